@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from bridge.table import SIZES, UNITS, Secret, Table
+from bridge.table import SIZES, Secret, Table
+from exchange.duration import PATTERN
 
 __all__ = [
     "FILE", "FLAG", "HAS_VARIABLE", "MAYBE_NUMBER", "MAYBE_TEXT", "MOMENT", "SECONDS", "SECRET", "SIZE", "TABLE",
@@ -119,13 +120,14 @@ MOMENT: Final[Form[int | None]] = Form(
 TABLE: Final[Form[Table | None]] = Form(lambda table, key, _: table.maybe_table(key), {"type": "object"})
 
 
-def _measure(units: Collection[str]) -> Mapping[str, Any]:
-    text = {"type": "string", "pattern": rf"^\s*[0-9]+(\.[0-9]+)?\s*({'|'.join(units)})\s*$"}
-    return {"anyOf": [{"type": "number", "minimum": 0}, text]}
+def _measure(pattern: str) -> Mapping[str, Any]:
+    return {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": pattern}]}
 
 
-SECONDS: Final[Form[float]] = Form(lambda table, key, default: table.seconds(key, default), _measure(UNITS))
-SIZE: Final[Form[int]] = Form(lambda table, key, default: table.size(key, default), _measure(SIZES))
+SECONDS: Final[Form[float]] = Form(lambda table, key, default: table.seconds(key, default), _measure(PATTERN))
+SIZE: Final[Form[int]] = Form(
+    lambda table, key, default: table.size(key, default), _measure(rf"^\s*[0-9]+(\.[0-9]+)?\s*({'|'.join(SIZES)})\s*$")
+)
 SECRET: Final[Form[Secret | None]] = Form(
     lambda table, key, _: table.secret(key),
     {

@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 from bindings.sources.address import Address, parse_address
 from bridge.endpoint import Disconnected
 from exchange.display import SECRETIVE
+from exchange.duration import parse_duration
 from exchange.errors import InputError
 
 __all__ = ["ConfigError", "Mistakes", "Secret", "Table", "ConfigWarning", "read_address"]
@@ -32,7 +33,6 @@ VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")
 WHOLE_LOGIN: Final = re.compile(r"(?<=://).*@", re.DOTALL)
 """The same in a value that is printed whole. A password may hold spaces and quotes, too: better hide too much."""
 
-UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 SIZES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
@@ -277,12 +277,12 @@ class Table:
         return self.has(key) and isinstance(self._values[key], list)
 
     def seconds(self, key: str, default: float | str | None = None) -> float:
-        """Read a duration: a number of seconds, or a text such as ``"500 ms"``, ``"30 s"``, ``"5 m"``, ``"1 h"``."""
-        return self._measure(key, default, UNITS, "a number of seconds or a text such as '30 s' or '5 m'")
+        """Read a duration: a number of seconds, or a text such as ``"500 ms"``, ``"30 s"``, ``"5 m"``, ``"1h30m"``."""
+        return self._measure(key, default, parse_duration, "a number of seconds or a text such as '30 s' or '5 m'")
 
     def size(self, key: str, default: int | str | None = None) -> int:
         """Read a size: a number of bytes, or a text such as ``"64 MiB"``."""
-        return int(self._measure(key, default, SIZES, "a number of bytes or a text such as '64 MiB'"))
+        return int(self._measure(key, default, _parse_size, "a number of bytes or a text such as '64 MiB'"))
 
     def flag(self, key: str, default: bool) -> bool:
         """Read true or false."""
@@ -392,11 +392,11 @@ class Table:
             raise self.missing(key, f"is missing; write {key} = ...")
         return default
 
-    def _measure(self, key: str, default: float | str | None, units: Mapping[str, float], what: str) -> float:
+    def _measure(self, key: str, default: float | str | None, parse: Callable[[str], float | None], what: str) -> float:
         value = self._take(key, default)
-        number = _to_base_unit(value, units)
+        number = _to_base_unit(value, parse)
         if number is None:
-            instead = _to_base_unit(default, units)
+            instead = _to_base_unit(default, parse)
             return self._refuse(key, f"must be {what}, and is {_describe(value)}", instead)
         return number
 
@@ -410,13 +410,14 @@ class Table:
             raise self.error(key, f"the environment has no variable {name}") from None
 
 
-def _to_base_unit(value: Any, units: Mapping[str, float]) -> float | None:
-    """Return a number that is not negative, or a text such as ``5 m``, in the unit of 1; None for any other value."""
-    if isinstance(value, str):
-        parts = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)\s*", value)
-        number = _finite(float(parts[1]) * units[parts[2]]) if parts is not None and parts[2] in units else None
-    else:
-        number = _finite(value)
+def _parse_size(text: str) -> float | None:
+    parts = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)\s*", text, re.ASCII)
+    return float(parts[1]) * SIZES[parts[2]] if parts is not None and parts[2] in SIZES else None
+
+
+def _to_base_unit(value: Any, parse: Callable[[str], float | None]) -> float | None:
+    """Return a number that is not negative, or that of a text; None for any other value."""
+    number = _finite(parse(value) if isinstance(value, str) else value)
     return number if number is not None and number >= 0 else None
 
 

@@ -57,7 +57,7 @@ def test_route_answers_each_line_in_order(definitions: str) -> None:
         {"exchange": "h", "headers": {"n": {"!float": 1}}},
         {"exchange": "x", "routing_key": "z", "headers": {"CC": ["k.2"]}},
     ] * 3
-    result = run_program("route", "-d", definitions, given="\n".join(map(json.dumps, given)))
+    result = run_program("route", "-t", definitions, given="\n".join(map(json.dumps, given)))
     assert result.returncode == 0
     lines = [json.loads(line) for line in result.stdout.splitlines()]
     assert [list(line) for line in lines] == [["exchange", "routing_key", "queues", "unroutable"]] * len(given)
@@ -69,7 +69,7 @@ def test_route_answers_each_line_in_order(definitions: str) -> None:
 
 def test_an_exchange_of_unknown_type_is_reported_and_leaves_routes_undecided(definitions: str) -> None:
     """The warning goes to standard error, and the route has null and not false."""
-    result = run_program("route", "-d", definitions, given='{"exchange": "odd", "routing_key": "k"}\n')
+    result = run_program("route", "-t", definitions, given='{"exchange": "odd", "routing_key": "k"}\n')
     assert "exchange 'odd' is of type 'x-odd', which is unknown here" in result.stderr
     assert json.loads(result.stdout) == {
         "exchange": "odd", "routing_key": "k", "queues": [], "unroutable": None, "undecided": ["odd"],
@@ -110,13 +110,13 @@ def test_a_bad_line_ends_the_command_with_its_position_or_is_counted(
     good = '{"exchange": "x", "routing_key": "k.1"}'
     path = tmp_path / "in.jsonl"
     path.write_text(f"{good}\n\n{line}\n{good}\n{line}\n")
-    result = run_program("route", "-d", definitions, str(path))
+    result = run_program("route", "-t", definitions, str(path))
     assert result.returncode == 2
     assert len(result.stdout.splitlines()) == 1
     assert f"{path}:3: " in result.stderr
     assert reason in result.stderr
     assert "Traceback" not in result.stderr
-    result = run_program("route", "--skip-bad", "-d", definitions, str(path))
+    result = run_program("route", "--skip-bad", "-t", definitions, str(path))
     assert result.returncode == 1
     answers = [json.loads(line) for line in result.stdout.splitlines()]
     assert ["error" in answer for answer in answers] == [False, True, False, True]
@@ -128,7 +128,7 @@ def test_a_line_that_is_not_utf8_is_a_bad_line(definitions: str, tmp_path: Path)
     """Bytes that are no UTF-8 have a place and a reason too."""
     path = tmp_path / "in.jsonl"
     path.write_bytes(b'{"exchange": "\xff"}\n')
-    result = run_program("route", "-d", definitions, str(path))
+    result = run_program("route", "-t", definitions, str(path))
     assert result.returncode == 2
     assert "in.jsonl:1: not UTF-8" in result.stderr
 
@@ -136,13 +136,13 @@ def test_a_line_that_is_not_utf8_is_a_bad_line(definitions: str, tmp_path: Path)
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["route"], "Missing option '--topology'"),
-        (["route", "-d", "/nowhere.json"], "/nowhere.json: cannot be read"),
-        (["route", "-d", "DEFINITIONS", "/nowhere.jsonl"], "/nowhere.jsonl"),
-        (["route", "-d", "DEFINITIONS", "--vhost", "other"], "there is no virtual host 'other'"),
-        (["route", "-d", "DEFINITIONS", "--profile", "rabbitmq-x"], "rabbitmq-4.3"),
-        (["explain", "-d", "DEFINITIONS", "nope"], "404 NOT_FOUND"),
-        (["explain", "-d", "DEFINITIONS", "x", "-H", "nonsense"], "NAME=VALUE"),
+        (["route"], "Missing argument 'TOPOLOGY'"),
+        (["route", "-t", "/nowhere.json"], "/nowhere.json: cannot be read"),
+        (["route", "-t", "DEFINITIONS", "/nowhere.jsonl"], "/nowhere.jsonl"),
+        (["route", "-t", "DEFINITIONS", "--vhost", "other"], "there is no virtual host 'other'"),
+        (["route", "-t", "DEFINITIONS", "--profile", "rabbitmq-x"], "rabbitmq-4.3"),
+        (["explain", "-t", "DEFINITIONS", "nope"], "404 NOT_FOUND"),
+        (["explain", "-t", "DEFINITIONS", "x", "-H", "nonsense"], "NAME=VALUE"),
         (["nonsense"], "No such command"),
     ],
 )
@@ -157,7 +157,7 @@ def test_bad_usage_is_an_error_without_a_traceback(definitions: str, arguments: 
 
 def test_explain_is_readable_and_has_json(definitions: str) -> None:
     """The text names the nearest binding and the word that failed; --json has the same for machines."""
-    arguments = ["explain", "-d", definitions, "x", "k.1.2", "--queue", "a"]
+    arguments = ["explain", "-t", definitions, "x", "k.1.2", "--queue", "a"]
     result = run_program(*arguments)
     assert result.returncode == 0
     assert "'k.#' -> queue 'b': queued" in result.stdout
@@ -166,7 +166,7 @@ def test_explain_is_readable_and_has_json(definitions: str) -> None:
     assert explained["queues"] == ["b"]
     assert explained["hops"][0]["matched"][0]["routing_key"] == "k.#"
     assert explained["asked"]["obstacles"][0]["binding"]["routing_key"] == "k.*"
-    result = run_program("explain", "-d", definitions, "h", "-H", 'n="1"', "-q", "h")
+    result = run_program("explain", "-t", definitions, "h", "-H", 'n="1"', "--queue", "h")
     assert "header 'n' is \"1\", it wants 1 (of another type)" in result.stdout
 
 
@@ -178,12 +178,12 @@ def test_a_slip_in_the_name_of_a_field_is_an_error(definitions: str, tmp_path: P
     """It would route the empty key in silence; a field that is no slip is named in a warning."""
     path = tmp_path / "in.jsonl"
     path.write_text(json.dumps({"exchange": "x", "routing_key": "k.1", "time": 5, "Queue": "q"}))
-    result = run_program("route", "-d", definitions, str(path))
+    result = run_program("route", "-t", definitions, str(path))
     assert result.returncode == 0
     assert result.stderr.endswith('\nignored fields: "Queue", "time"\n')
     message = {key: value for key, value in {"exchange": "x", "routing_key": "k.1"}.items() if key != meant}
     path.write_text(json.dumps({**message, name: {} if meant == "headers" else "k.1"}))
-    result = run_program("route", "-d", definitions, str(path))
+    result = run_program("route", "-t", definitions, str(path))
     assert result.returncode == 2
     assert f'in.jsonl:1: "{name}" is not a field of a message; did you mean "{meant}"?' in result.stderr
 
@@ -194,15 +194,15 @@ def test_messages_are_read_gzipped_and_with_a_byte_order_mark(definitions: str, 
     path = tmp_path / "in.jsonl"
     for content in (b"\xef\xbb\xbf" + line * 2, gzip.compress(line * 2), gzip.compress(b"\xef\xbb\xbf" + line * 2)):
         path.write_bytes(content)
-        result = run_program("route", "-d", definitions, str(path))
+        result = run_program("route", "-t", definitions, str(path))
         assert result.returncode == 0
         assert [json.loads(each)["queues"] for each in result.stdout.splitlines()] == [["a", "b"]] * 2
     path.write_bytes(line.decode().encode("utf-16"))
-    assert "in.jsonl:1: UTF-16 and not UTF-8" in run_program("route", "-d", definitions, str(path)).stderr
+    assert "in.jsonl:1: UTF-16 and not UTF-8" in run_program("route", "-t", definitions, str(path)).stderr
     noise = b"".join(b'{"exchange": "x", "routing_key": "k.%d"}\n' % (n * n) for n in range(10_000))
     for damaged in (gzip.compress(noise)[:-200], gzip.compress(noise)[:-8] + b"checksum", b"\x1f\x8b\x08 no"):
         path.write_bytes(damaged)
-        result = run_program("route", "-d", definitions, str(path))
+        result = run_program("route", "-t", definitions, str(path))
         assert result.returncode == 2
         assert re.search(r"in\.jsonl: cannot be unpacked after line \d+: ", result.stderr)
 
@@ -230,7 +230,7 @@ DIGITS = "9" * 5_000
 )
 def test_explain_refuses_what_no_client_can_send(definitions: str, arguments: list[str], reason: str) -> None:
     """In one short line, whatever size it has."""
-    result = run_program("explain", "-d", definitions, "-q", "a", "x", *arguments)
+    result = run_program("explain", "-t", definitions, "--queue", "a", "x", *arguments)
     assert result.returncode == 2
     message = result.stderr.splitlines()[-1]
     assert message.startswith("hashstar: ")
@@ -243,7 +243,7 @@ def test_bytes_that_are_not_utf8_are_routed_as_archives_write_them(definitions: 
     path = tmp_path / "in.jsonl"
     keys = ["k.\\udcff" + "\\udc80" * 252, "k.\\ud83d\\ude00", "k.\\\\ud800", "k.\\u00e9"]
     path.write_text("".join(f'{{"exchange": "x", "routing_key": "{key}"}}\n' for key in keys))
-    result = run_program("route", "-d", definitions, str(path))
+    result = run_program("route", "-t", definitions, str(path))
     assert [json.loads(line)["routing_key"] for line in result.stdout.splitlines()] == [
         "k.\udcff" + "\udc80" * 252, "k.\U0001f600", "k.\\ud800", "k.é",
     ]  # fmt: skip
@@ -253,7 +253,7 @@ def test_one_bad_line_is_reported_in_the_singular(definitions: str, tmp_path: Pa
     """And not as the first of several."""
     path = tmp_path / "in.jsonl"
     path.write_text("bad\n")
-    result = run_program("route", "--skip-bad", "-d", definitions, str(path))
+    result = run_program("route", "--skip-bad", "-t", definitions, str(path))
     assert result.stderr.splitlines()[-1] == f"a bad line: {path}:1: not JSON: Expecting value at column 1"
 
 
@@ -261,7 +261,7 @@ def test_a_number_with_5000_digits_is_a_bad_line(definitions: str, tmp_path: Pat
     """The user did not write the program that sys.set_int_max_str_digits would be for."""
     path = tmp_path / "in.jsonl"
     path.write_text(f'{{"exchange": "h", "headers": {{"n": {DIGITS}}}}}\n')
-    result = run_program("route", "-d", definitions, str(path))
+    result = run_program("route", "-t", definitions, str(path))
     assert result.returncode == 2
     assert "in.jsonl:1: a number of more than 4300 digits; put it in quotes, or shorten it: 99999" in result.stderr
     assert " at column 36\n" in result.stderr
@@ -273,7 +273,7 @@ def test_a_topology_with_a_number_of_5000_digits_or_at_an_amqp_address_is_an_err
     definitions.write_text(json.dumps(DEFINITIONS).replace('"arguments": {}', f'"arguments": {{"n": {DIGITS}}}'))
     language.write_text(f"exchange x: topic, n = {DIGITS}\n")
     for path in (definitions, language):
-        for command in (["check", str(path)], ["explain", "-d", str(path), "x"]):
+        for command in (["check", str(path)], ["explain", "-t", str(path), "x"]):
             result = run_program(*command)
             assert result.returncode == 2
             assert re.search(r"a number (of more than 4300|has 4,300) digits", result.stderr)
@@ -283,7 +283,7 @@ def test_a_topology_with_a_number_of_5000_digits_or_at_an_amqp_address_is_an_err
                 path is language
                 or f"{path}:1:126: a number of more than 4300 digits; put it in quotes" in result.stderr
             )
-    for command in (["explain", "-d", "amqp://me:secret@host/v", "x"], ["check", "AMQPS://me:secret@host"]):
+    for command in (["explain", "-t", "amqp://me:secret@host/v", "x"], ["check", "AMQPS://me:secret@host"]):
         result = run_program(*command)
         assert result.returncode == 2
         assert "management API has: http://HOST:15672[/VHOST]" in result.stderr
@@ -292,7 +292,7 @@ def test_a_topology_with_a_number_of_5000_digits_or_at_an_amqp_address_is_an_err
 
 def test_explain_names_the_key_that_matched_and_shows_values_as_the_language_does(definitions: str) -> None:
     """A key of CC or BCC, in the text and in JSON; values can be pasted into a .bindings file."""
-    arguments = ["explain", "-d", definitions, "-H", 'CC=["k.2", "z"]', "-H", 'BCC=["k.3.4"]', "x", "nobody"]
+    arguments = ["explain", "-t", definitions, "-H", 'CC=["k.2", "z"]', "-H", 'BCC=["k.3.4"]', "x", "nobody"]
     text = run_program(*arguments).stdout
     assert "exchange 'x' <- 'nobody', CC 'k.2', CC 'z', BCC 'k.3.4'" in text
     assert "'k.#' -> queue 'b': queued by CC 'k.2'" in text
@@ -300,14 +300,14 @@ def test_explain_names_the_key_that_matched_and_shows_values_as_the_language_doe
     assert explained["copied_to"][2] == {"header": "BCC", "key": "k.3.4"}
     matched = explained["hops"][0]["matched"]
     assert [(each["matched_header"], each["matched_key"]) for each in matched] == [("CC", "k.2")] * 2
-    text = run_program("explain", "-d", definitions, "x", "k.1").stdout
+    text = run_program("explain", "-t", definitions, "x", "k.1").stdout
     assert "'k.#' -> queue 'b': queued\n" in text
     for given, shown in [
         ('{"!timestamp": 5}', "!timestamp 5"), ('{"!decimal": "1.5"}', "!decimal 1.5"),
         ('{"!bytes": "/w=="}', '!bytes "/w=="'),
         ('[1, "a", null]', '[1, "a", null]'), ('{"a": true}', "{ a = true }"), ("1.0", "1.0"),
     ]:  # fmt: skip
-        text = run_program("explain", "-d", definitions, "h", "-q", "h", "-H", f"n={given}").stdout
+        text = run_program("explain", "-t", definitions, "h", "--queue", "h", "-H", f"n={given}").stdout
         assert f"header 'n' is {shown}, it wants 1" in text
 
 
@@ -335,10 +335,10 @@ def test_names_with_lone_surrogates_can_be_printed(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 @pytest.mark.parametrize(("command", "redirected", "reason"), [
     *((command, "> /dev/full", "No space left on device") for command in (
-        "route -d D messages", "explain -d D x k.1", "explain -d D x k.1 --json", "check D", "graph D", "convert D",
+        "route -t D messages", "explain -t D x k.1", "explain -t D x k.1 --json", "check D", "graph D", "convert D",
         "partition --list",
     )),
-    *((command, ">&-", "it is closed") for command in ("route -d D messages", "check D")),
+    *((command, ">&-", "it is closed") for command in ("route -t D messages", "check D")),
 ])  # fmt: skip
 def test_an_output_that_cannot_be_written_is_an_error_of_one_line(
     definitions: str, tmp_path: Path, command: str, redirected: str, reason: str
@@ -373,7 +373,7 @@ def test_a_key_longer_than_amqp_allows_is_named_with_its_file_and_binding(
     messages = tmp_path / "messages"
     messages.write_text('{"exchange": "x", "routing_key": "k.1"}\n')
     for arguments in (
-        ["route", "-d", path, str(messages)], ["explain", "-d", path, "x", "k"],
+        ["route", "-t", path, str(messages)], ["explain", "-t", path, "x", "k"],
         ["diff", path, definitions], ["diff", definitions, path],
     ):  # fmt: skip
         result = run_program(*arguments)
@@ -391,7 +391,7 @@ def test_a_key_longer_than_amqp_allows_is_named_with_its_file_and_binding(
 
 
 @pytest.mark.parametrize(("command", "kind"), [
-    ("route -d D -", "pipe"), ("check BIG", "pipe"), ("check --explain HS", "pipe"), ("route -d D -", "both"),
+    ("route -t D -", "pipe"), ("check BIG", "pipe"), ("check --explain HS", "pipe"), ("route -t D -", "both"),
     ("graph BIG", "both"), ("check BIG", "socket"),
 ])  # fmt: skip
 def test_a_closed_pipe_is_no_error_and_no_finding(definitions: str, tmp_path: Path, command: str, kind: str) -> None:

@@ -114,8 +114,8 @@ KINDS: Final[Mapping[str, Callable[[range], str]]] = {
 
 COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
     "check": (),
-    "convert": ("--to", "bindings"),
-    "convert to definitions": ("--to", "definitions"),
+    "convert": ("--format", "bindings"),
+    "convert to definitions": ("--format", "definitions"),
     "graph": ("--format", "svg", "--vhost", "v0"),
 }
 

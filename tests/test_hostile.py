@@ -68,7 +68,7 @@ def arguments_of(command: click.Command, values: dict[str, str]) -> list[str]:
     # Starting a JVM for each input would take hours, and it reads nothing of what is hostile here by itself.
     given = ["--no-spark"] if any("--no-spark" in parameter.opts for parameter in command.params) else []
     # A server that has read its input would go on: at this address nothing can be served.
-    given += ["--host", "203.0.113.1"] if any("--host" in parameter.opts for parameter in command.params) else []
+    given += ["--listen", "203.0.113.1:80"] if any("--host" in parameter.opts for parameter in command.params) else []
     for name, parameter in places_of(command).items():
         value = values[name]
         given += [value] if isinstance(parameter, click.Argument) else [parameter.opts[0], value]
@@ -208,7 +208,7 @@ def test_hostile_arguments_end_with_an_error_and_no_traceback(server: CommandSer
         ["check", str(file), f"http://admin:{PASSWORD}@127.0.0.1:1/", "--format", "junit"],
         ["check", str(file), "--baseline", str(file)],
         ["check", str(file), "--baseline", "/dev/zero", "--write-baseline"],
-        ["check", str(file), "--output-file", "/nowhere/x"],
+        ["check", str(file), "--output", "/nowhere/x"],
         ["check", "[" * 100_000],
         ["check", "[" * 4_000],
         ["check", "**/" * 1_300 + "x"],
@@ -219,10 +219,10 @@ def test_hostile_arguments_end_with_an_error_and_no_traceback(server: CommandSer
         ["selector", "check", "(" * 50_000],
         ["selector", "check", "a = " + "9" * 5000],
         ["partition", "-p", "rabbitmq.consistent_hash(weight=0)", "-n", "3"],
-        ["partition", "-p", "rocketmq.hash", "-n", "a:4", "--to", "lost=a"],
+        ["partition", "-p", "rocketmq.hash", "-n", "a:4", "--change", "lost=a"],
         ["partition", "-p", "kafka.murmur2", "-n", "2147483648"],
-        ["partition", "-p", "kafka.murmur2", "-n", "3", "--to", "-1"],
-        ["partition", "-p", "kafka.murmur2", "-n", "3", "--to", "4", "--seed", "1"],
+        ["partition", "-p", "kafka.murmur2", "-n", "3", "--change", "-1"],
+        ["partition", "-p", "kafka.murmur2", "-n", "3", "--change", "4", "--seed", "1"],
     ]
     failures = []
     answers = server.run_each([(arguments, os.devnull) for arguments in commands], MEMORY)

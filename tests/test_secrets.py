@@ -16,7 +16,7 @@ ADDRESSES = (
 )  # fmt: skip
 COMMANDS = (
     ("check",), ("check", "--format", "json"), ("check", "--format", "sarif"), ("check", "--format", "junit"),
-    ("check", "--format", "github"), ("diff", "FILE"), ("graph",), ("convert", "--to", "bindings"), ("fmt",),
+    ("check", "--format", "github"), ("diff", "FILE"), ("graph",), ("convert", "--format", "bindings"), ("fmt",),
     ("upgrade", "--to", "4.3"), ("route", "x", "k"), ("explain", "x", "k"), ("audit",), ("audit", "FILE"), ("serve",),
     ("archive", "inspect"), ("drift", "FILE"), ("apply", "--plan"), ("archive", "convert", "OUT"),
 )  # fmt: skip

@@ -14,22 +14,20 @@ from bindings.apply.amqp import Refused, need_pika
 from bindings.apply.apply import PLANNING_SECONDS, Stopped, apply, plan_for
 from bindings.apply.broker import Broker, InUse
 from bindings.apply.live import Live
-from bindings.commands.option_types import allow_unread_option
 from bindings.diff.comparison.compare import compare
 from bindings.diff.forms.text import meaning_lines, plan_lines, settings_lines
 from bindings.diff.planning.plan import Plan, is_reserved
 from bindings.diff.planning.step import Step
 from bindings.diff.settings.changes import compare_settings
 from bindings.sources.open import Source, open_source
-from exchange.commands.console import (
-    echo_error,
-    echo_line,
-    exit_on_error,
-    fail,
-    progress,
+from exchange.commands.completion import SOURCE
+from exchange.commands.console import echo_error, echo_line, exit_on_error, fail, progress, show_warnings
+from exchange.commands.options import (
+    allow_unread_option,
+    command,
     seconds_to_answer,
-    show_warnings,
     timeout_option,
+    topology_option,
 )
 from exchange.display import count_noun, escape_lines
 from exchange.errors import HashstarError, InputError
@@ -48,22 +46,23 @@ STOPPED: Final = 1
 """Exit code of a command that stopped before or in the middle of a plan."""
 
 
-@click.command("apply")
-@click.option("--vhost", help="Virtual host.  [default: the address's, else the only one in FILE]")
+@command("apply")
+@click.option("--vhost", help="Virtual host.  [default: the address's, else the only one in TOPOLOGY]")
 @click.option(
     "--other-address",
     metavar="URL",
     help="The other address (AMQP or management API), if not at its usual port of the same host.",
 )
-@click.option("--prune", count=True, help="Also delete what the broker has and FILE does not; given twice, also if "
-              "FILE is empty, or has parts that were not read.")  # fmt: skip
+@click.option("--prune", count=True, help="Also delete what the broker has and TOPOLOGY does not; given twice, also if "
+              "TOPOLOGY is empty, or has parts that were not read.")  # fmt: skip
 @click.option("--replace", is_flag=True, help="Delete and redeclare what cannot be changed in place.")
 @click.option("--force", is_flag=True, help="Delete queues even if they have messages or consumers.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--dry-run", is_flag=True, help="Show the plan, and change nothing.")
 @allow_unread_option
 @timeout_option
-@click.argument("file", metavar="FILE")
+@topology_option
+@click.argument("file", type=SOURCE, metavar="TOPOLOGY")
 @click.argument("address", metavar="URL")
 def apply_command(
     vhost: str | None,
@@ -79,19 +78,20 @@ def apply_command(
 ) -> None:
     """Apply a topology to a live RabbitMQ broker.
 
-    One virtual host gets the exchanges, queues, bindings and policies of FILE, a .bindings file or definitions.json.
+    One virtual host gets the exchanges, queues, bindings and policies of TOPOLOGY, a .bindings file or
+    definitions.json.
 
     URL is http(s)://[USER[:PASSWORD]@]HOST[:PORT][/VHOST], the management API, or amqp(s)://... Both are needed; the
     other one is expected at the usual port of the same host. User and password can also come from
     HASHSTAR_RABBITMQ_USER and HASHSTAR_RABBITMQ_PASSWORD.
 
     The plan is shown first, in an order that loses no message on the way; a step for which there is no such order is
-    marked. What FILE does not mention, bindings included, is deleted with --prune only; exclusive queues and names that
-    begin with amq. are never touched. The command stops at the first surprise and reports what is done and what is not.
-    It can be run again: what is done already is no step any more.
+    marked. What TOPOLOGY does not mention, bindings included, is deleted with --prune only; exclusive queues and names
+    that begin with amq. are never touched. The command stops at the first surprise and reports what is done and what
+    is not. It can be run again: what is done already is no step any more.
 
-    A FILE with parts that cannot be read is applied with --allow-unread only. Nothing is deleted by such a FILE, nor by
-    one with nothing in it, unless --prune is given twice.
+    A TOPOLOGY with parts that cannot be read is applied with --allow-unread only. Nothing is deleted by such a one, nor
+    by one with nothing in it, unless --prune is given twice.
 
     Exit codes: 0 applied, or nothing to do; 1 stopped, or not allowed to go on; 2 bad usage or input.
     """

@@ -13,6 +13,7 @@ from bindings.commands.archive_store import inspect_a_store
 from bindings.report.inspection import bad_lines, inspection_json, inspection_lines, skipped_lines
 from bindings.report.kafka import kafka_json, kafka_lines
 from exchange.commands.console import echo_line, exit_on_error, progress
+from exchange.commands.options import Group, form_options, output_option, renamed
 from exchange.display import count_noun
 from exchange.errors import InputError
 
@@ -44,7 +45,7 @@ def with_mapping(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-@click.group("archive")
+@click.group("archive", cls=Group)
 def archive_command() -> None:
     """Inspect archives of messages, and convert them to Parquet."""
 
@@ -56,10 +57,11 @@ def archive_command() -> None:
 @click.option(
     "--message-id", metavar="ID", help="In a RocketMQ store: show the message with this offset id or unique id."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
+@form_options("text", "json")
+@output_option
 @click.argument("path", metavar="PATH")
 def inspect_command(
-    exchange: str, routing_key: str, key: str | None, topic: str | None, message_id: str | None, as_json: bool,
+    exchange: str, routing_key: str, key: str | None, topic: str | None, message_id: str | None, form: str,
     path: str,
 ) -> None:  # fmt: skip
     """Show what an archive holds.
@@ -84,7 +86,7 @@ def inspect_command(
         from bindings.archive.rocketmq.store import is_store
 
         if is_store(path):
-            inspect_a_store(path, key, topic, message_id, as_json)
+            inspect_a_store(path, key, topic, message_id, as_json=form == "json")
             return
         if key is not None or message_id is not None:
             raise InputError(f"{path}: --key and --message-id are for the store of a RocketMQ broker")
@@ -109,7 +111,7 @@ def inspect_command(
                 folder = inspect_folder(path, step)
             if topic is not None:
                 folder.keep_topic(topic)
-        if as_json:
+        if form == "json":
             output = inspection_json(archive, inspection)
             if folder is not None:
                 output["kafka"] = kafka_json(folder)
@@ -126,7 +128,9 @@ def inspect_command(
 
 @archive_command.command("convert")
 @with_mapping
-@click.option("--to", "form", type=click.Choice(FORMATS), help="Output format.  [default: by OUT's name]")
+@click.option("--format", "form", type=click.Choice(FORMATS), help="Output format.  [default: by OUT's name]")
+@renamed("--to", "--format")
+@click.option("--output", "-o", metavar="FILE", help="OUT, as an option.")
 @click.option(
     "--max-bad",
     type=click.IntRange(0),
@@ -134,9 +138,15 @@ def inspect_command(
     help="Maximum number of unreadable records; more end the command with 1.",
 )
 @click.argument("source", metavar="IN")
-@click.argument("target", metavar="OUT")
+@click.argument("target", metavar="OUT", required=False)
 def convert_command(
-    exchange: str, routing_key: str, form: str | None, max_bad: int | None, source: str, target: str
+    exchange: str,
+    routing_key: str,
+    form: str | None,
+    output: str | None,
+    max_bad: int | None,
+    source: str,
+    target: str | None,
 ) -> None:
     """Convert an archive to Parquet files by day, or to JSON lines.
 
@@ -148,6 +158,9 @@ def convert_command(
     Exit codes: 0 written; 1 more bad records than --max-bad, and nothing written; 2 bad usage or input, or no record
     that could be written.
     """
+    if (target is None) == (output is None):
+        raise click.UsageError("name one OUT to write to")
+    target = target or output or ""
     with exit_on_error(EXTRA):
         from bindings.archive.formats.conversion import ConversionError, convert
         from bindings.archive.formats.detect import detect

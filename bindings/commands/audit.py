@@ -22,7 +22,9 @@ from bindings.commands.audit_options import (
     threshold_options,
 )
 from bindings.sources.open import open_source
-from exchange.commands.console import echo_line, exit_on_error, progress, seconds_to_answer, show_warnings
+from exchange.commands.completion import SOURCE
+from exchange.commands.console import echo_line, exit_on_error, progress, show_warnings
+from exchange.commands.options import Duration, Group, output_option, seconds_to_answer
 from exchange.commands.route import ProfileType, topology_options
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
@@ -40,26 +42,18 @@ EXTRA: Final = "spark"
 """The extra that brings all that an audit needs."""
 
 
-class _Audit(click.Group):
-    """A group whose first command need not be named: ``hashstar audit -t orders.bindings archive/``."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not args or (args[0] not in self.commands and args[0] not in ("--help", "-h")):
-            args = ["run", *args]
-        return super().parse_args(ctx, args)
-
-
-@click.group("audit", cls=_Audit)
+@click.group("audit", cls=Group, default="run")
 def audit_command() -> None:
     """Report what archived messages do in a topology.
 
     Which bindings they use, which bindings are dead, and which messages no queue gets.
 
-    hashstar audit -t orders.bindings archive/ is short for hashstar audit run; "audit run --help" has its options.
+    hashstar audit orders.bindings archive/ is short for hashstar audit run; "audit run --help" has its options.
     """
 
 
 @audit_command.command("run")
+@click.argument("source", type=SOURCE, metavar="TOPOLOGY")
 @topology_options
 @with_mapping
 @click.option(
@@ -89,6 +83,7 @@ def audit_command() -> None:
 @spark_options
 @threshold_options
 @output_options
+@output_option
 @click.argument("archives", metavar="ARCHIVE...", nargs=-1, required=True)
 def run_command(
     source: str,
@@ -146,9 +141,11 @@ def run_command(
 
 
 @audit_command.command("merge")
+@click.argument("source", type=SOURCE, metavar="TOPOLOGY")
 @topology_options
 @threshold_options
 @output_options
+@output_option
 @click.argument("tallies", metavar="TALLY...", nargs=-1, required=True, type=click.Path(path_type=Path))
 def merge_command(
     source: str,
@@ -175,13 +172,14 @@ def merge_command(
 
 
 @audit_command.command("follow")
+@click.argument("source", type=SOURCE, metavar="TOPOLOGY")
 @topology_options
 @with_mapping
 @click.option("--state", required=True, metavar="DIR", help="Folder for the counts, and for how far they go.")
 @click.option(
     "--every",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="SECONDS",
+    type=Duration(least=0.001),
+    metavar="TIME",
     help="Continue until Ctrl-C, looking for new records at this interval.",
 )
 @click.option(
@@ -190,6 +188,7 @@ def merge_command(
 @spark_options
 @threshold_options
 @output_options
+@output_option
 @click.argument("archive", metavar="ARCHIVE")
 def follow_command(
     source: str,

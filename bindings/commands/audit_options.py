@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from bindings.commands.option_types import allow_unread_option
 from bindings.report.forms import FORMS
+from exchange.commands.options import RENAMED, allow_unread_option, redirect
 from exchange.errors import InputError
 
 if TYPE_CHECKING:
@@ -136,10 +136,57 @@ def _gather(
     return add
 
 
-def _make_outputs(form: str, whole: bool, save_tally: Path | None, **files: Path | None) -> Outputs:
-    return Outputs(form, whole, save_tally, {form: path for form, path in files.items() if path is not None})
+def _make_outputs(
+    form: str | None, json: str | None, whole: bool, save_tally: Path | None, **files: Path | None
+) -> Outputs:
+    if json == PRINTED:
+        if form not in (None, "json"):
+            raise click.UsageError(f"--json is --format json, and not --format {form}")
+        form = "json"
+    elif json is not None:
+        files["json"] = Path(json)
+    return Outputs(form or "text", whole, save_tally, {name: path for name, path in files.items() if path is not None})
 
 
+class _JsonOption(click.Option):
+    """``--json``, short for ``--format json``; until the next release also ``--json FILE``, which writes a file.
+
+    What follows is a FILE if its name ends with .json, and it is not there yet or has a report; else it is an argument.
+    """
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        super().add_to_parser(parser, ctx)
+
+        def process(value: Any, state: Any) -> None:
+            is_given = isinstance(value, str)
+            is_file = is_given and _may_be_report(value)
+            if is_given and not is_file:
+                state.largs.append(value)
+            if is_file:
+                note = (
+                    f"--json {value} is --format json --output {value} now; the old form works until the next release"
+                )
+                ctx.meta.setdefault(RENAMED, []).append(note)
+            state.opts[self.name] = value if is_file else PRINTED
+            state.order.append(self)
+
+        redirect(self, parser, process)
+
+
+def _may_be_report(name: str) -> bool:
+    if not name.endswith(".json"):
+        return False
+    try:
+        with Path(name).open("rb") as file:
+            return file.read(64).lstrip().startswith(b'{"version"') or not file.read(1)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+
+
+PRINTED: Final = ""
+"""Value of --json where the report is printed."""
 PATH: Final = click.Path(path_type=Path)
 
 spark_options = _gather(
@@ -195,15 +242,16 @@ output_options = _gather(
             "--format",
             "form",
             type=click.Choice([name for name, form in FORMS.items() if form.printed]),
-            default="text",
-            show_default=True,
-            help="Output format.",
+            help="Output format.  [default: text]",
+        ),
+        "json": click.option(
+            "--json", cls=_JsonOption, is_flag=False, flag_value=PRINTED, metavar="", help="Short for --format json."
         ),
         "whole": click.option("--all", "whole", is_flag=True, help="Print lists in full, not their first rows only."),
         **{
             name: click.option(f"--{name}", type=PATH, metavar=form.metavar, help=form.option)
             for name, form in FORMS.items()
-            if form.option
+            if form.option and name != "json"
         },
         "save_tally": click.option(
             "--save-tally", type=PATH, metavar="FILE", help="Save the counts, for hashstar audit merge."

@@ -16,19 +16,20 @@ from bindings.check.report import CheckResult
 from bindings.check.rules.finding import SEVERITIES, Rule, Severity
 from bindings.check.run import check_sources
 from bindings.check.selection import CodeSelection, find_rules
-from bindings.commands.option_types import allow_unread_option
 from bindings.fix.fix import Change, NotFixable, save_fixed
 from bindings.fix.run import FailedFile, diff_lines, fix_files
 from bindings.sources.applications.importing import import_object
 from bindings.sources.files import save_lines
-from exchange.commands.console import (
-    echo_error,
-    echo_line,
-    exit_on_error,
-    fail,
+from exchange.commands.completion import SOURCE
+from exchange.commands.console import echo_error, echo_line, exit_on_error, fail, status
+from exchange.commands.options import (
+    allow_unread_option,
+    command,
+    form_options,
+    renamed,
     seconds_to_answer,
-    status,
     timeout_option,
+    topology_option,
 )
 from exchange.commands.route import profile_option
 from exchange.display import count_noun
@@ -57,9 +58,8 @@ def _explain(context: click.Context, parameter: click.Parameter, code: str | Non
     context.exit()
 
 
-@click.command("check")
-@click.option("--format", "form", type=click.Choice(list(FORMS)), default="text", show_default=True,
-              help="Output format.")  # fmt: skip
+@command("check")
+@form_options(*FORMS)
 @click.option(
     "--select", multiple=True, metavar="CODES", help="Report these codes or prefixes only, such as HS1,HS205."
 )
@@ -93,18 +93,21 @@ def _explain(context: click.Context, parameter: click.Parameter, code: str | Non
 @click.option(
     "--fix", is_flag=True, help="Remove from the files what decides nothing, if it is proved that no route changes."
 )
-@click.option("--diff", "show_diff", is_flag=True, help="Print what --fix would change, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="With --fix: print what would change, and change nothing.")
+@renamed("--diff", "--fix=", "--dry-run=", flag=True)
 @click.option(
     "--tasks",
     "app_name",
     metavar="PACKAGE.MODULE:APP",
     help="Check also that the tasks of this Celery app get to their queues in each topology. Imports the app.",
 )
-@click.option("--output-file", metavar="FILE", help="Write the output format to FILE, and print the findings as text.")
+@click.option("--output", "-o", metavar="FILE", help="Write the output format to FILE, and print the findings as text.")
+@renamed("--output-file", "--output")
 @click.option("--statistics", is_flag=True, help="Print the number of findings of each code, in text in place of them.")
 @allow_unread_option
 @timeout_option
-@click.argument("sources", metavar="TOPOLOGY...", nargs=-1, required=True)
+@topology_option
+@click.argument("sources", type=SOURCE, metavar="TOPOLOGY...", nargs=-1, required=True)
 def check_command(
     form: str,
     select: tuple[str, ...],
@@ -115,9 +118,9 @@ def check_command(
     baseline: str | None,
     write_baseline: bool,
     fix: bool,
-    show_diff: bool,
+    dry_run: bool,
     app_name: str | None,
-    output_file: str | None,
+    output: str | None,
     statistics: bool,
     allow_unread: bool,
     sources: tuple[str, ...],
@@ -140,16 +143,18 @@ def check_command(
     definitions.json, and nothing else; then what is left is checked. What is not proved to be needless stays, and is
     named with the reason.
 
-    Exit codes, over all files: 0 no finding at or above --fail-on; 1 such a finding, or with --diff a file to fix;
-    2 bad usage, or a file that cannot be read. Other files below a folder are skipped and counted.
+    Exit codes, over all files: 0 no finding at or above --fail-on; 1 such a finding, or with --fix --dry-run a file to
+    fix; 2 bad usage, or a file that cannot be read. Other files below a folder are skipped and counted.
     """
+    if dry_run and not fix:
+        raise click.UsageError("--dry-run is for --fix")
     if write_baseline and baseline is None:
         raise click.UsageError("--write-baseline needs --baseline FILE")
     if statistics and form not in WITH_STATISTICS:
         raise click.UsageError(f"--statistics is printed by --format {' and '.join(WITH_STATISTICS)} only")
     with exit_on_error():
         selection = CodeSelection(select, ignore)
-        if show_diff:
+        if dry_run:
             sys.exit(_show_fixes(sources, selection, vhost, profile))
         if fix:
             _fix(sources, selection, vhost, profile)
@@ -167,11 +172,11 @@ def check_command(
             allow_unread=allow_unread,
         )
     result = result._replace(fail_on=fail_on, statistics=statistics, root=_find_root(os.environ))
-    if output_file is not None:
+    if output is not None:
         with exit_on_error():
-            save_lines(output_file, (_encode(line).decode() for line in FORMS[form].reporter(result)))
+            save_lines(output, (_encode(line).decode() for line in FORMS[form].reporter(result)))
     if result.reports or result.several:
-        for line in FORMS[form if output_file is None else "text"].reporter(result):
+        for line in FORMS[form if output is None else "text"].reporter(result):
             sys.stdout.buffer.write(_encode(line))
         sys.stdout.buffer.flush()
     _report_to_user(result, write_baseline)

@@ -14,7 +14,9 @@ from bindings.sources.files import save_lines
 from bindings.sources.formats import FORMATS, NAMED_YAML, Format
 from bindings.sources.formats.format import Target
 from bindings.sources.open import Source, open_source
-from exchange.commands.console import echo_line, exit_on_error, seconds_to_answer, show_warnings, timeout_option
+from exchange.commands.completion import SOURCE
+from exchange.commands.console import echo_line, exit_on_error, show_warnings
+from exchange.commands.options import command, renamed, seconds_to_answer, timeout_option, topology_option
 from exchange.errors import InputError
 
 __all__ = ["convert_command"]
@@ -32,12 +34,12 @@ SUFFIXES: Final[Mapping[str, str]] = {
 """Ending of a file's name -> format that is written to it."""
 
 
-@click.command("convert")
+@command("convert")
 @click.option(
-    "--to",
+    "--format",
     "form",
     type=click.Choice([*TEXTS, *FORMATS]),
-    help="Output format.  [default: by OUT's extension, else bindings, or definitions if IN is a .bindings file]",
+    help="Output format.  [default: by OUT's extension, else bindings, or definitions if TOPOLOGY is a .bindings file]",
 )
 @click.option("--vhost", help="Convert this virtual host only.")
 @click.option(
@@ -49,27 +51,39 @@ SUFFIXES: Final[Mapping[str, str]] = {
 @click.option(
     "--cluster",
     metavar="NAME[/NAMESPACE]",
-    help="RabbitmqCluster that the objects of --to operator refer to.",
+    help="RabbitmqCluster that the objects of --format operator refer to.",
 )
+@click.option("--output", "-o", metavar="FILE", help="OUT, as an option.")
+@renamed("--to", "--format")
 @timeout_option
-@click.argument("source", metavar="IN")
-@click.argument("target", metavar="OUT", default=STDOUT)
+@topology_option
+@click.argument("source", type=SOURCE, metavar="TOPOLOGY")
+@click.argument("target", metavar="[OUT]", required=False)
 def convert_command(
-    form: str | None, vhost: str | None, base: str | None, cluster: str | None, source: str, target: str
+    form: str | None,
+    vhost: str | None,
+    base: str | None,
+    cluster: str | None,
+    output: str | None,
+    source: str,
+    target: str | None,
 ) -> None:
     """Convert between .bindings, definitions and other formats.
 
-    IN is a .bindings file, definitions.json (also gzipped), - for standard input, or a live broker's management API,
-    http://HOST:15672[/VHOST]; or a file or folder of one of the formats below. OUT is a file, gzipped if its name ends
-    with .gz; standard output if it is not given.
+    TOPOLOGY is a .bindings file, definitions.json (also gzipped), - for standard input, or a live broker's management
+    API, http://HOST:15672[/VHOST]; or a file or folder of one of the formats below. OUT is a file, gzipped if its name
+    ends with .gz; standard output if it is not given.
 
     operator: objects of RabbitMQ's messaging topology operator for Kubernetes. terraform: resources of the provider
-    cyrilgdn/rabbitmq (.tf; as IN a plan or a state as terraform show -json prints it). asyncapi: AsyncAPI 3, YAML or
-    JSON (as IN also 2). What a format cannot express is a warning.
+    cyrilgdn/rabbitmq (.tf; read as a plan or a state as terraform show -json prints it). asyncapi: AsyncAPI 3, YAML or
+    JSON (read also 2). What a format cannot express is a warning.
 
     What a .bindings file can express and RabbitMQ cannot store (expectations, partitionings of queues, the profile) is
     in the definitions under the key "hashstar", which RabbitMQ's import ignores.
     """
+    if output is not None and target is not None:
+        raise click.UsageError("OUT is given twice, also as --output")
+    target = target or output or STDOUT
     with exit_on_error():
         opened = open_source(source, vhost, seconds=seconds_to_answer())
         show_warnings(opened.name, opened.warnings)
@@ -77,7 +91,7 @@ def convert_command(
         if base is not None and form != "definitions":
             raise InputError(f"--into is for definitions only; {_name_of(form)} has no users or permissions")
         if cluster is not None and form != "operator":
-            raise InputError("--cluster is for --to operator only")
+            raise InputError("--cluster is for --format operator only")
         if form in FORMATS:
             _write_format(FORMATS[form], opened, vhost, Target(target.removesuffix(".gz"), cluster), target)
             return
@@ -98,7 +112,7 @@ def _form_of(target: str) -> str | None:
     name = target.removesuffix(".gz")
     form = next((form for suffix, form in SUFFIXES.items() if name.endswith(suffix)), None)
     if form is None and name.endswith(NAMED_YAML):
-        raise InputError(f"{target}: which YAML is it to be? Choose with --to operator or --to asyncapi")
+        raise InputError(f"{target}: which YAML is it to be? Choose with --format operator or --format asyncapi")
     return form
 
 

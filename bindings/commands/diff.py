@@ -8,7 +8,6 @@ from typing import IO, Final
 
 import click
 
-from bindings.commands.option_types import allow_unread_option
 from bindings.diff.against import FileDiff, VhostDiff, diff_against
 from bindings.diff.diff import SECONDS, Diff, diff
 from bindings.diff.forms.as_json import files_to_json, to_json
@@ -17,16 +16,26 @@ from bindings.diff.forms.text import files_to_text, to_text
 from bindings.diff.forms.words import describe_release
 from bindings.diff.messages import Moved, count_moves
 from bindings.sources.open import open_source
+from exchange.commands.completion import SOURCE
 from exchange.commands.console import (
     echo_error,
     echo_line,
     echo_text,
     exit_on_error,
     progress,
-    seconds_to_answer,
     show_warnings,
     status,
+)
+from exchange.commands.options import (
+    allow_unread_option,
+    command,
+    form_options,
+    output_option,
+    renamed,
+    seconds_to_answer,
     timeout_option,
+    topology_option,
+    wait_option,
 )
 from exchange.commands.route import ProfileType, profile_option
 from exchange.display import dump_json
@@ -44,7 +53,7 @@ FAILING: Final[Mapping[str, Callable[[Diff], bool]]] = {
 """Value of --fail-on -> whether a difference makes the exit code 1."""
 
 
-@click.command("diff")
+@command("diff")
 @click.option(
     "--against",
     metavar="REF",
@@ -57,22 +66,14 @@ FAILING: Final[Mapping[str, Callable[[Diff], bool]]] = {
     type=click.File("rb"),
     help="JSON lines as hashstar route reads them: report those that A and B route differently.",
 )
-@click.option(
-    "--format", "form", type=click.Choice(["text", "json", "markdown"]), help="Output format.  [default: text]"
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, as --format json.")
+@form_options("text", "json", "markdown")
+@output_option
 @profile_option("the one that A names, else B, else the newest")
 @click.option("--from", "old_release", type=ProfileType(), metavar="RELEASE", help="RabbitMQ release of A.")
 @click.option("--to", "new_release", type=ProfileType(), metavar="RELEASE", help="RabbitMQ release of B.")
 @timeout_option
-@click.option(
-    "--budget",
-    type=click.FloatRange(min=0),
-    default=SECONDS,
-    metavar="SECONDS",
-    show_default=True,
-    help="Maximum duration of the comparison; the rest is reported as undecided.",
-)
+@wait_option(SECONDS, "Maximum duration of the comparison; the rest is reported as undecided.")
+@renamed("--budget", "--wait")
 @allow_unread_option
 @click.option(
     "--fail-on",
@@ -81,18 +82,18 @@ FAILING: Final[Mapping[str, Callable[[Diff], bool]]] = {
     show_default=True,
     help="Differences that make the exit code 1: any, lost messages only, gained messages only, none.",
 )
-@click.argument("topologies", nargs=-1, metavar="A [B] | [FILE]...")
+@topology_option
+@click.argument("topologies", type=SOURCE, nargs=-1, metavar="A [B] | [FILE]...")
 def diff_command(
     against: str | None,
     merge_base: bool,
     vhost: str | None,
     messages: IO[bytes] | None,
-    form: str | None,
-    as_json: bool,
+    form: str,
     profile: str | None,
     old_release: str | None,
     new_release: str | None,
-    budget: float,
+    wait: float,
     allow_unread: bool,
     fail_on: str,
     topologies: tuple[str, ...],
@@ -118,9 +119,6 @@ def diff_command(
 
     Exit codes: 0 no difference; 1 a difference, or one that could not be ruled out; 2 bad usage or input.
     """
-    if as_json and form not in (None, "json"):
-        raise click.UsageError(f"--json is --format json, and not --format {form}")
-    form = "json" if as_json else form or "text"
     releases = None if old_release is None and new_release is None else (old_release, new_release)
     if releases is not None and (profile is not None or against is not None):
         raise click.UsageError("--from and --to compare A and B, without --profile and --against")
@@ -132,7 +130,7 @@ def diff_command(
         if messages is not None and form == "markdown":
             raise click.UsageError("--messages has no Markdown; use --format text or json")
         with exit_on_error():
-            compared, moved = _compare(topologies, vhost, releases or profile, budget, messages, allow_unread)
+            compared, moved = _compare(topologies, vhost, releases or profile, wait, messages, allow_unread)
         _print_one(compared, moved, form)
         if form == "text" and profile is None and releases is None and compared.vhosts[0].profile != LATEST.name:
             echo_line(f"by the rules of {compared.vhosts[0].profile}, for the release that the topologies name")
@@ -140,10 +138,10 @@ def diff_command(
     else:
         if messages is not None:
             raise click.UsageError("--messages compares A and B, not files with --against")
-        with exit_on_error(), progress(f"comparing, {budget:.0f} s at most") as step:
+        with exit_on_error(), progress(f"comparing, {wait:.0f} s at most") as step:
             files = diff_against(
                 against, topologies, merge_base=merge_base, vhost=vhost, profile=profile, allow_unread=allow_unread,
-                seconds=budget, progress=step,
+                seconds=wait, progress=step,
             )  # fmt: skip
         _print_files(files, against, form)
     fails = FAILING[fail_on]
@@ -155,7 +153,7 @@ def _compare(
     names: Sequence[str],
     vhost: str | None,
     profile: str | tuple[str | None, str | None] | None,
-    budget: float,
+    wait: float,
     messages: IO[bytes] | None,
     allow_unread: bool,
 ) -> tuple[FileDiff, Moved | None]:
@@ -171,8 +169,8 @@ def _compare(
         old, new = (source.routable(vhost, rule) for source, rule in zip((one, other), rules, strict=True))
     for source in sources:
         show_warnings(source.name, source.warnings)
-    with progress(f"comparing, {budget:.0f} s at most") as step:
-        result = diff(old, new, upgraded=isinstance(profile, tuple), seconds=budget, progress=step)
+    with progress(f"comparing, {wait:.0f} s at most") as step:
+        result = diff(old, new, upgraded=isinstance(profile, tuple), seconds=wait, progress=step)
     moved = None if messages is None else count_moves(messages, Router(old), Router(new))
     old_profile = None if old.profile == new.profile else old.profile.name
     each = VhostDiff(new.vhost, new.profile.name, result, old_profile)

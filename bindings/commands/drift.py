@@ -12,21 +12,26 @@ from typing import Any, Final
 import click
 
 from bindings.apply.live import Live
-from bindings.commands.option_types import Address, Duration, allow_unread_option
 from bindings.diff.comparison.meaning import Meaning
 from bindings.drift.drift import Drift, Ignoring, find_drift
 from bindings.drift.forms import drift_lines, drift_to_json, format_time, headline, unknown_to_json
 from bindings.drift.watch import Outcome, Watch
 from bindings.sources.management import Management, is_address
 from bindings.sources.open import open_source
-from exchange.commands.console import (
-    echo_error,
-    echo_line,
-    fail,
+from exchange.commands.completion import SOURCE
+from exchange.commands.console import echo_error, echo_line, fail, show_warnings, status
+from exchange.commands.options import (
+    Address,
+    Duration,
+    allow_unread_option,
+    command,
+    form_options,
+    output_option,
+    renamed,
     seconds_to_answer,
-    show_warnings,
-    status,
     timeout_option,
+    topology_option,
+    wait_option,
 )
 from exchange.display import dump_json
 from exchange.errors import HashstarError, InputError
@@ -34,40 +39,38 @@ from exchange.topology.topology import Topology
 
 __all__ = ["drift_command"]
 
-BUDGET: Final = 10.0
+WAIT: Final = 10.0
 """Default number of seconds for what a drift means to messages."""
 
 
-@click.command("drift")
-@click.option("--vhost", help="Virtual host.  [default: the address's, else the only one in FILE]")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True,
-              help="Output format; with --every, JSON is an object a line.")  # fmt: skip
-@click.option("--ignore", "names", multiple=True, metavar="GLOB", help="Ignore objects of these names, such as tmp.* "
-              "or queue:tmp.*, and their bindings; repeatable.")  # fmt: skip
+@command("drift")
+@click.option("--vhost", help="Virtual host.  [default: the address's, else the only one in TOPOLOGY]")
+@form_options("text", "json")
+@output_option
+@click.option("--exclude", "names", multiple=True, metavar="GLOB", help="Leave out objects of these names, such as "
+              "tmp.* or queue:tmp.*, and their bindings; repeatable.")  # fmt: skip
+@renamed("--ignore", "--exclude")
 @click.option("--ignore-extra", is_flag=True, help="Ignore what only the broker has.")
 @click.option("--auto-delete", is_flag=True, help="Report auto-delete queues and exchanges, too, which come and go.")
+@wait_option(WAIT, "Maximum time to find out which messages go elsewhere; the rest is reported as undecided.")
+@renamed("--budget", "--wait")
+@click.option("--every", type=Duration(least=1), metavar="TIME", help="Compare again after this time, such as 30s, "
+              "5m or 1h, until a signal ends it, and print changes only.")  # fmt: skip
+@click.option("--listen", "metrics", type=Address(9_419), metavar="ADDRESS", help="With --every: serve metrics for "
+              "Prometheus at PORT of 127.0.0.1, or at HOST:PORT.")  # fmt: skip
 @click.option(
-    "--budget",
-    type=click.FloatRange(min=0),
-    default=BUDGET,
-    metavar="SECONDS",
-    show_default=True,
-    help="Maximum time to find out which messages go elsewhere; the rest is reported as undecided.",
-)
-@click.option("--every", type=Duration(), metavar="TIME", help="Compare again after this time, such as 30s, 5m or 1h, "
-              "until a signal ends it, and print changes only.")  # fmt: skip
-@click.option("--metrics", type=Address(9_419), metavar="ADDRESS", help="With --every: serve metrics for Prometheus at "
-              "PORT of 127.0.0.1, or at HOST:PORT.")  # fmt: skip
-@click.option(
-    "--metrics-host",
+    "--allow-host",
     "hosts",
     multiple=True,
     metavar="NAME",
     help="Host name that requests for metrics may have; repeatable.",
 )
+@renamed("--metrics", "--listen")
+@renamed("--metrics-host", "--allow-host")
 @allow_unread_option
 @timeout_option
-@click.argument("file", metavar="FILE")
+@topology_option
+@click.argument("file", type=SOURCE, metavar="TOPOLOGY")
 @click.argument("address", metavar="URL")
 def drift_command(
     vhost: str | None,
@@ -75,7 +78,7 @@ def drift_command(
     names: tuple[str, ...],
     ignore_extra: bool,
     auto_delete: bool,
-    budget: float,
+    wait: float,
     every: float | None,
     metrics: tuple[str, int] | None,
     hosts: tuple[str, ...],
@@ -85,25 +88,25 @@ def drift_command(
 ) -> None:
     """Compare a topology file with a live broker.
 
-    FILE is a .bindings file or definitions.json; URL is a management API, http://HOST:15672[/VHOST]. Exchanges,
+    TOPOLOGY is a .bindings file or definitions.json; URL is a management API, http://HOST:15672[/VHOST]. Exchanges,
     queues, bindings and policies that are missing, extra or changed are listed, and which messages go elsewhere
     because of that.
 
     What comes and goes by itself is counted and not reported: auto-delete queues and exchanges (unless --auto-delete),
     exclusive queues, what is named amq.*, and bindings of these.
 
-    With --every, FILE is read and the broker is asked again and again, and only what has changed is printed. A broker
-    that is away is tried again, and the metric hashstar_drift_up is 0. SIGTERM and Ctrl-C end it, with 0.
+    With --every, TOPOLOGY is read and the broker is asked again and again, and only what has changed is printed. A
+    broker that is away is tried again, and the metric hashstar_drift_up is 0. SIGTERM and Ctrl-C end it, with 0.
 
-    Where parts of FILE were not read, nothing is proved, also if all else is the same; --allow-unread compares the
+    Where parts of TOPOLOGY were not read, nothing is proved, also if all else is the same; --allow-unread compares the
     rest.
 
     Exit codes: 0 the same; 1 drift, or not proved; 2 the broker cannot be asked, or bad usage or input.
     """
     if every is None and metrics is not None:
-        raise click.UsageError("--metrics needs --every")
+        raise click.UsageError("--listen needs --every")
     if hosts and metrics is None:
-        raise click.UsageError("--metrics-host needs --metrics")
+        raise click.UsageError("--allow-host needs --listen")
     if every is not None and file == "-":
         raise click.UsageError("standard input can be read only once; --every needs a file")
     seconds = seconds_to_answer()
@@ -115,7 +118,7 @@ def drift_command(
         management = Management.at(address, seconds=seconds)
         ignoring = Ignoring(names, ignore_extra, not auto_delete)
         look = _Look(file, management, vhost, ignoring, seconds, allow_unread=allow_unread)
-        printer = _Printer(form, file, management.address, budget)
+        printer = _Printer(form, file, management.address, wait)
         if every is None:
             with status("comparing ..."):
                 began = time.time()

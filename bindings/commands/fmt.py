@@ -9,16 +9,19 @@ import click
 from bindings.sources.files import decode_text, gunzip, read_content, read_whole, save_lines
 from bindings.sources.language.formatter import format_text
 from exchange.commands.console import echo_error, echo_line
+from exchange.commands.options import command, topology_option
 from exchange.errors import HashstarError
 
 __all__ = ["fmt_command"]
 
 
-@click.command("fmt")
+@command("fmt")
 @click.option("--check", is_flag=True, help="Change nothing; list the files that are not formatted, and exit with 1.")
 @click.option("--stdout", is_flag=True, help="Print the formatted text instead of changing the files.")
+@click.option("--dry-run", is_flag=True, help="Change nothing; list the files that would change.")
+@topology_option
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
-def fmt_command(check: bool, stdout: bool, files: tuple[str, ...]) -> None:
+def fmt_command(check: bool, stdout: bool, dry_run: bool, files: tuple[str, ...]) -> None:
     """Format .bindings files in place.
 
     Indentation, spaces and blank lines change; lines, comments and their order stay.
@@ -33,9 +36,9 @@ def fmt_command(check: bool, stdout: bool, files: tuple[str, ...]) -> None:
             data = gunzip(read_whole(sys.stdin.buffer, name), name) if file == "-" else read_content(file)
             before = decode_text(data, name)
             after = format_text(before, name)
-            if check:
+            if check or dry_run:
                 if before != after:
-                    unformatted = True
+                    unformatted = check
                     echo_line(f"not formatted: {name}")
             elif stdout or file == "-":
                 sys.stdout.buffer.write(after.encode())

@@ -9,6 +9,7 @@ from typing import Final
 import click
 
 from bindings.check.check import check
+from bindings.commands.routing import load
 from bindings.drawing.captions import count_parts
 from bindings.drawing.drawing import draw
 from bindings.drawing.forms import FORMS, choose_form, make_picture
@@ -18,7 +19,9 @@ from bindings.drawing.surroundings import DIRECTIONS, Direction, crop_around
 from bindings.sources.files import save_lines
 from bindings.sources.management import is_address
 from bindings.sources.open import open_source
-from exchange.commands.console import echo_line, exit_on_error, seconds_to_answer, show_warnings, status, timeout_option
+from exchange.commands.completion import SOURCE, complete_names
+from exchange.commands.console import echo_line, exit_on_error, show_warnings, status
+from exchange.commands.options import command, seconds_to_answer, timeout_option, topology_option
 from exchange.commands.route import profile_option
 
 __all__ = ["graph_command"]
@@ -29,12 +32,13 @@ LARGE: Final = 150
 """Number of nodes from which on the command names the options that draw a part."""
 
 
-@click.command("graph")
+@command("graph")
 @click.option("--vhost", help="Virtual host; required only if the source has several.")
 @click.option(
     "--output",
     "-o",
     type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
     help="Write a file instead of text: .svg, .mmd (Mermaid), .dot or .gv (Graphviz), .txt.",
 )
 @click.option(
@@ -48,6 +52,7 @@ LARGE: Final = 150
     "--around",
     "centres",
     metavar="NAME",
+    shell_complete=complete_names(load, "exchanges", "queues"),
     multiple=True,
     help="Draw only the neighbourhood of this exchange or queue; may be repeated.",
 )
@@ -67,7 +72,8 @@ LARGE: Final = 150
 )
 @profile_option()
 @timeout_option
-@click.argument("source", metavar="TOPOLOGY")
+@topology_option
+@click.argument("source", type=SOURCE, metavar="TOPOLOGY")
 def graph_command(
     vhost: str | None,
     output: Path | None,

@@ -5,17 +5,19 @@ from __future__ import annotations
 import click
 
 from exchange.commands.console import exit_on_error
+from exchange.commands.options import command, topology_option
 from exchange.commands.route import profile_option
 
 __all__ = ["mcp_command"]
 
 
-@click.command("mcp")
+@command("mcp")
 @click.option(
     "--audit", "reports", multiple=True, metavar="REPORT", help="Report of hashstar audit --format json; repeatable."
 )
 @click.option("--vhost", help="Virtual host; required only if a source has several.")
 @profile_option()
+@topology_option
 @click.argument("topologies", nargs=-1, required=True, metavar="TOPOLOGY...")
 def mcp_command(reports: tuple[str, ...], vhost: str | None, profile: str | None, topologies: tuple[str, ...]) -> None:
     """Answer an assistant's questions about topologies.

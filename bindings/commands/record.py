@@ -11,13 +11,13 @@ from typing import Final
 
 import click
 
-from bindings.commands.option_types import Address, Duration
 from bindings.recording.ledger import Ledger
 from bindings.recording.proxy import Proxy, Upstream, leads_back, read_clock
 from bindings.recording.run import run_proxy
 from bindings.recording.summary import summary_lines
 from bindings.sources.address import parse_address
 from exchange.commands.console import echo_line, exit_on_error
+from exchange.commands.options import Address, Duration, command
 from exchange.display import count_noun
 from exchange.errors import InputError
 from exchange.limits import RECORDED_BYTES
@@ -29,7 +29,7 @@ EXAMPLE: Final = "amqp://HOST:5672 or amqps://HOST:5671"
 FILE: Final = click.Path(exists=True, dir_okay=False)
 
 
-@click.command("record")
+@command("record")
 @click.option("--listen", "address", type=Address(5_673), required=True, metavar="ADDRESS",
               help="Address for clients: PORT of 127.0.0.1, or HOST:PORT.")  # fmt: skip
 @click.option("--upstream", "broker", required=True, metavar="URL", help="The broker: amqp://HOST[:PORT], or amqps.")
@@ -38,11 +38,12 @@ FILE: Final = click.Path(exists=True, dir_okay=False)
 @click.option("--cert-file", type=FILE, metavar="FILE", help="Our certificate for the broker, with its key, PEM.")
 @click.option("--server-name", metavar="NAME", help="Name in the broker's certificate.  [default: its host]")
 @click.option("--listen-cert-file", type=FILE, metavar="FILE", help="Serve TLS with this certificate and its key, PEM.")
-@click.option("--for", "seconds", type=Duration(), metavar="TIME", help="Stop after this time, such as 30s or 8h.  "
-              "[default: at Ctrl-C or SIGTERM]")  # fmt: skip
+@click.option("--for", "seconds", type=Duration(least=1), metavar="TIME",
+              help="Stop after this time, such as 30s or 8h.  [default: at Ctrl-C or SIGTERM]")  # fmt: skip
 @click.option("--max-size", type=click.IntRange(1, 1024), default=RECORDED_BYTES >> 20, show_default=True,
               metavar="MIB", help="Maximum size of FILE; what comes then is counted only.")  # fmt: skip
-@click.argument("file", type=click.Path(dir_okay=False))
+@click.option("--output", "-o", metavar="FILE", help="FILE, as an option.")
+@click.argument("file", type=click.Path(dir_okay=False), required=False)
 def record_command(
     address: tuple[str, int],
     broker: str,
@@ -52,7 +53,8 @@ def record_command(
     listen_cert_file: str | None,
     seconds: float | None,
     max_size: int,
-    file: str,
+    output: str | None,
+    file: str | None,
 ) -> None:
     """Record what clients declare and ask of a broker.
 
@@ -65,6 +67,9 @@ def record_command(
 
     Exit codes: 0 recorded, until Ctrl-C, SIGTERM or --for; 2 bad usage or input.
     """
+    if (file is None) == (output is None):
+        raise click.UsageError("name one FILE to record to")
+    file = file or output or ""
     with exit_on_error():
         upstream = _read_upstream(broker, ca_file, cert_file, server_name)
         tls = None if listen_cert_file is None else _serving_context(listen_cert_file)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bindings.sources.open import open_source
-from exchange.commands.console import seconds_to_answer, show_warnings
+from exchange.commands.console import show_warnings
+from exchange.commands.options import seconds_to_answer
 from exchange.commands.route import build_commands
 from exchange.entities.policy_definitions import wrong_settings
 from exchange.topology.topology import Topology

@@ -25,14 +25,9 @@ from bindings.serve.traffic import Traffic
 from bindings.serve.watching import Watched
 from bindings.sources.management import is_address
 from bindings.sources.open import Source, open_source
-from exchange.commands.console import (
-    echo_line,
-    exit_on_error,
-    seconds_to_answer,
-    show_warnings,
-    status,
-    timeout_option,
-)
+from exchange.commands.completion import SOURCE
+from exchange.commands.console import echo_line, exit_on_error, show_warnings, status
+from exchange.commands.options import Address, command, seconds_to_answer, timeout_option, topology_option
 from exchange.commands.route import profile_option
 from exchange.errors import InputError
 
@@ -42,13 +37,13 @@ HOST: Final = "127.0.0.1"
 STDIN: Final = "-"
 
 
-@click.command("serve")
+@command("serve")
 @click.option("--vhost", help="Virtual host that is shown first; the page can show the others.")
-@click.option(
-    "--audit", "report", metavar="REPORT.json", help="Show the counts of this report of hashstar audit --json."
-)
-@click.option("--host", default=HOST, show_default=True, help="Address to serve at.")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port to serve at.  [default: a free one]")
+@click.option("--audit", "report", metavar="REPORT", help="Show the counts of this report of hashstar audit --json.")
+@click.option("--listen", type=Address(8_080), metavar="ADDRESS", help="Address to serve at: PORT of 127.0.0.1, or "
+              "HOST:PORT.  [default: a free port of 127.0.0.1]")  # fmt: skip
+@click.option("--host", hidden=True)
+@click.option("--port", type=click.IntRange(0, 65535), hidden=True)
 @click.option(
     "--allow-host",
     "names",
@@ -59,12 +54,14 @@ STDIN: Final = "-"
 @click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
 @profile_option()
 @timeout_option
-@click.argument("source", metavar="TOPOLOGY")
+@topology_option
+@click.argument("source", type=SOURCE, metavar="TOPOLOGY")
 def serve_command(
     vhost: str | None,
     report: str | None,
-    host: str,
-    port: int,
+    listen: tuple[str, int] | None,
+    host: str | None,
+    port: int | None,
     names: tuple[str, ...],
     opens: bool,
     profile: str | None,
@@ -79,6 +76,9 @@ def serve_command(
 
     The address has a token, without which nothing is shown. Ctrl-C ends the server.
     """
+    if host is not None or port is not None:
+        echo_line("hashstar: --host and --port are --listen HOST:PORT now; they work until the next release", err=True)
+    host, port = listen or (host or HOST, port or 0)
     with exit_on_error():
         path = None if source == STDIN or is_address(source) else source
         with status("reading ..."):

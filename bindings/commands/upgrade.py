@@ -14,7 +14,6 @@ from click.core import ParameterSource
 
 from bindings.apply.address import Addresses
 from bindings.apply.amqp import need_pika
-from bindings.commands.option_types import allow_unread_option
 from bindings.diff.diff import SECONDS
 from bindings.sources.definitions import Definitions
 from bindings.sources.document import Document
@@ -33,15 +32,17 @@ from bindings.upgrade.run import NEWEST, SAMPLE, upgrade
 from bindings.upgrade.transform.table import DEFAULT
 from bindings.upgrade.transform.transform import NAMES
 from bindings.upgrade.upgrade import SEVERITIES, Upgrade
-from exchange.commands.console import (
-    echo_line,
-    echo_text,
-    exit_on_error,
-    progress,
+from exchange.commands.completion import SOURCE
+from exchange.commands.console import echo_line, echo_text, exit_on_error, progress, show_warnings, status
+from exchange.commands.options import (
+    allow_unread_option,
+    command,
+    form_options,
+    renamed,
     seconds_to_answer,
-    show_warnings,
-    status,
     timeout_option,
+    topology_option,
+    wait_option,
 )
 from exchange.commands.route import ProfileType
 from exchange.display import dump_json
@@ -57,7 +58,7 @@ STDOUT: Final = "-"
 MEGABYTE: Final = 1 << 20
 
 
-@click.command("upgrade")
+@command("upgrade")
 @click.option(
     "--from",
     "old_name",
@@ -105,10 +106,7 @@ MEGABYTE: Final = 1 << 20
     help="Size of the parts of the archive that are read, drawn by chance; 0 reads all.",
 )
 @click.option("--master", metavar="URL", help="Read the whole archive with Spark, at this master URL: local[*].")
-@click.option(
-    "--format", "form", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True,
-    help="Output format.",
-)  # fmt: skip
+@form_options("text", "json", "markdown")
 @click.option(
     "--html",
     "page",
@@ -123,14 +121,8 @@ MEGABYTE: Final = 1 << 20
     show_default=True,
     help="Lowest severity that makes the exit code 1: error is what is refused or lost.",
 )
-@click.option(
-    "--budget",
-    type=click.FloatRange(min=0),
-    default=SECONDS,
-    metavar="SECONDS",
-    show_default=True,
-    help="Maximum duration of the comparison of routes; the rest is reported as undecided.",
-)
+@wait_option(SECONDS, "Maximum duration of the comparison of routes; the rest is reported as undecided.")
+@renamed("--budget", "--wait")
 @click.option(
     "--declares",
     multiple=True,
@@ -158,17 +150,14 @@ MEGABYTE: Final = 1 << 20
     metavar="URL",
     help="The other address of --live (AMQP or management API), if not at its usual port of the same host.",
 )
-@click.option(
-    "--live-budget",
-    type=click.FloatRange(min=1),
-    default=LIVE_SECONDS,
-    metavar="SECONDS",
-    show_default=True,
-    help="Maximum duration of asking the test broker; the rest is reported as not asked.",
+@wait_option(
+    LIVE_SECONDS, "Maximum duration of asking the test broker; the rest is reported as not asked.", "--live-wait"
 )
+@renamed("--live-budget", "--live-wait")
 @allow_unread_option
 @timeout_option
-@click.argument("topology")
+@topology_option
+@click.argument("source", type=SOURCE, metavar="TOPOLOGY")
 def upgrade_command(
     old_name: str | None,
     new_name: str,
@@ -181,14 +170,14 @@ def upgrade_command(
     form: str,
     page: Path | None,
     fail_on: str,
-    budget: float,
+    wait: float,
     declares: tuple[str, ...],
     permitted: tuple[str, ...],
     live: str | None,
     other_address: str | None,
-    live_budget: float,
+    live_wait: float,
     allow_unread: bool,
-    topology: str,
+    source: str,
 ) -> None:
     """Show what an upgrade of RabbitMQ does to a topology.
 
@@ -222,22 +211,22 @@ def upgrade_command(
         if page == Path(STDOUT) and output == STDOUT:
             raise InputError("--html and --output cannot both be standard output")
         with status("reading ..."):
-            source = open_source(topology, vhost, seconds=seconds_to_answer()).allowing_unread(allow_unread)
+            opened = open_source(source, vhost, seconds=seconds_to_answer()).allowing_unread(allow_unread)
             addresses = _read_addresses(live, other_address)
             new_name = new_name if addresses is None else _release_of_broker(addresses, new_name)
-        show_warnings(source.name, _warnings_of(source))
+        show_warnings(opened.name, _warnings_of(opened))
         with (
             progress("comparing") as step,
             _session(master if archives else None) as spark,
         ):
             result = upgrade(
-                source, new_name, old=old_name, vhost=vhost,
+                opened, new_name, old=old_name, vhost=vhost,
                 transform=None if names is None and output is None else transform,
-                archives=archives, sample_bytes=round(sample * MEGABYTE) or None, spark=spark, seconds=budget,
-                declares=declares, permitted=permitted, live=addresses, live_seconds=live_budget, progress=step,
+                archives=archives, sample_bytes=round(sample * MEGABYTE) or None, spark=spark, seconds=wait,
+                declares=declares, permitted=permitted, live=addresses, live_seconds=live_wait, progress=step,
             )  # fmt: skip
         if page is not None:
-            _write_page(to_html(result, source.name), page)
+            _write_page(to_html(result, opened.name), page)
         if output is not None:
             _write(result, output)
     _show(result, form, err=output == STDOUT or page == Path(STDOUT))

@@ -23,7 +23,7 @@ def serve_metrics(host: str, port: int, names: Sequence[str], read: Callable[[],
 
     class Answers(Handler):
         hosts = check
-        hosts_option = "--metrics-host NAME"
+        hosts_option = "--allow-host NAME"
 
         def answer_to(self, method: str, path: str) -> None:
             if method == "GET" and path == "/metrics":

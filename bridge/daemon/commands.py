@@ -16,6 +16,7 @@ import click
 
 from bindings.operating_system import find_signals
 from exchange.commands.console import echo_error
+from exchange.commands.options import Group, form_options, output_option
 from exchange.display import escape_line
 from exchange.errors import HashstarError
 
@@ -26,7 +27,7 @@ LEAVING: Final = 0.5
 """Maximum number of seconds that threads of client libraries can keep the process after the command is done."""
 
 
-@click.group("bridge")
+@click.group("bridge", cls=Group, default="run")
 def bridge_command() -> None:
     """Move messages between RabbitMQ, Kafka, RocketMQ and archives."""
 
@@ -99,9 +100,10 @@ def _hold_hangups() -> list[int]:
 
 @bridge_command.command("check")
 @click.option("--offline", is_flag=True, help="Check the file only, without connecting to anything.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, described in docs/bridge.md.")
+@form_options("text", "json")
+@output_option
 @click.argument("path", metavar="BRIDGE.TOML", type=click.Path(path_type=Path))
-def check_command(offline: bool, as_json: bool, path: Path) -> None:
+def check_command(offline: bool, form: str, path: Path) -> None:
     """Check a configuration, and everything that it names.
 
     It leaves no trace at brokers: no message is read or written, no group is joined, nothing is declared. It may run
@@ -123,7 +125,9 @@ def check_command(offline: bool, as_json: bool, path: Path) -> None:
             report = await check(config, offline=offline)
             code = 1 if report.errors else 0
             click.echo(
-                json.dumps(as_object(report), indent=2) if as_json else "\n".join(map(escape_line, as_text(report)))
+                json.dumps(as_object(report), indent=2)
+                if form == "json"
+                else "\n".join(map(escape_line, as_text(report)))
             )
             sys.stdout.flush()
             leaving.append(end_process_within(LEAVING, code))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 import click
 
 from exchange.commands.console import echo_line, exit_on_error, status
+from exchange.commands.options import Duration, Group, form_options, output_option, renamed
 from exchange.display import count_noun, dump_json, escape_line, list_some
 from exchange.limits import GROUP_PARTITIONS
 
@@ -31,16 +32,17 @@ url_option = click.option(
     help=f"Address of the broker, amqp://USER:PASSWORD@HOST:PORT/VHOST.  [default: ${VARIABLE}, else the local broker]",
 )
 number = click.IntRange(1, GROUP_PARTITIONS)
+dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be done, and change nothing.")
 
 
-@click.group("group")
+@click.group("group", cls=Group)
 def group_command() -> None:
     """Share a partitioned queue of RabbitMQ among consumers."""
 
 
 @group_command.command("create")
 @url_option
-@click.option("--partitions", type=number, required=True, metavar="K", help="Number of partitions.")
+@click.option("--partitions", type=number, required=True, metavar="PARTITIONS", help="Number of partitions.")
 @click.option(
     "--slots",
     type=click.IntRange(1),
@@ -51,9 +53,15 @@ def group_command() -> None:
 )
 @click.option("--queue-type", type=click.Choice(["quorum", "classic"]), default="quorum", show_default=True,
               help="Type of the partitions' queues.")  # fmt: skip
+@dry_run_option
 @click.argument("queue", metavar="QUEUE")
 def create_command(
-    url: str | None, partitions: int, slots: int, queue_type: Literal["quorum", "classic"], queue: str
+    url: str | None,
+    partitions: int,
+    slots: int,
+    queue_type: Literal["quorum", "classic"],
+    dry_run: bool,
+    queue: str,
 ) -> None:
     """Declare a partitioned queue.
 
@@ -65,27 +73,39 @@ def create_command(
         from bridge.groups import PartitionedQueue, create
 
         wanted = PartitionedQueue(queue, slots, queue_type)
-        is_new = _run(create(_address(url), wanted, partitions))
-    echo_line(f"{queue}: {count_noun(partitions, 'partition')}" + ("" if is_new else ", unchanged"))
+        is_new = _run(create(_address(url), wanted, partitions, dry_run=dry_run))
+    planned = " would be declared; nothing was changed" if dry_run else ""
+    echo_line(f"{queue}: {count_noun(partitions, 'partition')}" + (planned if is_new else ", unchanged"))
 
 
 @group_command.command("resize")
 @url_option
-@click.option("--to", "partitions", type=number, required=True, metavar="K", help="New number of partitions.")
+@click.option("--partitions", type=number, required=True, metavar="PARTITIONS", help="New number of partitions.")
+@renamed("--to", "--partitions")
 @click.option(
     "--grace",
-    type=click.FloatRange(min=0),
-    default=2.0,
+    type=Duration(),
+    default="2s",
     show_default=True,
-    metavar="SECONDS",
+    metavar="TIME",
     help="Maximum time that the broker needs to put a routed message into its queue.",
 )
+@click.option(
+    "--wait",
+    type=Duration(),
+    metavar="TIME",
+    help="Maximum time until members have handled what moves.  [default: no limit]",
+)
+@dry_run_option
 @click.argument("queue", metavar="QUEUE")
-def resize_command(url: str | None, partitions: int, grace: float, queue: str) -> None:
+def resize_command(
+    url: str | None, partitions: int, grace: float, wait: float | None, dry_run: bool, queue: str
+) -> None:
     """Change the number of partitions, in order for each key.
 
     Publishers and members go on. Keys that move are handled in their new partition when all that is in the old one
-    is handled; the command waits for that, so members have to run. If it is interrupted, run it again with the same
+    is handled; the command waits for that, so members have to run. If it is interrupted, or --wait is over, run it
+    again with the same
     number: until then, messages of these keys wait in their new partition.
 
     Exit codes: 0 done, or that number already; 2 no such queue, another change in progress, no broker, or bad usage.
@@ -96,20 +116,25 @@ def resize_command(url: str | None, partitions: int, grace: float, queue: str) -
         with status("connecting ...") as show:
             # In a pipe, too, each step is a line: it may wait long for members.
             report = show if sys.stderr.isatty() else lambda text: echo_line(text, err=True)
-            is_changed = _run(resize(_address(url), queue, partitions, grace=grace, report=report))
-    echo_line(f"{queue}: {count_noun(partitions, 'partition')}" + ("" if is_changed else ", unchanged"))
+            is_changed = _run(
+                resize(_address(url), queue, partitions, grace=grace, wait=wait, dry_run=dry_run, report=report)
+            )
+    planned = " would be the new number; nothing was changed" if dry_run else ""
+    echo_line(f"{queue}: {count_noun(partitions, 'partition')}" + (planned if is_changed else ", unchanged"))
 
 
 @group_command.command("describe")
 @url_option
-@click.option("--format", "form", type=click.Choice(["text", "json", "prometheus"]), default="text",
-              show_default=True, help="Output format.")  # fmt: skip
+@form_options("text", "json", "prometheus")
+@output_option
+@renamed("--listen", "--for")
 @click.option(
-    "--listen",
-    type=click.FloatRange(min=0.1, max=600),
-    default=1.0,
+    "--for",
+    "listen",
+    type=Duration(least=0.1, most=600),
+    default="1s",
     show_default=True,
-    metavar="SECONDS",
+    metavar="TIME",
     help="Time to listen for members, which announce themselves four times in a heartbeat.",
 )
 @click.argument("queue", metavar="QUEUE")

@@ -7,9 +7,10 @@ step may be repeated. `bridge.groups.barrier` explains how messages of a key sta
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
@@ -17,7 +18,7 @@ from bridge.groups.barrier import GATE, MARKER, Resize, read_news
 from bridge.groups.connection import close, close_channel, connect, import_aiormq, is_missing, losing, losses
 from bridge.groups.names import PartitionedQueue, binding_key, check_partitions
 from bridge.groups.session import LOOK
-from bridge.groups.state import State, declare_state, find_state, read_state, write_state
+from bridge.groups.state import State, declare_state, find_state, name_state, read_state, write_state
 from exchange.display import list_some
 from exchange.errors import HashstarError, InputError
 from exchange.partition.slots import moved_slots, place_slots
@@ -30,21 +31,28 @@ __all__ = ["GRACE", "create", "resize"]
 GRACE: Final = 2.0
 """Default number of seconds between the last change of a binding and the markers: more than the broker needs to put a
 routed message into its queue."""
+LOOK_EVERY: Final = 5.0
+"""Number of seconds without news after which members are looked for again."""
 LEAVING: Final = 10.0
 """Maximum number of seconds to wait until members have left the partitions that are removed."""
 
 Report = Callable[[str], object]
 
 
-async def create(url: str, queue: PartitionedQueue | str, partitions: int) -> bool:
+async def create(url: str, queue: PartitionedQueue | str, partitions: int, *, dry_run: bool = False) -> bool:
     """Declare a partitioned queue; return False if it exists with these settings. A name alone has the default ones.
+
+    With ``dry_run``, only look whether it exists.
 
     Raises InputError for a number out of range, or if the queue exists with other settings.
     """
     queue = PartitionedQueue(queue) if isinstance(queue, str) else queue
     check_partitions(queue.slots, partitions)
     async with _locked(url, queue.name) as (connection, channel):
-        await declare_state(channel, queue)
+        if not dry_run:
+            await declare_state(channel, queue)
+        elif await _look(connection, name_state(queue.name)) is None:
+            return True
         state = await find_state(connection, queue.name, wait=0)
         if state is not None:
             if (state.queue, state.partitions) != (queue, partitions) or state.resize is not None:
@@ -53,6 +61,8 @@ async def create(url: str, queue: PartitionedQueue | str, partitions: int) -> bo
                     f"{state.queue.queue_type} queues; hashstar group resize changes the number of partitions"
                 )
             return False
+        if dry_run:
+            return True
         await channel.exchange_declare(queue.name, exchange_type="topic", durable=True)
         for number in range(partitions):
             await channel.queue_declare(queue.partition(number), durable=True, arguments=queue.arguments)
@@ -63,12 +73,20 @@ async def create(url: str, queue: PartitionedQueue | str, partitions: int) -> bo
 
 
 async def resize(
-    url: str, name: str, partitions: int, *, grace: float = GRACE, report: Report = lambda _: None
+    url: str,
+    name: str,
+    partitions: int,
+    *,
+    grace: float = GRACE,
+    wait: float | None = None,
+    dry_run: bool = False,
+    report: Report = lambda _: None,
 ) -> bool:
     """Change the number of partitions, and wait until all old messages of moved keys are handled.
 
     Returns False if the queue has this number already. ``report`` is called with a text for each step. If it is
-    interrupted, messages of moved keys wait in their new partitions until it is run again, with the same number.
+    interrupted, or ``wait`` seconds are over before members have handled what moves, messages of moved keys wait in
+    their new partitions until it is run again, with the same number. With ``dry_run``, only the first step is reported.
 
     Raises InputError for a number out of range, if there is no such queue, and if another change is in progress;
     ConnectionLost.
@@ -83,7 +101,11 @@ async def resize(
             if partitions == state.partitions:
                 return False
             change = Resize(uuid4().hex, state.partitions, partitions, state.queue.slots)
-        await _Resizing(connection, channel, state, change, grace, report).run()
+        if dry_run:
+            moved = moved_slots(state.queue.slots, change.before, change.after)
+            report(f"{change.before} partitions become {change.after}: {len(moved)} of {state.queue.slots} slots move")
+            return True
+        await _Resizing(connection, channel, state, change, grace, wait, report).run()
     return True
 
 
@@ -91,7 +113,14 @@ class _Resizing:
     """The steps of a change. Each may have been done before, in an interrupted run."""
 
     def __init__(
-        self, connection: Any, channel: Any, state: State, change: Resize, grace: float, report: Report
+        self,
+        connection: Any,
+        channel: Any,
+        state: State,
+        change: Resize,
+        grace: float,
+        wait: float | None,
+        report: Report,
     ) -> None:
         self._connection: Final = connection
         self._channel: Final = channel
@@ -99,6 +128,7 @@ class _Resizing:
         self._state = state
         self._change: Final = change
         self._grace: Final = grace
+        self._wait: Final = wait
         self._report: Final = report
 
     async def run(self) -> None:
@@ -163,17 +193,33 @@ class _Resizing:
         news: asyncio.Queue[DeliveredMessage] = asyncio.Queue()
         channel = await self._connection.channel(publisher_confirms=False)
         await channel.basic_consume(self._change.inbox(self._queue.name), news.put)
+        loop = asyncio.get_running_loop()
+        until = inf if self._wait is None else loop.time() + self._wait
         while sources or targets:
             numbers = list_some([str(number) for number in sorted(sources or targets)], 10)
-            self._report(
-                f"waiting until members have handled what was in partitions {numbers}"
+            waiting = (
+                f"members have handled what was in partitions {numbers}"
                 if sources
-                else f"waiting until members have let messages through in partitions {numbers}"
+                else f"members have let messages through in partitions {numbers}"
             )
-            passed, opened = read_news((await news.get()).body)
+            self._report(f"waiting until {waiting}{await self._find_lack(sources or targets)}")
+            try:
+                arrived = await asyncio.wait_for(news.get(), min(LOOK_EVERY, until - loop.time()))
+            except TimeoutError:
+                if loop.time() < until:
+                    continue
+                lack = await self._find_lack(sources or targets)
+                raise HashstarError(f"not done within {self._wait:g} s: {waiting}{lack}; run it again") from None
+            passed, opened = read_news(arrived.body)
             sources.discard(-1 if passed is None else passed)
             targets.discard(-1 if opened is None else opened)
         await close_channel(channel)
+
+    async def _find_lack(self, numbers: Iterable[int]) -> str:
+        """Return a text that says which of these partitions no member consumes; "" if each has one."""
+        looks = [(number, await _look(self._connection, self._queue.partition(number))) for number in sorted(numbers)]
+        lacking = [str(number) for number, found in looks if found is not None and not found[1]]
+        return f"; no member consumes {list_some(lacking, 10)}: start one" if lacking else ""
 
     async def _remove_partitions(self) -> None:
         change = self._change

@@ -16,6 +16,7 @@ import click
 
 from exchange.commands.console import Step as UpdateProgress
 from exchange.commands.console import echo_error, echo_line, exit_on_error, fail, progress
+from exchange.commands.options import Duration, Group, form_options, output_option, renamed, wait_option
 from exchange.display import count_noun, dump_json
 from exchange.errors import HashstarError, InputError
 from exchange.limits import PARTITIONS
@@ -34,13 +35,15 @@ ACCESS_KEY: Final = "HASHSTAR_ROCKETMQ_ACCESS_KEY"
 SECRET_KEY: Final = "HASHSTAR_ROCKETMQ_SECRET_KEY"  # noqa: S105  the name of a variable
 
 
-@click.group("rocketmq")
+@click.group("rocketmq", cls=Group)
 def rocketmq_command() -> None:
     """Administer topics of RocketMQ."""
 
 
 @rocketmq_command.command("scale")
-@click.option("--to", "queues", type=click.IntRange(1, PARTITIONS), required=True, metavar="N",
+@renamed("--to", "--queues")
+@renamed("--timeout", "--wait")
+@click.option("--queues", type=click.IntRange(1, PARTITIONS), required=True, metavar="N",
               help="Number of queues on each broker, written and read.")  # fmt: skip
 @click.option("--namesrv", metavar="HOST:PORT", help="Name servers, with semicolons between them.  "
               f"[default: ${NAMESRV}]")  # fmt: skip
@@ -51,10 +54,9 @@ def rocketmq_command() -> None:
 @click.option("--keep-order", is_flag=True, help="Messages with one key must stay in order: change queues only while "
               "producers are stopped, and all is read.")  # fmt: skip
 @click.option("--producers-stopped", is_flag=True, help="With --keep-order: the producers are stopped.")
-@click.option("--settle", type=click.FloatRange(min=0), default=33.0, show_default=True, metavar="SECONDS",
+@click.option("--settle", type=Duration(), default="33s", show_default=True, metavar="TIME",
               help="Time until no producer uses an old route: pollNameServerInterval + sendMsgTimeout.")  # fmt: skip
-@click.option("--timeout", type=click.FloatRange(min=0), default=600.0, show_default=True, metavar="SECONDS",
-              help="Maximum time to wait for queues to be drained.")  # fmt: skip
+@wait_option(600.0, "Maximum time to wait for queues to be drained.")
 @click.option("--keys", type=click.File("rb"), metavar="FILE",
               help="Keys of messages, one a line, to report which move.  [default: a sample]")  # fmt: skip
 @click.option("--partitioner", default="rocketmq.hash", show_default=True, metavar="STRATEGY",
@@ -64,8 +66,8 @@ def rocketmq_command() -> None:
 @click.option("--tls", is_flag=True, help="Connect with TLS.")
 @click.option("--ca-file", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
               help="Certificates of the authorities to trust, with --tls.  [default: the system's]")  # fmt: skip
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True,
-              help="Output format.")  # fmt: skip
+@form_options("text", "json")
+@output_option
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--dry-run", is_flag=True, help="Show the steps, and change nothing.")
 @click.argument("topic", metavar="TOPIC")
@@ -77,7 +79,7 @@ def scale_command(
     keep_order: bool,
     producers_stopped: bool,
     settle: float,
-    timeout: float,
+    wait: float,
     keys: IO[bytes] | None,
     partitioner: str,
     access_key: str | None,
@@ -136,7 +138,7 @@ def scale_command(
         with screen:
             # The brokers are those of the plan: one that is lost meanwhile must not pass for one that is done.
             planned = replace(scope, brokers=tuple(made.sight.target))
-            asyncio.run(scale(settings, planned, drain_timeout=timeout, report=screen.report))
+            asyncio.run(scale(settings, planned, drain_timeout=wait, report=screen.report))
     except Refused as error:
         show_json(done=False, refused=str(error))
         echo_error(error)

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 import click
 
 from exchange.commands.console import echo_line, fail
+from exchange.commands.options import command, output_option
 from exchange.errors import InputError
 
 __all__ = ["schema_command"]
@@ -19,7 +20,8 @@ def _complete(context: click.Context, parameter: click.Parameter, begun: str) ->
     return [name for name in SCHEMAS if name.startswith(begun)]
 
 
-@click.command("schema")
+@command("schema")
+@output_option
 @click.argument("name", required=False, shell_complete=_complete)
 def schema_command(name: str | None) -> None:
     """Print the JSON Schema of a file or an output.

@@ -63,7 +63,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = MappingProxyType({
     ),
     "explain": _of_types("hashstar explain --json", "exchange.commands.route:ExplanationJson"),
     "partition": _of_types("A line of hashstar partition", "exchange.commands.partition:PartitionLine"),
-    "partition-moves": _of_types("hashstar partition --to ... --json", "exchange.partition.picture:MovesJson"),
+    "partition-moves": _of_types("hashstar partition --change ... --json", "exchange.partition.picture:MovesJson"),
     "selector-check": _of_types(
         "hashstar selector check --json", f"{SELECTOR}:SelectorCheckJson", f"{SELECTOR}:TagsCheckJson"
     ),

@@ -62,9 +62,9 @@ outcome() { [ "$1" -le "$status" ] || status=$1; }
 rm -f "$reports"/{annotations.txt,check.txt,diff.md,errors.txt}
 form=()
 if [ -n "${GITHUB_ACTIONS:-}" ]; then
-    form=(--format github --output-file "$reports/annotations.txt")
+    form=(--format github --output "$reports/annotations.txt")
 elif [ -n "${GITLAB_CI:-}" ]; then
-    form=(--format gitlab --output-file "$reports/gl-code-quality-report.json")
+    form=(--format gitlab --output "$reports/gl-code-quality-report.json")
 fi
 checked=0
 hashstar check "${form[@]}" --fail-on "${HASHSTAR_CHECK_FAIL_ON:-error}" -- "${files[@]}" \

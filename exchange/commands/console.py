@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn
 
 import click
 
 from exchange.display import escape_line, hide_logins, split_error
 from exchange.errors import HashstarError, InputError
-from exchange.limits import ANSWER_SECONDS
 
 __all__ = [
-    "echo_error", "echo_line", "exit_on_error", "fail", "progress", "seconds_to_answer", "show_status", "show_warnings",
-    "status", "timeout_option",
+    "QUIET", "VERBOSE", "echo_error", "echo_line", "exit_on_error", "fail", "is_quiet", "progress", "show_status",
+    "show_warnings", "status",
 ]  # fmt: skip
 
-TIMEOUT: Final = "hashstar.timeout"
-"""Key of the click context that has the --timeout of a command."""
+QUIET: Final = "hashstar.quiet"
+"""Key of the click context that is set where results and errors only are to be shown."""
+VERBOSE: Final = "hashstar.verbose"
+"""Key of the click context that has the number of times that --verbose is given."""
 
 WARNINGS: Final = 10
 """Maximum number of warnings shown about one file."""
@@ -31,15 +33,24 @@ REDRAW_SECONDS: Final = 0.1
 BAR: Final = 30
 """Width of a progress bar in characters."""
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-
 Step = Callable[[int, int], None]
 """Function that takes what is done and the total, in any unit; the total is 0 while it is unknown."""
 
 
 def echo_line(text: str, *, err: bool = False) -> None:
-    """Print a text as one line, whatever names it quotes."""
-    click.echo(escape_line(text), err=err)
+    """Print a text as one line, whatever names it quotes; a note to standard error only if notes are wanted."""
+    if not (err and is_quiet()):
+        click.echo(escape_line(text), err=err)
+
+
+def is_quiet() -> bool:
+    """Return whether the running command is to show results and errors only."""
+    return bool(_ask_context(QUIET))
+
+
+def _ask_context(key: str) -> Any:
+    context = click.get_current_context(silent=True)
+    return None if context is None else context.meta.get(key)
 
 
 def echo_text(text: str) -> None:
@@ -56,6 +67,8 @@ def echo_error(error: HashstarError | str) -> None:
 def fail(error: HashstarError) -> NoReturn:
     """Print the error and exit with its exit code: 2 for bad usage and bad input, unless its class has another one."""
     echo_error(error)
+    if _ask_context(VERBOSE):
+        traceback.print_exc()
     sys.exit(error.exit_code)
 
 
@@ -82,7 +95,7 @@ def show_warnings(name: str, warnings: Sequence[object]) -> None:
 
 def show_status(text: str) -> None:
     """Show a status on a terminal, in a line that the next status overwrites; "" removes it."""
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() and not is_quiet():
         click.echo(f"\r\033[K{escape_line(hide_logins(text))}", nl=False, err=True)
 
 
@@ -99,7 +112,7 @@ def status(text: str) -> Iterator[Callable[[str], None]]:
 @contextmanager
 def progress(label: str) -> Iterator[Step]:
     """Show a progress bar on a terminal, nothing in a pipe. Yield the function that updates it."""
-    if not sys.stderr.isatty():
+    if is_quiet() or not sys.stderr.isatty():
         yield lambda done, total: None
         return
     started = time.monotonic()
@@ -122,23 +135,3 @@ def progress(label: str) -> Iterator[Step]:
         yield step
     finally:
         show_status("")
-
-
-def timeout_option(command: Command) -> Command:
-    """Add --timeout to a command that may use the management API of a broker; `seconds_to_answer` returns its value."""
-    return click.option(
-        "--timeout",
-        type=click.FloatRange(0, min_open=True),
-        default=ANSWER_SECONDS,
-        show_default=True,
-        metavar="SECONDS",
-        expose_value=False,
-        callback=lambda context, _, seconds: context.meta.update({TIMEOUT: seconds}),
-        help="Maximum duration of one answer of a broker's management API.",
-    )(command)
-
-
-def seconds_to_answer() -> float:
-    """Return the value of the running command's --timeout."""
-    seconds: float = click.get_current_context().meta.get(TIMEOUT, ANSWER_SECONDS)
-    return seconds

@@ -12,6 +12,7 @@ from typing import IO, Any, Final, NamedTuple, NotRequired, TypedDict
 import click
 
 from exchange.commands.console import fail, show_status
+from exchange.commands.options import command, form_options, output_option, renamed
 from exchange.display import dump_json
 from exchange.errors import HashstarError, InputError
 from exchange.field_json import decode, json_line, message_from_json
@@ -48,7 +49,7 @@ def _list_strategies(context: click.Context, _: click.Parameter, wanted: bool) -
     context.exit()
 
 
-@click.command("partition")
+@command("partition")
 @click.option("--list", is_flag=True, is_eager=True, expose_value=False, callback=_list_strategies,
               help="List the strategies: the client mirrored, the promise and its cost.")  # fmt: skip
 @click.option("--partitioner", "-p", required=True, metavar="STRATEGY", help="Partitioning strategy, such as "
@@ -58,9 +59,11 @@ def _list_strategies(context: click.Context, _: click.Parameter, wanted: bool) -
               "the queue list. Super streams: names. Kafka with leaders: b1@rack-1:6,b2@rack-2:6.")  # fmt: skip
 @click.option("--by", metavar="KEY", help="Read the lines as messages, and take this as the key: routing_key, word 2, "
               'header "name", property message_id, body "/json/pointer".')  # fmt: skip
-@click.option("--to", "changes", multiple=True, metavar="CHANGE", help="Report what moves with other PARTITIONS, "
+@click.option("--change", "changes", multiple=True, metavar="CHANGE", help="Report what moves with other PARTITIONS, "
               "another STRATEGY, or lost=BROKER; repeatable.")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="With --to: print the report as one JSON object.")
+@renamed("--to", "--change")
+@form_options("text", "json")
+@output_option
 @click.option("--seed", type=int, help="Seed for choices that the key does not decide, made as by one producer, whose "
               'state follows the fields "size" (bytes appended) and "time" (milliseconds).')  # fmt: skip
 @click.argument("file", type=click.File("rb"), default="-")
@@ -69,7 +72,7 @@ def partition_command(
     partitions: str,
     by: str | None,
     changes: tuple[str, ...],
-    as_json: bool,
+    form: str,
     seed: int | None,
     file: IO[bytes],
 ) -> None:
@@ -85,9 +88,9 @@ def partition_command(
         source = parse_key_source(by) if by is not None else None
         lines = _read(file, source, reads_record=before.distribution.partitioner.reads_record)
         if changes and seed is not None:
-            raise InputError("--seed and --to cannot be combined: --to compares only what keys decide")
+            raise InputError("--seed and --change cannot be combined: --change compares only what keys decide")
         if changes:
-            _report(lines, before, _apply_changes(before, changes), as_json)
+            _report(lines, before, _apply_changes(before, changes), as_json=form == "json")
         else:
             _choose(lines, before, seed)
     except HashstarError as error:
@@ -122,12 +125,12 @@ def _apply_changes(before: _Described, changes: tuple[str, ...]) -> _Described:
     for broker in lost:
         partitions = after.distribution.partitions
         if broker not in {partition.leader.name for partition in partitions if partition.leader}:
-            raise InputError(f"--to lost={broker}: no partition is on that broker; name brokers as in a:4,b:4")
+            raise InputError(f"--change lost={broker}: no partition is on that broker; name brokers as in a:4,b:4")
         lists_queues = find_strategy(after.strategy.split("(", 1)[0]).lists_queues
         try:
             left = partitions.without_queues(broker) if lists_queues else partitions.without_leader(broker)
         except ValueError:
-            raise InputError(f"--to lost={broker}: no queue is left, as all are on that broker") from None
+            raise InputError(f"--change lost={broker}: no queue is left, as all are on that broker") from None
         after = _Described(
             after.strategy, f"{after.partitions} without {broker}", Distribution(after.distribution.partitioner, left)
         )
@@ -225,7 +228,7 @@ STATUS_EVERY: Final = 100_000
 """Number of messages between two states shown on a terminal."""
 
 
-def _report(lines: Iterator[_Line], before: _Described, after: _Described, as_json: bool) -> None:
+def _report(lines: Iterator[_Line], before: _Described, after: _Described, *, as_json: bool) -> None:
     counts = KeyCounts()
     for number, line in enumerate(lines, 1):
         counts.add(line.key)

@@ -16,7 +16,16 @@ from typing import IO, Any, Final, NotRequired, TypedDict
 
 import click
 
-from exchange.commands.console import fail, progress, timeout_option
+from exchange.commands.completion import SOURCE, complete_names
+from exchange.commands.console import fail, progress
+from exchange.commands.options import (
+    command,
+    form_options,
+    output_option,
+    renamed,
+    timeout_option,
+    topology_option,
+)
 from exchange.commands.partition import partition_command
 from exchange.commands.selector import selector_command
 from exchange.display import clip_line, dump_json, escape_line, escape_lines, list_some
@@ -58,12 +67,14 @@ LISTED: Final = 5
 def build_commands(load: Load) -> list[click.Command]:
     """Build the commands of this package, which read topologies with ``load``."""
 
-    @click.command("route")
+    @command("route")
+    @click.argument("source", type=SOURCE, metavar="TOPOLOGY")
     @topology_options
     @allow_python_option
     @click.option("--seed", type=int, help="Seed for random exchanges, to make results reproducible.")
     @click.option("--skip-bad", is_flag=True, help="Answer bad lines with their error, continue, and exit with 1.")
     @click.option("--line-buffered", is_flag=True, help="Write each line at once.")
+    @output_option
     @click.argument("file", type=click.File("rb"), default="-")
     def route_command(
         source: str,
@@ -111,7 +122,8 @@ def build_commands(load: Load) -> list[click.Command]:
             click.echo(escape_lines(f"{count} {notes.first}"), err=True)
             sys.exit(1)
 
-    @click.command("explain")
+    @command("explain")
+    @click.argument("source", type=SOURCE, metavar="TOPOLOGY")
     @topology_options
     @allow_python_option
     @click.option(
@@ -126,12 +138,18 @@ def build_commands(load: Load) -> list[click.Command]:
         help="Property: JSON, else text; repeatable.",
     )
     @click.option("--body", default="", help="Body of the message, for queues partitioned by one of its fields.")
-    @click.option("--queue", "-q", help="Explain why this queue gets the message, or does not.")
+    @click.option(
+        "--queue",
+        shell_complete=complete_names(load, "queues"),
+        help="Explain why this queue gets the message, or does not.",
+    )
+    @renamed("-q", "--queue")
     @click.option(
         "--life", is_flag=True, help="Show what queues may do with the message, what goes round, what is lost."
     )
-    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
-    @click.argument("exchange")
+    @form_options("text", "json")
+    @output_option
+    @click.argument("exchange", shell_complete=complete_names(load, "exchanges"))
     @click.argument("routing_key", default="")
     def explain_command(
         source: str,
@@ -143,7 +161,7 @@ def build_commands(load: Load) -> list[click.Command]:
         body: str,
         queue: str | None,
         life: bool,
-        as_json: bool,
+        form: str,
         exchange: str,
         routing_key: str,
     ) -> None:
@@ -174,7 +192,7 @@ def build_commands(load: Load) -> list[click.Command]:
             fail(InputError(f"{error}{_suggest(exchange, topology)}"))
         except HashstarError as error:
             fail(error)
-        if as_json:
+        if form == "json":
             click.echo(dump_json(_explanation_json(explanation, topology, lives)))
         else:
             click.echo(describe(explanation))
@@ -211,25 +229,17 @@ def profile_option(
     )
 
 
-def topology_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that select a topology to a command."""
+def topology_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a command whose first argument is a topology."""
     for option in (
         timeout_option,
         profile_option(),
         click.option("--vhost", help="Virtual host; required only if the source has several."),
-        click.option(
-            "--topology",
-            "-t",
-            "--definitions",
-            "-d",
-            "source",
-            required=True,
-            metavar="SOURCE",
-            help="Topology: .bindings, definitions.json[.gz], a format of convert, - or http://HOST:15672[/VHOST].",
-        ),
+        renamed("--definitions", "--topology", short="-d"),
+        topology_option,
     ):
-        command = option(command)
-    return command
+        function = option(function)
+    return function
 
 
 allow_python_option: Final = click.option(

@@ -8,6 +8,7 @@ from typing import Any, Final, TypedDict
 import click
 
 from exchange.commands.console import echo_line, fail
+from exchange.commands.options import Group, form_options, output_option
 from exchange.display import dump_json
 from exchange.errors import HashstarError, InputError
 from exchange.selector import explanation
@@ -67,14 +68,15 @@ class TagsMatchJson(TypedDict):
     """Whether the broker sends the message, by the hash of its tag."""
 
 
-@click.group("selector")
+@click.group("selector", cls=Group)
 def selector_command() -> None:
     """Check and evaluate RocketMQ's selectors: SQL92 and tags."""
 
 
 def _options(command: Any) -> Any:
     for option in (
-        click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text."),
+        output_option,
+        form_options("text", "json"),
         click.option("--exact", is_flag=True, help="Read as the broker does: ignore what it does not parse."),
         click.option("--release", type=click.Choice(list(RELEASES)), default=LATEST, show_default=True,
                      help="RocketMQ release whose language is used."),
@@ -87,7 +89,7 @@ def _options(command: Any) -> Any:
 @selector_command.command("check")
 @_options
 @click.argument("expression")
-def check_command(expression: str, by_tags: bool, release: str, exact: bool, as_json: bool) -> None:
+def check_command(expression: str, by_tags: bool, release: str, exact: bool, form: str) -> None:
     """Check a selector as a broker would read it.
 
     Reports mistakes, and parts of EXPRESSION that never match or mean something else than they seem to.
@@ -97,7 +99,7 @@ def check_command(expression: str, by_tags: bool, release: str, exact: bool, as_
     selector = _parse(expression, by_tags, release, exact)
     remarks = selector.remarks if isinstance(selector, Selector) else ()
     rest = selector.ignored if isinstance(selector, Selector) else None
-    if as_json:
+    if form == "json":
         found: RemarksJson = {
             "ignored": rest,
             "remarks": [{"message": each.message, "span": each.span} for each in remarks],
@@ -119,9 +121,7 @@ def check_command(expression: str, by_tags: bool, release: str, exact: bool, as_
     "--property", "-P", "given", multiple=True, metavar="NAME=VALUE", help="Property of the message; repeatable."
 )
 @click.argument("expression")
-def match_command(
-    expression: str, given: tuple[str, ...], by_tags: bool, release: str, exact: bool, as_json: bool
-) -> None:
+def match_command(expression: str, given: tuple[str, ...], by_tags: bool, release: str, exact: bool, form: str) -> None:
     """Evaluate a selector for one message.
 
     Shows whether EXPRESSION selects a message with these properties, and the value of each part.
@@ -135,7 +135,7 @@ def match_command(
         fail(error)
     matches = selector(properties)
     parts = explanation.explain(selector, properties) if isinstance(selector, Selector) else []
-    if as_json:
+    if form == "json":
         click.echo(dump_json(_match_json(selector, matches, parts, properties.get(TAGS))))
     else:
         click.echo("matches" if matches else "does not match")

@@ -49,7 +49,7 @@ FlowJson = TypedDict("FlowJson", {"from": str, "to": str, "messages": int})
 
 
 class MovesJson(TypedDict):
-    """What moves when partitions, strategy or brokers change: `hashstar partition --to ... --json`."""
+    """What moves when partitions, strategy or brokers change: `hashstar partition --change ... --json`."""
 
     before: str
     """Strategy and partitions before."""

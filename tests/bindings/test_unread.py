@@ -327,7 +327,7 @@ def test_drift_and_apply_look(tmp_path: Path) -> None:
     path = tmp_path / "shop.json"
     source = tmp_path / "shop.bindings"
     source.write_text(FILE, "utf-8")
-    document = json.loads(run_program("convert", str(source), "--to", "definitions").stdout)
+    document = json.loads(run_program("convert", str(source), "--format", "definitions").stdout)
     with recorded_broker(RECORDINGS[-1]) as broker:
         broker.state = "same"
         for sections, codes in (({}, (0, 0, 0, 0)), ({"queus": [{"name": "q"}]}, (1, 1, 2, 1))):
@@ -391,7 +391,7 @@ def test_users_alone_are_a_base_to_convert_into(tmp_path: Path) -> None:
     (tmp_path / "users.json").write_text('{"users": [{"name": "ann"}]}')
     (tmp_path / "q.bindings").write_text("queue q")
     result = run_program(
-        "convert", "--to", "definitions", "--into", str(tmp_path / "users.json"), str(tmp_path / "q.bindings")
+        "convert", "--format", "definitions", "--into", str(tmp_path / "users.json"), str(tmp_path / "q.bindings")
     )
     assert (result.returncode, next(iter(json.loads(result.stdout)))) == (0, "users")
 

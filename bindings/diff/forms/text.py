@@ -152,5 +152,5 @@ def _more(differences: Sequence[object], most: int | None) -> Iterator[str]:
 def _undecided_lines(undecided: Sequence[Undecided]) -> Iterator[str]:
     for question in undecided[:UNDECIDED]:
         yield f"  ? {describe_undecided(question)}"
-    rest = " undecided; --json lists all, --budget allows more time"
+    rest = " undecided; --json lists all, --wait allows more time"
     yield from count_rest(len(undecided), UNDECIDED, rest, indent="  ? ")

@@ -145,7 +145,7 @@ def _unread(topic: str, route: TopicRoute) -> list[Finding]:
             "warning",
             f"topic {topic!r} has {data.write_queues} write queues and {data.read_queues} read queues at broker "
             f"{data.broker!r}: what is written to {data.write_queues - data.read_queues} of {data.write_queues} of "
-            f"them is never read; hashstar rocketmq scale {topic} --to {data.write_queues} has them read",
+            f"them is never read; hashstar rocketmq scale {topic} --queues {data.write_queues} has them read",
         )
         for data in route.queues
         if data.perm & WRITE and data.perm & READ and data.read_queues < data.write_queues

@@ -284,12 +284,12 @@ def test_a_form_is_written_to_a_file_and_text_is_printed(folder: Path) -> None:
     text = run("mixed.bindings").stdout
     for name in FORMS:
         output = folder / f"{name}.out"
-        result = run("mixed.bindings", "--format", name, "--output-file", output)
+        result = run("mixed.bindings", "--format", name, "--output", output)
         assert (result.exit_code, result.stdout) == (1, text)
         if name != "junit":  # which has the time
             assert output.read_text() == run("mixed.bindings", "--format", name).stdout
-    assert run("mixed.bindings", "--output-file", folder / "no/where").exit_code == 2
-    result = run("gone.bindings", "--format", "gitlab", "--output-file", "gone.out")
+    assert run("mixed.bindings", "--output", folder / "no/where").exit_code == 2
+    result = run("gone.bindings", "--format", "gitlab", "--output", "gone.out")
     assert (result.exit_code, result.stdout) == (2, "")
     assert json.loads((folder / "gone.out").read_text())[0]["check_name"] == "unreadable"
 
@@ -300,11 +300,11 @@ def test_a_name_that_is_not_text_is_shown_with_escapes(folder: Path) -> None:
     (folder / os.fsdecode(name)).write_text(MIXED)
     (folder / os.fsdecode(b"caf\xe9.json")).write_text("{}")
     for form in FORMS:
-        result = run(".", "--format", form, "--output-file", "out", "--baseline", "known.json", "--write-baseline")
+        result = run(".", "--format", form, "--output", "out", "--baseline", "known.json", "--write-baseline")
         assert result.exit_code == 0, result.output
         assert "caf\\udce9.bindings" in result.stdout
-        assert run(".", "--format", form, "--baseline", "known.json", "--output-file", "out").exit_code == 0
-        assert run(os.fsdecode(name), "--format", form, "--output-file", "out").exit_code == 1
+        assert run(".", "--format", form, "--baseline", "known.json", "--output", "out").exit_code == 0
+        assert run(os.fsdecode(name), "--format", form, "--output", "out").exit_code == 1
     assert "caf\\udce9.bindings" in (folder / "known.json").read_text()
 
 
@@ -312,6 +312,6 @@ def test_a_password_in_an_address_is_never_shown(folder: Path) -> None:
     address = "http://ann:secret@127.0.0.1:1/v"
     for form in FORMS:
         for names in ([address], [address, "mixed.bindings"]):
-            result = run(*names, "--format", form, "--output-file", "out")
+            result = run(*names, "--format", form, "--output", "out")
             assert result.exit_code == 2
             assert "secret" not in result.output + (folder / "out").read_text()

@@ -210,7 +210,7 @@ def test_the_time_is_shared_by_all_virtual_hosts(root: Path) -> None:
     change(root / "hosts.bindings", "x -> q", "")
     change(root / "topology" / "orders.bindings", "paid", "sent")
     verdicts = {
-        each["meaning"]["verdict"] for file in files_of("--against", "HEAD", "--budget", "0") for each in file["vhosts"]
+        each["meaning"]["verdict"] for file in files_of("--against", "HEAD", "--wait", "0") for each in file["vhosts"]
     }
     assert verdicts == {"undecided"}
 

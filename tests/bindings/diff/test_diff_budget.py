@@ -191,12 +191,12 @@ def test_two_unrelated_topologies_are_undecided_without_time(tmp_path: Path) -> 
         path = tmp_path / f"{name}.bindings"
         path.write_text("\n".join(dict.fromkeys(lines)))
         paths.append(str(path))
-    result = CliRunner().invoke(diff_command, [*paths, "--budget", "0"])
+    result = CliRunner().invoke(diff_command, [*paths, "--wait", "0"])
     assert result.exit_code == 1
     assert "proved" not in result.output.replace("could not be proved", "")
     assert "undecided to queue 'q0': the budget of the comparison was used up" in result.output
     assert "? and 80 more undecided" in result.output
-    values = json.loads(CliRunner().invoke(diff_command, [*paths, "--budget", "0", "--json"]).output)["meaning"]
+    values = json.loads(CliRunner().invoke(diff_command, [*paths, "--wait", "0", "--json"]).output)["meaning"]
     assert values["verdict"] == "undecided"
     assert len(values["undecided"]) == 100
     assert values["undecided"][0]["exchange"] is None

@@ -138,7 +138,7 @@ def test_the_user_chooses_which_differences_fail(
         result = run(before, after, "--fail-on", choice)
         assert result.exit_code == expected, (choice, result.output)
     if gained or lost:
-        assert run(before, after, "--fail-on", "lost" if lost else "gained", "--budget", "0").exit_code == 1
+        assert run(before, after, "--fail-on", "lost" if lost else "gained", "--wait", "0").exit_code == 1
 
 
 def test_a_moved_message_is_reported_with_the_queues_it_loses_and_gains(tmp_path: Path) -> None:

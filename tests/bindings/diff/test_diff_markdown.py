@@ -104,7 +104,7 @@ def test_the_title_has_the_worst_that_it_means(old: str, new: str, title: str) -
 def test_what_is_undecided_is_not_called_proved(tmp_path: Path) -> None:
     (tmp_path / "a.bindings").write_text(BEFORE)
     (tmp_path / "b.bindings").write_text(BEFORE.replace("paid", "sent"))
-    text = run(str(tmp_path / "a.bindings"), str(tmp_path / "b.bindings"), "--budget", "0").stdout
+    text = run(str(tmp_path / "a.bindings"), str(tmp_path / "b.bindings"), "--wait", "0").stdout
     assert text.startswith("### hashstar diff: **messages may be lost**")
     assert "could not be decided: messages may be lost or gained." in text
     assert "proved" not in text

@@ -134,11 +134,11 @@ def test_what_differs_is_listed_with_its_meaning(broker: RecordedBroker, file: P
     ("options", "kept", "ignored"),
     [
         (["--ignore-extra"], 5, {"extra": 2}),
-        (["--ignore", "policy:*"], 6, {"by name": 1}),
-        (["--ignore", "by-*"], 5, {"by name": 2}),
-        (["--ignore", "queue:by-*", "--ignore", "lost"], 3, {"by name": 4}),
-        (["--ignore", "exchange:lost"], 7, {}),
-        (["--ignore", "*"], 0, {"by name": 7}),
+        (["--exclude", "policy:*"], 6, {"by name": 1}),
+        (["--exclude", "by-*"], 5, {"by name": 2}),
+        (["--exclude", "queue:by-*", "--exclude", "lost"], 3, {"by name": 4}),
+        (["--exclude", "exchange:lost"], 7, {}),
+        (["--exclude", "*"], 0, {"by name": 7}),
         (["--auto-delete"], 9, {"auto-delete": 0}),
     ],
 )
@@ -173,10 +173,11 @@ def test_what_cannot_be_told_ends_with_2(broker: RecordedBroker, file: Path) -> 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--metrics", "9419"], "--metrics needs --every"), (["--every", "0"], "is no time of at least a second"),
-        (["--every", "5 weeks"], "write 30s, 5m or 1h"), (["--every", "1m", "--metrics", "host"], "write 9419 or 0.0"),
-        (["--every", "1m", "--metrics", "99999"], "is no address to serve"),
-        (["--metrics-host", "a"], "needs --metrics"),
+        (["--listen", "9419"], "--listen needs --every"), (["--every", "0"], "0 is shorter than 1s"),
+        (["--every", "5 weeks"], "write 30s, 5m or 1h30m"),
+        (["--every", "1m", "--listen", "host"], "write 9419 or 0.0"),
+        (["--every", "1m", "--listen", "99999"], "is no address to serve"),
+        (["--allow-host", "a"], "needs --listen"),
     ],
 )  # fmt: skip
 def test_wrong_options_are_refused(file: Path, options: list[str], words: str) -> None:
@@ -367,7 +368,7 @@ def test_a_watch_prints_changes_serves_metrics_and_ends_cleanly(
 ) -> None:
     broker = newest
     broker.state = "away"
-    watching = Watching(tmp_path, file, broker.address, "--every", "1s", "--metrics", "0")
+    watching = Watching(tmp_path, file, broker.address, "--every", "1s", "--listen", "0")
     try:
         watching.until(lambda: "it is tried again" in watching.err.read_text())
         assert "hashstar_drift_up 0" in watching.until(lambda: watching.metrics)

@@ -1,4 +1,4 @@
-"""``hashstar check --fix`` and ``--diff``: files as users write them, before and after."""
+"""``hashstar check --fix`` and ``--dry-run``: files as users write them, before and after."""
 
 from __future__ import annotations
 
@@ -100,12 +100,12 @@ def test_what_decides_nothing_is_removed_and_all_else_stays(shop: Path) -> None:
 def test_diff_prints_what_would_change_and_changes_nothing(shop: Path) -> None:
     """As a patch that can be applied."""
     before = shop.stat().st_mtime_ns
-    result = run(shop, "--diff")
+    result = run(shop, "--fix", "--dry-run")
     assert result.exit_code == 1
     assert shop.stat().st_mtime_ns == before
     subprocess.run(["git", "apply", "--unsafe-paths", "-p0", "-"], input=result.stdout, text=True, cwd="/", check=True)
     assert shop.read_text() == FIXED
-    assert (run(shop, "--diff").exit_code, run(shop, "--diff").output) == (0, "")
+    assert (run(shop, "--fix", "--dry-run").exit_code, run(shop, "--fix", "--dry-run").output) == (0, "")
 
 
 @pytest.mark.parametrize(
@@ -252,11 +252,12 @@ def test_files_of_a_folder_that_are_not_to_be_fixed_are_passed_over(shop: Path) 
     """A gzipped one, and one without the virtual host; named by themselves, they are errors."""
     (shop.parent / "packed.bindings.gz").write_bytes(gzip.compress(SHOP.encode()))
     (shop.parent / "other.bindings").write_text('vhost "/other"\nqueue q\n')
-    assert (run(shop.parent, "--diff").exit_code, run(shop.parent, "--diff", "--vhost", "/").exit_code) == (1, 1)
+    for options in ((), ("--vhost", "/")):
+        assert run(shop.parent, "--fix", "--dry-run", *options).exit_code == 1
     result = run(shop.parent, "--fix", "--vhost", "/")
     assert (result.exit_code, shop.read_text()) == (0, FIXED)
-    for option in ("--diff", "--fix"):
-        result = run(shop.parent / "other.bindings", option, "--vhost", "/")
+    for fixing in (["--fix", "--dry-run"], ["--fix"]):
+        result = run(shop.parent / "other.bindings", *fixing, "--vhost", "/")
         assert result.exit_code == 2
         assert "other.bindings: there is no virtual host '/'; there are '/other'" in result.stderr
 
@@ -270,11 +271,11 @@ def test_files_of_a_folder_that_are_not_to_be_fixed_are_passed_over(shop: Path) 
         ("none.bindings", "cannot be read"),
     ],
 )
-@pytest.mark.parametrize("option", ["--fix", "--diff"])
-def test_what_is_no_file_to_edit_ends_with_2(shop: Path, name: str, words: str, option: str) -> None:
+@pytest.mark.parametrize("options", [["--fix"], ["--fix", "--dry-run"]])
+def test_what_is_no_file_to_edit_ends_with_2(shop: Path, name: str, words: str, options: list[str]) -> None:
     (shop.parent / "packed.bindings.gz").write_bytes(gzip.compress(SHOP.encode()))
     given = name if name == "-" or "://" in name else str(shop.parent / name)
-    result = run(given, option)
+    result = run(given, *options)
     assert result.exit_code == 2
     assert words in result.stderr
     assert "hush" not in result.output

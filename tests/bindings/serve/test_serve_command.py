@@ -62,7 +62,7 @@ def test_several_virtual_hosts_and_a_report_are_served_at_another_address_by_req
     run("audit", "-t", orders, "--no-spark", "--json", str(report), "examples/orders/traffic.jsonl")
     path = tmp_path / "t.bindings"
     path.write_text(Path("examples/orders/orders.bindings").read_text() + '\nvhost "/b"\nqueue b\n')
-    options = ("--vhost", "/b", "--audit", str(report), "--host", "0.0.0.0", "--allow-host", "shown.example")  # noqa: S104
+    options = ("--vhost", "/b", "--audit", str(report), "--listen", "0.0.0.0:0", "--allow-host", "shown.example")
     with serve(str(path), *options) as served:
         source = ask(served, "source")[1]
         assert (source["vhosts"], source["vhost"]) == (["/shop", "/b"], "/b")
@@ -82,9 +82,9 @@ def test_several_virtual_hosts_and_a_report_are_served_at_another_address_by_req
         (["README.md"], "README.md:3:1"),
         (["examples/orders/orders.bindings", "--vhost", "/other"], "no virtual host"),
         (["examples/orders/orders.bindings", "--audit", "README.md"], "README.md"),
-        (["examples/orders/orders.bindings", "--host", "203.0.113.1"], "203.0.113.1:0 cannot be served"),
-        (["examples/orders/orders.bindings", "--host", "no such name"], "cannot be served"),
-        (["examples/orders/orders.bindings", "--port", "65536"], "--port"),
+        (["examples/orders/orders.bindings", "--listen", "203.0.113.1:0"], "203.0.113.1:0 cannot be served"),
+        (["examples/orders/orders.bindings", "--listen", "no such name:0"], "cannot be served"),
+        (["examples/orders/orders.bindings", "--listen", "65536"], "--listen"),
         (["ftp://example.com"], "has no topology"),
         ([], "TOPOLOGY"),
     ],
@@ -99,6 +99,6 @@ def test_what_cannot_be_served_ends_it_with_2(arguments: list[str], text: str) -
 def test_a_port_that_is_taken_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        ended = run("serve", "examples/orders/orders.bindings", "--port", str(port))
+        ended = run("serve", "examples/orders/orders.bindings", "--listen", str(port))
     assert ended.exit_code == 2
     assert f"127.0.0.1:{port} cannot be served: Address already in use" in ended.stderr

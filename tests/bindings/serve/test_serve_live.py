@@ -35,7 +35,7 @@ def test_the_topology_of_a_live_broker_answers(rabbitmq: Server) -> None:
         manage(rabbitmq, "PUT", f"permissions/{vhost}/guest", {"configure": ".*", "write": ".*", "read": ".*"})
         manage(rabbitmq, "PUT", f"queues/{vhost}/billing", {"durable": True})
         manage(rabbitmq, "POST", f"bindings/{vhost}/e/amq.topic/q/billing", {"routing_key": "order.#"})
-        with serve(f"{addresses_of(rabbitmq)[0]}/{vhost}", "--port", "0") as served:
+        with serve(f"{addresses_of(rabbitmq)[0]}/{vhost}", "--listen", "0") as served:
             assert explain(served, "amq.topic", "order.eu.created") == ["billing"]
             assert explain(served, "amq.topic", "invoice.eu") == []
     finally:

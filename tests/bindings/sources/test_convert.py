@@ -59,8 +59,8 @@ def test_the_direction_of_a_conversion_follows_from_the_file_names(tmp_path: Pat
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
     assert run_program("convert", str(definitions)).stdout == TEXT
     assert json.loads(run_program("convert", str(path)).stdout) == json.loads(definitions.read_text())
-    assert run_program("convert", "--to", "bindings", str(path)).stdout == TEXT
-    assert run_program("convert", "--to", "definitions", str(definitions)).stdout == definitions.read_text()
+    assert run_program("convert", "--format", "bindings", str(path)).stdout == TEXT
+    assert run_program("convert", "--format", "definitions", str(definitions)).stdout == definitions.read_text()
     assert run_program("convert", "-", given=TEXT).stdout == definitions.read_text()
     assert run_program("convert", "-", "-", given=definitions.read_text()).stdout == TEXT
 
@@ -121,9 +121,9 @@ def test_types_that_json_lacks_are_reported_with_their_position() -> None:
         (["convert", "-"], "exchange x", "standard input:1:10: exchange 'x' has no type"),
         (["convert", "--vhost", "v", "-"], "queue q", "standard input: there is no virtual host 'v'; there are '/'"),
         (["convert", "-", "/nowhere/out.json"], "queue q", "/nowhere/out.json: cannot be written"),
-        (["convert", "--into", "x.json", "--to", "bindings", "-"], "queue q", "--into is for definitions only"),
+        (["convert", "--into", "x.json", "--format", "bindings", "-"], "queue q", "--into is for definitions only"),
         (["convert", "--into", "examples/orders/orders.bindings", "-"], "queue q", "--into needs definitions"),
-        (["route", "-d", "examples/orders/orders.bindings", "--vhost", "v"], "", "choose with --vhost"),
+        (["route", "-t", "examples/orders/orders.bindings", "--vhost", "v"], "", "choose with --vhost"),
         (["fmt", "-"], "exchange x topic", "standard input:1:12: expected ':'"),
         (["fmt", "nowhere"], "", "nowhere: cannot be read"),
         (["fmt"], "", "Missing argument 'FILE...'"),
@@ -139,7 +139,7 @@ def test_bad_input_ends_without_a_traceback(arguments: list[str], given: str, wo
 
 def test_every_command_takes_a_bindings_file() -> None:
     """As it takes definitions."""
-    result = run_program("explain", "-d", "examples/orders/orders.bindings", "orders", "order.eu.created")
+    result = run_program("explain", "-t", "examples/orders/orders.bindings", "orders", "order.eu.created")
     assert (result.returncode, result.stderr) == (0, "")
     assert "routed to 2 queues: audit, billing" in result.stdout
 

@@ -93,7 +93,7 @@ def test_a_recording_is_the_topology_that_its_clients_have_declared(tmp_path: Pa
     }  # fmt: skip
     assert (topology.profile.name, [*load(path, "shop").queues]) == ("rabbitmq-3.10", ["other"])
     convert = find_command("convert")
-    result = CliRunner().invoke(convert, [str(path), "--to", "definitions"])
+    result = CliRunner().invoke(convert, [str(path), "--format", "definitions"])
     assert result.exit_code == 0
     assert [queue["name"] for queue in json.loads(result.stdout)["queues"]] == ["billing", "other"]
 

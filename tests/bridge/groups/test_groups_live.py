@@ -302,19 +302,40 @@ def test_the_command_creates_describes_and_resizes(rabbitmq: Server, name: str) 
     other = run_command(rabbitmq, "create", name, "--partitions", "4", "--slots", "16")
     assert other.returncode == 2
     assert "exists with 3 partitions" in other.stderr
-    described = run_command(rabbitmq, "describe", name, "--listen", "0.2")
+    described = run_command(rabbitmq, "describe", name, "--for", "0.2")
     assert described.returncode == 1  # nobody consumes
     assert "3 partitions (quorum), 16 slots, 0 members" in described.stdout
-    as_json = run_command(rabbitmq, "describe", name, "--listen", "0.2", "--format", "json")
+    as_json = run_command(rabbitmq, "describe", name, "--for", "0.2", "--format", "json")
     assert json.loads(as_json.stdout)["unowned"] == [0, 1, 2]
-    metrics = run_command(rabbitmq, "describe", name, "--listen", "0.2", "--format", "prometheus").stdout
+    metrics = run_command(rabbitmq, "describe", name, "--for", "0.2", "--format", "prometheus").stdout
     assert f'hashstar_group_unowned{{queue="{name}"}} 3\n' in metrics
     missing = run_command(rabbitmq, "describe", f"{name}-not")
     assert (missing.returncode, missing.stdout) == (2, "")
     assert f"there is no partitioned queue '{name}-not'" in missing.stderr
-    too_many = run_command(rabbitmq, "resize", name, "--to", "17")
+    too_many = run_command(rabbitmq, "resize", name, "--partitions", "17")
     assert too_many.returncode == 2
     assert "17 partitions for 16 slots" in too_many.stderr
+
+
+def test_a_dry_run_changes_nothing_and_says_what_would_be_done(rabbitmq: Server, name: str) -> None:
+    options = ("--slots", "16", "--dry-run")
+    planned = run_command(rabbitmq, "create", name, "--partitions", "3", *options)
+    assert (planned.returncode, planned.stdout) == (0, f"{name}: 3 partitions would be declared; nothing was changed\n")
+    assert run_command(rabbitmq, "describe", name).returncode == 2  # it is not there
+    assert run_command(rabbitmq, "create", name, "--partitions", "3", "--slots", "16").returncode == 0
+    assert run_command(rabbitmq, "create", name, "--partitions", "3", *options).stdout.endswith(", unchanged\n")
+    planned = run_command(rabbitmq, "resize", name, "--partitions", "4", "--dry-run")
+    assert planned.stdout == f"{name}: 4 partitions would be the new number; nothing was changed\n"
+    assert "3 partitions become 4: " in planned.stderr
+    assert "3 partitions (quorum)" in run_command(rabbitmq, "describe", name, "--for", "0.2").stdout
+
+
+def test_a_resize_without_members_names_what_is_missing_and_ends_in_time(rabbitmq: Server, name: str) -> None:
+    assert run_command(rabbitmq, "create", name, "--partitions", "2", "--slots", "16").returncode == 0
+    stuck = run_command(rabbitmq, "resize", name, "--partitions", "3", "--grace", "0", "--wait", "200ms")
+    assert stuck.returncode != 0
+    assert "no member consumes 0, 1: start one" in stuck.stderr
+    assert "not done within 0.2 s" in stuck.stderr
 
 
 def test_the_example_bills_each_order_once_in_order(rabbitmq: Server, name: str, tmp_path: Path) -> None:

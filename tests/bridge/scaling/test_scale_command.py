@@ -52,13 +52,13 @@ def read_all(node: Node) -> None:
 def test_a_topic_shrinks_and_grows_again_in_steps_that_keep_all_messages_readable(scale: Scale, version: int) -> None:
     a, b = Node("a", ends={3: 5}, offsets={"g": {3: 5}}), Node("b", 4, 4)
     with cluster(a, b, version=version) as served:
-        shrunk = scale(served, "--to", "2", "--yes")
+        shrunk = scale(served, "--queues", "2", "--yes")
         assert shrunk.code == 0, shrunk.err
         assert shrunk.out.endswith("done: topic orders has 2 queues on each broker\n")
         assert a.sets == b.sets == [(2, 4), (2, 2)]
-        grown = scale(served, "--to", "4", "--yes")
+        grown = scale(served, "--queues", "4", "--yes")
         assert (grown.code, a.sets[2:], b.sets[2:]) == (0, [(2, 4), (4, 4)], [(2, 4), (4, 4)])
-        again = scale(served, "--to", "4", "--yes")
+        again = scale(served, "--queues", "4", "--yes")
         assert (again.code, len(a.sets)) == (0, 4)
         assert again.out.endswith("nothing to do\n")
 
@@ -66,7 +66,7 @@ def test_a_topic_shrinks_and_grows_again_in_steps_that_keep_all_messages_readabl
 def test_a_dry_run_shows_which_step_is_safe_now_and_what_the_others_wait_for(scale: Scale) -> None:
     node = Node("a", ends={3: 7}, offsets={"g": {3: 5}})
     with cluster(node) as served:
-        shown = scale(served, "--to", "2", "--dry-run")
+        shown = scale(served, "--queues", "2", "--dry-run")
         assert (shown.code, node.sets) == (0, [])
         *lines, moves = shown.out.splitlines()
         assert lines == [
@@ -94,10 +94,10 @@ def test_each_step_shows_the_number_that_it_changes(scale: Scale) -> None:
     """The read number that is raised first is lowered last: it was shown as ``set read 4 -> 4``."""
     node = Node("a", 8, 4)
     with cluster(node) as served:
-        shown = scale(served, "--to", "4", "--dry-run").out.splitlines()
+        shown = scale(served, "--queues", "4", "--dry-run").out.splitlines()
         sets = ["a: set read 4 -> 8", "a: set write 8 -> 4", "a: set read 8 -> 4"]
         assert [line.strip() for line in shown if ": set " in line and "waits" not in line] == sets
-        done = scale(served, "--to", "4", "--yes")
+        done = scale(served, "--queues", "4", "--yes")
         assert (done.code, node.sets) == (0, [(8, 8), (4, 8), (4, 4)])
         assert [line for line in done.err.splitlines() if ": set " in line] == [f"done: {each}" for each in sets]
 
@@ -111,7 +111,7 @@ def test_the_name_of_the_topic_is_a_group_only_if_it_reads(scale: Scale, kind: s
     with cluster(node, lists_topic=True) as served:
         if kind == "member":
             served.members["orders"] = {}
-        found = scale(served, "--to", "2", "--yes", "--timeout", "0.3")
+        found = scale(served, "--queues", "2", "--yes", "--wait", "0.3")
         if kind == "nothing":
             assert (found.code, node.sets) == (0, [(2, 4), (2, 2)]), found.err
         else:
@@ -124,8 +124,8 @@ def test_json_is_that_of_its_schema(scale: Scale) -> None:
     schema = SCHEMAS["rocketmq-scale"].build("rocketmq-scale")
     node = Node("a", ends={3: 7}, offsets={"g": {3: 5}}, held=[Held(SCHEDULED, 3)])
     with cluster(node) as served:
-        for arguments, code in ((["--dry-run"], 0), (["--yes", "--timeout", "0.1"], 1)):
-            done = scale(served, "--to", "2", "--format", "json", *arguments)
+        for arguments, code in ((["--dry-run"], 0), (["--yes", "--wait", "0.1"], 1)):
+            done = scale(served, "--queues", "2", "--format", "json", *arguments)
             shown = json.loads(done.out)
             jsonschema.validate(shown, schema)
             assert (done.code, shown["done"], "refused" in shown) == (code, False, code == 1)
@@ -137,7 +137,7 @@ def test_json_is_that_of_its_schema(scale: Scale) -> None:
 def test_a_run_that_was_ended_is_continued_and_waits_again_for_producers(scale: Scale) -> None:
     node = Node("a", write=2, read=4, ends={3: 7}, offsets={"g": {3: 7}})
     with cluster(node) as served:
-        done = scale(served, "--to", "2", "--yes")
+        done = scale(served, "--queues", "2", "--yes")
         assert (done.code, node.sets) == (0, [(2, 2)])
         assert "a change is under way already; it is continued from here" in done.out
         assert "a: wait 0.2 s, until no producer has the old route" in done.err
@@ -149,13 +149,13 @@ def test_a_queue_is_not_hidden_while_a_delayed_or_transactional_message_is_on_it
     others = [Held(room, 3, "other"), Held(room, 0), Held(room, 3)]
     node = Node("a", ends={3: 7}, offsets={"g": {3: 7}}, held=others)
     with cluster(node) as served:
-        done = scale(served, "--to", "2", "--yes", "--timeout", "0.1")
+        done = scale(served, "--queues", "2", "--yes", "--wait", "0.1")
         assert (done.code, node.sets) == (1, [(2, 4)])
         assert "not drained in 0.1 s: a:3 gets 1 delayed or transactional" in done.err
         node.delivered[room] = 3
         node.ends[3] = 8
         node.offsets["g"][3] = 8
-        assert scale(served, "--to", "2", "--yes").code == 0
+        assert scale(served, "--queues", "2", "--yes").code == 0
 
 
 def test_groups_without_an_offset_in_a_queue_get_one_before_it_is_written(scale: Scale) -> None:
@@ -166,7 +166,7 @@ def test_groups_without_an_offset_in_a_queue_get_one_before_it_is_written(scale:
     with cluster(node, members={"h": {"consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET"}}) as served:
         node.on_set = lambda changed: seen.append({group: dict(known) for group, known in changed.offsets.items()})
         seen: list[Any] = []
-        done = scale(served, "--to", "4", "--yes")
+        done = scale(served, "--queues", "4", "--yes")
         assert (done.code, node.sets) == (0, [(2, 4), (4, 4)])
         assert seen[-1] == {"g": {0: 1, 2: 9, 3: 4}, "new": {0: 0, 2: 9, 3: 4}, "h": {1: 1, 2: 3, 3: 0}}
         assert "done: a: give g, h, new an offset in queues 2 to 3" in done.err
@@ -181,7 +181,7 @@ def test_a_message_that_comes_while_a_queue_is_hidden_makes_it_read_again(scale:
 
     node.on_set = send
     with cluster(node) as served:
-        done = scale(served, "--to", "2", "--yes")
+        done = scale(served, "--queues", "2", "--yes")
         assert (done.code, node.sets) == (1, [(2, 4), (2, 2), (2, 4)])
         assert "a producer sent to a:3 after 0.2 s; its queues are read again, and nothing is lost" in done.err
 
@@ -189,8 +189,8 @@ def test_a_message_that_comes_while_a_queue_is_hidden_makes_it_read_again(scale:
 def test_only_the_groups_that_are_named_have_to_read_a_queue(scale: Scale) -> None:
     node = Node("a", ends={3: 7}, offsets={"g": {3: 7}, "gone": {3: 2}})
     with cluster(node) as served:
-        assert scale(served, "--to", "2", "--yes", "--timeout", "0").err.endswith("run it again, and it continues\n")
-        done = scale(served, "--to", "2", "--yes", "--group", "g")
+        assert scale(served, "--queues", "2", "--yes", "--wait", "0").err.endswith("run it again, and it continues\n")
+        done = scale(served, "--queues", "2", "--yes", "--group", "g")
         assert (done.code, node.sets) == (0, [(2, 4), (2, 2)])
         assert "g (0 members), gone (0 members, not counted)" in done.out
 
@@ -198,20 +198,20 @@ def test_only_the_groups_that_are_named_have_to_read_a_queue(scale: Scale) -> No
 def test_a_group_that_subscribes_to_other_topics_now_counts_as_one_that_has_not_read(scale: Scale) -> None:
     node = Node("a", ends={3: 7}, offsets={"g": {3: 2}})
     with cluster(node, members={"g": {"subscriptionTable": {"other": {}}}}) as served:
-        assert "a:3 has 5 for g" in scale(served, "--to", "2", "--dry-run").out
+        assert "a:3 has 5 for g" in scale(served, "--queues", "2", "--dry-run").out
 
 
 def test_order_is_kept_only_while_producers_are_stopped_and_all_is_read(scale: Scale) -> None:
     node = Node("a", ends={0: 3}, offsets={"g": {0: 2}})
     with cluster(node) as served:
-        running = scale(served, "--to", "2", "--yes", "--keep-order")
+        running = scale(served, "--queues", "2", "--yes", "--keep-order")
         assert (running.code, node.sets) == (1, [])
         assert "add --producers-stopped" in running.err
-        unread = scale(served, "--to", "2", "--yes", "--keep-order", "--producers-stopped", "--timeout", "0.1")
+        unread = scale(served, "--queues", "2", "--yes", "--keep-order", "--producers-stopped", "--wait", "0.1")
         assert (unread.code, node.sets) == (1, [])
         assert "a:0 has 1 for g" in unread.err
         read_all(node)
-        assert scale(served, "--to", "2", "--yes", "--keep-order", "--producers-stopped").code == 0
+        assert scale(served, "--queues", "2", "--yes", "--keep-order", "--producers-stopped").code == 0
         assert node.sets == [(2, 4), (2, 2)]
 
 
@@ -233,7 +233,7 @@ def test_what_would_lose_messages_or_cannot_be_known_is_refused(
     scale: Scale, node: Node, settings: dict[str, Any], arguments: list[str], words: str
 ) -> None:
     with cluster(node, **settings) as served:
-        done = scale(served, "--to", "2", "--yes", *arguments)
+        done = scale(served, "--queues", "2", "--yes", *arguments)
         assert (done.code, node.sets) == (1, [])
         assert words in done.err
 
@@ -241,20 +241,20 @@ def test_what_would_lose_messages_or_cannot_be_known_is_refused(
 @pytest.mark.parametrize("topic", ["%RETRY%g", "%DLQ%g", "TBW102", "rmq_sys_wheel_timer", "RMQ_SYS_TRACE_TOPIC"])
 def test_topics_of_brokers_and_groups_are_refused(scale: Scale, topic: str) -> None:
     with cluster(Node("a")) as served:
-        assert scale(served, "--to", "2", "--yes", topic=topic).code == 1
+        assert scale(served, "--queues", "2", "--yes", topic=topic).code == 1
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--to", "0"], "--to"),
-        (["--to", "2"], "cannot ask for confirmation without a terminal"),
-        (["--to", "2", "--yes", "--broker", "x"], "no broker x has topic 'orders'; there are a"),
-        (["--to", "2", "--yes", "--group", "x"], "no broker of topic 'orders' knows group x; known: g"),
-        (["--to", "2", "--yes", "--producers-stopped"], "--producers-stopped is for --keep-order"),
-        (["--to", "2", "--yes", "--partitioner", "nonsense"], "nonsense"),
-        (["--to", "2", "--yes", "--access-key", "k"], "set HASHSTAR_ROCKETMQ_SECRET_KEY"),
-        (["--to", "2", "--yes", "--ca-file", __file__], "--ca-file is for --tls"),
+        (["--queues", "0"], "--queues"),
+        (["--queues", "2"], "cannot ask for confirmation without a terminal"),
+        (["--queues", "2", "--yes", "--broker", "x"], "no broker x has topic 'orders'; there are a"),
+        (["--queues", "2", "--yes", "--group", "x"], "no broker of topic 'orders' knows group x; known: g"),
+        (["--queues", "2", "--yes", "--producers-stopped"], "--producers-stopped is for --keep-order"),
+        (["--queues", "2", "--yes", "--partitioner", "nonsense"], "nonsense"),
+        (["--queues", "2", "--yes", "--access-key", "k"], "set HASHSTAR_ROCKETMQ_SECRET_KEY"),
+        (["--queues", "2", "--yes", "--ca-file", __file__], "--ca-file is for --tls"),
     ],
 )
 def test_bad_usage_ends_with_2_and_changes_nothing(scale: Scale, arguments: list[str], words: str) -> None:
@@ -267,8 +267,8 @@ def test_bad_usage_ends_with_2_and_changes_nothing(scale: Scale, arguments: list
 
 def test_a_topic_or_name_server_that_is_not_there_is_reported(scale: Scale) -> None:
     with cluster(Node("a")) as served:
-        assert f"there is no topic 'x' at {served.url}" in scale(served, "--to", "2", "--yes", topic="x").err
-    assert (gone := scale(served, "--to", "2", "--yes")).code == 2
+        assert f"there is no topic 'x' at {served.url}" in scale(served, "--queues", "2", "--yes", topic="x").err
+    assert (gone := scale(served, "--queues", "2", "--yes")).code == 2
     assert "no name server answers" in gone.err
 
 
@@ -276,14 +276,14 @@ def test_the_keys_of_a_file_show_which_share_moves(scale: Scale, tmp_path: Any) 
     keys = tmp_path / "keys"
     keys.write_text("one\ntwo\nthree\n")
     with cluster(Node("a")) as served:
-        assert "of 3 keys move to another queue" in scale(served, "--to", "3", "--dry-run", "--keys", str(keys)).out
+        assert "of 3 keys move to another queue" in scale(served, "--queues", "3", "--dry-run", "--keys", str(keys)).out
         keys.write_bytes(b"one\n\xff\n")
-        assert (bad := scale(served, "--to", "3", "--dry-run", "--keys", str(keys))).code == 2
+        assert (bad := scale(served, "--queues", "3", "--dry-run", "--keys", str(keys))).code == 2
         assert f"{keys}:2: not UTF-8" in bad.err
 
 
 def test_a_broker_keeps_the_rest_of_the_topics_configuration(scale: Scale) -> None:
     node = Node("a", perm=6, flag=5, attributes={"message.type": "NORMAL"})
     with cluster(node) as served:
-        assert scale(served, "--to", "6", "--yes").code == 0
+        assert scale(served, "--queues", "6", "--yes").code == 0
     assert (node.perm, node.flag, node.attributes, node.write) == (6, 5, {"message.type": "NORMAL"}, 6)

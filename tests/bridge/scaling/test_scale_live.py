@@ -134,10 +134,10 @@ class Command:
 
     @classmethod
     async def start(cls, url: str, topic: str, to: int, *options: str) -> Command:
-        command = ["rocketmq", "scale", topic, "--to", str(to), "--namesrv", url, "--yes"]
+        command = ["rocketmq", "scale", topic, "--queues", str(to), "--namesrv", url, "--yes"]
         return cls(
             await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "bridge.cli", *command, "--settle", str(SETTLE), "--timeout", "30", *options,
+                sys.executable, "-m", "bridge.cli", *command, "--settle", str(SETTLE), "--wait", "30", *options,
                 stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, cwd=ROOT,
             )
         )  # fmt: skip
@@ -193,7 +193,7 @@ def test_16_to_8_to_16_while_a_producer_sends_loses_nothing_even_if_the_command_
             for words in ("set write 16 -> 8", "until no producer has the old route"):
                 await (await Command.start(server.url, topic, 8)).kill_at(words)
                 assert await counts(server.url, topic) == {(8, 16)}
-            code, _, err = await scaled(server.url, topic, 8, "--timeout", "2")
+            code, _, err = await scaled(server.url, topic, 8, "--wait", "2")
             assert code == 1, err
             assert f"for {late}" in err
             assert await counts(server.url, topic) == {(8, 16)}
@@ -238,12 +238,12 @@ def test_delayed_messages_are_waited_for(rocketmq_servers: list[Server]) -> None
             if server.version_info >= (5,):
                 timed = RocketMessage.of(topic, b"timed", deliver_ms=time.time_ns() // 1_000_000 + 60_000)
                 await producer.send(timed, queue=MessageQueue(broker, 13))
-            code, _, err = await scaled(server.url, topic, 8, "--settle", "0.1", "--timeout", "1")
+            code, _, err = await scaled(server.url, topic, 8, "--settle", "0.1", "--wait", "1")
             assert code == 1, err
             assert f"{broker}:12 gets 1 delayed or transactional" in err
             assert (f"{broker}:13 gets 1 delayed or transactional" in err) == (server.version_info >= (5,))
             if SETTLE >= 33:
-                code, _, err = await scaled(server.url, topic, 8, "--settle", "0.1", "--timeout", "440")
+                code, _, err = await scaled(server.url, topic, 8, "--settle", "0.1", "--wait", "440")
                 assert code == 0, err
                 assert set(traffic.read[group]) == {b"delayed", *([b"timed"] if server.version_info >= (5,) else [])}
 
@@ -296,7 +296,7 @@ def test_a_half_message_keeps_its_queue_until_it_is_decided(image: str) -> None:
                 async with transactions.begin(RocketMessage.of(topic, b"half"), queue=queue):
                     err = "run it again then"
                     while "run it again then" in err:  # the broker does not show its halves yet
-                        code, _, err = await scaled(url, topic, 8, "--settle", "0.1", "--timeout", "1")
+                        code, _, err = await scaled(url, topic, 8, "--settle", "0.1", "--wait", "1")
                     assert code == 1, err
                     assert f"{queue.name} gets 1 delayed or transactional" in err
                     assert await counts(url, topic) == {(8, 16)}

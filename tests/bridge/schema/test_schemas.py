@@ -87,7 +87,7 @@ def test_the_command_lists_schemas_and_prints_one() -> None:
 
 def test_names_of_schemas_are_completed() -> None:
     command = schema_command.make_context("schema", [])
-    [name] = schema_command.params
+    [name] = [each for each in schema_command.params if each.name == "name"]
     assert [item.value for item in name.shell_complete(command, "archive-")] == ["archive-inspect", "archive-line"]
 
 
@@ -244,7 +244,7 @@ def test_routing_a_random_topology(folder: Path, seed: int) -> None:
     check("check", json.loads(found.stdout))
     found = run("check", "--format", "json", "--statistics", before, after, folder / "none.json")
     check("check", json.loads(found.stdout))
-    changed = run("diff", "--json", "--budget", "0.3", before, after)
+    changed = run("diff", "--json", "--wait", "0.3", before, after)
     check("diff", json.loads(changed.stdout))
 
 
@@ -272,9 +272,9 @@ def test_partitions_and_what_moves() -> None:
     for line in lines(run("partition", "-p", "kafka.murmur2", "-n", 4, text=keys).stdout):
         assert validator("partition").is_valid(line)  # other fields of the line are kept
         check("partition", {name: value for name, value in line.items() if name != "key"})
-    moved = run("partition", "-p", "kafka.murmur2", "-n", 4, "--to", 5, "--json", text=keys)
+    moved = run("partition", "-p", "kafka.murmur2", "-n", 4, "--change", 5, "--json", text=keys)
     check("partition-moves", json.loads(moved.stdout))
-    nothing = run("partition", "-p", "kafka.murmur2", "-n", 4, "--to", 5, "--json", text="")
+    nothing = run("partition", "-p", "kafka.murmur2", "-n", 4, "--change", 5, "--json", text="")
     check("partition-moves", json.loads(nothing.stdout))
 
 

@@ -65,10 +65,10 @@ def test_to_reports_what_moves() -> None:
     """More partitions, another partitioner, a lost broker; as text and as JSON with the same numbers."""
     given = "".join(json.dumps({"key": f"k{n % 50}"}) + "\n" for n in range(200))
     for way, change in (
-        (("-p", "kafka.murmur2", "-n", "12"), ("--to", "16")),
-        (("-p", "kafka.murmur2", "-n", "12"), ("--to", "librdkafka.consistent")),
-        (("-p", "kafka.murmur2", "-n", "12"), ("--to", "16", "--to", "librdkafka.consistent")),
-        (("-p", "rocketmq.hash", "-n", "a:4,b:4"), ("--to", "lost=b")),
+        (("-p", "kafka.murmur2", "-n", "12"), ("--change", "16")),
+        (("-p", "kafka.murmur2", "-n", "12"), ("--change", "librdkafka.consistent")),
+        (("-p", "kafka.murmur2", "-n", "12"), ("--change", "16", "--change", "librdkafka.consistent")),
+        (("-p", "rocketmq.hash", "-n", "a:4,b:4"), ("--change", "lost=b")),
     ):
         text = run(*way, *change, given=given)
         assert text.exit_code == 0, text.output
@@ -94,7 +94,7 @@ def test_the_option_list_prints_every_strategy() -> None:
 @pytest.mark.parametrize(("arguments", "given", "words"), [
     (("-p", "kafka.mumur2", "-n", "3"), "", "did you mean kafka.murmur2"),
     (("-p", "kafka.murmur2", "-n", "none:"), "", "expected partitions"),
-    (("-p", "kafka.murmur2", "-n", "3", "--to", "lost=x"), "", "no partition is on that broker"),
+    (("-p", "kafka.murmur2", "-n", "3", "--change", "lost=x"), "", "no partition is on that broker"),
     (("-p", "kafka.murmur2", "-n", "3", "--by", "hedaer x"), "", "expected a key"),
     (("-p", "kafka.murmur2", "-n", "3"), '{"key": "a"}\n{"kye": 1}', '-:2: no "key"'),
     (("-p", "kafka.murmur2", "-n", "3"), "{", "-:1: not JSON"),
@@ -120,7 +120,7 @@ def test_a_file_is_named_in_errors(tmp_path: Path) -> None:
 
 def test_without_a_message_there_is_no_ratio() -> None:
     """1.00 is that of messages which lie evenly."""
-    arguments = ("-p", "kafka.murmur2", "-n", "3", "--to", "4")
+    arguments = ("-p", "kafka.murmur2", "-n", "3", "--change", "4")
     assert "fullest / mean                     -           -\n" in run(*arguments, given="").output
     skew = json.loads(run(*arguments, "--json", given="").output)["skew"]
     assert [skew[each]["fullest_to_mean"] for each in ("before", "after")] == [None, None]

@@ -245,7 +245,7 @@ def test_lines_have_values_and_topics_for_functions(module: str) -> None:
     assert [json.loads(line)["partition"] for line in seeded.stdout.splitlines()] == [0, 0, 1, 1]
     odd = run("partition", "-p", "kafka.murmur2", "-n", "3", lines='{"key": "a", "value": {"a": {}}, "topic": 5}\n')
     assert odd.exit_code == 0
-    moved = run("partition", "-p", "kafka.murmur2", "-n", "3", "--to", f"python:{module}:Own.first", lines=lines)
+    moved = run("partition", "-p", "kafka.murmur2", "-n", "3", "--change", f"python:{module}:Own.first", lines=lines)
     assert moved.exit_code == 0
     assert f"python:{module}:Own.first over 3" in moved.stdout
 
@@ -259,7 +259,7 @@ def topology_file(module: str, function: str) -> str:
 def test_no_command_runs_code_that_a_file_names_unasked(module: str) -> None:
     """Neither those that route nor those that only read the topology; definitions of a broker neither."""
     file = topology_file(module, "by_size")
-    converted = run("convert", file, "--to", "definitions")
+    converted = run("convert", file, "--format", "definitions")
     assert converted.exit_code == 0
     Path("definitions.json").write_text(converted.stdout, encoding="utf-8")
     message = '{"exchange": "t", "routing_key": "k"}\n'

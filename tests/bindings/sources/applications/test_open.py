@@ -62,7 +62,7 @@ def run(*arguments: str) -> Result:
 def test_a_celery_app_can_be_routed_through_explained_and_converted(folder: Path) -> None:
     app = "celery:shop_for_tests:app"
     assert "'mail.*'" in run("explain", "-t", app, "tasks", "mail.new").stdout
-    converted = run("convert", "--to", "bindings", app)
+    converted = run("convert", "--format", "bindings", app)
     assert 'tasks -> mail: "mail.*"' in converted.stdout
     assert "secret" not in converted.output
     assert 'vhost "/shop"' in converted.stdout
@@ -75,7 +75,7 @@ def test_a_faststream_broker_is_a_source(folder: Path) -> None:
     explained = run("explain", "-t", broker, "orders", "order.eu").stdout
     assert "queue 'billing'" in explained
     assert "queue 'all'" in explained
-    converted = run("convert", "--to", "bindings", broker).stdout
+    converted = run("convert", "--format", "bindings", broker).stdout
     for line in ('orders -> billing: "order.*"', 'orders -> exchange europe: "*.eu.#"', "exchange out: direct"):
         assert line in converted
 

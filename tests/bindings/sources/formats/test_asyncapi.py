@@ -256,5 +256,6 @@ def test_the_command_writes_yaml_or_json(tmp_path: Path) -> None:
         assert run_program("diff", "-", str(out), given=text).returncode == 0
     assert (tmp_path / "asyncapi.yaml").read_text().startswith('asyncapi: "3.0.0"\ninfo:\n')
     assert (
-        run_program("convert", "--to", "asyncapi", "-", given=text).stdout == (tmp_path / "asyncapi.yaml").read_text()
+        run_program("convert", "--format", "asyncapi", "-", given=text).stdout
+        == (tmp_path / "asyncapi.yaml").read_text()
     )

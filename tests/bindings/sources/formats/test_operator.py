@@ -199,7 +199,7 @@ def test_a_folder_is_read_without_what_is_no_object(tmp_path: Path) -> None:
     assert [str(warning).partition(";")[0] for warning in source.warnings] == [
         f"{tmp_path}/b.yml:7: Queue 'an-object': there is no field \"nmae\""
     ]
-    assert run_program("explain", "-d", str(tmp_path), "e", "").stdout.endswith("routed to 1 queue: q\n")
+    assert run_program("explain", "-t", str(tmp_path), "e", "").stdout.endswith("routed to 1 queue: q\n")
     (tmp_path / "b.yml").write_text("apiVersion: rabbitmq.com/v1beta1\nkind: Queue\nspec: {name: 5}")
     result = run_program("check", str(tmp_path))
     assert (result.returncode, result.stdout) == (2, "0 files checked, 1 not checked: nothing found\n")
@@ -223,14 +223,17 @@ def test_the_command_writes_objects_for_a_cluster(tmp_path: Path) -> None:
     """Which the user names."""
     text = "exchange orders: topic\nqueue billing: quorum\norders -> billing: 'order.#'\n"
     out = tmp_path / "out.yaml"
-    result = run_program("convert", "--to", "operator", "--cluster", "rabbit/messaging", "-", str(out), given=text)
+    result = run_program("convert", "--format", "operator", "--cluster", "rabbit/messaging", "-", str(out), given=text)
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
     written = out.read_text()
     assert "---\napiVersion: rabbitmq.com/v1beta1\nkind: Queue\nmetadata:\n  name: billing\n" in written
     assert written.count("  rabbitmqClusterReference:\n    name: rabbit\n    namespace: messaging\n") == 3
     assert "deletionPolicy" not in written
     assert "kind: Vhost" not in written
-    assert run_program("convert", str(out)).stdout == run_program("convert", "--to", "bindings", "-", given=text).stdout
+    assert (
+        run_program("convert", str(out)).stdout
+        == run_program("convert", "--format", "bindings", "-", given=text).stdout
+    )
     assert run_program("diff", str(out), "-", given=text).returncode == 0
 
 
@@ -238,14 +241,14 @@ def test_the_command_writes_objects_for_a_cluster(tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (
-            ["--to", "operator", "-"],
+            ["--format", "operator", "-"],
             "which RabbitmqCluster are the objects for? Give it with --cluster NAME[/NAMESPACE]",
         ),
-        (["--to", "operator", "--cluster", "A/b", "-"], "--cluster 'A/b' is no NAME[/NAMESPACE] of Kubernetes"),
-        (["--to", "terraform", "--cluster", "a", "-"], "--cluster is for --to operator only"),
+        (["--format", "operator", "--cluster", "A/b", "-"], "--cluster 'A/b' is no NAME[/NAMESPACE] of Kubernetes"),
+        (["--format", "terraform", "--cluster", "a", "-"], "--cluster is for --format operator only"),
         (["-", "out.yaml"], "out.yaml: which YAML is it to be? Choose with --to operator or --to asyncapi"),
         (
-            ["--into", "x.json", "--to", "operator", "-"],
+            ["--into", "x.json", "--format", "operator", "-"],
             "--into is for definitions only; the operator for Kubernetes has no",
         ),
     ],
@@ -263,7 +266,7 @@ def test_what_the_operator_cannot_declare_is_named(tmp_path: Path) -> None:
         "profile rabbitmq-4.0\nexchange e: topic, internal\nqueue q\nqueue r: partitioned kafka.murmur2 over 3\n"
         "e -> q: all { n = !short 1 }\nexpect e 'a' unroutable\nvhost /shop\nqueue s\n"
     )
-    arguments = ["convert", "--to", "operator", "--cluster", "c"]
+    arguments = ["convert", "--format", "operator", "--cluster", "c"]
     result = run_program(*arguments, "-", given=text)
     assert (result.returncode, result.stdout.count("kind: ")) == (0, 6)
     assert result.stderr == (

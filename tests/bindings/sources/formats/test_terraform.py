@@ -268,8 +268,8 @@ def test_the_command_writes_terraform(tmp_path: Path) -> None:
     made = tmp_path / "plan.json"
     made.write_text(plan_of(out.read_text()))
     assert run_program("diff", "-", str(made), given=text).returncode == 0
-    assert run_program("explain", "-d", str(made), "orders", "order.x").stdout.endswith("routed to 1 queue: billing\n")
-    result = run_program("convert", "--to", "terraform", "-", str(tmp_path / "x.tf.json"), given=text)
+    assert run_program("explain", "-t", str(made), "orders", "order.x").stdout.endswith("routed to 1 queue: billing\n")
+    result = run_program("convert", "--format", "terraform", "-", str(tmp_path / "x.tf.json"), given=text)
     assert (result.returncode, "configurations are written in Terraform's own language only" in result.stderr) == (
         2,
         True,

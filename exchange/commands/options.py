@@ -1,0 +1,313 @@
+"""The vocabulary of options: what several commands have in common is defined once, and here.
+
+docs/commands.md has the table that users read. `Command` and `Group` are the classes of all commands of the program;
+`topology_option`, `form_options`, `output_option` and `renamed` add what their names say.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from difflib import get_close_matches
+from functools import partial, wraps
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from exchange.commands.completion import SOURCE
+from exchange.commands.console import QUIET, VERBOSE, echo_line, fail
+from exchange.duration import parse_duration
+from exchange.errors import InputError
+from exchange.limits import ANSWER_SECONDS
+
+__all__ = [
+    "RENAMED", "Address", "Command", "Duration", "Group", "Renamed", "TopologyOption", "allow_unread_option", "command",
+    "form_options", "output_option", "redirect", "renamed", "seconds_to_answer", "timeout_option", "topology_option",
+    "wait_option",
+]  # fmt: skip
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Forward = Callable[[str, Any], None]
+
+RENAMED: Final = "hashstar.renamed"
+"""Key of the click context that has the notes about old names of options."""
+TIMEOUT: Final = "hashstar.timeout"
+"""Key of the click context that has the --timeout of a command."""
+LOCALHOST: Final = "127.0.0.1"
+LEVELS: Final = (logging.WARNING, logging.INFO, logging.DEBUG)
+"""Number of times that --verbose is given -> lowest level of the log that is shown."""
+STDOUT: Final = "-"
+KEPT: Final = (None, 0, 1)
+"""Exit codes of commands whose output is whole."""
+
+
+def _set(key: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    return lambda context, _, value: context.meta.update({key: value}) if value else None
+
+
+def _common_options() -> list[click.Parameter]:
+    """Return new options that all commands have, besides --help."""
+    return [
+        click.Option(
+            ["--quiet", "-q"], is_flag=True, expose_value=False, callback=_set(QUIET),
+            help="Print results and errors only: no warnings, notes and progress.",
+        ),
+        click.Option(
+            ["--verbose", "-v"], count=True, expose_value=False, callback=_set(VERBOSE),
+            help="Show the log, and where errors come from; twice, in detail.",
+        ),
+    ]  # fmt: skip
+
+
+class Command(click.Command):
+    """A command with the options that all commands have, whose options may have had other names."""
+
+    def __init__(self, *arguments: Any, **values: Any) -> None:
+        values["context_settings"] = {"help_option_names": ["-h", "--help"], **(values.get("context_settings") or {})}
+        super().__init__(*arguments, **values)
+        taken = {name for param in self.params for name in param.opts}
+        for option in _common_options():
+            option.opts = [name for name in option.opts if name not in taken]
+            self.params.append(option)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        if ctx.meta.get(VERBOSE):
+            level = LEVELS[min(ctx.meta[VERBOSE], len(LEVELS) - 1)]
+            logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        for note in ctx.meta.get(RENAMED, ()):
+            echo_line(f"hashstar: {note}", err=True)
+        return super().invoke(ctx)
+
+
+class Group(click.Group):
+    """A group of commands that knows which command a misspelt name may mean, and which one need not be named."""
+
+    command_class = Command
+    group_class = type
+
+    def __init__(self, *arguments: Any, default: str = "", **values: Any) -> None:
+        """Take the name of the command that is run if none is named; "" for none."""
+        values["context_settings"] = {"help_option_names": ["-h", "--help"], **(values.get("context_settings") or {})}
+        super().__init__(*arguments, **values)
+        self._default: Final = default
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if self._default and (not args or (args[0] not in self.commands and args[0] not in ("--help", "-h"))):
+            args = [self._default, *args]
+        return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = get_close_matches(args[0], self.list_commands(ctx), 2)
+            if near:
+                hint = f"{error.message.rstrip('.')}; did you mean {' or '.join(near)}?"
+                raise click.UsageError(hint, ctx) from None
+            raise
+
+
+command: Final = partial(click.command, cls=Command)
+"""Decorator that makes a `Command` of a function, as `click.command` does."""
+
+
+def redirect(option: click.Option, parser: Any, process: Callable[[Any, Any], None]) -> None:
+    """Have the parser of a command line call ``process``, with the value and its state, for all names of an option."""
+    for name in option.opts:
+        known = parser._long_opt.get(name) or parser._short_opt.get(name)
+        known.process = process
+
+
+class TopologyOption(click.Option):
+    """An option whose values are the first arguments: ``-t FILE`` is FILE as TOPOLOGY, wherever it stands."""
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        super().add_to_parser(parser, ctx)
+        given: list[str] = []
+
+        def process(value: str, state: Any) -> None:
+            state.largs.insert(len(given), value)
+            given.append(value)
+
+        redirect(self, parser, process)
+
+
+class Renamed(click.Option):
+    """An old name of an option, hidden, that does what the new one does, with a note."""
+
+    def __init__(self, names: Sequence[str], to: Mapping[str, str | None], **values: Any) -> None:
+        """Take the options that stand for it, each with its value; None for the value that is given."""
+        super().__init__(names, hidden=True, expose_value=False, **values)
+        self.to: Final = to
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        super().add_to_parser(parser, ctx)
+
+        def process(value: Any, state: Any) -> None:
+            for name, fixed in self.to.items():
+                known = parser._long_opt[name]
+                known.process(value if fixed is None else fixed, state)
+            new = " ".join(name if fixed is None else f"{name} {fixed}".strip() for name, fixed in self.to.items())
+            notes = ctx.meta.setdefault(RENAMED, [])
+            note = f"{self.opts[0]} is {new} now; the old name works until the next release"
+            if note not in notes:
+                notes.append(note)
+
+        redirect(self, parser, process)
+
+
+def renamed(old: str, *to: str, short: str = "", flag: bool = False) -> Callable[[Function], Function]:
+    """Add the old name of an option. A new name is ``--name``, or ``--name=value`` where the old one had no value."""
+    new = {name: value if equals else None for name, equals, value in (each.partition("=") for each in to)}
+    names = [old, *([short] if short else [])]
+    return click.option(*names, cls=Renamed, to=new, **({"is_flag": True} if flag else {"metavar": "VALUE"}))
+
+
+def topology_option(function: Function) -> Function:
+    """Add --topology, which stands for the first arguments of a command."""
+    option = click.option(
+        "--topology", "-t", "as_option", type=SOURCE, cls=TopologyOption, expose_value=False, multiple=True,
+        metavar="SOURCE", help="TOPOLOGY, as an option.",
+    )  # fmt: skip
+    return option(function)
+
+
+def form_options(*forms: str, default: str = "text") -> Callable[[Function], Function]:
+    """Add --format, and --json for --format json; the command gets ``form``."""
+
+    def add(function: Function) -> Function:
+        @wraps(function)
+        def call(*arguments: Any, form: str | None, as_json: bool, **values: Any) -> Any:
+            if as_json and form not in (None, "json"):
+                raise click.UsageError(f"--json is --format json, and not --format {form}")
+            return function(*arguments, form="json" if as_json else form or default, **values)
+
+        made: Any = click.option(
+            "--format", "form", type=click.Choice(forms), help=f"Output format.  [default: {default}]"
+        )(click.option("--json", "as_json", is_flag=True, help="Short for --format json.")(call))
+        return made  # type: ignore[no-any-return]
+
+    return add
+
+
+def output_option(function: Function) -> Function:
+    """Add --output: what the command prints goes to a file, which appears or is replaced when all is written."""
+
+    @wraps(function)
+    def call(*arguments: Any, output: str | None, **values: Any) -> Any:
+        if output is None or output == STDOUT:
+            return function(*arguments, **values)
+        with _written_to(Path(output)):
+            return function(*arguments, **values)
+
+    made: Any = click.option(
+        "--output", "-o", metavar="FILE", help="Write to FILE instead of standard output."
+    )(call)  # fmt: skip
+    return made  # type: ignore[no-any-return]
+
+
+@contextmanager
+def _written_to(path: Path) -> Iterator[None]:
+    """Send standard output to a file, which is kept unless an exception or bad input ends the command."""
+    is_special = path.exists() and not path.is_file()
+    target = path if is_special else path.with_name(f".{path.name[:200]}.{os.getpid()}.part")
+    before, is_kept = sys.stdout, False
+    try:
+        with target.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
+            sys.stdout = file
+            try:
+                yield
+                is_kept = True
+            except SystemExit as leave:
+                is_kept = leave.code in KEPT
+                raise
+            finally:
+                sys.stdout = before
+                file.flush()
+                if is_kept and not is_special:
+                    target.replace(path)
+    except OSError as error:
+        fail(InputError(f"{path}: cannot be written: {error.strerror or error}"))
+    finally:
+        if not is_special:
+            target.unlink(missing_ok=True)
+
+
+class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """The type of an option with a time, in seconds: ``30`` or ``30s``, ``250ms``, ``5m``, ``1h30m``."""
+
+    name = "duration"
+
+    def __init__(self, least: float = 0.0, most: float = 365 * 86_400.0) -> None:
+        """Take the shortest and the longest time."""
+        self._least, self._most = least, most
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the seconds; end the command for what is no time."""
+        seconds = float(value) if isinstance(value, int | float) else parse_duration(str(value))
+        if seconds is None:
+            self.fail(f"{value!r} is no time: write 30s, 5m or 1h30m", param, ctx)
+        if seconds < self._least:
+            self.fail(f"{value} is shorter than {self._least:g}s", param, ctx)
+        if seconds > self._most:
+            self.fail(f"{value} is longer than {self._most:g}s", param, ctx)
+        return seconds
+
+
+class Address(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """The type of an option with an address to serve: ``PORT`` on 127.0.0.1, or ``HOST:PORT``."""
+
+    name = "address"
+
+    def __init__(self, example: int) -> None:
+        """Take the port that errors name as an example."""
+        self._example = example
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
+        """Return host and port; end the command for what is no address."""
+        if isinstance(value, tuple):
+            return value
+        host, _, port = str(value).rpartition(":")
+        if not re.fullmatch(r"[0-9]{1,5}", port, re.ASCII) or int(port) > 65_535:
+            self.fail(f"{value!r} is no address to serve: write {self._example} or 0.0.0.0:{self._example}", param, ctx)
+        return host.strip("[]") or LOCALHOST, int(port)
+
+
+def timeout_option(function: Function) -> Function:
+    """Add --timeout to a command that asks a server; `seconds_to_answer` returns its value."""
+    return click.option(
+        "--timeout",
+        type=Duration(least=0.001),
+        default=f"{ANSWER_SECONDS:g}s",
+        show_default=True,
+        metavar="TIME",
+        expose_value=False,
+        callback=lambda context, _, seconds: context.meta.update({TIMEOUT: seconds}),
+        help="Maximum duration of one answer of a broker's management API.",
+    )(function)
+
+
+def seconds_to_answer() -> float:
+    """Return the value of the running command's --timeout."""
+    seconds: float = click.get_current_context().meta.get(TIMEOUT, ANSWER_SECONDS)
+    return seconds
+
+
+def wait_option(default: float, help_text: str, name: str = "--wait") -> Callable[[Function], Function]:
+    """Return the option that bounds the whole of what a command does: ``wait``, in seconds."""
+    return click.option(
+        name, type=Duration(), default=f"{default:g}s", show_default=True, metavar="TIME", help=help_text
+    )
+
+
+allow_unread_option = click.option(
+    "--allow-unread", is_flag=True, help="Make claims about what was read, although parts of a source were not read."
+)
+"""The option by which a user wants claims all the same; without it, nothing is proved of such a source."""
