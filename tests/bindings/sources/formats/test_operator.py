@@ -246,7 +246,7 @@ def test_the_command_writes_objects_for_a_cluster(tmp_path: Path) -> None:
         ),
         (["--format", "operator", "--cluster", "A/b", "-"], "--cluster 'A/b' is no NAME[/NAMESPACE] of Kubernetes"),
         (["--format", "terraform", "--cluster", "a", "-"], "--cluster is for --format operator only"),
-        (["-", "out.yaml"], "out.yaml: which YAML is it to be? Choose with --to operator or --to asyncapi"),
+        (["-", "out.yaml"], "out.yaml: which YAML is it to be? Choose with --format operator or --format asyncapi"),
         (
             ["--into", "x.json", "--format", "operator", "-"],
             "--into is for definitions only; the operator for Kubernetes has no",
