@@ -127,7 +127,7 @@ def produce(kafka: Server, topic: str, count: int) -> None:
         key = b"order.new.eu" if n % 2 else b"paid"
         headers: list[tuple[str, str | bytes | None]] = [*exchange, ("region", b"eu")]
         producer.produce(topic, b"body", key=key, headers=headers, timestamp=1_700_000_000_000 + n)
-    without_key = [("exchange", b"orders"), ("region", b"eu")]
+    without_key: list[tuple[str, str | bytes | None]] = [("exchange", b"orders"), ("region", b"eu")]
     producer.produce(topic, b"body", headers=without_key, timestamp=1_700_000_000_000)
     producer.flush(30)
 
