@@ -8,7 +8,8 @@ from exchange.dispatch.delivery import Delivery
 from exchange.dispatch.dispatcher import Dispatcher
 from exchange.dispatch.policy import NoHandler, Retry
 from exchange.entities.entities import Binding, Destination, Exchange, Policy, Queue
-from exchange.entities.profile import LATEST, PROFILES, Profile
+from exchange.entities.profile import Profile
+from exchange.entities.releases import LATEST, PROFILES
 from exchange.errors import (
     AccessRefused,
     BrokerError,

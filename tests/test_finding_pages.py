@@ -13,7 +13,7 @@ from bindings.check.rules.finding import RULES
 from bindings.sources.language.formatter import format_text
 from bridge.cli import hashstar
 from docs.scripts.finding_pages import EXAMPLES, PAGES, RELEASES, ROOT, find_example, render_pages
-from exchange.entities.profile import PROFILES, profile_by_name
+from exchange.entities.releases import PROFILES, profile_by_name
 from tests.support.pages import blocks
 
 LINK = re.compile(r"(?<!\\)\]\(([^)\s]+)\)")

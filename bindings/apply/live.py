@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from bindings.sources.management import Management
 from exchange.entities.entities import Binding, Destination, Policy, Queue
-from exchange.entities.profile import profile_for
+from exchange.entities.releases import profile_for
 from exchange.erlang_terms import encode_binary
 from exchange.errors import InputError
 from exchange.field_json import decode_table

@@ -39,7 +39,7 @@ from exchange.commands.options import (
 )
 from exchange.commands.route import ProfileType, profile_option
 from exchange.display import dump_json
-from exchange.entities.profile import LATEST
+from exchange.entities.releases import LATEST
 from exchange.routing.router import Router
 
 __all__ = ["diff_command"]

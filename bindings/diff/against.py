@@ -20,7 +20,8 @@ from bindings.sources.git import Commit, find_repository
 from bindings.sources.management import is_address
 from bindings.sources.open import STDIN, Source, read_source
 from bindings.sources.tree import expand_patterns, find_reason_to_skip, may_be_topology
-from exchange.entities.profile import LATEST, Profile
+from exchange.entities.profile import Profile
+from exchange.entities.releases import LATEST
 from exchange.errors import HashstarError, InputError
 from exchange.topology.topology import Topology
 from exchange.topology.unread import find_unread

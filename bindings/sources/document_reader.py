@@ -16,7 +16,8 @@ from bindings.sources.language.syntax import Node, Shapes, parse
 from bindings.sources.language.tokens import Statement, Token, split_rows, split_statements
 from bindings.sources.language.values import Budget, Item, Terms
 from exchange.entities.entities import Binding, Destination, Exchange, Policy, Queue
-from exchange.entities.profile import RELEASES, Profile, profile_by_name
+from exchange.entities.profile import Profile
+from exchange.entities.releases import RELEASES, profile_by_name
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
 

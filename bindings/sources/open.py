@@ -24,7 +24,8 @@ from bindings.sources.language.expectations import Expectation
 from bindings.sources.listing import Listing
 from bindings.sources.management import Management, is_address
 from exchange.display import clip_line
-from exchange.entities.profile import Profile, closest_profile
+from exchange.entities.profile import Profile
+from exchange.entities.releases import closest_profile
 from exchange.entities.unread import UnreadPart
 from exchange.errors import InputError
 from exchange.json_text import JsonFault, parse

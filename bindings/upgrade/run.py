@@ -20,7 +20,7 @@ from bindings.upgrade.requests.applications import find_refused
 from bindings.upgrade.requests.reading import read_asked
 from bindings.upgrade.transform.transform import choose, transform_definitions
 from bindings.upgrade.upgrade import Upgrade, VhostUpgrade, plan_upgrade
-from exchange.entities.profile import LATEST
+from exchange.entities.releases import LATEST
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
 

@@ -27,7 +27,7 @@ from bridge.pump.policy import Backoff, Policy, Unroutable
 from bridge.pump.pump import NO_PARTITIONERS, NO_REPLIES, Inlet
 from bridge.pump.replies import Replies
 from bridge.table import ConfigWarning, Mistakes, Table
-from exchange.entities.profile import RELEASES, profile_by_name
+from exchange.entities.releases import RELEASES, profile_by_name
 from exchange.errors import InputError
 from exchange.partition.partitioner import Partitioner
 from exchange.topology.partitioners import python_partitionings

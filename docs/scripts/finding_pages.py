@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import chdir
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +18,7 @@ from bindings.check.report import CheckResult
 from bindings.check.rules.finding import RULES, Rule
 from bindings.check.run import check_sources
 from bindings.check.selection import CodeSelection
+from exchange.entities.releases import ROWS
 
 __all__ = ["EXAMPLES", "PAGES", "RELEASES", "ROOT", "find_example", "render_pages"]
 
@@ -39,8 +40,12 @@ FAMILIES: Final[Mapping[str, str]] = {
 }
 """Beginning of the codes of a family -> its heading in the index."""
 
-RELEASES: Final = ("3.10", "3.12", "3.13", "4.0", "4.2.6", "4.3.0", "4.3.5")
-"""The releases of RabbitMQ from which on the rules are others (`exchange.entities.profile.profile_for`)."""
+RELEASES: Final = tuple(
+    row.series if [each.series for each in ROWS].count(row.series) == 1 else ".".join(map(str, row.since))
+    for before, row in pairwise((None, *ROWS))
+    if row is not None and (before is None or before.profile != row.profile)
+)
+"""The releases of RabbitMQ from which on the rules are others."""
 
 MARKDOWN: Final = str.maketrans({character: f"\\{character}" for character in "\\`*_<[|"})
 """Escapes of what Markdown takes for its own in a sentence."""

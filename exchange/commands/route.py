@@ -29,7 +29,7 @@ from exchange.commands.options import (
 from exchange.commands.partition import partition_command
 from exchange.commands.selector import selector_command
 from exchange.display import clip_line, dump_json, escape_line, escape_lines, list_some
-from exchange.entities.profile import LATEST, RELEASES, profile_by_name
+from exchange.entities.releases import LATEST, RELEASES, profile_by_name
 from exchange.errors import BrokerError, HashstarError, InputError, NotFound
 from exchange.field_json import decode, json_line, message_from_json
 from exchange.field_values import to_bytes

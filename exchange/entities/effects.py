@@ -21,16 +21,6 @@ __all__ = [
     "why_values",
 ]  # fmt: skip
 
-EVER: Final = frozenset({"3.10", "3.12", "4.0", "4.3"})
-"""All values of `Profile.settings`."""
-NEVER: Final[frozenset[str]] = frozenset()
-BEFORE_4_0: Final = frozenset({"3.10", "3.12"})
-BEFORE_4_3: Final = EVER - {"4.3"}
-FROM_3_12: Final = EVER - {"3.10"}
-FROM_4_0: Final = EVER - BEFORE_4_0
-ONLY_3_10: Final = frozenset({"3.10"})
-ONLY_4_3: Final = frozenset({"4.3"})
-
 QUEUE_TYPES: Final = ("classic", "quorum", "stream")
 
 
@@ -54,58 +44,62 @@ AT_MOST_ONCE: Final = NoEffect("dead letters go at most once, since overflow is 
 
 
 class Reach(NamedTuple):
-    """Where a setting has an effect: the releases, by type of queues, and the forms that are read."""
+    """Where a setting has an effect: the types of queues that read it in any release, and the forms that are read.
 
-    classic: frozenset[str] = EVER
-    quorum: frozenset[str] = EVER
-    stream: frozenset[str] = NEVER
+    `exchange.entities.profile.SettingRules.ignores` has the releases in which one of these types does not.
+    """
+
+    classic: bool = True
+    quorum: bool = True
+    stream: bool = False
     argument: bool = True
     """Whether the argument ``x-NAME`` is read."""
     policy: bool = True
     """Whether the key of policies is read."""
 
 
-_HA: Final = Reach(BEFORE_4_0, NEVER, argument=False)
+_HA: Final = Reach(quorum=False, argument=False)
 _FEDERATION: Final = Reach(argument=False)
+_JMS: Final = Reach(classic=False, quorum=False, argument=False)
 
 OF_QUEUES: Final[Mapping[str, Reach]] = MappingProxyType({
-    "queue-type": Reach(stream=EVER, policy=False),
+    "queue-type": Reach(stream=True, policy=False),
     "expires": Reach(),
     "message-ttl": Reach(),
     "dead-letter-exchange": Reach(),
     "dead-letter-routing-key": Reach(),
-    "dead-letter-strategy": Reach(NEVER),
+    "dead-letter-strategy": Reach(classic=False),
     "max-length": Reach(),
-    "max-length-bytes": Reach(stream=EVER),
+    "max-length-bytes": Reach(stream=True),
     "overflow": Reach(),
-    "max-priority": Reach(quorum=NEVER, policy=False),
+    "max-priority": Reach(quorum=False, policy=False),
     "single-active-consumer": Reach(policy=False),
-    "queue-mode": Reach(ONLY_3_10, NEVER),
-    "queue-version": Reach(BEFORE_4_0, NEVER),
-    "queue-master-locator": Reach(BEFORE_4_3, NEVER),
-    "queue-leader-locator": Reach(FROM_4_0, EVER, EVER),
-    "consumer-timeout": Reach(FROM_3_12 - ONLY_4_3, FROM_3_12, FROM_3_12 - ONLY_4_3),
-    "consumer-disconnected-timeout": Reach(NEVER, ONLY_4_3),
-    "delayed-retry-type": Reach(NEVER, ONLY_4_3),
-    "delayed-retry-min": Reach(NEVER, ONLY_4_3),
-    "delayed-retry-max": Reach(NEVER, ONLY_4_3),
-    "delivery-limit": Reach(NEVER),
-    "max-in-memory-length": Reach(NEVER, NEVER),
-    "max-in-memory-bytes": Reach(NEVER, NEVER),
-    "quorum-initial-group-size": Reach(NEVER, policy=False),
-    "target-group-size": Reach(NEVER, FROM_3_12, argument=False),
-    "max-age": Reach(NEVER, NEVER, EVER),
-    "stream-max-segment-size-bytes": Reach(NEVER, NEVER, EVER),
-    "stream-filter-size-bytes": Reach(NEVER, NEVER, FROM_3_12),
-    "initial-cluster-size": Reach(NEVER, NEVER, EVER),
+    "queue-mode": Reach(quorum=False),
+    "queue-version": Reach(quorum=False),
+    "queue-master-locator": Reach(quorum=False),
+    "queue-leader-locator": Reach(stream=True),
+    "consumer-timeout": Reach(stream=True),
+    "consumer-disconnected-timeout": Reach(classic=False),
+    "delayed-retry-type": Reach(classic=False),
+    "delayed-retry-min": Reach(classic=False),
+    "delayed-retry-max": Reach(classic=False),
+    "delivery-limit": Reach(classic=False),
+    "max-in-memory-length": Reach(classic=False, quorum=False),
+    "max-in-memory-bytes": Reach(classic=False, quorum=False),
+    "quorum-initial-group-size": Reach(classic=False, policy=False),
+    "target-group-size": Reach(classic=False, argument=False),
+    "max-age": Reach(classic=False, quorum=False, stream=True),
+    "stream-max-segment-size-bytes": Reach(classic=False, quorum=False, stream=True),
+    "stream-filter-size-bytes": Reach(classic=False, quorum=False, stream=True),
+    "initial-cluster-size": Reach(classic=False, quorum=False, stream=True),
     **dict.fromkeys(
         ("ha-mode", "ha-params", "ha-sync-mode", "ha-sync-batch-size", "ha-promote-on-shutdown",
          "ha-promote-on-failure"), _HA),
     # Of plugins, which may be there or not.
     **dict.fromkeys(("federation-upstream", "federation-upstream-set", "federation-upstream-pattern"), _FEDERATION),
-    **dict.fromkeys(("selector-fields", "selector-field-max-bytes"), Reach(NEVER, NEVER, argument=False)),
+    **dict.fromkeys(("selector-fields", "selector-field-max-bytes"), _JMS),
     "message-deduplication": Reach(policy=False),
-    "internal-purpose": Reach(stream=EVER, policy=False),
+    "internal-purpose": Reach(stream=True, policy=False),
 })  # fmt: skip
 """Setting of queues, as policies name it -> where it has an effect."""
 
@@ -197,13 +191,11 @@ def why_name(part: Queue | Exchange, name: str, profile: Profile, *, policy: boo
     if reach is not None and (policy or name != setting):
         if not (reach.policy if policy else reach.argument):
             return NoEffect("it is a key of policies, not an argument" if not policy else "it is no key of policies")
-        releases: frozenset[str] = getattr(reach, part.type)
-        if profile.settings in releases:
-            return None
         kind = f"{part.type} queues"
-        if not releases:
+        if not getattr(reach, part.type):
             return NoEffect(f"{kind} ignore it")
-        return NoEffect(f"{kind} of {profile.name} ignore it")
+        is_ignored = setting in profile.settings.ignores(part.type)
+        return NoEffect(f"{kind} of {profile.name} ignore it") if is_ignored else None
     if policy:
         return NoEffect("it is for exchanges") if name in POLICIES_OF_EXCHANGES else None  # else HS707
     return _why_unknown(part, name, profile)

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from exchange.entities.effects import NoEffect, is_default, why_name, why_values
 from exchange.entities.entities import Exchange, Policy, Queue
-from exchange.entities.profile import LATEST, Profile
+from exchange.entities.profile import Profile
 from exchange.entities.ranked import Ranked
+from exchange.entities.releases import LATEST
 from exchange.field_values import EMPTY, INTEGER_TYPES, type_and_value
 
 __all__ = [
@@ -184,7 +184,7 @@ class Policies:
                 values[name] = setting
             else:
                 without[name] = setting, why
-        rules = _RULES.get(part.type, _RULES["classic"])[self.profile.settings] if isinstance(part, Queue) else {}
+        rules = _rules_for(part, self.profile) if isinstance(part, Queue) else {}
         for argument, given in part.arguments.items():
             # Among the arguments of exchanges, only the alternate exchange has a policy's setting beside it.
             name = argument.removeprefix("x-") if isinstance(part, Queue) else argument
@@ -260,7 +260,7 @@ def is_for_type(policy: Policy, queue_type: str) -> bool:
 
 def unsupported_keys(policy: Policy, queue_type: str, profile: Profile = LATEST) -> list[str]:
     """Return the keys of a policy that a type of queues does not support, sorted; with one, it applies to none."""
-    return sorted(UNSUPPORTED[profile.settings].get(queue_type, frozenset()).intersection(policy.definition))
+    return sorted(profile.settings.unsupported(queue_type).intersection(policy.definition))
 
 
 QUEUES: Final[Mapping[str, str | None]] = {
@@ -271,41 +271,6 @@ QUEUES: Final[Mapping[str, str | None]] = {
     "streams": "stream",
 }
 """``apply-to`` of a policy -> the type of the queues that it applies to, None for any."""
-
-_HA: Final = frozenset({"ha-mode", "ha-params", "ha-sync-mode", "ha-promote-on-shutdown", "ha-promote-on-failure"})
-_STREAMS_ONLY: Final = frozenset({"max-age", "stream-max-segment-size-bytes", "initial-cluster-size"})
-_QUORUM_ONLY: Final = frozenset({"delivery-limit", "dead-letter-strategy"})
-_IN_MEMORY: Final = frozenset({"max-in-memory-length", "max-in-memory-bytes"})
-_GROUP: Final = frozenset({"target-group-size"})
-_CLASSIC_ONLY: Final = _HA | {"max-priority", "queue-mode", "queue-master-locator"}
-_JMS: Final = frozenset({"selector-fields", "selector-field-max-bytes"})
-_NOT_OF_STREAMS: Final = _CLASSIC_ONLY | _QUORUM_ONLY | _IN_MEMORY | {
-    "expires", "message-ttl", "dead-letter-exchange", "dead-letter-routing-key", "max-length", "overflow",
-}  # fmt: skip
-
-UNSUPPORTED: Final[Mapping[str, Mapping[str, frozenset[str]]]] = MappingProxyType({
-    "3.10": {
-        "classic": _STREAMS_ONLY | _QUORUM_ONLY | {"queue-leader-locator"},
-        "quorum": _CLASSIC_ONLY | _STREAMS_ONLY,
-        "stream": _NOT_OF_STREAMS,
-    },
-    "3.12": {
-        "classic": _STREAMS_ONLY | _QUORUM_ONLY | _IN_MEMORY | _GROUP | {"queue-leader-locator"},
-        "quorum": _CLASSIC_ONLY | _STREAMS_ONLY,
-        "stream": _NOT_OF_STREAMS | _GROUP,
-    },
-    "4.0": {
-        "classic": _STREAMS_ONLY | _QUORUM_ONLY | _IN_MEMORY | _GROUP,
-        "quorum": _CLASSIC_ONLY | _STREAMS_ONLY,
-        "stream": _NOT_OF_STREAMS | _GROUP,
-    },
-    "4.3": {
-        "classic": _STREAMS_ONLY | _QUORUM_ONLY | _IN_MEMORY | _GROUP | _JMS,
-        "quorum": _CLASSIC_ONLY | _STREAMS_ONLY | _JMS,
-        "stream": _NOT_OF_STREAMS | _GROUP | _JMS,
-    },
-})  # fmt: skip
-"""`Profile.settings` -> type of queues -> keys of policies that it does not support."""
 
 
 def lower_counts(ours: Any, given: Any) -> bool:
@@ -362,18 +327,13 @@ _ANY_TYPE: Final[Mapping[str, Merge]] = {
     "queue-master-locator": policy_counts,
 }
 _CLASSIC: Final[Mapping[str, Merge]] = {**_ANY_TYPE, "expires": lower_counts}
-_QUORUM_3: Final[Mapping[str, Merge]] = {
+_QUORUM: Final[Mapping[str, Merge]] = {
     **_ANY_TYPE,
-    "expires": policy_counts,
+    "expires": lower_counts,
     "overflow": policy_counts,
-    "delivery-limit": lower_counts,
+    "delivery-limit": stricter_counts,
     "max-in-memory-length": lower_counts,
     "max-in-memory-bytes": lower_counts,
-}
-_QUORUM_4: Final[Mapping[str, Merge]] = {
-    **_QUORUM_3,
-    "delivery-limit": stricter_counts,
-    "expires": lower_counts,
     "consumer-disconnected-timeout": lower_counts,
     "delayed-retry-type": policy_counts,
     "delayed-retry-min": lower_counts,
@@ -381,18 +341,28 @@ _QUORUM_4: Final[Mapping[str, Merge]] = {
 }
 _STREAM: Final[Mapping[str, Merge]] = {
     **_ANY_TYPE,
-    **dict.fromkeys((*_STREAMS_ONLY, "max-length-bytes", "stream-filter-size-bytes"), policy_counts),
+    **dict.fromkeys(
+        (
+            "max-age",
+            "stream-max-segment-size-bytes",
+            "initial-cluster-size",
+            "max-length-bytes",
+            "stream-filter-size-bytes",
+        ),
+        policy_counts,
+    ),
 }
 
-_RULES: Final[Mapping[str, Mapping[str, Mapping[str, Merge]]]] = {
-    "classic": dict.fromkeys(UNSUPPORTED, _CLASSIC),
-    "quorum": {"3.10": _QUORUM_3, "3.12": _QUORUM_3, "4.0": _QUORUM_4, "4.3": _QUORUM_4},
-    "stream": dict.fromkeys(UNSUPPORTED, _STREAM),
-}
-"""Type of queues -> `Profile.settings` -> setting -> whether the policy counts and not the argument.
+_OLD_QUORUM: Final = {**_QUORUM, "expires": policy_counts, "delivery-limit": lower_counts}
+_RULES: Final[Mapping[str, Mapping[str, Merge]]] = {"classic": _CLASSIC, "quorum": _QUORUM, "stream": _STREAM}
+"""Type of queues -> setting -> whether the policy counts and not the argument, which does for all that are missing."""
 
-The argument counts for every setting that is missing here.
-"""
+
+def _rules_for(queue: Queue, profile: Profile) -> Mapping[str, Merge]:
+    """Return which settings by policy count and not those by argument; see `_RULES`."""
+    if queue.type == "quorum" and not profile.settings.stricter_counts:
+        return _OLD_QUORUM
+    return _RULES.get(queue.type, _CLASSIC)
 
 
 def _merge_policies(policy: Policy | None, operator: Policy | None) -> dict[str, Setting]:

@@ -18,7 +18,7 @@ from exchange.errors import BadRequest
 from exchange.field_values import to_bytes
 from exchange.patterns.pcre import expression
 
-__all__ = ["APPLY_TO", "refuse_policy", "wrong_settings"]
+__all__ = ["SETTINGS", "refuse_policy", "wrong_settings"]
 
 
 class Setting(NamedTuple):
@@ -47,7 +47,9 @@ def _is_integer(value: Any) -> bool:
 
 _LOCATORS: Final = tuple(locator.decode() for locator in LOCATORS)
 
-_ALWAYS: Final[Mapping[str, Setting]] = {
+_RETRIES: Final = ("all", "failed", "returned", "disabled")
+
+SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType({
     "alternate-exchange": Setting(_is_text, "alternate exchange name"),
     "dead-letter-exchange": Setting(_is_text, "dead letter exchange name"),
     "dead-letter-routing-key": Setting(_is_text, "dead letter routing key"),
@@ -65,53 +67,26 @@ _ALWAYS: Final[Mapping[str, Setting]] = {
     "queue-leader-locator": Setting(_one_of(*_LOCATORS), "queue leader locator value"),
     "initial-cluster-size": Setting(_integer_from(0), "cluster size"),
     "stream-max-segment-size-bytes": Setting(_integer_from(0, MAX_SEGMENT_BYTES), "segment size"),
-}
-_4_0: Final[Mapping[str, Setting]] = {
-    **_ALWAYS,
     "delivery-limit": Setting(_is_integer, "delivery limit"),
     "consumer-timeout": Setting(_integer_from(0), "consumer timeout"),
+    "consumer-disconnected-timeout": Setting(_integer_from(0), "consumer disconnected timeout"),
     "stream-filter-size-bytes": Setting(_integer_from(FILTER_BYTES[0], FILTER_BYTES[-1]),
                                         "filter size. Valid range is 16-255"),
     "target-group-size": Setting(_integer_from(1), "qq target count value"),
     "queue-master-locator": Setting(_one_of("min-masters", *_LOCATORS), "master locator"),
-}  # fmt: skip
-_RETRIES: Final = ("all", "failed", "returned", "disabled")
-
-_3_10: Final[Mapping[str, Setting]] = {
-    **_ALWAYS,
-    "delivery-limit": Setting(_integer_from(0), "delivery limit"),
+    "delayed-retry-type": Setting(_one_of(*_RETRIES), f"delayed retry type. Must be one of: {', '.join(_RETRIES)}"),
+    "delayed-retry-min": Setting(_integer_from(1), "delayed retry minimum delay. Must be a positive integer"),
+    "delayed-retry-max": Setting(_integer_from(1), "delayed retry maximum delay. Must be a positive integer"),
+})  # fmt: skip
+"""Name of a setting -> its rule; which of them a release knows is in its row of `exchange.entities.releases`."""
+_OF_MIRRORING: Final[Mapping[str, Setting]] = {
     "ha-mode": Setting(_one_of("all", "exactly", "nodes"), "ha-mode value"),
     "queue-master-locator": Setting(
         _one_of("min-masters", "client-local", "random"), "queue-master-locator value", "invalid"
     ),
 }
-SETTINGS: Final[Mapping[str, Mapping[str, Setting]]] = MappingProxyType({
-    "3.10": _3_10,
-    "3.12": {**_3_10, **{name: _4_0[name] for name in ("consumer-timeout", "stream-filter-size-bytes")}},
-    "4.0": _4_0,
-    "4.3": {
-        **_4_0,
-        "consumer-disconnected-timeout": Setting(_integer_from(0), "consumer disconnected timeout"),
-        "delayed-retry-type": Setting(_one_of(*_RETRIES),
-                                      f"delayed retry type. Must be one of: {', '.join(_RETRIES)}"),
-        "delayed-retry-min": Setting(_integer_from(1), "delayed retry minimum delay. Must be a positive integer"),
-        "delayed-retry-max": Setting(_integer_from(1), "delayed retry maximum delay. Must be a positive integer"),
-    },
-})  # fmt: skip
-"""`Profile.settings` -> name of a setting -> its rule."""
-
-_OPERATOR: Final = frozenset({
-    "expires", "message-ttl", "max-length", "max-length-bytes", "max-in-memory-length", "max-in-memory-bytes",
-    "delivery-limit",
-})  # fmt: skip
-_OPERATOR_4_0: Final = _OPERATOR | {"queue-version", "overflow", "target-group-size", "queue-master-locator"}
-OPERATOR_SETTINGS: Final[Mapping[str, frozenset[str]]] = MappingProxyType({
-    "3.10": _OPERATOR,
-    "3.12": _OPERATOR | {"queue-version", "overflow", "target-group-size", "ha-mode", "ha-params", "ha-sync-mode"},
-    "4.0": _OPERATOR_4_0,
-    "4.3": _OPERATOR_4_0 | {"delayed-retry-type", "delayed-retry-min", "delayed-retry-max"},
-})  # fmt: skip
-"""`Profile.settings` -> the settings that an operator policy can have."""
+"""Rules of their own of releases that mirror queues."""
+_NO_NEGATIVE_LIMIT: Final = Setting(_integer_from(0), "delivery limit")
 
 PLUGINS: Final = frozenset({
     "federation-upstream", "federation-upstream-set", "federation-upstream-pattern", "shards-per-node", "routing-key",
@@ -125,13 +100,6 @@ _MIRRORING: Final = {
     "ha-promote-on-failure": ("always", "when-synced"),
 }
 """Setting of mirrored queues, which 4.0 removed -> its valid values."""
-
-_OLD_APPLY_TO: Final = ("all", "exchanges", "queues")
-APPLY_TO: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
-    "3.10": _OLD_APPLY_TO,
-    **dict.fromkeys(("3.12", "4.0", "4.3"), (*_OLD_APPLY_TO, "classic_queues", "quorum_queues", "streams")),
-})  # fmt: skip
-"""`Profile.settings` -> what a policy can apply to."""
 
 
 def refuse_policy(policy: Policy, profile: Profile) -> None:
@@ -149,7 +117,7 @@ def _wrong_attributes(policy: Policy, profile: Profile) -> list[str]:
     elif expression(pattern).error:
         error = expression(pattern).error
         wrong.append(f"pattern should be regular expression but is invalid: {error}")
-    known = APPLY_TO[profile.settings]
+    known = profile.settings.apply_to
     if policy.apply_to not in known:
         choice = f"{', '.join(map(repr, known[:-1]))} or {known[-1]!r}"
         wrong.append(f"apply-to '{policy.apply_to}' unrecognised; should be one of: {choice}")
@@ -162,22 +130,30 @@ def wrong_settings(definition: Mapping[str, Any], profile: Profile, *, operator:
     """Return the broker's texts about the settings of a policy or operator policy that it refuses, if any."""
     if not definition:
         return ["no policy provided"]
-    settings = SETTINGS[profile.settings]
+    rules = profile.settings
     unknown, wrong = [], []
     for name, value in sorted(definition.items()):
-        if operator and name not in OPERATOR_SETTINGS[profile.settings]:
+        if operator and name not in rules.operator_settings:
             unknown.append(f"{{{show_json(name)},{show_json(value)}}}")
             continue
-        if name == "queue-master-locator" and profile.settings == "4.3":
+        if name == "queue-master-locator" and rules.denies_master_locator:
             wrong.append("use of deprecated queue-master-locator argument is not permitted")
-        elif name in settings:
-            if not settings[name].is_valid(value):
-                wrong.append(f"{show_json(value)} {settings[name].phrase} {settings[name].words}")
-        elif name not in PLUGINS and not (profile.settings.startswith("3.") and name.startswith("ha-")):
+        elif name in rules.policy_settings:
+            setting = _setting(name, profile)
+            if not setting.is_valid(value):
+                wrong.append(f"{show_json(value)} {setting.phrase} {setting.words}")
+        elif name not in PLUGINS and not (rules.mirrors_queues and name.startswith("ha-")):
             unknown.append(f"{{{show_json(name)},{show_json(value)}}}")
-    wrong += _wrong_mirroring(definition) if profile.settings.startswith("3.") else []
-    wrong += _wrong_retries(definition) if profile.settings == "4.3" and not wrong else []
+    wrong += _wrong_mirroring(definition) if rules.mirrors_queues else []
+    wrong += _wrong_retries(definition) if not wrong and "delayed-retry-type" in rules.policy_settings else []
     return wrong or ([f"[{','.join(unknown)}] are not recognised policy settings"] if unknown else [])
+
+
+def _setting(name: str, profile: Profile) -> Setting:
+    """Return the rule of a setting that a release knows."""
+    if name == "delivery-limit" and not profile.lives.negative_limit_is_none:
+        return _NO_NEGATIVE_LIMIT
+    return (_OF_MIRRORING.get(name) if profile.settings.mirrors_queues else None) or SETTINGS[name]
 
 
 def _wrong_mirroring(definition: Mapping[str, Any]) -> list[str]:

@@ -1,23 +1,134 @@
-"""The differences between RabbitMQ releases in how they route and what they accept.
+"""What can differ between RabbitMQ releases in how they route, what they accept, and what becomes of messages.
 
-A profile is a row of a table: code reads a difference by its name, and never compares versions.
+A profile is part of a row of `exchange.entities.releases`: code reads a difference by its name, and never compares
+versions.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = [
-    "LATEST", "NEWEST_PATCH", "PROFILES", "RELEASES", "VERSION", "Profile", "closest_profile", "profile_by_name",
-    "profile_for", "read_release",
-]  # fmt: skip
+__all__ = ["NEWEST_PATCH", "VERSION", "Profile", "QueueBehaviour", "SettingRules", "read_release"]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SettingRules:
+    """What RabbitMQ accepts and reads of the arguments of queues, and of policies."""
+
+    name: str
+    """The release from which on they hold, for representations."""
+    classic_arguments: tuple[str, ...]
+    """Arguments of classic queues, in the order in which a second declaration is compared with them."""
+    quorum_arguments: tuple[str, ...]
+    stream_arguments: tuple[str, ...]
+    has_version_1: bool
+    """Classic queues have two versions, and x-queue-mode is checked (up to 4.2)."""
+    sorts_arguments: bool
+    """The arguments of a queue without x-queue-type are checked sorted by name (since 4.0)."""
+    empty_type_is_classic: bool
+    """An empty x-queue-type stands for classic (since 4.3)."""
+    has_plugin_types: bool
+    """Plugins can add types of queues (since 4.0)."""
+    denies_master_locator: bool
+    """queue-master-locator is a deprecated feature that is not permitted by default (since 4.3)."""
+    filter_size_refusal: str | None
+    """Text that refuses an invalid x-stream-filter-size-bytes (since 4.0); None if none is refused."""
+    apply_to: tuple[str, ...]
+    """What a policy can apply to."""
+    policy_settings: frozenset[str]
+    """Settings that a policy can have, but for those of plugins."""
+    operator_settings: frozenset[str]
+    """Settings that an operator policy can have."""
+    mirrors_queues: bool
+    """Policies have settings of mirrored queues, ha-*, and checks of their own for their locator (up to 3.13)."""
+    stricter_counts: bool
+    """Of the expiries of a quorum queue by argument and by policy the lower counts, and of its delivery limits the
+    stricter (since 4.0); before that, the policy's expiry and the lower limit."""
+    classic_unsupported: frozenset[str]
+    """Settings of policies that classic queues do not support: a policy with one does not apply to them."""
+    quorum_unsupported: frozenset[str]
+    stream_unsupported: frozenset[str]
+    classic_ignores: frozenset[str]
+    """Settings that classic queues do not read, and do in some other release."""
+    quorum_ignores: frozenset[str]
+    stream_ignores: frozenset[str]
+
+    def __repr__(self) -> str:
+        return repr(self.name)
+
+    def arguments(self, queue_type: str) -> tuple[str, ...]:
+        """Return the arguments of a type of queues; of a plugin's type, those of classic queues."""
+        by_type = {"quorum": self.quorum_arguments, "stream": self.stream_arguments}
+        return by_type.get(queue_type, self.classic_arguments)
+
+    @property
+    def all_arguments(self) -> frozenset[str]:
+        """The arguments of all types of queues."""
+        return frozenset((*self.classic_arguments, *self.quorum_arguments, *self.stream_arguments))
+
+    def unsupported(self, queue_type: str) -> frozenset[str]:
+        """Return the settings of policies that a type of queues does not support; none of a plugin's type."""
+        return {
+            "classic": self.classic_unsupported, "quorum": self.quorum_unsupported, "stream": self.stream_unsupported,
+        }.get(queue_type, frozenset())  # fmt: skip
+
+    def ignores(self, queue_type: str) -> frozenset[str]:
+        """Return the settings that a type of queues does not read, and does in some other release."""
+        return {
+            "classic": self.classic_ignores, "quorum": self.quorum_ignores, "stream": self.stream_ignores,
+        }[queue_type]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class QueueBehaviour:
+    """What becomes of messages in RabbitMQ's queues."""
+
+    deaths_are_headers: bool
+    """The dead-letter history is the header x-death itself, which a publisher may set (up to 3.12)."""
+    published_deaths_count: bool
+    """A header x-death that a publisher sets counts for the history and for cycles (up to 3.13)."""
+    names_last_death: bool
+    """Dead letters have headers ``x-last-death-*`` beside ``x-first-death-*`` (since 3.13)."""
+    delivery_limit: int | None
+    """Delivery limit of a quorum queue that sets none: 20 since 4.0, before that none."""
+    negative_limit_is_none: bool
+    """A negative x-delivery-limit is no limit (since 4.0); before that it is one of 0."""
+    get_shows_no_returns: bool
+    """A message that basic.get takes from a quorum queue has x-delivery-count even if it is 0 (up to 3.11)."""
+    limit_gives_credit: bool
+    """A consumer that exceeds the delivery limit of a quorum queue may hold one message more from then on (3.10)."""
+    cancel_delivers: bool
+    """When the active consumer of a classic queue is cancelled, the next one gets what is ready (since 4.0)."""
+    active_yields: bool
+    """The single active consumer of a quorum queue yields to one of higher priority (since 4.0)."""
+    failures_are_limited: bool
+    """The delivery limit counts failed deliveries only (since 4.3), before that all returns to the queue."""
+    counts_failures: bool
+    """Dead letters of quorum queues take the number of failed deliveries along (since 4.0)."""
+    classic_counts_failures: bool
+    """Dead letters of classic queues do so, too, and are redelivered messages then (since 4.3)."""
+    nack_is_no_failure: bool
+    """basic.nack gives a message back without a failed delivery, unlike basic.reject (since 4.3)."""
+    unlimited_returns_go_last: bool
+    """What is given back to a quorum queue without a delivery limit goes to its end (up to 4.2), not to its place."""
+    quorum_priorities: int
+    """Number of priorities of a quorum queue: 1; 2 since 4.0, which take turns; 32 since 4.3, in strict order."""
+    drops_in_order: bool
+    """A quorum queue that drops several messages at once dead-letters the oldest first (since 4.3), not last."""
+    hears_own_limit_late: bool
+    """A quorum queue that a dead message fills takes its dead letter all the same, if it must arrive there (since 4.3).
+
+    Not the first dead letter that the queue ever sends to itself.
+    """
+    properties_have_size: bool
+    """The encoded properties of a message count for the max-length-bytes of a quorum queue (since 4.3)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The behaviour of RabbitMQ from a release on, up to the next one in ``PROFILES``."""
+    """The behaviour of RabbitMQ from a release on, up to the next one in `exchange.entities.releases.PROFILES`."""
 
     name: str
     integers_equal_floats: bool
@@ -59,87 +170,11 @@ class Profile:
     """An import leaves bindings out in silence whose ends are missing (3.10); 4.0 refuses the whole file."""
     import_checks_topic_exchanges: bool = field(repr=False)
     """An import refuses topic permissions for an exchange that does not exist (4.3; not 4.0)."""
-    settings: str
-    """Release that defines the queue arguments and policy settings: 3.10, 3.12, 4.0 or 4.3."""
-    lives: str = field(repr=False)
-    """Release that defines what becomes of messages in queues: 3.10, 3.12, 3.13, 4.0 or 4.3."""
+    settings: SettingRules
+    """What it accepts and reads of the arguments of queues, and of policies."""
+    lives: QueueBehaviour = field(repr=False)
+    """What becomes of messages in queues."""
 
-
-_4_3: Final = Profile(
-    name="rabbitmq-4.3",
-    integers_equal_floats=False,
-    timestamps_in_milliseconds=True,
-    signed_zeros_differ=True,
-    max_many=2,
-    unknown_type_closes_connection=False,
-    queues_have_a_type=True,
-    local_random=True,
-    hash_headers_have_types=False,
-    hashes_empty_arrays=True,
-    max_weight=10_000,
-    modulus_hash_sorts=True,
-    modulus_hash_depends_on_store=False,
-    hash_rings_are_kept=True,
-    selectors_are_checked=True,
-    like_without_text_matches_nothing=True,
-    import_needs_queue_flags=False,
-    import_needs_durable=False,
-    import_skips_bindings=False,
-    import_checks_topic_exchanges=True,
-    settings="4.3",
-    lives="4.3",
-)
-_4_0: Final = replace(
-    _4_3,
-    name="rabbitmq-4.0",
-    max_many=None,
-    hashes_empty_arrays=False,
-    max_weight=None,
-    modulus_hash_sorts=False,
-    modulus_hash_depends_on_store=True,
-    hash_rings_are_kept=False,
-    selectors_are_checked=False,
-    like_without_text_matches_nothing=False,
-    import_needs_durable=True,
-    import_checks_topic_exchanges=False,
-    settings="4.0",
-    lives="4.0",
-)
-_3_13: Final = replace(
-    _4_0,
-    name="rabbitmq-3.13",
-    modulus_hash_depends_on_store=False,
-    signed_zeros_differ=False,
-    unknown_type_closes_connection=True,
-    queues_have_a_type=False,
-    local_random=False,
-    settings="3.12",
-    lives="3.13",
-)
-_3_10: Final = replace(
-    _3_13,
-    name="rabbitmq-3.10",
-    integers_equal_floats=True,
-    timestamps_in_milliseconds=False,
-    hash_headers_have_types=True,
-    hashes_empty_arrays=True,
-    import_needs_queue_flags=True,
-    import_skips_bindings=True,
-    settings="3.10",
-    lives="3.10",
-)
-
-PROFILES: Final = {
-    profile.name: profile
-    for profile in (_3_10, replace(_3_10, name="rabbitmq-3.12", settings="3.12", lives="3.12"), _3_13, _4_0, _4_3)
-}
-"""Name -> profile, the oldest first. A server between two of them behaves as the older one."""
-
-LATEST: Final = _4_3
-"""The profile of the newest release, for whatever names none."""
-OLDEST: Final = _3_10
-RELEASES: Final = f"{', '.join(PROFILES)}, or a release from 3.10 on, as 4.1.3, 4.1 or 4.1.x"
-"""Names that `profile_by_name` accepts, for errors."""
 
 NEWEST_PATCH: Final = 999
 """Number of the patch release that a series of releases stands for: the newest."""
@@ -161,44 +196,6 @@ def read_release(name: str) -> tuple[int, int, int] | None:
         return None
     major, minor = map(int, found[1].split("."))
     return major, minor, NEWEST_PATCH if found[2] is None else int(found[2])
-
-
-def profile_for(version: str) -> Profile:
-    """Return the profile of a server by the version it reports, ``"4.0.5"``.
-
-    For a newer server, it is the newest profile; for an older one, the oldest, where `profile_by_name` returns None.
-    """
-    return closest_profile(version) or OLDEST
-
-
-def profile_by_name(name: str) -> Profile | None:
-    """Return the profile that a user names, in any form that `read_release` takes: ``4.2.6`` or ``rabbitmq-4.2``.
-
-    None for what is no release, and for one older than the oldest profile, whose rules are unknown.
-    """
-    numbers = read_release(name)
-    return None if numbers is None or numbers < _since(OLDEST) else closest_profile(name)
-
-
-def closest_profile(name: str) -> Profile | None:
-    """Return the profile as `profile_by_name`, but the oldest one for an older release; None for what is no release."""
-    numbers = read_release(name)
-    if numbers is None:
-        return None
-    own_name = f"rabbitmq-{numbers[0]}.{numbers[1]}" + (f".{numbers[2]}" if numbers[2] != NEWEST_PATCH else "")
-    if (4, 3, 0) <= numbers < (4, 3, 5):
-        return replace(_4_3, name=own_name, max_many=None, hashes_empty_arrays=False)
-    if (4, 2, 6) <= numbers < (4, 3, 0):
-        return replace(_4_0, name=own_name, max_weight=_4_3.max_weight)
-    best = OLDEST
-    for profile in PROFILES.values():
-        if _since(profile) <= numbers:
-            best = profile
-    return best
-
-
-def _since(profile: Profile) -> tuple[int, ...]:
-    return tuple(map(int, profile.name.removeprefix("rabbitmq-").split(".")))
 
 
 VERSION: Final = re.compile(

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any, Final
 
 from exchange.entities.entities import Queue
-from exchange.entities.profile import Profile
+from exchange.entities.profile import Profile, SettingRules
 from exchange.erlang_terms import show_string
 from exchange.errors import BrokerError, PreconditionFailed
 from exchange.field_values import INTEGER_TYPES, type_and_value
 
-__all__ = ["compared_arguments", "refuse_consumer", "refuse_queue"]
+__all__ = ["RULES", "compared_arguments", "refuse_consumer", "refuse_queue", "rules_for"]
 
 MAX_EXPIRY: Final = 315_360_000_000
 """Maximum duration in milliseconds: ten years."""
@@ -105,7 +104,7 @@ def is_max_age(value: bytes) -> bool:
 LOCATORS: Final = (b"client-local", b"balanced", b"random", b"least-leaders")
 OVERFLOWS: Final = (b"drop-head", b"reject-publish", b"reject-publish-dlx")
 
-_RULES_4_0: Final[Mapping[str, Rule]] = {
+RULES: Final[Mapping[str, Rule]] = {
     "x-expires": _positive_expiry,
     "x-message-ttl": _expiry,
     "x-dead-letter-exchange": _text,
@@ -117,8 +116,7 @@ _RULES_4_0: Final[Mapping[str, Rule]] = {
     "x-max-in-memory-bytes": _not_negative,
     "x-max-priority": _priority,
     "x-overflow": _one_of("invalid_overflow", *OVERFLOWS),
-    "x-queue-mode": _mode,
-    "x-queue-version": _version(1, 2),
+    "x-queue-version": _version(2),
     "x-single-active-consumer": _boolean,
     "x-quorum-initial-group-size": _cluster_size,
     "x-max-age": _max_age,
@@ -126,56 +124,22 @@ _RULES_4_0: Final[Mapping[str, Rule]] = {
     "x-stream-filter-size-bytes": _not_negative,
     "x-initial-cluster-size": _cluster_size,
     "x-queue-leader-locator": _one_of("invalid_queue_locator_arg", *LOCATORS),
-}
-"""Argument -> rule of its values, in the order in which the broker checks them."""
-
-_RULES_4_3: Final[Mapping[str, Rule]] = {
-    **{name: rule for name, rule in _RULES_4_0.items() if name != "x-queue-mode"},
-    "x-queue-version": _version(2),
     "x-consumer-timeout": _not_negative,
     "x-consumer-disconnected-timeout": _not_negative,
 }
+"""Argument -> rule of its values, in the order in which the broker checks them."""
 
-RULES: Final[Mapping[str, Mapping[str, Rule]]] = MappingProxyType(
-    {"3.10": _RULES_4_0, "3.12": _RULES_4_0, "4.0": _RULES_4_0, "4.3": _RULES_4_3}
+_RULES_WITH_VERSION_1: Final[Mapping[str, Rule]] = dict(
+    rule
+    for name, own in RULES.items()
+    for rule in ([("x-queue-mode", _mode), (name, _version(1, 2))] if name == "x-queue-version" else [(name, own)])
 )
-"""`Profile.settings` -> argument -> rule of its values."""
 
-_CLASSIC: Final = (
-    "x-expires", "x-message-ttl", "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-max-length",
-    "x-max-length-bytes", "x-max-priority", "x-overflow", "x-queue-mode", "x-queue-version",
-    "x-single-active-consumer", "x-queue-type", "x-queue-master-locator",
-)  # fmt: skip
-_QUORUM: Final = (
-    "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-dead-letter-strategy", "x-expires", "x-max-length",
-    "x-max-length-bytes", "x-max-in-memory-length", "x-max-in-memory-bytes", "x-overflow",
-    "x-single-active-consumer", "x-queue-type", "x-quorum-initial-group-size", "x-delivery-limit", "x-message-ttl",
-    "x-queue-leader-locator",
-)  # fmt: skip
-_STREAM: Final = (
-    "x-max-length-bytes", "x-queue-type", "x-max-age", "x-stream-max-segment-size-bytes", "x-initial-cluster-size",
-    "x-queue-leader-locator",
-)  # fmt: skip
-_QUORUM_4_3: Final = (
-    *_QUORUM,
-    "x-consumer-disconnected-timeout", "x-consumer-timeout", "x-delayed-retry-type", "x-delayed-retry-min",
-    "x-delayed-retry-max",
-)  # fmt: skip
 
-ACCEPTED: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = MappingProxyType({
-    "3.10": {"classic": _CLASSIC, "quorum": _QUORUM, "stream": _STREAM},
-    "3.12": {"classic": _CLASSIC, "quorum": _QUORUM, "stream": _STREAM},
-    "4.0": {"classic": (*_CLASSIC, "x-queue-leader-locator"), "quorum": _QUORUM, "stream": _STREAM},
-    "4.3": {
-        "classic": (*_CLASSIC, "x-queue-leader-locator"),
-        "quorum": _QUORUM_4_3,
-        "stream": (*_STREAM[:4], "x-stream-filter-size-bytes", *_STREAM[4:]),
-    },
-})  # fmt: skip
-"""`Profile.settings` -> queue type -> its arguments, in the order in which a second declaration is compared with them.
+def rules_for(settings: SettingRules) -> Mapping[str, Rule]:
+    """Return argument -> rule of its values, in the order in which a release checks them."""
+    return _RULES_WITH_VERSION_1 if settings.has_version_1 else RULES
 
-A queue with an argument of another type only is refused.
-"""
 
 PLUGIN_TYPES: Final = frozenset({"MQTT-QoS-0", "rabbit_mqtt_qos0_queue", "delayed", "jms"})
 """Queue types that plugins and commercial editions add since 4.0."""
@@ -209,8 +173,7 @@ def refuse_consumer(queue: Queue, what: str, arguments: Mapping[str, Any]) -> No
 
 def compared_arguments(queue: Queue, profile: Profile) -> tuple[str, ...]:
     """Return the arguments that a second declaration of a queue must repeat, in the order in which the broker looks."""
-    types = ACCEPTED[profile.settings]
-    return types.get(queue.type, types["classic"])
+    return profile.settings.arguments(queue.type)
 
 
 def refuse_queue(queue: Queue, what: str, profile: Profile) -> None:
@@ -225,20 +188,21 @@ def refuse_queue(queue: Queue, what: str, profile: Profile) -> None:
     kind = _type_of(arguments, what, profile)
     if kind is None:
         return
-    accepted = ACCEPTED[profile.settings][kind]
-    for name, rule in RULES[profile.settings].items():
+    settings = profile.settings
+    accepted = settings.arguments(kind)
+    for name, rule in rules_for(settings).items():
         if name in arguments and name in accepted:
             wrong = rule(*arguments[name], arguments)
             if wrong is not None:
                 raise PreconditionFailed(f"invalid arg '{name}' for {what}: {wrong}")
-    known = frozenset().union(*ACCEPTED[profile.settings].values())
-    # Since 4.0 the broker adds a missing type, and then checks the arguments sorted by name.
-    is_sorted = profile.settings in ("4.0", "4.3") and "x-queue-type" not in arguments
+    known = settings.all_arguments
+    # The broker adds a missing type, and then checks the arguments sorted by name.
+    is_sorted = settings.sorts_arguments and "x-queue-type" not in arguments
     for name in sorted(arguments) if is_sorted else arguments:
         if name in known and name not in accepted:
             raise PreconditionFailed(f"invalid arg '{name}' for {what} of queue type {MODULES[kind]}")
     if kind == "classic":
-        if profile.settings == "4.3" and "x-queue-master-locator" in arguments:
+        if settings.denies_master_locator and "x-queue-master-locator" in arguments:
             raise BrokerError("Feature `queue_master_locator` is deprecated")
         return
     if queue.auto_delete:
@@ -259,9 +223,9 @@ def _type_of(arguments: Arguments, what: str, profile: Profile) -> str | None:
         name = _decode(value)
         if name in MODULES:
             return name
-        if not name and profile.settings == "4.3":
+        if not name and profile.settings.empty_type_is_classic:
             return "classic"
-        if name in PLUGIN_TYPES and not profile.settings.startswith("3."):
+        if name in PLUGIN_TYPES and profile.settings.has_plugin_types:
             return None
         wrong = show_string(f"unsupported queue type '{name}'")
     raise PreconditionFailed(f"invalid arg 'x-queue-type' for {what}: {wrong}")
@@ -271,12 +235,11 @@ def _refuse_stream(arguments: Arguments, profile: Profile) -> None:
     _, size = arguments.get("x-stream-max-segment-size-bytes", ("long", 0))
     if size > MAX_SEGMENT_BYTES:
         raise PreconditionFailed("Exceeded max value for x-stream-max-segment-size-bytes")
-    if "x-stream-filter-size-bytes" in arguments and profile.settings in ("4.0", "4.3"):
+    if "x-stream-filter-size-bytes" in arguments and profile.settings.filter_size_refusal is not None:
         _, size = arguments["x-stream-filter-size-bytes"]
         # In Erlang, a value that is no number is greater than all numbers.
         if not (isinstance(size, (int, float)) and FILTER_BYTES[0] <= size <= FILTER_BYTES[-1]):
-            blank = " " if profile.settings == "4.0" else ""
-            raise PreconditionFailed(f"Invalid value for {blank}x-stream-filter-size-bytes")
+            raise PreconditionFailed(profile.settings.filter_size_refusal)
 
 
 def _decode(value: bytes) -> str:

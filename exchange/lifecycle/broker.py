@@ -14,6 +14,7 @@ from typing import Final
 
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.entities.in_force import Policies
+from exchange.entities.profile import QueueBehaviour
 from exchange.errors import InputError, NotFound, PreconditionFailed
 from exchange.kinds import Choose
 from exchange.lifecycle.classic import ClassicQueue
@@ -24,7 +25,6 @@ from exchange.lifecycle.limits import Limits, limits_of
 from exchange.lifecycle.outcomes import DeletionCause, Loss, Publication
 from exchange.lifecycle.queues import Death, LiveQueue
 from exchange.lifecycle.quorum import QuorumQueue
-from exchange.lifecycle.release import RELEASES, Release
 from exchange.lifecycle.streams import Offset, StreamQueue
 from exchange.lifecycle.targets import Cause
 from exchange.message import Message
@@ -67,7 +67,7 @@ class Broker:
         on_loss: Callable[[Loss], None] | None = None,
     ) -> None:
         self.now: float = now * 1000
-        self.release: Final[Release] = RELEASES[topology.profile.lives]
+        self.release: Final[QueueBehaviour] = topology.profile.lives
         self._router: Final = Router(topology, choose=choose)
         self._on_loss: Final = on_loss
         self.hears_losses: Final = on_loss is not None

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
+from exchange.entities.profile import QueueBehaviour
 from exchange.entities.queue_arguments import MAX_EXPIRY
 from exchange.erlang_terms import show_string
 from exchange.errors import InputError, PreconditionFailed
 from exchange.field_values import Typed, type_and_value
-from exchange.lifecycle.release import Release
 from exchange.message import Message, assemble_message
 
 __all__ = ["Content", "DeadLetter", "death_key", "is_cycle", "publish_content", "record_death"]
@@ -127,7 +127,7 @@ _set_exchange, _set_routing_key, _set_body = (
 _set_content, _set_has_one_key = (getattr(DeadLetter, name).__set__ for name in ("content", "has_one_key"))
 
 
-def publish_content(message: Message, release: Release) -> Content:
+def publish_content(message: Message, release: QueueBehaviour) -> Content:
     """Return the content of a published message.
 
     Raises PreconditionFailed for an expiration that is no number, and InputError for a priority that cannot be sent.
@@ -170,7 +170,7 @@ def _read_expiration(text: str) -> int:
     raise PreconditionFailed(f"invalid expiration '{text}': {fault}")
 
 
-def _read_deaths(given: Any, release: Release) -> list[Death]:
+def _read_deaths(given: Any, release: QueueBehaviour) -> list[Death]:
     """Return the entries of a header x-death that a publisher set, all of them where it is a header like others."""
     value = given.value if isinstance(given, Typed) else given
     tables = [each for each in value if isinstance(each, Mapping)] if isinstance(value, (list, tuple)) else []
@@ -181,7 +181,7 @@ def _read_deaths(given: Any, release: Release) -> list[Death]:
 
 
 def record_death(
-    content: Content, queue: str, reason: str, address: tuple[str, str | None], seconds: int, release: Release
+    content: Content, queue: str, reason: str, address: tuple[str, str | None], seconds: int, release: QueueBehaviour
 ) -> Content:
     """Return the content of the dead letter of a message.
 
@@ -217,7 +217,7 @@ def record_death(
     return dead
 
 
-def _death_of(content: Content, queue: str, reason: str, seconds: int, release: Release) -> Death:
+def _death_of(content: Content, queue: str, reason: str, seconds: int, release: QueueBehaviour) -> Death:
     """Return the entry of the first death of a message in a queue for a reason."""
     keys: Iterable[str] = content.keys
     if len(content.keys) > 1 or content.hidden_keys:
@@ -241,7 +241,7 @@ def _timestamp(seconds: int) -> Typed:
     return Typed("timestamp", seconds)
 
 
-def _visible_keys(content: Content, release: Release) -> list[str]:
+def _visible_keys(content: Content, release: QueueBehaviour) -> list[str]:
     """Return the keys without those of BCC."""
     if release.deaths_are_headers:
         return [content.keys[0], *(content.message.keys_in("CC") if content.has_cc else ())]

@@ -9,12 +9,12 @@ from math import inf
 from typing import Final, NamedTuple, Protocol
 
 from exchange.display import list_some
+from exchange.entities.profile import QueueBehaviour
 from exchange.errors import InputError
 from exchange.lifecycle.content import Content, record_death
 from exchange.lifecycle.outcomes import DeletionCause
 from exchange.lifecycle.queues import Death, LiveQueue
 from exchange.lifecycle.quorum import QuorumQueue
-from exchange.lifecycle.release import Release
 from exchange.lifecycle.targets import NO_EXCHANGE, Cause, find_targets
 from exchange.limits import DEAD_LETTERS
 from exchange.routing.router import Router
@@ -32,7 +32,7 @@ class Sender(Protocol):
     """The time in milliseconds since the epoch."""
 
     @property
-    def release(self) -> Release:
+    def release(self) -> QueueBehaviour:
         """The behaviour of the broker's release."""
 
     @property

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from exchange.entities.entities import Queue
 from exchange.entities.in_force import NO_DEAD_LETTERS, DeadLetters, Overflow, Policies, Settings
 from exchange.entities.profile import Profile
-from exchange.lifecycle.release import RELEASES
 
 __all__ = ["Limits", "find_delivery_limit", "limits_by", "limits_of"]
 
@@ -76,7 +75,7 @@ def limits_by(settings: Settings, queue: Queue, profile: Profile) -> Limits:
 
 def find_delivery_limit(given: int | None, profile: Profile) -> int | None:
     """Return the delivery limit of a quorum queue whose settings give this one, or none; None for no limit."""
-    release = RELEASES[profile.lives]
+    release = profile.lives
     if given is None:
         return release.delivery_limit
     if given >= 0:

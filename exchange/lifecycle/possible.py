@@ -14,7 +14,6 @@ from exchange.entities.entities import Policy, Queue
 from exchange.entities.in_force import Policies
 from exchange.lifecycle.content import Content, death_key, publish_content, record_death
 from exchange.lifecycle.limits import Limits, limits_by
-from exchange.lifecycle.release import RELEASES
 from exchange.lifecycle.targets import NO_EXCHANGE, Cause, find_targets
 from exchange.message import Message
 from exchange.routing.router import Router
@@ -147,7 +146,7 @@ class _Search:
     """The states that a message may come to, as far as they are followed, and the steps from each."""
 
     def __init__(self, topology: Topology, router: Router) -> None:
-        self.release: Final = RELEASES[topology.profile.lives]
+        self.release: Final = topology.profile.lives
         self.steps: Final[dict[State, Steps]] = {}
         self._queues: Final = topology.queues
         self._router: Final = router

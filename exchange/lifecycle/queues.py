@@ -9,11 +9,11 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol, TypeAlias
 
+from exchange.entities.profile import QueueBehaviour
 from exchange.lifecycle.consumers import Consumer, Delivery, Turns
 from exchange.lifecycle.content import Content
 from exchange.lifecycle.limits import Limits
 from exchange.lifecycle.orders import Order, Stored
-from exchange.lifecycle.release import Release
 
 __all__ = ["Death", "Host", "LiveQueue"]
 
@@ -25,7 +25,7 @@ class Host(Protocol):
     """The time in milliseconds since the epoch."""
 
     @property
-    def release(self) -> Release:
+    def release(self) -> QueueBehaviour:
         """The behaviour of the broker's release."""
 
     @property

@@ -9,7 +9,8 @@ from typing import Final
 from exchange.entities.entities import PREDECLARED, Binding, Destination, Exchange, Policy, Queue
 from exchange.entities.in_force import Policies
 from exchange.entities.indexes import Change, Tables
-from exchange.entities.profile import LATEST, RELEASES, Profile, profile_by_name
+from exchange.entities.profile import Profile
+from exchange.entities.releases import LATEST, RELEASES, profile_by_name
 from exchange.entities.unread import UnreadPart
 from exchange.topology import rules
 

@@ -22,7 +22,7 @@ from urllib.parse import quote, unquote, urlsplit
 import pika
 
 from exchange import Message, Router, Topology
-from exchange.entities.profile import profile_for
+from exchange.entities.releases import profile_for
 from tests.support import topologies
 from tests.support.amqp_wire import all_types_in_pika
 from tests.support.servers import Server

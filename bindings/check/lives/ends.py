@@ -20,7 +20,6 @@ from bindings.check.rules.words import list_names
 from exchange.display import count_noun, list_some, write_milliseconds
 from exchange.entities.entities import Queue
 from exchange.lifecycle.limits import Limits
-from exchange.lifecycle.release import RELEASES
 from exchange.topology.graph import find_cycles
 
 __all__ = ["TRIES", "find_many_tries", "find_vanishing"]
@@ -166,7 +165,7 @@ def _dropped(graph: PlaceGraph, came: Mapping[Place, Place | None], elsewhere: C
     edges = {place: then for place, then in graph.edges.items() if place.kind == "exchange" or place in dying}
     events = {place.name: event for place, event in dying.items()}
     known, queues, searches = set(elsewhere), graph.view.topology.queues, SEARCHES
-    release = RELEASES[graph.view.topology.profile.lives]
+    release = graph.view.topology.profile.lives
     for circle in find_cycles(edges):
         members = set(circle)
         ends = [place for place in circle if place.kind == "queue" and place not in keeping and place.name not in known]
@@ -216,7 +215,7 @@ def _lives_to(
 
 def find_many_tries(view: TopologyView) -> Iterator[Finding]:
     """Yield the queues to which a message may come back more than `TRIES` times: HS324."""
-    release = RELEASES[view.topology.profile.lives]
+    release = view.topology.profile.lives
     for name, queue in view.topology.queues.items():
         limits = view.limits_of(name)
         if limits is None or limits.type == "stream" or limits.ttl == 0 or not holds_messages(limits):

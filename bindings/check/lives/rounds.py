@@ -15,7 +15,6 @@ from bindings.check.rules.words import LISTED, list_names
 from exchange.display import list_some
 from exchange.entities.entities import Queue
 from exchange.lifecycle.possible import Way, find_lives
-from exchange.lifecycle.release import RELEASES
 from exchange.message import Message
 from exchange.topology.graph import find_cycles
 
@@ -50,7 +49,7 @@ class _Rounds:
     def __init__(self, graph: PlaceGraph) -> None:
         self._graph: Final = graph
         self._view: Final = graph.view
-        self._release: Final = RELEASES[graph.view.topology.profile.lives]
+        self._release: Final = graph.view.topology.profile.lives
         self._came: Final = find_leads(graph.edges, graph.starts)
         self._reported: set[str] = set()
         """Queues that findings are about."""

@@ -8,8 +8,8 @@ from typing import Final
 
 from bindings.check.lives.places import Place, PlaceGraph
 from bindings.check.rules.life import Event, Life
+from exchange.entities.profile import QueueBehaviour
 from exchange.lifecycle.content import Content, death_key, publish_content, record_death
-from exchange.lifecycle.release import RELEASES, Release
 from exchange.lifecycle.targets import find_targets
 from exchange.message import Message
 
@@ -29,7 +29,7 @@ def comes_true(graph: PlaceGraph, life: Life) -> bool:
 
     A round comes true if it leaves the message as it was, but for the numbers of its deaths: then it has no end.
     """
-    release = RELEASES[graph.view.topology.profile.lives]
+    release = graph.view.topology.profile.lives
     content: Content | None = publish_content(Message(life.exchange, life.routing_key), release)
     content = _die(graph, release, content, life.events)
     if content is None or not life.round:
@@ -46,7 +46,9 @@ def comes_true(graph: PlaceGraph, life: Life) -> bool:
     return False
 
 
-def _die(graph: PlaceGraph, release: Release, content: Content | None, events: Iterable[Event]) -> Content | None:
+def _die(
+    graph: PlaceGraph, release: QueueBehaviour, content: Content | None, events: Iterable[Event]
+) -> Content | None:
     """Return the content of a message after these deaths; None if a dead letter does not go where it should."""
     for event in events:
         limits = graph.view.limits_of(event.queue)
@@ -65,7 +67,7 @@ def find_drop(graph: PlaceGraph, start: Place, dying: Mapping[str, Event], ends:
 
     On the way messages are rejected, or die as ``dying`` states for each queue. None if a bounded search finds none.
     """
-    release = RELEASES[graph.view.topology.profile.lives]
+    release = graph.view.topology.profile.lives
     exchange, key = graph.starts[start]
     first = publish_content(Message(exchange, key), release)
     pending: deque[tuple[str, Content, tuple[Event, ...]]] = deque([(start.name, first, ())])

@@ -12,9 +12,8 @@ from exchange.display import clip_line, list_some
 from exchange.entities.effects import NAMES, find_meant
 from exchange.entities.entities import PREDECLARED_NAMES, Exchange, Policy, Queue
 from exchange.entities.in_force import applies_to, is_for_type, unsupported_keys
-from exchange.entities.policy_definitions import APPLY_TO, OPERATOR_SETTINGS, SETTINGS, wrong_settings
+from exchange.entities.policy_definitions import wrong_settings
 from exchange.entities.profile import Profile
-from exchange.entities.queue_arguments import ACCEPTED
 from exchange.entities.ranked import Ranked
 from exchange.patterns.pcre import expression
 
@@ -61,7 +60,7 @@ def _find(view: TopologyView, policies: Mapping[str, Policy]) -> Iterator[Findin
         for wrong in wrong_settings(policy.definition, view.topology.profile, operator=policy.operator):
             message = f"RabbitMQ refuses {_name(policy)}: {wrong}{_hint(policy, view.topology.profile)}"
             yield Finding("HS707", policy, message, detail=wrong)
-        known = APPLY_TO[view.topology.profile.settings]
+        known = view.topology.profile.settings.apply_to
         if policy.apply_to not in known:
             message = f"RabbitMQ refuses {_name(policy)}: apply-to '{policy.apply_to}' unrecognised"
             yield Finding("HS705", policy, f"{message}{suggest_name(policy.apply_to, known)}")
@@ -99,7 +98,7 @@ def _unsupported(view: TopologyView, policy: Policy, queues: list[Queue]) -> Ite
         by_type.setdefault(queue.type, []).append(queue.name)
     for kind, names in by_type.items():
         foreign = unsupported_keys(policy, kind, view.topology.profile)
-        known = ACCEPTED[view.topology.profile.settings][kind]
+        known = view.topology.profile.settings.arguments(kind)
         lost = sorted(name for name in policy.definition if name not in foreign and f"x-{name}" in known)
         if lost:
             message = (
@@ -111,7 +110,7 @@ def _unsupported(view: TopologyView, policy: Policy, queues: list[Queue]) -> Ite
 
 def _hint(policy: Policy, profile: Profile) -> str:
     """Return ``; did you mean ...?`` for the first key that the release does not know, if there is one like it."""
-    known = OPERATOR_SETTINGS[profile.settings] if policy.operator else SETTINGS[profile.settings].keys()
+    known = profile.settings.operator_settings if policy.operator else profile.settings.policy_settings
     unknown = [name for name in sorted(policy.definition) if name not in NAMES["policy"]]
     meant = [near for name in unknown if (near := find_meant(name, known)) is not None]
     return f"; did you mean {meant[0]}?" if meant else ""

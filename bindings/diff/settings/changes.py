@@ -16,7 +16,6 @@ from exchange.entities.effects import POLICIES_OF_EXCHANGES
 from exchange.entities.entities import Exchange, Policy, Queue
 from exchange.entities.in_force import Policies, Setting, Settings
 from exchange.entities.precedence import Possible, possible_values
-from exchange.lifecycle.release import RELEASES
 from exchange.topology.topology import Topology
 
 __all__ = ["SettingChange", "SettingsChange", "compare_settings"]
@@ -122,7 +121,7 @@ def _differing_defaults(
     """Return setting -> its default before and after, of those that two releases have by different defaults."""
     if any(part.type != "quorum" for part in parts if isinstance(part, Queue)) or isinstance(parts[0], Exchange):
         return {}
-    limits = [RELEASES[topology.profile.lives].delivery_limit for topology in topologies]
+    limits = [topology.profile.lives.delivery_limit for topology in topologies]
     before, after = (None if limit is None else Setting(limit, "default") for limit in limits)
     return {} if before == after else {"delivery-limit": (before, after)}
 

@@ -172,13 +172,13 @@ def _dead_letters(name: str, before: Side, after: Side) -> Consequence | None:
 
 
 def _queue_mode(name: str, before: Side, after: Side) -> Consequence | None:
-    if after.profile.settings != "3.10":
+    if "queue-mode" in after.profile.settings.classic_ignores:
         return Consequence("without effect from RabbitMQ 3.12 on", loses=False)
     return None
 
 
 def _mirroring(name: str, before: Side, after: Side) -> Consequence:
-    if not after.profile.settings.startswith("3."):
+    if not after.profile.settings.mirrors_queues:
         return Consequence("without effect: RabbitMQ 4.0 removed mirrored queues", loses=False)
     lost = name == "ha-mode" and after.settings.get(name) is None
     text = "the queue is on one node only: it is lost with that node" if lost else "the queue has other mirrors"

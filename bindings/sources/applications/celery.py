@@ -14,7 +14,8 @@ from bindings.sources.applications.application import Application, TaskRoute, Ta
 from bindings.sources.applications.kombu import read_parts
 from bindings.sources.applications.parts import declare_parts
 from exchange.display import escape_line
-from exchange.entities.profile import LATEST, Profile
+from exchange.entities.profile import Profile
+from exchange.entities.releases import LATEST
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from bindings.sources.applications.parts import Part, declare_parts
 from exchange.entities.entities import Binding, Exchange, Queue
-from exchange.entities.profile import LATEST, Profile
+from exchange.entities.profile import Profile
+from exchange.entities.releases import LATEST
 from exchange.topology.topology import Topology
 
 __all__ = ["read_parts", "read_subscriber", "topology_of"]

@@ -7,7 +7,8 @@ from typing import Any
 
 from bindings.sources.applications.parts import Part, declare_parts
 from exchange.entities.entities import PREDECLARED, PREDECLARED_NAMES, Binding, Exchange, Policy, Queue
-from exchange.entities.profile import LATEST, Profile
+from exchange.entities.profile import Profile
+from exchange.entities.releases import LATEST
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from bindings.sources.language.expectations import Expectation
-from exchange.entities.profile import RELEASES, Profile, profile_by_name
+from exchange.entities.profile import Profile
+from exchange.entities.releases import RELEASES, profile_by_name
 from exchange.errors import HashstarError, InputError
 from exchange.partition.partitioning.specification import Partitioning
 

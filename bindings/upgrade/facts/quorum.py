@@ -8,14 +8,13 @@ from typing import Final
 from bindings.upgrade.facts.crossing import Crossing, Seen, may_dead_letter, queues_where
 from bindings.upgrade.facts.fact import Fact, notes
 from exchange.entities.in_force import Settings
-from exchange.lifecycle.release import RELEASES
 
 __all__ = ["FACTS"]
 
 
 def quorum_queues_with_a_limit(crossing: Crossing) -> Iterator[Seen]:
     """Yield the quorum queues in which a delivery limit is in force, the default one included."""
-    default = RELEASES[crossing.before.profile.lives].delivery_limit
+    default = crossing.before.profile.lives.delivery_limit
     for queue, old, _ in crossing.in_force:
         given = [settings.integer("delivery-limit") for settings in old]
         limits = [default if limit is None else limit for limit in given]

@@ -9,13 +9,14 @@ from typing import Final
 from urllib.parse import quote
 
 from bindings.sources.management import Management
+from exchange.entities.releases import ROWS
 from exchange.errors import InputError
 
 __all__ = ["DENIABLE", "PREFIX", "fresh_host", "permitted_features"]
 
 PREFIX: Final = "hashstar-upgrade-"
 """Beginning of the names of virtual hosts that are created, and deleted at the end."""
-DENIABLE: Final = ("global_qos", "transient_nonexcl_queues")
+DENIABLE: Final = (*sorted(ROWS[-1].denied_features),)
 """Deprecated features that the model of releases has."""
 
 

@@ -28,8 +28,6 @@ __all__ = ["GENERATED", "AnsweringHost", "Foretold", "answer_to_message", "answe
 GENERATED: Final = "amq.gen-*"
 """Stands for the name that the broker gives a queue which is declared without one."""
 GENERATED_NAME: Final = re.compile(r"amq\.gen-[A-Za-z0-9_-]{22}")
-SMALLEST_FRAME: Final = 8_192
-"""Minimum of frame_max in bytes since 4.1."""
 WITHOUT_LIMITS: Final = frozenset({"quorum", "stream"})
 """Types of queues without a limit of unacknowledged messages for all consumers of a channel."""
 
@@ -155,7 +153,7 @@ class AnsweringHost:
         what = self._host.describe("queue", queue.name)
         if queue.name == GENERATED and queue.type in WITHOUT_LIMITS:
             raise PreconditionFailed(f"Cannot declare a server-named queue for type rabbit_{queue.type}_queue")
-        denied = not queue.durable and not exclusive and self._denies("transient_nonexcl_queues", (4, 3, 0))
+        denied = not queue.durable and not exclusive and self._denies("transient_nonexcl_queues")
         try:
             refuse_queue(queue, what, self._host.profile)
         except BrokerError as error:
@@ -207,11 +205,11 @@ class AnsweringHost:
         shares = given["prefetch_global"] and self._shares_prefetch
         if queue.type == "stream":
             if shares or not given["prefetch_count"]:  # what all consumers of a channel share is not their own
-                place = f"stream {what}" if self._release.numbers >= (3, 12, 0) else f"'{what}'"
+                place = f"stream {what}" if self._release.row.refusals_name_streams else f"'{what}'"
                 text = f"consumer prefetch count is not set for {place}"
                 raise _Fault(406, "PRECONDITION_FAILED", text, "HSU303")
             if given["no_ack"]:
-                queues = "" if self._release.numbers >= (3, 12, 0) else "queues "
+                queues = "" if self._release.row.refusals_name_streams else "queues "
                 self._refuse_stream(queue, f"automatic acknowledgement not supported by stream {queues}{{}}")
         if shares and given["prefetch_count"] and queue.type == "quorum":
             raise _Fault(540, "NOT_IMPLEMENTED", f"{what} does not support global qos", "HSU303")
@@ -233,10 +231,10 @@ class AnsweringHost:
     @property
     def _shares_prefetch(self) -> bool:
         """Whether a global prefetch is one of the channel, and not of each consumer."""
-        return not self._denies("global_qos", (4, 3, 0))
+        return not self._denies("global_qos")
 
-    def _denies(self, feature: str, since: tuple[int, int, int]) -> bool:
-        return self._release.numbers >= since and feature not in self._permitted
+    def _denies(self, feature: str) -> bool:
+        return feature in self._release.row.denied_features - self._permitted
 
     def _find(self, kind: str, name: str) -> Exchange | Queue:
         parts: Mapping[str, Exchange | Queue] = self._tables.queues if kind == "queue" else self._tables.exchanges
@@ -263,16 +261,16 @@ class AnsweringHost:
 
 def answer_to_tuning(release: Release, given: Arguments) -> Foretold:
     """Return what a release answers to ``connection.tune-ok``."""
-    frame_max = given["frame_max"]
-    if release.numbers < (4, 1, 0) or not 0 < frame_max < SMALLEST_FRAME:
+    frame_max, least = given["frame_max"], release.row.min_frame_max
+    if least is None or not 0 < frame_max < least:
         return FINE
-    reason = f"negotiated frame_max = {frame_max} is lower than the minimum allowed value ({SMALLEST_FRAME})"
+    reason = f"negotiated frame_max = {frame_max} is lower than the minimum allowed value ({least})"
     return Foretold(Answer(NO_CODE, f"{CLOSED}; its log: {reason}"), "HSU103")
 
 
 def answer_to_message(release: Release, size: int) -> Foretold:
     """Return what a release answers to a message with a body of ``size`` bytes, unless it is configured otherwise."""
-    most = (16 if release.numbers >= (4, 0, 0) else 128) << 20
+    most = release.row.max_message_bytes
     if size <= most:
         return FINE
     text = f"message size {size} is larger than configured max size {most}"

@@ -23,7 +23,6 @@ from bindings.upgrade.transform.transformation import (
 from exchange.display import count_noun, list_some
 from exchange.entities.entities import Exchange, Policy, Queue
 from exchange.entities.in_force import unsupported_keys
-from exchange.entities.policy_definitions import APPLY_TO
 from exchange.topology.topology import Topology
 
 __all__ = [
@@ -116,7 +115,7 @@ def keep_in_force(draft: Draft) -> Iterator[Change | Left]:
         was, now = ({place for place in found if policy.name in names[place]} for names in (before, after))
         if was == now:
             continue
-        known = APPLY_TO[draft.now.profile.settings]
+        known = draft.now.profile.settings.apply_to
         choices = (policy.apply_to, *[choice for choice in NARROW if choice in known])
         names = {choice: _names_if_for(choice, policy, found, draft) for choice in choices}
         in_force = {choice: {place for place in found if policy.name in each[place]} for choice, each in names.items()}

@@ -10,7 +10,7 @@ from typing import Any, Final
 from bindings.upgrade.transform.transformation import Change, Draft, Left
 from exchange.entities.entities import Binding, Queue
 from exchange.entities.profile import Profile
-from exchange.entities.queue_arguments import ACCEPTED, RULES, refuse_queue
+from exchange.entities.queue_arguments import refuse_queue, rules_for
 from exchange.errors import BrokerError
 from exchange.field_values import type_and_value
 from exchange.kinds import KeyUse, kind_of
@@ -49,12 +49,11 @@ def _why_not_quorum(queue: Queue, modes: set[str | None]) -> str:
 
 def as_quorum_queue(queue: Queue, profile: Profile) -> Queue:
     """Return a classic queue as a quorum queue: without arguments that it would be refused for, or with others."""
-    accepted = ACCEPTED[profile.settings]
-    known = frozenset().union(*accepted.values())
+    accepted, known = profile.settings.quorum_arguments, profile.settings.all_arguments
     arguments: dict[str, Any] = {
         name: value
         for name, value in queue.arguments.items()
-        if (name in accepted["quorum"] or name not in known) and not name.startswith("x-ha-")
+        if (name in accepted or name not in known) and not name.startswith("x-ha-")
     }
     if arguments.get("x-overflow") == "reject-publish-dlx":
         arguments["x-overflow"] = "reject-publish"
@@ -85,7 +84,7 @@ def remove_lazy_mode(draft: Draft) -> Iterator[Change | Left]:
 
 def remove_old_versions(draft: Draft) -> Iterator[Change | Left]:
     """Remove the version of classic queues that the new release refuses."""
-    rule = RULES[draft.now.profile.settings]["x-queue-version"]
+    rule = rules_for(draft.now.profile.settings)["x-queue-version"]
     for queue in draft.now.queues.values():
         version = queue.arguments.get("x-queue-version")
         if version is not None and rule(*type_and_value(version), {}) is not None:

@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 import pika
 
 from bridge.endpoints.rabbitmq.management import Management
-from exchange.entities.profile import profile_for
+from exchange.entities.releases import profile_for
 from exchange.lifecycle.limits import find_delivery_limit
 
 __all__ = ["QueueFacts", "fetch_facts", "setting_of"]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange import BrokerError, Exchange, Policy, Router, Topology
-from exchange.entities.profile import LATEST
+from exchange.entities.releases import LATEST
 from exchange.topology.graph import Graph, TopologyGraph, find_cycles
 from tests.support import topologies
 from tests.support.tiers import examples

@@ -30,7 +30,7 @@ from bindings.diff.planning.plan import make_plan
 from bindings.sources.definitions import Definitions
 from bindings.sources.management import Management
 from exchange import Binding, Exchange, Policy, Queue, Topology
-from exchange.entities.profile import profile_for
+from exchange.entities.releases import profile_for
 from exchange.errors import InputError
 from tests.support import topologies
 from tests.support.bindings import pairs

@@ -20,7 +20,7 @@ from bindings.commands.check import check_command
 from bindings.sources.document import Document, Section
 from bridge.cli import hashstar
 from exchange import Binding, Destination, Exchange, Policy, Queue, Topology, Typed
-from exchange.entities.profile import PROFILES
+from exchange.entities.releases import PROFILES
 
 T = "exchange t: topic\nqueue q\nqueue r\n"
 H = "exchange h: headers\nqueue q\n"

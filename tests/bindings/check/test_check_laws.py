@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from bindings.check.check import check
 from bindings.check.rules.finding import Finding
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
-from exchange.entities.profile import LATEST, PROFILES, Profile
+from exchange.entities.profile import Profile
+from exchange.entities.releases import LATEST, PROFILES
 from exchange.errors import BrokerError
 from tests.support import topologies
 from tests.support.patterns import all_keys, words_in

@@ -14,7 +14,7 @@ from bindings.check.fingerprint import OBJECTS, fingerprint
 from bindings.check.rules.finding import RULES, Finding
 from bindings.sources.document import Document
 from exchange import Binding, Topology
-from exchange.entities.profile import PROFILES
+from exchange.entities.releases import PROFILES
 from tests.bindings.check.test_check import OF_APPLICATIONS, OF_FILES, document_of
 from tests.bindings.check.test_check_laws import small
 from tests.support import topologies

@@ -13,7 +13,7 @@ import pytest
 from bindings.check.source import check_source
 from bindings.sources.management import Management
 from bindings.sources.open import read_source
-from exchange.entities.profile import profile_for
+from exchange.entities.releases import profile_for
 from exchange.errors import InputError
 from tests.support.bindings.imports import random_definitions
 from tests.support.servers import Server

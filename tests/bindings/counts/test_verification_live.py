@@ -14,7 +14,7 @@ from bindings.archive.formats.json_lines import JsonLines
 from bindings.archive.record import Record, build_batch
 from bindings.counts.columnar.verifying import Verifier
 from exchange import Message, Router, Topology
-from exchange.entities.profile import profile_for
+from exchange.entities.releases import profile_for
 from exchange.field_json import json_line, message_to_json
 from tests.support import topologies
 from tests.support.amqp_wire import all_types_in_pika

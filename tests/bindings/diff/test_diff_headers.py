@@ -15,7 +15,7 @@ from bindings.diff.comparison.conditions import Condition, Headers, Probe
 from bindings.diff.comparison.headers import fewest_headers
 from exchange import Binding, Exchange, Message, Policy, Queue, Router, Topology, Typed
 from exchange.entities.entities import Destination
-from exchange.entities.profile import LATEST, PROFILES
+from exchange.entities.releases import LATEST, PROFILES
 from exchange.kinds.headers import Headers as HeadersKind
 from tests.bindings.diff.test_diff_meaning import check
 from tests.support.tiers import examples

@@ -19,7 +19,7 @@ from bindings.diff.comparison.compare import compare
 from bindings.diff.diff import diff
 from exchange import Binding, Exchange, Message, Policy, Queue, Topology, Typed
 from exchange.entities.entities import Destination
-from exchange.entities.profile import PROFILES, profile_by_name, profile_for
+from exchange.entities.releases import PROFILES, profile_by_name, profile_for
 from exchange.errors import BrokerError
 from tests.support import oracle
 from tests.support.tiers import examples

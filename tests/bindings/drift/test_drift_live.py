@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from bindings.commands.drift import drift_command
 from bindings.sources.definitions import Definitions
 from exchange import Queue, Topology
-from exchange.entities.profile import profile_for
+from exchange.entities.releases import profile_for
 from tests.bindings.apply.test_apply_live import PASSWORD, Place, place
 from tests.support.bindings import pairs
 from tests.support.differential import manage

@@ -14,7 +14,7 @@ from bindings.sources.document import Document
 from bindings.sources.language.formatter import format_text
 from bindings.sources.open import read_source
 from exchange import Message, Router, Topology
-from exchange.entities.profile import LATEST
+from exchange.entities.releases import LATEST
 from exchange.errors import BrokerError
 from tests.bindings.check.test_check_laws import small
 from tests.support import topologies

@@ -20,7 +20,7 @@ from bindings.sources.document import Document, Section
 from bindings.sources.open import Source, open_source
 from bridge.cli import hashstar
 from exchange import Topology
-from exchange.entities.profile import LATEST
+from exchange.entities.releases import LATEST
 from exchange.errors import BrokerError, HashstarError, InputError
 from exchange.field_json import message_to_json
 from exchange.routing.explain import to_json

@@ -12,7 +12,7 @@ from bindings.serve.view import View
 from bindings.sources.document import Document
 from bindings.sources.open import Source
 from exchange import Binding, Destination, Message, Topology
-from exchange.entities.profile import LATEST
+from exchange.entities.releases import LATEST
 from exchange.errors import BrokerError
 from tests.support import topologies
 from tests.support.tiers import examples

@@ -16,7 +16,7 @@ from bindings.serve import site
 from bindings.sources.document import Document, Section
 from bridge.cli import hashstar
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
-from exchange.entities.profile import LATEST
+from exchange.entities.releases import LATEST
 from tests.support import topologies
 from tests.support.browser import CHROMIUM, NO_BROWSER, Browser
 from tests.support.served import Served, serve_here

@@ -15,7 +15,7 @@ from bindings.sources.definitions import Definitions
 from bindings.sources.definitions.extensions import Additions
 from bindings.sources.document import Document
 from bindings.sources.open import open_source
-from exchange.entities.profile import PROFILES
+from exchange.entities.releases import PROFILES
 from exchange.errors import InputError
 from exchange.partition.partitioning.specification import Partitioning
 from tests.bindings.sources.test_definitions import BROKER, dumped, exactly, loads

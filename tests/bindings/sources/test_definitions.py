@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from bindings.sources.definitions import Definitions, load_topology
 from bindings.sources.document import Document
 from exchange.entities.entities import PREDECLARED, Binding, Destination, Exchange, Policy, Queue
-from exchange.entities.profile import PROFILES
+from exchange.entities.releases import PROFILES
 from exchange.errors import InputError
 from exchange.field_values import Typed
 from exchange.message import Message

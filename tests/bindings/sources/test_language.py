@@ -13,7 +13,7 @@ from bindings.sources.language.errors import LanguageError
 from bindings.sources.language.expectations import Expectation
 from bindings.sources.language.formatter import format_text
 from exchange import Binding, Exchange, Message, Policy, Queue, Router, Topology, Typed
-from exchange.entities.profile import LATEST, PROFILES, profile_for
+from exchange.entities.releases import LATEST, PROFILES, profile_for
 from exchange.errors import InputError
 from exchange.field_values import FieldTable
 from exchange.partition.partitioning.specification import Partitioning

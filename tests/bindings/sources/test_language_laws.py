@@ -16,7 +16,7 @@ from bindings.sources.language.formatter import format_text
 from bindings.sources.language.syntax import Node, Shapes, parse
 from bindings.sources.language.tokens import Token, build_scanner, load_grammar, split_rows, split_statements
 from bindings.sources.language.values import Budget, Terms
-from exchange.entities.profile import PROFILES
+from exchange.entities.releases import PROFILES
 from exchange.field_values import FieldTable
 from exchange.notation import quote, write_value
 from tests.bindings.sources.test_definitions import FILES, dumped, exactly, loads

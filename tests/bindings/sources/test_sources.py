@@ -28,7 +28,7 @@ from bindings.sources.document import Document
 from bindings.sources.management import LOGIN, PASSWORD, USER, Management, RefusedRequest, ask_at_terminal
 from bindings.sources.open import load, open_source
 from exchange import Binding, Exchange, Queue, Topology
-from exchange.entities.profile import LATEST, PROFILES, profile_for
+from exchange.entities.releases import LATEST, PROFILES, profile_for
 from exchange.errors import InputError
 from tests.support.servers import Server
 

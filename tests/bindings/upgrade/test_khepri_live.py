@@ -12,7 +12,7 @@ from bindings.apply.address import Addresses
 from bindings.upgrade.releases import release_of
 from bindings.upgrade.upgrade import upgrade_topology
 from exchange import Binding, Exchange, Message, Queue, Topology
-from exchange.entities.profile import profile_for
+from exchange.entities.releases import profile_for
 from tests.support.differential import Outcome, compare_one, manage
 from tests.support.servers import SERVERS, addresses_of, running
 

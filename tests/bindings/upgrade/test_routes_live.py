@@ -16,7 +16,7 @@ import pytest
 
 from bindings.diff.comparison.compare import compare
 from exchange import LATEST, Message, Router, Topology
-from exchange.entities.profile import profile_for
+from exchange.entities.releases import profile_for
 from exchange.errors import BrokerError
 from tests.support import topologies
 from tests.support.amqp_wire import all_types_in_pika

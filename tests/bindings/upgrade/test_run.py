@@ -16,7 +16,7 @@ from bindings.sources.definitions import Definitions
 from bindings.sources.document import Document
 from bindings.upgrade.forms.markdown import to_markdown
 from exchange import Binding, Exchange, Message, Queue, Topology
-from exchange.entities.profile import profile_for
+from exchange.entities.releases import profile_for
 from exchange.errors import InputError
 
 OLD = """\

@@ -13,8 +13,8 @@ from exchange import Exchange, Queue
 from exchange.entities.effects import NAMES, OF_QUEUES, why_name
 from exchange.entities.in_force import Policies
 from exchange.entities.policy_definitions import SETTINGS
-from exchange.entities.profile import PROFILES
-from exchange.entities.queue_arguments import ACCEPTED, RULES
+from exchange.entities.queue_arguments import RULES
+from exchange.entities.releases import PROFILES, ROWS
 from exchange.errors import HashstarError
 
 WRITTEN = (
@@ -76,10 +76,14 @@ def test_what_is_meant_by_a_misspelt_argument_has_an_effect(profile: object) -> 
 
 
 def test_the_table_knows_what_brokers_accept() -> None:
-    for release, types in ACCEPTED.items():
-        names = frozenset().union(*types.values(), RULES[release])
-        assert names <= NAMES["queue"]
-        assert SETTINGS[release].keys() <= NAMES["policy"]
+    assert RULES.keys() <= NAMES["queue"]
+    for row in ROWS:
+        rules = row.profile.settings
+        assert rules.all_arguments <= NAMES["queue"]
+        assert rules.policy_settings <= NAMES["policy"]
+        assert rules.policy_settings <= SETTINGS.keys() | {"ha-mode"}
+        ignored = rules.classic_ignores | rules.quorum_ignores | rules.stream_ignores
+        assert ignored <= OF_QUEUES.keys()
     assert all(reach.argument or reach.policy for reach in OF_QUEUES.values())
 
 

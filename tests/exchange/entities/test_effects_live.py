@@ -10,8 +10,8 @@ import pytest
 
 from exchange import Queue
 from exchange.entities.in_force import Policies
-from exchange.entities.profile import profile_for
 from exchange.entities.queue_arguments import refuse_queue
+from exchange.entities.releases import profile_for
 from exchange.errors import BrokerError
 from tests.support.servers import SERVERS, started
 from tests.support.waiting import wait_until

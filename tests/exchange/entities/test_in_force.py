@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from exchange import Exchange, Policy, Queue, Topology
 from exchange.entities.in_force import NO_DEAD_LETTERS, DeadLetters, Policies, Settings
-from exchange.entities.profile import LATEST, PROFILES, Profile
+from exchange.entities.profile import Profile
+from exchange.entities.releases import LATEST, PROFILES
 from exchange.errors import BadRequest, NotFound
 from exchange.field_values import Typed
 from exchange.lifecycle.limits import limits_of

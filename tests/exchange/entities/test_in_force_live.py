@@ -16,8 +16,8 @@ from urllib.parse import quote
 import pytest
 
 from exchange import Policy, Queue, Topology
-from exchange.entities.policy_definitions import OPERATOR_SETTINGS, SETTINGS
-from exchange.entities.profile import Profile, profile_for
+from exchange.entities.profile import Profile
+from exchange.entities.releases import profile_for
 from exchange.field_values import thaw
 from tests.support.differential import manage
 from tests.support.unique import unique_name
@@ -80,13 +80,13 @@ def test_a_live_broker_has_the_same_effective_definitions(rabbitmq_servers: list
 
 
 def random_policy(rng: Random, profile: Profile, priority: int, *, operator: bool) -> Policy | None:
-    known = SETTINGS[profile.settings].keys() & VALUES.keys()
+    known = profile.settings.policy_settings & VALUES.keys()
     if operator:
-        known &= OPERATOR_SETTINGS[profile.settings]
+        known &= profile.settings.operator_settings
     definition = {name: rng.choice(VALUES[name]) for name in rng.sample(sorted(known), rng.randrange(1, 4))}
-    if profile.settings == "3.10" and "delivery-limit" in definition:
+    if not profile.lives.negative_limit_is_none and "delivery-limit" in definition:
         definition["delivery-limit"] = abs(definition["delivery-limit"])
-    apply_to = rng.choice(APPLY_TO[:2] if profile.settings == "3.10" else APPLY_TO)
+    apply_to = rng.choice([name for name in APPLY_TO if name in profile.settings.apply_to])
     if rng.random() < 0.3:
         return None
     return Policy(f"{NAME}-{priority}", f"^{NAME}", definition, apply_to, priority, operator)

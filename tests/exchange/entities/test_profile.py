@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.cli import hashstar
-from exchange.entities.profile import NEWEST_PATCH, PROFILES, profile_by_name, profile_for, read_release
+from exchange.entities.profile import NEWEST_PATCH, read_release
+from exchange.entities.releases import PROFILES, profile_by_name, profile_for
 
 WRITTEN = {
     "4.2.6": (4, 2, 6),

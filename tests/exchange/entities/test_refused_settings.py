@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from exchange import Policy, Queue, Router, Topology
-from exchange.entities.profile import profile_for
+from exchange.entities.releases import profile_for
 from exchange.errors import BadRequest, BrokerError, PreconditionFailed
 from tests.recorders import golden
 from tests.recorders.rabbitmq_arguments import POLICIES, QUEUES

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from exchange import Policy, Queue, Topology
-from exchange.entities.profile import profile_for
+from exchange.entities.releases import profile_for
 from exchange.errors import BrokerError
 from tests.recorders import policy_patterns
 from tests.recorders.policy_patterns import NAMES, PATTERNS

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from exchange import Binding, Exchange, Message, Policy, Queue, Router, Topology
-from exchange.entities.profile import profile_for
+from exchange.entities.releases import profile_for
 from exchange.errors import InputError
 from tests.support.differential import manage, publish
 from tests.support.unique import unique_name

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange import PROFILES, Binding, Exchange, Message, Profile, Queue, Router, Topology, Typed, kinds
-from exchange.entities.profile import profile_for
+from exchange.entities.releases import profile_for
 from exchange.errors import BrokerError, PreconditionFailed
 from exchange.field_values import EMPTY
 from exchange.kinds import Kind

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from exchange import Binding, Exchange, Message, Profile, Queue, Router, Topology
-from exchange.entities.profile import profile_for
+from exchange.entities.releases import profile_for
 from exchange.errors import BrokerError
 from tests.recorders.keys import COUNTS, KEYS
 from tests.support import topologies

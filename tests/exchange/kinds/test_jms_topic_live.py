@@ -10,7 +10,7 @@ import pytest
 from pika.exceptions import AMQPError
 
 from exchange import Binding, Exchange, Message, Profile, Queue, Router, Topology
-from exchange.entities.profile import profile_for
+from exchange.entities.releases import profile_for
 from exchange.errors import BrokerError
 from tests.support.amqp_wire import all_types_in_pika
 from tests.support.differential import Outcome, compare_one

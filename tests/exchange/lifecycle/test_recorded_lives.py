@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from exchange import Message
-from exchange.entities.profile import profile_for
+from exchange.entities.releases import profile_for
 from exchange.lifecycle.broker import Broker
 from tests.recorders import golden
 from tests.support.lives.scenarios import PAUSE_SECONDS, SCENARIOS, Scenario, Taken, describe, play

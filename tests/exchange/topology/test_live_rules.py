@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from exchange import Binding, Destination, Exchange, Queue, Topology
-from exchange.entities.profile import profile_for
+from exchange.entities.releases import profile_for
 from exchange.errors import BrokerError
 from tests.support import topologies
 from tests.support.amqp_wire import all_types_in_pika

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from bindings.sources.document import Document, Section
 from bindings.sources.language.expectations import Expectation
 from exchange import Binding, Destination, Exchange, Policy, Queue, Topology, Typed
-from exchange.entities.profile import PROFILES
+from exchange.entities.releases import PROFILES
 from exchange.field_values import EMPTY, FieldTable
 from exchange.partition.partitioning.specification import Partitioning
 from tests.support.topologies import VALUES

@@ -23,7 +23,6 @@ from exchange.lifecycle.consumers import Consumer, Delivery
 from exchange.lifecycle.content import Content
 from exchange.lifecycle.dead_letters import DeadLettering
 from exchange.lifecycle.queues import LiveQueue
-from exchange.lifecycle.release import RELEASES
 from exchange.message import Message as RoutedMessage
 from exchange.routing.router import Router
 
@@ -337,7 +336,7 @@ def make_queue(rng: Random, name: str, names: list[str], targets: list[str], pro
         arguments["x-message-ttl"] = rng.choice((0, 10, 20, 50))
     if rng.random() < 0.5:
         arguments["x-max-length"] = rng.randint(0, 4)
-    if rng.random() < 0.15 and not (is_quorum and RELEASES[profile.lives].properties_have_size):
+    if rng.random() < 0.15 and not (is_quorum and profile.lives.properties_have_size):
         arguments["x-max-length-bytes"] = rng.randint(5, 30)
     if rng.random() < 0.5:
         kinds = ("drop-head", "reject-publish") if is_quorum else ("drop-head", "reject-publish", "reject-publish-dlx")

@@ -13,7 +13,7 @@ from aiormq.abc import AbstractChannel, DeliveredMessage
 from aiormq.exceptions import DeliveryError
 from pamqp.commands import Basic
 
-from exchange.entities.profile import profile_for
+from exchange.entities.releases import profile_for
 from tests.support.differential import manage
 from tests.support.lives.plans import Plan, Received, Step, make_plan, plain
 from tests.support.servers import Server

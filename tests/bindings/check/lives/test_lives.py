@@ -12,7 +12,7 @@ from bindings.check.check import check
 from bindings.commands.check import check_command
 from bindings.sources.document import Document
 from exchange import Binding, Exchange, Queue, Topology
-from exchange.entities.profile import PROFILES
+from exchange.entities.releases import PROFILES
 from tests.support.lives.witnesses import play
 
 OPTIONAL = ("HS323", "HS324")

@@ -18,7 +18,8 @@ from bindings.upgrade.facts.refused import refused_policies
 from exchange import Exchange, Policy, Queue, Topology
 from exchange.entities.in_force import possible_policies
 from exchange.entities.policy_definitions import wrong_settings
-from exchange.entities.profile import Profile, profile_by_name
+from exchange.entities.profile import Profile
+from exchange.entities.releases import profile_by_name
 from tests.support.tiers import examples
 
 MIRRORED = {"ha-mode": "all"}

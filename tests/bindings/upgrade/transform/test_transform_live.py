@@ -24,7 +24,7 @@ from bindings.sources.definitions import Definitions
 from bindings.upgrade.releases import release_of
 from bindings.upgrade.run import upgrade
 from exchange import Message, Policy, Queue, Router, Topology
-from exchange.entities.profile import profile_for
+from exchange.entities.releases import profile_for
 from exchange.errors import BrokerError
 from tests.bindings.upgrade.transform.test_transform import HA, Drawn, drawn
 from tests.support import topologies

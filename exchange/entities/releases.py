@@ -1,0 +1,384 @@
+"""The table of RabbitMQ's releases: one row for each, with what it does, accepts, and asks for before an upgrade.
+
+Nothing else in the product compares with a release: what differs is a field, named for what the broker does. A row is
+its predecessor with what changed, so a new release is a row here, with its facts in `bindings.upgrade.facts`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from exchange.entities.profile import NEWEST_PATCH, Profile, QueueBehaviour, SettingRules, read_release
+
+__all__ = [
+    "LATEST", "PROFILES", "RELEASES", "ROWS", "SERIES", "ReleaseRow", "closest_profile", "profile_by_name",
+    "profile_for", "row_for",
+]  # fmt: skip
+
+_RETRIES: Final = frozenset({"delayed-retry-type", "delayed-retry-min", "delayed-retry-max"})
+_MIRRORING: Final = frozenset({
+    "ha-mode", "ha-params", "ha-sync-mode", "ha-sync-batch-size", "ha-promote-on-shutdown", "ha-promote-on-failure",
+})  # fmt: skip
+_STREAMS_ONLY: Final = frozenset({"max-age", "stream-max-segment-size-bytes", "initial-cluster-size"})
+_QUORUM_ONLY: Final = frozenset({"delivery-limit", "dead-letter-strategy"})
+_IN_MEMORY: Final = frozenset({"max-in-memory-length", "max-in-memory-bytes"})
+_GROUP: Final = frozenset({"target-group-size"})
+_JMS: Final = frozenset({"selector-fields", "selector-field-max-bytes"})
+_CLASSIC_ONLY: Final = (_MIRRORING - {"ha-sync-batch-size"}) | {"max-priority", "queue-mode", "queue-master-locator"}
+_NOT_OF_STREAMS: Final = _CLASSIC_ONLY | _QUORUM_ONLY | _IN_MEMORY | {
+    "expires", "message-ttl", "dead-letter-exchange", "dead-letter-routing-key", "max-length", "overflow",
+}  # fmt: skip
+_OLD_APPLY_TO: Final = ("all", "exchanges", "queues")
+
+_SETTINGS_3_10: Final = SettingRules(
+    name="3.10",
+    classic_arguments=(
+        "x-expires", "x-message-ttl", "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-max-length",
+        "x-max-length-bytes", "x-max-priority", "x-overflow", "x-queue-mode", "x-queue-version",
+        "x-single-active-consumer", "x-queue-type", "x-queue-master-locator",
+    ),
+    quorum_arguments=(
+        "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-dead-letter-strategy", "x-expires", "x-max-length",
+        "x-max-length-bytes", "x-max-in-memory-length", "x-max-in-memory-bytes", "x-overflow",
+        "x-single-active-consumer", "x-queue-type", "x-quorum-initial-group-size", "x-delivery-limit",
+        "x-message-ttl", "x-queue-leader-locator",
+    ),
+    stream_arguments=(
+        "x-max-length-bytes", "x-queue-type", "x-max-age", "x-stream-max-segment-size-bytes",
+        "x-initial-cluster-size", "x-queue-leader-locator",
+    ),
+    has_version_1=True,
+    sorts_arguments=False,
+    empty_type_is_classic=False,
+    has_plugin_types=False,
+    denies_master_locator=False,
+    filter_size_refusal=None,
+    apply_to=_OLD_APPLY_TO,
+    policy_settings=frozenset({
+        "alternate-exchange", "dead-letter-exchange", "dead-letter-routing-key", "dead-letter-strategy", "message-ttl",
+        "expires", "max-length", "max-length-bytes", "max-in-memory-length", "max-in-memory-bytes", "queue-mode",
+        "queue-version", "overflow", "max-age", "queue-leader-locator", "initial-cluster-size",
+        "stream-max-segment-size-bytes", "delivery-limit", "ha-mode", "queue-master-locator",
+    }),
+    operator_settings=frozenset({
+        "expires", "message-ttl", "max-length", "max-length-bytes", "max-in-memory-length", "max-in-memory-bytes",
+        "delivery-limit",
+    }),
+    mirrors_queues=True,
+    stricter_counts=False,
+    classic_unsupported=_STREAMS_ONLY | _QUORUM_ONLY | {"queue-leader-locator"},
+    quorum_unsupported=_CLASSIC_ONLY | _STREAMS_ONLY,
+    stream_unsupported=_NOT_OF_STREAMS,
+    classic_ignores=frozenset({"queue-leader-locator", "consumer-timeout"}),
+    quorum_ignores=_RETRIES | _GROUP | {"consumer-timeout", "consumer-disconnected-timeout"},
+    stream_ignores=frozenset({"consumer-timeout", "stream-filter-size-bytes"}),
+)  # fmt: skip
+_SETTINGS_3_12: Final = replace(
+    _SETTINGS_3_10,
+    name="3.12",
+    apply_to=(*_OLD_APPLY_TO, "classic_queues", "quorum_queues", "streams"),
+    policy_settings=_SETTINGS_3_10.policy_settings | {"consumer-timeout", "stream-filter-size-bytes"},
+    operator_settings=_SETTINGS_3_10.operator_settings | _GROUP | {
+        "queue-version", "overflow", "ha-mode", "ha-params", "ha-sync-mode",
+    },
+    classic_unsupported=_SETTINGS_3_10.classic_unsupported | _IN_MEMORY | _GROUP,
+    stream_unsupported=_SETTINGS_3_10.stream_unsupported | _GROUP,
+    classic_ignores=frozenset({"queue-leader-locator", "queue-mode"}),
+    quorum_ignores=_RETRIES | {"consumer-disconnected-timeout"},
+    stream_ignores=frozenset(),
+)  # fmt: skip
+_SETTINGS_4_0: Final = replace(
+    _SETTINGS_3_12,
+    name="4.0",
+    classic_arguments=(*_SETTINGS_3_12.classic_arguments, "x-queue-leader-locator"),
+    sorts_arguments=True,
+    has_plugin_types=True,
+    filter_size_refusal="Invalid value for  x-stream-filter-size-bytes",
+    policy_settings=(_SETTINGS_3_12.policy_settings | _GROUP) - {"ha-mode"},
+    operator_settings=(_SETTINGS_3_12.operator_settings | {"queue-master-locator"}) - _MIRRORING,
+    mirrors_queues=False,
+    stricter_counts=True,
+    classic_unsupported=_SETTINGS_3_12.classic_unsupported - {"queue-leader-locator"},
+    classic_ignores=_MIRRORING | {"queue-mode", "queue-version"},
+)
+_SETTINGS_4_3: Final = replace(
+    _SETTINGS_4_0,
+    name="4.3",
+    quorum_arguments=(
+        *_SETTINGS_4_0.quorum_arguments,
+        "x-consumer-disconnected-timeout", "x-consumer-timeout", "x-delayed-retry-type", "x-delayed-retry-min",
+        "x-delayed-retry-max",
+    ),
+    stream_arguments=(
+        *_SETTINGS_4_0.stream_arguments[:4], "x-stream-filter-size-bytes", *_SETTINGS_4_0.stream_arguments[4:],
+    ),
+    has_version_1=False,
+    empty_type_is_classic=True,
+    denies_master_locator=True,
+    filter_size_refusal="Invalid value for x-stream-filter-size-bytes",
+    policy_settings=_SETTINGS_4_0.policy_settings | _RETRIES | {"consumer-disconnected-timeout"},
+    operator_settings=_SETTINGS_4_0.operator_settings | _RETRIES,
+    classic_unsupported=_SETTINGS_4_0.classic_unsupported | _JMS,
+    quorum_unsupported=_SETTINGS_4_0.quorum_unsupported | _JMS,
+    stream_unsupported=_SETTINGS_4_0.stream_unsupported | _JMS,
+    classic_ignores=_SETTINGS_4_0.classic_ignores | {"consumer-timeout", "queue-master-locator"},
+    quorum_ignores=frozenset(),
+    stream_ignores=frozenset({"consumer-timeout"}),
+)  # fmt: skip
+
+_LIVES_3_10: Final = QueueBehaviour(
+    deaths_are_headers=True,
+    published_deaths_count=True,
+    names_last_death=False,
+    delivery_limit=None,
+    negative_limit_is_none=False,
+    get_shows_no_returns=True,
+    limit_gives_credit=True,
+    cancel_delivers=False,
+    active_yields=False,
+    failures_are_limited=False,
+    counts_failures=False,
+    classic_counts_failures=False,
+    nack_is_no_failure=False,
+    unlimited_returns_go_last=True,
+    quorum_priorities=1,
+    drops_in_order=False,
+    hears_own_limit_late=False,
+    properties_have_size=False,
+)
+_LIVES_3_12: Final = replace(_LIVES_3_10, get_shows_no_returns=False, limit_gives_credit=False)
+_LIVES_3_13: Final = replace(_LIVES_3_12, deaths_are_headers=False, names_last_death=True)
+_LIVES_4_0: Final = replace(
+    _LIVES_3_13,
+    published_deaths_count=False,
+    delivery_limit=20,
+    negative_limit_is_none=True,
+    cancel_delivers=True,
+    active_yields=True,
+    counts_failures=True,
+    quorum_priorities=2,
+)
+_LIVES_4_3: Final = replace(
+    _LIVES_4_0,
+    failures_are_limited=True,
+    classic_counts_failures=True,
+    nack_is_no_failure=True,
+    unlimited_returns_go_last=False,
+    quorum_priorities=32,
+    drops_in_order=True,
+    hears_own_limit_late=True,
+    properties_have_size=True,
+)
+
+_3_10: Final = Profile(
+    name="rabbitmq-3.10",
+    integers_equal_floats=True,
+    timestamps_in_milliseconds=False,
+    signed_zeros_differ=False,
+    max_many=None,
+    unknown_type_closes_connection=True,
+    queues_have_a_type=False,
+    local_random=False,
+    hash_headers_have_types=True,
+    hashes_empty_arrays=True,
+    max_weight=None,
+    modulus_hash_sorts=False,
+    modulus_hash_depends_on_store=False,
+    hash_rings_are_kept=False,
+    selectors_are_checked=False,
+    like_without_text_matches_nothing=False,
+    import_needs_queue_flags=True,
+    import_needs_durable=True,
+    import_skips_bindings=True,
+    import_checks_topic_exchanges=False,
+    settings=_SETTINGS_3_10,
+    lives=_LIVES_3_10,
+)
+_3_12: Final = replace(_3_10, name="rabbitmq-3.12", settings=_SETTINGS_3_12, lives=_LIVES_3_12)
+_3_13: Final = replace(
+    _3_12,
+    name="rabbitmq-3.13",
+    integers_equal_floats=False,
+    timestamps_in_milliseconds=True,
+    hash_headers_have_types=False,
+    hashes_empty_arrays=False,
+    import_needs_queue_flags=False,
+    import_skips_bindings=False,
+    lives=_LIVES_3_13,
+)
+_4_0: Final = replace(
+    _3_13,
+    name="rabbitmq-4.0",
+    signed_zeros_differ=True,
+    unknown_type_closes_connection=False,
+    queues_have_a_type=True,
+    local_random=True,
+    modulus_hash_depends_on_store=True,
+    settings=_SETTINGS_4_0,
+    lives=_LIVES_4_0,
+)
+_4_2_6: Final = replace(_4_0, name="", max_weight=10_000)
+_4_3_0: Final = replace(
+    _4_2_6,
+    modulus_hash_sorts=True,
+    modulus_hash_depends_on_store=False,
+    hash_rings_are_kept=True,
+    selectors_are_checked=True,
+    like_without_text_matches_nothing=True,
+    import_needs_durable=False,
+    import_checks_topic_exchanges=True,
+    settings=_SETTINGS_4_3,
+    lives=_LIVES_4_3,
+)
+_4_3: Final = replace(_4_3_0, name="rabbitmq-4.3", max_many=2, hashes_empty_arrays=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseRow:
+    """RabbitMQ from a release on, up to the next row."""
+
+    since: tuple[int, int, int]
+    """The first release."""
+    profile: Profile
+    """How it routes, what it accepts, and what becomes of messages. One without a name has that of each release."""
+    newest_patch: int
+    """Number of the newest patch release of the series that is known here."""
+    upgraded_from: tuple[str, ...]
+    """The series whose nodes can be upgraded to it one by one."""
+    before_upgrade: tuple[str, ...]
+    """What its release notes ask for before the upgrade to it."""
+    needed_patch: tuple[int, str] | None = None
+    """The patch number that its release notes ask for of the series before it, and the sentence; None for none."""
+    min_frame_max: int | None = None
+    """Minimum of frame_max, in bytes (since 4.1); None for none."""
+    max_message_bytes: int = 128 << 20
+    """Maximum size of a message unless it is configured: 16 MiB since 4.0."""
+    refusals_name_streams: bool = False
+    """Refusals of consumers of a stream name it ``stream queue`` (since 3.12)."""
+    denied_features: frozenset[str] = frozenset()
+    """Deprecated features that are denied by default, of those that the models have (since 4.3)."""
+
+    @property
+    def series(self) -> str:
+        """The series of releases: ``4.2``."""
+        return f"{self.since[0]}.{self.since[1]}"
+
+
+_ROW_3_10: Final = ReleaseRow((3, 10, 0), _3_10, 25, (), ())
+_ROW_3_11: Final = replace(
+    _ROW_3_10, since=(3, 11, 0), newest_patch=28, upgraded_from=("3.10",), before_upgrade=("be on Erlang 25",)
+)
+_ROW_3_12: Final = ReleaseRow(
+    (3, 12, 0),
+    _3_12,
+    newest_patch=14,
+    upgraded_from=("3.11",),
+    before_upgrade=(),
+    needed_patch=(18, "be on 3.11.18 or later, which has all feature flags that 3.12 requires"),
+    refusals_name_streams=True,
+)
+_ROW_3_13: Final = replace(
+    _ROW_3_12,
+    since=(3, 13, 0),
+    profile=_3_13,
+    newest_patch=7,
+    upgraded_from=("3.12",),
+    before_upgrade=("be on Erlang 26",),
+    needed_patch=None,
+)
+_ROW_4_0: Final = replace(
+    _ROW_3_13,
+    since=(4, 0, 0),
+    profile=_4_0,
+    newest_patch=9,
+    upgraded_from=("3.13",),
+    before_upgrade=(
+        "be on Erlang 26.2",
+        "remove classic_queue.default_version = 1 from the configuration: nodes do not start with it",
+        "a cluster of 3.13 with Khepri cannot be upgraded: set up a new one beside it",
+    ),
+    max_message_bytes=16 << 20,
+)
+_ROW_4_1: Final = replace(
+    _ROW_4_0,
+    since=(4, 1, 0),
+    newest_patch=8,
+    upgraded_from=("3.13", "4.0"),
+    before_upgrade=("raise a frame_max that clients set below 8192",),
+    min_frame_max=8_192,
+)
+_ROW_4_2: Final = replace(
+    _ROW_4_1,
+    since=(4, 2, 0),
+    newest_patch=9,
+    upgraded_from=("3.13", "4.0", "4.1"),
+    before_upgrade=("have Erlang 27 for each node that gets 4.2.9 or later, which require it; 3.13 runs on Erlang 26",),
+)
+_ROW_4_3: Final = replace(
+    _ROW_4_2,
+    since=(4, 3, 0),
+    profile=_4_3_0,
+    newest_patch=6,
+    upgraded_from=("4.2",),
+    before_upgrade=(
+        "be on Erlang 27",
+        "enable the feature flag khepri_db, which enable_feature_flag all may leave out: 4.3 has no Mnesia",
+        "see that quorum_queue_non_voters and message_containers_deaths_v2 are enabled, too",
+        "set deprecated_features.permit.* on all nodes for what is still needed of the features that 4.3 denies",
+        "restart all nodes once with the feature flag rabbitmq_4.0.0 if 3.13 had the plugin rabbitmq_amqp1_0",
+    ),
+    needed_patch=(NEWEST_PATCH, "be on the latest patch release of 4.2"),
+    denied_features=frozenset({"global_qos", "transient_nonexcl_queues"}),
+)
+
+ROWS: Final = (
+    _ROW_3_10, _ROW_3_11, _ROW_3_12, _ROW_3_13, _ROW_4_0, _ROW_4_1,
+    _ROW_4_2, replace(_ROW_4_2, since=(4, 2, 6), profile=_4_2_6),
+    _ROW_4_3, replace(_ROW_4_3, since=(4, 3, 5), profile=_4_3),
+)  # fmt: skip
+"""All releases that are known here, the oldest first; a patch release has a row if it differs from those before it."""
+
+SERIES: Final = {row.series: row for row in ROWS}
+"""Series of releases -> the row of its newest patch release, the oldest first."""
+PROFILES: Final = {row.profile.name: row.profile for row in ROWS if row.profile.name}
+"""Name -> profile, the oldest first. A server between two of them behaves as the older one."""
+LATEST: Final = ROWS[-1].profile
+"""The profile of the newest release, for whatever names none."""
+OLDEST: Final = ROWS[0]
+RELEASES: Final = f"{', '.join(PROFILES)}, or a release from {OLDEST.series} on, as 4.1.3, 4.1 or 4.1.x"
+"""Names that `profile_by_name` accepts, for errors."""
+
+
+def row_for(numbers: tuple[int, int, int]) -> ReleaseRow:
+    """Return the row of a release: the newest one for a newer release, the oldest one for an older."""
+    return next((row for row in reversed(ROWS) if row.since <= numbers), OLDEST)
+
+
+def profile_for(version: str) -> Profile:
+    """Return the profile of a server by the version it reports, ``"4.0.5"``.
+
+    For a newer server, it is the newest profile; for an older one, the oldest, where `profile_by_name` returns None.
+    """
+    return closest_profile(version) or OLDEST.profile
+
+
+def profile_by_name(name: str) -> Profile | None:
+    """Return the profile that a user names, in any form that `read_release` takes: ``4.2.6`` or ``rabbitmq-4.2``.
+
+    None for what is no release, and for one older than the oldest profile, whose rules are unknown.
+    """
+    numbers = read_release(name)
+    return None if numbers is None or numbers < OLDEST.since else closest_profile(name)
+
+
+def closest_profile(name: str) -> Profile | None:
+    """Return the profile as `profile_by_name`, but the oldest one for an older release; None for what is no release."""
+    numbers = read_release(name)
+    if numbers is None:
+        return None
+    profile = row_for(numbers).profile
+    if profile.name:
+        return profile
+    patch = "" if numbers[2] == NEWEST_PATCH else f".{numbers[2]}"
+    return replace(profile, name=f"rabbitmq-{numbers[0]}.{numbers[1]}{patch}")

@@ -1,0 +1,90 @@
+"""One table knows the releases of RabbitMQ: all other code asks for what a release does, by name."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from exchange.entities.releases import LATEST, PROFILES, ROWS, SERIES, row_for
+
+ROOT = Path(__file__).parents[3]
+TABLE = "exchange/entities/releases.py"
+NAME = re.compile(r"(rabbitmq[-:])?v?[345]\.\d{0,2}(\.(\d+|x))?")
+"""A release, a series, or the beginning of their names."""
+OTHER_SYSTEMS = ("exchange/selector/", "exchange/partition/clients/", "bridge/rocketmq/", "bindings/audit/spark/")
+"""Where releases of RocketMQ, Kafka and Spark stand."""
+NO_RELEASES = {
+    "bindings/drawing/svg/nodes.py": "sizes in pixels",
+    "bindings/sources/definitions/entries.py": "numbers of fields of a binding",
+    "bindings/sources/formats/asyncapi_reader.py": "the version of AsyncAPI",
+    "bindings/sources/formats/asyncapi_writer.py": "the version of AsyncAPI",
+}
+"""Modules with numbers that are no releases -> what they are."""
+ROWS_OF_FACTS = frozenset({"Fact", "Transformation", "SectionTransformation", "notes"})
+"""Calls that make a row of a table of facts, which is dated: it holds from a release on."""
+
+
+def _is_release(node: ast.AST) -> bool:
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, str) and NAME.fullmatch(node.value) is not None
+    if not isinstance(node, ast.Tuple) or not 2 <= len(node.elts) <= 3:
+        return False
+    numbers = [each.value for each in node.elts if isinstance(each, ast.Constant) and type(each.value) is int]
+    return len(numbers) == len(node.elts) and numbers[0] in (3, 4, 5)
+
+
+def names_of_releases(tree: ast.Module) -> Iterator[int]:
+    """Yield the lines on which a module names a release, but for rows of facts."""
+    in_rows = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ROWS_OF_FACTS
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if id(node) not in in_rows and _is_release(node):
+            yield node.lineno  # type: ignore[attr-defined]
+
+
+def test_only_the_table_and_dated_facts_name_a_release() -> None:
+    """With a comparison elsewhere a new release would silently be none of those that are named."""
+    named = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for folder in ("exchange", "bindings", "bridge")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if path != ROOT / TABLE and not path.relative_to(ROOT).as_posix().startswith(OTHER_SYSTEMS)
+        for line in names_of_releases(ast.parse(path.read_text()))
+    ]
+    assert [place for place in named if place.partition(":")[0] not in NO_RELEASES] == []
+    assert {place.partition(":")[0] for place in named} == {*NO_RELEASES}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'profile.settings == "4.3"',
+        'profile.settings in ("4.0", "4.3")',
+        'profile.settings.startswith("4.")',
+        'RULES = {"4.3": 1}',
+        "release.numbers >= (4, 3, 0)",
+        "release[:2] < (4, 3)",
+        'match name:\n case "rabbitmq-4.3": pass',
+        'denies("global_qos", (4, 3, 0))',
+    ],
+)
+def test_a_comparison_with_a_release_is_found(code: str) -> None:
+    assert [*names_of_releases(ast.parse(code))]
+
+
+def test_rows_are_in_order_and_each_series_can_be_reached() -> None:
+    assert all(one.since < other.since for one, other in pairwise(ROWS))
+    assert ROWS[-1].profile is LATEST is [*PROFILES.values()][-1]
+    for one, other in pairwise(SERIES):
+        assert one in SERIES[other].upgraded_from
+        assert row_for((*SERIES[other].since[:2], 0)).series == other
+    assert all(row.since[2] <= row.newest_patch for row in ROWS)
