@@ -28,6 +28,7 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import Any, ClassVar, Final, Literal, NamedTuple, Protocol
 
+from bridge.client_errors import explain
 from exchange.errors import HashstarError
 from exchange.message import Message
 from exchange.partition.partitions import Partitions
@@ -55,7 +56,13 @@ __all__ = [
 
 
 class Disconnected(HashstarError):
-    """The connection is gone, or cannot be made now; opening it again may help."""
+    """The connection is gone, or cannot be made now; opening it again may help.
+
+    Its text is the reason, and what that means if it is a client's: see `bridge.client_errors`.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(explain(reason))
 
 
 def disconnection(error: Exception) -> Disconnected:

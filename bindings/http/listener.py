@@ -5,11 +5,15 @@ comes, the server closes the one that has waited longest for its client's reques
 or nothing, do not keep others out, and each probe is answered. While there is room, a client has `REQUEST_SECONDS` for
 a request, from the first byte to the last, and `IDLE_SECONDS` until the next request.
 
+Connections take at most an eighth of the files that the process may have open, and only `FEW` when most are in use:
+what the process is there for, such as the connections of a bridge to its brokers, comes first.
+
 What a connection is asked and answers is the work of `bindings.http.handler`.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
 import socket
 import sys
@@ -19,6 +23,8 @@ from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from typing import Any, Final
+
+from bindings.operating_system import read_file_limit
 
 __all__ = ["CONNECTIONS", "IDLE_SECONDS", "LOOK_EVERY", "REQUEST_SECONDS", "Server", "make_server"]
 
@@ -30,6 +36,10 @@ REQUEST_SECONDS: Final = 10.0
 """Maximum number of seconds for a request with its body, and for reading an answer."""
 IDLE_SECONDS: Final = 75.0
 """Maximum number of seconds between an answer and the next request."""
+SHARE: Final = 8
+"""Connections take at most this fraction, 1 / `SHARE`, of the files that the process may have open."""
+FEW: Final = 4
+"""Maximum number of connections while less than such a fraction is left."""
 LOOK_EVERY: Final = 0.25
 """Seconds between checks for clients whose deadline has passed."""
 
@@ -55,6 +65,11 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
         self._clients: dict[socket.socket, _Client] = {}
+        files = read_file_limit()
+        self._most = int(max(FEW, min(CONNECTIONS, files / SHARE)))
+        """Maximum number of connections."""
+        self._highest = files * (1 - 1 / SHARE)
+        """Descriptor from which on most are in use: a new one is the lowest that is free."""
         self._lock = threading.RLock()
         """Guards the clients, so that none is closed for its deadline while its request becomes complete."""
         super().__init__(address, handler)
@@ -67,17 +82,33 @@ class Server(ThreadingHTTPServer):
     def process_request(self, request: Any, client_address: Any) -> None:
         """Serve a connection on a thread. If there are too many, close the one that waits longest, else this one."""
         with self._lock:
-            if len(self._clients) >= CONNECTIONS:
-                waiting = [client for client in self._clients.values() if client.deadline is not None]
-                if not waiting:  # all are being answered, which does not take long
-                    self.shutdown_request(request)
-                    return
-                self._end(min(waiting, key=lambda client: client.since))
+            most = FEW if request.fileno() >= self._highest else self._most
+            if len(self._clients) >= most and not self._end_longest_waiting():
+                self.shutdown_request(request)  # all are being answered, which does not take long
+                return
             self._clients[request] = _Client(request)
         try:
             super().process_request(request, client_address)
         except RuntimeError:  # the system has no more threads
             self.shutdown_request(request)
+
+    def get_request(self) -> Any:
+        """Accept a connection. Without a free descriptor, the one that waits longest gives way; raises OSError."""
+        try:
+            return super().get_request()
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                with self._lock:
+                    self._end_longest_waiting()
+                time.sleep(LOOK_EVERY)  # the connection that cannot be accepted is there again at once
+            raise
+
+    def _end_longest_waiting(self) -> bool:
+        """Close the connection that has waited longest for its client's request; return whether there is one."""
+        waiting = [client for client in self._clients.values() if client.deadline is not None]
+        if waiting:
+            self._end(min(waiting, key=lambda client: client.since))
+        return bool(waiting)
 
     def shutdown_request(self, request: Any) -> None:
         """Close a connection."""

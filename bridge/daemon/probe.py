@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal, NamedTuple, TypedDict
 
+from bridge.client_errors import explain
 from bridge.daemon.config import DEAD_LETTERS, Config
 from bridge.endpoint import Endpoint, Finding
 from exchange.display import count_noun, hide_logins
@@ -99,7 +100,7 @@ async def _check_endpoint(endpoint: Endpoint, seconds: float) -> Sequence[Findin
         return checking.result()
     except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  the error is a finding
         text = str(error) or type(error).__name__
-        return [Finding("error", text.removeprefix(f"{endpoint.name}: "))]
+        return [Finding("error", explain(text.removeprefix(f"{endpoint.name}: ")))]
 
 
 def as_text(report: Report) -> Iterator[str]:

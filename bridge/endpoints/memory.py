@@ -69,7 +69,7 @@ class MemorySource(Source):
     async def read(self, limit: int) -> Sequence[Delivery]:
         while not self._waiting or self._broken:
             if self._broken:
-                raise Disconnected(f"{self.name}: the connection is broken")
+                raise Disconnected("the connection is broken")
             if self._ended:
                 raise EndOfStream
             self._news.clear()

@@ -161,7 +161,7 @@ class ArchiveSource(Source):
     async def _next(self) -> Item | None:
         """Return the next item of the archive; None at its end. May be cancelled, losing nothing."""
         if self._replay is None:
-            raise Disconnected(f"{self.name}: closed")
+            raise Disconnected("closed")
         if self._loading is None:
             self._loading = asyncio.create_task(asyncio.to_thread(next, self._items, None))
         try:

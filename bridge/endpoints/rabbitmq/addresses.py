@@ -14,14 +14,12 @@ import pika
 from bindings.sources.address import parse_address
 from bridge.endpoint import Disconnected
 from bridge.endpoints.rabbitmq import keys
+from bridge.endpoints.rabbitmq.wire import OPEN_SECONDS
 from bridge.table import Secret, Table, read_address
 from bridge.tls import make_context
 from exchange.errors import InputError
 
 __all__ = ["parse_broker", "read_brokers", "cluster_name_of", "read_management"]
-
-SECONDS: Final = 30.0
-"""Maximum number of seconds for connecting to a host."""
 
 EXAMPLE: Final = "amqp://USER@HOST:PORT/VHOST"
 
@@ -56,7 +54,7 @@ def parse_broker(
     )
     parameters.client_properties = {"connection_name": name, "product": "hashstar"}
     parameters.connection_attempts = 1
-    parameters.stack_timeout = parameters.socket_timeout = SECONDS
+    parameters.stack_timeout = parameters.socket_timeout = OPEN_SECONDS
     if "heartbeat" not in address.query:
         parameters.heartbeat = HEARTBEAT
     return parameters

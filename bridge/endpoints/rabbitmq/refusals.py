@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import ssl
 from typing import Final
 
 import pika
 import pika.exceptions
 
+from bridge.client_errors import words_for
 from bridge.endpoint import Disconnected
 from exchange.errors import AccessRefused, BrokerError, NotAllowed, NotFound, PreconditionFailed, ResourceLocked
 
@@ -57,22 +59,14 @@ def explain_connect_error(parameters: pika.URLParameters, error: BaseException) 
             user = getattr(parameters.credentials, "username", "")
             return Disconnected(f"{where}: the broker refuses user {user!r} with this password")
         return Disconnected(f"{where}: virtual host {parameters.virtual_host!r}: {describe_error(chain[-1])}")
-    for sign, explanation in SIGNS:
-        if sign in text:
-            return Disconnected(f"{where}{explanation}")
+    words = words_for(text)
+    is_named = isinstance(chain[-1], OSError) and (
+        isinstance(chain[-1], ssl.SSLCertVerificationError) or not isinstance(chain[-1], ssl.SSLError)
+    )
+    if words is not None and not is_named:
+        return Disconnected(f"{where}: {words}")  # what pika itself says, or OpenSSL, is for their authors
     return Disconnected(f"{where}: {describe_error(chain[-1])}")
 
-
-SIGNS: Final = (
-    ("WRONG_VERSION_NUMBER", ": the broker's port answers TLS with plain text: is this the amqps listener?"),
-    ("certificate verify failed: unable to get", ": no authority in ca_file knows the broker's certificate"),
-    ("certificate verify failed: self", ": no authority in ca_file knows the broker's certificate"),
-    ("StreamLostError", " hung up during the handshake: is this an AMQP port?"),
-    ("IncompatibleProtocolError", " hung up during the handshake: is this an AMQP port?"),
-    ("ProtocolSyntaxError", " answered something else than AMQP: is this an AMQP port?"),
-    ("InvalidFrameError", " answered something else than AMQP: is this an AMQP port?"),
-)
-"""Text in the exceptions of a failed connection, and its explanation."""
 
 CLOSED: Final = re.compile(r"ConnectionClosedByBroker: \((\d+)\)")
 """The broker's own refusal within pika's exceptions, sometimes only as text."""
@@ -80,13 +74,13 @@ CLOSED: Final = re.compile(r"ConnectionClosedByBroker: \((\d+)\)")
 
 def explain_refusal(error: BrokerError, what: str) -> str:
     """Return the text for a broker's refusal to consume, with the way out."""
-    if any(each in error.text for each in PASSING):
+    if any(each in str(error) for each in PASSING):
         return f"{what}: another consumer has it for itself alone"
     if error.code == NOT_FOUND:
         return f"{what}: there is none; declare it"
     if error.code == NO_ACCESS:
         return f"{what}: this user may not read it; give it the right to read"
-    return f"{what}: {error.code} {error.text}"
+    return f"{what}: {error}"
 
 
 def refuses_argument(error: BrokerError, name: str) -> bool:
@@ -106,8 +100,9 @@ def to_disconnected(error: BaseException) -> Disconnected:
 def to_answer_error(error: BaseException) -> Exception:
     """Convert the error that ended a connection or channel to the one that a waiting method raises."""
     if isinstance(error, pika.exceptions.ChannelClosedByBroker):
-        refusal = BrokerError(error.reply_text)
-        refusal.code = error.reply_code
+        name, _, text = error.reply_text.partition(" - ")
+        refusal = BrokerError(text)
+        refusal.code, refusal.name = error.reply_code, name  # of this refusal, not of the class
         return refusal
     return to_disconnected(error)
 

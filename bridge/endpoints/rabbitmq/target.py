@@ -106,7 +106,7 @@ class RabbitmqTarget(Target):
             await channel.enable_confirms()
         except BrokerError as error:
             await self.close()
-            raise Disconnected(f"{error.code} {error.text}") from None
+            raise Disconnected(str(error)) from None
         except BaseException:
             await self.close()
             raise
@@ -155,7 +155,7 @@ async def _look(connection: Connection, expected: Expected) -> None:
                 why = f" ({expected.reason})" if expected.reason else ""
                 raise Disconnected(f"{kind} {name!r}: there is none; declare it{why}") from None
         elif error.code not in NOT_OURS_TO_SEE:
-            raise Disconnected(f"{kind} {name!r}: {error.code} {error.text}") from None
+            raise Disconnected(f"{kind} {name!r}: {error}") from None
     else:
         if expected.absent:
             raise Disconnected(f"{kind} {name!r} is one partition more than there should be: {expected.reason}")

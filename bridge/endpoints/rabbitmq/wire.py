@@ -27,7 +27,7 @@ from bridge.endpoints.rabbitmq.frames import OVERHEAD, Contents
 from bridge.endpoints.rabbitmq.refusals import explain_connect_error
 from exchange.amqp.frames import END, HEAD, METHOD
 
-__all__ = ["CLOSE_SECONDS", "SECONDS", "Wire", "fulfil", "open_wire"]
+__all__ = ["CLOSE_SECONDS", "OPEN_SECONDS", "SECONDS", "Wire", "fulfil", "open_wire"]
 
 RECEIVE_BYTES: Final = 1 << 18
 """Maximum number of bytes per read from a socket."""
@@ -40,6 +40,9 @@ FRAME_BYTES: Final = 16 << 20
 
 SECONDS: Final = 30.0
 """Maximum number of seconds until a broker answers."""
+
+OPEN_SECONDS: Final = 12.0
+"""Maximum number of seconds for one address of a host, and half of that for all of them; RabbitMQ takes 10 at most."""
 
 CLOSE_SECONDS: Final = 2.0
 """Maximum number of seconds for closing."""
@@ -153,6 +156,10 @@ def _decode(data: bytes) -> Any:
 
 async def open_wire(parameters: pika.URLParameters) -> Wire:
     """Open a connection. Raises Disconnected. If it is cancelled, at whatever moment, no socket stays open."""
+    try:
+        socket.socket().close()
+    except OSError as error:  # pika would never report that it has got no socket
+        raise Disconnected(f"{parameters.host}:{parameters.port}: {error.strerror}") from None
     opened: asyncio.Future[Wire] = asyncio.get_running_loop().create_future()
     opened.add_done_callback(
         lambda future: future.cancelled() or future.exception()
@@ -172,9 +179,9 @@ async def open_wire(parameters: pika.URLParameters) -> Wire:
     )
     done = False
     try:
-        await asyncio.wait([opened], timeout=SECONDS + 5)
+        await asyncio.wait([opened], timeout=2 * OPEN_SECONDS)
         if not opened.done():
-            raise Disconnected(f"{parameters.host}:{parameters.port}: no answer in {SECONDS:.0f} s")
+            raise Disconnected(f"{parameters.host}:{parameters.port}: no answer in {2 * OPEN_SECONDS:g} s")
         opened.result()
         done = True
     finally:

@@ -209,7 +209,7 @@ class RocketmqSource(Source):
         while True:
             consumer = self._consumer
             if consumer is None:
-                raise Disconnected(f"{self.name}: closed")
+                raise Disconnected("closed")
             self._raise_broken(consumer)
             try:
                 # No await between receiving messages and returning them: a cancellation there would lose them.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -105,7 +106,9 @@ class Channel(asyncio.Protocol):
         except ssl.SSLError as error:
             raise ConnectError(f"{address}: TLS: {error}") from None
         except OSError as error:
-            raise ConnectError(f"{address}: {error.strerror or error}") from None
+            code = error.errno or 0
+            why = os.strerror(code) if code > 0 else error.strerror or error  # of the system, and not of asyncio
+            raise ConnectError(f"{address}: {why}") from None
         except UnicodeError as error:  # a name that DNS cannot have
             raise ConnectError(f"{address}: {error}") from None
         return channel

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -82,6 +84,55 @@ def test_400_clients_that_do_not_finish_keep_nobody_out_and_are_gone_in_time(
         for each in sockets:
             assert b"200" not in receive_all(each)
         assert not server._clients
+
+
+@pytest.mark.parametrize(("files", "most"), [(1_024, 64), (80, 10), (16, listener.FEW), (float("inf"), 64)])
+def test_connections_take_their_share_of_the_files_and_probes_are_answered(
+    files: float, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "read_file_limit", lambda: files)
+    with serve() as (server, port), ExitStack() as clients:
+        for _ in range(100):
+            clients.enter_context(connect(port, b""))
+        assert b"GET /live" in send_request(port, b"GET /live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert len(server._clients) <= most
+
+
+STARVED = """
+import os, resource, sys, time
+from tests.bindings.http.test_listener import Answers, make_server
+server = make_server("127.0.0.1", 0, Answers)
+server.start()
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+taken = []
+try:
+    while True:
+        taken.append(os.open(os.devnull, os.O_RDONLY))
+except OSError:
+    print(server.server_address[1], flush=True)
+sys.stdin.readline()
+began = time.process_time()
+time.sleep(1)
+print(time.process_time() - began, flush=True)
+os.close(taken.pop())
+os.close(taken.pop())
+sys.stdin.readline()
+"""
+
+
+@pytest.mark.process
+def test_without_a_free_descriptor_connections_wait_and_take_no_processor_time() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", STARVED], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        port = int(process.stdout.readline())
+        with connect(port, b"GET /live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n") as client:
+            print(file=process.stdin, flush=True)
+            assert float(process.stdout.readline()) < 0.5
+            assert b"GET /live" in receive_all(client)
+        print(file=process.stdin, flush=True)
 
 
 def test_a_client_that_sends_a_byte_now_and_then_is_disconnected_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

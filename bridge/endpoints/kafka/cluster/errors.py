@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
+from bridge.client_errors import explain, words_for
 from bridge.endpoint import Disconnected, Failure
 from exchange.errors import HashstarError, InputError
 
@@ -99,11 +100,11 @@ CONFIGURATION: Final = frozenset({KafkaError._INVALID_ARG, KafkaError._CONFLICT,
 
 
 def text_of(error: KafkaError) -> str:
-    """Return an error in words."""
+    """Return an error in words, with what it means."""
     text = error.str()
     if "receive.message.max.bytes" in text:
         text = f"{text.partition(': ')[0]}: what answers there is no Kafka broker; is this its port?"
-    return f"{error.name()}: {text}"
+    return explain(f"{error.name()}: {text}")
 
 
 def trouble_of(error: KafkaError) -> Disconnected:
@@ -182,10 +183,10 @@ class Reasons:
         all_down = cause.code() == KafkaError._ALL_BROKERS_DOWN
         if self._line and (all_down or (passing and self._last is None)):
             text = f"{cause.name()}: {self._line}"  # librdkafka logs some closed connections, and reports no error
-        if all_down or (cause.code() in PASSING and HANG_UP.search(text) and CONNECT not in text):
+        if words_for(text) is None and (
+            all_down or (cause.code() in PASSING and HANG_UP.search(text) and CONNECT not in text)
+        ):
             text += CLOSED
-        elif "certificate verify failed" in text:
-            text += "; no authority in ca_file knows the brokers' certificate"
         return Disconnected(text)
 
     @property

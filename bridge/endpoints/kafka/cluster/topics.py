@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
 
 from bridge.endpoint import Disconnected
 from bridge.endpoints.kafka.cluster.asking import METADATA_WITHIN, fetch_metadata, make_admin
-from bridge.endpoints.kafka.cluster.errors import Reasons, text_of
+from bridge.endpoints.kafka.cluster.errors import PERMISSIONS, Reasons, text_of
 from exchange.partition.partitions import Broker, Partition, Partitions
 
 __all__ = [
-    "Partitioned", "Racks", "Topic", "check_partitions", "check_topics", "count_partitions", "fetch_topics",
-    "list_partitions",
+    "Partitioned", "Racks", "Topic", "check_partitions", "check_rights", "check_topics", "count_partitions",
+    "fetch_topics", "list_partitions",
 ]  # fmt: skip
 
 Racks: TypeAlias = Mapping[int, str | None]
@@ -64,6 +64,7 @@ def fetch_topics(
     """Return the topics of these names; wait for the answers. Raises KafkaException; Disconnected if one is missing."""
     admin = make_admin(settings, reasons)
     metadata = fetch_metadata(admin, reasons)
+    check_rights(admin, [name for name in names if name not in metadata.topics])
     counts = count_partitions(metadata, names)
     racks = _fetch_racks(admin) if with_racks else {}
     limits: dict[str, int] = {}
@@ -79,6 +80,22 @@ def fetch_topics(
         name: Topic(count, limits.get(name), list_partitions(metadata, name, racks), racks)
         for name, count in counts.items()
     }
+
+
+def check_rights(admin: Any, names: Sequence[str]) -> None:
+    """Raise Disconnected if one of these topics is not listed because this user has no right to it.
+
+    Brokers list the topics that a user may see, and answer a question about another one that the user has no right, or
+    else that there is none.
+    """
+    if not names:
+        return
+    for name, answer in admin.describe_topics(TopicCollection(list(names)), request_timeout=METADATA_WITHIN).items():
+        try:
+            answer.result(2 * METADATA_WITHIN)
+        except KafkaException as error:
+            if error.args[0].code() in PERMISSIONS:
+                raise Disconnected(f"topic {name!r}: {text_of(error.args[0])}") from None
 
 
 def _fetch_racks(admin: Any) -> Racks:

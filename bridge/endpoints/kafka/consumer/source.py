@@ -22,12 +22,12 @@ from bridge.endpoints.kafka.cluster.addresses import (
     offline,
     place_of,
 )
-from bridge.endpoints.kafka.cluster.asking import fetch_metadata, new_protocol_problem
+from bridge.endpoints.kafka.cluster.asking import fetch_metadata, make_admin, new_protocol_problem
 from bridge.endpoints.kafka.cluster.calls import Calls
 from bridge.endpoints.kafka.cluster.checking import check_source, run_check
 from bridge.endpoints.kafka.cluster.errors import CONNECTING, LOG_LEVEL, Reasons
 from bridge.endpoints.kafka.cluster.health import MEASURE_EVERY
-from bridge.endpoints.kafka.cluster.topics import count_partitions
+from bridge.endpoints.kafka.cluster.topics import check_rights, count_partitions
 from bridge.endpoints.kafka.consumer.assignment import Lane
 from bridge.endpoints.kafka.consumer.backlog import Backlog
 from bridge.endpoints.kafka.consumer.member import Member
@@ -184,7 +184,10 @@ class KafkaSource(Source):
                 backlog=self._backlog, read_bytes=self._window_bytes // 8,
             )  # fmt: skip
             metadata = await self._calls.call(lambda: fetch_metadata(member.consumer, reasons))
-            count_partitions(metadata, [topic for topic in self._topics if not topic.startswith("^")])
+            named = [topic for topic in self._topics if not topic.startswith("^")]
+            if missing := [topic for topic in named if topic not in metadata.topics]:
+                await self._calls.call(lambda: check_rights(make_admin(settings, reasons), missing))
+            count_partitions(metadata, named)
             if is_new_protocol(settings):
                 problem = await self._calls.call(lambda: new_protocol_problem(settings))
                 if problem:
@@ -198,7 +201,7 @@ class KafkaSource(Source):
         while True:
             member = self.member
             if member is None:
-                raise Disconnected(f"{self.name}: closed")
+                raise Disconnected("closed")
             if deliveries := member.take(limit):
                 return deliveries
             if self._until_end and member.at_end:

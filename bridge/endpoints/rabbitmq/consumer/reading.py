@@ -285,7 +285,7 @@ class RabbitmqSource(Source):
                 await self._wait_for_arrival()
         except TimeoutError:
             raise Disconnected(
-                f"{self.name}: stream {self._queue!r} has nothing from offset {last} on, which was settled; if it was "
+                f"stream {self._queue!r} has nothing from offset {last} on, which was settled; if it was "
                 f"deleted and declared anew, {self._offsets.way_out}"
             ) from None
         first = self._arrived[0]
@@ -295,7 +295,7 @@ class RabbitmqSource(Source):
                 self._offsets.forget()  # without a file, the next try begins as a new source would
                 way_out = f"; {self._offsets.way_out} to read it from its beginning" if self._offsets.has_file else ""
                 raise Disconnected(
-                    f"{self.name}: stream {self._queue!r} has another message at offset {last} than the one that was "
+                    f"stream {self._queue!r} has another message at offset {last} than the one that was "
                     f"settled: it was deleted and declared anew{way_out}"
                 )
             self._arrived.popleft()
@@ -334,7 +334,7 @@ class RabbitmqSource(Source):
         if self._trouble is not None:
             raise self._trouble
         if self._connection is None:
-            raise Disconnected(f"{self.name}: closed")
+            raise Disconnected("closed")
 
     async def read(self, limit: int) -> Sequence[Delivery]:
         if self._pacing is None:

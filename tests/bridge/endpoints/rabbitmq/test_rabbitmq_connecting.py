@@ -64,13 +64,13 @@ async def be_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) 
 @on_a_loop
 async def test_a_port_of_http_is_not_taken_for_a_broker() -> None:
     reason = await reason_from(answer_http)
-    assert reason.startswith("127.0.0.1:PORT ")
+    assert reason.startswith("127.0.0.1:PORT: ")
     assert reason.endswith("is this an AMQP port?")
 
 
 @on_a_loop
 async def test_a_port_that_hangs_up_is_reported_in_words() -> None:
-    assert await reason_from(hang_up) == "127.0.0.1:PORT hung up during the handshake: is this an AMQP port?"
+    assert await reason_from(hang_up) == "127.0.0.1:PORT: hung up during the handshake: is this an AMQP port?"
 
 
 @on_a_loop
@@ -90,7 +90,7 @@ async def test_missing_tls_and_an_unknown_authority_are_reported_in_words(tmp_pa
 
 @on_a_loop
 async def test_a_silent_port_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SECONDS", -4.8)
+    monkeypatch.setattr(module, "OPEN_SECONDS", 0.1)
     monkeypatch.setattr(module, "CLOSE_SECONDS", 0.5)
     assert "no answer in" in await reason_from(be_silent)
 

@@ -1,0 +1,224 @@
+"""Each row of the table is met with the text that a client gives for a fault, and no place shows that text alone."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import os
+import resource
+import ssl
+import struct
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pika
+import pytest
+
+import bridge
+from bridge.client_errors import MEANINGS, explain, words_for
+from bridge.endpoint import Disconnected, Source
+from bridge.endpoints.kafka.config import KafkaSource
+from bridge.endpoints.rabbitmq.addresses import parse_broker
+from bridge.endpoints.rabbitmq.config import RabbitmqSource
+from bridge.endpoints.rocketmq.source import RocketmqSource
+from bridge.rocketmq.consumer.subscription import Subscription
+from bridge.rocketmq.remoting.client import ClientSettings
+from tests.support.bridge.behaviour import on_a_loop
+from tests.support.bridge.certificates import authority_in
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
+
+
+async def be_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read()
+
+
+async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read(1)
+
+
+async def answer_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read(1)
+    writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n" * 20)
+
+
+async def answer_wrong_frame(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read(8)
+    writer.write(b"\x09\x00\x00\x00\x00\x00\x04abcd\xce" * 4)
+    await reader.read()
+
+
+async def offer_no_plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read(8)
+    start = struct.pack(">HHBBI", 10, 10, 0, 9, 0) + struct.pack(">I8sI5s", 8, b"AMQPLAIN", 5, b"en_US")
+    writer.write(struct.pack(">BHI", 1, 0, len(start)) + start + b"\xce")
+    await reader.read()
+
+
+@asynccontextmanager
+async def serving(serve: Serve, context: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+    async def kept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            await serve(reader, writer)
+        writer.close()
+
+    server = await asyncio.start_server(kept, "127.0.0.1", 0, ssl=context)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
+
+def rabbit(host: str, port: int, tls: ssl.SSLContext | None = None) -> Source:
+    address = parse_broker(f"amqp://guest:secret@{host}:{port}")
+    if tls is not None:
+        address.ssl_options = pika.SSLOptions(tls, "localhost")
+    return RabbitmqSource("s", [address], "q")
+
+
+def kafka(host: str, port: int) -> Source:
+    return KafkaSource("s", {"bootstrap.servers": f"{host}:{port}", "group.id": "g"}, ["t"])
+
+
+def rocket(host: str, port: int) -> Source:
+    return RocketmqSource("s", ClientSettings(f"{host}:{port}"), "g", [Subscription.to_tags("t")])
+
+
+async def reason_of(source: Source) -> str:
+    """Return why a source cannot be opened."""
+    with pytest.raises(Disconnected) as caught:
+        await source.open()
+    await source.close()
+    return str(caught.value)
+
+
+SILENT = "it accepts connections and is silent"
+NOTHING = "nothing listens there"
+UNKNOWN = "no name server knows this host"
+FAULTS: list[tuple[Serve, Callable[..., Source], str]] = [
+    (be_silent, rabbit, SILENT),
+    (be_silent, kafka, SILENT),
+    (be_silent, rocket, SILENT),
+    (hang_up, rabbit, "hung up during the handshake"),
+    (hang_up, kafka, "the brokers close the connection: check"),
+    (hang_up, rocket, "it closes the connection"),
+    (answer_http, kafka, "no Kafka broker"),
+    (answer_http, rocket, "no server of RocketMQ"),
+    (answer_wrong_frame, rabbit, "is this an AMQP port?"),
+    (offer_no_plain, rabbit, "takes no password by PLAIN"),
+]
+
+
+@on_a_loop
+async def test_what_each_client_says_of_a_fault_is_said_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bridge.endpoints.rabbitmq.addresses.OPEN_SECONDS", 1.0)
+
+    async def look(serve: Serve, make: Callable[..., Source], words: str) -> None:
+        async with serving(serve) as port:
+            reason = await reason_of(make("127.0.0.1", port))
+        assert words in reason, (serve.__name__, make.__name__, reason)
+        assert str(port) in reason or "brokers are down" in reason
+        assert "prev_state" not in reason
+        assert not reason.endswith(": PLAIN")
+
+    async def look_at(host: str, make: Callable[..., Source], words: str) -> None:
+        reason = await reason_of(make(host, 1))
+        assert words in reason, (host, make.__name__, reason)
+
+    async with asyncio.timeout(120):
+        await asyncio.gather(
+            *[look(*each) for each in FAULTS],
+            *[look_at("127.0.0.1", make, NOTHING) for make in (rabbit, kafka, rocket)],
+            *[look_at("no-such-host.invalid", make, UNKNOWN) for make in (rabbit, kafka, rocket)],
+        )
+
+
+@on_a_loop
+async def test_certificates_of_others_are_named(tmp_path: Path) -> None:
+    authority = authority_in(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority / "server.pem", authority / "server.key")
+    ours = ssl.create_default_context(cafile=authority / "ca.pem")
+    async with serving(be_silent, context) as port:
+        assert "no authority in ca_file" in await reason_of(rabbit("127.0.0.1", port, ssl.create_default_context()))
+        named = parse_broker(f"amqp://guest:secret@127.0.0.1:{port}")
+        named.ssl_options = pika.SSLOptions(ours, "other.example")
+        assert "certificate is of another host" in await reason_of(RabbitmqSource("s", [named], "q"))
+    async with serving(answer_http) as port:
+        assert "answers TLS with plain text" in await reason_of(rabbit("127.0.0.1", port, ours))
+
+
+@contextmanager
+def no_descriptors() -> Iterator[None]:
+    """Leave this process without a file descriptor."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.open(os.devnull, os.O_RDONLY)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "no-such-host.invalid"])
+@pytest.mark.parametrize("make", [rabbit, rocket])
+@on_a_loop
+async def test_a_process_without_descriptors_says_so_whatever_failed(make: Callable[..., Source], host: str) -> None:
+    async with serving(be_silent) as port:
+        source = make(host, port)
+        with no_descriptors():
+            reason = await reason_of(source)
+        assert "this process has no file descriptor left" in reason
+
+
+RECORDED = (
+    "h:9092/bootstrap: Failed to create socket: Too many open files (after 0ms in state INIT)",
+    "h:9093/bootstrap: SSL handshake failed: error:0A000086:SSL routines::certificate verify failed: broker",
+    "UNSUPPORTED_SASL_MECHANISM: Broker: Unsupported SASL mechanism",
+    "h:9092/bootstrap: Unsupported SASL mechanism 'PLAIN': broker's supported mechanisms: SCRAM-SHA-256",
+    "h:5671: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: certificate has expired (_ssl.c:1000)",
+    "h:5671: [SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] tlsv13 alert certificate required (_ssl.c:2580)",
+    "TOPIC_AUTHORIZATION_FAILED: Broker: Topic authorization failed",
+    "GROUP_AUTHORIZATION_FAILED: FindCoordinator response error: Broker: Group authorization failed",
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Broker: Transactional Id authorization failed",
+    "CLUSTER_AUTHORIZATION_FAILED: Broker: Cluster authorization failed",
+    "127.0.0.1:10911: NO_PERMISSION (16): check permission failed",
+    "h:9876: No route to host",
+    "h:9876: no connection in 3 s",
+    "h:5672: [Errno 110] Connection timed out",
+    "h:5672: ProtocolSyntaxError('x')",
+)  # fmt: skip
+
+
+def test_every_row_is_met_and_explained_once() -> None:
+    met = [words for _, _, words in FAULTS] + [
+        NOTHING,
+        UNKNOWN,
+        "answers TLS",
+        "is of another host",
+        "no file descriptor",
+    ]
+    for meaning in MEANINGS:
+        recorded = [text for text in RECORDED if words_for(text) == meaning.words]
+        assert recorded or any(words in meaning.words for words in met), meaning.words
+    for text in RECORDED:
+        assert explain(text).count(str(words_for(text))) == 1
+        assert explain(explain(text)) == explain(text)
+        assert "Errno" not in str(Disconnected(f"{text}; grant it"))
+
+
+def test_a_text_that_no_row_knows_stays_as_it_is() -> None:
+    assert explain("topic 't' has 3 partitions") == "topic 't' has 3 partitions"
+
+
+def test_no_reason_begins_with_the_name_of_its_endpoint() -> None:
+    """The log, conditions and findings have the name in front of it already."""
+    for path in Path(bridge.__file__).parent.rglob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text())):
+            if isinstance(call, ast.Call) and getattr(call.func, "id", "") in ("Disconnected", "Failure", "Finding"):
+                for reason in call.args:
+                    if isinstance(reason, ast.JoinedStr) and isinstance(reason.values[0], ast.FormattedValue):
+                        assert ast.unparse(reason.values[0].value) != "self.name", f"{path}:{call.lineno}"
