@@ -6,6 +6,7 @@ from base64 import b64decode
 from decimal import Decimal
 from typing import Any, Final
 
+from exchange.digits import read_float, read_integer
 from exchange.errors import InputError
 from exchange.field_json import decode
 from exchange.field_values import RANGES, Typed, float32, type_and_value
@@ -30,7 +31,7 @@ def decode_field(name: str, text: str | None) -> Any:
             return Typed("longstr", text.encode("utf-8", "surrogateescape"))
         return text
     try:
-        if name == "long" and text is not None and text.isascii():
+        if name == "long" and text is not None:
             return _decode_long(text)
         return _decode_rare_field(name, text)
     except (ValueError, TypeError, ArithmeticError, KeyError, InputError, RecursionError) as error:
@@ -43,7 +44,7 @@ def _shorten(value: Any) -> str:
 
 
 def _decode_long(text: str) -> int:
-    number = int(text)
+    number = read_integer(text)
     if not LOWEST <= number <= HIGHEST:
         raise ValueError("it has more than 64 bits")
     return number
@@ -55,18 +56,19 @@ def _decode_rare_field(name: str, text: str | None) -> Any:
     if text is None:
         raise ValueError("only a void has no value")
     if name in RANGES:
-        return Typed(name, int(text))
+        return Typed(name, read_integer(text))
     if name == "bool":
         return {"true": True, "false": False}[text]
     if name == "double":
-        return float(text)
+        return read_float(text)
     if name == "float":
-        number = float(text)
+        number = read_float(text)
         float32(number)  # raises OverflowError when 32 bits do not hold it
         return Typed("float", number)
     if name == "binary":
         return b64decode(text, validate=True)
     if name == "decimal":
+        read_float(text)  # raises ValueError for what only Python takes
         decimal = Decimal(text)
         if not -DIGITS < decimal.adjusted() < DIGITS:  # checking a decimal of many zeros would take long
             raise ValueError("AMQP has ten digits")

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from json import JSONDecodeError, JSONDecoder, detect_encoding
 from typing import Any, Final, NamedTuple
 
+from exchange.digits import is_digits
 from exchange.display import clip_line
 from exchange.errors import InputError
 from exchange.limits import INTEGER_DIGITS, NESTING
@@ -309,7 +310,7 @@ def _check_number(text: str) -> str:
     """Return what is wrong with a number; ``""`` if nothing is, or if the text is no number."""
     if text.lstrip("-") in ("NaN", "Infinity"):
         return NO_NUMBER
-    if len(text) > INTEGER_DIGITS and text.lstrip("-").isdigit():
+    if len(text) > INTEGER_DIGITS and is_digits(text.lstrip("-")):
         return LONG
     try:
         return "" if math.isfinite(float(text)) else NO_NUMBER

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from ipaddress import ip_address
 
+from exchange.digits import is_digits
+
 __all__ = ["HostCheck"]
 
 
@@ -29,9 +31,9 @@ class HostCheck:
         if header.startswith("["):
             name, bracket, port = header[1:].partition("]")
             port = port.removeprefix(":") if port.startswith(":") or not port else "x"
-            return bool(bracket) and _is_address(name) and (not port or port.isdigit())
+            return bool(bracket) and _is_address(name) and (not port or is_digits(port))
         name, colon, port = header.partition(":")
-        return (port.isdigit() if colon else True) and (_plain(name) in self._names or _is_address(name))
+        return (is_digits(port) if colon else True) and (_plain(name) in self._names or _is_address(name))
 
 
 def _plain(name: str) -> str:

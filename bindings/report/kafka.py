@@ -17,6 +17,7 @@ from bindings.report.kafka_types import (
     KafkaTopicPartitionJson,
     KafkaTransactionJson,
 )
+from exchange.digits import is_digits
 from exchange.display import clip_line, count_noun, count_rest, escape_line, list_some
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ def kafka_json(found: FolderInspection) -> KafkaJson:
     names = found.topic_names
     return {
         "cluster_id": found.properties.get("cluster.id"),
-        "node_id": int(node) if node.isascii() and node.isdecimal() and len(node) < DIGITS else None,
+        "node_id": int(node) if is_digits(node) and len(node) < DIGITS else None,
         "directory_id": found.properties.get("directory.id"),
         "clean_shutdown": found.is_clean,
         "topics": [_topic_json(topic) for topic in found.topics],

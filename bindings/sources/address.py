@@ -13,6 +13,7 @@ from ipaddress import AddressValueError, IPv6Address
 from typing import Final
 from urllib.parse import unquote
 
+from exchange.digits import is_digits
 from exchange.errors import InputError
 
 __all__ = ["Address", "has_scheme", "parse_address"]
@@ -101,7 +102,7 @@ def _split(text: str) -> tuple[str, int | None]:
     host, separator, port = text.rpartition(":")
     if not separator or text.endswith("]"):
         host, port = text, ""
-    if port and not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) < 1 << 16):
+    if port and not (is_digits(port) and len(port) <= 5 and int(port) < 1 << 16):
         raise _Wrong("not an address: its port is a number up to 65535, and a : in a password is escaped, %3A")
     bracketed = host.startswith("[") and host.endswith("]")
     if not host.strip("[]") or (":" in host) != bracketed:

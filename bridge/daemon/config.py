@@ -27,6 +27,7 @@ from bridge.pump.policy import Backoff, Policy, Unroutable
 from bridge.pump.pump import NO_PARTITIONERS, NO_REPLIES, Inlet
 from bridge.pump.replies import Replies
 from bridge.table import ConfigWarning, Mistakes, Table
+from exchange.digits import is_digits
 from exchange.entities.releases import RELEASES, profile_by_name
 from exchange.errors import InputError
 from exchange.partition.partitioner import Partitioner
@@ -408,7 +409,7 @@ def _read_http(table: Table, worker: int) -> Http | None:
     if listen == "off":
         return None
     host, _, port = listen.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65_535:
+    if not host or not is_digits(port) or len(port) > 5 or int(port) > 65_535:
         raise table.error("http", f'must be "HOST:PORT" or "off", and is {listen!r}')
     # Worker K has the K-th port, counted from the configured one; 0 means any free port, for each worker.
     return Http(host.strip("[]"), int(port) and int(port) + worker - 1, names)

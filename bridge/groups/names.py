@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from exchange.digits import is_digits
 from exchange.entities.entities import Binding, Exchange, Queue
 from exchange.errors import InputError
 from exchange.limits import GROUP_PARTITIONS, SHORTSTR_BYTES
@@ -99,4 +100,4 @@ def split_key(routing_key: str) -> tuple[int | None, str]:
     (17, 'order.eu.created')
     """
     slot, _, key = routing_key.partition(".")
-    return (int(slot), key) if slot.isascii() and slot.isdecimal() and len(slot) < 6 else (None, routing_key)
+    return (int(slot), key) if is_digits(slot) and len(slot) < 6 else (None, routing_key)

@@ -32,6 +32,7 @@ from bridge.interop.record import Header
 from exchange.amqp import ContentHeader, Headers, content_of, message_of
 from exchange.amqp.content import BITS, HEADERS
 from exchange.amqp.fields import SIZE, MalformedHeader, decode_value, encode_value, short_string
+from exchange.digits import is_digits
 from exchange.field_values import type_and_value
 from exchange.message import Message
 
@@ -133,7 +134,7 @@ def _number(value: object) -> int:
         return 0
     if isinstance(number, bytes):
         number = number.decode("ascii", "replace")
-    if isinstance(number, str) and number.isascii() and number.isdigit() and len(number) <= 10:
+    if isinstance(number, str) and is_digits(number) and len(number) <= 10:
         number = int(number)
     return min(number, MOST_HOPS) if isinstance(number, int) and not isinstance(number, bool) and number > 0 else 0
 

@@ -16,6 +16,7 @@ from bridge.interop.record import NAME_LIMIT, Unmappable
 from bridge.interop.return_address import ReturnAddress
 from bridge.interop.texts import text_of
 from exchange.amqp import ContentHeader, content_of, message_of
+from exchange.digits import is_digits
 from exchange.field_values import Typed
 from exchange.message import Message
 
@@ -206,7 +207,7 @@ def _last(content: ContentHeader, name: str) -> bytes | None:
 
 
 def _number(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or len(text) > MOST_DIGITS:
+    if not is_digits(text) or len(text) > MOST_DIGITS:
         raise Unmappable(f"its time limit {text[:40]!r} is not a whole number of milliseconds")
     return int(text)
 

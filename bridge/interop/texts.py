@@ -15,6 +15,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from exchange.amqp.fields import KINDS, PACK, SIZE, TAGS, MalformedHeader, Repeated, Spelled, decode_value, encode_value
+from exchange.digits import read_float, read_integer
 from exchange.errors import InputError
 from exchange.field_json import decode, encode
 from exchange.field_values import RANGES, Typed
@@ -117,11 +118,11 @@ def _number(kind: str, parse: Callable[[bytes], Any]) -> Callable[[bytes], bytes
 
 
 READERS: Final[Mapping[str, Callable[[bytes], bytes]]] = {
-    **{kind: _number(kind, int) for kind in RANGES},
-    "float": _number("float", float),
-    "double": _number("double", float),
+    **{kind: _number(kind, lambda text: read_integer(text.decode())) for kind in RANGES},
+    "float": _number("float", lambda text: read_float(text.decode())),
+    "double": _number("double", lambda text: read_float(text.decode())),
     "bool": lambda text: {b"true": b"t\x01", b"false": b"t\x00"}[text],
-    "decimal": lambda text: encode_value(Decimal(text.decode())),
+    "decimal": lambda text: encode_value(Decimal(text.decode("ascii"))),
     "binary": lambda text: b"x" + SIZE.pack(len(text)) + text,
     "array": _nested(list),
     "table": _nested(dict),

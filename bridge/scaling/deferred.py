@@ -19,7 +19,7 @@ from bridge.rocketmq.remoting.client import Client
 from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode
 from bridge.rocketmq.remoting.command import now_ms
 from bridge.rocketmq.remoting.errors import BrokerError
-from bridge.rocketmq.remoting.message import StoredMessage
+from bridge.rocketmq.remoting.message import StoredMessage, read_number
 from bridge.rocketmq.remoting.statistics import consume_stats, delay_offsets, timed_messages, topic_stats
 from bridge.scaling.refused import Refused
 from exchange.limits import DEFERRED_MESSAGES
@@ -159,5 +159,5 @@ class DeferredMessages:
         for message in messages:
             properties = message.properties
             if properties.get("REAL_TOPIC") == self._topic:
-                due = int(properties.get("TIMER_OUT_MS") or 0) + LATE if is_timed else 0
-                yield _Message(message.queue_offset, int(properties.get("REAL_QID") or 0), due)
+                due = read_number(properties.get("TIMER_OUT_MS")) + LATE if is_timed else 0
+                yield _Message(message.queue_offset, read_number(properties.get("REAL_QID")), due)

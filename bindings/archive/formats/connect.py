@@ -39,7 +39,9 @@ from exchange.message import Message
 
 __all__ = ["Connect"]
 
-NAME: Final = re.compile(r"(?P<topic>.+)\+(?P<partition>\d+)\+(?P<offset>\d+)(?P<side>\.keys|\.headers)?\.(?P<kind>.+)")
+NAME: Final = re.compile(
+    r"(?P<topic>.+)\+(?P<partition>[0-9]+)\+(?P<offset>[0-9]+)(?P<side>\.keys|\.headers)?\.(?P<kind>.+)"
+)
 KINDS: Final = ("json", "json.gz")
 
 

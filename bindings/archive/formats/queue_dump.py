@@ -24,7 +24,7 @@ from exchange.message import Message
 __all__ = ["QueueDump"]
 
 SUFFIX: Final = "-headers+properties.json"
-GO_TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d(?:\.\d+)?) ([+-]\d\d)(\d\d)\b.*")
+GO_TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d(?:\.\d+)?) ([+-]\d\d)(\d\d)\b.*", re.ASCII)
 """Go's ``time.Time.String()``: ``2026-11-21 06:00:05 +0000 UTC``."""
 
 

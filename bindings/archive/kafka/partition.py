@@ -34,6 +34,7 @@ from bindings.archive.kafka.walk import SEGMENT, Walk, split_stretches
 from bindings.archive.mapped import Mapped
 from bindings.archive.reading import Bad, Split
 from bindings.archive.sums import Unread
+from exchange.digits import is_digits
 from exchange.errors import InputError
 
 __all__ = [
@@ -136,7 +137,7 @@ def _read_side_files(folder: Path, facts: PartitionFacts, problems: Unread) -> i
             problems.add_bad(Bad(str(path), 0, str(error)))
     facts.aborted = tuple(aborted)
     for path in sorted(folder.glob("[0-9]*.snapshot"), reverse=True):  # the newest that can be read
-        if not path.stem.isdecimal():
+        if not is_digits(path.stem):
             continue
         producers = read_or_report(path, read_snapshot, problems)
         if producers is not None:

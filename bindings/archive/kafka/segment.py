@@ -67,14 +67,14 @@ COMPANIONS: Final = (
     ".index", ".timeindex", ".txnindex", ".snapshot", ".checkpoint", ".deleted", ".cleaned", ".swap",
 )  # fmt: skip
 """Suffixes of files beside segments; the last three mark segments before or after replacement (`LogFileUtils`)."""
-DOUBLES: Final = re.compile(r".+-\d+\.[0-9a-f]{32}-(?:delete|future|stray)")
+DOUBLES: Final = re.compile(r".+-[0-9]+\.[0-9a-f]{32}-(?:delete|future|stray)")
 """Names of folders of partitions that will be deleted, or are not active yet."""
 COMPANION_NAMES: Final = frozenset({
     "leader-epoch-checkpoint", "partition.metadata", "meta.properties", "bootstrap.checkpoint", "quorum-state",
     "cleaner-offset-checkpoint", "log-start-offset-checkpoint", "recovery-point-offset-checkpoint",
     "replication-offset-checkpoint",
 })  # fmt: skip
-FOLDER: Final = re.compile(r"(.+)-(\d+)")
+FOLDER: Final = re.compile(r"(.+)-([0-9]+)")
 MARKER: Final = "a marker of a transaction"
 ABORTED: Final = "a record of a transaction that was aborted"
 NOT_ENDED: Final = "a record of a transaction whose end is not in the archive"

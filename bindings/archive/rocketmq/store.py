@@ -31,6 +31,7 @@ from bindings.archive.rocketmq.database import DatabaseQueue, is_database, list_
 from bindings.archive.rocketmq.index import IndexFile, open_index
 from bindings.archive.rocketmq.queue import ConsumeQueue
 from bindings.archive.rocketmq.timer import Timer, read_timer_database, read_timer_files
+from exchange.digits import is_digits
 from exchange.errors import InputError
 from exchange.field_values import RANGES
 from exchange.partition.clients.rocketmq.fastjson import parse_json
@@ -177,7 +178,7 @@ def _list_queues(root: Path, problems: list[Bad]) -> Iterator[ConsumeQueue]:
     for kind, batches in (("consumequeue", False), ("batchconsumequeue", True)):
         for topic in _list_folders(root / kind):
             for queue in sorted(_list_folders(topic), key=lambda folder: (len(folder.name), folder.name)):
-                if not (queue.name.isascii() and queue.name.isdecimal()):
+                if not (is_digits(queue.name)):
                     problems.append(Bad(str(queue), 0, "no queue of a topic"))
                     continue
                 extension = list_numbered(root / "consumequeue_ext" / topic.name / queue.name)
@@ -193,7 +194,7 @@ def _list_folders(path: Path) -> list[Path]:
 
 def _open_indexes(folder: Path, problems: list[Bad]) -> Iterator[IndexFile]:
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if not (path.is_file() and path.name.isdecimal()):
+        if not (path.is_file() and is_digits(path.name)):
             continue
         try:
             yield open_index(str(path))

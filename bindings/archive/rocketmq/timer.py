@@ -24,6 +24,7 @@ import numpy as np
 from bindings.archive.mapped import Bytes, Mapped, is_zero
 from bindings.archive.reading import Bad
 from bindings.archive.rocketmq.commit import list_numbered
+from exchange.digits import is_digits
 from exchange.errors import InputError
 from exchange.limits import SIDE_FILE_BYTES
 
@@ -102,7 +103,7 @@ def _is_torn(data: Bytes, place: int) -> bool:
 
 def _read_wheel(root: Path, problems: list[Bad]) -> tuple[int, int]:
     """Return how many slots of the newest wheel are in use, and how many messages they count."""
-    snapshots = [path for path in root.glob("timerwheel.*") if path.suffix[1:].isdecimal()]
+    snapshots = [path for path in root.glob("timerwheel.*") if is_digits(path.suffix[1:])]
     path = max(snapshots, key=lambda each: int(each.suffix[1:]), default=root / "timerwheel")
     try:
         if path.stat().st_size > SIDE_FILE_BYTES:

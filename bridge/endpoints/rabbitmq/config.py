@@ -26,6 +26,7 @@ from bridge.endpoints.rabbitmq.routes import PARTITION, Address
 from bridge.endpoints.rabbitmq.target import RabbitmqTarget
 from bridge.pump.policy import Policy
 from bridge.table import Table
+from exchange.digits import is_digits
 
 __all__ = ["Address", "RabbitmqSource", "RabbitmqTarget", "caller_target", "dead_letter_target", "source", "target"]
 
@@ -49,7 +50,7 @@ def source(name: str, url: str, table: Table, policy: Policy) -> RabbitmqSource:
         prefetch=prefetch,
         exclusive=keys.EXCLUSIVE.read(table),
         offsets=None if offsets is None else table.resolve_path(offsets),
-        offset=int(offset) if offset.isdigit() else offset,
+        offset=int(offset) if is_digits(offset) else offset,
         window_bytes=policy.window_bytes,
         management=read_management(table),
     )

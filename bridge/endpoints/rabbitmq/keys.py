@@ -27,7 +27,7 @@ __all__ = [
     "PREFETCH", "QUEUE", "QUEUES", "SERVER_NAME", "SOURCE", "STREAM_OFFSET", "TARGET", "USER",
 ]  # fmt: skip
 
-HOST: Final = re.compile(r"(?:\[(?P<ipv6>[^\[\]]+)\]|(?P<name>[^:\[\]]+))(?::(?P<port>\d{1,5}))?")
+HOST: Final = re.compile(r"(?:\[(?P<ipv6>[^\[\]]+)\]|(?P<name>[^:\[\]]+))(?::(?P<port>[0-9]{1,5}))?")
 """A host of ``hosts``, with its port or without."""
 
 STREAM_OFFSET: Final = re.compile(r"first|last|next|[0-9]+[YMDhms]?")

@@ -68,7 +68,7 @@ def explain_connect_error(parameters: pika.URLParameters, error: BaseException) 
     return Disconnected(f"{where}: {describe_error(chain[-1])}")
 
 
-CLOSED: Final = re.compile(r"ConnectionClosedByBroker: \((\d+)\)")
+CLOSED: Final = re.compile(r"ConnectionClosedByBroker: \(([0-9]+)\)")
 """The broker's own refusal within pika's exceptions, sometimes only as text."""
 
 

@@ -19,6 +19,7 @@ from bridge.rocketmq.remoting.acl import Credentials
 from bridge.rocketmq.remoting.codes import ResponseCode
 from bridge.rocketmq.remoting.command import CODE_MAX, ONEWAY, Command, Decoder, SerializeType, encode
 from bridge.rocketmq.remoting.errors import CommandError, ConnectError, RemotingError, RemotingTimeout, SendRequestError
+from exchange.digits import is_digits
 
 __all__ = ["Answer", "Channel", "ChannelSettings", "split_address"]
 
@@ -328,6 +329,6 @@ class Channel(asyncio.Protocol):
 def split_address(address: str) -> tuple[str, int]:
     """Return host and port of ``host:port`` or ``[host]:port``. Raises ConnectError for a malformed address."""
     host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65535:
+    if not host or not is_digits(port) or len(port) > 5 or int(port) > 65535:
         raise ConnectError(f"{address!r} is no address: write host:port")
     return host.strip("[]"), int(port)

@@ -8,7 +8,7 @@ to the second, and by default at most three days ahead (``timerMaxDelaySec`` of 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from bindings.archive.rocketmq.id import format_host, format_id
 from bindings.archive.rocketmq.record import PACKED
@@ -23,8 +23,9 @@ from bridge.rocketmq.remoting.properties import (
     IllegalMessage,
     check_property,
 )
+from exchange.digits import read_integer
 
-__all__ = ["DELAY_LEVELS", "RocketMessage", "StoredMessage"]
+__all__ = ["DELAY_LEVELS", "RocketMessage", "StoredMessage", "read_number"]
 
 DELAY_LEVELS: Final = (
     "1s", "5s", "10s", "30s", "1m", "2m", "3m", "4m", "5m", "6m", "7m", "8m", "9m", "10m", "20m", "30m", "1h", "2h",
@@ -62,12 +63,12 @@ class _WithProperties:
     @property
     def delay_level(self) -> int:
         """Level of its delay (`getDelayTimeLevel`); 0: none."""
-        return _number(self.properties.get(DELAY))
+        return read_number(self.properties.get(DELAY))
 
     @property
     def deliver_ms(self) -> int:
         """Time of its delivery, in milliseconds since 1970 (`getDeliverTimeMs`); 0: none."""
-        return _number(self.properties.get(TIMER_DELIVER_MS))
+        return read_number(self.properties.get(TIMER_DELIVER_MS))
 
     @property
     def wait_store_ok(self) -> bool:
@@ -203,11 +204,9 @@ class StoredMessage(_WithProperties, _Stored):
         return RocketMessage(self.topic, self.body, self.properties, self.flag)
 
 
-def _number(text: Any) -> int:
+def read_number(text: str | None) -> int:
     """Return the number in a property; 0 where it has none."""
-    if text is None:
-        return 0
     try:
-        return int(text)
-    except (TypeError, ValueError):
+        return read_integer(text or "")
+    except ValueError:
         return 0

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from exchange.digits import is_digits
 from exchange.errors import InputError, TextError
 from exchange.json_text import parse_leniently
 from exchange.limits import PARTITIONS
@@ -154,7 +155,7 @@ def _build_partitions(tree: Tree[Token], strategy: str) -> Partitions:
 
     items = [[_value(cast("Token", part)) for part in cast("Tree[Token]", item).children] for item in tree.children]
     try:
-        if len(items) == 1 and len(items[0]) == 1 and items[0][0].isdecimal():
+        if len(items) == 1 and len(items[0]) == 1 and is_digits(items[0][0]):
             return Partitions.of(_number(items[0][0]))
         if all(len(item) == 2 for item in items):
             brokers = {name: _number(count) for name, count in items}
@@ -178,7 +179,7 @@ def _build_partitions(tree: Tree[Token], strategy: str) -> Partitions:
 
 def _number(text: str) -> int:
     """Return a number of partitions. Raises ValueError."""
-    if not (text.isdecimal() and len(text) < 10):
+    if not (is_digits(text) and len(text) < 10):
         raise ValueError(f"{text[:40]!r} is no number of partitions, which are {PARTITIONS:,} at most")
     return int(text)
 

@@ -158,6 +158,7 @@ def mistakes() -> list[tuple[str, str]]:
         ('ignore = ["none"]' + RIGHT, "ignore: the topology has no queue 'none'"),
         ("workers = 0" + RIGHT, "workers: must be a whole number, at least 1, and is 0"),
         ("workers = 2" + RIGHT, "workers: all sources are archives, which one worker reads; write workers = 1"),
+        ('http = "h:\u00b2"' + RIGHT, 'http: must be "HOST:PORT" or "off"'),
         ('http = "9410"' + RIGHT, 'http: must be "HOST:PORT" or "off", and is \'9410\''),
         ('log_format = "yaml"' + RIGHT, "log_format: must be one of text, json, and is 'yaml'"),
         ('log_level = "warn"' + RIGHT, r"log_level: must be one of .*, and is 'warn' \(did you mean warning\?\)"),

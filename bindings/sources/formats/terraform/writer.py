@@ -17,6 +17,7 @@ from bindings.sources.formats.beside import kept_sections, limits_of, settings_o
 from bindings.sources.formats.format import Omissions, Target, Written, find_half
 from bindings.sources.formats.go_json import alterations
 from bindings.sources.formats.terraform.resources import INTEGER, LIMITS
+from exchange.digits import is_digits
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange, Policy, Queue
 from exchange.errors import InputError
 from exchange.field_json import encode_table
@@ -199,7 +200,7 @@ class _Writer:
         """
         digest = sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
         slug = OTHERS.sub("_", words.lower())[:LONGEST].strip("_")
-        slug = f"_{slug}" if not slug or slug[0].isdigit() else slug
+        slug = f"_{slug}" if not slug or is_digits(slug[0]) else slug
         candidates = (plain, *(f"{slug}_{digest[:most]}" for most in (HASH_DIGITS, len(digest))))
         labels = self._labels.setdefault(kind, {})
         return next(each for each in candidates if each is not None and labels.setdefault(each, identity) == identity)

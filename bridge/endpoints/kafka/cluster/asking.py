@@ -33,7 +33,7 @@ HEARTBEAT: Final = "68"
 """Number of the request ConsumerGroupHeartbeat."""
 NEEDED: Final = 1
 """Version of it that Kafka 4.0 brought, and that librdkafka needs."""
-LISTED: Final = re.compile(r"ApiKey \S+ \((\d+)\) Versions \d+\.\.(\d+)")
+LISTED: Final = re.compile(r"ApiKey \S+ \(([0-9]+)\) Versions [0-9]+\.\.([0-9]+)")
 
 ASKING: Final[Mapping[str, Any]] = {
     "log_level": 0, "statistics.interval.ms": 0, "metadata.recovery.strategy": "none",

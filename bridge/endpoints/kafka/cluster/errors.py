@@ -71,7 +71,7 @@ PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 LOGGED_AGAIN: Final = 60.0
 """Seconds until the same line of librdkafka's is logged again: it writes some at every try to connect."""
 
-NODE: Final = re.compile(r"/(bootstrap|\d+)(?=: )")
+NODE: Final = re.compile(r"/(bootstrap|[0-9]+)(?=: )")
 """A broker's number behind its address: the same broker may get another one when it is connected to again."""
 
 HANG_UP: Final = re.compile("disconnected|closed by peer|reset by peer|broken pipe", re.IGNORECASE)

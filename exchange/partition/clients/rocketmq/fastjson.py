@@ -14,7 +14,7 @@ __all__ = ["parse_json"]
 
 # Each match consumes all that it has looked at, even an unterminated string, so that no text takes quadratic time.
 STRING: Final = r'"(?:[^"\\]|\\.)*+"'
-BARE_NAME: Final = re.compile(rf'{STRING}?+|([{{,]\s*+)(-?\d++|\{{(?:[^{{}}"]|{STRING})*+\}})(?=\s*+:)', re.DOTALL)
+BARE_NAME: Final = re.compile(rf'{STRING}?+|([{{,]\s*+)(-?[0-9]++|\{{(?:[^{{}}"]|{STRING})*+\}})(?=\s*+:)', re.DOTALL)
 
 
 def parse_json(text: str) -> Any:
