@@ -102,7 +102,7 @@ MEANINGS: Final = (
 )
 """The kinds of failures; the first whose sign is there counts."""
 
-NUMBER: Final = re.compile(r"\[Errno -?\d+\] ")
+NUMBER: Final = re.compile(r"\[Errno -?[0-9]+\] ")
 
 
 def words_for(text: str) -> str | None:
