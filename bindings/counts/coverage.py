@@ -7,18 +7,17 @@ messages use it, as long as the traffic stays the same (the rule of three).
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from bindings.counts.outcome import Outcome, ordered_bindings
-from bindings.counts.sketch import Frequent, count_distinct, join_registers, merge_summaries
-from bindings.counts.tally import Facts, Tally, fingerprint
-from exchange.entities.entities import Binding, Destination
+from bindings.counts.sketch import Frequent
+from bindings.counts.tally import Tally, fingerprint
+from exchange.entities.entities import Binding
 from exchange.errors import InputError
-from exchange.kinds import Unknown, kind_of
-from exchange.topology.graph import TopologyGraph
 from exchange.topology.topology import Topology
+
+if TYPE_CHECKING:
+    from bindings.counts.columnar.uses import Uses
 
 __all__ = [
     "AlternateUse",
@@ -183,50 +182,15 @@ class Coverage(NamedTuple):
 
 def coverage(tally: Tally, topology: Topology) -> Coverage:
     """Return all tables of a tally. Raises InputError if the tally is for another topology."""
-    _check_topology(tally, topology)
+    uses = _uses(tally, topology)
     return Coverage(
-        totals(tally, topology),
-        binding_uses(tally, topology),
-        queue_uses(tally, topology),
-        exchange_uses(tally, topology),
-        alternate_uses(tally),
-        unroutable_messages(tally),
+        uses.totals(), uses.bindings(), uses.queues(), uses.exchanges(), uses.alternates(), uses.unroutable()
     )
 
 
 def binding_uses(tally: Tally, topology: Topology) -> tuple[BindingUse, ...]:
     """Return one row for each binding, in the order of `ordered_bindings`."""
-    _check_topology(tally, topology)
-    bindings = ordered_bindings(topology)
-    facts = [Facts()] * len(bindings)
-    possible, only, exposure, reached = Counter[int](), Counter[int](), Counter[str](), Counter[Destination]()
-    for outcome, counted in tally.facts.items():
-        plain = Facts(counted.span, counted.keys)
-        for number in outcome.bindings:
-            facts[number] += plain
-        for number in outcome.possible_bindings:
-            possible[number] += counted.messages
-        for number in _sole_bindings(outcome, bindings):
-            only[number] += counted.messages
-        for name in outcome.exchanges:
-            exposure[name] += counted.messages
-            reached[Destination("exchange", name)] += counted.messages
-        for name in outcome.queues:
-            reached[Destination("queue", name)] += counted.messages
-    rows = []
-    behind_dead_letters = TopologyGraph(topology).only_dead_letters - exposure.keys()
-    for number, binding in enumerate(bindings):
-        only_dead_letters = _exists(binding, topology) and binding.source in behind_dead_letters
-        total = reached[binding.destination]
-        known = facts[number]
-        rows.append(
-            BindingUse(
-                binding, number, known.messages, possible[number], only[number], known.span.first, known.span.last,
-                count_distinct(known.keys), known.messages / total if total else None, exposure[binding.source],
-                _exists(binding, topology) and not only_dead_letters, only_dead_letters,
-            )
-        )  # fmt: skip
-    return tuple(rows)
+    return _uses(tally, topology).bindings()
 
 
 def stale_bindings(bindings: Collection[BindingUse], now: int, days: int) -> tuple[BindingUse, ...]:
@@ -237,154 +201,32 @@ def stale_bindings(bindings: Collection[BindingUse], now: int, days: int) -> tup
 
 def queue_uses(tally: Tally, topology: Topology) -> tuple[QueueUse, ...]:
     """Return one row for each queue, by name."""
-    _check_topology(tally, topology)
-    bindings = ordered_bindings(topology)
-    facts: dict[str, Facts] = {name: Facts() for name in topology.queues}
-    possible, avoided = Counter[str](), Counter[str]()
-    for outcome, counted in tally.facts.items():
-        plain = counted._replace(sample=(), shapes=Frequent())
-        for name in outcome.queues:
-            facts[name] += plain
-        for name in outcome.possible_queues:
-            possible[name] += counted.messages
-        for name, copies in _bindings_to_queues(outcome, bindings).items():
-            if name in facts:
-                avoided[name] += (copies - 1) * counted.messages
-    partitions: dict[str, dict[int | None, int]] = {}
-    for (queue, partition), count in tally.partitions.items():
-        partitions.setdefault(queue, {})[partition] = count
-    return tuple([
-        QueueUse(
-            name, each.messages, possible[name], avoided[name], each.span.first, each.span.last,
-            count_distinct(each.keys), each.hot, partitions.get(name, {}),
-        )
-        for name, each in sorted(facts.items())
-    ])  # fmt: skip
+    return _uses(tally, topology).queues()
 
 
 def exchange_uses(tally: Tally, topology: Topology) -> tuple[ExchangeUse, ...]:
     """Return one row for each exchange, and for each unknown name that messages were published to."""
-    _check_topology(tally, topology)
-    published: dict[str, list[tuple[Outcome, Facts]]] = {name: [] for name in topology.exchanges}
-    through = Counter[str]()
-    for outcome, counted in tally.facts.items():
-        published.setdefault(outcome.exchange, []).append((outcome, counted))
-        for name in outcome.exchanges:
-            through[name] += counted.messages
-    rows = []
-    for name, listed in sorted(published.items()):
-        fates, fan_out, keys = Counter[str](), Counter[int](), b""
-        for outcome, counted in listed:
-            fates[outcome.fate] += counted.messages
-            fan_out[len(outcome.queues)] += counted.messages
-            keys = join_registers(keys, counted.keys)
-        rows.append(
-            ExchangeUse(
-                name, sum(fates.values()), through[name], fates["unroutable"], fates["undecided"], fates["refused"],
-                dict(sorted(fan_out.items())), count_distinct(keys), merge_summaries(*[each.hot for _, each in listed]),
-            )
-        )  # fmt: skip
-    return tuple(rows)
+    return _uses(tally, topology).exchanges()
 
 
-def alternate_uses(tally: Tally) -> tuple[AlternateUse, ...]:
+def alternate_uses(tally: Tally, topology: Topology) -> tuple[AlternateUse, ...]:
     """Return one row for each alternate exchange that messages certainly took."""
-    by_link: dict[tuple[str, str], list[Facts]] = {}
-    for outcome, counted in tally.facts.items():
-        for link in outcome.alternates:
-            by_link.setdefault(link, []).append(counted)
-    return tuple([
-        AlternateUse(
-            exchange, alternate, sum(each.messages for each in listed),
-            merge_summaries(*[each.shapes for each in listed]),
-        )
-        for (exchange, alternate), listed in sorted(by_link.items())
-    ])  # fmt: skip
+    return _uses(tally, topology).alternates()
 
 
-def unroutable_messages(tally: Tally) -> tuple[Unroutable, ...]:
+def unroutable_messages(tally: Tally, topology: Topology) -> tuple[Unroutable, ...]:
     """Return the messages that no queue got, per exchange and error of the broker; the largest number first."""
-    by_answer: dict[tuple[str, str], Facts] = {}
-    for outcome, counted in tally.facts.items():
-        if outcome.routed is False:
-            key = (outcome.exchange, outcome.refused)
-            by_answer[key] = by_answer.get(key, Facts()) + counted
-    rows = [
-        Unroutable(
-            name,
-            refused,
-            facts.messages,
-            facts.shapes,
-            tuple([each.key for each in facts.sample]),
-            facts.span.first,
-            facts.span.last,
-        )
-        for (name, refused), facts in by_answer.items()
-    ]
-    return tuple(sorted(rows, key=lambda row: (-row.messages, row.exchange, row.refused)))
+    return _uses(tally, topology).unroutable()
 
 
 def totals(tally: Tally, topology: Topology) -> Totals:
     """Return the sums over all bindings and messages."""
-    _check_topology(tally, topology)
-    bindings = ordered_bindings(topology)
-    hit: set[int] = set()
-    passed: set[str] = set()
-    fates = Counter[str]()
-    copies = avoided = 0
-    for outcome, counted in tally.facts.items():
-        hit.update(outcome.bindings, outcome.possible_bindings)
-        passed.update(outcome.exchanges)
-        fates[outcome.fate] += counted.messages
-        copies += len(outcome.queues) * counted.messages
-        ways = {queue: n for queue, n in _bindings_to_queues(outcome, bindings).items() if queue in topology.queues}
-        avoided += (sum(ways.values()) - len(ways)) * counted.messages
-    behind_dead_letters = TopologyGraph(topology).only_dead_letters - passed
-    eligible = {
-        number
-        for number, binding in enumerate(bindings)
-        if _exists(binding, topology) and binding.source not in behind_dead_letters
-    }
-    return Totals(
-        len(bindings), len(eligible), len(hit & eligible), sum(fates.values()), fates["routed"], fates["unroutable"],
-        fates["undecided"], fates["refused"], copies, avoided,
-    )  # fmt: skip
+    return _uses(tally, topology).totals()
 
 
-def _check_topology(tally: Tally, topology: Topology) -> None:
+def _uses(tally: Tally, topology: Topology) -> Uses:
+    from bindings.counts.columnar.uses import Uses  # numpy: who only reads a report does without
+
     if tally.topology != fingerprint(topology):
         raise InputError("this tally is for another topology: audit the archive again with this one")
-
-
-def _bindings_to_queues(outcome: Outcome, bindings: tuple[Binding, ...]) -> Counter[str]:
-    """Return for each queue the number of bindings to it that are certainly taken."""
-    destinations = [bindings[number].destination for number in outcome.bindings]
-    return Counter([destination.name for destination in destinations if destination.kind == "queue"])
-
-
-def _sole_bindings(outcome: Outcome, bindings: tuple[Binding, ...]) -> list[int]:
-    """Return the bindings that were the only way of the message to their destination.
-
-    Ways without a binding count, too: to the exchange of publication, to an alternate exchange, and from the default
-    exchange to a queue.
-    """
-    ways = Counter([bindings[number].destination for number in (*outcome.bindings, *outcome.possible_bindings)])
-    ways[Destination("exchange", outcome.exchange)] += 1
-    for _, alternate in (*outcome.alternates, *outcome.possible_alternates):
-        ways[Destination("exchange", alternate)] += 1
-    if not outcome.exchange:  # the default exchange reaches queues without explicit bindings
-        for queue in outcome.queues:
-            ways[Destination("queue", queue)] += 1
-    reached = {*(Destination("queue", name) for name in outcome.queues)}
-    reached |= {Destination("exchange", name) for name in outcome.exchanges}
-    listed = [(number, bindings[number].destination) for number in outcome.bindings]
-    return [number for number, destination in listed if ways[destination] == 1 and destination in reached]
-
-
-def _exists(binding: Binding, topology: Topology) -> bool:
-    """Return whether both ends of a binding exist, and the type of its source is known."""
-    source = topology.exchanges.get(binding.source)
-    if source is None or kind_of(source) is Unknown:
-        return False
-    names: Mapping[str, object] = topology.queues if binding.destination.kind == "queue" else topology.exchanges
-    return binding.destination.name in names
+    return Uses(tally, topology)

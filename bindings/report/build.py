@@ -271,14 +271,27 @@ Edge = tuple[str, Destination | None, FlowKind]
 
 
 def _build_flow(tally: Tally, topology: Topology, bindings: Sequence[Binding]) -> Iterator[Flow]:
+    from bindings.counts.columnar.uses import sum_over_groups  # numpy: who only reads a report does without
+
     certain, possible = Counter[Edge](), Counter[Edge]()
-    for outcome, facts in tally.facts.items():
-        for edge in _certain_edges(outcome, topology, bindings):
-            certain[edge] += facts.messages
-        for edge in _edges(outcome.possible_bindings, outcome.possible_alternates, topology, bindings):
-            possible[edge] += facts.messages
+    # Nearly all outcomes take bindings only: they are added up as columns.
+    by_binding = [each[0] if (each := [*_edges([n], (), topology, bindings)]) else None for n in range(len(bindings))]
+    certain.update(sum_over_groups(tally, by_binding, [_takes_bindings_only(outcome) for outcome in tally.facts]))
+    for outcome in tally.facts:
+        if not _takes_bindings_only(outcome):
+            messages = tally.facts[outcome].messages
+            for edge in _certain_edges(outcome, topology, bindings):
+                certain[edge] += messages
+        if outcome.possible_bindings or outcome.possible_alternates:
+            messages = tally.facts[outcome].messages
+            for edge in _edges(outcome.possible_bindings, outcome.possible_alternates, topology, bindings):
+                possible[edge] += messages
     for edge in sorted({*certain, *possible}, key=lambda edge: (edge[0], edge[1] or ("", ""), edge[2])):
         yield Flow(*edge, certain[edge], possible[edge])
+
+
+def _takes_bindings_only(outcome: Outcome) -> bool:
+    return bool(outcome.exchange) and outcome.routed is not False and not outcome.alternates
 
 
 def _certain_edges(outcome: Outcome, topology: Topology, bindings: Sequence[Binding]) -> set[Edge]:

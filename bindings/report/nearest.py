@@ -43,9 +43,9 @@ class Where(NamedTuple):
 def outcomes_by_shape(tally: Tally) -> dict[Where, Outcome]:
     """Return, for each shape of unroutable keys, the outcome of its messages; the first one if there are several."""
     outcomes: dict[Where, Outcome] = {}
-    for outcome, facts in tally.facts.items():
+    for outcome in tally.facts:
         if outcome.routed is False:
-            for item in facts.shapes.items:
+            for item in tally.facts[outcome].shapes.items:
                 outcomes.setdefault(Where(outcome.exchange, outcome.refused, item.text), outcome)
     return outcomes
 

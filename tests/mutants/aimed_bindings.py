@@ -266,16 +266,30 @@ BINDINGS: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
-        "bindings/counts/coverage.py",
-        "bindings/counts/test_coverage_edges.py bindings/counts/test_coverage.py",
+        "bindings/counts/columnar/uses.py",
+        "bindings/counts/test_coverage_edges.py bindings/counts/test_uses.py",
         (
             "a binding that chance may take is no other way",
-            "for number in (*outcome.bindings, *outcome.possible_bindings)])",
-            "for number in outcome.bindings])",
+            "keys(possible.with_values(of[possible.values])), *map(keys",
+            "*map(keys",
         ),
         (
             "a binding leads to where a message was published",
-            '    ways[Destination("exchange", outcome.exchange)] += 1\n',
+            "(published, alternates, implicit)",
+            "(alternates, implicit)",
+        ),
+    ),
+    *mutants_of(
+        "bindings/counts/columnar/sketches/summaries.py",
+        "bindings/counts/test_uses.py",
+        ("what merging columns leaves out is no error", "            errors += sums.errors\n", ""),
+    ),
+    *mutants_of(
+        "bindings/counts/columnar/sketches/hyperloglog.py",
+        "bindings/counts/test_uses.py",
+        (
+            "codes are lost when a group gets an array",
+            "        self._arrays[places[places >= 0], numbers] = moved & ((1 << RANKS) - 1)\n",
             "",
         ),
     ),

@@ -22,13 +22,12 @@ from bindings.counts.columnar.arrays.placing import columns_of, partitions_of
 from bindings.counts.columnar.arrays.spans import Spans, count_by_number, weights_of
 from bindings.counts.columnar.arrays.window import Window
 from bindings.counts.columnar.classes.classes import STATES, Classifier
+from bindings.counts.columnar.fact_columns import FactColumns, OutcomeFacts
 from bindings.counts.columnar.sketches.bottom_k import Samples
 from bindings.counts.columnar.sketches.heavy_hitters import HeavyHitters
 from bindings.counts.columnar.sketches.hyperloglog import Registers
 from bindings.counts.columnar.timeline import Timeline
-from bindings.counts.outcome import Outcome
-from bindings.counts.sketch import Frequent, Item
-from bindings.counts.tally import Facts, Tally, fingerprint
+from bindings.counts.tally import Tally, fingerprint
 from exchange.arrays.table import IntArray, KeyArray
 from exchange.partition.batch import UNDECIDED
 from exchange.partition.partitioning.specification import Partitioning
@@ -63,8 +62,8 @@ class Tallier:
         self._partitions: dict[tuple[str, int | None], int] = {}
         self._distinct = Registers()
         self._samples = Samples()
-        self._hot = HeavyHitters(lambda key: Item(key, 0))
-        self._shapes = HeavyHitters(lambda key: Item(self._shape(key), 0, key))
+        self._hot = HeavyHitters()
+        self._shapes = HeavyHitters(self._shape)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -88,16 +87,16 @@ class Tallier:
         """Return the tally of what was added since the last call, and begin anew."""
         for ready in self._window.take_rest():
             self._count(ready)
-        facts: dict[Outcome, Facts] = {}
-        samples, hot, shapes = self._samples.all(), self._hot.all(), self._shapes.all()
-        for number in np.flatnonzero(self._spans.messages).tolist():
-            facts[self._classifier.outcomes[number]] = Facts(
-                self._spans.of(number),
-                self._distinct.of(number) if self._sketches else b"",
-                samples.get(number, ()),
-                hot.get(number, Frequent()),
-                shapes.get(number, Frequent()),
-            )
+        outcomes = self._classifier.outcomes
+        spans = self._spans.all()
+        columns = FactColumns(
+            spans, self._distinct, self._samples.all(), self._hot.all(len(spans.messages)),
+            self._shapes.all(len(spans.messages)),
+        )  # fmt: skip
+        met = np.flatnonzero(spans.messages)
+        if len(met) < len(spans.messages):
+            columns = columns.merge(met, np.arange(len(met)), len(met))
+        facts = OutcomeFacts([outcomes[number] for number in met.tolist()], columns)
         result = Tally(self._fingerprint, facts, self._partitions, self._timeline.result())
         self._begin()
         return result

@@ -102,12 +102,12 @@ def test_the_tables_agree_with_the_router_s_explanations(seed: int) -> None:
             exposure[each.exchange],
         )
         assert each.unroutable == lost[each.exchange]
-    assert {(use.exchange, use.alternate): use.messages for use in alternate_uses(tally)} == dict(alternates)
+    assert {(use.exchange, use.alternate): use.messages for use in alternate_uses(tally, topology)} == dict(alternates)
     whole = totals(tally, topology)
     assert whole.messages == len(messages)
     assert whole.routed + whole.unroutable + whole.undecided + whole.refused == whole.messages
     assert whole.copies == queues.total()
-    assert sum(row.messages for row in unroutable_messages(tally) if not row.refused) == whole.unroutable
+    assert sum(row.messages for row in unroutable_messages(tally, topology) if not row.refused) == whole.unroutable
     assert whole.duplicates_avoided == sum(row.duplicates_avoided for row in queue_uses(tally, topology))
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from bindings.counts.coverage import BindingUse, _sole_bindings, stale_bindings
+from bindings.counts.columnar.uses import find_sole_bindings
+from bindings.counts.coverage import BindingUse, stale_bindings
 from bindings.counts.outcome import AlternateLink, Outcome
 from exchange import Binding
 
@@ -53,4 +54,6 @@ BINDINGS = (A("x", "q", "a"), A("x", "q", "b"), B("x", "y"), B("y", "x"), A("y",
     ],
 )
 def test_a_binding_is_the_only_way_if_no_other_leads_to_its_destination(outcome: Outcome, only: list[int]) -> None:
-    assert _sole_bindings(outcome, BINDINGS) == only
+    other = Outcome("x", ("q",), (0,), ("x",))  # each outcome has ways of its own
+    found = find_sole_bindings([other, outcome], BINDINGS)
+    assert found.values[found.rows == 1].tolist() == only

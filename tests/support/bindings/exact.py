@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
@@ -22,7 +23,7 @@ def _exact(value: Any) -> Any:
         return Frequent()
     if is_dataclass(value) and not isinstance(value, type):
         return replace(value, **{each.name: _exact(getattr(value, each.name)) for each in fields(value)})
-    if type(value) is dict:
+    if isinstance(value, Mapping):
         return {key: _exact(each) for key, each in value.items()}
     if isinstance(value, tuple):
         items = map(_exact, value)

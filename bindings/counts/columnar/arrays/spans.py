@@ -6,7 +6,8 @@ of the first and the last of them.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,9 @@ import pyarrow.compute as pc
 
 from bindings.archive.sums import Span
 
-__all__ = ["Spans", "count_by_number", "microseconds", "weights_of"]
+__all__ = ["SpanColumns", "Spans", "count_by_number", "microseconds", "weights_of"]
+
+Indices = npt.NDArray[np.int64]
 
 NEVER: Final = np.iinfo(np.int64).max
 """First time of a group without times; its last time is -NEVER."""
@@ -66,9 +69,53 @@ class Spans:
 
     def of(self, group: int) -> Span:
         """Return the span of a group."""
-        first, last = int(self._firsts[group]), int(self._lasts[group])
+        return self.all().of(group)
+
+    def all(self) -> SpanColumns:
+        """Return the spans."""
+        return SpanColumns(self.messages, self._firsts, self._lasts)
+
+
+class SpanColumns(NamedTuple):
+    """A span for each of many groups."""
+
+    messages: Indices
+    firsts: Indices
+    """`NEVER` for a group without times, as is minus its last time."""
+    lasts: Indices
+
+    @classmethod
+    def from_values(cls, spans: Iterable[Span]) -> SpanColumns:
+        """Return the columns of spans."""
+        listed = list(spans)
+        return cls(
+            np.array([each.messages for each in listed], np.int64),
+            np.array([NEVER if each.first is None else each.first for each in listed], np.int64),
+            np.array([-NEVER if each.last is None else each.last for each in listed], np.int64),
+        )
+
+    def of(self, group: int) -> Span:
+        """Return the span of a group."""
+        first, last = int(self.firsts[group]), int(self.lasts[group])
         messages = int(self.messages[group])
         return Span(messages) if first == NEVER else Span(messages, first, last)
+
+    def total(self) -> Span:
+        """Return the sum of all spans."""
+        number = len(self.messages)
+        return self.merge(np.arange(number), np.zeros(number, np.int64), 1).of(0)
+
+    def merge(self, rows: Indices, groups: Indices, number: int) -> SpanColumns:
+        """Return the spans of ``number`` new groups: ``groups[n]`` adds the span of ``rows[n]``."""
+        merged = SpanColumns(np.zeros(number, np.int64), np.full(number, NEVER), np.full(number, -NEVER))
+        np.add.at(merged.messages, groups, self.messages[rows])
+        np.minimum.at(merged.firsts, groups, self.firsts[rows])
+        np.maximum.at(merged.lasts, groups, self.lasts[rows])
+        return merged
+
+    def join(self, other: SpanColumns) -> SpanColumns:
+        """Return these spans, and those of more groups, numbered after them."""
+        return SpanColumns(*[np.append(*both) for both in zip(self, other, strict=True)])
 
 
 def count_by_number(

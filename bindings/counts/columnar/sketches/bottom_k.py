@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bindings.archive.names import unescape
+from bindings.archive.names import escape, unescape
+from bindings.counts.columnar.arrays.ranges import expand_ranges, offsets_of
 from bindings.counts.sketch import SAMPLE, SampledKey, keep_sample
 from exchange.arrays.table import IntArray, KeyArray
 
-__all__ = ["Samples"]
+__all__ = ["SampleColumns", "Samples"]
 
 LIKELY: Final = 64
 """Number of rows, those with a group's smallest hashes, that nearly always fill its sample; not if few keys repeat."""
@@ -68,16 +69,56 @@ class Samples:
         full = np.flatnonzero(self._groups[SAMPLE - 1 :] == self._groups[: max(len(kept) - SAMPLE + 1, 0)])
         self._thresholds[self._groups[full]] = self._hashes[full + SAMPLE - 1]
 
-    def all(self) -> dict[int, tuple[SampledKey, ...]]:
-        """Return group -> its sample, for each group that has one."""
-        by_group: dict[int, list[SampledKey]] = {}
-        columns = (self._groups.tolist(), self._hashes.tolist(), self._keys.to_pylist())
-        for group, value, key in zip(*columns, strict=True):
-            by_group.setdefault(group, []).append(SampledKey(value, unescape(key)))
-        return {group: keep_sample(keys) for group, keys in by_group.items()}
+    def all(self) -> SampleColumns:
+        """Return the samples."""
+        return SampleColumns(self._groups.astype(np.int64), self._hashes, self._keys)
 
 
-def _smallest(groups: IntArray, hashes: KeyArray) -> npt.NDArray[np.intp]:
+class SampleColumns(NamedTuple):
+    """A bottom-k sample for each of many groups: one element per key, ordered by group and hash; keys are escaped."""
+
+    groups: npt.NDArray[np.int64]
+    hashes: KeyArray
+    keys: pa.Array
+
+    @classmethod
+    def from_values(cls, samples: Iterable[tuple[SampledKey, ...]]) -> SampleColumns:
+        """Return the columns of samples."""
+        listed = list(samples)
+        items = [item for each in listed for item in each]
+        groups = np.repeat(np.arange(len(listed)), [len(each) for each in listed]).astype(np.int64)
+        keys = pa.array([escape(item.key) for item in items], pa.string())
+        return cls(groups, np.array([item.hash for item in items], np.uint64), keys)
+
+    def of(self, group: int) -> tuple[SampledKey, ...]:
+        """Return the sample of a group."""
+        low, high = np.searchsorted(self.groups, [group, group + 1]).tolist()
+        keys = map(unescape, self.keys.slice(low, high - low).to_pylist())
+        return keep_sample(map(SampledKey, self.hashes[low:high].tolist(), keys))
+
+    def merge(self, rows: npt.NDArray[np.int64], groups: npt.NDArray[np.int64], number: int) -> SampleColumns:
+        """Return the samples of new groups: ``groups[n]``, which ascend, gets the keys of the sample of ``rows[n]``.
+
+        All rows are below ``number``.
+        """
+        of, at = [groups[:0]], [groups[:0]]
+        for which, elements in expand_ranges(offsets_of(self.groups, number), rows, groups):
+            kept = _smallest(groups[which], self.hashes[elements])
+            of.append(groups[which[kept]])
+            at.append(elements[kept])
+        taken = np.concatenate(at)
+        return SampleColumns(np.concatenate(of), self.hashes[taken], self.keys.take(pa.array(taken)))
+
+    def join(self, other: SampleColumns, number: int) -> SampleColumns:
+        """Return these samples of ``number`` groups, and those of more groups, numbered after them."""
+        return SampleColumns(
+            np.append(self.groups, other.groups + number),
+            np.append(self.hashes, other.hashes),
+            pa.concat_arrays([self.keys, other.keys]),
+        )
+
+
+def _smallest(groups: npt.NDArray[Any], hashes: KeyArray) -> npt.NDArray[np.intp]:
     """Return for each group the rows with its ``SAMPLE`` smallest distinct hashes, ordered by group and hash."""
     rows = np.lexsort((hashes, groups))
     new = np.ones(len(rows), np.bool_)

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bindings.archive.names import unescape
+from bindings.archive.names import escape, unescape
 from bindings.counts.columnar.arrays.spans import count_by_number
-from bindings.counts.sketch import FREQUENT, Frequent, Item, merge_summaries
+from bindings.counts.columnar.sketches.summaries import Summaries, rank_texts, sum_items
 from exchange.arrays.table import IntArray, KeyArray
 
 __all__ = ["HeavyHitters"]
@@ -22,8 +22,8 @@ SHARE: Final = 32
 BUCKETS: Final = 18
 """Maximum number of bits of a bucket's number. Only keys in full buckets are counted one by one."""
 
-PENDING: Final = 1 << 15
-"""Maximum number of candidates that wait to be added to the summaries."""
+PENDING: Final = 1 << 18
+"""Minimum number of candidates that wait to be added up; they take some tens of megabytes."""
 
 MIX: Final = np.uint64(0xBF58476D1CE4E5B9)
 
@@ -31,15 +31,18 @@ MIX: Final = np.uint64(0xBF58476D1CE4E5B9)
 class HeavyHitters:
     """The heavy hitters of groups: a `bindings.counts.sketch.Frequent` per group. Groups are numbered from 0.
 
-    ``item`` returns the item under which a key is counted; the count in that item is ignored.
+    With ``shape``, keys of one hash are counted under the shape of their smallest key.
     """
 
-    def __init__(self, item: Callable[[str], Item]) -> None:
-        self._item: Final = item
-        self._summaries: Final[dict[int, Frequent]] = {}
+    def __init__(self, shape: Callable[[str], str] | None = None) -> None:
+        self._shape: Final = shape
+        self._known = _Candidates(
+            np.zeros(0, np.int32), np.zeros(0, np.uint64), np.zeros(0, np.int64), pa.array([], pa.string())
+        )
         self._errors = np.zeros(0, np.int64)
-        """Group -> error to be added to its summary."""
+        """Group -> count by which its items may be too low."""
         self._pending: list[_Candidates] = []
+        self._waiting = 0
 
     def add(
         self,
@@ -55,57 +58,44 @@ class HeavyHitters:
         called for candidates only.
         """
         rows, counts, errors = _frequent(groups, hashes, weights, least)
-        more = len(errors) - len(self._errors)
-        self._errors = np.append(self._errors, np.zeros(max(more, 0), np.int64))
+        self._reserve(len(errors))
         self._errors[: len(errors)] += errors
         self._pending.append(_Candidates(groups[rows], hashes[rows], counts, keys(rows)))
-        if sum(len(candidates.counts) for candidates in self._pending) > PENDING:
+        self._waiting += len(counts)
+        if self._waiting > max(PENDING, len(self._known.counts)):
             self._settle()
 
-    def all(self) -> dict[int, Frequent]:
-        """Return group -> its heavy hitters, for each group with heavy hitters or an error."""
+    def all(self, number: int) -> Summaries:
+        """Return the heavy hitters of ``number`` groups."""
         self._settle()
-        for group in np.flatnonzero(self._errors).tolist():
-            summary = self._summaries.get(group, Frequent())
-            self._summaries[group] = summary._replace(error=summary.error + int(self._errors[group]))
-        self._errors[:] = 0
-        return self._summaries
+        self._reserve(number)
+        groups, _, counts, keys = self._known
+        of, errors = groups.astype(np.int64), self._errors[:number]
+        if self._shape is None:
+            return Summaries(of, keys, counts, None, errors)
+        texts = [escape(self._shape(unescape(key))) for key in keys.to_pylist()]
+        summaries = Summaries(of, pa.array(texts, pa.string()), counts, keys, errors)
+        same = np.arange(number)
+        return summaries.merge(same, same, number)  # shapes of two hashes may have one text
+
+    def _reserve(self, number: int) -> None:
+        more = number - len(self._errors)
+        if more > 0:
+            self._errors = np.append(self._errors, np.zeros(more, np.int64))
 
     def _settle(self) -> None:
-        """Add the waiting candidates to the summaries, as `merge_summaries` does; decode only the keys that stay."""
+        """Add the waiting candidates to the known ones."""
         if not self._pending:
             return
-        columns = list(zip(*self._pending, strict=True))
+        columns = list(zip(self._known, *self._pending, strict=True))
         groups, hashes, counts = (np.concatenate(column) for column in columns[:3])
         keys = pa.concat_arrays(columns[3])
-        self._pending = []
-        order, begins = _runs(groups, hashes)
-        if not len(order):
-            return
-        counts = np.add.reduceat(counts[order], begins)
-        rows = order[begins]
-        # Sorted by group, most frequent first. The first FREQUENT items of each group stay; the count of the next item
-        # is subtracted from theirs and added to the error (Misra-Gries).
-        order = np.lexsort((hashes[rows], -counts, groups[rows]))
-        rows, counts = rows[order], counts[order]
-        starts = np.flatnonzero(np.diff(groups[rows], prepend=-1))
-        sizes = np.diff(starts, append=len(rows))
-        over = np.flatnonzero(sizes > FREQUENT)
-        errors = np.zeros(len(starts), np.int64)
-        errors[over] = counts[starts[over] + FREQUENT]
-        kept = np.flatnonzero(np.arange(len(rows)) - np.repeat(starts, sizes) < FREQUENT)
-        items = map(self._item, map(unescape, keys.take(pa.array(rows[kept])).to_pylist()))
-        for start, size, error in zip(starts.tolist(), sizes.tolist(), errors.tolist(), strict=True):
-            end = start + min(size, FREQUENT)
-            group_counts = counts[start:end].tolist()
-            # The counts come first in the zip: so it ends before it takes an item of the next group from ``items``.
-            # Two keys may have one shape, so each item becomes a summary of its own, and the merge adds their counts.
-            pairs = zip(group_counts, items, strict=False)
-            each = [Frequent((item._replace(count=count - error),)) for count, item in pairs]
-            group = int(groups[rows[start]])
-            known = self._summaries.get(group, Frequent())
-            frequent = [summary for summary in each if summary.items[0].count]
-            self._summaries[group] = merge_summaries(known, *frequent, Frequent((), error))
+        self._pending, self._waiting = [], 0
+        order = np.lexsort((hashes, groups) if self._shape is None else (rank_texts(keys), hashes, groups))
+        sums = sum_items(groups, hashes, counts, len(self._errors), order)
+        self._errors += sums.errors
+        rows = sums.rows
+        self._known = _Candidates(groups[rows], hashes[rows], sums.counts, keys.take(pa.array(rows)))
 
 
 class _Candidates(NamedTuple):
