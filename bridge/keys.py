@@ -17,9 +17,9 @@ from bridge.table import SIZES, Secret, Table
 from exchange.duration import PATTERN
 
 __all__ = [
-    "FILE", "FLAG", "HAS_VARIABLE", "MAYBE_NUMBER", "MAYBE_TEXT", "MOMENT", "SECONDS", "SECRET", "SIZE", "TABLE",
-    "TEXT", "TEXTS", "Entries", "Form", "Key", "Keys", "any_needs", "choice", "destination", "entries", "matching",
-    "number_or", "queues", "whole",
+    "FILE", "FLAG", "HAS_VARIABLE", "MAYBE_NUMBER", "MAYBE_TEXT", "MOMENT", "SECONDS", "SECRET", "SHARE", "SIZE",
+    "TABLE", "TEXT", "TEXTS", "Entries", "Form", "Key", "Keys", "any_needs", "choice", "destination", "entries",
+    "matching", "number_or", "queues", "whole",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -111,6 +111,10 @@ TEXTS: Final[Form[list[str]]] = Form(
 )
 MAYBE_NUMBER: Final[Form[float | None]] = Form(
     lambda table, key, _: table.maybe_number(key), {"type": "number", "exclusiveMinimum": 0}
+)
+SHARE: Final[Form[float]] = Form(
+    lambda table, key, default: table.number(key, default, most=1.0),
+    {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
 )
 MOMENT: Final[Form[int | None]] = Form(
     lambda table, key, _: table.moment(key),

@@ -238,12 +238,13 @@ class Table:
             return self._refuse(key, f"must be a whole number, at least {least:,}, and is {_describe(value)}", default)
         return value
 
-    def number(self, key: str, default: float | None = None) -> float:
-        """Read a number above zero."""
+    def number(self, key: str, default: float | None = None, *, most: float | None = None) -> float:
+        """Read a number above zero, and at most ``most``."""
         value = self._take(key, default)
         number = _finite(value)
-        if number is None or number <= 0:
-            return self._refuse(key, f"must be a number above zero, and is {_describe(value)}", default)
+        if number is None or number <= 0 or (most is not None and number > most):
+            up_to = "" if most is None else f" and at most {most:g}"
+            return self._refuse(key, f"must be a number above zero{up_to}, and is {_describe(value)}", default)
         return number
 
     def maybe_number(self, key: str) -> float | None:

@@ -360,6 +360,7 @@ def _read_policy(table: Table, base: Policy = Policy()) -> Policy:  # noqa: B008
         pump_keys.STALLED_AFTER.read(table, base.stalled_after),
         pump_keys.MAX_HOPS.read(table, base.max_hops),
         pump_keys.GIVE_UP_AFTER.read(table) if table.has(pump_keys.GIVE_UP_AFTER.name) else base.give_up_after,
+        pump_keys.MAX_DEAD_LETTERS.read(table, base.max_dead_letters),
     )
     table.refuse_unread(pump_keys.POLICY.names)
     return policy

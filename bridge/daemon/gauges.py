@@ -84,6 +84,9 @@ def read_gauges(config: Config, pump: Pump, metrics: Metrics, health: Health, *,
         "hashstar_on_hold_messages": ("gauge", "Messages neither routed nor dead-lettered.", by_source(
             state.on_hold for _, state in sources
         )),
+        "hashstar_dead_letter_ratio": ("gauge", "Share of dead letters among the latest messages.", by_source(
+            state.dead_letter_share for _, state in sources
+        )),
         "hashstar_lag_messages": ("gauge", "Messages that wait at the system and were not read.", {
             (("source", inlet.source.name),): state.lag for inlet, state in sources if state.lag is not None
         }),

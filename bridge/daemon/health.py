@@ -6,6 +6,7 @@ kind                meaning
 ``disconnected``    an endpoint is not connected
 ``trouble``         an endpoint is connected, but its system is silent or has blocked publishers
 ``backpressure``    a queue of a target takes nothing: it is missing or full, or the permission is missing
+``dead-letters``    so many messages became dead letters that further ones wait instead
 ``held``            a message can be neither delivered nor dead-lettered; messages after it cannot be settled
 ``waiting``         a source is not open yet, because a target is not
 ``stalled``         the oldest unsettled message is older than ``stalled_after``
@@ -38,7 +39,8 @@ from exchange.display import list_some
 __all__ = ["KINDS", "Condition", "Health", "SourceState", "TargetState"]
 
 KINDS: Final = (
-    "disconnected", "trouble", "backpressure", "held", "waiting", "stalled", "window-full", "paused", "draining",
+    "disconnected", "trouble", "backpressure", "dead-letters", "held", "waiting", "stalled", "window-full",
+    "paused", "draining",
 )  # fmt: skip
 """Kinds of conditions in the order in which they are shown: causes before their effects."""
 
@@ -47,6 +49,9 @@ LEVELS: Final = {"paused": "info", "draining": "info", "waiting": "warning"}
 LOGGED_AFTER: Final = {"disconnected": 5.0, "waiting": 5.0, "draining": 5.0}
 """Kind -> seconds for which a condition lasts before it is logged; others are logged at once. Most connections come
 back soon, and each loss has a line in the log anyway."""
+STOPPED_AFTER: Final = 1.0
+"""Seconds for which messages wait for the limit of dead letters before that is a condition: others that are under way
+may be written, and these permit more."""
 BACKPRESSURE_AFTER: Final = 3.0
 """Seconds for which a queue takes nothing before that is a condition: a full queue takes messages now and then."""
 REMIND_AFTER: Final = 60.0
@@ -104,6 +109,8 @@ class SourceState:
     """Number of messages on hold."""
     held: tuple[tuple[str, str], ...]
     """Origin and reason of the first of these messages."""
+    dead_letter_share: float = 0.0
+    """Share of dead letters among its latest messages for one queue, that with the highest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +310,14 @@ class Health:
         oldest = window.oldest()
         age = max(0.0, now - oldest.since) if oldest is not None else 0.0
         held = self._scan.held.get(name, ())
-        if held:
+        limit = window.limit
+        if limit is not None and limit.since is not None:
+            if now - limit.since >= STOPPED_AFTER:
+                causes.add(
+                    name, "dead-letters", limit.describe(), limit.since, "remove the cause: what waits is tried again, "
+                    "and written; POST /resume or SIGUSR2 lets ten more become dead letters, max_dead_letters = 1 all",
+                )  # fmt: skip
+        elif held:
             self._add_held(inlet, held, causes)
         if oldest is not None and age >= stalled_after and oldest.held_reason is None:
             causes.add(name, "stalled", self._stall(oldest, stalled_after, now), oldest.since, "see its target")
@@ -318,6 +332,7 @@ class Health:
             window.bytes, fill, age,
             oldest.delivery.origin if oldest is not None else "", len(held),
             tuple([(each.delivery.origin, each.held_reason or "") for each in held[:SHOWN]]),
+            0.0 if limit is None else limit.highest,
         )  # fmt: skip
 
     def _add_held(self, inlet: InletLike, held: Sequence[Pending], causes: _Causes) -> None:

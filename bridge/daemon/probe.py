@@ -13,6 +13,7 @@ from typing import Final, Literal, NamedTuple, TypedDict
 from bridge.client_errors import explain
 from bridge.daemon.config import DEAD_LETTERS, Config
 from bridge.endpoint import Endpoint, Finding
+from bridge.pump.policy import Policy
 from exchange.display import count_noun, hide_logins
 
 __all__ = ["CheckJson", "Checked", "Report", "as_object", "as_text", "check"]
@@ -68,6 +69,16 @@ async def check(config: Config, *, offline: bool = False, seconds: float = SECON
         around = [each for each in tables if f"{warned.table}.".startswith(f"{each}.")]
         table = max(around, key=len, default="")
         known[table].append(Finding("warning", warned.text, warned.key))
+    for table, policy in _policies_by_table(config):
+        if policy.max_dead_letters < 1:
+            text = (
+                f"messages wait when more than {policy.max_dead_letters:.0%} of a source's latest messages for one "
+                "queue, and more than ten, would become dead letters"
+            )
+            known[table].append(Finding("ok", text))
+        else:
+            text = "1 lets all messages become dead letters, if a wrong limit of a broker refuses them; write a share"
+            known[table].append(Finding("warning", text, "max_dead_letters"))
     checked = [Checked("", "", known[""])] if known[""] else []
     for (table, endpoint), findings in zip(endpoints, results, strict=True):
         hidden = [each._replace(text=hide_logins(each.text)) for each in findings]
@@ -86,6 +97,16 @@ def _endpoints_by_table(config: Config) -> Iterator[tuple[str, Endpoint]]:
         yield f"targets.{target.name}", target
     if config.dead_letters is not None:
         yield DEAD_LETTERS, config.dead_letters
+
+
+def _policies_by_table(config: Config) -> Iterator[tuple[str, Policy]]:
+    """Yield the policy for dead letters with the table that it is about: the general one, and others of sources."""
+    if config.dead_letters is not None:
+        yield DEAD_LETTERS, config.policy
+        for inlet in config.inlets:
+            own = inlet.policy
+            if own is not None and own.max_dead_letters != config.policy.max_dead_letters:
+                yield f"sources.{inlet.source.name}", own
 
 
 async def _check_endpoint(endpoint: Endpoint, seconds: float) -> Sequence[Finding]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from bridge.endpoint import Disconnected, Failure, Outgoing, Source, Target
+from bridge.pump.dead_letters import DeadLetterLimit
 from bridge.pump.policy import Policy
 from bridge.pump.window import Pending
 
@@ -27,6 +28,8 @@ class WindowLike(Protocol):
     def capacity_bytes(self) -> int: ...
     @property
     def full_since(self) -> float | None: ...
+    @property
+    def limit(self) -> DeadLetterLimit | None: ...
     def oldest(self) -> Pending | None: ...
     def on_hold(self) -> Sequence[Pending]: ...
 

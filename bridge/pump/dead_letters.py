@@ -1,5 +1,7 @@
 """Dead letters: the message as it was read, with headers about why and when it was given up, and where it was.
 
+How many there may be is limited (`DeadLetterLimit`): where most messages are refused, something else is wrong.
+
 ==========================  ===========================================================================
 header                      what it is
 ==========================  ===========================================================================
@@ -24,7 +26,10 @@ hashstar-packed             only if the target of dead letters refused this one 
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable, Hashable
 from dataclasses import replace
+from math import ceil
 from typing import Final
 
 from bridge.endpoint import Delivery
@@ -33,9 +38,12 @@ from exchange.field_json import json_line, message_to_json
 from exchange.field_values import Typed
 from exchange.message import Message
 
-__all__ = ["build_dead_letter", "is_packed", "pack"]
+__all__ = ["DeadLetterLimit", "build_dead_letter", "is_packed", "pack"]
 
 PACKED: Final = "hashstar-packed"
+
+FEWEST: Final = 10
+"""Number of dead letters among the latest messages of a queue that are never too many."""
 
 
 def build_dead_letter(delivery: Delivery, reason: str, target: str, queue: str, attempts: int, now: float) -> Message:
@@ -78,3 +86,130 @@ def pack(dead: Message) -> Message:
 def is_packed(dead: Message) -> bool:
     """Return whether a dead letter was packed already, so that it cannot be made smaller."""
     return PACKED in dead.headers
+
+
+class _Tally:
+    """The latest messages for one queue: those that were written, and those that became dead letters."""
+
+    __slots__ = ("_runs", "dead", "messages")
+
+    def __init__(self) -> None:
+        self.messages = 0
+        self.dead = 0
+        self._runs: deque[list[int]] = deque()
+        """Runs of the same: their length, and 1 for dead letters, else 0."""
+
+    @property
+    def share(self) -> float:
+        """Share of dead letters; 0 without any message."""
+        return self.dead / self.messages if self.messages else 0.0
+
+    def add(self, count: int, dead: int) -> None:
+        """Add ``count`` messages; ``dead`` is 1 if they became dead letters, else 0."""
+        if self._runs and self._runs[-1][1] == dead:
+            self._runs[-1][0] += count
+        else:
+            self._runs.append([count, dead])
+        self.messages += count
+        self.dead += count * dead
+
+    def forget_old(self, latest: int) -> None:
+        """Forget all but the latest messages."""
+        while (excess := self.messages - latest) > 0:
+            first = self._runs[0]
+            count = min(excess, first[0])
+            first[0] -= count
+            self.messages -= count
+            self.dead -= count * first[1]
+            if not first[0]:
+                self._runs.popleft()
+
+
+class DeadLetterLimit:
+    """Decides which messages of one source may become dead letters, so that a wrong limit of a broker costs ten.
+
+    Of the latest messages for each queue, at most the ``share`` may become dead letters: of the latest 20 if it is a
+    half, as `FEWEST` always may. A message beyond that waits, and is tried again. While one waits, no message is
+    forgotten: so it may become a dead letter once enough others were written, those that were read after it, too. The
+    wait ends for all when the cause is removed, as they are written then, or with `lift`. The queue ``""`` stands for
+    the topology: its messages are all that were read, its dead letters those that cannot be routed.
+    """
+
+    def __init__(self, share: float) -> None:
+        self.share: Final = share
+        self._latest: Final = ceil(FEWEST / share)
+        """Number of messages of a queue that are looked at while none waits."""
+        self._tallies: dict[str, _Tally] = {}
+        self._waiting: dict[tuple[Hashable, str], tuple[str, Callable[[], None]]] = {}
+        """Message and queue -> why it waits, and what tries it again."""
+        self.since: float | None = None
+        """Time since which messages wait; None if none does."""
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether messages wait because too many others became dead letters."""
+        return bool(self._waiting)
+
+    @property
+    def highest(self) -> float:
+        """Share of dead letters among the latest messages for one queue: that with the highest."""
+        return max([tally.share for tally in self._tallies.values()], default=0.0)
+
+    def note_written(self, queue: str, count: int) -> None:
+        """Take note of messages that were written."""
+        tally = self._tallies.get(queue)
+        if tally is None:
+            tally = self._tallies[queue] = _Tally()
+        tally.add(count, 0)
+        if not self._waiting:
+            tally.forget_old(self._latest)
+
+    def permit(self, message: Hashable, queue: str, reason: str, again: Callable[[], None], now: float) -> bool:
+        """Return whether a message may become a dead letter now; if not, it waits, and `lift` calls ``again``."""
+        tally = self._tallies.setdefault(queue, _Tally())
+        if self.share >= 1 or tally.dead < max(FEWEST, int(self.share * tally.messages)):
+            tally.add(1, 1)
+            self.release(message, queue)
+            if not self._waiting:
+                tally.forget_old(self._latest)
+            return True
+        if not self._waiting:
+            self.since = now
+        self._waiting[message, queue] = reason, again
+        return False
+
+    def release(self, message: Hashable, queue: str, again: Callable[[], None] | None = None) -> bool:
+        """Take note that a message does not wait any more; with ``again``, unless it has another by now.
+
+        Return whether it did wait.
+        """
+        waits = self._waiting.get((message, queue))
+        if waits is None or (again is not None and waits[1] is not again):
+            return False
+        del self._waiting[message, queue]
+        if not self._waiting:
+            self.since = None
+        return True
+
+    def forget_waiting(self) -> None:
+        """Forget the messages that wait, as their source will give them again."""
+        self._waiting.clear()
+        self.since = None
+
+    def lift(self) -> None:
+        """Count anew, and try all that wait again."""
+        waiting = [*self._waiting.values()]
+        self._tallies.clear()
+        self.forget_waiting()
+        for _, again in waiting:
+            again()
+
+    def describe(self) -> str:
+        """Return why messages wait; only while some do."""
+        (_, queue), (reason, _) = next(iter(self._waiting.items()))
+        tally = self._tallies[queue]
+        where = f" for queue {queue}" if queue else ""
+        return (
+            f"of the latest {tally.messages:,} messages{where}, {tally.dead:,} ({tally.share:.0%}) became dead "
+            f"letters; {len(self._waiting):,} more would, and wait: {reason}"
+        )

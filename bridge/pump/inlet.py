@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from bridge.endpoint import Delivery, Disconnected, EndOfStream, Source, disconnection
+from bridge.pump.dead_letters import DeadLetterLimit
 from bridge.pump.filtering import Filter
 from bridge.pump.outlet import Outlet
 from bridge.pump.policy import Attempts, Policy
@@ -100,6 +101,8 @@ class Reading:
         self.inlet = inlet
         own = inlet.policy or policy
         inlet.window = Window(own.window, own.window_bytes, self._settle)
+        self.limit: Final = DeadLetterLimit(own.max_dead_letters)
+        inlet.window.limit = self.limit
         self._outlets = outlets
         self._policy = policy
         self._rate = own.rate

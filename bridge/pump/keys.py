@@ -4,13 +4,27 @@ from __future__ import annotations
 
 from typing import Final
 
-from bridge.keys import FLAG, MAYBE_NUMBER, MAYBE_TEXT, SECONDS, SIZE, TABLE, TEXT, Key, Keys, choice, matching, whole
+from bridge.keys import (
+    FLAG,
+    MAYBE_NUMBER,
+    MAYBE_TEXT,
+    SECONDS,
+    SHARE,
+    SIZE,
+    TABLE,
+    TEXT,
+    Key,
+    Keys,
+    choice,
+    matching,
+    whole,
+)
 from bridge.pump.policy import Unroutable
 
 __all__ = [
-    "BACKOFF", "BACKOFF_MOST", "DRAIN", "EXCHANGE", "GIVE_UP_AFTER", "MAX_HOPS", "ONE_AT_A_TIME", "OWN_POLICY",
-    "POLICY", "RATE", "RECONNECT", "RECONNECT_MOST", "ROUTING_KEY", "SELECTOR", "SOURCE", "STALLED_AFTER", "TAGS",
-    "TRIES", "UNROUTABLE", "URL", "WINDOW", "WINDOW_BYTES",
+    "BACKOFF", "BACKOFF_MOST", "DRAIN", "EXCHANGE", "GIVE_UP_AFTER", "MAX_DEAD_LETTERS", "MAX_HOPS", "ONE_AT_A_TIME",
+    "OWN_POLICY", "POLICY", "RATE", "RECONNECT", "RECONNECT_MOST", "ROUTING_KEY", "SELECTOR", "SOURCE", "STALLED_AFTER",
+    "TAGS", "TRIES", "UNROUTABLE", "URL", "WINDOW", "WINDOW_BYTES",
 ]  # fmt: skip
 
 URL: Final = Key(
@@ -55,6 +69,13 @@ GIVE_UP_AFTER: Final = Key(
     'time of back-pressure after which a message becomes a dead letter all the same, `"10 m"`',
     otherwise="never",
 )
+MAX_DEAD_LETTERS: Final = Key(
+    "max_dead_letters",
+    SHARE,
+    "maximum share of a source's latest messages for one queue that may become dead letters, beyond ten: "
+    "[more wait](bridge-operations.md#when-most-messages-become-dead-letters); `1`: any",
+    0.5,
+)
 BACKOFF: Final = Key("backoff", SECONDS, "seconds before the second try; doubles, with jitter", 0.1)
 BACKOFF_MOST: Final = Key("backoff_most", SECONDS, "maximum seconds between tries", 30)
 RECONNECT: Final = Key("reconnect", SECONDS, "seconds before the second try to connect; doubles, with jitter", 0.2)
@@ -90,6 +111,6 @@ STALLED_AFTER: Final = Key(
 )
 
 POLICY: Final = Keys((
-    WINDOW, WINDOW_BYTES, TRIES, GIVE_UP_AFTER, BACKOFF, BACKOFF_MOST, RECONNECT, RECONNECT_MOST, UNROUTABLE,
-    ONE_AT_A_TIME, RATE, MAX_HOPS, DRAIN, STALLED_AFTER,
+    WINDOW, WINDOW_BYTES, TRIES, GIVE_UP_AFTER, MAX_DEAD_LETTERS, BACKOFF, BACKOFF_MOST, RECONNECT, RECONNECT_MOST,
+    UNROUTABLE, ONE_AT_A_TIME, RATE, MAX_HOPS, DRAIN, STALLED_AFTER,
 ))  # fmt: skip

@@ -15,6 +15,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol, TypeAlias
 
 from bridge.endpoint import Disconnected, Failure, Outgoing, Target, describe, disconnection
@@ -74,7 +75,7 @@ class Outlet:
     message is held and tried for ever, and so is a message for which ``is_last`` is true. ``fate`` is what events call
     the fate of a message given to ``dead_letter``: DROP where that drops it. ``random`` returns numbers in [0, 1).
     ``changed`` is called when the target was opened, and when a refused message leaves because its source will
-    give it again.
+    give it again. With ``is_limited``, the limit of a message's source decides whether it may become a dead letter.
     """
 
     def __init__(
@@ -87,6 +88,8 @@ class Outlet:
         changed: Callable[[], None] = lambda: None,
         is_last: Callable[[Outgoing], bool] = lambda _: False,
         fate: Unroutable = Unroutable.DEAD_LETTER,
+        *,
+        is_limited: bool = False,
     ) -> None:
         self.target = target
         self.error: Disconnected | None = None
@@ -98,6 +101,7 @@ class Outlet:
         self._changed = changed
         self._is_last = is_last
         self._given_up: Final = fate
+        self._is_limited: Final = is_limited
         self._held = Held(target.key_of)
         self._gates: dict[Partition, Gate] = {}
         self._in_flight: dict[int, Outgoing] = {}
@@ -218,23 +222,28 @@ class Outlet:
 
     def confirmed(self, messages: Sequence[Outgoing]) -> None:
         """Forget the confirmed messages, release the next ones of their keys, and settle deliveries at the sources."""
-        in_flight, windows = self._in_flight, set()
+        in_flight = self._in_flight
+        counts: dict[tuple[Window, str], int] = {}
         known = []
         for outgoing in messages:
             if in_flight.pop(outgoing.number, None) is not None:
                 known.append(outgoing)
                 pending: Pending = outgoing.context
                 pending.window.finish_copy(pending)
-                windows.add(pending.window)
+                place = pending.window, outgoing.queue
+                counts[place] = counts.get(place, 0) + 1
         self._progressed |= bool(known)
+        now = asyncio.get_running_loop().time()
+        if self._is_limited:
+            self._note_written(known, counts)
         if self._gates:
             self._let_through(known)
         if self._held:
             firsts = [first for o in known if (first := self._held.remove(o)) is not None]
             # A message that one confirm releases may be confirmed by this report, too: it must not be sent again.
             self._release([first for first in firsts if self._held.is_first(first)])
-        self._events.confirmed(self.target.name, known, asyncio.get_running_loop().time())
-        for window in windows:
+        self._events.confirmed(self.target.name, known, now)
+        for window in dict.fromkeys([window for window, _ in counts]):
             window.settle()
 
     def failed(self, outgoing: Outgoing, failure: Failure) -> None:
@@ -254,6 +263,8 @@ class Outlet:
         self._progressed = True
         outgoing.attempts += 1
         fate = self._fate(outgoing, failure)
+        if fate is Unroutable.DEAD_LETTER and not self._may_become_dead_letter(outgoing, failure):
+            fate = Unroutable.HOLD
         if fate is Unroutable.DEAD_LETTER:
             self._events.refused(self.target.name, outgoing, failure, None)
             self._send_dead_letter(outgoing, failure)
@@ -277,6 +288,32 @@ class Outlet:
             return Unroutable.HOLD
         return Unroutable.DEAD_LETTER
 
+    def _may_become_dead_letter(self, outgoing: Outgoing, failure: Failure) -> bool:
+        """Return whether the limit of the message's source permits that; else it is tried again until it does."""
+        pending: Pending = outgoing.context
+        limit = pending.window.limit
+        if limit is None or not self._is_limited:
+            return True
+        now = asyncio.get_running_loop().time()
+        if not limit.permit(pending, outgoing.queue, failure.reason, partial(self._retry, outgoing), now):
+            return False
+        pending.held_reason = None
+        return True
+
+    def _note_written(self, messages: Iterable[Outgoing], counts: Mapping[tuple[Window, str], int]) -> None:
+        """Have the limits of dead letters count these messages; those among them that waited for a limit do no more."""
+        reached = set()
+        for (window, queue), count in counts.items():
+            if window.limit is not None:
+                window.limit.note_written(queue, count)
+                if window.limit.is_reached:
+                    reached.add(window)
+        if reached:
+            for outgoing in messages:
+                window = outgoing.context.window
+                if window in reached:
+                    window.limit.release(outgoing.context, outgoing.queue)
+
     def _hold(self, outgoing: Outgoing, failure: Failure, fate: Unroutable | None) -> None:
         """Hold the message and its key, and try the message again after the backoff."""
         self._held.add(outgoing)
@@ -292,6 +329,9 @@ class Outlet:
         """Call ``dead_letter`` to send a dead letter instead of the message."""
         assert self._dead_letter is not None  # noqa: S101  `_fate` and `_wait_behind_gate` have checked it
         self._events.gave_up(self.target.name, outgoing, failure, self._given_up.value)
+        pending: Pending = outgoing.context
+        if pending.window.limit is not None:
+            pending.window.limit.release(pending, outgoing.queue)
         self._dead_letter(outgoing, failure, self.target.name)
 
     def _retry(self, outgoing: Outgoing) -> None:

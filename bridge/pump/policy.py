@@ -86,3 +86,6 @@ class Policy:
     """Maximum number of bridges that a message may have passed; with more, it is in a loop: a dead letter."""
     give_up_after: float | None = None
     """Seconds of back-pressure after which the waiting messages become dead letters; None: they wait for ever."""
+    max_dead_letters: float = 0.5
+    """Maximum share of a source's latest messages for one queue that become dead letters, beyond ten; more wait, until
+    the share is lower or they are written. 1: any."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from random import random as any_random
 from time import monotonic, time
@@ -45,6 +46,9 @@ FINISHING: Final = 90.0
 
 AGAIN: Final = 1.0
 """Seconds after which a cancelled task that has not ended is cancelled again."""
+
+LIMITED: Final = 5.0
+"""Seconds after which a delivery is routed again that could not become a dead letter, as too many others did."""
 
 NO_REPLIES: Final = Replies({}, {})
 NO_REQUESTS: Final[Mapping[str, Asked | None]] = {}
@@ -121,7 +125,9 @@ class Pump:
         for target in targets.values():
             if target not in outlets:
                 dead_letter = self._send_dead_letter if self._dead_outlet is not None else None
-                outlets[target] = Outlet(target, policy, events, random, dead_letter, self._wake)
+                outlets[target] = Outlet(
+                    target, policy, events, random, dead_letter, self._wake, is_limited=dead_letter is not None
+                )
         self._outlets = {queue: outlets[target] for queue, target in targets.items()}
         self._servers = {
             queue: replies.servers[target] for queue, target in targets.items() if target in replies.servers
@@ -174,8 +180,10 @@ class Pump:
         self._paused = True
 
     def resume(self) -> None:
-        """Continue reading."""
+        """Continue reading; where the limit of dead letters was reached, count anew, and try what waits again."""
         self._paused = False
+        for reading in self._readings.values():
+            reading.limit.lift()
         self._wake()
 
     def stop(self) -> None:
@@ -243,6 +251,8 @@ class Pump:
         ready: dict[Outlet, list[Outgoing]] = {}
         enter, route_of, wanted = inlet.enter, self._router.route, inlet.filter
         max_hops = self._policy.max_hops
+        bad: list[Callable[[], None]] = []
+        """What decides on each delivery that cannot be routed: after all others, as the share of these counts."""
         for pending in pendings:
             delivery = pending.delivery
             try:
@@ -251,11 +261,11 @@ class Pump:
                 if type(headers) is not Headers or NAMED_HOPS in headers.content.raw:
                     hops = hops_of(delivery.message)
                     if hops > max_hops:
-                        self._give_up_loop(inlet, pending, hops, ready)
+                        bad.append(partial(self._give_up_loop, inlet, pending, hops, ready))
                         continue
                 # Before the filter, which must not see an incomplete message.
                 if delivery.refusal is not None:
-                    self._unroutable(inlet, pending, delivery.refusal, ready)
+                    bad.append(partial(self._unroutable, inlet, pending, delivery.refusal, ready))
                     continue
                 if wanted is not None and (objection := wanted.objection(delivery.message)) is not None:
                     self._events.filtered(inlet.source.name, delivery, objection)
@@ -267,10 +277,10 @@ class Pump:
             except Exception as error:  # noqa: BLE001  an unexpected error of one message must not stop the others
                 # A known error is what a broker would refuse, or a header that cannot be read.
                 reason = str(error) if isinstance(error, HashstarError) else describe(error)
-                self._unroutable(inlet, pending, reason, ready)
+                bad.append(partial(self._unroutable, inlet, pending, reason, ready))
                 continue
             if not queues:
-                self._unroutable(inlet, pending, "no queue of the topology gets it", ready)
+                bad.append(partial(self._unroutable, inlet, pending, "no queue of the topology gets it", ready))
                 continue
             placements = {placement.queue: placement for placement in placed} if placed else NO_PLACEMENTS
             dead = 0
@@ -284,6 +294,10 @@ class Pump:
                 self._send_requests(pending, message, queues, placements, requests, ready, dead)
             else:
                 self._add_copies(pending, message, queues, placements, ready, dead)
+        if (limit := inlet.window.limit) is not None:
+            limit.note_written("", len(pendings) - len(bad))
+        for decide in bad:
+            decide()
         for outlet, messages in ready.items():
             outlet.send(messages)
         inlet.window.settle()
@@ -350,8 +364,12 @@ class Pump:
         fate = self._policy.unroutable
         if fate is Unroutable.DEAD_LETTER and self._dead_outlet is None:
             fate = Unroutable.HOLD
-        if pending.held_reason is None:  # else this is another try, and the first one was reported
+        if fate is Unroutable.DEAD_LETTER and not self._may_become_dead_letter(inlet, pending, "", reason):
+            return
+        if pending.held_reason is None or fate is not Unroutable.HOLD:  # else the first try was reported
             self._events.unroutable(inlet.source.name, pending.delivery, fate.value, reason)
+        if fate is not Unroutable.HOLD:
+            pending.held_reason = None
         if fate is Unroutable.DROP:
             inlet.window.finish_copy(pending)
         elif fate is Unroutable.DEAD_LETTER and self._dead_outlet is not None:
@@ -419,6 +437,8 @@ class Pump:
         if refused and dead_outlet is None:
             self._hold(inlet, pending, next(iter(refused.values())))
             return None
+        if not all(self._may_become_dead_letter(inlet, pending, queue, why) for queue, why in refused.items()):
+            return None
         for queue, reason in refused.items():
             assert dead_outlet is not None  # noqa: S101  else the delivery is held
             target, failure = self._outlets[queue].target.name, Failure(reason, final=True)
@@ -434,6 +454,28 @@ class Pump:
         pending.held_reason = reason
         self._route_later(inlet, pending)
 
+    def _may_become_dead_letter(self, inlet: Inlet, pending: Pending, queue: str, reason: str) -> bool:
+        """Return whether the limit of the source permits that; else hold the delivery, and route it again later."""
+        limit = inlet.window.limit
+        if limit is None:
+            return True
+        loop = asyncio.get_running_loop()
+
+        def again() -> None:
+            timer.cancel()
+            self._route_again(inlet, pending)
+            if limit.release(pending, queue, again):  # else it waits once more
+                pending.held_reason = None
+
+        timer = loop.call_later(LIMITED, again)
+        if limit.permit(pending, queue, reason, again, loop.time()):
+            timer.cancel()
+            return True
+        if pending.held_reason is None:  # else this is another try, and the first one was reported
+            self._events.unroutable(inlet.source.name, pending.delivery, Unroutable.HOLD.value, reason)
+        pending.held_reason = reason
+        return False
+
     def _route_later(self, inlet: Inlet, pending: Pending) -> None:
         asyncio.get_running_loop().call_later(self._policy.backoff.most, self._route_again, inlet, pending)
 
@@ -442,6 +484,8 @@ class Pump:
         reason = f"loop: passed {hops} bridges"
         if self._dead_outlet is None or is_dead_letter(pending.delivery.message):
             self._hold(inlet, pending, reason)
+            return
+        if not self._may_become_dead_letter(inlet, pending, "", reason):
             return
         self._events.unroutable(inlet.source.name, pending.delivery, Unroutable.DEAD_LETTER.value, reason)
         dead = self._make_dead_letter(pending, Failure(reason, final=True), inlet.source.name, "", 0)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bridge.endpoint import Delivery
+from bridge.pump.dead_letters import DeadLetterLimit
 
 __all__ = ["Pending", "Window"]
 
@@ -48,6 +49,8 @@ class Window:
         """Lanes in which a delivery became done since the last `settle`."""
         self._size = 0
         """Mean size of the deliveries that were admitted last, in bytes."""
+        self.limit: DeadLetterLimit | None = None
+        """Limit of its messages that become dead letters; None: there is none."""
         self.messages = 0
         """Number of unsettled deliveries."""
         self.bytes = 0
@@ -156,5 +159,7 @@ class Window:
                 pending.dropped = True
         self._lanes.clear()
         self._touched.clear()
+        if self.limit is not None:
+            self.limit.forget_waiting()
         self.messages = self.bytes = 0
         self.full_since = None

@@ -237,7 +237,7 @@ class Topic(Readable, Writable):
         self._transactional = transactional
         self.own_id = transactional
         """Whether the bridge's transactions have a fixed id: then only one process at a time can run."""
-        self._topics = Topics(self.broker.url, {"log_level": 0})
+        self.topics = Topics(self.broker.url, {"log_level": 0})
         self._config = config
         self._taken: dict[int, int] = {}
         """Partition -> offset up to which `arrivals` has yielded messages."""
@@ -247,27 +247,27 @@ class Topic(Readable, Writable):
             "group.id": self.name, "enable.auto.commit": False, "isolation.level": "read_uncommitted",
             "reconnect.backoff.max.ms": 1_000, "metadata.recovery.strategy": "none",
         }  # fmt: skip
-        self._group = Consumer({**self._topics.settings, **own})
+        self._group = Consumer({**self.topics.settings, **own})
         self._put = 0
 
     def make(self, partitions: int = PARTITIONS) -> None:
         """Create the topic."""
         self.partitions = partitions
-        self._topics.make(partitions, self.name, self._config)
+        self.topics.make(partitions, self.name, self._config)
         self._taken.clear()
 
     def delete_topic(self) -> None:
         """Delete the topic, and wait until it is gone."""
-        self._topics.made.remove(self.name)
-        self._topics.admin.delete_topics([self.name])[self.name].result(SILENCE)
+        self.topics.made.remove(self.name)
+        self.topics.admin.delete_topics([self.name])[self.name].result(SILENCE)
         deadline = time.monotonic() + SILENCE
-        while self.name in self._topics.admin.list_topics(timeout=SILENCE).topics and time.monotonic() < deadline:
+        while self.name in self.topics.admin.list_topics(timeout=SILENCE).topics and time.monotonic() < deadline:
             time.sleep(0.1)
         self._put = 0
 
     def add_partitions(self, total: int) -> None:
         """Add partitions to the topic, up to ``total``."""
-        self._topics.admin.create_partitions([NewPartitions(self.name, total)])[self.name].result(SILENCE)
+        self.topics.admin.create_partitions([NewPartitions(self.name, total)])[self.name].result(SILENCE)
         self.partitions = total
 
     def table(self) -> str:
@@ -288,7 +288,7 @@ class Topic(Readable, Writable):
     def put_records(self, records: Sequence[tuple[bytes | None, bytes | None]], **settings: Any) -> None:
         """Add keys and values, with settings of a producer."""
         # Without idempotence, a batch that is sent again, as to a new topic, may come after the next one.
-        self._topics.put(self.name, records, **{"enable.idempotence": True, **settings})
+        self.topics.put(self.name, records, **{"enable.idempotence": True, **settings})
         self._put += len(records)
 
     def count_left(self) -> int | None:
@@ -306,14 +306,14 @@ class Topic(Readable, Writable):
 
     def records(self) -> Iterator[Any]:
         """Yield Kafka's records that `arrivals` has not yielded yet."""
-        for message in self._topics.read(self.name, 0, READING):
+        for message in self.topics.read(self.name, 0, READING):
             if message.offset() >= self._taken.get(message.partition(), 0):
                 self._taken[message.partition()] = message.offset() + 1
                 yield message
 
     def close(self) -> None:
         self._group.close()
-        self._topics.delete()
+        self.topics.delete()
 
 
 class RocketmqTopic(Readable, Writable):

@@ -17,7 +17,7 @@ ROWS = {
     "pause", "stop", "alarm", "full-disk", "delete", "password", "user", "revoke", "reject-publish", "remake-topic",
     "add-partition", "too-large", "user-id", "nested", "odd-timestamp", "cc-loop", "sigstop", "takeover",
     "exactly-once", "consumer-timeout", "check-loop", "crash-loop", "rotate-secret", "long-key", "zombie",
-    "window-bytes",
+    "window-bytes", "dead-letter-limit",
 }  # fmt: skip
 
 

@@ -12,6 +12,21 @@ PUMP: Final = "bridge/pump/test_pump.py bridge/pump/test_pump_model.py"
 
 BRIDGE: Final[list[Mutant]] = [
     *mutants_of(
+        "bridge/pump/dead_letters.py",
+        "bridge/pump/test_dead_letter_limit.py",
+        (
+            "the limit of dead letters forgets them while messages wait, so that ten more pass with each ten others",
+            "        tally.add(count, 0)\n        if not self._waiting:",
+            "        tally.add(count, 0)\n        if True:",
+        ),
+        ("one dead letter too many is permitted", "tally.dead < max(", "tally.dead <= max("),
+        (
+            "a message that waits again is taken for one that was written",
+            "again is not None and waits[1] is not again",
+            "False",
+        ),
+    ),
+    *mutants_of(
         "bridge/pump/window.py",
         f"bridge/pump/test_window.py {PUMP}",
         (
@@ -164,18 +179,8 @@ BRIDGE: Final[list[Mutant]] = [
         ),
         (
             "each look at an unroutable message on hold is counted",
-            (
-                "        fate = self._policy.unroutable\n"
-                "        if fate is Unroutable.DEAD_LETTER and self._dead_outlet is None:\n"
-                "            fate = Unroutable.HOLD\n"
-                "        if pending.held_reason is None:"
-            ),
-            (
-                "        fate = self._policy.unroutable\n"
-                "        if fate is Unroutable.DEAD_LETTER and self._dead_outlet is None:\n"
-                "            fate = Unroutable.HOLD\n"
-                "        if True:"
-            ),
+            ("        if pending.held_reason is None or fate is not Unroutable.HOLD:"),
+            ("        if True:"),
         ),
         ("a loop ends one bridge too early", "if hops > max_hops:", "if hops >= max_hops:"),
         (

@@ -472,6 +472,7 @@ WHOLE_POLICY = {
     "window": "7", "window_bytes": '"2 MiB"', "tries": "9", "backoff": "0.5", "backoff_most": "3", "reconnect": "0.25",
     "reconnect_most": "8", "unroutable": '"drop"', "one_at_a_time": "true", "rate": "50", "drain": "40",
     "stalled_after": "70", "max_hops": "3", "give_up_after": "600",
+    "max_dead_letters": "0.2",
 }  # fmt: skip
 """Each key of a policy, and a value that is not its default."""
 

@@ -11,6 +11,7 @@ from tests.chaos.scenarios import (
     disks,
     exactly_once,
     keys,
+    limits,
     oddities,
     pauses,
     rejections,
@@ -28,4 +29,5 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     *pauses.SCENARIOS, *alarms.SCENARIOS, *disks.SCENARIOS, *removals.SCENARIOS, *rights.SCENARIOS,
     *rejections.SCENARIOS, *topics.SCENARIOS, *oddities.SCENARIOS, *copies.SCENARIOS, *keys.SCENARIOS,
     *takeovers.SCENARIOS, *exactly_once.SCENARIOS, *deliveries.SCENARIOS, *windows.SCENARIOS,
+    *limits.SCENARIOS,
 )  # fmt: skip

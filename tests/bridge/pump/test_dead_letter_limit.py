@@ -1,0 +1,291 @@
+"""A source whose messages become dead letters in masses is stopped: ten are the price of a wrong limit."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.endpoint import Disconnected, Failure, Outgoing
+from bridge.endpoints.memory import MemorySource, MemoryTarget
+from bridge.pump.dead_letters import FEWEST, DeadLetterLimit
+from bridge.pump.policy import Policy
+from bridge.pump.pump import Inlet, Pump
+from exchange import Binding, Exchange, Message, Queue, Router, Topology
+from tests.support.bridge.events import Events
+from tests.support.tiers import examples
+from tests.support.virtual_loop import run_virtually
+
+TOPOLOGY = (
+    Topology([Exchange("in", "topic")], [Queue("all"), Queue("some")])
+    .bind(Binding.to_queue("in", "all", "k.#"))
+    .bind(Binding.to_queue("in", "some", "k.1"))
+)
+
+
+class Slow:
+    """The same limit from the list of all that happened, which is added up for each question."""
+
+    def __init__(self, share: float) -> None:
+        self.share = share
+        self.events: dict[str, list[str]] = {}
+        self.waiting: set[tuple[int, str]] = set()
+
+    def note(self, queue: str, what: str, count: int) -> None:
+        events = self.events.setdefault(queue, [])
+        events += [what] * count
+        if not self.waiting:
+            self.events[queue] = events[-round(FEWEST / self.share) :]
+
+    def permit(self, message: int, queue: str) -> bool:
+        events = self.events.setdefault(queue, [])
+        dead = events.count("dead")
+        if dead >= FEWEST and dead >= int(self.share * len(events)):
+            self.waiting.add((message, queue))
+            return False
+        self.waiting.discard((message, queue))
+        self.note(queue, "dead", 1)
+        return True
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["write", "give up", "give up", "try again", "written", "lift", "drop"]),
+        st.sampled_from(["", "q"]), st.sampled_from([1, 3, 12, 40]),
+    ),
+    max_size=60,
+)  # fmt: skip
+
+
+@examples(300)
+@given(STEPS, st.sampled_from([0.01, 0.2, 0.5]))
+def test_the_limit_is_that_of_a_slow_count_of_everything(steps: list[tuple[str, str, int]], share: float) -> None:
+    limit, slow, message = DeadLetterLimit(share), Slow(share), 0
+    lifted: list[object] = []
+
+    def judge(message: int, queue: str) -> None:
+        permitted = limit.permit(message, queue, "large", lambda: lifted.append(message), 0.0)
+        assert permitted == slow.permit(message, queue)
+
+    for what, queue, count in steps:
+        first = min(slow.waiting, default=None)
+        if what == "write":
+            limit.note_written(queue, count)
+            slow.note(queue, "written", count)
+        elif what == "give up":
+            for _ in range(count):
+                message += 1
+                judge(message, queue)
+        elif what == "try again" and first is not None:
+            judge(*first)
+        elif what == "written" and first is not None:
+            limit.release(*first)
+            slow.waiting.discard(first)
+        elif what in ("lift", "drop"):
+            lifted.clear()
+            limit.lift() if what == "lift" else limit.forget_waiting()
+            assert {*lifted} == ({number for number, _ in slow.waiting} if what == "lift" else set())
+            slow.waiting.clear()
+            if what == "lift":
+                slow.events.clear()
+        assert limit.is_reached == bool(slow.waiting) == (limit.since is not None)
+        if limit.is_reached:
+            assert f"{len(slow.waiting):,} more would" in limit.describe()
+
+
+class Scene:
+    """A pump with one source, a target that refuses what ``refuses`` says, and one for dead letters."""
+
+    def __init__(self, refuses: Callable[[Outgoing], bool], policy: Policy = Policy()) -> None:  # noqa: B008
+        self.refuses = refuses
+        self.source = MemorySource()
+        self.target = MemoryTarget("all", self._fault)
+        self.dead = MemoryTarget("dead")
+        self.inlet = Inlet(self.source)
+        self.pump = Pump(
+            [self.inlet], Router(TOPOLOGY), {"all": self.target, "some": MemoryTarget("some")}, Events(), policy,
+            self.dead, random=random.Random(1).random,
+        )  # fmt: skip
+
+    def _fault(self, outgoing: Outgoing) -> Failure | Disconnected | None:
+        return Failure("too large", final=True) if self.refuses(outgoing) else None
+
+    def waits(self) -> bool:
+        """Return whether messages wait because of the limit."""
+        limit = self.inlet.window.limit
+        return limit is not None and limit.is_reached
+
+    def bodies(self, target: MemoryTarget) -> list[int]:
+        return [int(outgoing.message.body) for outgoing in target.messages]
+
+    def add(self, numbers: Sequence[int], key: str = "k.{}") -> None:
+        for n in numbers:
+            self.source.put(Message("in", key.format(n % 5), body=b"%d" % n))
+
+
+def play(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    run_virtually(scene())
+
+
+async def end(scene: Scene, running: asyncio.Task[None]) -> None:
+    scene.source.end()
+    await asyncio.wait_for(running, 600)
+    assert not scene.source.unsettled
+
+
+@pytest.mark.parametrize("seconds", [0.0, 10.0], ids=["in masses", "one in ten seconds"])
+def test_a_wrong_limit_costs_ten_messages_and_what_waits_is_written_when_it_is_right(seconds: float) -> None:
+    async def act() -> None:
+        scene = Scene(lambda _: True)
+        running = asyncio.ensure_future(scene.pump.run())
+        everything = range(30 if seconds else 3_000)
+        for n in everything:
+            scene.add([n])
+            if seconds:
+                await asyncio.sleep(seconds)
+        await asyncio.sleep(3_600)  # no hour, however long, brings more
+        assert len(scene.dead.messages) == 10
+        assert scene.waits()
+        unread = scene.source.lag
+        await asyncio.sleep(3_600)
+        assert len(scene.dead.messages) == 10
+        assert scene.source.lag == unread
+        scene.refuses = lambda _: False
+        await end(scene, running)
+        assert not scene.waits()
+        assert sorted(scene.bodies(scene.target) + scene.bodies(scene.dead)) == [*everything]
+        for key in range(5):
+            written = [n for n in scene.bodies(scene.target) if n % 5 == key]
+            assert written == sorted(written)
+
+    play(act)
+
+
+@pytest.mark.parametrize("size", [1, 2_000])
+def test_a_steady_percent_never_stops_a_source(size: int) -> None:
+    async def act() -> None:
+        scene = Scene(lambda outgoing: int(outgoing.message.body) % 100 == 7)
+        running = asyncio.ensure_future(scene.pump.run())
+        for first in range(0, 6_000, size):
+            scene.add(range(first, first + size))
+            await asyncio.sleep(1.0)
+        assert not scene.waits()
+        await end(scene, running)
+        assert sorted(scene.bodies(scene.dead)) == list(range(7, 6_000, 100))
+
+    play(act)
+
+
+@pytest.mark.parametrize("bad", [40, 900])
+def test_a_run_of_wrong_messages_waits_only_until_as_many_others_were_written(bad: int) -> None:
+    async def act() -> None:
+        scene = Scene(lambda outgoing: 1_000 <= int(outgoing.message.body) < 1_000 + bad)
+        running = asyncio.ensure_future(scene.pump.run())
+        scene.add(range(1_000 + bad))
+        await asyncio.sleep(60)
+        assert scene.waits()
+        assert len(scene.dead.messages) == FEWEST
+        scene.add(range(1_000 + bad, 3_000), key="k.other.{}")  # those of the same keys wait behind them
+        await asyncio.sleep(120)
+        assert not scene.waits()
+        assert sorted(scene.bodies(scene.dead)) == list(range(1_000, 1_000 + bad))
+        await end(scene, running)
+
+    play(act)
+
+
+@pytest.mark.parametrize("percent", [5, 30])
+def test_the_order_of_reports_does_not_make_a_share_higher(percent: int) -> None:
+    """A target may report all refusals of a window before the first confirmation."""
+
+    async def act() -> None:
+        scene = Scene(lambda outgoing: int(outgoing.message.body) % 100 < percent)
+        held: list[Sequence[Outgoing]] = []
+        target = scene.target
+        send = target.send
+
+        def send_bad_first(messages: Sequence[Outgoing]) -> None:
+            send([each for each in messages if scene.refuses(each)])
+            held.append([each for each in messages if not scene.refuses(each)])
+            asyncio.get_running_loop().call_later(0.05, lambda: send(held.pop(0)))
+
+        target.send = send_bad_first  # type: ignore[method-assign]
+        running = asyncio.ensure_future(scene.pump.run())
+        scene.add(range(10_000))
+        await asyncio.sleep(120)
+        assert not scene.waits()
+        await end(scene, running)
+        assert len(scene.dead.messages) == percent * 100
+
+    play(act)
+
+
+def test_a_queue_that_refuses_all_is_noticed_beside_others_that_take_all() -> None:
+    async def act() -> None:
+        scene = Scene(lambda outgoing: outgoing.message.routing_key == "k.1")
+        scene.target, scene.pump = MemoryTarget("all"), scene.pump
+        some = MemoryTarget("some", scene._fault)
+        scene.pump = Pump(
+            [scene.inlet], Router(TOPOLOGY), {"all": scene.target, "some": some}, Events(), Policy(), scene.dead,
+            random=random.Random(1).random,
+        )  # fmt: skip
+        running = asyncio.ensure_future(scene.pump.run())
+        scene.add(range(2_000))
+        await asyncio.sleep(60)
+        assert len(scene.dead.messages) == 10
+        assert scene.waits()
+        scene.refuses = lambda _: False
+        await end(scene, running)
+
+    play(act)
+
+
+def test_unroutable_messages_count_and_a_resumption_lets_ten_more_pass() -> None:
+    async def act() -> None:
+        scene = Scene(lambda _: False)
+        running = asyncio.ensure_future(scene.pump.run())
+        scene.add(range(100), key="nowhere.{}")
+        for letters in (10, 20, 30):
+            await asyncio.sleep(600)
+            assert len(scene.dead.messages) == letters
+            assert scene.waits()
+            scene.pump.resume()
+        scene.pump.stop()
+        await asyncio.wait_for(running, 600)
+        assert len({*scene.bodies(scene.dead)}) == len(scene.dead.messages)
+
+    play(act)
+
+
+def test_a_share_of_one_is_no_limit() -> None:
+    async def act() -> None:
+        scene = Scene(lambda _: True, Policy(max_dead_letters=1.0))
+        running = asyncio.ensure_future(scene.pump.run())
+        scene.add(range(3_000))
+        await end(scene, running)
+        assert len(scene.dead.messages) == 3_000
+
+    play(act)
+
+
+def test_a_source_that_is_lost_while_it_is_stopped_gives_its_messages_again() -> None:
+    async def act() -> None:
+        scene = Scene(lambda _: True)
+        running = asyncio.ensure_future(scene.pump.run())
+        scene.add(range(300))
+        await asyncio.sleep(60)
+        for _ in range(5):
+            scene.source.break_connection()
+            await asyncio.sleep(300)
+            assert scene.waits()
+        assert len({*scene.bodies(scene.dead)}) == 10
+        scene.refuses = lambda _: False
+        await end(scene, running)
+        assert {*scene.bodies(scene.target), *scene.bodies(scene.dead)} == {*range(300)}
+
+    play(act)

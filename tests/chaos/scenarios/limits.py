@@ -1,0 +1,69 @@
+"""A limit that is wrong for most messages: ten become dead letters, then the source stops until it is right again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+)
+
+from tests.chaos.accounting import key_of
+from tests.chaos.places import Queue, Topic, Writable
+from tests.chaos.scenarios.scenario import Scenario
+from tests.chaos.trial import Trial
+
+__all__ = ["SCENARIOS"]
+
+WHOLE: Final = 1_000
+"""Number of messages before the limit is lowered, and after that."""
+PADDING: Final = b" " * 3_000
+LEAST: Final = 2_000
+"""Maximum size of a message of the topic, in bytes (``max.message.bytes``), while it is wrong."""
+DEAD: Final = 10
+WRONG_FOR: Final = 90.0
+"""Seconds for which it is wrong, beyond the minute that is looked at; in CI, until that is visible."""
+
+
+def _set_limit(topic: Topic, size: int) -> None:
+    entry = ConfigEntry("max.message.bytes", str(size), incremental_operation=AlterConfigOpType.SET)
+    changed = topic.topics.admin.incremental_alter_configs(
+        [ConfigResource(ConfigResource.Type.TOPIC, topic.name, incremental_configs=[entry])]
+    )
+    for future in changed.values():
+        future.result(30)
+
+
+def _too_low(trial: Trial) -> Sequence[Writable]:
+    trial.body_of = lambda body: body.strip()
+    source = trial.use(Queue("quorum", trial.brokers, "source", trial.folder))
+    target = trial.use(Topic(False, trial.brokers, "target", trial.folder))
+
+    def put() -> None:
+        source.put([(key, body + PADDING) for key, body in trial.numbers(WHOLE)])
+
+    trial.bridge(source, target)
+    put()
+    trial.drain(source)
+
+    def lower() -> None:
+        _set_limit(target, LEAST)
+        put()
+
+    trial.collect(target)
+    trial.suffer(lower, lambda: _set_limit(target, 1_000_000), seconds=0.0 if trial.short else WRONG_FOR)
+    trial.drain(source)
+    trial.stop()
+    dead = [int(body) for body in trial.dead_letters()]
+    # What is in neither place is lost. Of each key they are the first messages after the change.
+    trial.arrived += [(key_of(number, trial.keys), b"%d" % number) for number in sorted(dead)]
+    trial.expected_dead = lambda bodies: 0 < len(bodies) <= DEAD
+    return [target]
+
+
+SCENARIOS: Final = [
+    Scenario("dead-letter-limit", "max.message.bytes below all messages", ["rabbitmq", "kafka"], _too_low, short=True),
+]
