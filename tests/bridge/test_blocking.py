@@ -17,10 +17,12 @@ from typing import Final
 from unittest import mock
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from bridge.aside import call_aside
 from bridge.daemon.config import read_config
 from bridge.endpoint import Disconnected, Source, Target
+from bridge.endpoints.kafka.cluster.topics import Topic
 from bridge.endpoints.rabbitmq.consumer.offsets import Offsets
 from tests.support.bridge.behaviour import Reports
 from tests.support.waiting import wait_until
@@ -171,6 +173,40 @@ def test_a_file_of_a_secret_that_hangs_blocks_its_endpoint_alone(tmp_path: Path,
         held.release()
 
     asyncio.run(check())
+
+
+@pytest.mark.parametrize("which", ["source", "target"])
+def test_a_client_of_kafka_that_takes_its_time_to_be_made_blocks_no_loop(
+    tmp_path: Path, which: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files of certificates are read by librdkafka when a client is made."""
+    made = []
+
+    def make_slowly(*_: object, **__: object) -> None:
+        made.append(threading.current_thread())
+        time.sleep(2 * LONGEST)
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+    (tmp_path / "t.bindings").write_text("queue q\n")
+    (tmp_path / "bridge.toml").write_text(
+        'topology = "t.bindings"\n[sources.from]\nurl = "kafka://127.0.0.1:1"\ntopic = "x"\n'
+        '[targets.to]\nurl = "kafka://127.0.0.1:1"\nqueues = { q = "y" }\n'
+    )
+    config = read_config(tmp_path / "bridge.toml")
+    for module in ("consumer.member.Consumer", "producer.target.Producer"):
+        monkeypatch.setattr(f"bridge.endpoints.kafka.{module}", make_slowly)
+    monkeypatch.setattr("bridge.endpoints.kafka.producer.target.fetch_topics", lambda *_, **__: {"y": Topic(1, None)})
+    source, target = config.inlets[0].source, config.targets["q"]
+
+    async def check() -> None:
+        async with watched():
+            with pytest.raises(Disconnected):
+                await (source.open() if which == "source" else target.open(Reports()))
+            await (source if which == "source" else target).close()
+
+    asyncio.run(check())
+    assert made
+    assert threading.main_thread() not in made
 
 
 class Held:

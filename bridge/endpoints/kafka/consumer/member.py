@@ -42,7 +42,7 @@ FIRST_READ: Final = 64
 
 
 class Member:
-    """A consumer. Raises KafkaException for settings that librdkafka refuses. `join` its group, and `leave` it once."""
+    """A consumer. `connect` first, then `join` its group, `leave` it once, and `close`."""
 
     def __init__(
         self,
@@ -75,10 +75,16 @@ class Member:
         self._explains_idle = False
         """Whether it asks why a partition is not fetched from; the answer ends the connection."""
         self._settings = settings
+        self.consumer: Consumer
+        """Set by `connect`."""
+
+    def connect(self) -> None:
+        """Make the consumer, which reads files of certificates. Called on a thread of calls. Raises KafkaException."""
         callbacks = {
-            "error_cb": reasons.note_error, "on_commit": self.assignment.on_commit, "stats_cb": self._on_statistics,
+            "error_cb": self._reasons.note_error, "on_commit": self.assignment.on_commit,
+            "stats_cb": self._on_statistics,
         }  # fmt: skip
-        self.consumer = self.assignment.consumer = Consumer({**settings, **callbacks}, logger=reasons)
+        self.consumer = self.assignment.consumer = Consumer({**self._settings, **callbacks}, logger=self._reasons)
 
     def join(self, topics: Sequence[str]) -> None:
         """Become a member of the group. Raises KafkaException."""
@@ -91,10 +97,15 @@ class Member:
             self._start(self.assignment.keep_committing())
 
     def leave(self) -> None:
-        """Give everything back, and ignore all reports from now on. `Consumer.close` is still to be called."""
+        """Give everything back, and ignore all reports from now on. `close` is still to be called."""
         self.assignment.close()
         for task in self._tasks:
             task.cancel()
+
+    def close(self) -> None:
+        """Close the consumer, if it was made. Called on the thread of calls, which waits for its brokers."""
+        if hasattr(self, "consumer"):
+            self.consumer.close()
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

@@ -183,6 +183,7 @@ class KafkaSource(Source):
                 self.name, settings, reasons, window=self._window, transactional=self.transactional,
                 backlog=self._backlog, read_bytes=self._window_bytes // 8,
             )  # fmt: skip
+            await self._calls.call(member.connect)
             metadata = await self._calls.call(lambda: fetch_metadata(member.consumer, reasons))
             named = [topic for topic in self._topics if not topic.startswith("^")]
             if missing := [topic for topic in named if topic not in metadata.topics]:
@@ -223,7 +224,7 @@ class KafkaSource(Source):
         if calls is None:
             return
         if member is not None:
-            closing = calls.call(member.consumer.close)
+            closing = calls.call(member.close)
             await asyncio.wait([closing], timeout=CLOSING)
             if closing.done():
                 closing.exception()

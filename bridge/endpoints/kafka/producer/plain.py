@@ -64,6 +64,7 @@ class Producing(Connection):
         self._polling: asyncio.Handle | None = None
         self._stopping = False
         """Whether the producer is given nothing more, as another one is made once it has given all its reports."""
+        self._renewing: asyncio.Task[None] | None = None
         self._returned: list[Outgoing] = []
         """Messages that a producer of batches has given back."""
         self._opened: set[tuple[str, int]] = set()
@@ -175,7 +176,7 @@ class Producing(Connection):
         """Have messages go alone after the refusal of a batch, and in batches again when that is over."""
         batching, now = self.batching, asyncio.get_running_loop().time()
         self._stopping = self._stopping or batching.may_join(now)
-        if not self._stopping or self.trouble is not None:
+        if not self._stopping or self.trouble is not None or self._renewing is not None:
             return
         if self.under_way:
             if not batching.alone:  # librdkafka takes back what had left behind the refused batch, and keeps it
@@ -186,12 +187,22 @@ class Producing(Connection):
         if not batching.alone:
             batching.part(now)
         changes = batching.join() if batching.may_join(now) else ALONE
-        self._stopping = False
-        self._opened.clear()
-        try:
-            self.renew(changes)
-        except KafkaException as error:  # as when a file of a certificate is gone
-            self.trouble = trouble_of(error.args[0])
+        self._renewing = asyncio.create_task(self.renew(changes))
+        self._renewing.add_done_callback(self._on_renewed)
+
+    def _on_renewed(self, task: asyncio.Task[None]) -> None:
+        self._renewing = None
+        if self.closed or task.cancelled():
+            return
+        problem = task.exception()
+        if isinstance(problem, KafkaException):  # as when a file of a certificate is gone
+            self.trouble = trouble_of(problem.args[0])
+        elif problem is not None:
+            self.trouble = Disconnected(repr(problem))
+        else:
+            self._stopping = False
+            self._opened.clear()
+        self.poll_soon(0)
 
     def lose(self, trouble: Disconnected) -> None:
         """Report the loss to the pump, unless the target was closed just now."""

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from confluent_kafka import KafkaException, Producer
 
+from bridge.aside import call_aside
 from bridge.endpoint import Disconnected, Finding, Layout, Outgoing, Place, Receiver, Target
 from bridge.endpoints.kafka.cluster.addresses import QUIET, Settings, current_settings, offline, place_of
 from bridge.endpoints.kafka.cluster.calls import Calls
@@ -63,8 +64,8 @@ class Connection(ABC):
 
     producer: Producer
     """Set by the target: the producer needs `on_statistics` when it is made."""
-    renew: Callable[[Mapping[str, Any]], None]
-    """Ends the producer, and makes another one with these settings changed; set by the target."""
+    renew: Callable[[Mapping[str, Any]], Coroutine[Any, Any, None]]
+    """Makes another producer with these settings changed, and ends the former; set by the target."""
 
     def __init__(self, receiver: Receiver, writer: Writer, reasons: Reasons) -> None:
         self.receiver = receiver
@@ -201,10 +202,12 @@ class TopicTarget(Target, Generic[C]):
             connection.producer = await calls.call(lambda: Producer({**settings, **callbacks}, logger=reasons))
             connection.batching.batch_bytes = int(settings.get("batch.size", BATCH_BYTES))
 
-            def renew(changes: Mapping[str, Any]) -> None:
-                former, connection.producer = (
-                    connection.producer, Producer({**settings, **changes, **callbacks}, logger=reasons)
-                )  # fmt: skip
+            async def renew(changes: Mapping[str, Any]) -> None:
+                other = await calls.call(lambda: Producer({**settings, **changes, **callbacks}, logger=reasons))
+                if connection.closed:  # while it was made
+                    await call_aside(partial(self._end, other))
+                    return
+                former, connection.producer = connection.producer, other
                 calls.call(partial(self._end, former))
 
             connection.renew = renew

@@ -250,7 +250,7 @@ class TransactionalTarget(TopicTarget[Transacting]):
 
     async def _renew(self, connection: Transacting, calls: Calls, changes: Mapping[str, Any]) -> None:
         """Go on, between two transactions, with another producer. Raises KafkaException, Disconnected."""
-        connection.renew(changes)
+        await connection.renew(changes)
         await self._begin(connection, calls)
 
     async def _finish(self, connection: Transacting, tasks: Collection[asyncio.Task[None]], calls: Calls) -> None:

@@ -134,10 +134,15 @@ class Scene:
         self.broker, self.reports, self.made = Broker(), Reports(), 0
         self.state = Producing(self.reports, Writer({"q": Destination("t")}, {"t": Topic(2, None)}), Reasons())
         self.random = random
-        self.renew(BATCHES)
+        self.make(BATCHES)
         self.state.renew = self.renew
 
-    def renew(self, changes: Mapping[str, Any]) -> None:
+    async def renew(self, changes: Mapping[str, Any]) -> None:
+        """Make another producer after a while, as on a thread."""
+        await asyncio.sleep(self.random.choice((0, 0.001, 0.05)))
+        self.make(changes)
+
+    def make(self, changes: Mapping[str, Any]) -> None:
         made: Any = Producer(self.broker, self.random, {**BATCHES, **changes})
         self.state.producer = made
         self.made += 1

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import chain
+from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AlterConfigOpType,
     ConfigEntry,
@@ -21,6 +24,7 @@ from exchange.partition.partitioning.specification import parse_key_source
 from tests.support.bridge.behaviour import Reports, on_a_loop
 from tests.support.kafka.topics import Topics, topics_at
 from tests.support.servers import Server
+from tests.support.watchdog import LONGEST, watched
 
 pytestmark = pytest.mark.live
 
@@ -54,16 +58,25 @@ def assert_all_others_are_there_in_order(topics: Topics, topic: str) -> None:
     assert sorted(chain(*written.values())) == [n for n in range(COUNT) if n not in GUILTY]
 
 
+def make_slowly(*settings: Any, **named: Any) -> Producer:
+    """Make a producer as long as a file of a certificate on a slow drive takes."""
+    time.sleep(2 * LONGEST)
+    return Producer(*settings, **named)
+
+
+@pytest.mark.parametrize("make", [Producer, make_slowly])
 @on_a_loop
 async def test_records_without_a_key_are_refused_by_a_compacted_topic_and_those_beside_them_are_not(
-    topics: Topics,
+    topics: Topics, make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("bridge.endpoints.kafka.producer.target.Producer", make)
     topic = topics.make(2, config={"cleanup.policy": "compact"})
     destination = Destination(topic, parse_key_source('header "k"'))
     target, reports = KafkaTarget("written", topics.settings, {"queue": destination}), Reports()
     await target.open(reports)
     headers = [{} if n in GUILTY else {"k": f"k{n % 10}"} for n in range(COUNT)]
-    await write(target, reports, [Message("", "r", headers[n], body=b"%d" % n) for n in range(COUNT)])
+    async with watched():
+        await write(target, reports, [Message("", "r", headers[n], body=b"%d" % n) for n in range(COUNT)])
     assert {failure.reason.partition(":")[0] for _, failure in reports.failures} == {"INVALID_RECORD"}
     assert_all_others_are_there_in_order(topics, topic)
 

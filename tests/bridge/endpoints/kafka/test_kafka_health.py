@@ -100,6 +100,7 @@ async def test_abandoned_clients_end_their_connections(monkeypatch: pytest.Monke
     member = Member(
         "kafka", own, Reasons(), window=10, transactional=False, backlog=Backlog("kafka", reads_committed=True)
     )
+    member.connect()
     reports, writer = Reports(), Writer({}, {})
     producing, transacting = Producing(reports, writer, Reasons()), Transacting(reports, writer, Reasons(), 10.0, 1_000)
     producing.producer = transacting.producer = Producer({})

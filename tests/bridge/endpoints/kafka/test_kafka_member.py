@@ -62,6 +62,7 @@ class Scene:
     def __init__(self, window: int = 10, *, transactional: bool = False) -> None:
         self.backlog = Backlog("kafka", reads_committed=True)
         self.member = Member("kafka", {}, Reasons(), window=window, transactional=transactional, backlog=self.backlog)
+        self.member.connect()
         self.consumer: Any = self.member.consumer
 
     def assign(self, *partitions: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from threading import Event
 from typing import Any
 
@@ -160,7 +160,11 @@ async def test_after_an_abort_messages_come_again_in_their_order_without_those_r
 async def test_messages_that_were_refused_in_a_batch_are_not_refused_and_go_alone_until_they_are_committed() -> None:
     scene, made = Scene(), list[Any]()
     scene.state.waiting += scene.copies(3)
-    scene.state.renew = made.append
+
+    async def renew(changes: Mapping[str, Any]) -> None:
+        made.append(changes)
+
+    scene.state.renew = renew
     scene.state.take()
     for outgoing in scene.state.inside[2:4]:
         scene.state._on_delivery(outgoing, KafkaError(KafkaError.INVALID_RECORD), None)
