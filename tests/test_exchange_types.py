@@ -29,10 +29,6 @@ NAMES: Final = ("kind", "exchange_type", "exchange_kind")
 """Variables in which an exchange's type is kept."""
 
 ALLOWED: Final = {
-    (
-        "bindings/sources/applications/celery.py",
-        "direct",
-    ): "Celery's own rule: it publishes to the queue by its name, whatever the direct exchange is",
     **{
         ("exchange/entities/effects.py", name): "a row of the table of settings, which have nothing to do with routes"
         for name in (*KINDS, "x-delayed-type")

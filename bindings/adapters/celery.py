@@ -39,4 +39,4 @@ def check_app(app: Any, topology: Topology | None = None) -> list[Finding]:
     """
     application = read_app(app, Topology() if topology is None else topology)
     after = application.declared.topology
-    return list_findings([*tasks.find(application), *find_all(after)], after)
+    return list_findings([*tasks.find(application), *find_all(after, filled_in=application.filled_in)], after)

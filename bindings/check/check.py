@@ -7,7 +7,7 @@ cannot be decided is not stated.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -79,10 +79,17 @@ def check(
 
 
 def find_all(
-    topology: Topology, expectations: Sequence[Expectation] = (), *, optional: Iterable[str] = ()
+    topology: Topology,
+    expectations: Sequence[Expectation] = (),
+    *,
+    optional: Iterable[str] = (),
+    filled_in: Collection[Binding] = (),
 ) -> Iterator[Finding]:
-    """Yield the findings of `check`, all of them and in no useful order."""
-    view = TopologyView(topology)
+    """Yield the findings of `check`, all of them and in no useful order.
+
+    ``filled_in`` are bindings whose keys a program fills in where its author wrote none: no finding blames these keys.
+    """
+    view = TopologyView(topology, filled_in)
     unread = find_unread(topology)
     yield from (_missing(topology, each, unread) for each in unread)
     for find in [*FAMILIES, *(find for code, find in OPTIONAL.items() if code in optional)]:

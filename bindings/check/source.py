@@ -57,12 +57,13 @@ def check_source(
     for name in names:
         topology = source.topology(name, profile)
         progress(topology)
-        found = find_all(topology, source.expectations(name), optional=optional)
+        application = source.application if app is None else read_app(app, topology)
+        filled_in = frozenset() if application is None else application.filled_in
+        found = find_all(topology, source.expectations(name), optional=optional, filled_in=filled_in)
         # Those about parts of the file go with the file, where they have lines.
         findings = [each for each in found if each.code != NOT_READ or each.part is not None]
         if not checked:  # findings about the whole file go with the first virtual host
             findings = [*_file_findings(source, topology.profile), *findings]
-        application = source.application if app is None else read_app(app, topology)
         if application is not None:
             findings += tasks.find(application)
         kept = keep(name, [finding for finding in findings if finding.code in codes])

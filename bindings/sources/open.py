@@ -5,11 +5,12 @@ The content of a file decides what it is; its name only where the content does n
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from os import PathLike, fspath
-from os.path import isdir
+from os.path import exists, isdir
 from typing import Final
 
 from bindings.sources.applications.application import Application
@@ -40,6 +41,8 @@ ANSWER_SHOWN: Final = 80
 """Maximum number of characters of an answer, or of a key, in an error."""
 NEAR: Final = 0.7
 """Minimum likeness of a key to the name of a section for "did you mean"."""
+OBJECT: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+"""An object of a Python module, as ``celery -A`` takes it."""
 BLANK: Final = b"\xef\xbb\xbf \t\r\n"
 
 
@@ -132,6 +135,8 @@ class Source:
             found = unread_in(self.imported.warnings)
         elif isinstance(self.content, Definitions) and not is_address(self.name):  # a broker misspells nothing
             found = self.content.unread
+        elif self.application is not None:
+            found = self.application.unread
         return tuple(each._replace(where=f"{self.name}: {each.where}") for each in found)
 
     def allowing_unread(self, allowed: bool = True) -> Source:
@@ -205,6 +210,8 @@ def open_source(
     if where != STDIN:
         if isdir(where):  # noqa: PTH112  a text with a NUL is no folder
             return _of_format(*read_folder(where, list_files(where)), where, where)
+        if OBJECT.fullmatch(where) and not exists(where):  # noqa: PTH110
+            raise InputError(f"{where}: no such file; an application is named celery:{where} or faststream:{where}")
         return read_source(read_content(where), where, vhost, path=where, may_be_none=may_be_none)
     name = "standard input"
     data = gunzip(read_whole(sys.stdin.buffer, name), name)

@@ -30,7 +30,7 @@ def find(view: TopologyView) -> Iterator[Finding]:
             uses[source] = _uses(view.kind_of(source))
         ignores_keys, ignores_x_match, is_literal = uses[source]
         # '#' describes what a fanout does, and many write it.
-        if ignores_keys and binding.routing_key not in ("", "#"):
+        if ignores_keys and binding.routing_key not in ("", "#") and binding not in view.filled_in:
             useless.setdefault(source, []).append(binding)
         if ignores_x_match and "x-match" in binding.arguments:
             message = (

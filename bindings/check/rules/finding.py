@@ -339,12 +339,13 @@ TABLE: Final = (
          "Celery does not publish with mandatory.",
          "bind the queue of its workers for the routing key of the task, or route the task elsewhere"),
     Rule("HS812", "misrouted-task", "warning",
-         "The messages of a Celery task get to other queues than the one that its route names: that routing key is not "
-         "bound to the queue, or also to others. Each queue gets a copy: the task runs elsewhere, or more than once.",
-         "correct the routing key of the route, or the bindings of the exchange"),
+         "The messages of a Celery task get to other queues than those that its route, decorator, call or entry of "
+         "beat's schedule names: that routing key is not bound to the queue, or also to others, or Celery drops it. "
+         "Each queue gets a copy: the task runs elsewhere, or more than once.",
+         "correct the routing key, or the bindings of the exchange; where the exchange is direct, name the queue"),
     Rule("HS813", "unknown-task-queue", "error",
-         "The route of a Celery task names a queue that is not in task_queues, and task_create_missing_queues is off: "
-         "sending the task raises QueueNotFound.",
+         "Sending a Celery task raises an error, mostly QueueNotFound: its route names a queue that is not in "
+         "task_queues, and task_create_missing_queues is off.",
          "add the queue to task_queues, or correct its name in the route"),
     Rule("HS814", "undeclared-task-queue", "warning",
          "The route of a Celery task names a queue that is not in task_queues, often since it is misspelt. Celery "

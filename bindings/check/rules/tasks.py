@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -19,6 +20,9 @@ __all__ = ["find"]
 
 NOT_OF_GLOBS: Final = "#?["
 """Wildcards of AMQP and of globs: in an entry without ``*``, which Celery takes for a name, they mean nothing."""
+DIRECT: Final = ": with a direct exchange, Celery takes an exchange and a key together, or neither"
+LINE: Final = re.compile(r":[0-9]+$")
+"""The line of a call: another one after each edit of its module."""
 
 
 def find(application: Application) -> Iterator[Finding]:
@@ -39,35 +43,71 @@ def _describe(part: object) -> str:
 
 
 def _find_in_way(way: TaskWay, application: Application, router: Router) -> Iterator[Finding]:
-    task = f"task '{way.task}'"
+    task = f"task '{way.task}'{f' {way.place}' if way.place else ''}"
+    detail = f"{way.task} {LINE.sub('', way.place)}".strip()
     if way.error is not None:
-        yield Finding("HS813", None, escape_line(f"{task} cannot be sent: {way.error}"), detail=way.task)
+        yield Finding("HS813", None, escape_line(f"{task} cannot be sent: {way.error}"), detail=detail)
         return
     topology = application.declared.topology
     part = topology.exchanges.get(way.exchange)
-    address = f"{way.exchange!r} <- {way.routing_key!r}"
+    address = _quote(way.exchange, way.routing_key)
     message = Message(way.exchange, way.routing_key)
+    dropped = _describe_dropped(way)
     try:
         route = router.route(message)
     except BrokerError as error:
-        yield Finding("HS811", part, escape_line(f"{task} is lost: {address}: {error}"), detail=way.task)
+        yield Finding("HS811", part, escape_line(f"{task} is lost: {address}: {error}{dropped}"), detail=detail)
         return
     if route.unroutable:
-        text = escape_line(f"{task} is lost: {address} gets to no queue")
+        text = escape_line(f"{task} is lost: {address} gets to no queue{dropped}")
         trail = describe(router.explain(message, way.queue))
-        yield Finding("HS811", part, f"{text}\n{trail}", way.routing_key, detail=way.task)
+        yield Finding("HS811", part, f"{text}\n{trail}", way.routing_key, detail=detail)
         return
-    others = [queue for queue in route.queues if queue != way.queue]
-    if way.queue is not None and way.queue not in route.queues and not route.undecided:
-        text = f"{task} is meant for queue '{way.queue}', but {address} gets to {list_names(others)}"
-        yield Finding("HS812", part, escape_line(text), way.routing_key, detail=way.task)
-    elif way.queue is not None and others:
-        text = f"{task} is meant for queue '{way.queue}', but {address} also gets to {list_names(others)}"
-        yield Finding("HS812", part, escape_line(text), way.routing_key, detail=way.task)
+    wrong = "" if route.undecided else _compare(way, list(route.queues), router)
+    if wrong:
+        yield Finding("HS812", part, escape_line(f"{task} {wrong}"), way.routing_key, detail=detail)
     if way.is_made and application.has_queues:
         text = f"{task} goes to queue '{way.queue}', which is not in task_queues: Celery makes it, and only a worker "
         text += f"that is started with -Q {way.queue} consumes from it"
-        yield Finding("HS814", topology.queues.get(way.queue or ""), escape_line(text), detail=way.task)
+        yield Finding("HS814", topology.queues.get(way.queue or ""), escape_line(text), detail=detail)
+
+
+def _compare(way: TaskWay, reached: list[str], router: Router) -> str:
+    """Return how the queues that a task gets to differ from those that its author means; empty if they do not."""
+    address = _quote(way.exchange, way.routing_key)
+    if way.meant is not None:  # what is named is an exchange, or a key: the queues are those that it leads to
+        try:
+            meant = list(router.route(Message(*way.meant)).queues)
+        except BrokerError:
+            meant = []
+        if way.meant == (way.exchange, way.routing_key) or sorted(meant) == sorted(reached):
+            return ""
+        led = list_names(meant) if meant else "no queue"
+        return (
+            f"names {_named(way)}, which leads to {led}, but Celery publishes it to {address}, which gets to "
+            f"{list_names(reached)}{DIRECT}"
+        )
+    others = [queue for queue in reached if queue != way.queue]
+    if way.queue is None or not others:
+        return ""
+    is_default = way.named.queue is None
+    meant_for = f"goes to the default queue '{way.queue}'" if is_default else f"is meant for queue '{way.queue}'"
+    return f"{meant_for}, but {address} {'also ' if way.queue in reached else ''}gets to {list_names(others)}"
+
+
+def _named(way: TaskWay) -> str:
+    words = (("exchange", way.named.exchange), ("routing_key", way.named.routing_key))
+    return " and ".join(f"{name} {value!r}" for name, value in words if value is not None)
+
+
+def _describe_dropped(way: TaskWay) -> str:
+    """Return what Celery does not send of what the author wrote; empty if it sends all."""
+    is_dropped = way.exchange != (way.named.exchange or "") or way.routing_key != (way.named.routing_key or "")
+    return f"; it names {_named(way)}{DIRECT}" if _named(way) and not way.exchange and is_dropped else ""
+
+
+def _quote(exchange: str, key: str) -> str:
+    return f"{exchange!r} <- {key!r}"
 
 
 def _find_in_route(route: TaskRoute) -> Iterator[Finding]:

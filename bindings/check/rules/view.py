@@ -30,8 +30,10 @@ NOTHING: Final[dict[Binding, None]] = {}
 class TopologyView:
     """A topology, with the questions that several rules ask."""
 
-    def __init__(self, topology: Topology) -> None:
+    def __init__(self, topology: Topology, filled_in: Collection[Binding] = ()) -> None:
         self.topology: Final = topology
+        self.filled_in: Final = filled_in
+        """Bindings whose keys a program fills in where its author wrote none."""
         self.graph: Final = TopologyGraph(topology)
         self.alternates: Final = {
             name: possible[0]

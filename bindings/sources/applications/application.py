@@ -5,24 +5,43 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from bindings.sources.applications.parts import Declared, Part
+from exchange.entities.entities import Binding
+from exchange.entities.unread import UnreadPart
 
-__all__ = ["Application", "TaskRoute", "TaskWay"]
+__all__ = ["Application", "Named", "TaskRoute", "TaskWay"]
+
+
+class Named(NamedTuple):
+    """What the author of an app wrote about the messages of a task: in its route, its decorator and its call.
+
+    None where nothing is written: what Celery fills in there is not here, but in `TaskWay`.
+    """
+
+    queue: str | None = None
+    exchange: str | None = None
+    routing_key: str | None = None
 
 
 class TaskWay(NamedTuple):
     """Where the messages of a task are published to."""
 
     task: str
+    named: Named
     exchange: str
     routing_key: str
     queue: str | None
-    """Name of the queue that the app means: that of its route, or the default queue; None if it names an exchange."""
+    """Name of the queue that Celery takes: the one that is named, or the default queue; None if it takes none."""
     is_made: bool
     """Whether the queue is not in ``task_queues``, and is made because ``task_create_missing_queues`` is set."""
     parts: tuple[Part, ...]
     """What the producer declares before it publishes."""
     error: str | None = None
-    """Why `send_task` raises an error in place of publishing."""
+    """Why sending the task raises an error in place of publishing."""
+    place: str = ""
+    """Where it is sent, if that has options of its own: an entry of beat's schedule, a call in the code."""
+    meant: tuple[str, str] | None = None
+    """Exchange and routing key that the author's words name, where only these are named; None where a queue is."""
+    priority: int | None = None
 
 
 class TaskRoute(NamedTuple):
@@ -47,3 +66,7 @@ class Application(NamedTuple):
     routes: tuple[TaskRoute, ...] = ()
     has_queues: bool = False
     """Whether ``task_queues`` is set: then workers consume from these queues unless started with ``-Q``."""
+    filled_in: frozenset[Binding] = frozenset()
+    """The bindings whose routing keys Celery fills in where the author wrote none."""
+    unread: tuple[UnreadPart, ...] = ()
+    """The tasks whose way only a real call can show."""

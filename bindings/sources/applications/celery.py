@@ -1,25 +1,32 @@
 """A Celery app as a topology, with the way of each of its tasks: what a producer declares and publishes.
 
-The way of a task is asked of Celery's own router and built as `send_task` builds it; no broker is connected to.
+Celery's own code is asked, for each task, each entry of beat's schedule and each call in the code whose options are
+literal; no broker is connected to.
 """
 
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from typing import Any, Final
 
-from bindings.sources.applications.application import Application, TaskRoute, TaskWay
+from bindings.sources.applications.application import Application, Named, TaskRoute, TaskWay
+from bindings.sources.applications.celery_calls import find_calls, find_scheduled
+from bindings.sources.applications.celery_sending import Call, NoAnswer, send, without_connections
+from bindings.sources.applications.importing import describe
 from bindings.sources.applications.kombu import read_parts
 from bindings.sources.applications.parts import declare_parts
 from exchange.display import escape_line
+from exchange.entities.entities import Binding
 from exchange.entities.profile import Profile
 from exchange.entities.releases import LATEST
+from exchange.entities.unread import UnreadPart
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
 
-__all__ = ["read_app", "topology_of"]
+__all__ = ["find_vhost", "read_app", "topology_of"]
 
 BUILT_IN: Final = "celery."
 """Prefix of the names of Celery's own tasks."""
@@ -46,52 +53,101 @@ def read_app(app: Any, base: Topology) -> Application:
     if not isinstance(app, Celery):
         raise InputError(f"no Celery app, but a {type(app).__name__}")
     try:
-        app.loader.import_default_modules()  # as a worker, so that all tasks are known
-        app.finalize()
-        queues = copy(app.amqp.queues)  # asking for a route adds queues
-        declared_queues = dict(queues)
-        router = app.amqp.Router(queues)
-        tasks = sorted(name for name in app.tasks if not name.startswith(BUILT_IN))
-        ways = tuple(_find_way(app, router, task, declared_queues) for task in tasks)
-        routes = tuple(_read_routes(app, router, tasks))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Celery's, which the app shows when it runs
+            return _read(app, base)
+    except InputError:
+        raise
     except Exception as error:
-        raise InputError(escape_line(f"Celery app {app.main!r}: {type(error).__name__}: {error}")) from error
+        raise InputError(f"Celery app {app.main!r}: {describe(error)}") from error
+
+
+def find_vhost(app: Any) -> str:
+    """Return the virtual host that a Celery app publishes to. Its transport is not asked: it may not be installed."""
+    from kombu.utils.url import parse_url
+
+    where = app.conf.broker_write_url or ""
+    url = str(where if isinstance(where, str) else where[0]).partition(";")[0]
+    named = parse_url(url)["virtual_host"] if "://" in url else None
+    return str(named or app.conf.broker_vhost or "/")
+
+
+def _read(app: Any, base: Topology) -> Application:
+    from celery.utils.functional import maybe_evaluate
+
+    app.loader.import_default_modules()  # as a worker, so that all tasks are known
+    app.finalize()
+    queues = copy(app.amqp.queues)  # asking for a route adds queues
+    declared_queues = dict(queues)
+    router = app.amqp.Router(queues)
+    for each in router.routes:
+        maybe_evaluate(each)  # imports what is named as a text
+    own = sorted(name for name in app.tasks if not name.startswith(BUILT_IN))
+    calls = [Call(name) for name in own] + [*find_scheduled(app), *find_calls(app)]
+    ways: dict[TaskWay, TaskWay] = {}  # one of several calls that send alike
+    unread: list[UnreadPart] = []
+    with without_connections(app):
+        for call in calls:
+            try:
+                way = _find_way(app, router, call, declared_queues)
+                ways.setdefault(way._replace(place=""), way)
+            except NoAnswer as error:
+                text = f"its route is not known, as a router raises an error without real arguments: {error}"
+                unread.append(UnreadPart("unevaluated", f"task {call.task!r}", escape_line(text)))
+    routes = tuple(_read_routes(app, router, sorted({call.task for call in calls})))
     parts = [part for queue in declared_queues.values() for part in read_parts(queue)]
-    parts += [part for way in ways for part in way.parts]
+    parts += [part for way in ways.values() for part in way.parts]
     declared = declare_parts(dict.fromkeys(parts), base)
-    return Application(app.main or "app", declared, ways, routes, bool(app.conf.task_queues))
+    filled_in = frozenset(part for part in parts if isinstance(part, Binding) and _is_filled_in(app, queues, part))
+    has_queues = bool(app.conf.task_queues)
+    return Application(app.main or "app", declared, tuple(ways.values()), routes, has_queues, filled_in, tuple(unread))
 
 
-def _find_way(app: Any, router: Any, task: str, declared: Mapping[str, Any]) -> TaskWay:
-    """Return what ``app.send_task(task)`` would publish, as `celery.app.amqp.AMQP._create_task_sender` builds it.
+def _is_filled_in(app: Any, queues: Mapping[str, Any], binding: Binding) -> bool:
+    """Return whether Celery binds with this key where none is written: by the default key, or the name of the queue."""
+    queue = queues.get(binding.destination.name)
+    return binding.routing_key in {app.conf.task_default_routing_key, queue.name, queue.alias} if queue else False
 
-    ``declared`` are the queues of the app without those that Celery makes for routes.
+
+def _find_way(app: Any, router: Any, call: Call, declared: Mapping[str, Any]) -> TaskWay:
+    """Return what a call publishes. ``declared`` are the queues of the app without those that Celery makes for routes.
+
+    Raises NoAnswer as `send`.
     """
-    from celery.exceptions import QueueNotFound
-
-    kind = app.tasks[task]
-    given = {name: getattr(kind, name, None) for name in ("queue", "exchange", "routing_key")}
     try:
-        options = router.route({name: value for name, value in given.items() if value is not None}, task)
-    except QueueNotFound as error:
-        return TaskWay(task, "", "", None, False, (), f"QueueNotFound: {error}")
-    queue, exchange, key = (options.get(name) for name in ("queue", "exchange", "routing_key"))
-    exchange = getattr(exchange, "name", exchange)
-    if queue is None and exchange is None:
-        queue = app.conf.task_default_queue
-    if isinstance(queue, str):
-        queue = router.queues[queue]
-    kind_of_exchange = options.get("exchange_type") or getattr(getattr(queue, "exchange", None), "type", "direct")
+        sent = send(app, router, call)
+    except NoAnswer:
+        raise
+    except Exception as error:  # noqa: BLE001  what the user's call would raise, too
+        return TaskWay(call.task, Named(), "", "", None, False, (), describe(error), call.place)
+    queue = sent.queue
+    named = Named(None if sent.named_queue is None else _shown(queue), sent.named_exchange, sent.named_key)
+    meant = None
+    if named.queue is None and (named.exchange is not None or named.routing_key is not None):
+        own_exchange, own_key = _address_of(queue)
+        exchange = named.exchange or own_exchange or app.conf.task_default_exchange
+        key = named.routing_key or (own_key if exchange == own_exchange else "") or app.conf.task_default_routing_key
+        meant = (exchange, key)
     name = None if queue is None else queue.name
-    if (not exchange or not key) and kind_of_exchange == "direct":
-        exchange, key = "", name
-    elif exchange is None:
-        default = app.amqp.default_exchange
-        exchange = (queue.exchange.name if queue.exchange else "") or default.name
-        key = key or queue.routing_key or app.conf.task_default_routing_key
-    parts = () if queue is None else tuple(read_parts(queue))
+    parts = tuple(part for each in sent.declared for part in read_parts(each))
     is_made = name is not None and name not in declared
-    return TaskWay(task, exchange or "", key or "", name, is_made, parts)
+    return TaskWay(
+        call.task, named, sent.exchange, sent.routing_key, name, is_made, parts, None, call.place, meant, sent.priority
+    )
+
+
+def _address_of(queue: Any) -> tuple[str, str]:
+    """Return the exchange and key by which an author binds a queue: of several bindings, the first by name."""
+    bindings = sorted((each.exchange.name, each.routing_key) for each in getattr(queue, "bindings", ()))
+    if bindings or queue is None:
+        return bindings[0] if bindings else ("", "")
+    return queue.exchange.name if queue.exchange else "", queue.routing_key or ""
+
+
+def _shown(queue: Any) -> str:
+    """Return the name by which an app calls a queue: that of a broadcast queue is made for each process."""
+    name: str = queue.alias or queue.name
+    return name
 
 
 def _read_routes(app: Any, router: Any, tasks: list[str]) -> Iterator[TaskRoute]:
@@ -142,5 +198,5 @@ def _text_of(regex: re.Pattern[str]) -> str:
 
 
 def _queue_of(target: Any) -> str | None:
-    queue = target.get("queue") if isinstance(target, Mapping) else target
+    queue = dict(target).get("queue") if isinstance(target, Mapping | list | tuple) else target
     return getattr(queue, "name", queue)

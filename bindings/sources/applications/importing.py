@@ -10,7 +10,7 @@ from typing import Final
 from exchange.display import escape_line
 from exchange.errors import InputError
 
-__all__ = ["import_object"]
+__all__ = ["describe", "import_object"]
 
 FORM: Final = "PACKAGE.MODULE:NAME, such as shop.celery:app"
 
@@ -29,14 +29,18 @@ def import_object(address: str) -> object:
         sys.path.insert(0, here)
     try:
         found: object = importlib.import_module(module_name)
-    except Exception as error:
-        raise InputError(f"{address}: cannot import {module_name}: {_describe(error)}") from error
+    except (Exception, SystemExit) as error:
+        raise InputError(f"{address}: cannot import {module_name}: {describe(error)}") from error
     for name in path.split("."):
-        if not hasattr(found, name):
-            raise InputError(f"{address}: {module_name} has no {path!r}")
-        found = getattr(found, name)
+        try:
+            found = getattr(found, name)
+        except AttributeError:
+            raise InputError(f"{address}: {module_name} has no {path!r}") from None
+        except Exception as error:
+            raise InputError(f"{address}: cannot get {path!r} of {module_name}: {describe(error)}") from error
     return found
 
 
-def _describe(error: Exception) -> str:
+def describe(error: BaseException) -> str:
+    """Return the class and text of an exception of the user's code, in one line."""
     return escape_line(f"{type(error).__name__}: {error}")

@@ -42,10 +42,12 @@ def read_parts(entity: Any) -> Iterator[Part]:
     elif isinstance(entity, kombu.Queue):
         if entity.no_declare:
             return
-        yield from _read_exchange(entity.exchange)
+        # kombu copies a queue when it binds it to a channel: the copy of one with bindings has no exchange of its own.
+        own = None if entity.bindings else entity.exchange
+        yield from _read_exchange(own)
         yield Queue(entity.name, bool(entity.durable), bool(entity.auto_delete), _arguments_of(entity))
         # As Queue.declare: the exchange and key of the queue itself, then its list of bindings.
-        pairs = [(entity.exchange, entity.routing_key, entity.binding_arguments)]
+        pairs = [(own, entity.routing_key, entity.binding_arguments)]
         pairs += [(each.exchange, each.routing_key, each.arguments) for each in entity.bindings or ()]
         for exchange, key, arguments in pairs:
             yield from _read_exchange(exchange)

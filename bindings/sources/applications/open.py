@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from bindings.sources.applications import celery, faststream
 from bindings.sources.applications.application import Application
-from bindings.sources.applications.importing import import_object
+from bindings.sources.applications.importing import describe, import_object
 from bindings.sources.applications.parts import declare_parts
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
@@ -35,13 +35,14 @@ def open_application(where: str, vhost: str | None = None) -> Application:
         return READERS[library](found, vhost)
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
+    except Exception as error:  # what settings, subclasses and transports of the user raise
+        raise InputError(f"{where}: it cannot be read: {describe(error)}") from error
 
 
 def _read_celery(app: Any, vhost: str | None) -> Application:
-    if vhost is None:
-        make = getattr(app, "connection_for_write", None)  # it does not connect yet
-        vhost = (make().virtual_host if make is not None else None) or "/"
-    return celery.read_app(app, Topology(vhost=vhost))
+    if vhost is None and hasattr(app, "conf"):
+        vhost = celery.find_vhost(app)
+    return celery.read_app(app, Topology(vhost=vhost or "/"))
 
 
 def _read_faststream(broker: Any, vhost: str | None) -> Application:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from celery import Celery
+from celery.signals import after_task_publish, before_task_publish
 from kombu import Exchange, Queue
+from kombu.common import Broadcast
 
 from bindings.adapters.celery import check_app, topology_of
 from bindings.adapters.kombu import broker_at, register
@@ -140,3 +144,82 @@ def test_settings_that_celery_cannot_use_are_an_input_error() -> None:
             read_app(make_app(**settings), Topology())
     with pytest.raises(InputError, match="no Celery app, but a str"):
         read_app("app", Topology())
+
+
+def test_a_router_that_needs_real_arguments_is_not_read() -> None:
+    def by_customer(name: str, args: tuple[str, ...], *_rest: Any, **_options: Any) -> dict[str, str] | None:
+        return {"queue": args[0]} if name == "mail.send" else None
+
+    app = make_app(task_routes=(by_customer,))
+    [unread] = read_app(app, Topology()).unread
+    assert unread.kind == "unevaluated"
+    assert "task 'mail.send'" in str(unread)
+    assert codes(app) == []
+
+
+def test_signals_and_tasks_of_the_app_are_not_run() -> None:
+    called: list[object] = []
+
+    def keep(**options: object) -> None:
+        called.append(options)
+
+    receivers = (before_task_publish, after_task_publish)
+    for signal in receivers:
+        signal.connect(keep, weak=False)
+    try:
+        app = make_app(task_always_eager=True, task_send_sent_event=True, result_backend="rpc://")
+        ways = read_app(app, Topology()).ways
+        assert {way.task for way in ways} == set(TASKS)
+        assert read_app(app, Topology()).ways == ways
+    finally:
+        for signal in receivers:
+            signal.disconnect(keep)
+    assert called == []
+
+
+def test_keys_that_celery_fills_in_are_not_blamed() -> None:
+    app = make_app(task_queues=[Broadcast("all", queue="all.1"), Queue("mine", Exchange("all", "fanout"), "written")])
+    [blamed] = [finding.message for finding in check_app(app) if finding.code == "HS108"]
+    assert blamed.endswith("'written'")
+
+
+def test_a_key_that_celery_drops_is_named() -> None:
+    direct = Exchange("d", "direct")
+    queues = [Queue("main", direct, "main"), Queue("gpu", direct, "gpu")]
+    app = make_app(task_queues=queues, task_default_queue="main", task_routes={"video.encode": {"routing_key": "gpu"}})
+    [(code, message)] = codes(app)
+    assert code == "HS812"
+    assert "names routing_key 'gpu', which leads to 'gpu', but Celery publishes it to '' <- 'main'" in message
+
+
+CALLS = """
+from celery import Celery
+app = Celery("c", set_as_current=False)
+NAMED = "named"
+@app.task(name="calls.one", shared=False)
+def one(): ...
+def literal(): one.apply_async(args=[1], queue="q1")
+def constant(): one.s().set(queue=NAMED)
+def shadowed(NAMED): one.apply_async(queue=NAMED)
+def rebound():
+    NAMED = input()
+    one.apply_async(queue=NAMED)
+def splat(options): one.apply_async(queue="q2", **options)
+def computed(name): one.apply_async(queue=f"q-{name}")
+def nested(chain): return chain(one.si(1).set(queue="q3"), one.s())
+def imported():
+    from calls_for_tests import one as same
+    same.apply_async(queue="q4")
+def other(one): one.apply_async(queue="q5")
+def bound(self): self.app.send_task("calls.far", queue="q6")
+"""
+
+
+def test_only_calls_whose_options_are_certain_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "calls_for_tests.py").write_text(CALLS)
+    monkeypatch.syspath_prepend(tmp_path)
+    app = importlib.import_module("calls_for_tests").app
+    queues = [(way.task, way.queue) for way in read_app(app, Topology()).ways if way.place]
+    assert queues == [
+        ("calls.one", "q1"), ("calls.one", "named"), ("calls.one", "q3"), ("calls.one", "q4"), ("calls.far", "q6"),
+    ]  # fmt: skip

@@ -36,13 +36,26 @@ async def bill(body: str) -> None: ...
 async def keep(body: str) -> None: ...
 broker.publisher(routing_key="x", exchange=RabbitExchange("out"))
 """
+BROKEN = {
+    "ends_for_tests": "import sys; sys.exit('usage: ...')",
+    "lazy_for_tests": "class Lazy:\n    @property\n    def app(self): raise RuntimeError('no context')\nlazy = Lazy()",
+    "transport_for_tests": "from celery import Celery\napp = Celery('t', broker='hashstar://t/shop')",
+    "settings_for_tests": "from celery import Celery\napp = Celery('s', set_as_current=False)\n"
+    "app.config_from_object('no_such_settings')",
+    "stream_broken_for_tests": "class Broker:\n    subscribers = property(lambda self: [3])\nbroker = Broker()",
+}
 
 
 @pytest.fixture(scope="module")
 def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the modules, which are imported once: Celery complains about tasks that are made again."""
     folder = tmp_path_factory.mktemp("applications")
-    for name, text in {"shop_for_tests": SHOP, "stream_for_tests": STREAM, "broken_for_tests": "1 / 0"}.items():
+    for name, text in {
+        "shop_for_tests": SHOP,
+        "stream_for_tests": STREAM,
+        "broken_for_tests": "1 / 0",
+        **BROKEN,
+    }.items():
         (folder / f"{name}.py").write_text(text)
     return folder
 
@@ -105,6 +118,11 @@ def test_findings_name_the_application_in_each_form(folder: Path, form: str) -> 
     ("celery:broken_for_tests:app", "cannot import broken_for_tests: ZeroDivisionError: division by zero"),
     ("celery:shop_for_tests:nothing", "shop_for_tests has no 'nothing'"),
     ("celery:shop_for_tests:names.number", "no Celery app, but a int"),
+    ("celery:ends_for_tests:app", "cannot import ends_for_tests: SystemExit: usage: ..."),
+    ("celery:lazy_for_tests:lazy.app", "cannot get 'lazy.app' of lazy_for_tests: RuntimeError: no context"),
+    ("celery:settings_for_tests:app", "ModuleNotFoundError: No module named 'no_such_settings'"),
+    ("faststream:stream_broken_for_tests:broker", "AttributeError: 'int' object has no attribute"),
+    ("shop_for_tests:app", "an application is named celery:shop_for_tests:app or faststream:shop_for_tests:app"),
     ("faststream:shop_for_tests:app", "no broker of FastStream, but a Celery"),
 ])  # fmt: skip
 def test_what_cannot_be_opened_is_named(folder: Path, name: str, text: str) -> None:
@@ -112,6 +130,12 @@ def test_what_cannot_be_opened_is_named(folder: Path, name: str, text: str) -> N
     assert result.exit_code == 2
     assert text in result.stderr
     assert "Traceback" not in result.output
+
+
+def test_a_transport_that_is_not_installed_is_not_needed(folder: Path) -> None:
+    result = run("convert", "--to", "bindings", "celery:transport_for_tests:app")
+    assert result.exit_code == 0
+    assert 'vhost "shop"' in result.stdout
 
 
 def test_no_library_is_imported_before_it_is_asked_for() -> None:
