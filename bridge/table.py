@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from bindings.sources.address import Address, parse_address
+from bindings.sources.toml_places import locate
 from bridge.endpoint import Disconnected
 from exchange.display import SECRETIVE
 from exchange.duration import parse_duration
@@ -174,7 +175,8 @@ class Table:
     def error(self, key: str, problem: str) -> InputError:
         """Build the error for a key."""
         where = f"[{self.path}] " if self.path else ""
-        return KeyMistake(f"{self.source}: {where}{key}: {problem}", (self.path, key))
+        line, caret = locate(self.source, self.path, key)
+        return KeyMistake(f"{self.source}{line}: {where}{key}: {problem}{caret}", (self.path, key))
 
     def _refuse(self, key: str, problem: str, default: T | None) -> T:
         """Keep the error of a wrong value and return the default; raise the error if there is no default."""

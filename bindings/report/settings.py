@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from bindings.report.gates import Ignore, Limits, Quota, Settings, parse_quota
 from bindings.sources.toml_file import read_toml
+from bindings.sources.toml_places import locate
 from exchange.errors import InputError
 from exchange.json_schema import DRAFT_07, describe_fields, identify
 
@@ -34,7 +35,8 @@ class _Position(NamedTuple):
         return _Position(self.file, f"{self.key}.{name}" if name.isidentifier() else f'{self.key}."{name}"')
 
     def error(self, problem: str) -> InputError:
-        return InputError(f"{self.file}: {self.key}: {problem}")
+        line, caret = locate(self.file, "", self.key.replace('"', ""))
+        return InputError(f"{self.file}{line}: {self.key}: {problem}{caret}")
 
 
 def find_settings(folder: Path) -> Path | None:

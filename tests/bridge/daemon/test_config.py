@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -200,9 +201,10 @@ def mistakes() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("text", "error"), mistakes())
 def test_a_mistake_is_reported_with_its_key_and_a_way_out(tmp_path: Path, text: str, error: str) -> None:
-    with pytest.raises(InputError, match=error) as caught:
+    with pytest.raises(InputError) as caught:
         read(tmp_path, text)
-    assert str(caught.value).startswith(f"{tmp_path}/bridge.toml: ")
+    assert str(caught.value).startswith(f"{tmp_path}/bridge.toml:")
+    assert re.search(error, str(caught.value), re.MULTILINE)
 
 
 def test_a_missing_file_is_reported(tmp_path: Path) -> None:
@@ -451,19 +453,20 @@ url = "archive:${GONE}"
     for arguments in (["check", "--offline"], ["run"]):
         result = CliRunner().invoke(hashstar, ["bridge", *arguments, str(tmp_path / "bridge.toml")])
         assert result.exit_code == 2
-        start = f"hashstar: {tmp_path}/bridge.toml: "
-        assert all(line.startswith(start) for line in result.stderr.splitlines()), result.stderr
-        found = [line.removeprefix(start).partition(": ")[0] for line in result.stderr.splitlines()]
-        assert found == [
-            "polcy", "[policy] window", "[policy] rate", "[policy] retries", "workers", "[sources.one] speed",
-            "[sources.one] follow", "[sources.two] url", "[targets.out] queues", "[targets.out] queues",
-            "[dead_letters] url", "http", "log_level",
+        start = f"hashstar: {tmp_path}/bridge.toml:"
+        lines = result.stderr.splitlines()
+        assert all(line.startswith(start) for line in lines[::3]), result.stderr
+        assert all(set(line.strip()) == {"^"} for line in lines[2::3]), result.stderr
+        assert [": ".join(line.removeprefix(start).split(": ")[:2]) for line in lines[::3]] == [
+            "2: polcy", "7: [policy] window", "8: [policy] rate", "9: [policy] retries", "3: workers",
+            "12: [sources.one] speed", "13: [sources.one] follow", "15: [sources.two] url", "18: [targets.out] queues",
+            "18: [targets.out] queues", "20: [dead_letters] url", "5: http", "4: log_level",
         ]  # fmt: skip
     text = "topology = 't.bindings'\n[sources.one]\nurl = 'archive:in'\n"
     (tmp_path / "bridge.toml").write_text(text)
     with pytest.raises(ConfigError) as caught:
         read_config(tmp_path / "bridge.toml", {})
-    assert [str(each).partition("toml: ")[2].partition(";")[0] for each in caught.value.mistakes] == [
+    assert [str(each).partition("toml:")[2].partition(";")[0].strip() for each in caught.value.mistakes] == [
         "targets: queue 'a' has none", "targets: queue 'b' has none",
     ]  # fmt: skip
 

@@ -1,0 +1,110 @@
+"""Keys of TOML are found where they stand, whatever their form, and values that may be secret are not shown."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bindings.sources.toml_places import find_places, locate
+from tests.support.tiers import examples
+
+TEXT = """\
+top = 1  # a = 2
+[a.b]
+c = [1, { d = 2, "e f" = [{ g = 3 }] }, # h = 4
+  "i = 5"]
+"j.k" = '''
+l = 6
+'''
+m.n = { o = 7 }
+[[p]]
+q = 8
+[[p]]
+q = 9
+"""
+
+
+def test_keys_and_headings_of_every_form_are_found() -> None:
+    places = find_places(TEXT)
+    assert {path: (place.line, place.column, place.width) for path, place in places.items()} == {
+        "top": (1, 0, 3), "a.b": (2, 1, 3), "a.b.c": (3, 0, 1), "a.b.c.d": (3, 10, 1), "a.b.c.e f": (3, 17, 5),
+        "a.b.c.e f.g": (3, 28, 1), "a.b.j.k": (5, 0, 5), "a.b.m.n": (8, 0, 3), "a.b.m.n.o": (8, 8, 1), "p": (9, 2, 1),
+        "p.q": (10, 0, 1),
+    }  # fmt: skip
+
+
+KEYS = st.one_of(st.text("ab_-1", min_size=1, max_size=3), st.text("a. \u00e9=[]{}#,", min_size=1, max_size=4))
+VALUES = st.recursive(
+    st.one_of(st.integers(), st.booleans(), st.text("a=\n#[]{},.\"'", max_size=6)),
+    lambda values: st.one_of(st.lists(values, max_size=3), st.dictionaries(KEYS, values, max_size=3)),
+    max_leaves=8,
+)
+
+
+def quote(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+def write(value: Any) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case str():
+            return quote(value)
+        case list():
+            return "[" + ",\n".join(map(write, value)) + "]"
+        case dict():
+            return "{ " + ", ".join(f"{quote(key)} = {write(each)}" for key, each in value.items()) + " }"
+    return str(value)
+
+
+def paths_of(value: Any, path: str) -> set[str]:
+    """Return the paths of all keys in a value."""
+    if isinstance(value, list):
+        return {each for item in value for each in paths_of(item, path)}
+    if isinstance(value, dict):
+        within = {key: f"{path}.{key}" if path else key for key in value}
+        return {*within.values(), *(each for key, item in value.items() for each in paths_of(item, within[key]))}
+    return set()
+
+
+@examples(300)
+@given(st.dictionaries(KEYS, st.dictionaries(KEYS, VALUES, max_size=3), max_size=3))
+def test_the_keys_are_those_that_the_parser_reads(tables: dict[str, dict[str, Any]]) -> None:
+    lines = []
+    for name, table in tables.items():
+        lines.append(f"[{quote(name)}] # x = 1")
+        lines += [f"{quote(key)} = {write(value)}" for key, value in table.items()]
+    text = "\n".join(lines)
+    read = tomllib.loads(text)
+    places = find_places(text)
+    assert set(places) == paths_of(read, "")
+    for place in places.values():
+        assert place.text[place.column : place.column + place.width][:1] == '"'
+
+
+@pytest.mark.parametrize("line", [
+    'password = "hunter2"', 'url = "amqp://me:hunter2@host"', 'url = "me:hunter2@host"', '"sasl.password" = "hunter2"',
+    'librdkafka = { "sasl.password" = "hunter2", x = 1 }', 'url = "amqp://hunter2"',
+])  # fmt: skip
+def test_what_may_be_secret_is_not_shown(line: str, tmp_path: Path) -> None:
+    file = tmp_path / "bridge.toml"
+    file.write_text(f"[sources.a]\n{line}\n")
+    key = line.partition(" = ")[0].strip('"')
+    where, caret = locate(str(file), "sources.a", key)
+    assert where == ":2"
+    assert "hunter2" not in caret
+    assert caret.endswith("^" * len(line.partition(" = ")[0]))
+
+
+def test_a_missing_key_is_at_its_heading_and_what_cannot_be_read_nowhere(tmp_path: Path) -> None:
+    file = tmp_path / "bridge.toml"
+    file.write_text("\n[sources.a]\n")
+    assert locate(str(file), "sources.a", "url") == (":2", "\n    [sources.a]\n     ^^^^^^^^^")
+    assert locate(str(file), "targets", "x") == locate(str(tmp_path / "none"), "", "x") == ("", "")
