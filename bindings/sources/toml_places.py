@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import accumulate
 from typing import Final, NamedTuple
 
 from bindings.sources.files import open_file
 from exchange.display import SECRETIVE, escape_line
+from exchange.errors import InputError
+from exchange.json_text import parse
 from exchange.limits import CONFIG_BYTES
 
 __all__ = ["Place", "find_places", "locate"]
@@ -128,9 +130,10 @@ def _find_keys(text: str) -> Iterator[tuple[tuple[str, ...], int, int]]:
 
 
 def _unquote(part: str) -> str:
-    if part[0] not in "\"'":
-        return part
-    try:
-        return str(tomllib.loads(f"key = {part}")["key"])
-    except tomllib.TOMLDecodeError:
-        return part
+    """Return a part of a key; its escapes are those of JSON but for `\\U`, which stays as it is written."""
+    if part[0] == "'":
+        return part[1:-1]
+    if part[0] == '"':
+        with suppress(ValueError, InputError):
+            return str(parse(part))
+    return part
