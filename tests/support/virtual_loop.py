@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+import functools
+from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["run_virtually"]
+__all__ = ["on_a_virtual_loop", "pass_time", "run_virtually"]
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -26,6 +28,22 @@ class _Loop(asyncio.SelectorEventLoop):
                 raise AssertionError("nothing is waited for, and nothing is done")
             self._now = max(self._now, min(timer.when() for timer in timers))
         super()._run_once()  # type: ignore[misc]
+
+
+def on_a_virtual_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Make a test of a coroutine function that waits for timers and events of its own loop only."""
+
+    @functools.wraps(test)
+    def run(*arguments: P.args, **named: P.kwargs) -> None:
+        run_virtually(test(*arguments, **named))
+
+    return run
+
+
+async def pass_time(seconds: float) -> None:
+    """Let seconds pass by the clock of the running loop, which must be a virtual one: nobody waits for them."""
+    assert isinstance(asyncio.get_running_loop(), _Loop), "these seconds would be waited for"
+    await asyncio.sleep(seconds)
 
 
 def run_virtually(work: Coroutine[Any, Any, T]) -> T:

@@ -20,7 +20,7 @@ from bridge.groups.partition import ApplicationFailed, OwnedPartition, Settings
 from exchange import Message
 from exchange.partition.slots import moved_slots
 from tests.support.tiers import examples
-from tests.support.virtual_loop import run_virtually
+from tests.support.virtual_loop import pass_time, run_virtually
 
 SLOTS = 6
 GIVES = Resize("1" * 32, 1, 2, SLOTS)
@@ -44,7 +44,7 @@ class Channel:
 
     async def basic_qos(self, prefetch_count: int) -> None:
         sent = set(self.sent)
-        await asyncio.sleep(0.01)
+        await pass_time(0.01)
         self.known |= sent
 
     async def basic_consume(self, queue: str, callback: Callable[[Any], Awaitable[None]]) -> None:
@@ -143,7 +143,7 @@ def run_steps(
     async def play() -> tuple[World, BaseException | None]:
         world = World(concurrency, dead_letters)
         running = asyncio.create_task(world.partition.run())
-        await asyncio.sleep(1)
+        await pass_time(1)
         channel, tag, gated = world.channels[0], 0, False
         begins_behind: set[int] = set()
 
@@ -180,19 +180,19 @@ def run_steps(
                     await inbox.deliver(SimpleNamespace(body=write_news(passed=number)))
             elif step == "end" and world.running:
                 [*world.running.values()][number % len(world.running)].set_result(None)
-            await asyncio.sleep(0.05 if step in ("wait", "gate") else 0)
+            await pass_time(0.05 if step in ("wait", "gate") else 0)
             begins_behind = {each for each in begins_behind if SOURCE_OF[world.slots[each]] not in world.gone}
             assert not begins_behind & {*world.handled}
-        await asyncio.sleep(1)
+        await pass_time(1)
         world.partition.release()
-        await asyncio.sleep(1)
+        await pass_time(1)
         for number, waits in enumerate([*world.running.values()]):
             if fails_at_end and not number:
                 world.failed = True
                 waits.set_exception(ValueError("a mistake"))
             else:
                 waits.set_result(None)
-            await asyncio.sleep(0.1)
+            await pass_time(0.1)
         await asyncio.wait([running], timeout=600)
         assert not world.together
         for slot in range(SLOTS):

@@ -24,7 +24,7 @@ from exchange.partition.partitioning import Partitioning
 from exchange.partition.python_function import PythonFunction
 from tests.support.bridge.events import Events
 from tests.support.tiers import examples
-from tests.support.virtual_loop import run_virtually
+from tests.support.virtual_loop import pass_time, run_virtually
 
 NOW = 1_795_000_000.0
 
@@ -128,7 +128,7 @@ def test_a_delivery_is_settled_when_all_of_its_copies_and_dead_letters_are_confi
             },
         )  # fmt: skip
         running = asyncio.create_task(pump.run())
-        await asyncio.sleep(10)
+        await pass_time(10)
         assert len(plain.sent) + len(served.sent) == wanted
         assert len(dead.sent) == wanted_dead
         answers = [(target, outgoing) for target in (plain, served, dead) for outgoing in target.sent]

@@ -13,7 +13,7 @@ from bridge.pump.policy import Attempts, Backoff, Policy
 from bridge.pump.window import Pending, Window
 from exchange import Message
 from tests.support.bridge.behaviour import Silent
-from tests.support.virtual_loop import run_virtually
+from tests.support.virtual_loop import pass_time, run_virtually
 
 FULL = Failure("nack", busy=True)
 
@@ -111,7 +111,7 @@ async def run_outlet(target: Full, messages: int, policy: Policy, seconds: float
     window = Window(messages, 1 << 30, lambda _: None)
     deliveries = [Delivery(Message("", f"k.{n % 3}", {"n": n}), 0, n) for n in range(messages)]
     running = asyncio.create_task(outlet.run())
-    await asyncio.sleep(0.1)
+    await pass_time(0.1)
     pendings: Sequence[Pending] = window.admit(deliveries, 0.0)
     outlet.send(
         [
@@ -119,7 +119,7 @@ async def run_outlet(target: Full, messages: int, policy: Policy, seconds: float
             for n, pending in enumerate(pendings, 1)
         ]
     )
-    await asyncio.sleep(seconds)
+    await pass_time(seconds)
     running.cancel()
     return outlet, dead
 
@@ -152,7 +152,7 @@ def test_a_queue_that_is_read_slowly_gets_all_in_order() -> None:
 
         async def read() -> None:
             while True:
-                await asyncio.sleep(1.0)
+                await pass_time(1.0)
                 target.room = 2
 
         reading = asyncio.create_task(read())

@@ -18,7 +18,7 @@ from bridge.pump.pump import Inlet, Pump
 from bridge.pump.window import Pending, Window
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from tests.support.bridge.events import Events
-from tests.support.virtual_loop import run_virtually
+from tests.support.virtual_loop import pass_time, run_virtually
 
 NO = Failure("refused")
 NEVER = Failure("too large", final=True)
@@ -108,7 +108,7 @@ def test_a_second_confirm_of_a_message_does_not_confirm_another_copy() -> None:
 
     async def play() -> None:
         scene = Scene()
-        await asyncio.sleep(1)
+        await pass_time(1)
         scene.send("a", "b", copies=2)
         scene.target.confirm(1, 1)
         scene.target.confirm(1)
@@ -125,14 +125,14 @@ def test_a_second_confirm_of_a_message_does_not_confirm_another_copy() -> None:
 def test_a_second_refusal_of_one_sending_does_not_count_as_a_try() -> None:
     async def play() -> None:
         scene = Scene(Policy(tries=3, backoff=Backoff(1, 1)))
-        await asyncio.sleep(1)
+        await pass_time(1)
         scene.send("a")
         for _ in range(5):
             scene.target.refuse(1)
         assert scene.target.by_number[1].attempts == 1
-        await asyncio.sleep(1.5)
+        await pass_time(1.5)
         scene.target.refuse(1)
-        await asyncio.sleep(1.5)
+        await pass_time(1.5)
         assert scene.dead == []
         assert scene.target.take() == [[], [1], [1], [1]]
         scene.target.refuse(1)
@@ -147,11 +147,11 @@ def test_messages_of_one_key_that_are_confirmed_together_are_not_sent_again() ->
 
     async def play() -> None:
         scene = Scene(Policy(backoff=Backoff(5, 5), reconnect=Backoff(1, 1)))
-        await asyncio.sleep(1)
+        await pass_time(1)
         scene.send("a", "a", "a", "a", "b")
         scene.target.refuse(5, FULL)
         assert scene.target.take() == [[], [1, 2, 3, 4, 5]]
-        await asyncio.sleep(2 * CALM)
+        await pass_time(2 * CALM)
         scene.target.confirm(1)
         scene.target.confirm(2)
         assert scene.target.take() == [[5]]
@@ -169,14 +169,14 @@ def test_a_refused_message_stays_first_of_its_key_after_a_lost_connection() -> N
 
     async def play() -> None:
         scene = Scene(Policy(backoff=Backoff(5, 5), reconnect=Backoff(1, 1)))
-        await asyncio.sleep(1)
+        await pass_time(1)
         scene.send("a", "a", "b", "a")
         scene.target.refuse(1)
         scene.target.lose()
         assert scene.target.take() == [[], [1, 2, 3, 4]]
-        await asyncio.sleep(2)
+        await pass_time(2)
         assert scene.target.take() == [[], [3]]  # 1 waits for its timer, and 2 and 4 for it
-        await asyncio.sleep(4)
+        await pass_time(4)
         assert scene.target.take() == [[1]]
         scene.target.confirm(1)
         assert scene.target.take() == [[2]]
@@ -192,16 +192,16 @@ def test_messages_sent_again_after_a_loss_keep_the_order_of_reading() -> None:
 
     async def play() -> None:
         scene = Scene(Policy(backoff=Backoff(1, 1), reconnect=Backoff(1, 1)))
-        await asyncio.sleep(1)
+        await pass_time(1)
         scene.send("a", "b", "c")
         for number in (3, 1, 2):
             scene.target.refuse(number)
-            await asyncio.sleep(0.1)
-        await asyncio.sleep(2)
+            await pass_time(0.1)
+        await pass_time(2)
         assert scene.target.take() == [[], [1, 2, 3], [3], [1], [2]]
         scene.send("d", "e", first=4)
         scene.target.lose()
-        await asyncio.sleep(2)
+        await pass_time(2)
         assert scene.target.take() == [[4, 5], [], [4, 5], [1, 2, 3]]
 
     play_scene(play)
@@ -210,11 +210,11 @@ def test_messages_sent_again_after_a_loss_keep_the_order_of_reading() -> None:
 def test_a_message_on_hold_is_counted_once_and_tried_for_ever() -> None:
     async def play() -> None:
         scene = Scene(Policy(tries=1, backoff=Backoff(1, 1)), has_dead_letters=False)
-        await asyncio.sleep(1)
+        await pass_time(1)
         scene.send("a")
         for _ in range(10):
             scene.target.refuse(1, NEVER)
-            await asyncio.sleep(1.5)
+            await pass_time(1.5)
         assert len(scene.events.calls_of("gave_up")) == 1
         assert len(scene.events.calls_of("refused")) == 10
         assert [pending.held_reason for pending in scene.window.on_hold()] == ["too large"]
@@ -228,7 +228,7 @@ def test_a_message_on_hold_is_counted_once_and_tried_for_ever() -> None:
 def test_a_message_that_can_never_be_written_becomes_a_dead_letter_at_once() -> None:
     async def play() -> None:
         scene = Scene(Policy(tries=5))
-        await asyncio.sleep(1)
+        await pass_time(1)
         scene.send("a", "a")
         scene.target.refuse(1, NEVER)
         assert scene.dead == [(1, "too large")]
@@ -240,12 +240,12 @@ def test_a_message_that_can_never_be_written_becomes_a_dead_letter_at_once() -> 
 def test_a_queue_that_takes_nothing_for_too_long_makes_dead_letters_in_order() -> None:
     async def play() -> None:
         scene = Scene(Policy(backoff=Backoff(1, 1), give_up_after=10.0))
-        await asyncio.sleep(1)
+        await pass_time(1)
         scene.send(*"abcdea")
         for number in (4, 2, 6, 1, 5, 3):
             scene.target.refuse(number, FULL)
         for _ in range(20):
-            await asyncio.sleep(1.5)
+            await pass_time(1.5)
             for number in [number for numbers in scene.target.take()[-1:] for number in numbers]:
                 if number in scene.outlet._in_flight:
                     scene.target.refuse(number, FULL)
@@ -261,16 +261,16 @@ def test_a_gate_forgets_what_was_under_way_over_a_lost_connection() -> None:
 
     async def play() -> None:
         scene = Scene(Policy(backoff=Backoff(1, 1), reconnect=Backoff(1, 1)))
-        await asyncio.sleep(1)
+        await pass_time(1)
         scene.send("a", "b", "c")
         scene.target.refuse(2, FULL)
         scene.target.lose()
-        await asyncio.sleep(5)
+        await pass_time(5)
         sent = [number for numbers in scene.target.take() for number in numbers]
         assert len(sent) == 3 + 1  # one message at a time is tried
         scene.target.lose()
         for _ in range(6):
-            await asyncio.sleep(5)
+            await pass_time(5)
             scene.target.confirm(*list(scene.outlet._in_flight))
         assert scene.settled[-1] == 3
         assert scene.outlet.held == scene.outlet.in_flight == 0
@@ -281,15 +281,15 @@ def test_a_gate_forgets_what_was_under_way_over_a_lost_connection() -> None:
 def test_a_message_that_is_refused_for_its_queue_is_tried_again_and_again() -> None:
     async def play() -> None:
         scene = Scene(Policy(backoff=Backoff(1, 4)))
-        await asyncio.sleep(1)
+        await pass_time(1)
         scene.send("a")
         times: list[float] = []
         for _ in range(8):
             scene.target.take()
             scene.target.refuse(1, FULL)
             begun = asyncio.get_running_loop().time()
-            while not scene.target.sent:  # noqa: ASYNC110  the clock is the loop's own
-                await asyncio.sleep(0.1)
+            while not scene.target.sent:
+                await pass_time(0.1)
             times.append(round(asyncio.get_running_loop().time() - begun))
         assert times == [1, 2, 4, 4, 4, 4, 4, 4]
         assert scene.dead == []
@@ -302,13 +302,13 @@ def test_a_connection_that_confirmed_messages_does_not_count_as_a_failed_try(hel
     async def play() -> None:
         scene = Scene(Policy(reconnect=Backoff(1, 100)))
         for number in range(1, 6):
-            while scene.target.receiver is None or not scene.outlet.connected:  # noqa: ASYNC110  as above
-                await asyncio.sleep(0.1)
+            while scene.target.receiver is None or not scene.outlet.connected:
+                await pass_time(0.1)
             scene.send("a", first=number)
             if helps:
                 scene.target.confirm(*scene.outlet._in_flight)
             scene.target.lose()
-            await asyncio.sleep(0.1)
+            await pass_time(0.1)
         waits = [wait for _, _, wait in scene.events.calls_of("disconnected")]
         assert waits == ([1, 1, 1, 1, 1] if helps else [1, 2, 4, 8, 16])
 
@@ -320,10 +320,10 @@ def test_an_exception_caused_by_one_message_refuses_only_that_one() -> None:
 
     async def play() -> None:
         scene = Scene(Policy(reconnect=Backoff(1, 1)))
-        await asyncio.sleep(1)
+        await pass_time(1)
         scene.target.broken[2] = ValueError("a mistake")
         scene.send("a", "b", "c")
-        await asyncio.sleep(3)
+        await pass_time(3)
         assert scene.target.take() == [[], [], [1], [3]]
         [(number, reason)] = scene.dead
         assert number == 2
@@ -357,13 +357,13 @@ def test_a_message_on_hold_that_nothing_routes_is_counted_once_and_goes_when_it_
         policy = Policy(unroutable=Unroutable.HOLD, backoff=Backoff(1, 10), reconnect=Backoff(1, 1))
         pump = Pump([Inlet(source)], router, {"q": target}, events, policy)
         running = asyncio.create_task(pump.run())
-        await asyncio.sleep(95)
+        await pass_time(95)
         assert len(events.calls_of("unroutable")) == 1
         source.break_connection()
-        await asyncio.sleep(5)
+        await pass_time(5)
         assert len(events.calls_of("unroutable")) == 2  # it was read again
         router.bind(BOUND)
-        await asyncio.sleep(30)
+        await pass_time(30)
         assert len(target.messages) == 1
         assert not source.unsettled
         pump.stop()
@@ -396,7 +396,7 @@ def test_dead_letters_wait_however_long_their_target_takes_nothing() -> None:
         policy = Policy(backoff=Backoff(1, 10), give_up_after=60.0)
         pump = Pump([Inlet(source)], Router(IN), {"q": MemoryTarget("t")}, Events(), policy, dead)
         running = asyncio.create_task(pump.run())
-        await asyncio.sleep(3_600)
+        await pass_time(3_600)
         room.append(True)
         await asyncio.wait_for(running, 600)
         [letter] = dead.messages

@@ -19,6 +19,7 @@ from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from exchange.field_json import message_from_line
 from tests.support.bridge.events import Events
 from tests.support.tiers import examples
+from tests.support.virtual_loop import pass_time, run_virtually
 
 QUICK = Policy(window=16, tries=3, backoff=Backoff(0.001, 0.002), reconnect=Backoff(0.001, 0.002), drain=5.0)
 
@@ -60,7 +61,7 @@ def run_pump(
             acting.cancel()
         return source
 
-    return asyncio.run(run()), events
+    return run_virtually(run()), events
 
 
 def numbers(target: MemoryTarget) -> list[int]:
@@ -108,7 +109,7 @@ def test_nothing_is_lost_and_each_key_arrives_in_order_whatever_breaks(seed: int
 
     async def cut(source: MemorySource, pump: Pump) -> None:
         while True:
-            await asyncio.sleep(chance.random() * 0.02)
+            await pass_time(chance.random() * 0.02)
             source.break_connection()
 
     everything, some, dead = MemoryTarget("all", fault), MemoryTarget("some", fault), MemoryTarget("dead")
@@ -175,7 +176,7 @@ def test_without_a_target_for_dead_letters_a_refused_message_is_held_and_not_set
     policy = Policy(16, tries=1, backoff=QUICK.backoff, drain=0.1)
 
     async def stop(source: MemorySource, pump: Pump) -> None:
-        await asyncio.sleep(0.2)
+        await pass_time(0.2)
         pump.stop()
 
     source, _ = run_pump(make_messages(12), {"all": everything, "some": everything}, policy, act=stop)
@@ -225,7 +226,7 @@ def test_a_stop_waits_until_what_was_read_is_settled() -> None:
     policy = Policy(4, tries=100, backoff=Backoff(0.02, 0.02), drain=5)
 
     async def stop(source: MemorySource, pump: Pump) -> None:
-        await asyncio.sleep(0.01)
+        await pass_time(0.01)
         pump.stop()
 
     source, _ = run_pump(make_messages(1_000), {"all": slow, "some": slow}, policy, act=stop)
@@ -240,7 +241,7 @@ def test_a_paused_bridge_reads_nothing() -> None:
 
     async def act(source: MemorySource, pump: Pump) -> None:
         pump.pause()
-        await asyncio.sleep(0.05)
+        await pass_time(0.05)
         seen.append(len(target.messages))
         assert pump.paused
         pump.resume()
@@ -252,7 +253,7 @@ def test_a_paused_bridge_reads_nothing() -> None:
         pump.pause()
         await asyncio.gather(pump.run(), act(source, pump))
 
-    asyncio.run(run())
+    run_virtually(run())
     assert seen == [0]
     assert len(target.messages) == 5
 
@@ -265,7 +266,7 @@ def test_the_window_bounds_what_is_under_way() -> None:
         nonlocal most
         while True:
             most = max(most, pump.in_flight)
-            await asyncio.sleep(0)
+            await pass_time(0.0001)
 
     run_pump(make_messages(200), {"all": stuck, "some": stuck}, Policy(16, tries=9, backoff=QUICK.backoff), act=watch)
     assert most == 16
@@ -280,7 +281,7 @@ def test_an_inlet_may_publish_to_another_exchange_with_another_key() -> None:
         inlet = Inlet(source, "in", "k.7")
         await Pump([inlet], Router(TOPOLOGY), {"all": target, "some": target}, Events(), QUICK).run()
 
-    asyncio.run(run())
+    run_virtually(run())
     assert [(o.message.exchange, o.message.routing_key) for o in target.messages] == [("in", "k.7")]
 
 
@@ -304,7 +305,7 @@ def test_a_dead_letter_that_is_refused_however_small_is_held() -> None:
     dead = MemoryTarget("dead", lambda _: Failure("no", final=True))
 
     async def stop(source: MemorySource, pump: Pump) -> None:
-        await asyncio.sleep(0.2)
+        await pass_time(0.2)
         pump.stop()
 
     policy = Policy(16, backoff=QUICK.backoff, drain=0.1)

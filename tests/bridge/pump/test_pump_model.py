@@ -26,7 +26,7 @@ from bridge.pump.pump import Inlet, Pump
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from exchange.errors import InputError
 from tests.support.tiers import examples
-from tests.support.virtual_loop import run_virtually
+from tests.support.virtual_loop import pass_time, run_virtually
 
 TOPOLOGY = (
     Topology()
@@ -288,7 +288,7 @@ async def live(
     named: dict[str, Any] = {**targets, **{source.name: source for source in sources}}
     running = asyncio.create_task(pump.run())
     for event, endpoint, number, seconds in events:
-        await asyncio.sleep(seconds)
+        await pass_time(seconds)
         for source in sources:
             source.look()
         act(event, named[endpoint], number, pump)

@@ -13,7 +13,7 @@ from bridge.pump.policy import Policy
 from bridge.pump.pump import Inlet, Pump
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from tests.support.bridge.behaviour import Silent
-from tests.support.virtual_loop import run_virtually
+from tests.support.virtual_loop import pass_time, run_virtually
 
 ROUTER = Router(
     Topology().declare_exchange(Exchange("in", "fanout")).declare_queue(Queue("q")).bind(Binding.to_queue("in", "q"))
@@ -36,7 +36,7 @@ class Timed(MemorySource):
 async def read_for(source: Timed, rate: float, seconds: float) -> None:
     pump = Pump([Inlet(source)], ROUTER, {"q": MemoryTarget()}, Silent(), Policy(5_000, rate=rate))
     running = asyncio.create_task(pump.run())
-    await asyncio.sleep(seconds)
+    await pass_time(seconds)
     pump.stop()
     await running
 
@@ -59,7 +59,7 @@ def test_of_a_long_pause_one_second_of_the_rate_is_saved() -> None:
 
     async def run() -> None:
         async def burst() -> None:
-            await asyncio.sleep(100.0)
+            await pass_time(100.0)
             for n in range(5_000):
                 source.put(Message("in", "k", {"n": n}))
 

@@ -19,7 +19,7 @@ from bridge.pump.window import Window
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from tests.support.bridge.behaviour import Silent
 from tests.support.tiers import examples
-from tests.support.virtual_loop import run_virtually
+from tests.support.virtual_loop import pass_time, run_virtually
 
 ROUTER = Router(
     Topology().declare_exchange(Exchange("in", "fanout")).declare_queue(Queue("q")).bind(Binding.to_queue("in", "q"))
@@ -250,11 +250,11 @@ def test_each_lost_connection_of_a_source_empties_its_window() -> None:
         pump = Pump([inlet], ROUTER, {"q": target}, Silent(), policy)
         running = asyncio.create_task(pump.run())
         for _ in range(5):
-            await asyncio.sleep(10.0)
+            await pass_time(10.0)
             assert (inlet.window.messages, inlet.window.bytes) == (6, 60)
             assert pump.in_flight == 6
             source.break_connection()
-            await asyncio.sleep(1.0)
+            await pass_time(1.0)
             assert (inlet.window.messages, inlet.window.bytes) == (0, 0)
         taken.append(True)
         await asyncio.wait_for(running, 1_000)

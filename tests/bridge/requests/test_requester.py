@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any, Literal
 
@@ -26,6 +27,7 @@ from bridge.requests import (
 from exchange.field_values import Typed
 from exchange.message import Message
 from tests.support.tiers import examples
+from tests.support.virtual_loop import pass_time, run_virtually
 
 Server = Callable[["Broker", aio_pika.Message, str], None]
 
@@ -88,7 +90,7 @@ class Probe:
 
     async def get_exchange(self, name: str) -> None:
         self.broker.probes.append(name)
-        await asyncio.sleep(0.001)
+        await pass_time(0.001)
         if name == "missing":
             raise ChannelNotFoundEntity(404, "NOT_FOUND - no exchange 'missing'")
 
@@ -168,7 +170,7 @@ def run(
         async with Requester(broker.connect, replies=replies, **options) as requester:
             await test(broker, requester)
 
-    asyncio.run(asyncio.wait_for(main(), 120))
+    run_virtually(asyncio.wait_for(main(), 120))
 
 
 @pytest.mark.parametrize("replies", ["direct", "queue"])
@@ -194,7 +196,7 @@ def test_at_most_the_given_number_of_calls_is_under_way() -> None:
     async def test(broker: Broker, requester: Requester) -> None:
         calls = [asyncio.create_task(requester.request(Message("", "rpc", body=b"%d" % n))) for n in range(30)]
         while not all(call.done() for call in calls):
-            await asyncio.sleep(0.001)
+            await pass_time(0.001)
             while waiting:
                 broker.reply(waiting.pop(), b"")
         assert most == 7
@@ -283,7 +285,7 @@ def test_a_call_that_is_cancelled_does_not_cancel_its_publish() -> None:
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        await asyncio.sleep(0.01)
+        await pass_time(0.01)
         assert published == [b"1"]
         assert requester.counts.in_flight == 0
 
@@ -314,7 +316,8 @@ def test_another_event_loop_is_refused_without_harm_to_the_requester() -> None:
             with pytest.raises(RuntimeError, match="from the event loop that opened it"):
                 asyncio.run(requester.request(Message("", "rpc")))
 
-        await asyncio.to_thread(ask)
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(ask).result()
         assert (await requester.request(Message("", "rpc", body=b"2"))).body == b"re:2"
 
     run(echo, test)
@@ -374,7 +377,7 @@ def test_a_missing_exchange_fails_only_the_call_that_names_it() -> None:
 def test_a_lost_connection_fails_the_calls_under_way_and_later_ones_wait_for_the_next() -> None:
     async def test(broker: Broker, requester: Requester) -> None:
         calls = [asyncio.create_task(requester.request(Message("", "rpc"))) for _ in range(5)]
-        await asyncio.sleep(0.01)
+        await pass_time(0.01)
         assert requester.counts.sent == 5
         broker.refuses = 2
         broker.lose()
@@ -405,9 +408,9 @@ def test_closing_waits_for_the_calls_under_way_and_refuses_new_ones() -> None:
 
     async def test(broker: Broker, requester: Requester) -> None:
         call = asyncio.create_task(requester.request(Message("", "rpc")))
-        await asyncio.sleep(0.01)
+        await pass_time(0.01)
         closing = asyncio.create_task(requester.close())
-        await asyncio.sleep(0.01)
+        await pass_time(0.01)
         assert not closing.done()
         with pytest.raises(RequesterClosed):
             await requester.request(Message("", "rpc"))
@@ -426,7 +429,7 @@ def test_an_error_in_the_block_ends_the_calls_under_way_at_once() -> None:
     async def fail(broker: Broker) -> None:
         async with Requester(broker.connect, timeout=60, most_in_flight=2) as requester:
             calls.extend([asyncio.create_task(requester.request(Message("", "rpc"))) for _ in range(4)])
-            await asyncio.sleep(0.01)
+            await pass_time(0.01)
             raise KeyError
 
     async def main() -> None:
@@ -436,7 +439,7 @@ def test_an_error_in_the_block_ends_the_calls_under_way_at_once() -> None:
             with pytest.raises(RequesterClosed):
                 await call
 
-    asyncio.run(asyncio.wait_for(main(), 120))
+    run_virtually(asyncio.wait_for(main(), 120))
 
 
 def test_two_requests_under_way_cannot_have_one_message_id() -> None:

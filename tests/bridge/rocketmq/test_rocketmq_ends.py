@@ -30,6 +30,7 @@ from bridge.table import Table
 from exchange.errors import InputError
 from exchange.partition.clients.rocketmq.queues import BrokerData, QueueData, TopicRoute
 from tests.support.bridge.behaviour import Reports, on_a_loop
+from tests.support.virtual_loop import on_a_virtual_loop, pass_time
 
 Endpoint = RocketmqSource | RocketmqTarget
 QUEUE = TopicQueue("t", "b", 0)
@@ -72,7 +73,7 @@ async def silent() -> AsyncIterator[tuple[str, set[asyncio.StreamWriter]]]:
 def test_opening_that_is_cancelled_at_any_moment_leaves_nothing_behind(
     make: Callable[[ClientSettings], Endpoint],
 ) -> None:
-    @on_a_loop
+    @on_a_virtual_loop
     async def check() -> None:
         chance = random.Random(7)
         loop = asyncio.get_running_loop()
@@ -82,7 +83,7 @@ def test_opening_that_is_cancelled_at_any_moment_leaves_nothing_behind(
                 endpoint = make(ClientSettings(address))
                 opening = asyncio.create_task(opened(endpoint))
                 if turn % 2:
-                    await asyncio.sleep(chance.random() * 0.01)
+                    await pass_time(chance.random() * 0.01)
                 else:
                     for _ in range(chance.randrange(30)):
                         await asyncio.sleep(0)
@@ -94,8 +95,8 @@ def test_opening_that_is_cancelled_at_any_moment_leaves_nothing_behind(
                 closing += loop.time() - began
             assert closing < 60  # waiting for one answer at each close would take minutes
             async with asyncio.timeout(120):
-                while connections:  # noqa: ASYNC110  the server hears of their ends on its own
-                    await asyncio.sleep(0.01)
+                while connections:
+                    await pass_time(0.01)
             assert {task for task in asyncio.all_tasks() - others if "serve" not in repr(task)} == set()
         gc.collect()
 
@@ -106,7 +107,7 @@ def test_opening_that_is_cancelled_at_any_moment_leaves_nothing_behind(
 def test_closing_that_is_cancelled_at_any_moment_leaves_nothing_behind(
     make: Callable[[ClientSettings], Endpoint],
 ) -> None:
-    @on_a_loop
+    @on_a_virtual_loop
     async def check() -> None:
         chance = random.Random(7)
         async with silent() as (address, connections):
@@ -114,7 +115,7 @@ def test_closing_that_is_cancelled_at_any_moment_leaves_nothing_behind(
             for _ in range(100):
                 endpoint = make(ClientSettings(address))
                 opening = asyncio.create_task(opened(endpoint))
-                await asyncio.sleep(0.002)
+                await pass_time(0.002)
                 opening.cancel()
                 closing = asyncio.create_task(endpoint.close())
                 for _ in range(chance.randrange(12)):
@@ -123,8 +124,8 @@ def test_closing_that_is_cancelled_at_any_moment_leaves_nothing_behind(
                 await asyncio.wait([opening, closing])
                 await endpoint.close()
             async with asyncio.timeout(120):
-                while connections or any("serve" not in repr(each) for each in asyncio.all_tasks() - others):  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
+                while connections or any("serve" not in repr(each) for each in asyncio.all_tasks() - others):
+                    await pass_time(0.01)
 
     check()
 
@@ -133,7 +134,7 @@ def test_closing_that_is_cancelled_at_any_moment_leaves_nothing_behind(
 def test_any_error_while_opening_is_raised_as_disconnected(
     make: Callable[[ClientSettings], Endpoint], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    @on_a_loop
+    @on_a_virtual_loop
     async def check() -> None:
         for error in (TypeError("odd"), InputError("odd"), OSError("odd"), RecursionError("odd")):
 
@@ -168,7 +169,7 @@ class StubConsumer:
         raise KeyError("what nobody expects")
 
 
-@on_a_loop
+@on_a_virtual_loop
 async def test_an_error_that_ends_the_commits_of_offsets_is_raised_as_disconnected() -> None:
     made = source(ClientSettings("127.0.0.1:1"))
     consumer: Any = StubConsumer()
@@ -179,7 +180,7 @@ async def test_an_error_that_ends_the_commits_of_offsets_is_raised_as_disconnect
     assert committing.done()
 
 
-@on_a_loop
+@on_a_virtual_loop
 async def test_an_error_that_ends_committing_is_raised_also_while_the_window_is_full(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -195,7 +196,7 @@ async def test_an_error_that_ends_committing_is_raised_also_while_the_window_is_
         await reading
 
 
-@on_a_loop
+@on_a_virtual_loop
 async def test_an_error_that_breaks_a_consumer_is_raised_while_messages_come() -> None:
     made = source(ClientSettings("127.0.0.1:1"))
     consumer: Any = StubConsumer()
@@ -206,7 +207,7 @@ async def test_an_error_that_breaks_a_consumer_is_raised_while_messages_come() -
         await made.read(1)
 
 
-@on_a_loop
+@on_a_virtual_loop
 async def test_unexpected_errors_of_background_tasks_are_reported_and_expected_ones_are_not() -> None:
     client = Connections(ClientSettings("127.0.0.1:1"))
     told: list[BaseException] = []
@@ -221,7 +222,7 @@ async def test_unexpected_errors_of_background_tasks_are_reported_and_expected_o
     await client.close()
 
 
-@on_a_loop
+@on_a_virtual_loop
 async def test_a_listener_that_fails_does_not_keep_a_route_from_the_others() -> None:
     client = Client(ClientSettings("127.0.0.1:1"))
     heard: list[str] = []
@@ -240,7 +241,7 @@ def test_closing_a_client_does_not_cancel_the_tasks_that_wait_for_it(monkeypatch
     async def never(_: Any) -> Any:
         await asyncio.Event().wait()
 
-    @on_a_loop
+    @on_a_virtual_loop
     async def check() -> None:
         monkeypatch.setattr(Connections, "_open", lambda self, address: never(address))
         client = Connections(ClientSettings("127.0.0.1:1"))
@@ -281,7 +282,7 @@ class StubPulse:
 def test_refused_pulls_and_commits_are_reported_as_trouble(
     troubles: Any, unpersisted: Any, trouble: str | None
 ) -> None:
-    @on_a_loop
+    @on_a_virtual_loop
     async def check() -> None:
         made = source(ClientSettings("127.0.0.1:1"))
         assert made.trouble is None
@@ -296,7 +297,7 @@ def test_refused_pulls_and_commits_are_reported_as_trouble(
     check()
 
 
-@on_a_loop
+@on_a_virtual_loop
 async def test_a_missing_permission_to_commit_is_disconnected_before_the_window_is_full() -> None:
     made = source(ClientSettings("127.0.0.1:1"))
     consumer: Any = StubConsumer()
@@ -316,7 +317,7 @@ def test_places_have_the_decoded_names_of_topics() -> None:
 
 
 def test_a_member_that_a_broker_lists_twice_has_one_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    @on_a_loop
+    @on_a_virtual_loop
     async def check() -> None:
         client = Client(ClientSettings("127.0.0.1:1"))
         client.client_id = "me"
@@ -346,7 +347,7 @@ def test_secrets_are_read_again_for_each_client(monkeypatch: pytest.MonkeyPatch)
         assert client.settings.channel.credentials == Credentials("me", secret)
 
 
-@on_a_loop
+@on_a_virtual_loop
 async def test_a_secret_that_cannot_be_read_now_is_disconnected() -> None:
     def gone() -> ChannelSettings:
         raise InputError("secret_key: the file s cannot be read")

@@ -25,6 +25,7 @@ from bridge.rocketmq.remoting.errors import BrokerError, ClientError, CommandErr
 from exchange.errors import InputError
 from tests.recorders import golden
 from tests.recorders.rocketmq_pop import ACKS, ANSWERS, HANDLES
+from tests.support.virtual_loop import pass_time, run_virtually
 
 RECORDED = golden.read("rocketmq-pop")
 
@@ -123,7 +124,7 @@ class Asked:
 
 
 def assign(body: bytes | BrokerError) -> Assignment | None:
-    return asyncio.run(query_assignment(Asked(body), "h:1", "orders", "group", "AVG", "CLUSTERING"))  # type: ignore[arg-type]
+    return run_virtually(query_assignment(Asked(body), "h:1", "orders", "group", "AVG", "CLUSTERING"))  # type: ignore[arg-type]
 
 
 def test_an_assignment_has_queues_to_pull_and_queues_to_pop() -> None:
@@ -151,7 +152,7 @@ class Broker:
         self.requests: list[list[int]] = []
 
     async def ack_all(self, handles: list[TopicHandle]) -> None:
-        await asyncio.sleep(0.01)
+        await pass_time(0.01)
         failure = self.failures.pop(0) if self.failures else None
         if failure is not None:
             raise failure
@@ -171,11 +172,11 @@ def acknowledge(broker: Broker, *offsets: int, seconds: float = 60) -> list[Remo
         for at in offsets:
             acking.add("orders", PopHandle(0, 1, 2, 3, "0", "b", 0, at), loop.time() + seconds)
             if at % 4 == 3:
-                await asyncio.sleep(0.002)
+                await pass_time(0.002)
         async with asyncio.timeout(120):
             await acking.flush()
 
-    asyncio.run(work())
+    run_virtually(work())
     return told
 
 

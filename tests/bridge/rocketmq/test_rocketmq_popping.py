@@ -19,7 +19,7 @@ from bridge.rocketmq.consumer.pop.requests import News, TopicHandle
 from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.remoting.errors import BrokerError, RemotingError, SendRequestError
 from bridge.rocketmq.remoting.message import StoredMessage
-from tests.support.virtual_loop import run_virtually
+from tests.support.virtual_loop import pass_time, run_virtually
 
 QUEUE = TopicQueue("orders", "b", -1)
 
@@ -90,7 +90,7 @@ def run(
         popping = Popping(None, group, troubles, resumed, start, lambda: None)  # type: ignore[arg-type]
         assert popping.assign("orders", [QUEUE])
         assert not popping.assign("orders", [QUEUE])
-        await asyncio.sleep(0.05)
+        await pass_time(0.05)
         await work(popping)
         for task in tasks:
             task.cancel()
@@ -111,7 +111,7 @@ def test_messages_are_handed_out_in_order_once_and_acknowledged(monkeypatch: pyt
         assert popping.take(9) == []
         assert popping.done(first[1])
         assert not popping.done(first[1])
-        await asyncio.sleep(0.01)
+        await pass_time(0.01)
         assert broker.acked == [1]
 
     broker = Broker([popped(at) for at in range(3)], [popped(3), popped(4)])
@@ -123,10 +123,10 @@ def test_no_more_is_popped_than_may_be_unacknowledged(monkeypatch: pytest.Monkey
         assert broker.pops == 2
         first, second, *_ = popping.take(9)
         assert popping.done(first)
-        await asyncio.sleep(0.01)
+        await pass_time(0.01)
         assert broker.pops == 2
         assert popping.done(second)
-        await asyncio.sleep(0.01)
+        await pass_time(0.01)
         assert broker.pops == 3
 
     broker = Broker(*[[popped(2 * at), popped(2 * at + 1)] for at in range(9)])
@@ -136,10 +136,10 @@ def test_no_more_is_popped_than_may_be_unacknowledged(monkeypatch: pytest.Monkey
 def test_a_message_whose_time_is_over_is_not_handed_out_and_not_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
     async def work(popping: Popping) -> None:
         (taken,) = popping.take(1)
-        await asyncio.sleep(0.2)
+        await pass_time(0.2)
         assert popping.take(9) == []
         assert not popping.done(taken)
-        await asyncio.sleep(0.01)
+        await pass_time(0.01)
         assert broker.acked == []
 
     broker = Broker([popped(0), popped(1)])
@@ -151,7 +151,7 @@ def test_a_message_is_handed_out_only_while_time_is_left_to_handle_it(
     monkeypatch: pytest.MonkeyPatch, share: float
 ) -> None:
     async def work(popping: Popping) -> None:
-        await asyncio.sleep(share * 10)
+        await pass_time(share * 10)
         assert offsets(popping.take(9)) == ([0] if share < 1 - popping_module.MARGIN else [])
 
     run(Broker([popped(0)]), work, monkeypatch, pop_invisible_time=10.0)
@@ -223,7 +223,7 @@ def test_a_queue_that_is_taken_away_is_popped_no_more_and_what_is_ready_is_hande
         assert popping.assign("orders", [])
         pops = broker.pops
         broker.news.set()
-        await asyncio.sleep(0.02)
+        await pass_time(0.02)
         assert broker.pops == pops
         assert offsets(popping.take(9)) == [0]
         assert not popping.queues
@@ -247,7 +247,7 @@ def test_a_failed_pop_is_a_trouble_until_it_works_again(monkeypatch: pytest.Monk
 def test_news_without_messages_do_not_make_it_spin(monkeypatch: pytest.MonkeyPatch) -> None:
     async def work(_: Popping) -> None:
         broker.news.set()
-        await asyncio.sleep(0.5)
+        await pass_time(0.5)
         assert broker.pops < 20
 
     run(broker := Broker(), work, monkeypatch)

@@ -23,7 +23,7 @@ from bridge.rocketmq.remoting.message import StoredMessage
 from exchange.partition.clients.rocketmq.queues import BrokerData, QueueData, TopicRoute
 from tests.support.archives.rocketmq_files import message as stored_message
 from tests.support.tiers import examples
-from tests.support.virtual_loop import run_virtually
+from tests.support.virtual_loop import pass_time, run_virtually
 
 QUEUES = 3
 ROUTE = TopicRoute((QueueData("b", QUEUES, QUEUES),), (BrokerData("b", ((0, "b:1"),)),))
@@ -63,7 +63,7 @@ class Client:
         """Do nothing: the broker knows its members."""
 
     async def route(self, topic: str) -> TopicRoute:
-        await asyncio.sleep(0.01)
+        await pass_time(0.01)
         if topic != "orders" or not self.broker.is_there:
             raise ClientError("no route", ResponseCode.TOPIC_NOT_EXIST)
         return ROUTE
@@ -77,7 +77,7 @@ class Client:
         broker, asked = self.broker, fields or {}
         if self.left:
             self.asked_after_leaving.append(RequestCode(code).name)
-        await asyncio.sleep(0.01)
+        await pass_time(0.01)
         queue = int(asked.get("queueId", 0))
         if code == RequestCode.GET_CONSUMER_LIST_BY_GROUP:
             return Command(0, body=json.dumps({"consumerIdList": broker.members}).encode())
@@ -223,28 +223,28 @@ def test_the_group_keeps_what_was_acknowledged_and_nothing_else_whoever_comes_an
             elif step in ("lose the topic", "have the topic"):
                 broker.is_there = step == "have the topic"
             elif step == "wait":
-                await asyncio.sleep(more)
+                await pass_time(more)
             assert all(offset <= acknowledged(queue) for queue, offset in broker.offsets.items())
         broker.is_there = True
-        await asyncio.sleep(60)
+        await pass_time(60)
         assert all(not member.share.troubles for member in members)
         if members:
             held = sorted(queue.queue_id for member in members for queue in member.share.readings)
             assert held == list(range(QUEUES))
         for queue in range(QUEUES):
             await store(queue, 3)
-        await asyncio.sleep(1)
+        await pass_time(1)
         for member in members:
             take(member, 1_000)
             acknowledge(member, 1_000)
         members.append(Member(broker, "last", orderly))
-        await asyncio.sleep(20)
+        await pass_time(20)
         for member in members:
             take(member, 1_000)
             acknowledge(member, 1_000)
         for member in [*members]:
             await leave(member)
-        await asyncio.sleep(100)
+        await pass_time(100)
         assert broker.offsets == dict(enumerate(broker.ends))
         assert all(member.client.asked_after_leaving == [] for member in gone)
         assert not broker.locks

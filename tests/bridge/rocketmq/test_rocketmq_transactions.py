@@ -26,7 +26,7 @@ from exchange.errors import InputError
 from exchange.partition.clients.rocketmq.message_queue import MessageQueue
 from tests.support.archives.rocketmq_files import message as stored_message
 from tests.support.tiers import examples
-from tests.support.virtual_loop import run_virtually
+from tests.support.virtual_loop import pass_time, run_virtually
 
 HOST = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])
 
@@ -86,7 +86,7 @@ def run(
         async with Transactions(broker, decisions, check) as transactions:  # type: ignore[arg-type]
             await work(transactions)
 
-    asyncio.run(go())
+    run_virtually(go())
 
 
 def test_the_end_of_the_block_commits_and_an_exception_rolls_back() -> None:
@@ -119,7 +119,7 @@ def test_a_cancelled_block_is_rolled_back() -> None:
                 await asyncio.Event().wait()
 
         task = asyncio.create_task(block())
-        await asyncio.sleep(0.01)
+        await pass_time(0.01)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
@@ -152,7 +152,7 @@ def ask_after(
 ) -> list[tuple[str, str]]:
     async def work(_: Transactions) -> None:
         broker.handler(asked(number, group))
-        await asyncio.sleep(0.05)
+        await pass_time(0.05)
 
     broker.told.clear()
     run(broker, work, decisions, check)
@@ -199,9 +199,9 @@ def test_a_broker_that_asks_about_a_transaction_under_way_or_just_confirmed_is_t
     async def work(transactions: Transactions) -> None:
         async with transactions.begin(RocketMessage("t", b"1")):
             broker.handler(asked(1))
-            await asyncio.sleep(0.05)
+            await pass_time(0.05)
         broker.handler(asked(1))
-        await asyncio.sleep(0.05)
+        await pass_time(0.05)
 
     broker = Broker()
     run(broker, work, check=check)

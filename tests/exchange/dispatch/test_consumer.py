@@ -19,7 +19,7 @@ from exchange.dispatch.consumer import Consumer
 from exchange.dispatch.link import Link
 from exchange.partition.partitioning.specification import Partitioning
 from tests.support.memory_link import MemoryLink
-from tests.support.virtual_loop import run_virtually
+from tests.support.virtual_loop import pass_time, run_virtually
 from tests.support.waiting import until
 
 
@@ -94,25 +94,25 @@ def test_whatever_happens_the_contract_holds(  # noqa: PLR0915  # one law
         seconds, end = chance.of(number) if tries[number] == 1 else (0.0, "ok")
         may_ack.discard(number)
         try:
-            await asyncio.sleep(seconds)
+            await pass_time(seconds)
             if end == "reply-fail":
                 delivery.reply(delivery.body)
             if end in ("fail", "reply-fail"):
                 raise ValueError("no")
             if end == "slow":
-                await asyncio.sleep(100)
+                await pass_time(100)
             if end == "ack":
                 may_ack.add(number)
                 delivery.ack()
-                await asyncio.sleep(0.1)
+                await pass_time(0.1)
             if end == "nack":
                 delivery.nack()
-                await asyncio.sleep(0.1)
+                await pass_time(0.1)
             if end == "cancel":
                 task = asyncio.current_task()
                 assert task is not None
                 task.cancel()
-                await asyncio.sleep(1)
+                await pass_time(1)
             if end == "inner-cancel":
                 raise asyncio.CancelledError
             may_ack.add(number)
@@ -135,14 +135,14 @@ def test_whatever_happens_the_contract_holds(  # noqa: PLR0915  # one law
         )
         await consumer
         for after, event in sorted(events):
-            await asyncio.sleep(after / 10)
+            await pass_time(after / 10)
             if event == "lose":
                 link.lose()
         if stop_after is None:
             await until(lambda: not link.messages and not link.channel.unanswered and not consumer.in_flight)
             await consumer.stop()
         else:
-            await asyncio.sleep(stop_after / 10)
+            await pass_time(stop_after / 10)
             await consumer.stop(timeout=1)
         await consumer.wait()
         assert (consumer.in_flight, consumer.waiting, consumer.running) == (0, 0, False)
@@ -191,12 +191,12 @@ def test_no_message_is_acknowledged_before_its_handlers_end() -> None:
 
     @dispatcher.on("#")
     async def slow(_: Delivery) -> None:
-        await asyncio.sleep(5)
+        await pass_time(5)
         settled.append(len(link.settled))
 
     @dispatcher.on("#")
     async def later(_: Delivery) -> None:
-        await asyncio.sleep(5)
+        await pass_time(5)
         settled.append(len(link.settled))
 
     link.put(message(1))
@@ -275,7 +275,7 @@ def test_a_reply_goes_out_before_its_request_is_acknowledged() -> None:
 def test_a_reply_goes_out_before_its_request_is_rejected() -> None:
     class Slow(MemoryLink):
         async def publish(self, message: Message) -> None:
-            await asyncio.sleep(1)
+            await pass_time(1)
             await super().publish(message)
 
     link, dispatcher = Slow(), Dispatcher()
@@ -349,7 +349,7 @@ def test_answers_that_a_lost_channel_did_not_take_are_counted(when: str) -> None
     @dispatcher.on("#")
     async def handle(delivery: Delivery) -> None:
         handled.append(int(delivery.body))
-        await asyncio.sleep(0.001)
+        await pass_time(0.001)
         if when != "on its way" and handled == [0, 1, 2]:
             link.lose()
 
@@ -413,7 +413,7 @@ def test_a_failure_is_answered_as_chosen_and_logged(
             raise ZeroDivisionError
         if failure == "inner cancel":
             raise asyncio.CancelledError
-        await asyncio.sleep(50)
+        await pass_time(50)
 
     if failure == "no handler":
         dispatcher.add("other", handle)
@@ -517,7 +517,7 @@ def test_a_delivery_of_a_lost_channel_is_not_handled_and_never_answered() -> Non
 
     @dispatcher.on("#")
     async def slow(delivery: Delivery) -> None:
-        await asyncio.sleep(1)
+        await pass_time(1)
         handled.append((int(delivery.body), delivery.redelivered))
 
     async def then(consumer: Consumer) -> None:
@@ -619,7 +619,7 @@ def test_order_by_takes_a_key_a_partitioning_or_a_function() -> None:
         async def handle(delivery: Delivery, at_work: Counter[str] = at_work) -> None:
             at_work[delivery.words["key"]] += 1
             assert at_work[delivery.words["key"]] == 1
-            await asyncio.sleep(1)
+            await pass_time(1)
             at_work[delivery.words["key"]] -= 1
 
         link.put(*(message(number, "ab"[number % 2]) for number in range(10)))
@@ -670,7 +670,7 @@ def test_async_dispatch_runs_handlers_of_both_kinds_in_order() -> None:
 
     @dispatcher.on("#")
     async def first(_: object) -> None:
-        await asyncio.sleep(1)
+        await pass_time(1)
         calls.append("first")
 
     @dispatcher.on("#")

@@ -18,7 +18,7 @@ from exchange import Delivery, Dispatcher, Message
 from exchange.dispatch.middleware import deduplicated, logged, measured, observed, traced
 from exchange.dispatch.middleware.duplicates import SeenInMemory
 from tests.support.memory_link import MemoryLink
-from tests.support.virtual_loop import run_virtually
+from tests.support.virtual_loop import pass_time, run_virtually
 from tests.support.waiting import until
 
 
@@ -28,9 +28,9 @@ def handle_all(link: MemoryLink, dispatcher: Dispatcher[Message], *middleware: A
     async def work() -> None:
         options.setdefault("on_error", "dead-letter")
         async with dispatcher.consume(link, middleware=middleware, **options) as consumer:
-            await asyncio.sleep(0.1)
-            while link.messages or link.channel.unanswered or consumer.in_flight:  # noqa: ASYNC110  # virtual time
-                await asyncio.sleep(0.1)
+            await pass_time(0.1)
+            while link.messages or link.channel.unanswered or consumer.in_flight:  # virtual time
+                await pass_time(0.1)
 
     run_virtually(work())
 
@@ -40,7 +40,7 @@ def failing_for(key: str) -> Dispatcher[Message]:
 
     @dispatcher.on("#")
     async def handle(delivery: Delivery) -> None:
-        await asyncio.sleep(0.01)
+        await pass_time(0.01)
         if delivery.routing_key == key:
             raise ValueError("no")
 
@@ -129,7 +129,7 @@ def test_a_message_is_handled_once_however_often_it_comes() -> None:
     @dispatcher.on("#")
     async def handle(delivery: Delivery) -> None:
         calls.append(delivery.routing_key)
-        await asyncio.sleep(1)
+        await pass_time(1)
         if calls.count("fails") == 1 and delivery.routing_key == "fails":
             raise ValueError("no")
 

@@ -9,6 +9,7 @@ import logging
 import pytest
 
 from exchange.dispatch.publishing import finish
+from tests.support.virtual_loop import pass_time, run_virtually
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -18,7 +19,7 @@ def test_a_publish_goes_on_where_its_caller_is_cancelled_and_its_error_is_droppe
     published: list[str] = []
 
     async def publish() -> None:
-        await asyncio.sleep(0.01)
+        await pass_time(0.01)
         published.append("message")
         if fails:
             raise ConnectionError
@@ -29,11 +30,11 @@ def test_a_publish_goes_on_where_its_caller_is_cancelled_and_its_error_is_droppe
         caller.cancel()
         with pytest.raises(asyncio.CancelledError):
             await caller
-        await asyncio.sleep(0.02)
+        await pass_time(0.02)
         gc.collect()
 
     with caplog.at_level(logging.DEBUG, "asyncio"):
-        asyncio.run(work())
+        run_virtually(work())
     assert published == ["message"]
     assert "never retrieved" not in caplog.text
 
@@ -44,6 +45,6 @@ def test_the_caller_gets_the_result_and_the_error() -> None:
             raise error
         return "confirmed"
 
-    assert asyncio.run(finish(publish(None))) == "confirmed"
+    assert run_virtually(finish(publish(None))) == "confirmed"
     with pytest.raises(ConnectionError):
-        asyncio.run(finish(publish(ConnectionError())))
+        run_virtually(finish(publish(ConnectionError())))

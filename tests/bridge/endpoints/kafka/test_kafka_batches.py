@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
 from itertools import chain
@@ -23,7 +22,7 @@ from bridge.endpoints.kafka.producer.writer import Destination, Writer
 from exchange import Message
 from tests.support.bridge.behaviour import Reports
 from tests.support.tiers import examples
-from tests.support.virtual_loop import run_virtually
+from tests.support.virtual_loop import pass_time, run_virtually
 
 LIMIT = 100
 """Maximum size of a batch, in bytes."""
@@ -155,7 +154,7 @@ class Scene:
             if self.random.random() < 0.2:
                 self.state.produce()
                 self.state.poll_soon(0)
-                await asyncio.sleep(self.random.choice((0, 0.001, 0.01)))
+                await pass_time(self.random.choice((0, 0.001, 0.01)))
         self.state.poll_soon(0)
         await self.reports.answers(len(bodies))
 
@@ -192,7 +191,7 @@ def test_messages_go_in_batches_again_after_a_calm_time_and_batches_that_were_to
         assert scene.made == 2
         while scene.made == 2:
             scene.state.poll_soon(0)  # as the target does every second
-            await asyncio.sleep(0.1)
+            await pass_time(0.1)
         assert not scene.state.batching.alone
         assert scene.state.batching.batch_bytes < 1_000_000
 

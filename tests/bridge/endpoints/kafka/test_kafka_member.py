@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from types import SimpleNamespace
@@ -20,7 +19,7 @@ from bridge.endpoints.kafka.consumer.assignment import Lane
 from bridge.endpoints.kafka.consumer.backlog import Backlog
 from bridge.endpoints.kafka.consumer.member import Member
 from tests.support.tiers import examples
-from tests.support.virtual_loop import run_virtually
+from tests.support.virtual_loop import pass_time, run_virtually
 
 
 class Consumer:
@@ -113,15 +112,15 @@ def test_exactly_what_is_settled_is_committed() -> None:
         found = scene.read()
         scene.settle(found[0])
         scene.settle(found[1])
-        await asyncio.sleep(1)
+        await pass_time(1)
         assert scene.consumer.commits[0] == {("orders", 0): 6}
         scene.answer()
         scene.settle(found[3])
-        await asyncio.sleep(1)
+        await pass_time(1)
         assert scene.consumer.commits[-1] == {("orders", 1): 10}
         scene.answer()
         count = len(scene.consumer.commits)
-        await asyncio.sleep(5)
+        await pass_time(5)
         assert len(scene.consumer.commits) == count  # there is no news
 
     run_scene(play)
@@ -149,7 +148,7 @@ def test_no_more_than_a_window_is_read_beyond_what_was_committed() -> None:
         assert positions(found) == [0, 1, 2, 3]
         scene.settle(found[1])
         assert scene.read() == []  # settled, and not committed
-        await asyncio.sleep(1)
+        await pass_time(1)
         scene.answer()
         assert positions([*scene.read(), *scene.read()]) == [4, 5]
         assert scene.read() == []
@@ -298,12 +297,12 @@ def test_the_group_has_in_the_end_exactly_what_is_settled_whatever_brokers_answe
             elif step == "raise":
                 scene.consumer.refuses = KafkaError(KafkaError._STATE)
             elif step == "wait":
-                await asyncio.sleep(number)
+                await pass_time(number)
             assert all(offset <= settled[lane] for lane, offset in broker.items())
         assert assignment.trouble is None
         scene.consumer.refuses = None
         for _ in range(4):
-            await asyncio.sleep(2)
+            await pass_time(2)
             while commits:
                 answer()
         assert {lane: broker.get(lane) for lane in given_} == {lane: settled.get(lane) for lane in given_}

@@ -18,7 +18,7 @@ from bridge.endpoints.rabbitmq.routes import Address, build_routes
 from bridge.endpoints.rabbitmq.suspects import Suspects
 from exchange import Message
 from tests.support.tiers import examples
-from tests.support.virtual_loop import run_virtually
+from tests.support.virtual_loop import pass_time, run_virtually
 
 
 class Wire:
@@ -276,7 +276,7 @@ def test_a_message_that_cannot_be_written_is_refused_and_the_broker_s_numbers_st
         good, bad = Message("in", "k.1", {}, {}, b"1"), Message("in", "k" * 300)
         outgoing = [Outgoing(each, Delivery(each), "q", number=n) for n, each in ((10, good), (11, bad), (12, good))]
         scene.publishing.send(outgoing)
-        await asyncio.sleep(0.1)
+        await pass_time(0.1)
         assert [(number, failure.final) for number, failure in scene.answers.bad] == [(11, True)]
         scene.hear(ack(2))
         assert scene.answers.good == [12]

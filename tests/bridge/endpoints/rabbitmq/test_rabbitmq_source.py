@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -14,7 +13,7 @@ from bridge.endpoints.rabbitmq.consumer.deliveries import FIXED_BYTES
 from bridge.endpoints.rabbitmq.consumer.reading import RabbitmqSource
 from bridge.endpoints.rabbitmq.frames import Acked, Arrived, Event, encode_ack
 from tests.support.tiers import examples
-from tests.support.virtual_loop import run_virtually
+from tests.support.virtual_loop import pass_time, run_virtually
 
 
 class Wire:
@@ -83,13 +82,13 @@ def test_settled_deliveries_are_acknowledged_once_and_as_a_prefix() -> None:
         for delivery in found[:3]:
             scene.source.settle(delivery)
         assert scene.wire.writes == []
-        await asyncio.sleep(0.1)
+        await pass_time(0.1)
         assert scene.wire.writes == [ack_frame(3)]
-        await asyncio.sleep(10)
+        await pass_time(10)
         scene.source._ack()
         assert scene.wire.writes == [ack_frame(3)]
         scene.source.settle(found[4])
-        await asyncio.sleep(0.1)
+        await pass_time(0.1)
         assert scene.wire.writes == [ack_frame(3), ack_frame(5)]
         wire = scene.wire
         await scene.source.close()
@@ -147,10 +146,10 @@ def test_a_delivery_of_an_earlier_connection_acknowledges_nothing() -> None:
         scene.arrive(2)
         new = await scene.source.read(10)
         scene.source.settle(old[4])
-        await asyncio.sleep(0.1)
+        await pass_time(0.1)
         assert scene.wire.writes == []
         scene.source.settle(new[0])
-        await asyncio.sleep(0.1)
+        await pass_time(0.1)
         assert scene.wire.writes == [ack_frame(1)]
 
     play_scene(play)
@@ -224,7 +223,7 @@ def test_the_broker_is_told_what_is_settled_and_the_socket_waits_only_for_what_i
                     scene.source.settle(delivery)
                 settled = done[-1].position
             elif step == "turn":
-                await asyncio.sleep(0.01)
+                await pass_time(0.01)
                 assert scene.wire.writes[-1:] == ([ack_frame(settled)] if settled else [])
             elif step in ("lose", "close"):
                 wire = scene.wire

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from typing import Any
 
@@ -16,7 +15,7 @@ from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.remoting.client import ClientSettings
 from bridge.rocketmq.remoting.message import StoredMessage
 from tests.support.tiers import examples
-from tests.support.virtual_loop import run_virtually
+from tests.support.virtual_loop import pass_time, run_virtually
 
 
 class Consumer:
@@ -47,7 +46,7 @@ class Consumer:
         return assigned.done_before(offset)
 
     async def persist(self, queues: Iterable[TopicQueue]) -> dict[TopicQueue, int]:
-        await asyncio.sleep(0.01)
+        await pass_time(0.01)
         for each in self.assigned:
             if each.queue in queues and each.queue not in self.refuses and each.committable is not None:
                 self.offsets[each.queue] = each.committable
@@ -88,9 +87,9 @@ def test_brokers_have_in_the_end_what_is_settled_and_the_window_has_room_for_it(
                 consumer.assigned[which] = AssignedQueue(old.queue, consumer.offsets.get(old.queue, 0))
                 given_[which] = []
             elif step == "wait":
-                await asyncio.sleep(3)
+                await pass_time(3)
         consumer.refuses.clear()
-        await asyncio.sleep(60)
+        await pass_time(60)
         for which, assigned in enumerate(consumer.assigned):
             if any(delivery.position > 0 for delivery in given_[which]) and assigned.committable:
                 assert consumer.offsets[assigned.queue] == assigned.committable

@@ -33,8 +33,9 @@ from bridge.rocketmq.remoting.properties import IllegalMessage
 from exchange import Message
 from exchange.partition.clients.rocketmq.message_queue import MessageQueue
 from exchange.partition.partitions import Partitions
-from tests.support.bridge.behaviour import Reports, on_a_loop
+from tests.support.bridge.behaviour import Reports
 from tests.support.tiers import examples
+from tests.support.virtual_loop import on_a_virtual_loop, pass_time
 
 Answer = str | Exception
 OK = "SEND_OK"
@@ -91,7 +92,7 @@ def refusal(code: ResponseCode) -> BrokerError:
     return BrokerError(code, "no", "a:10911")
 
 
-@on_a_loop
+@on_a_virtual_loop
 async def test_messages_that_come_during_a_request_are_the_next_batch() -> None:
     producer, told = Scripted(), Reports()
     state = writing(producer, told)
@@ -104,7 +105,7 @@ async def test_messages_that_come_during_a_request_are_the_next_batch() -> None:
     assert numbers(told) == [each.number for each in messages]
 
 
-@on_a_loop
+@on_a_virtual_loop
 async def test_queues_do_not_wait_for_each_other_and_each_is_in_order() -> None:
     producer, told = Scripted(), Reports()
     state = writing(producer, told, queues=4)
@@ -121,7 +122,7 @@ async def test_queues_do_not_wait_for_each_other_and_each_is_in_order() -> None:
 
 @pytest.mark.parametrize("status", ["FLUSH_DISK_TIMEOUT", "FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE"])
 def test_a_message_that_is_not_stored_safely_is_refused_or_confirmed_as_configured(status: str) -> None:
-    @on_a_loop
+    @on_a_virtual_loop
     async def check() -> None:
         told = Reports()
         writing(Scripted(status), told).send(outgoing(3))
@@ -139,7 +140,7 @@ def test_a_message_that_is_not_stored_safely_is_refused_or_confirmed_as_configur
 
 @pytest.mark.parametrize("error", [refusal(ResponseCode.MESSAGE_ILLEGAL), IllegalMessage("no")])
 def test_only_the_illegal_message_of_a_batch_is_refused_finally(error: Exception) -> None:
-    @on_a_loop
+    @on_a_virtual_loop
     async def check() -> None:
         def judge(bodies: list[bytes]) -> Answer:
             return error if b"2" in bodies else OK
@@ -167,7 +168,7 @@ SIZES = st.lists(st.sampled_from([0, 1, 300, 900, 2_000, LIMIT + 1]), min_size=1
 def test_a_batch_over_the_limit_of_the_broker_is_halved_and_only_too_large_messages_are_refused(
     sizes: list[int], *, modern: bool
 ) -> None:
-    @on_a_loop
+    @on_a_virtual_loop
     async def check() -> None:
         stored: list[int] = []
         refused: list[tuple[int, int]] = []
@@ -204,7 +205,7 @@ def test_a_batch_over_the_limit_of_the_broker_is_halved_and_only_too_large_messa
 def test_a_busy_broker_gets_the_same_batch_again(code: ResponseCode, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BUSY_FIRST", 0.001)
 
-    @on_a_loop
+    @on_a_virtual_loop
     async def check() -> None:
         producer, told = Scripted(refusal(code), refusal(code)), Reports()
         writing(producer, told).send(outgoing(2))
@@ -223,28 +224,28 @@ LASTING: list[Exception] = [
 
 @pytest.mark.parametrize("error", LASTING, ids=str)
 def test_an_error_that_is_no_message_s_fault_is_a_lost_connection(error: Exception) -> None:
-    @on_a_loop
+    @on_a_virtual_loop
     async def check() -> None:
         producer, told = Scripted(OK, error), Reports()
         state = writing(producer, told, queues=2)
         messages = outgoing(40, keys=9)
         state.send(messages)
         await told.loss()
-        await asyncio.sleep(0.01)
+        await pass_time(0.01)
         [lost] = told.losses
         assert str(error) in str(lost)
         assert "t at a:" in str(lost)
         assert not told.failures
         before = len(told.confirmations)
         state.send(messages)
-        await asyncio.sleep(0.01)
+        await pass_time(0.01)
         assert len(told.confirmations) == before
         await state.end()
 
     check()
 
 
-@on_a_loop
+@on_a_virtual_loop
 async def test_a_broker_that_stays_busy_is_a_lost_connection() -> None:
     told = Reports()
     state = writing(Scripted(*[refusal(ResponseCode.SYSTEM_BUSY)] * 99), told)
@@ -256,7 +257,7 @@ async def test_a_broker_that_stays_busy_is_a_lost_connection() -> None:
     assert "SYSTEM_BUSY" in str(told.losses[0])
 
 
-@on_a_loop
+@on_a_virtual_loop
 async def test_a_message_that_cannot_be_translated_fails_but_not_before_send_returns() -> None:
     told = Reports()
     state = writing(Scripted(), told)
@@ -271,19 +272,19 @@ async def test_a_message_that_cannot_be_translated_fails_but_not_before_send_ret
     assert failure.reason.startswith("unmappable: header x-rocketmq-topic")
 
 
-@on_a_loop
+@on_a_virtual_loop
 async def test_after_its_end_nothing_is_reported() -> None:
     producer, told = Scripted(), Reports()
     state = writing(producer, told)
     state.send(outgoing(10))
     await asyncio.sleep(0)
     await state.end()
-    await asyncio.sleep(0.01)
+    await pass_time(0.01)
     assert not told.confirmations
     assert not told.losses
 
 
-@on_a_loop
+@on_a_virtual_loop
 async def test_a_refusal_that_passes_is_back_pressure_and_never_final() -> None:
     told = Reports()
     writing(Scripted("SLAVE_NOT_AVAILABLE"), told).send(outgoing(2))
@@ -293,7 +294,7 @@ async def test_a_refusal_that_passes_is_back_pressure_and_never_final() -> None:
 
 @pytest.mark.parametrize("error", [TypeError("x"), RecursionError(), KeyError("k"), MemoryError()], ids=repr)
 def test_any_error_that_ends_the_writing_of_a_queue_is_a_lost_connection(error: Exception) -> None:
-    @on_a_loop
+    @on_a_virtual_loop
     async def check() -> None:
         told = Reports()
         writing(Scripted(OK, error), told).send(outgoing(40, keys=1))
@@ -308,7 +309,7 @@ def test_any_error_that_ends_the_writing_of_a_queue_is_a_lost_connection(error: 
 
 @pytest.mark.parametrize("error", [OverflowError("x"), struct.error("x"), CommandError("not text")], ids=repr)
 def test_only_the_message_that_cannot_be_encoded_is_refused_whatever_error_it_raises(error: Exception) -> None:
-    @on_a_loop
+    @on_a_virtual_loop
     async def check() -> None:
         def judge(bodies: list[bytes]) -> Answer:
             return error if b"2" in bodies else OK
@@ -326,7 +327,7 @@ def test_only_the_message_that_cannot_be_encoded_is_refused_whatever_error_it_ra
 
 @pytest.mark.parametrize("error", [OverflowError("x"), RecursionError("x"), struct.error("x")], ids=repr)
 def test_only_the_message_whose_translation_fails_is_refused(error: Exception) -> None:
-    @on_a_loop
+    @on_a_virtual_loop
     async def check() -> None:
         told = Reports()
         state = writing(Scripted(), told)
@@ -346,7 +347,7 @@ def test_only_the_message_whose_translation_fails_is_refused(error: Exception) -
     check()
 
 
-@on_a_loop
+@on_a_virtual_loop
 async def test_a_busy_broker_is_trouble_until_it_takes_a_batch() -> None:
     producer, told = Scripted(refusal(ResponseCode.SYSTEM_BUSY)), Reports()
     state = writing(producer, told)
@@ -358,7 +359,7 @@ async def test_a_busy_broker_is_trouble_until_it_takes_a_batch() -> None:
     assert state.trouble is None
 
 
-@on_a_loop
+@on_a_virtual_loop
 async def test_a_request_without_an_answer_is_trouble() -> None:
     told = Reports()
     state = writing(Scripted(), told)
