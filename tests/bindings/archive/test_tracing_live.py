@@ -27,6 +27,7 @@ from tests.support.archives.reads import read, table
 from tests.support.archives.traced import open_traced
 from tests.support.servers import Server
 from tests.support.unique import unique_name
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.live
 
@@ -72,8 +73,7 @@ def publish(channel: Any, messages: list[Message]) -> None:
 
 def consume_one(channel: Any) -> None:
     """Consume a message, so that its delivery is traced, too."""
-    while channel.basic_get("archive-a", auto_ack=True)[0] is None:
-        time.sleep(0.1)
+    wait_until(lambda: channel.basic_get("archive-a", auto_ack=True)[0] is not None)
 
 
 def check(records: list[Record], vhost: str, *, typed: bool, lost: Sequence[Message] = ()) -> None:

@@ -18,6 +18,7 @@ from bridge.rocketmq.remoting.client import ClientSettings
 from exchange.message import Message
 from tests.support.servers import Server
 from tests.support.unique import unique_name
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.live
 
@@ -54,8 +55,7 @@ def send(target: Target, replies: Sequence[Outgoing]) -> Reports:
         await target.open(reports)
         target.send(replies)
         async with asyncio.timeout(120):
-            while len(reports.taken) + len(reports.refused) < len(replies) and not reports.errors:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+            await until(lambda: len(reports.taken) + len(reports.refused) >= len(replies) or reports.errors)
         await target.close()
         return reports  # type: ignore[no-any-return]
 

@@ -42,6 +42,7 @@ from tests.support.bridge.behaviour import (
 )
 from tests.support.kafka.broker import PASSWORD, USER, Broker
 from tests.support.kafka.topics import SOON, Topics, eventually
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.live
 
@@ -612,8 +613,7 @@ async def test_a_broker_that_is_silent_is_reported_and_so_is_one_that_is_back(br
 
     async def all_are(well: bool, seconds: float) -> None:
         async with asyncio.timeout(seconds):
-            while any((each.trouble is None) != well for each in endpoints):  # noqa: ASYNC110  nobody sets an event
-                await asyncio.sleep(0.1)
+            await until(lambda: not any((each.trouble is None) != well for each in endpoints))
 
     await asyncio.sleep(3.0)  # nothing is wrong, and so it stays
     assert [each.trouble for each in endpoints] == [None] * 3

@@ -24,6 +24,7 @@ from tests.support.bridge.behaviour import QUICK, Reports, Silent, on_a_loop, ro
 from tests.support.kafka.broker import Broker, brokers, image_for_transactions
 from tests.support.kafka.copy import Copying
 from tests.support.kafka.topics import PATIENCE, SOON, Topics, eventually, topics_at
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.live
 
@@ -228,8 +229,7 @@ async def test_offsets_of_dead_letters_are_committed_and_at_the_end_at_once(
     dead = MemoryTarget("dead")
     pump = copy.pump(dead=dead)
     running = asyncio.ensure_future(pump.run())
-    while len(dead.messages) < 3 and not running.done():  # noqa: ASYNC110  of another thread's making
-        await asyncio.sleep(0.01)
+    await until(lambda: len(dead.messages) >= 3 or running.done())
     pump.stop()
     await running
     assert await asyncio.to_thread(copy.done) == 3
@@ -283,8 +283,7 @@ async def test_a_topic_that_is_deleted_meanwhile_loses_the_target(topics: Topics
     topics.made.remove(copy.written)
     await asyncio.sleep(1.0)
     await asyncio.to_thread(copy.put, 200)
-    while not heard.lost and not running.done():  # noqa: ASYNC110
-        await asyncio.sleep(0.05)
+    await until(lambda: heard.lost or running.done())
     pump.stop()
     await running
     assert "UNKNOWN" in str(heard.lost[0])
@@ -298,8 +297,7 @@ async def test_a_missing_permission_loses_the_target_and_once_granted_all_arrive
     pump = copy.pump(observer=heard)
     with topics.not_allowed(copy.written, AclOperation.WRITE):
         running = asyncio.ensure_future(pump.run())
-        while not heard.lost and not running.done():  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
+        await until(lambda: heard.lost or running.done())
     assert "TOPIC_AUTHORIZATION_FAILED" in str(heard.lost[0])
     await asyncio.to_thread(copy.wait, running=[running])
     pump.stop()

@@ -19,6 +19,7 @@ from bridge.endpoints.rabbitmq.consumer.reading import RabbitmqSource
 from bridge.endpoints.rabbitmq.management import Unknown
 from bridge.endpoints.rabbitmq.queue_facts import QueueFacts
 from tests.support.bridge.behaviour import on_a_loop
+from tests.support.waiting import until
 
 COUNT = 120
 GUILTY = 57
@@ -89,8 +90,7 @@ async def run_process(server: AmqpServer, channel: BlockingChannel, most: int) -
                 settled.append(number)
             await asyncio.sleep(0)  # what is settled is acknowledged
     await source.close()
-    while channel.queue_declare("q", passive=True).method.consumer_count:  # noqa: ASYNC110  it is in a broker
-        await asyncio.sleep(0.001)
+    await until(lambda: not channel.queue_declare("q", passive=True).method.consumer_count)
     return settled
 
 
@@ -154,8 +154,7 @@ async def test_a_queue_without_a_known_limit_or_with_a_single_active_consumer_is
     source = make_source(server)
     await source.open()
     async with asyncio.timeout(20):
-        while len(source._arrived) < 50:  # noqa: ASYNC110  what is waited for is in a broker
-            await asyncio.sleep(0.01)
+        await until(lambda: len(source._arrived) >= 50)
     assert len(await source.read(1_000)) == 50
     await source.close()
     assert len(server.messages("q")) == COUNT
@@ -171,7 +170,6 @@ async def test_a_queue_that_has_another_limit_at_the_next_connection_is_read_by_
         know(monkeypatch, facts)
         await source.open()
         async with asyncio.timeout(20):
-            while len(source._arrived) < size:  # noqa: ASYNC110  what is waited for is in a broker
-                await asyncio.sleep(0.01)
+            await until(lambda size=size: len(source._arrived) >= size)
         assert len(await source.read(1_000)) == size
         await source.close()

@@ -59,8 +59,7 @@ class Watched:
         """Write a message and read it back."""
         before = len(self.told.confirmations)
         send_to(self.target, self.told, [Message("", "k", body=body)], "q")
-        while len(self.told.confirmations) == before and not self.told.losses:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+        await until(lambda: len(self.told.confirmations) != before or self.told.losses)
         assert not self.told.losses
         while True:
             for delivery in await self.source.read(100):
