@@ -101,7 +101,7 @@ def test_a_wait_that_the_client_cancels_is_a_loss_but_a_cancellation_is_none() -
 
         async def sleep() -> None:
             with losing("what"):
-                await asyncio.sleep(60)
+                await asyncio.Event().wait()
 
         task = asyncio.create_task(sleep())
         await asyncio.sleep(0)

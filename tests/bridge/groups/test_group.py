@@ -31,7 +31,7 @@ def test_a_handler_that_catches_the_end_of_its_time_to_drain_leaves_its_message_
         async def catch(_: Message) -> None:
             began.set()
             try:
-                await asyncio.sleep(3600)
+                await asyncio.Event().wait()
             except asyncio.CancelledError:
                 return
 

@@ -29,7 +29,7 @@ def catching() -> Dispatcher[Message]:
         if delivery.redelivered:
             return
         try:
-            await asyncio.sleep(3600)
+            await asyncio.Event().wait()
         except BaseException:  # noqa: BLE001  # as careless code does
             return
 
@@ -268,7 +268,7 @@ def test_a_broker_that_confirms_nothing_does_not_hold_up_the_end(handled: bool) 
     class Blocked(MemoryLink):
         async def publish(self, message: Message) -> None:
             try:
-                await asyncio.sleep(60)
+                await asyncio.Event().wait()
             except asyncio.CancelledError:
                 cancelled.append(message)
                 raise
