@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pika
@@ -94,6 +95,10 @@ async def run_process(server: AmqpServer, channel: BlockingChannel, most: int) -
     return settled
 
 
+def has_arrived(source: RabbitmqSource, count: int) -> bool:
+    return len(source._arrived) >= count
+
+
 @pytest.mark.parametrize("limit", [1, 2, 3, 20])
 @on_a_loop
 async def test_a_message_that_kills_each_process_is_all_that_is_lost(
@@ -154,7 +159,7 @@ async def test_a_queue_without_a_known_limit_or_with_a_single_active_consumer_is
     source = make_source(server)
     await source.open()
     async with asyncio.timeout(20):
-        await until(lambda: len(source._arrived) >= 50)
+        await until(partial(has_arrived, source, 50))
     assert len(await source.read(1_000)) == 50
     await source.close()
     assert len(server.messages("q")) == COUNT
@@ -170,6 +175,6 @@ async def test_a_queue_that_has_another_limit_at_the_next_connection_is_read_by_
         know(monkeypatch, facts)
         await source.open()
         async with asyncio.timeout(20):
-            await until(lambda size=size: len(source._arrived) >= size)
+            await until(partial(has_arrived, source, size))
         assert len(await source.read(1_000)) == size
         await source.close()
