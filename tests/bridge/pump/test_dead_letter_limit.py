@@ -19,7 +19,7 @@ from bridge.pump.pump import Inlet, Pump
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from tests.support.bridge.events import Events
 from tests.support.tiers import examples
-from tests.support.virtual_loop import run_virtually
+from tests.support.virtual_loop import pass_time, run_virtually
 
 TOPOLOGY = (
     Topology([Exchange("in", "topic")], [Queue("all"), Queue("some")])
@@ -147,12 +147,12 @@ def test_a_wrong_limit_costs_ten_messages_and_what_waits_is_written_when_it_is_r
         for n in everything:
             scene.add([n])
             if seconds:
-                await asyncio.sleep(seconds)
-        await asyncio.sleep(3_600)  # no hour, however long, brings more
+                await pass_time(seconds)
+        await pass_time(3_600)  # no hour, however long, brings more
         assert len(scene.dead.messages) == 10
         assert scene.waits()
         unread = scene.source.lag
-        await asyncio.sleep(3_600)
+        await pass_time(3_600)
         assert len(scene.dead.messages) == 10
         assert scene.source.lag == unread
         scene.refuses = lambda _: False
@@ -173,7 +173,7 @@ def test_a_steady_percent_never_stops_a_source(size: int) -> None:
         running = asyncio.ensure_future(scene.pump.run())
         for first in range(0, 6_000, size):
             scene.add(range(first, first + size))
-            await asyncio.sleep(1.0)
+            await pass_time(1.0)
         assert not scene.waits()
         await end(scene, running)
         assert sorted(scene.bodies(scene.dead)) == list(range(7, 6_000, 100))
@@ -187,11 +187,11 @@ def test_a_run_of_wrong_messages_waits_only_until_as_many_others_were_written(ba
         scene = Scene(lambda outgoing: 1_000 <= int(outgoing.message.body) < 1_000 + bad)
         running = asyncio.ensure_future(scene.pump.run())
         scene.add(range(1_000 + bad))
-        await asyncio.sleep(60)
+        await pass_time(60)
         assert scene.waits()
         assert len(scene.dead.messages) == FEWEST
         scene.add(range(1_000 + bad, 3_000), key="k.other.{}")  # those of the same keys wait behind them
-        await asyncio.sleep(120)
+        await pass_time(120)
         assert not scene.waits()
         assert sorted(scene.bodies(scene.dead)) == list(range(1_000, 1_000 + bad))
         await end(scene, running)
@@ -217,7 +217,7 @@ def test_the_order_of_reports_does_not_make_a_share_higher(percent: int) -> None
         target.send = send_bad_first  # type: ignore[method-assign]
         running = asyncio.ensure_future(scene.pump.run())
         scene.add(range(10_000))
-        await asyncio.sleep(120)
+        await pass_time(120)
         assert not scene.waits()
         await end(scene, running)
         assert len(scene.dead.messages) == percent * 100
@@ -236,7 +236,7 @@ def test_a_queue_that_refuses_all_is_noticed_beside_others_that_take_all() -> No
         )  # fmt: skip
         running = asyncio.ensure_future(scene.pump.run())
         scene.add(range(2_000))
-        await asyncio.sleep(60)
+        await pass_time(60)
         assert len(scene.dead.messages) == 10
         assert scene.waits()
         scene.refuses = lambda _: False
@@ -251,7 +251,7 @@ def test_unroutable_messages_count_and_a_resumption_lets_ten_more_pass() -> None
         running = asyncio.ensure_future(scene.pump.run())
         scene.add(range(100), key="nowhere.{}")
         for letters in (10, 20, 30):
-            await asyncio.sleep(600)
+            await pass_time(600)
             assert len(scene.dead.messages) == letters
             assert scene.waits()
             scene.pump.resume()
@@ -278,10 +278,10 @@ def test_a_source_that_is_lost_while_it_is_stopped_gives_its_messages_again() ->
         scene = Scene(lambda _: True)
         running = asyncio.ensure_future(scene.pump.run())
         scene.add(range(300))
-        await asyncio.sleep(60)
+        await pass_time(60)
         for _ in range(5):
             scene.source.break_connection()
-            await asyncio.sleep(300)
+            await pass_time(300)
             assert scene.waits()
         assert len({*scene.bodies(scene.dead)}) == 10
         scene.refuses = lambda _: False

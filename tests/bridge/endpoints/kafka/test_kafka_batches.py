@@ -138,7 +138,7 @@ class Scene:
 
     async def renew(self, changes: Mapping[str, Any]) -> None:
         """Make another producer after a while, as on a thread."""
-        await asyncio.sleep(self.random.choice((0, 0.001, 0.05)))
+        await pass_time(self.random.choice((0, 0.001, 0.05)))
         self.make(changes)
 
     def make(self, changes: Mapping[str, Any]) -> None:
