@@ -200,7 +200,10 @@ class Publishing:
         for event, numbers in match_returns(sent, events, self._returned):
             reason = f"returned: {event.code} {event.text.decode('utf-8', 'replace')}"
             if len(numbers) == 1:
-                self._returned[numbers[0]] = Failure(reason, busy=event.code == NO_ROUTE and not event.exchange)
+                is_missing = event.code == NO_ROUTE and not event.exchange
+                if is_missing:
+                    reason += f": there is no {_name_place(event.exchange, event.routing_key)}"
+                self._returned[numbers[0]] = Failure(reason, busy=is_missing)
             else:
                 unclear = Failure(f"{reason}, this message or one like it")
                 self._returned.update(dict.fromkeys(numbers, unclear))
@@ -254,15 +257,26 @@ class Publishing:
             if self._to_callers:
                 failure = _refusal_of_caller(failure, event)
             elif failure is not None and failure.reason.startswith(UNROUTABLE) and not failure.busy:
-                failure = failure._replace(busy=self._leads_nowhere(number, outgoing))
+                if self._leads_nowhere(number, outgoing):
+                    place = _name_place(*self._address(outgoing)[:2])
+                    failure = Failure(f"{failure.reason}: there is no {place.removeprefix('a ')}", busy=True)
             elif failure is None and event.nack:
-                failure = Failure("nack", busy=True)
+                place = _name_place(*self._address(outgoing)[:2])
+                failure = Failure(f"nack: {place} is full, or cannot be written to now", busy=True)
             if failure is None:
                 confirmed.append(outgoing)
                 if self._unrouted:
                     self._unrouted.pop(outgoing.queue, None)
             else:
                 failed.append((outgoing, failure))
+
+
+def _name_place(exchange: bytes, routing_key: bytes) -> str:
+    """Return what an operator looks at: the queue, or the exchange that leads to it."""
+    name = (exchange or routing_key).decode("utf-8", "backslashreplace")
+    if not exchange:
+        return f"queue {name!r}"
+    return f"a queue behind exchange {name!r} (routing key {routing_key.decode('utf-8', 'backslashreplace')!r})"
 
 
 def _refusal_of_caller(failure: Failure | None, event: Acked) -> Failure | None:

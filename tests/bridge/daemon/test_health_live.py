@@ -127,7 +127,10 @@ def test_queues_that_take_nothing_are_shown_until_they_do(
         assert "takes nothing" in reason
         assert "the oldest message" in wait_until_shown(bridge, "in", "stalled", began)
         target = next(each for each in bridge.status()["targets"] if each["name"] == "out")
-        assert {each["queue"] for each in target["waiting"]} == {"full", "gone"}
+        reasons = {each["queue"]: each["reason"] for each in target["waiting"]}
+        assert reasons.keys() == {"full", "gone"}
+        assert f"queue '{name}-full' is full" in reasons["full"]
+        assert f"there is no queue '{name}-gone'" in reasons["gone"]
         assert target["queues"]["good"] == 10
 
         channel.queue_declare(f"{name}-gone", durable=True)

@@ -75,7 +75,7 @@ def test_a_reply_to_a_queue_of_rabbitmq_that_is_gone_is_refused_for_good(rabbitm
         assert sorted(map(len, reports.taken)) == list(range(2, 31, 2))
         assert sorted(len(body) for body, _ in reports.refused) == list(range(1, 31, 2))
         assert {(each.reason, each.final, each.busy) for _, each in reports.refused} == {
-            ("returned: 312 NO_ROUTE", True, False)
+            (f"returned: 312 NO_ROUTE: there is no queue {gone!r}", True, False)
         }
         _, properties, body = channel.basic_get(name, auto_ack=True)
         assert (properties.correlation_id, properties.headers["status"], body) == ("7", "ok", b"xx")

@@ -101,7 +101,8 @@ def test_a_confirm_answers_one_message_or_all_up_to_it() -> None:
         scene.hear(ack(4), ack(4, multiple=True))  # nobody is confirmed twice
         scene.hear(Acked(5, multiple=False, nack=True), ack(6))
         assert scene.answers.good == [2, 1, 3, 4, 6]
-        assert scene.answers.bad == [(5, Failure("nack", busy=True))]
+        reason = "nack: a queue behind exchange 'x' (routing key 'k.5') is full, or cannot be written to now"
+        assert scene.answers.bad == [(5, Failure(reason, busy=True))]
 
     play_scene(play)
 
