@@ -43,6 +43,8 @@ class Report(NamedTuple):
     """Why this profile was chosen; None where the user or the file names it, or the source is a broker."""
     path: str | None = None
     """The file that was read; None for standard input and brokers."""
+    caveat: str = ""
+    """What is to be said of the profile before the findings; "" for nothing."""
     known: int = 0
     """Number of findings that are not reported, as the baseline has them."""
 

@@ -70,7 +70,8 @@ def check_source(
         tally = Counter(finding.code for finding in kept)
         checked.append(VhostFindings(name, list_findings(kept, topology), tally))
     chosen_by = source.chosen_by if profile is None else None
-    return Report(source.name, _with_lines(source, checked), topology.profile.name, chosen_by, source.path)
+    caveat = topology.profile.caveat
+    return Report(source.name, _with_lines(source, checked), topology.profile.name, chosen_by, source.path, caveat)
 
 
 def _file_findings(source: Source, profile: Profile) -> Iterator[Finding]:

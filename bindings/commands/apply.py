@@ -21,7 +21,15 @@ from bindings.diff.planning.step import Step
 from bindings.diff.settings.changes import compare_settings
 from bindings.sources.open import Source, open_source
 from exchange.commands.completion import SOURCE
-from exchange.commands.console import echo_error, echo_line, exit_on_error, fail, progress, show_warnings
+from exchange.commands.console import (
+    echo_error,
+    echo_line,
+    exit_on_error,
+    fail,
+    progress,
+    show_caveat,
+    show_warnings,
+)
 from exchange.commands.options import (
     allow_unread_option,
     command,
@@ -168,6 +176,7 @@ def _open(file: str, vhost: str | None) -> Source:
 
 
 def _show(todo: Plan, before: Topology, after: Topology, where: str) -> None:
+    show_caveat(before.profile)
     if todo.steps:
         echo_line(f"plan for {where}:")
     for line in plan_lines(todo):

@@ -21,7 +21,7 @@ from bindings.fix.run import FailedFile, diff_lines, fix_files
 from bindings.sources.applications.importing import import_object
 from bindings.sources.files import save_lines
 from exchange.commands.completion import SOURCE
-from exchange.commands.console import echo_error, echo_line, exit_on_error, fail, status
+from exchange.commands.console import echo_error, echo_line, exit_on_error, fail, show_warnings, status
 from exchange.commands.options import (
     allow_unread_option,
     command,
@@ -172,6 +172,9 @@ def check_command(
             allow_unread=allow_unread,
         )
     result = result._replace(fail_on=fail_on, statistics=statistics, root=_find_root(os.environ))
+    for report in result.reports:
+        if report.caveat and profile is None:  # the option has said it
+            show_warnings(report.name, [report.caveat])
     if output is not None:
         with exit_on_error():
             save_lines(output, (_encode(line).decode() for line in FORMS[form].reporter(result)))

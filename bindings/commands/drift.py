@@ -19,7 +19,7 @@ from bindings.drift.watch import Outcome, Watch
 from bindings.sources.management import Management, is_address
 from bindings.sources.open import open_source
 from exchange.commands.completion import SOURCE
-from exchange.commands.console import echo_error, echo_line, fail, show_warnings, status
+from exchange.commands.console import echo_error, echo_line, fail, show_caveat, show_warnings, status
 from exchange.commands.options import (
     Address,
     Duration,
@@ -152,6 +152,7 @@ class _Look:
         self._seconds = seconds
         self._allow_unread = allow_unread
         self._warned: list[str] | None = None
+        self._is_told = False
 
     def read_file(self) -> Topology:
         """Return the topology of the file, and print its warnings if they are new. Raises InputError."""
@@ -164,7 +165,11 @@ class _Look:
 
     def __call__(self) -> Drift:
         wanted = self.read_file()
-        return find_drift(Live(self._management, wanted.vhost), wanted, self._ignoring)
+        drift = find_drift(Live(self._management, wanted.vhost), wanted, self._ignoring)
+        if not self._is_told:
+            show_caveat(drift.live.profile)
+            self._is_told = True
+        return drift
 
 
 class _Printer:

@@ -17,6 +17,7 @@ from bindings.counts.adding import check_same, sum_by_key
 from bindings.counts.outcome import Outcome, ordered_bindings
 from bindings.counts.sketch import Frequent, SampledKey, are_registers, join_registers, keep_sample, merge_summaries
 from bindings.counts.slots import SlotCounts
+from exchange.entities.releases import PROFILES
 from exchange.field_values import thaw
 from exchange.kinds import kind_of
 from exchange.topology.topology import Topology
@@ -121,7 +122,7 @@ def fingerprint(topology: Topology) -> str:
 
 
 def _identity_lines(topology: Topology) -> Iterator[str]:
-    yield repr((topology.vhost, topology.profile))
+    yield repr((topology.vhost, PROFILES.get(topology.profile.routes_as, topology.profile)))
     for name, exchange in sorted(topology.exchanges.items()):
         yield repr((name, exchange.type, exchange.internal, exchange.arguments.identity))  # type: ignore[attr-defined]
     for name, queue in sorted(topology.queues.items()):

@@ -28,7 +28,7 @@ WIDEST: Final = 100
 def write(document: Document) -> Iterator[str]:
     """Yield the text in pieces: whole lines, with their line breaks."""
     if document.profile is not None:
-        yield f"profile {document.profile.name}\n\n"
+        yield f"profile {document.profile.written}\n\n"
     for number, (vhost, section) in enumerate(document.sections.items()):
         yield "\n" if number else ""
         yield f"vhost {quote(vhost)}\n"

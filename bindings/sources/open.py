@@ -119,7 +119,9 @@ class Source:
     @property
     def warnings(self) -> list[SourceWarning]:
         """What RabbitMQ would refuse or interpret differently, and what routing cannot follow; with positions."""
-        return self.content.warnings if self.imported is None else self.imported.warnings
+        caveat = "" if self.profile is None else self.profile.caveat
+        found = self.content.warnings if self.imported is None else self.imported.warnings
+        return [SourceWarning(caveat), *found] if caveat else found
 
     def warnings_under(self, profile: Profile) -> list[SourceWarning]:
         """Return `warnings`, with those about what the import of this release refuses."""
@@ -155,6 +157,8 @@ class Source:
         """Why the topologies have their profile; None if the source names it, or is a broker."""
         if is_address(self.name) or (isinstance(self.content, Definitions) and self.content.names_profile):
             return None
+        if self.profile is not None and self.profile.applied_to:
+            return f"the newest, as it names {self.profile.applied_to}, which is newer than all that are known here"
         if isinstance(self.content, Document):
             return None if self.profile is not None else "the newest, as it names no profile"
         if self.profile is not None:

@@ -18,6 +18,8 @@ __all__ = ["FLAGS", "Release", "Step", "find_steps", "release_of"]
 
 KNOWN: Final = (*SERIES,)
 """The series of releases, the oldest first."""
+UNKNOWN: Final = "read its release notes: what it can be upgraded from, and what it asks for, is not known here"
+"""What has to be done before the upgrade to a release that is newer than all that are known here."""
 LONGEST: Final = 60
 """Maximum number of characters of an unknown release that an error quotes."""
 
@@ -69,20 +71,25 @@ def release_of(name: str) -> Release:
 def find_steps(old: Release, new: Release) -> tuple[Step, ...]:
     """Return the steps of the upgrade of a running cluster; as few as RabbitMQ supports.
 
-    None within one series. Raises InputError if the second release is not newer than the first, or one is unknown.
+    None within one series. The last step to a release newer than all that are known here goes there from the newest
+    one, whatever it asks for. Raises InputError if the second release is not newer than the first, or one is unknown.
     """
     for release in (old, new):
-        if release.series not in SERIES:
+        if release.series not in SERIES and not release.profile.applied_to:
             raise InputError(f"RabbitMQ {release} is not known here: give a release from {KNOWN[0]} to {KNOWN[-1]}")
     if new.numbers <= old.numbers:
         meant = f"{old} without a patch number is its newest patch release" if old.is_newest else ""
         raise InputError(": ".join(filter(None, [f"from {old} to {new} is no upgrade", meant])))
-    newest = SERIES[new.series].newest_patch
-    if new.series == old.series and new.is_newest and old.numbers[2] >= newest:
+    newest = new.row.newest_patch
+    if new.series == old.series and new.series in SERIES and new.is_newest and old.numbers[2] >= newest:
         known = f"{new.series}.{newest} is the newest patch release of {new.series} that is known here"
         raise InputError(f"from {old} to {new} is no upgrade: {known}")
     if new.series == old.series:
         return ()
+    if new.series not in SERIES:
+        known = KNOWN[-1] if old.series in SERIES else old.series
+        way = () if known == old.series else find_steps(old, release_of(known))
+        return (*way, Step(known, new.series, (UNKNOWN,)))
     # Backwards, each time as far as possible: each series can be reached from all between its first and its last one.
     path = [new.series]
     while path[-1] != old.series:

@@ -301,6 +301,8 @@ def _read_topology(table: Table, folder: Path) -> tuple[Topology, Mapping[str, P
             names = ", ".join(map(repr, source.vhosts)) or "none"
             raise table.error("vhost", f"{source.name} has no virtual host {vhost!r}; it has {names}")
         topology = source.topology(vhost, profile or source.profile)
+        if topology.profile.caveat:
+            table.warn("topology" if profile is None else "profile", topology.profile.caveat)
         require_whole(source.name, topology, "messages would be routed without; convert the rest to a .bindings file")
         return topology, _import_partitioners(table, topology, folder)
     except InputError as error:

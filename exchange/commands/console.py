@@ -12,11 +12,12 @@ from typing import Any, Final, NoReturn
 import click
 
 from exchange.display import escape_line, hide_logins, split_error
+from exchange.entities.profile import Profile
 from exchange.errors import HashstarError, InputError
 
 __all__ = [
-    "QUIET", "VERBOSE", "echo_error", "echo_line", "exit_on_error", "fail", "is_quiet", "progress", "show_status",
-    "show_warnings", "status",
+    "QUIET", "VERBOSE", "echo_error", "echo_line", "exit_on_error", "fail", "is_quiet", "progress", "show_caveat",
+    "show_status", "show_warnings", "status",
 ]  # fmt: skip
 
 QUIET: Final = "hashstar.quiet"
@@ -91,6 +92,12 @@ def show_warnings(name: str, warnings: Sequence[object]) -> None:
         echo_line(hide_logins(f"{name}: warning: {warning}"), err=True)
     if len(warnings) > WARNINGS:
         echo_line(hide_logins(f"{name}: warning: and {len(warnings) - WARNINGS} more"), err=True)
+
+
+def show_caveat(profile: Profile) -> None:
+    """Show on standard error what is to be said of a profile before anything else, if anything is."""
+    if profile.caveat:
+        echo_line(f"hashstar: warning: {profile.caveat}", err=True)
 
 
 def show_status(text: str) -> None:

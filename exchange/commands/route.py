@@ -17,7 +17,7 @@ from typing import IO, Any, Final, NotRequired, TypedDict
 import click
 
 from exchange.commands.completion import SOURCE, complete_names
-from exchange.commands.console import fail, progress
+from exchange.commands.console import fail, progress, show_caveat
 from exchange.commands.options import (
     command,
     form_options,
@@ -211,8 +211,10 @@ class ProfileType(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the name if there is such a profile; else end the command."""
-        if profile_by_name(value) is None:
+        profile = profile_by_name(value)
+        if profile is None:
             self.fail(f"{value!r} is no release of RabbitMQ that is known here: give {RELEASES}")
+        show_caveat(profile)
         return str(value)
 
 

@@ -91,6 +91,8 @@ OF_QUEUES: Final[Mapping[str, Reach]] = MappingProxyType({
     "max-age": Reach(classic=False, quorum=False, stream=True),
     "stream-max-segment-size-bytes": Reach(classic=False, quorum=False, stream=True),
     "stream-filter-size-bytes": Reach(classic=False, quorum=False, stream=True),
+    "stream-initial-offset": Reach(classic=False, quorum=False, stream=True, policy=False),
+    "member-placement-tag": Reach(classic=False),
     "initial-cluster-size": Reach(classic=False, quorum=False, stream=True),
     **dict.fromkeys(
         ("ha-mode", "ha-params", "ha-sync-mode", "ha-sync-batch-size", "ha-promote-on-shutdown",
@@ -136,6 +138,7 @@ NAMES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
 _ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType({
     "x-match": "it is an argument of bindings to headers exchanges",
     "x-priority": "it is an argument of consumers",
+    "x-name-prefix": "it is for queues that the broker names, which since RabbitMQ 4.4 begin with it",
     "x-stream-offset": "it is an argument of consumers",
     "x-stream-filter": "it is an argument of consumers",
     "x-stream-match-unfiltered": "it is an argument of consumers",

@@ -336,6 +336,7 @@ _QUORUM: Final[Mapping[str, Merge]] = {
     "max-in-memory-bytes": lower_counts,
     "consumer-disconnected-timeout": lower_counts,
     "delayed-retry-type": policy_counts,
+    "member-placement-tag": policy_counts,
     "delayed-retry-min": lower_counts,
     "delayed-retry-max": lower_counts,
 }

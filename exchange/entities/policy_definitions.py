@@ -74,6 +74,8 @@ SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType({
                                         "filter size. Valid range is 16-255"),
     "target-group-size": Setting(_integer_from(1), "qq target count value"),
     "queue-master-locator": Setting(_one_of("min-masters", *_LOCATORS), "master locator"),
+    "member-placement-tag": Setting(lambda value: isinstance(value, str) and value != "",
+                                    "member-placement-tag value. Must be a non-empty string"),
     "delayed-retry-type": Setting(_one_of(*_RETRIES), f"delayed retry type. Must be one of: {', '.join(_RETRIES)}"),
     "delayed-retry-min": Setting(_integer_from(1), "delayed retry minimum delay. Must be a positive integer"),
     "delayed-retry-max": Setting(_integer_from(1), "delayed retry maximum delay. Must be a positive integer"),

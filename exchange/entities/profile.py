@@ -170,10 +170,28 @@ class Profile:
     """An import leaves bindings out in silence whose ends are missing (3.10); 4.0 refuses the whole file."""
     import_checks_topic_exchanges: bool = field(repr=False)
     """An import refuses topic permissions for an exchange that does not exist (4.3; not 4.0)."""
+    import_skips_generated: bool = field(repr=False)
+    """An import leaves out bindings to queues ``amq.*`` that are missing, with a warning (since 4.4.1)."""
     settings: SettingRules
     """What it accepts and reads of the arguments of queues, and of policies."""
     lives: QueueBehaviour = field(repr=False)
     """What becomes of messages in queues."""
+    routes_as: str = field(default="", repr=False)
+    """Name of an older profile with the same rules of routing; "" for none. Kept counts of both add."""
+    applied_to: str = field(default="", repr=False, compare=False)
+    """The release, newer than all that are known here, that the newest profile is applied to; "" for none."""
+
+    @property
+    def written(self) -> str:
+        """The name by which a file names it, which keeps the release that it is applied to."""
+        return f"rabbitmq-{self.applied_to}" if self.applied_to else self.name
+
+    @property
+    def caveat(self) -> str:
+        """What is to be said before anything that is derived from the profile; "" for nothing."""
+        if not self.applied_to:
+            return ""
+        return f"RabbitMQ {self.applied_to} is newer than all that are known here: the rules of {self.name} are applied"
 
 
 NEWEST_PATCH: Final = 999

@@ -101,6 +101,10 @@ def is_max_age(value: bytes) -> bool:
     return age is not None and age[1].strip(b"0") != b""
 
 
+def _tag(kind: str, value: Any, arguments: Arguments) -> str | None:
+    return _text(kind, value, arguments) or (None if value else "invalid_member_placement_tag_arg")
+
+
 LOCATORS: Final = (b"client-local", b"balanced", b"random", b"least-leaders")
 OVERFLOWS: Final = (b"drop-head", b"reject-publish", b"reject-publish-dlx")
 
@@ -126,6 +130,8 @@ RULES: Final[Mapping[str, Rule]] = {
     "x-queue-leader-locator": _one_of("invalid_queue_locator_arg", *LOCATORS),
     "x-consumer-timeout": _not_negative,
     "x-consumer-disconnected-timeout": _not_negative,
+    "x-member-placement-tag": _tag,
+    "x-stream-initial-offset": _not_negative,
 }
 """Argument -> rule of its values, in the order in which the broker checks them."""
 

@@ -24,6 +24,8 @@ _STREAMS_ONLY: Final = frozenset({"max-age", "stream-max-segment-size-bytes", "i
 _QUORUM_ONLY: Final = frozenset({"delivery-limit", "dead-letter-strategy"})
 _IN_MEMORY: Final = frozenset({"max-in-memory-length", "max-in-memory-bytes"})
 _GROUP: Final = frozenset({"target-group-size"})
+_TAG: Final = frozenset({"member-placement-tag"})
+_OFFSET: Final = frozenset({"stream-initial-offset"})
 _JMS: Final = frozenset({"selector-fields", "selector-field-max-bytes"})
 _CLASSIC_ONLY: Final = (_MIRRORING - {"ha-sync-batch-size"}) | {"max-priority", "queue-mode", "queue-master-locator"}
 _NOT_OF_STREAMS: Final = _CLASSIC_ONLY | _QUORUM_ONLY | _IN_MEMORY | {
@@ -71,8 +73,8 @@ _SETTINGS_3_10: Final = SettingRules(
     quorum_unsupported=_CLASSIC_ONLY | _STREAMS_ONLY,
     stream_unsupported=_NOT_OF_STREAMS,
     classic_ignores=frozenset({"queue-leader-locator", "consumer-timeout"}),
-    quorum_ignores=_RETRIES | _GROUP | {"consumer-timeout", "consumer-disconnected-timeout"},
-    stream_ignores=frozenset({"consumer-timeout", "stream-filter-size-bytes"}),
+    quorum_ignores=_RETRIES | _GROUP | _TAG | {"consumer-timeout", "consumer-disconnected-timeout"},
+    stream_ignores=_OFFSET | {"consumer-timeout", "stream-filter-size-bytes"},
 )  # fmt: skip
 _SETTINGS_3_12: Final = replace(
     _SETTINGS_3_10,
@@ -85,8 +87,8 @@ _SETTINGS_3_12: Final = replace(
     classic_unsupported=_SETTINGS_3_10.classic_unsupported | _IN_MEMORY | _GROUP,
     stream_unsupported=_SETTINGS_3_10.stream_unsupported | _GROUP,
     classic_ignores=frozenset({"queue-leader-locator", "queue-mode"}),
-    quorum_ignores=_RETRIES | {"consumer-disconnected-timeout"},
-    stream_ignores=frozenset(),
+    quorum_ignores=_RETRIES | _TAG | {"consumer-disconnected-timeout"},
+    stream_ignores=_OFFSET,
 )  # fmt: skip
 _SETTINGS_4_0: Final = replace(
     _SETTINGS_3_12,
@@ -123,9 +125,19 @@ _SETTINGS_4_3: Final = replace(
     quorum_unsupported=_SETTINGS_4_0.quorum_unsupported | _JMS,
     stream_unsupported=_SETTINGS_4_0.stream_unsupported | _JMS,
     classic_ignores=_SETTINGS_4_0.classic_ignores | {"consumer-timeout", "queue-master-locator"},
+    quorum_ignores=_TAG,
+    stream_ignores=_OFFSET | {"consumer-timeout"},
+)  # fmt: skip
+_SETTINGS_4_4: Final = replace(
+    _SETTINGS_4_3,
+    name="4.4",
+    quorum_arguments=(*_SETTINGS_4_3.quorum_arguments, "x-member-placement-tag"),
+    stream_arguments=(*_SETTINGS_4_3.stream_arguments, "x-stream-initial-offset"),
+    policy_settings=_SETTINGS_4_3.policy_settings | {"member-placement-tag"},
+    operator_settings=_SETTINGS_4_3.operator_settings | {"member-placement-tag"},
     quorum_ignores=frozenset(),
     stream_ignores=frozenset({"consumer-timeout"}),
-)  # fmt: skip
+)
 
 _LIVES_3_10: Final = QueueBehaviour(
     deaths_are_headers=True,
@@ -192,6 +204,7 @@ _3_10: Final = Profile(
     import_needs_durable=True,
     import_skips_bindings=True,
     import_checks_topic_exchanges=False,
+    import_skips_generated=False,
     settings=_SETTINGS_3_10,
     lives=_LIVES_3_10,
 )
@@ -232,6 +245,8 @@ _4_3_0: Final = replace(
     lives=_LIVES_4_3,
 )
 _4_3: Final = replace(_4_3_0, name="rabbitmq-4.3", max_many=2, hashes_empty_arrays=True)
+_4_4_0: Final = replace(_4_3, name="", routes_as="rabbitmq-4.3", settings=_SETTINGS_4_4)
+_4_4: Final = replace(_4_4_0, name="rabbitmq-4.4", import_skips_generated=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,11 +346,21 @@ _ROW_4_3: Final = replace(
     needed_patch=(NEWEST_PATCH, "be on the latest patch release of 4.2"),
     denied_features=frozenset({"global_qos", "transient_nonexcl_queues"}),
 )
+_ROW_4_4: Final = replace(
+    _ROW_4_3,
+    since=(4, 4, 0),
+    profile=_4_4_0,
+    newest_patch=1,
+    upgraded_from=("4.3",),
+    before_upgrade=(),
+    needed_patch=None,
+)
 
 ROWS: Final = (
     _ROW_3_10, _ROW_3_11, _ROW_3_12, _ROW_3_13, _ROW_4_0, _ROW_4_1,
     _ROW_4_2, replace(_ROW_4_2, since=(4, 2, 6), profile=_4_2_6),
     _ROW_4_3, replace(_ROW_4_3, since=(4, 3, 5), profile=_4_3),
+    _ROW_4_4, replace(_ROW_4_4, since=(4, 4, 1), profile=_4_4),
 )  # fmt: skip
 """All releases that are known here, the oldest first; a patch release has a row if it differs from those before it."""
 
@@ -378,7 +403,7 @@ def closest_profile(name: str) -> Profile | None:
     if numbers is None:
         return None
     profile = row_for(numbers).profile
-    if profile.name:
-        return profile
-    patch = "" if numbers[2] == NEWEST_PATCH else f".{numbers[2]}"
-    return replace(profile, name=f"rabbitmq-{numbers[0]}.{numbers[1]}{patch}")
+    release = ".".join(map(str, numbers if numbers[2] != NEWEST_PATCH else numbers[:2]))
+    if numbers[:2] > ROWS[-1].since[:2]:
+        return replace(profile, applied_to=release)
+    return profile if profile.name else replace(profile, name=f"rabbitmq-{release}")

@@ -43,7 +43,9 @@ def find(view: TopologyView) -> Iterator[Finding]:
             )
     for end, bindings in missing.items():
         known = topology.queues if end.kind == "queue" else topology.exchanges
-        yield from _missing(end, bindings, suggest_name(end.name, known))
+        is_left_out = topology.profile.import_skips_generated and end.kind == "queue" and end.name.startswith("amq.")
+        hint = "; an import leaves it out, with a warning" if is_left_out else suggest_name(end.name, known)
+        yield from _missing(end, bindings, hint)
     for source, bindings in useless.items():
         type_ = view.kind_of(source).routes_as
         yield Finding(

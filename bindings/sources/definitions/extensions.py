@@ -58,7 +58,7 @@ class Additions:
 
     def to_json(self) -> dict[str, Any]:
         """Return the additions as a JSON object, empty if there are none."""
-        value: dict[str, Any] = {} if self.profile is None else {"profile": self.profile.name}
+        value: dict[str, Any] = {} if self.profile is None else {"profile": self.profile.written}
         partitioned = [
             {"vhost": vhost, "queue": queue, "partitioning": str(partitioning)}
             for vhost, queues in self.partitionings.items()

@@ -87,13 +87,15 @@ def find_refusals(document: Mapping[str, Any], profile: Profile, *, of_one_vhost
             for more in MORE.get(section, ()):
                 yield from more(entry, item, place, known)
     if not profile.import_skips_bindings:
-        yield from _find_default_bindings(document)
+        yield from _find_default_bindings(document, profile)
 
 
-def _find_default_bindings(document: Mapping[str, Any]) -> Iterator[Refusal]:
+def _find_default_bindings(document: Mapping[str, Any], profile: Profile) -> Iterator[Refusal]:
     """Yield the bindings from the default exchange, which no topology holds, to queues that do not exist."""
     queues = {(entry.vhost, entry.part.name) for entry in document.get("queues", ())}
     for index, (part, vhost, _) in enumerate(document.get("bindings", ())):
+        if profile.import_skips_generated and part.destination.name.startswith("amq."):
+            continue
         if not part.source and part.destination.kind == "queue" and (vhost, part.destination.name) not in queues:
             text = f"{part.destination} does not exist (resources_missing)"
             yield Refusal(f"bindings[{index}].destination", text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from bindings.upgrade.facts.crossing import everywhere
-from bindings.upgrade.facts.fact import Fact, notes
+from bindings.upgrade.facts.fact import Fact, notes, request
 
 __all__ = ["FACTS"]
 
@@ -68,5 +68,18 @@ FACTS: Final[tuple[Fact, ...]] = (
          "do not read it", "release notes", everywhere, notes("3.12.0")),
     Fact("HSU122", (4, 1, 0), "note", "an AMQP 1.0 connection whose OAuth 2 token expires is closed",
          "use clients that renew their tokens", "release notes", everywhere, notes("4.1.0")),
+    Fact("HSU123", (4, 4, 0), "note",
+         "the headers x-amqp-1.0-properties, -app-properties, -message-annotations and -footer of messages that 3.13 "
+         "or older stored are headers like others: they no longer become sections of AMQP 1.0",
+         "consume what is that old before the upgrade, if AMQP 1.0 clients read it", "release notes", everywhere,
+         notes("4.4.0")),
+    Fact("HSU124", (4, 4, 0), "note",
+         "the delivery mode, priority and expiration of messages that 3.13 or older wrote to a stream are lost when it "
+         "is read", "do not read them of old entries", "release notes", everywhere, notes("4.4.0")),
+    Fact("HSU125", (4, 4, 0), "note",
+         "x-name-prefix, of at most 64 bytes, begins the name of a queue that the broker names, in place of amq.gen; "
+         "before 4.4 it has no effect",
+         "check permissions, policies and patterns that rely on amq.gen where clients set it", "source", everywhere,
+         request(16233)),
 )  # fmt: skip
 """Each is seen once, in no part of a topology."""

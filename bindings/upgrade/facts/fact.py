@@ -7,10 +7,10 @@ from typing import Final, Literal, NamedTuple
 
 from bindings.upgrade.facts.crossing import Crossing, Part, Seen
 
-__all__ = ["ALWAYS", "Fact", "Numbers", "Severity", "Source", "notes"]
+__all__ = ["ALWAYS", "Fact", "Numbers", "Severity", "Source", "notes", "request", "tagged"]
 
 Severity = Literal["note", "warning", "error"]
-Source = Literal["live brokers", "observed", "release notes"]
+Source = Literal["live brokers", "observed", "release notes", "source"]
 Numbers = tuple[int, int, int]
 """Numbers of a release."""
 
@@ -56,6 +56,16 @@ class Fact(NamedTuple):
         return self.since == ALWAYS or (self.holds_for(new) and (self.recurs or not self.holds_for(old)))
 
 
+def request(number: int) -> str:
+    """Return the address of a pull request of RabbitMQ, from whose source a fact is read."""
+    return f"https://github.com/rabbitmq/rabbitmq-server/pull/{number}"
+
+
 def notes(version: str) -> str:
     """Return the address of the release notes of a version, such as ``4.3.0``."""
     return f"https://github.com/rabbitmq/rabbitmq-server/blob/main/release-notes/{version}.md"
+
+
+def tagged(version: str) -> str:
+    """Return the address of a release, whose notes have what the file of `notes` has not yet."""
+    return f"https://github.com/rabbitmq/rabbitmq-server/releases/tag/v{version}"

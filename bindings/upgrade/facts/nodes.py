@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from bindings.upgrade.facts.crossing import everywhere
-from bindings.upgrade.facts.fact import Fact, notes
+from bindings.upgrade.facts.fact import Fact, notes, tagged
 
 __all__ = ["FACTS"]
 
@@ -70,5 +70,19 @@ FACTS: Final[tuple[Fact, ...]] = (
     Fact("HSU220", (4, 2, 9), "note", "a node does not start on Erlang 26",
          "install Erlang 27 on each node before it gets the release, or with it", "release notes", everywhere,
          notes("4.2.9"), later=((4, 3, 3),)),
+    Fact("HSU222", (4, 4, 0), "note",
+         "the discovery of an OpenID Connect provider fails if it names an endpoint with http:// or an issuer that "
+         "does not match the address it was asked at",
+         "serve the provider's endpoints with HTTPS, and let its issuer be that address", "release notes", everywhere,
+         tagged("4.4.0")),
+    Fact("HSU223", (4, 4, 0), "note",
+         "an AMQP URI of a shovel or federation upstream is refused if its auth_mechanism is none of plain, amqplain, "
+         "external and crdemo",
+         "check the URIs before: older releases fail only when they connect", "release notes", everywhere,
+         notes("4.4.0")),
+    Fact("HSU224", (4, 4, 1), "note",
+         "an export of definitions has no bindings to exclusive queues any more, and an import leaves out bindings to "
+         "amq.* queues that are missing, with a warning; before, it fails because of them",
+         "remove such bindings from files that older releases import", "release notes", everywhere, tagged("4.4.1")),
 )  # fmt: skip
 """Each is seen once, in no part of a topology."""

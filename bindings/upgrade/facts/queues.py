@@ -48,6 +48,9 @@ queues_without_consumer_timeout: Final = queues_where(
 queues_with_an_active_consumer: Final = queues_where(
     lambda queue, old, new: any(settings.get("single-active-consumer") is True for settings in old), "classic"
 )
+streams_with_an_initial_offset: Final = queues_where(
+    lambda queue, old, new: "x-stream-initial-offset" in queue.arguments, "stream"
+)
 
 FACTS: Final[tuple[Fact, ...]] = (
     Fact("HSU005", (4, 3, 0), "error",
@@ -89,5 +92,10 @@ FACTS: Final[tuple[Fact, ...]] = (
     Fact("HSU049", (4, 3, 0), "note",
          "the policy sets version 1 of classic queues, which is gone: the setting is accepted and has no effect",
          "remove queue-version from the policy", "release notes", policies_of_version_1, notes("4.3.0")),
+    Fact("HSU053", (4, 4, 0), "note",
+         "the first message of a new stream gets the offset of x-stream-initial-offset, which older releases accept "
+         "and ignore: a stream that is there keeps its offsets, one that is declared anew begins elsewhere",
+         "remove the argument unless the stream should begin there", "release notes", streams_with_an_initial_offset,
+         notes("4.4.0")),
 )  # fmt: skip
 """What is seen in queues other than quorum queues."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from bindings.upgrade.facts.crossing import Crossing, Seen, may_dead_letter, queues_where
-from bindings.upgrade.facts.fact import Fact, notes
+from bindings.upgrade.facts.fact import Fact, notes, request
 from exchange.entities.in_force import Settings
 
 __all__ = ["FACTS"]
@@ -146,5 +146,9 @@ FACTS: Final[tuple[Fact, ...]] = (
          "a message that comes back as a dead letter keeps the number of its failed deliveries: after as many "
          "rejections as the delivery limit allows, it ends when it is given back once",
          "set a delivery limit above the number of retries", "live brokers", limited_queues_in_circles),
+    Fact("HSU054", (4, 4, 0), "note",
+         "a message whose header x-opt-delivery-time is an integer, in milliseconds since 1970, waits in the queue "
+         "until then; before 4.4 it is delivered at once",
+         "set the header only on messages that should wait", "source", quorum_queues, request(16583)),
 )  # fmt: skip
 """What is seen in quorum queues."""

@@ -51,6 +51,7 @@ SOURCES: Final[dict[Source, str]] = {
     "live brokers": "shown by live brokers",
     "observed": "observed on live brokers, without a test",
     "release notes": "from the release notes",
+    "source": "from the source",
 }
 TITLES: Final[dict[Severity, str]] = {
     "error": "refused or lost",

@@ -20,7 +20,7 @@ from bindings.commands.check import check_command
 from bindings.sources.document import Document, Section
 from bridge.cli import hashstar
 from exchange import Binding, Destination, Exchange, Policy, Queue, Topology, Typed
-from exchange.entities.releases import PROFILES
+from exchange.entities.releases import LATEST, PROFILES
 
 T = "exchange t: topic\nqueue q\nqueue r\n"
 H = "exchange h: headers\nqueue q\n"
@@ -424,11 +424,11 @@ def test_a_key_that_many_paths_save_is_found_beyond_the_depth_of_the_stack() -> 
 @pytest.mark.parametrize(
     ("key", "version", "shown", "profile"),
     [
-        ("rabbitmq_version", '"banana"', '"banana" is no release of RabbitMQ', "rabbitmq-4.3"),
-        ("rabbitmq_version", "5", "5 is no release of RabbitMQ", "rabbitmq-4.3"),
-        ("rabbitmq_version", '""', '"" is no release of RabbitMQ', "rabbitmq-4.3"),
-        ("rabbitmq_version", "null", "null is no release of RabbitMQ", "rabbitmq-4.3"),
-        ("rabbit_version", '"9"', '"9" is no release of RabbitMQ', "rabbitmq-4.3"),
+        ("rabbitmq_version", '"banana"', '"banana" is no release of RabbitMQ', LATEST.name),
+        ("rabbitmq_version", "5", "5 is no release of RabbitMQ", LATEST.name),
+        ("rabbitmq_version", '""', '"" is no release of RabbitMQ', LATEST.name),
+        ("rabbitmq_version", "null", "null is no release of RabbitMQ", LATEST.name),
+        ("rabbit_version", '"9"', '"9" is no release of RabbitMQ', LATEST.name),
         ("rabbitmq_version", '"3.8.9"', '"3.8.9" is older than the oldest profile', "rabbitmq-3.10"),
     ],
 )
@@ -453,8 +453,8 @@ def test_a_version_without_a_profile_is_named_with_the_profile_that_holds(
 @pytest.mark.parametrize(
     ("name", "text", "line"),
     [
-        ("d.json", '{"queues": []}', "rabbitmq-4.3, the newest, as it names no release of RabbitMQ"),
-        ("d.bindings", "queue q\n", "rabbitmq-4.3, the newest, as it names no profile"),
+        ("d.json", '{"queues": []}', f"{LATEST.name}, the newest, as it names no release of RabbitMQ"),
+        ("d.bindings", "queue q\n", f"{LATEST.name}, the newest, as it names no profile"),
         ("d.bindings", "profile 4.1\nqueue q\n", None),
         ("d.json", '{"hashstar": {"profile": "rabbitmq-4.0"}, "rabbitmq_version": "3.12.1"}', None),
     ],

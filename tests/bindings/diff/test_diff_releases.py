@@ -114,9 +114,9 @@ def test_a_hash_is_called_the_same_only_if_it_chooses_the_same(seed: int, pair: 
     restarted = Topology([exchange], [Queue(name) for name in "abc"], by_key, profile=before.profile)
     moved_by_restart = any(queues_of(before, message) != queues_of(restarted, message) for message in messages)
     is_counted = exchange.type == "x-modulus-hash" and len({each.destination for each in bindings}) > 1
-    past_decides = ("rabbitmq-4.3" in pair and (moved_by_restart or is_counted)) or (
-        "rabbitmq-4.0" in pair and is_counted
-    )
+    rings = before.profile.hash_rings_are_kept, after.profile.hash_rings_are_kept
+    stores = before.profile.modulus_hash_depends_on_store, after.profile.modulus_hash_depends_on_store
+    past_decides = (len({*rings}) == 2 and (moved_by_restart or is_counted)) or (any(stores) and is_counted)
     assert past_decides <= bool(meaning.choices)
     for choice in meaning.choices:
         was, is_ = (queues_of(side, choice.witness) for side in (before, after))

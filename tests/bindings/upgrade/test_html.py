@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from bindings.cli import find_command
+from bindings.upgrade.run import NEWEST
 from tests.bindings.drawing.test_style import contrast
 from tests.support.browser import CHROMIUM, NO_BROWSER, Browser
 
@@ -72,12 +73,12 @@ def test_the_page_is_whole_by_itself_and_readable(browser: Browser, page: Path, 
 
 def test_the_page_has_what_the_text_has_and_names_are_text(browser: Browser, page: Path) -> None:
     browser.open(page)
-    assert browser.evaluate("document.title").startswith("RabbitMQ 3.12.1 to 4.3: ")
+    assert browser.evaluate("document.title").startswith(f"RabbitMQ 3.12.1 to {NEWEST}: ")
     assert browser.evaluate("document.querySelectorAll('script, img').length") == 0
     text = browser.evaluate("document.body.innerText")
     for part in (HOSTILE, "mirrored-to-quorum", "transformations move no message: proved", "HSU006", "3.12 to 3.13"):
         assert part in text
-    assert browser.evaluate("document.querySelectorAll('input[type=checkbox]').length") == 3
+    assert browser.evaluate("document.querySelectorAll('input[type=checkbox]').length") == 4
     headings = browser.evaluate("[...document.querySelectorAll('h1, h2, h3')].map((each) => +each.tagName[1])")
     assert headings[0] == 1
     assert all(after - before <= 1 for before, after in pairwise(headings))

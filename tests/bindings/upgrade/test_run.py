@@ -15,6 +15,7 @@ from bindings.cli import find_command
 from bindings.sources.definitions import Definitions
 from bindings.sources.document import Document
 from bindings.upgrade.forms.markdown import to_markdown
+from bindings.upgrade.run import NEWEST
 from exchange import Binding, Exchange, Message, Queue, Topology
 from exchange.entities.releases import profile_for
 from exchange.errors import InputError
@@ -47,7 +48,7 @@ def test_the_transformed_definitions_are_written_in_the_form_of_the_name(tmp_pat
         assert topology.queues["jobs"] == Queue("jobs", arguments={"x-queue-type": "quorum"})
         assert topology.queues["replies"].durable
         assert not topology.policies
-        assert topology.profile.name == "rabbitmq-4.3"
+        assert topology.profile.name == f"rabbitmq-{NEWEST}"
 
 
 def test_the_definitions_go_to_standard_output_and_the_report_to_standard_error(tmp_path: Path) -> None:
@@ -86,11 +87,11 @@ def test_the_exit_code_is_about_what_is_left(tmp_path: Path, names: str | None, 
 def test_the_report_names_the_changes_the_proof_and_what_applications_must_do(tmp_path: Path) -> None:
     text = run(tmp_path, "--transform", "default").output
     assert '      queue \'jobs\': x-max-priority 5 -> none, x-queue-type "classic" -> "quorum"' in text
-    assert "  newly refused by 4.3: nothing" in text
+    assert f"  newly refused by {NEWEST}: nothing" in text
     assert "  the transformations move no message: proved for all keys and headers" in text
     assert "in applications: declare it durable" in text
     markdown = run(tmp_path, "--transform", "default", "--format", "markdown").output
-    assert "**Transformed for 4.3**" in markdown
+    assert f"**Transformed for {NEWEST}**" in markdown
     values = json.loads(run(tmp_path, "--transform", "default", "--format", "json").output)
     [vhost] = values["vhosts"]
     done = {each["name"]: each for each in vhost["transformed"]["transformations"]}
@@ -125,7 +126,7 @@ def test_the_function_takes_topologies_paths_and_names_of_releases(tmp_path: Pat
     path.write_text(OLD)
     topology = bindings.load(path)
     of_path, of_value = (bindings.upgrade(each, transform=["default"]) for each in (path, topology))
-    assert [str(of_path.old), str(of_path.new)] == ["3.12", "4.3"]
+    assert [str(of_path.old), str(of_path.new)] == ["3.12", NEWEST]
     assert of_path.vhosts == of_value.vhosts
     assert of_path.definitions is not None
     assert of_value.definitions is None
@@ -261,7 +262,7 @@ def test_the_page_goes_to_standard_output_and_the_report_to_standard_error(tmp_p
     result = run(tmp_path, "--html", "-")
     assert result.stdout.startswith("<!doctype html>")
     assert result.stdout.endswith("</html>\n")
-    assert "upgrade from 3.12 to 4.3" in result.stderr
+    assert f"upgrade from 3.12 to {NEWEST}" in result.stderr
     both = run(tmp_path, "--html", "-", "-o", "-")
     assert (both.exit_code, both.stdout) == (2, "")
 
@@ -308,7 +309,7 @@ def test_an_export_of_an_unknown_release_asks_for_from_and_warns_of_no_profile(t
 def test_the_function_names_what_is_wrong_with_its_arguments() -> None:
     topology = Topology(queues=[Queue("q", durable=False)])
     wrong: list[tuple[dict[str, Any], str]] = [
-        ({"new": "4.3"}, "the topology has the rules of 4.3: name the release that it is on, old='4.2'"),
+        ({"new": NEWEST}, f"the topology has the rules of {NEWEST}: name the release that it is on, old='4.2'"),
         ({"new": 4.3, "old": "4.2"}, "4.3 is no release of RabbitMQ that is known here: .*'4.3'"),
         ({"new": "4.3", "old": 4.2}, "4.2 is no release of RabbitMQ that is known here"),
     ]

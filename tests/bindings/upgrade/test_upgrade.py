@@ -18,13 +18,14 @@ from bindings.upgrade.facts.fact import Fact
 from bindings.upgrade.facts.table import FACTS
 from bindings.upgrade.forms.words import describe_source
 from bindings.upgrade.releases import find_steps, release_of
+from bindings.upgrade.run import NEWEST
 from bindings.upgrade.upgrade import plan_upgrade, upgrade_topology
 from docs.scripts.facts import PAGE, with_facts
 from exchange import Binding, Exchange, Policy, Queue, Topology, Typed
 from exchange.errors import BrokerError, InputError
 from tests.support.trials.table import ELSEWHERE, TRIALS
 
-RELEASES = ("3.10", "3.11", "3.12", "3.13", "4.0", "4.1", "4.2", "4.3")
+RELEASES = ("3.10", "3.11", "3.12", "3.13", "4.0", "4.1", "4.2", "4.3", "4.4")
 PAIRS = [(old, new) for at, old in enumerate(RELEASES) for new in RELEASES[at + 1 :]]
 
 
@@ -53,7 +54,7 @@ def ring(*bindings: tuple[str, str]) -> Topology:
 
 NEW: dict[str, Any] = {"queue_version": 2}
 """Arguments of a queue that HSU010 is not about."""
-EVERY = {"HSU010", "HSU030", "HSU031", "HSU032", "HSU036", "HSU037", "HSU042"}
+EVERY = {"HSU010", "HSU030", "HSU031", "HSU032", "HSU036", "HSU037", "HSU042", "HSU054"}
 """Facts about every classic queue, and about every quorum queue."""
 
 
@@ -156,6 +157,10 @@ def test_messages_that_are_routed_differently_have_a_witness_and_count_as_lost()
         ("3.13", "4.1", ["4.1"]),
         ("4.1", "4.3", ["4.2", "4.3"]),
         ("4.3.0", "4.3.6", []),
+        ("4.2", "4.4", ["4.3", "4.4"]),
+        ("4.4.0", "4.4.1", []),
+        ("4.3", "5.0", ["4.4", "5.0"]),
+        ("4.5", "5.0", ["5.0"]),
     ],
 )
 def test_the_steps_are_those_that_rabbitmq_supports(old: str, new: str, series: list[str]) -> None:
@@ -268,7 +273,7 @@ def test_the_text_has_what_is_refused_first_with_the_broker_s_answer_and_the_way
     result = run(tmp_path, OLD, "--from", "3.12")
     lines = result.output.splitlines()
     assert result.exit_code == 1
-    assert lines[:2] == ["upgrade from 3.12 to 4.3", "refused or lost:"]
+    assert lines[:2] == [f"upgrade from 3.12 to {NEWEST}", "refused or lost:"]
     assert lines[2].startswith("  HSU001 queue 'jobs': the new release refuses the queue.")
     assert "x-queue-version" in lines[3]
     assert "      such as '' with { n = 1.0 }" in lines
@@ -280,7 +285,7 @@ def test_markdown_and_json_have_the_same(tmp_path: Path) -> None:
     assert "- [ ] 4.2 to 4.3" in text
     values = json.loads(run(tmp_path, OLD, "--from", "3.12", "--format", "json").output)
     [vhost] = values["vhosts"]
-    assert (values["from"], values["to"], vhost["severity"]) == ("3.12", "4.3", "error")
+    assert (values["from"], values["to"], vhost["severity"]) == ("3.12", NEWEST, "error")
     seen = [(each["id"], [part.get("name") for part in each["parts"]]) for each in vhost["sightings"]]
     assert ("HSU001", ["jobs"]) in seen
     assert ("HSU005", ["replies"]) in seen
@@ -307,7 +312,7 @@ def test_an_export_names_the_release_and_each_virtual_host_is_looked_at(tmp_path
     }  # fmt: skip
     result = run(tmp_path, json.dumps(export))
     lines = result.output.splitlines()
-    assert lines[0] == "upgrade from 4.2.1 to 4.3"
+    assert lines[0] == f"upgrade from 4.2.1 to {NEWEST}"
     assert [line for line in lines if line.startswith("virtual host")] == ["virtual host '/':", "virtual host 'shop':"]
     assert result.exit_code == 1
     assert run(tmp_path, json.dumps(export), "--vhost", "/").exit_code == 0
@@ -321,7 +326,7 @@ def test_the_user_chooses_what_fails(tmp_path: Path, lowest: str, code: int) -> 
 
 @pytest.mark.parametrize(
     "options",
-    [(), ("--from", "4.3", "--to", "4.0"), ("--from", "4.2", "--to", "5.0"), ("--from", "2.8"), ("--vhost", "none")],
+    [(), ("--from", "4.3", "--to", "4.0"), ("--from", "3.12", "--to", "3.99"), ("--from", "2.8"), ("--vhost", "none")],
 )
 def test_bad_usage_ends_with_2(tmp_path: Path, options: tuple[str, ...]) -> None:
     assert run(tmp_path, OLD, *options).exit_code == 2

@@ -180,7 +180,7 @@ def mistakes() -> list[tuple[str, str]]:
         (edit("queues =", "queus ="), r"\[targets.out\] queus: is not known here \(did you mean queues\?\)"),
         (
             'profile = "rabbitmq-4"' + RIGHT,
-            "profile: must be one of .*4.3, or a release from 3.10 on, as 4.1.3, 4.1 or 4.1.x, and is 'rabbitmq-4'",
+            "profile: must be one of .*, or a release from 3.10 on, as 4.1.3, 4.1 or 4.1.x, and is 'rabbitmq-4'",
         ),
         ('profile = "kafka"' + RIGHT, "profile: must be one of rabbitmq-3.10, .*, and is 'kafka'$"),
         ('vhost = "/none"' + RIGHT, "vhost: .*t.bindings has no virtual host '/none'; it has '/'$"),

@@ -123,6 +123,8 @@ CASES: dict[str, tuple[Topology, Topology]] = {
     "HSU048": (exchange("topic", key=""), exchange("direct", key="")),
     "HSU050": (exchange("x-modulus-hash"), exchange("x-modulus-hash", 1)),
     "HSU052": (quorum(delivery_limit=-1), quorum()),
+    "HSU053": (queue(queue_type="stream", stream_initial_offset=9), queue(stream_initial_offset=9)),
+    "HSU054": (quorum(), queue()),
     "HSU051": (of_deaths("any-with-x"), of_deaths("any")),
 }
 """Fact -> a topology that shows it, and one that does not."""
@@ -148,7 +150,7 @@ TWINS: list[tuple[str, Topology]] = [
 OLDEST = release_of("3.10")
 SINCE = {"HSU015": release_of("4.0")}
 """Fact about a setting that the oldest release does not have -> a release that has it."""
-LATER = [release_of(name) for name in ("4.3", "4.2", "4.1", "4.0", "3.13", "3.13.1", "3.12", "3.11")]
+LATER = [release_of(name) for name in ("4.4", "4.3", "4.2", "4.1", "4.0", "3.13", "3.13.1", "3.12", "3.11")]
 
 
 def test_each_fact_about_a_topology_has_a_case() -> None:
