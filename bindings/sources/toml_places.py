@@ -130,7 +130,7 @@ def _find_keys(text: str) -> Iterator[tuple[tuple[str, ...], int, int]]:
 
 
 def _unquote(part: str) -> str:
-    """Return a part of a key; its escapes are those of JSON but for `\\U`, which stays as it is written."""
+    r"""Return a part of a key; its escapes are those of JSON but for `\U`, which stays as it is written."""
     if part[0] == "'":
         return part[1:-1]
     if part[0] == '"':
