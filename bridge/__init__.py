@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from bridge.endpoint import Target as Target
     from bridge.endpoints.memory import MemorySource as MemorySource
     from bridge.endpoints.memory import MemoryTarget as MemoryTarget
+    from bridge.mistakes import ConfigError as ConfigError
     from bridge.pump.inlet import Inlet as Inlet
     from bridge.pump.policy import Policy as Policy
-    from bridge.table import ConfigError as ConfigError
 
 MODULES: Final = {
     # a bridge and its configuration
-    "run": "daemon.run", "read_config": "daemon.config", "Config": "daemon.config", "ConfigError": "table",
+    "run": "daemon.run", "read_config": "daemon.config", "Config": "daemon.config", "ConfigError": "mistakes",
     "Inlet": "pump.inlet", "Policy": "pump.policy",
     # endpoints
     "Source": "endpoint", "Target": "endpoint", "MemorySource": "endpoints.memory", "MemoryTarget": "endpoints.memory",

@@ -11,21 +11,21 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, date, datetime
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from bindings.sources.address import Address, parse_address
 from bindings.sources.toml_places import locate
 from bridge.endpoint import Disconnected
+from bridge.mistakes import ConfigWarning, KeyMistake, Mistakes
 from exchange.display import SECRETIVE
 from exchange.duration import parse_duration
 from exchange.errors import InputError
 
-__all__ = ["ConfigError", "Mistakes", "Secret", "Table", "ConfigWarning", "read_address"]
+__all__ = ["Secret", "Table", "read_address", "refuse_second_login", "suggest"]
 
 T = TypeVar("T")
 
@@ -44,6 +44,13 @@ def read_address(table: Table, text: str, schemes: Collection[str], example: str
     except InputError as error:
         reason = str(error).removesuffix(f"; write {example}")
         raise table.error(key, f"must be {example}" + ("" if reason == "not an address" else f" ({reason})")) from None
+
+
+def refuse_second_login(table: Table, address: Address) -> None:
+    """Raise InputError for a user or password in the address and under a key of its own: one of them is forgotten."""
+    for key, within in (("user", address.user), ("password", address.password)):
+        if within and table.has(key):
+            raise table.error(key, "is given twice, here and in url; remove one of them")
 
 
 class Secret(str):
@@ -69,70 +76,6 @@ class Secret(str):
 
     def __repr__(self) -> str:
         return "'***'"
-
-
-class ConfigWarning(NamedTuple):
-    """A warning about a key of a configuration."""
-
-    table: str
-    """The name of the table, ``sources.orders``; "" for the top level of the file."""
-    key: str
-    text: str
-
-    def __str__(self) -> str:
-        return f"{f'[{self.table}] ' if self.table else ''}{self.key}: {self.text}"
-
-
-class Mistakes:
-    """The mistakes of a configuration: the first one of each key, as further ones often follow from it."""
-
-    def __init__(self) -> None:
-        self._errors: dict[tuple[str, ...], InputError] = {}
-
-    def __len__(self) -> int:
-        return len(self._errors)
-
-    def keep(self, error: InputError, item: str = "") -> None:
-        """Keep a mistake, unless its key has one; a list or table may have one for each ``item`` of it."""
-        where = error.where if isinstance(error, KeyMistake) else ("", str(error))
-        self._errors.setdefault((*where, item), error)
-
-    @contextmanager
-    def collect(self, item: str = "") -> Iterator[None]:
-        """Keep the InputError that the block raises, and continue after the block."""
-        try:
-            yield
-        except InputError as error:
-            self.keep(error, item)
-
-    def raise_any(self) -> None:
-        """Raise the mistake if there is one, or ConfigError if there are several."""
-        if len(self) == 1:
-            raise next(iter(self._errors.values()))
-        if self:
-            raise ConfigError(*self._errors.values())
-
-
-class KeyMistake(InputError):
-    """A mistake in the value of a key."""
-
-    def __init__(self, text: str, where: tuple[str, str]) -> None:
-        super().__init__(text)
-        self.where = where
-
-
-class ConfigError(InputError):
-    """All mistakes of a configuration, in the order of their sections.
-
-    >>> error = ConfigError(InputError("targets: there are none"), InputError("workers: must be at least 1"))
-    >>> print(error)
-    targets: there are none
-    workers: must be at least 1
-    """
-
-    def __init__(self, *mistakes: InputError) -> None:
-        super().__init__("\n".join(map(str, mistakes)))
-        self.mistakes = mistakes
 
 
 class Table:
@@ -170,7 +113,7 @@ class Table:
         """Check that all keys are among these, before any is read. Raises InputError naming the first unknown one."""
         for key in self._values:
             if key not in known:
-                self._refuse(key, f"is not known here{_suggest(key, known)}; known: {', '.join(known)}", True)
+                self._refuse(key, f"is not known here{suggest(key, known)}; known: {', '.join(known)}", True)
 
     def error(self, key: str, problem: str) -> InputError:
         """Build the error for a key."""
@@ -229,7 +172,7 @@ class Table:
         value = self.text(key, default)
         if value not in choices:
             return self._refuse(
-                key, f"must be one of {', '.join(choices)}, and is {value!r}{_suggest(value, choices)}", default
+                key, f"must be one of {', '.join(choices)}, and is {value!r}{suggest(value, choices)}", default
             )
         return value
 
@@ -385,7 +328,7 @@ class Table:
         """Refuse the keys that are left after all known ones were read, which must be among the documented ones."""
         assert {*self._known} <= {*documented}, self._known  # noqa: S101  else the schema would refuse what is read
         for key in self._values:
-            self._refuse(key, f"is not known here{_suggest(key, self._known)}; known: {', '.join(self._known)}", True)
+            self._refuse(key, f"is not known here{suggest(key, self._known)}; known: {', '.join(self._known)}", True)
 
     def _take(self, key: str, default: Any) -> Any:
         """Remove a value from the table and return it, or the default. Raises InputError if there is neither."""
@@ -441,6 +384,7 @@ def _describe(value: Any) -> str:
     return "true" if value is True else "false" if value is False else WHOLE_LOGIN.sub("***@", repr(value))
 
 
-def _suggest(word: str, words: Collection[str]) -> str:
+def suggest(word: str, words: Collection[str]) -> str:
+    """Return `` (did you mean WORD?)`` with the word of ``words`` that is close to one; "" if there is none."""
     close = get_close_matches(word, words, 1)
     return f" (did you mean {close[0]}?)" if close else ""

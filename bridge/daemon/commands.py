@@ -80,7 +80,7 @@ def _run(work: Coroutine[Any, Any, int]) -> int:
 
 def _fail(error: HashstarError) -> NoReturn:
     """Print an error, or each mistake of a configuration in a line of its own, and exit with 2."""
-    from bridge.table import ConfigError
+    from bridge.mistakes import ConfigError
 
     for each in error.mistakes if isinstance(error, ConfigError) else (error,):
         echo_error(each)

@@ -20,13 +20,14 @@ from bridge.daemon import keys
 from bridge.daemon.replies import Ends, read_replies
 from bridge.endpoint import Layout, Misfit, Place, Source, Target
 from bridge.endpoints import build_dead_letter_target, build_source, build_target
+from bridge.mistakes import ConfigWarning, Mistakes
 from bridge.pump import keys as pump_keys
 from bridge.pump.filtering import read_filter
 from bridge.pump.loops import find_dead_letter_loop, find_feedback, find_near_exchange
 from bridge.pump.policy import Backoff, Policy, Unroutable
 from bridge.pump.pump import NO_PARTITIONERS, NO_REPLIES, Inlet
 from bridge.pump.replies import Replies
-from bridge.table import ConfigWarning, Mistakes, Table
+from bridge.table import Table, suggest
 from exchange.digits import is_digits
 from exchange.entities.releases import RELEASES, profile_by_name
 from exchange.errors import InputError
@@ -221,7 +222,9 @@ def _read_targets(
             for queue in queues:
                 with mistakes.collect(queue):
                     if topology is not None and queue not in topology.queues:
-                        raise each.error("queues", f"the topology has no queue {queue!r}")
+                        raise each.error(
+                            "queues", f"the topology has no queue {queue!r}{suggest(queue, topology.queues)}"
+                        )
                     if queue in by_queue:
                         raise each.error("queues", f"queue {queue!r} has a target already, {by_queue[queue].name}")
                     by_queue[queue] = by_name[name]
@@ -371,7 +374,8 @@ def _read_policy(table: Table, base: Policy = Policy()) -> Policy:  # noqa: B008
 def _read_inlet(name: str, table: Table, policy: Policy, topology: Topology | None) -> Inlet:
     exchange, routing_key = pump_keys.EXCHANGE.read(table), pump_keys.ROUTING_KEY.read(table)
     if exchange and topology is not None and exchange not in topology.exchanges:
-        raise table.error("exchange", f"the topology has no exchange {exchange!r}")
+        near = suggest(exchange, topology.exchanges)
+        raise table.error("exchange", f"the topology has no exchange {exchange!r}{near}")
     own_policy = pump_keys.OWN_POLICY.read(table)
     own = policy if own_policy is None else _read_policy(own_policy, policy)
     message_filter = read_filter(table)
@@ -394,7 +398,7 @@ def _check_queues(
     for queue in sorted(ignored):
         with mistakes.collect(queue):
             if queue not in topology.queues:
-                raise table.error("ignore", f"the topology has no queue {queue!r}")
+                raise table.error("ignore", f"the topology has no queue {queue!r}{suggest(queue, topology.queues)}")
             if queue in targets:
                 raise table.error("ignore", f"queue {queue!r} has a target, {targets[queue].name}; it cannot be both")
     for queue in sorted(topology.queues):

@@ -18,7 +18,7 @@ from bridge.endpoint import Source, Target
 from bridge.keys import Keys
 from bridge.pump import keys
 from bridge.pump.policy import Policy
-from bridge.table import Table
+from bridge.table import Table, suggest
 
 __all__ = [
     "SCHEMES", "build_caller_target", "build_dead_letter_target", "build_reply_source", "build_source", "build_target",
@@ -107,7 +107,9 @@ def _import_config(table: Table) -> tuple[str, str, Any]:
     module = SCHEMES.get(scheme)
     if module is None or not colon:
         begin = ", ".join(f"{each}:" for each in SCHEMES)
-        raise table.error("url", f"must begin with one of {begin}, and begins with {scheme[:20]!r}")
+        raise table.error(
+            "url", f"must begin with one of {begin}, and begins with {scheme[:20]!r}{suggest(scheme[:20], SCHEMES)}"
+        )
     try:
         return url, module, import_module(f"{__name__}.{module}.config")
     except ImportError as error:

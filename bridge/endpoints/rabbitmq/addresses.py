@@ -15,7 +15,7 @@ from bindings.sources.address import parse_address
 from bridge.endpoint import Disconnected
 from bridge.endpoints.rabbitmq import keys
 from bridge.endpoints.rabbitmq.wire import OPEN_SECONDS
-from bridge.table import Secret, Table, read_address
+from bridge.table import Secret, Table, read_address, refuse_second_login
 from bridge.tls import make_context
 from exchange.errors import InputError
 
@@ -106,6 +106,12 @@ class Brokers(Sequence[pika.URLParameters]):
 
 def read_brokers(name: str, url: str, table: Table) -> Sequence[pika.URLParameters]:
     """Read the brokers of an endpoint's table, in the order in which they are tried. Raises InputError."""
+    try:
+        address = parse_address(url, ("amqp", "amqps"), EXAMPLE)
+    except InputError:
+        pass  # parse_broker says more about it
+    else:
+        refuse_second_login(table, address)
     user, password, hosts = keys.USER.read(table), keys.PASSWORD.read(table), keys.HOSTS.read(table)
     ca_file, cert_file, key_file = keys.CA_FILE.read(table), keys.CERT_FILE.read(table), keys.KEY_FILE.read(table)
     server_name = keys.SERVER_NAME.read(table)

@@ -11,8 +11,8 @@ from bridge.daemon.config import Config
 from bridge.daemon.probe import Report, as_object, as_text, check
 from bridge.endpoint import Disconnected, Finding
 from bridge.endpoints.memory import MemorySource, MemoryTarget
+from bridge.mistakes import ConfigWarning
 from bridge.pump.pump import Inlet
-from bridge.table import ConfigWarning
 from tests.bridge.daemon.test_config import RIGHT, read
 
 

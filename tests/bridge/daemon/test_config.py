@@ -14,9 +14,10 @@ from bridge.daemon.config import Config, read_config
 from bridge.endpoint import Disconnected, Place
 from bridge.endpoints.archive.config import ArchiveSource, ArchiveTarget
 from bridge.endpoints.rabbitmq.addresses import read_brokers
+from bridge.mistakes import ConfigError
 from bridge.pump import keys as pump_keys
 from bridge.pump.policy import Backoff, Policy, Unroutable
-from bridge.table import ConfigError, Secret, Table
+from bridge.table import Secret, Table
 from exchange import InputError
 from exchange.display import hide_logins
 
@@ -196,6 +197,19 @@ def mistakes() -> list[tuple[str, str]]:
         (RIGHT + '[dead_letters]\nurl = "amqp://h"\nqueu = "d"', r"queu: is not known here \(did you mean queue\?\)"),
         ("dead_letters = 1" + RIGHT, r"dead_letters: must be a table, and is 1: \[dead_letters\]"),
         ("sources = 1", r"topology: is missing"),
+        (
+            MIXED.replace("amqp://127.0.0.1", "amqp://u:p@127.0.0.1").replace(
+                "[sources.rabbit]", '[sources.rabbit]\nuser = "v"'
+            ),
+            r"\[sources.rabbit\] user: is given twice, here and in url; remove one of them",
+        ),
+        (
+            MIXED.replace("amqp://127.0.0.1", "amqp://u:p@127.0.0.1").replace(
+                "[sources.rabbit]", '[sources.rabbit]\npassword = "v"'
+            ),
+            r"\[sources.rabbit\] password: is given twice",
+        ),
+        (MIXED.replace("amqp://", "ampq://", 1), r"and begins with 'ampq' \(did you mean amqp\?\)"),
     ]
 
 

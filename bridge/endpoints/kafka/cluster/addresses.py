@@ -10,7 +10,7 @@ from confluent_kafka import KafkaException, Producer
 
 from bridge.endpoint import Place
 from bridge.endpoints.kafka import keys
-from bridge.table import Secret, Table, read_address
+from bridge.table import Secret, Table, read_address, refuse_second_login
 
 __all__ = [
     "QUIET",
@@ -50,6 +50,7 @@ def read_settings(url: str, table: Table) -> Callable[[], dict[str, Any]]:
     address = read_address(table, url, ("kafka",), EXAMPLE)
     if address.path not in ("", "/") or address.query or address.fragment:
         raise table.error("url", f"must be {EXAMPLE}; all else has keys of its own, topics too")
+    refuse_second_login(table, address)
     hosts = address.hosts
     user = keys.USER.read(table) or address.user
     password = keys.PASSWORD.read(table) or address.password or None
