@@ -107,11 +107,11 @@ class Brokers(Sequence[pika.URLParameters]):
 def read_brokers(name: str, url: str, table: Table) -> Sequence[pika.URLParameters]:
     """Read the brokers of an endpoint's table, in the order in which they are tried. Raises InputError."""
     try:
-        address = parse_address(url, ("amqp", "amqps"), EXAMPLE)
+        first_address = parse_address(url, ("amqp", "amqps"), EXAMPLE)
     except InputError:
         pass  # parse_broker says more about it
     else:
-        refuse_second_login(table, address)
+        refuse_second_login(table, first_address)
     user, password, hosts = keys.USER.read(table), keys.PASSWORD.read(table), keys.HOSTS.read(table)
     ca_file, cert_file, key_file = keys.CA_FILE.read(table), keys.CERT_FILE.read(table), keys.KEY_FILE.read(table)
     server_name = keys.SERVER_NAME.read(table)
