@@ -40,6 +40,7 @@ from exchange import Message
 from tests.support.servers import SERVERS, running
 from tests.support.starting import Unavailable
 from tests.support.unique import unique_name
+from tests.support.waiting import stretch
 
 DRAIN: Final = 0.3
 SLACK: Final = 3.0
@@ -175,7 +176,7 @@ async def round_of(config: Config, delay: float) -> tuple[float, object, str | N
     asked = time.monotonic()
     if not running_it.done():
         os.kill(os.getpid(), signal.SIGTERM)
-    await asyncio.wait([running_it], timeout=BOUND)
+    await asyncio.wait([running_it], timeout=stretch(BOUND))
     seconds = time.monotonic() - asked
     for handler in logging.getLogger().handlers[len(handlers) :]:
         logging.getLogger().removeHandler(handler)
@@ -217,7 +218,7 @@ def process_round(config: Path, delay: float, *, after_start: bool) -> tuple[flo
     asked = time.monotonic()
     process.send_signal(signal.SIGTERM)
     try:
-        code = process.wait(BOUND)
+        code = process.wait(stretch(BOUND))
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

@@ -19,9 +19,14 @@ PAUSE: Final = 0.01
 """Time between two looks at a condition, in seconds."""
 
 
+def stretch(seconds: float) -> float:
+    """Return the seconds that may pass where these may on a machine with a processor to spare: more on a busy one."""
+    return seconds * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
 def find_limit() -> float:
     """Return the time to wait, in seconds: longer where processes wait for processors."""
-    return LIMIT * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    return stretch(LIMIT)
 
 
 def wait_until(condition: Callable[[], Any], describe: Callable[[], object] = str) -> Any:

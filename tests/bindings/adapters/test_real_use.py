@@ -16,6 +16,7 @@ from bindings.adapters.kombu import register
 from bindings.testing.server import AmqpServer
 from tests.recorders import golden
 from tests.recorders.rabbitmq_topics import answers
+from tests.support.waiting import find_limit, wait_until
 
 if TYPE_CHECKING:
     from tests.support.servers import Server
@@ -46,8 +47,8 @@ def test_a_celery_worker_runs_what_is_routed_to_its_queues() -> None:
 
     with start_worker(app, perform_ping_check=False, pool="solo", loglevel="ERROR", shutdown_timeout=20):
         read.delay("news")
-        assert all_done.wait(20)
-        assert app.control.ping(timeout=0.5)
+        assert all_done.wait(find_limit())
+        assert wait_until(lambda: app.control.ping(timeout=0.5))
     assert done == ["news", "finished"]
 
 
@@ -70,7 +71,7 @@ def test_a_broker_of_faststream_runs_on_the_test_server() -> None:
             await broker.start()
             await broker.publish("x", routing_key="order", exchange=orders)
             assert await asyncio.wait_for(got.get(), 120) == "x"
-            assert await (await broker.request(21, "double", timeout=5)).decode() == 42
+            assert await (await broker.request(21, "double", timeout=find_limit())).decode() == 42
 
     with AmqpServer() as server:
         asyncio.run(main(server.url))

@@ -32,6 +32,7 @@ from tests.support.bindings import pairs
 from tests.support.recorded_management import RECORDINGS, RecordedBroker, recorded_broker
 from tests.support.schemas import closed
 from tests.support.tiers import examples
+from tests.support.waiting import find_limit
 
 WITHIN = 20.0
 """Maximum number of seconds that a test waits for a watch."""
@@ -359,7 +360,7 @@ class Watching:
         address = re.search(r"metrics at (\S+)", self.err.read_text())
         if address is None:
             return ""
-        with urlopen(address[1], timeout=5) as answer:  # noqa: S310  of our own server
+        with urlopen(address[1], timeout=find_limit()) as answer:  # noqa: S310  of our own server
             return str(answer.read().decode())
 
 
@@ -385,9 +386,9 @@ def test_a_watch_prints_changes_serves_metrics_and_ends_cleanly(
         address = re.search(r"metrics at (\S+)/metrics", watching.err.read_text())
         assert address is not None
         with pytest.raises(HTTPError, match="421"):
-            urlopen(Request(f"{address[1]}/metrics", headers={"Host": "attacker.example"}), timeout=5)  # noqa: S310
+            urlopen(Request(f"{address[1]}/metrics", headers={"Host": "attacker.example"}), timeout=find_limit())  # noqa: S310
         with pytest.raises(HTTPError, match="404"):
-            urlopen(f"{address[1]}/", timeout=5)  # noqa: S310
+            urlopen(f"{address[1]}/", timeout=find_limit())  # noqa: S310
     finally:
         watching.process.terminate()
         code = watching.process.wait(120)

@@ -27,6 +27,7 @@ from bridge.pump.pump import Inlet, Pump
 from exchange import Binding, Exchange, InputError, Queue, Router, Topology
 from tests.bridge.daemon.test_metrics import parse_metrics
 from tests.support.bridge.behaviour import Silent, on_a_loop
+from tests.support.waiting import until
 
 TOPOLOGY = (
     Topology().declare_exchange(Exchange("e", "topic")).declare_queue(Queue("q")).bind(Binding.to_queue("e", "q", "#"))
@@ -209,12 +210,15 @@ async def test_only_requests_with_the_header_can_pause() -> None:
 async def test_a_bridge_whose_event_loop_hangs_is_not_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web_module, "SLOW", 0.2)
     web, _, _, address = serve()
-    assert (await request(address, "/live"))[0] == 200
+
+    async def is_alive() -> bool:
+        return (await request(address, "/live"))[0] == 200
+
+    await until(is_alive)
     time.sleep(0.5)  # noqa: ASYNC251  so that it does not turn
     assert send_request(address, "GET", "/live", {})[::2] == (503, "the event loop does not turn\n")
     assert send_request(address, "GET", "/ready", {})[::2] == (503, "the event loop does not turn\n")
-    await asyncio.sleep(0.1)
-    assert (await request(address, "/live"))[0] == 200
+    await until(is_alive)
     web.stop()
 
 

@@ -15,6 +15,7 @@ from bridge.groups import ConsumerGroup, Publisher, connection
 from bridge.groups.connection import ConnectionLost, Lease, build_properties, connect, losing, read_message
 from exchange.errors import HashstarError, InputError
 from exchange.message import Message
+from tests.support.waiting import find_limit
 
 
 class Clock:
@@ -57,7 +58,7 @@ def test_an_answer_proves_only_what_was_before_its_request(clock: Clock) -> None
         await asyncio.sleep(0)
         assert not waiting.done()
         lease.renew(clock.now)
-        await asyncio.wait_for(waiting, 1)
+        await asyncio.wait_for(waiting, find_limit())
 
     asyncio.run(run())
 

@@ -17,6 +17,7 @@ from bindings.adapters.kombu import broker_at, register
 from exchange import LATEST, Binding, Topology
 from exchange.field_values import FieldTable
 from tests.support import oracle, topologies
+from tests.support.waiting import find_limit
 
 TYPES = ("direct", "fanout", "topic", "topic", "headers", "x-recent-history", "x-consistent-hash", "x-modulus-hash")
 
@@ -192,7 +193,7 @@ def test_a_consumer_waits_for_what_another_thread_publishes(connection: Any) -> 
 
         thread = threading.Thread(target=publish)
         thread.start()
-        connection.drain_events(timeout=5)
+        connection.drain_events(timeout=find_limit())
         thread.join()
         with pytest.raises(TimeoutError):
             connection.drain_events(timeout=0.01)

@@ -14,6 +14,7 @@ from kombu.transport import memory
 from kombu.transport.virtual import base
 
 from bindings.adapters.kombu import exact_routing, install, uninstall
+from tests.support.waiting import find_limit
 
 
 @pytest.fixture
@@ -179,5 +180,5 @@ def test_consumers_get_what_was_routed(channel: Any) -> None:
     got: list[Any] = []
     with Consumer(channel, [queue], on_message=lambda message: take(message, got)):
         Producer(channel, orders).publish("x", routing_key="order")
-        channel.connection.client.drain_events(timeout=2)
+        channel.connection.client.drain_events(timeout=find_limit())
     assert got == ["x"]

@@ -20,7 +20,7 @@ from bridge.endpoints.rabbitmq.consumer.reading import RabbitmqSource
 from bridge.endpoints.rabbitmq.management import Unknown
 from bridge.endpoints.rabbitmq.queue_facts import QueueFacts
 from tests.support.bridge.behaviour import on_a_loop
-from tests.support.waiting import until
+from tests.support.waiting import stretch, until
 
 COUNT = 120
 GUILTY = 57
@@ -80,7 +80,7 @@ async def run_process(server: AmqpServer, channel: BlockingChannel, most: int) -
     await source.open()
     with suppress(TimeoutError, Disconnected):
         while True:
-            async with asyncio.timeout(0.3):
+            async with asyncio.timeout(stretch(0.3)):
                 deliveries = await source.read(1_000)
             for delivery in deliveries:
                 number = int(delivery.message.body)
