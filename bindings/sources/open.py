@@ -240,7 +240,11 @@ def read_source(
     if name.removesuffix(".gz").endswith(NAMED_YAML):
         wanted = "neither objects of Kubernetes (apiVersion, kind) nor an AsyncAPI document (asyncapi)"
         raise InputError(f"{name}: {wanted}")
-    if data.lstrip(BLANK)[:1] in (b"{", b"[") or (name.endswith((".json", ".json.gz")) and _is_json(text)):
+    is_named_json = name.endswith((".json", ".json.gz"))
+    if is_named_json and data.lstrip(BLANK).startswith((b"//", b"/*")):
+        line = text[: text.index("/")].count("\n") + 1
+        raise InputError(f"{name}:{line}:1: JSON has no comments: remove what begins with // or /*")
+    if data.lstrip(BLANK)[:1] in (b"{", b"[") or (is_named_json and _is_json(text)):
         definitions = Definitions.loads(text, name, vhost)
         if not (definitions.is_topology or may_be_none):
             raise InputError(f"{name}: {_why_none(text)}")

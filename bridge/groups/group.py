@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from inspect import isawaitable
 from typing import Any, Final, Literal
 
@@ -24,6 +24,16 @@ REJOINING: Final = (0.1, 0.5, 1.0, 2.0, 5.0)
 """Seconds to wait before joining again, by the number of attempts that failed; then the last one."""
 
 Hook = Callable[[int], object]
+
+
+class _End:
+    """The end of `ConsumerGroup.run`, which may be awaited, or left alone."""
+
+    def __init__(self, ended: asyncio.Event) -> None:
+        self._ended = ended
+
+    def __await__(self) -> Generator[object, None, None]:
+        yield from self._ended.wait().__await__()
 
 
 class ConsumerGroup:
@@ -92,6 +102,8 @@ class ConsumerGroup:
         }  # fmt: skip
         self._session: Session | None = None
         self._stopping = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._ended.set()
         self.plan: Plan | None = None
         """The plan that this member follows; None before it has joined."""
 
@@ -101,6 +113,13 @@ class ConsumerGroup:
         Raises InputError if there is no such partitioned queue, and what a handler or one of the functions for
         partitions raises. If it is cancelled, handlers are cancelled, and what they handled is not acknowledged.
         """
+        self._ended.clear()
+        try:
+            await self._consume()
+        finally:
+            self._ended.set()
+
+    async def _consume(self) -> None:
         failed = 0
         while not self._stopping.is_set():
             self._session = session = Session(
@@ -122,11 +141,15 @@ class ConsumerGroup:
             except TimeoutError:
                 pass
 
-    def stop(self) -> None:
-        """Leave the group: `run` returns when handlers have ended and partitions are handed over."""
+    def stop(self) -> Awaitable[None]:
+        """Leave the group: `run` returns when handlers have ended and partitions are handed over.
+
+        May be awaited, outside of handlers: until `run` has returned.
+        """
         self._stopping.set()
         if self._session is not None:
             self._session.leave()
+        return _End(self._ended)
 
     @property
     def partitions(self) -> Mapping[int, Progress]:

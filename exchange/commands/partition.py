@@ -21,6 +21,7 @@ from exchange.partition import picture
 from exchange.partition.moves import Distribution, KeyCounts, compare_distributions
 from exchange.partition.partitioner import UNKNOWN, Appended, Choice, PartitionRequest, Producer
 from exchange.partition.partitioning.key_source import KeySource
+from exchange.partition.partitioning.other_clients import OTHER_CLIENTS
 from exchange.partition.partitioning.specification import parse_key_source, parse_partitioner, parse_partitions
 from exchange.partition.partitioning.strategies import STRATEGIES, find_strategy
 from exchange.partition.python_function import PREFIX, STRATEGY, PythonFunction
@@ -46,6 +47,9 @@ def _list_strategies(context: click.Context, _: click.Parameter, wanted: bool) -
         click.echo(strategy.name + (f"({', '.join(strategy.parameters)})" if strategy.parameters else ""))
         for label, text in (("mirrors", strategy.mirrors), ("promise", strategy.promise), ("cost", strategy.cost)):
             click.echo(f"    {label}: {text}")
+    click.echo("other clients")
+    for other in OTHER_CLIENTS:
+        click.echo(f"    {other}")
     context.exit()
 
 

@@ -346,7 +346,9 @@ class Consumer:
             await asyncio.sleep(PAUSE_SECONDS)
             delivery._ticket.try_to_settle("requeue")
             return
-        log.warning("%s, failed: retry %d in %g s", where, delivery.retries + 1, seconds, exc_info=error)
+        what = f"{type(error).__name__}: {error}"
+        trace = error if log.isEnabledFor(logging.DEBUG) else None  # the user expects this error
+        log.warning("%s, failed: retry %d in %g s: %s", where, delivery.retries + 1, seconds, what, exc_info=trace)
         self.counts.retried += 1
         delivery._ticket.try_to_settle("ack")
 

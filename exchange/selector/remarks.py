@@ -65,6 +65,8 @@ def _remarks_on(part: Expression) -> Iterator[str]:
             yield "only a number that is written here has a negative: this is always null"
         case Comparison(Constant(_, "Boolean"), "=", Property(name)):
             yield f"the broker fails on every message that has {name}; write {name} = TRUE or {name} = FALSE"
+        case Comparison(Property(), "=", Property(name)):
+            yield f"two properties are compared; a text stands in single quotes: did you mean '{name}'?"
         case Comparison(left, "=", right) if {_kind(left), _kind(right)} == {"truth", "number"}:
             yield "a truth value never equals a number"
         case TextTest(_, operator, ""):

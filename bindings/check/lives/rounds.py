@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Final
 
@@ -14,8 +16,10 @@ from bindings.check.rules.view import TopologyView
 from bindings.check.rules.words import LISTED, list_names
 from exchange.display import list_some
 from exchange.entities.entities import Queue
+from exchange.errors import BrokerError, InputError
 from exchange.lifecycle.possible import Way, find_lives
 from exchange.message import Message
+from exchange.routing.router import Router
 from exchange.topology.graph import find_cycles
 
 __all__ = ["find"]
@@ -25,7 +29,7 @@ SEARCHES: Final = 1_000
 
 
 def find(view: TopologyView) -> Iterator[Finding]:
-    """Yield findings about messages that go round: HS321, HS322."""
+    """Yield findings about messages that go round: HS321, HS322, HS325."""
     if not view.graph.dead_letters:
         return
     graph = PlaceGraph(view)
@@ -125,6 +129,7 @@ class _Rounds:
         life = self._find_life(start, walk_back(came, start), is_round=True)
         if life is None:
             return
+        yield from self._find_bystanders(start, [start, *walk_back(came, start)], life)
         names = list(dict.fromkeys(place.name for place in about))
         self._reported.update(names, (event.queue for event in life.round))
         waits = sorted({place.name for place in members if self._graph.pauses(place)})
@@ -137,6 +142,30 @@ class _Rounds:
                 f"a message that is rejected in {_any_of(names)} goes round without a pause, for ever if it always is"
             )
             yield self._finding("HS321", text, life, names)
+
+    def _find_bystanders(self, start: Place, way: Sequence[Place], life: Life) -> Iterator[Finding]:
+        """Yield a finding if dead letters on a round also get to queues that had the message when it was published."""
+        try:
+            first = self._certain.route(Message(life.exchange, life.routing_key)).queues
+            again = {
+                queue: None
+                for place in way
+                if place.kind == "exchange"
+                for queue in self._certain.route_dead_letter(Message(place.name, place.key)).queues
+            }
+        except (BrokerError, InputError):
+            return
+        others = [queue for queue in again if queue in first and all(place.name != queue for place in way)]
+        if others:
+            text = f"each retry of '{start.name}' is delivered to {list_names(others)} again"
+            finding = self._finding("HS325", text, life, [start.name])
+            queues = self._view.topology.queues
+            yield replace(finding, related=tuple(dict.fromkeys([*(queues[name] for name in others), *finding.related])))
+
+    @cached_property
+    def _certain(self) -> Router:
+        """Routes to the queues that get a message whatever is chosen by chance."""
+        return Router(self._graph.router.topology)
 
     def find_retries(self) -> Iterator[Finding]:
         """Yield a finding for each way of waiting, about all queues to which messages come back by it."""

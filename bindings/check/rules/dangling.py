@@ -33,9 +33,7 @@ def find(view: TopologyView) -> Iterator[Finding]:
         if ignores_keys and binding.routing_key not in ("", "#") and binding not in view.filled_in:
             useless.setdefault(source, []).append(binding)
         if ignores_x_match and "x-match" in binding.arguments:
-            message = (
-                f"is a {view.kind_of(source).routes_as} exchange and ignores the x-match of {quote_binding(binding)}"
-            )
+            message = f"is {_kind_of(view, source)} and ignores the x-match of {quote_binding(binding)}"
             yield Finding("HS109", binding, f"{quote_exchange(source)} {message}")
         if is_literal and not {"*", "#"}.isdisjoint(binding.routing_key.split(".")):
             yield Finding(
@@ -47,14 +45,20 @@ def find(view: TopologyView) -> Iterator[Finding]:
         hint = "; an import leaves it out, with a warning" if is_left_out else suggest_name(end.name, known)
         yield from _missing(end, bindings, hint)
     for source, bindings in useless.items():
-        type_ = view.kind_of(source).routes_as
         yield Finding(
             "HS108",
             bindings[0],
-            f"{quote_exchange(source)} is a {type_} exchange and ignores the routing keys of its bindings: "
+            f"{quote_exchange(source)} is {_kind_of(view, source)} and ignores the routing keys of its bindings: "
             f"{_keys(bindings)}",
             related=tuple(bindings[1:]),
         )
+
+
+def _kind_of(view: TopologyView, source: str) -> str:
+    """Return what an exchange is, by the name of its type, and what that routes as if it is another one."""
+    name, routes_as = view.topology.exchanges[source].type, view.kind_of(source).routes_as
+    article = "an" if name.startswith("x-") else "a"
+    return f"{article} {name} exchange" + ("" if name == routes_as else f", which routes as a {routes_as},")
 
 
 def _uses(kind: type[Kind]) -> tuple[bool, bool, bool]:

@@ -215,6 +215,11 @@ TABLE: Final = (
          "use a quorum queue with an x-delivery-limit of 20 or less and a dead letter exchange; consumers that give "
          "messages back with basic.nack, which RabbitMQ does not count since 4.3, should use basic.reject",
          optional=True),
+    Rule("HS325", "retry-reaches-others", "warning",
+         "A message that is rejected comes back by way of an exchange that is bound to other queues, too. Queues that "
+         "got it when it was published get it again with each retry: their consumers handle it several times.",
+         'send what has waited back to its queue alone: dead-letter it to the default exchange ("") with the name of '
+         "the queue as routing key, or to an exchange of its own"),
     # 4xx: patterns
     Rule("HS401", "zero-words", "note",
          "'#' stands for zero words, too: 'x.#' also matches 'x'. Another binding of the exchange asks for that key, "

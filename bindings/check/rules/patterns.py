@@ -63,9 +63,10 @@ def _too_long(view: TopologyView) -> Iterator[Finding]:
 def _wildcards(view: TopologyView, binding: Binding, words: Sequence[str]) -> Iterator[Finding]:
     foreign = [word for at, word in enumerate(words) if _is_foreign(word, last=at == len(words) - 1)]
     if foreign:
-        yield Finding(
-            "HS406", binding, f"{quote_binding(binding)} has {list_names(foreign)}, which is no wildcard in AMQP"
-        )
+        message = f"{quote_binding(binding)} has {list_names(foreign)}, which is no wildcard in AMQP"
+        if len(words) > 1 and any("/" in word for word in foreign):
+            message += "; the '.' of MQTT's 'a.b' parts words here"
+        yield Finding("HS406", binding, message)
     literal = [word for word in words if len(word) > 1 and ("*" in word or "#" in word) and word not in foreign]
     if literal:
         message = f"{quote_binding(binding)} matches {list_names(literal)} literally"

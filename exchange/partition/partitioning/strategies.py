@@ -11,6 +11,7 @@ from exchange.errors import InputError
 from exchange.partition.clients import go, kafka, kafka_classic, kafka_producer, librdkafka, rabbitmq
 from exchange.partition.clients.rocketmq import selectors as rocketmq
 from exchange.partition.partitioner import Partitioner
+from exchange.partition.partitioning.other_clients import describe_others
 from exchange.partition.python_function import PREFIX, STRATEGY
 from exchange.partition.strategy import Strategy
 
@@ -30,6 +31,9 @@ def find_strategy(name: str) -> Strategy:
         return STRATEGY
     strategy = STRATEGIES.get(name)
     if strategy is None:
+        others = describe_others(name)
+        if others:
+            raise InputError(f"no partitioner {name!r}; {'; '.join(others)}")
         near = get_close_matches(name, STRATEGIES, n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(STRATEGIES)}"
         raise InputError(f"no partitioner {name!r}; {hint}")

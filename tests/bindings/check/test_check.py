@@ -64,6 +64,12 @@ WRITTEN: dict[str, tuple[str, str | None]] = {
         'queue w: x-message-ttl = 5, x-dead-letter-exchange = "", x-dead-letter-routing-key = "q"'),
         "q",
     ),
+    "HS325": (
+        ('exchange e: topic\nqueue a\ne -> a, q: "k"\nqueue q: x-dead-letter-exchange = "", '
+        'x-dead-letter-routing-key = "w"\nqueue w: x-message-ttl = 5, x-dead-letter-exchange = "e", '
+        'x-dead-letter-routing-key = "k"'),
+        "k",
+    ),
     "HS323": ("queue q: quorum, x-message-ttl = 5", "q"),
     "HS324": ("queue q", "q"),
     "HS401": (f'{T}t -> q: "a.#"\nt -> r: "a"', "a"),

@@ -135,6 +135,11 @@ TWINS: Final[dict[str, tuple[Twin, ...]]] = {
     ),
     "HS321": (Twin('key = "q"', 'key = "w"'), Twin("ttl = 0", "ttl = 5", WAITING), Twin("ttl = 0", "ttl = 5", FASTER)),
     "HS322": (Twin("ttl = 5", "ttl = 0"), Twin('key = "q"', 'key = "r"\nqueue r')),
+    "HS325": (
+        Twin('exchange = "e", x-dead-letter-routing-key = "k"', 'exchange = "", x-dead-letter-routing-key = "q"'),
+        Twin("e -> a, q", "e -> q"),
+        Twin('ttl = 5, x-dead-letter-exchange = "e"', 'ttl = 5, x-dead-letter-exchange = "gone"'),
+    ),
     "HS323": (
         Twin("ttl = 5", 'ttl = 5, x-dead-letter-exchange = "", x-dead-letter-routing-key = "r"',
              "queue q: x-message-ttl = 5\nqueue r"),

@@ -38,8 +38,10 @@ def test_a_handler_that_catches_the_end_of_its_time_to_drain_leaves_its_message_
         group = ConsumerGroup(url, "orders", catch, drain_seconds=0.1)
         running = asyncio.create_task(group.run())
         await asyncio.wait_for(began.wait(), 60)
-        group.stop()
+        await group.stop()
+        assert group.plan is None, "it has left"
         await asyncio.wait_for(running, 60)
+        await group.stop()
 
     with AmqpServer() as server:
         asyncio.run(work(server.url))

@@ -475,6 +475,22 @@ def test_a_retry_waits_on_the_broker_and_ends_with_its_way_out() -> None:
     assert numbers(link, "reject") == [2, 3, 1]
 
 
+@pytest.mark.parametrize("level", [logging.WARNING, logging.DEBUG])
+def test_an_expected_retry_is_one_line_in_the_log(caplog: pytest.LogCaptureFixture, level: int) -> None:
+    link, dispatcher = MemoryLink(), Dispatcher()
+
+    @dispatcher.on("#")
+    async def away(_: Delivery) -> None:
+        raise ConnectionError("the shop is closed")
+
+    link.put(message(1))
+    with caplog.at_level(level, "exchange.dispatch.consumer"):
+        consumed(dispatcher, link, all_handled, on_error=Retry((1,)))
+    [record] = [each for each in caplog.records if each.levelno == logging.WARNING]
+    assert record.getMessage().endswith("failed: retry 1 in 1 s: ConnectionError: the shop is closed")
+    assert bool(record.exc_info) == (level == logging.DEBUG)
+
+
 @pytest.mark.parametrize("table", [{"count": -5, "exchange": 7}, {"count": True}, {}, "text", None, [1]])
 def test_a_forged_table_of_retries_does_no_harm(table: Any) -> None:
     """Anyone may publish such a header: the delivery has no retries then, and the exchange that the broker names."""

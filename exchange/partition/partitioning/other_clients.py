@@ -1,0 +1,48 @@
+"""Clients whose partitioners have other names here: which strategy chooses as they do, or that none does."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+__all__ = ["OTHER_CLIENTS", "OtherClient", "describe_others"]
+
+
+class OtherClient(NamedTuple):
+    """A partitioner of a client that has no strategy of its own."""
+
+    client: str
+    partitioner: str
+    strategy: str | None
+    """The strategy that chooses the same partition for each key; None if none does."""
+    note: str = ""
+
+    def __str__(self) -> str:
+        chooses = f"chooses as {self.strategy}" if self.strategy else "is not here: write it as python:MODULE:FUNCTION"
+        return f"{self.client} {self.partitioner} {chooses}{f' ({self.note})' if self.note else ''}"
+
+
+OTHER_CLIENTS: Final = (
+    OtherClient("kafkajs", "DefaultPartitioner of 2.x, JavaCompatiblePartitioner of 1.x", "kafka.default_0_10_2"),
+    OtherClient("kafkajs", "LegacyPartitioner (default of 1.x)", None, "its murmur2 differs from Java's"),
+    OtherClient("kafka-python", "DefaultPartitioner", "librdkafka.murmur2_random"),
+    OtherClient("aiokafka", "DefaultPartitioner", "librdkafka.murmur2_random"),
+    OtherClient("kafka-go", "Hash", "sarama.hash", "keys; without one, in turn"),
+    OtherClient("kafka-go", "ReferenceHash", "sarama.reference_hash", "keys; without one, in turn"),
+    OtherClient("kafka-go", "CRC32Balancer", "librdkafka.consistent_random", "with Consistent: librdkafka.consistent"),
+    OtherClient("kafka-go", "Murmur2Balancer", "librdkafka.murmur2_random", "with Consistent: librdkafka.murmur2"),
+    OtherClient("kafka-go", "RoundRobin (its default) or LeastBytes", None, "it ignores the key"),
+    OtherClient("sarama", "NewCustomHashPartitioner(fnv.New32a)", "sarama.hash"),
+    OtherClient("sarama", "NewCustomHashPartitioner(crc32.NewIEEE)", None, "its hash is signed, sarama.crc32's is not"),
+    OtherClient("confluent-kafka", "partitioner=NAME", "librdkafka.NAME", "confluent-kafka-python, -go, -dotnet"),
+)
+NAME: Final = re.compile(r"[a-z]+(?:[-_][a-z]+)?")
+
+
+def describe_others(name: str) -> list[str]:
+    """Return what is known of a client that a name begins with: ``kafkajs``, ``kafka-go.Hash``."""
+    found = NAME.match(name.lower())
+    client = found[0].replace("_", "-") if found else ""
+    rows = [row for row in OTHER_CLIENTS if row.client == client]
+    exact = [row for row in rows if row.partitioner.lower() in name.lower()]
+    return [str(row) for row in exact or rows]

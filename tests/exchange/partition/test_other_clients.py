@@ -1,0 +1,28 @@
+"""Clients whose partitioners have other names here are named with the strategy that chooses alike."""
+
+from __future__ import annotations
+
+import pytest
+
+from exchange import InputError
+from exchange.partition.partitioning.other_clients import OTHER_CLIENTS
+from exchange.partition.partitioning.strategies import STRATEGIES, find_strategy
+
+
+@pytest.mark.parametrize(("name", "says"), [
+    ("kafkajs", "kafka.default_0_10_2"), ("kafka-go", "sarama.hash"), ("kafka_go.Hash", "sarama.hash"),
+    ("kafka-python", "librdkafka.murmur2_random"), ("aiokafka", "librdkafka.murmur2_random"),
+    ("Sarama.NewCustomHashPartitioner(crc32.NewIEEE)", "is not here: write it as python:MODULE:FUNCTION"),
+    ("confluent-kafka", "librdkafka.NAME"),
+])  # fmt: skip
+def test_a_name_that_people_ask_about_is_answered(name: str, says: str) -> None:
+    with pytest.raises(InputError) as error:
+        find_strategy(name)
+    assert says in str(error.value)
+
+
+def test_the_strategies_of_other_clients_exist() -> None:
+    named = {row.strategy for row in OTHER_CLIENTS} - {None, "librdkafka.NAME"}
+    assert named <= set(STRATEGIES)
+    with pytest.raises(InputError, match=r"did you mean kafka\.murmur2"):
+        find_strategy("kafka.murmur")
