@@ -1,4 +1,4 @@
-"""A right that is missing is called so, by sources, targets and checks: a topic that may not be seen is not missing."""
+"""What Kafka withholds or deletes is said: rights that are missing, and records that go while the bridge waits."""
 
 from __future__ import annotations
 
@@ -59,3 +59,24 @@ async def test_a_topic_that_may_be_seen_and_not_written_names_the_right(topics: 
         assert "allow WRITE to a target" in str(reports.losses[0])
         assert any("allow WRITE" in finding.text for finding in await target.check())
     await target.close()
+
+
+@on_a_loop
+async def test_a_check_warns_of_topics_that_delete_records_within_an_outage(topics: Topics) -> None:
+    """What the bridge does not read while it waits for its targets is deleted all the same."""
+    configs = {
+        "kept": {}, "short": {"retention.ms": "60000"}, "small": {"retention.bytes": "1000000"},
+        "compacted": {"cleanup.policy": "compact", "retention.ms": "60000"},
+        "both": {"cleanup.policy": "compact,delete", "retention.ms": "1000", "retention.bytes": "5"},
+        "for ever": {"retention.ms": "-1"},
+    }  # fmt: skip
+    warned: dict[str, int] = {}
+    for name, config in configs.items():
+        topic = topics.make(config=config)
+        for read in ([topic], [f"^{topic}$"]):
+            source = KafkaSource("read", {**topics.settings, "group.id": topic}, read)
+            found = [each.text for each in await source.check() if each.level == "warning"]
+            assert warned.setdefault(name, len(found)) == len(found)
+            assert all("read or not" in text for text in found)
+            await source.close()
+    assert warned == {"kept": 0, "short": 1, "small": 1, "compacted": 0, "both": 1, "for ever": 0}
