@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
 from bindings.sources.address import Address, parse_address
+from bindings.sources.files import open_file
 from bindings.sources.toml_places import locate
 from bridge.endpoint import Disconnected
 from bridge.mistakes import ConfigWarning, KeyMistake, Mistakes
@@ -161,11 +162,15 @@ class Table:
         if written is None:
             return None
         path = self.resolve_path(written)
+        self._check_file(key, written, path)
+        return str(path)
+
+    def _check_file(self, key: str, written: str, path: Path) -> None:
+        """Check that a file can be read, and is none that could be waited for."""
         try:
-            path.open("rb").close()
+            open_file(path).close()
         except OSError as error:
             raise self.error(key, f"the file {written} cannot be read: {error.strerror}") from None
-        return str(path)
 
     def choice(self, key: str, choices: Collection[str], default: str) -> str:
         """Read one of several words."""
@@ -258,6 +263,7 @@ class Table:
                 return self._make_secret(lambda: self._read_variable(key, where))
             if how == "file" and isinstance(where, str):
                 path = self.resolve_path(self._expand(key, where))
+                self._check_file(key, where, path)
                 return self._make_secret(lambda: self._read_secret(key, where, path))
         raise self.error(key, 'must be a text, { env = "NAME" } or { file = "PATH" }')
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -128,6 +129,10 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     found["missing"] = str(folder / "missing")
     os.mkfifo(folder / "pipe")
     found[PIPE] = str(folder / "pipe")
+    found["a device"] = "/dev/zero"
+    found["a socket"] = str(folder / "socket")
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(found["a socket"])
     found["folder"] = str(folder / "folder.bindings")
     found["a name too long"] = str(folder / ("x" * 5000))
     found["a name to erase a line"] = str(folder / "\x1b[1A\n::error::forged")
@@ -143,7 +148,16 @@ SMALL = 'exchange e: topic\nqueue q\ne -> q: "a"\n'
 FINE = {0, 1, 2}
 """Some of the input is fine for some commands: check accepts an empty .bindings file, which has no queues."""
 PIPE = "a pipe without a writer"
-ENDS_WITH_2 = ["missing", "folder", "a name too long", "password with #", "password with ?", "password with /"]
+ENDS_WITH_2 = [
+    "missing",
+    "folder",
+    "a device",
+    "a socket",
+    "a name too long",
+    "password with #",
+    "password with ?",
+    "password with /",
+]
 
 
 MAY_BE_NEW = frozenset({"state", "target"})

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import mmap
 import tempfile
-from pathlib import Path
 from typing import TypeAlias
 
 from bindings.archive.unpacking import GZIP, read_pieces
+from bindings.sources.files import open_file
 from exchange.errors import InputError
 from exchange.limits import FILE_BYTES
 
@@ -31,7 +31,7 @@ class Mapped:
 
     def __enter__(self) -> Bytes:
         try:
-            with Path(self._path).open("rb") as file:
+            with open_file(self._path) as file:
                 if file.read(len(GZIP)) != GZIP:
                     self._data = _map_file(file.fileno(), file.seek(0, 2))
                     return self._data

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from bindings.archive.nesting import parse_json
 from bindings.archive.unpacking import GZIP_BYTES, Broken, is_gzipped, read_head, read_unpacked
+from bindings.sources.files import open_file
 from exchange.errors import InputError
 from exchange.limits import RECORD_BYTES
 
@@ -220,7 +221,7 @@ def plan_complete_lines(path: str, start: int, split_bytes: int) -> CompletePart
     if is_gzipped(path):
         return plan_complete_gzip(path, start)
     try:
-        with Path(path).open("rb") as file:
+        with open_file(path) as file:
             size = file.seek(0, 2)
             end, rest = size, b""
             while end > start:

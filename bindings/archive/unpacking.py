@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+from bindings.sources.files import open_file
 from exchange.errors import InputError
 
 __all__ = ["BLOCK_BYTES", "GZIP", "GZIP_BYTES", "Broken", "read_head", "is_gzipped", "read_unpacked", "read_pieces"]
@@ -31,7 +31,7 @@ def read_unpacked(path: str, start: int = 0) -> Iterator[bytes]:
     Raises InputError if the file cannot be opened, `Broken` where it cannot be read further.
     """
     try:
-        file = Path(path).open("rb")  # noqa: SIM115  closed below
+        file = open_file(path)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     with file:
@@ -96,7 +96,7 @@ def read_pieces(path: str, start: int) -> Iterator[bytes | str]:
 def is_gzipped(path: str) -> bool:
     """Return whether a file is gzipped. Raises InputError if it cannot be opened."""
     try:
-        with Path(path).open("rb") as file:
+        with open_file(path) as file:
             return file.read(2) == GZIP
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
@@ -105,7 +105,7 @@ def is_gzipped(path: str) -> bool:
 def read_head(path: str, size: int = HEAD_BYTES) -> bytes:
     """Return the first bytes of a file, unpacked if it is gzipped. Raises InputError if it cannot be opened."""
     try:
-        with Path(path).open("rb") as file:
+        with open_file(path) as file:
             head = file.read(size)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None

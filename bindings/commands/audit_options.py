@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from bindings.report.forms import FORMS
+from bindings.sources.files import open_file
 from exchange.commands.options import RENAMED, allow_unread_option, redirect
 from exchange.errors import InputError
 
@@ -177,7 +178,7 @@ def _may_be_report(name: str) -> bool:
     if not name.endswith(".json"):
         return False
     try:
-        with Path(name).open("rb") as file:
+        with open_file(name) as file:
             return file.read(64).lstrip().startswith(b'{"version"') or not file.read(1)
     except FileNotFoundError:
         return True

@@ -19,7 +19,7 @@ from exchange.errors import InputError
 from exchange.limits import DOCUMENT_BYTES
 
 __all__ = [
-    "PRIVATE", "PRIVATE_FOLDER", "create_exclusively", "decode_text", "gunzip", "list_files", "make_folders",
+    "NO_FILE", "PRIVATE", "PRIVATE_FOLDER", "create_exclusively", "decode_text", "gunzip", "list_files", "make_folders",
     "open_file", "read_content", "read_whole", "replacing", "save_lines",
 ]  # fmt: skip
 
@@ -28,6 +28,7 @@ PRIVATE: Final = 0o640
 """Mode of new files that hold messages, or definitions with hashes of passwords; the umask can only narrow it."""
 PRIVATE_FOLDER: Final = 0o750
 """Mode of new folders of such files."""
+NO_FILE: Final = "it is a pipe or a device; save what it gives to a file"
 CHUNK: Final = 1 << 20
 """Number of bytes read at once."""
 GIVEN: Final = re.compile(r"/dev/(?:null|stdin|fd/[0-9]+)|/proc/self/fd/[0-9]+")
@@ -55,18 +56,23 @@ def list_files(folder: str) -> list[str]:
 
 
 def open_file(name: str | Path) -> BinaryIO:
-    """Open a file to read it whole. Raises OSError, also for named pipes and devices.
+    """Open a file to read. Raises OSError, also for named pipes, sockets and devices.
 
-    Opening a named pipe waits for a writer, possibly forever. Pipes that were opened for the command (``/dev/stdin``, a
-    shell's ``<(...)``) have a writer, and are allowed.
+    Opening a named pipe waits for a writer, possibly forever, and a device may never end. Pipes that were opened for
+    the command (``/dev/stdin``, a shell's ``<(...)``) have a writer, and are allowed.
     """
     path = str(name)
     if GIVEN.fullmatch(path):
         return open(path, "rb")  # noqa: PTH123
-    file = open(path, "rb", opener=lambda path, flags: os.open(path, flags | NOT_WAITING))  # noqa: SIM115
+    try:
+        file = open(path, "rb", opener=lambda path, flags: os.open(path, flags | NOT_WAITING))  # noqa: SIM115
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise OSError(errno.EINVAL, NO_FILE) from None
+        raise
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
-        raise OSError(errno.EINVAL, "it is a pipe or a device; save what it gives to a file")
+        raise OSError(errno.EINVAL, NO_FILE)
     return file
 
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Final, Literal, Self
 
@@ -19,7 +20,7 @@ from exchange.commands.console import echo_error, echo_line, exit_on_error, fail
 from exchange.commands.options import Duration, Group, form_options, output_option, renamed, wait_option
 from exchange.display import count_noun, dump_json
 from exchange.errors import HashstarError, InputError
-from exchange.limits import PARTITIONS
+from exchange.limits import PARTITIONS, RECORD_BYTES
 from exchange.partition.moves import KeyCounts
 
 if TYPE_CHECKING:
@@ -224,7 +225,9 @@ def _ask(made: Plan, yes: bool) -> None:
 def _read_keys(file: IO[bytes]) -> KeyCounts:
     """Count the keys in a file, one a line. Raises InputError for text that is not UTF-8."""
     counts = KeyCounts()
-    for number, line in enumerate(file, 1):
+    for number, line in enumerate(iter(partial(file.readline, RECORD_BYTES + 1), b""), 1):
+        if len(line) > RECORD_BYTES:
+            raise InputError(f"{getattr(file, 'name', '-')}:{number}: a line of more than {RECORD_BYTES >> 20} MiB")
         try:
             counts.add(line.decode().rstrip("\r\n"))
         except UnicodeDecodeError as error:

@@ -17,6 +17,7 @@ from exchange.display import dump_json
 from exchange.errors import HashstarError, InputError
 from exchange.field_json import decode, json_line, message_from_json
 from exchange.json_text import value_from_line
+from exchange.lines import read_lines
 from exchange.partition import picture
 from exchange.partition.moves import Distribution, KeyCounts, compare_distributions
 from exchange.partition.partitioner import UNKNOWN, Appended, Choice, PartitionRequest, Producer
@@ -152,9 +153,7 @@ class _Line(NamedTuple):
 
 
 def _read(file: IO[bytes], source: KeySource | None, reads_record: bool) -> Iterator[_Line]:
-    for number, raw in enumerate(file, 1):
-        if not raw.strip():
-            continue
+    for number, raw in read_lines(file):
         position = f"{getattr(file, 'name', '-')}:{number}"
         try:
             fields = value_from_line(raw, halves=True)  # Java has a rule for their bytes

@@ -34,6 +34,7 @@ from bindings.archive.reading import (
     take_sample,
 )
 from bindings.archive.record import Rows
+from bindings.sources.files import open_file
 from exchange.errors import HashstarError, InputError
 from exchange.message import Message
 
@@ -140,7 +141,7 @@ def _read_values(path: Path) -> Iterator[bytes | Bad | None]:
 
 def _is_parquet(path: Path) -> bool:
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             return file.read(4) == MAGIC
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None

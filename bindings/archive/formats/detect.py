@@ -27,6 +27,7 @@ from bindings.archive.reading import SPLIT_BYTES, Bias, Format, NoArchive, Split
 from bindings.archive.rocketmq.log import RocketmqLog
 from bindings.archive.rocketmq.store import find_log_folder, is_store
 from bindings.archive.unpacking import read_head
+from bindings.sources.files import NO_FILE
 from exchange.errors import InputError
 
 __all__ = ["FORMATS", "Archive", "detect", "drop_repeats"]
@@ -108,6 +109,8 @@ def _detect(path: str, known: Sequence[Format]) -> Archive:
     root = Path(path)
     if not root.exists():
         raise InputError(f"{path}: there is no such file or folder")
+    if not (root.is_file() or root.is_dir()):
+        raise InputError(f"{path}: cannot be read: {NO_FILE}")
     files: list[tuple[str, Format]] = []
     others: list[str] = []
     listed = [path] if root.is_file() else list(_list_files(path))

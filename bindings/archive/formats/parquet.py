@@ -33,7 +33,7 @@ from bindings.archive.reading import (
     Split,
 )
 from bindings.archive.record import SCHEMA, make_empty_column, sift_rows
-from bindings.sources.files import create_exclusively, make_folders
+from bindings.sources.files import create_exclusively, make_folders, open_file
 from exchange.errors import InputError
 
 __all__ = ["Parquet", "ParquetWriter"]
@@ -86,7 +86,7 @@ class Parquet(Format):
     def resembles(self, head: bytes, path: Path) -> bool:
         """Return whether the file ends as Parquet does, with a schema of an archive."""
         try:
-            with path.open("rb") as file:
+            with open_file(path) as file:
                 file.seek(max(file.seek(0, 2) - len(MAGIC), 0))
                 return file.read() == MAGIC and self.recognises(MAGIC, path)
         except OSError:

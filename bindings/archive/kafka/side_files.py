@@ -20,6 +20,7 @@ from uuid import UUID
 
 from bindings.archive.reading import Bad
 from bindings.archive.sums import Unread
+from bindings.sources.files import open_file
 from exchange.errors import InputError
 from exchange.limits import SIDE_FILE_BYTES
 
@@ -149,7 +150,7 @@ def parse_id(text: str) -> UUID | None:
 
 def _read(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             data = file.read(SIDE_FILE_BYTES + 1)
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}") from None

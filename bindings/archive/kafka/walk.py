@@ -29,6 +29,7 @@ from bindings.archive.kafka.header import (
 from bindings.archive.kafka.messages import Run, take_plain_messages
 from bindings.archive.mapped import Bytes, is_zero
 from bindings.archive.reading import Bad, Split, take_sample
+from bindings.sources.files import open_file
 
 __all__ = [
     "SEGMENT",
@@ -202,7 +203,7 @@ def read_index(path: str, data: Bytes, least: int) -> Iterator[tuple[int, int]]:
     """
     base = floor_of(path) + 1
     try:
-        with Path(path).with_suffix(".index").open("rb") as file:
+        with open_file(Path(path).with_suffix(".index")) as file:
             index = file.read(len(data) // LEAST_BYTES * ENTRY_BYTES)
     except OSError:
         return

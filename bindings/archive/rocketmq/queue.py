@@ -16,7 +16,6 @@ import struct
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -24,6 +23,7 @@ import numpy.typing as npt
 
 from bindings.archive.reading import Bad, take_sample
 from bindings.archive.rocketmq.commit import NumberedFile
+from bindings.sources.files import open_file
 from exchange.errors import InputError
 from exchange.partition.hashing.java import string_hash
 
@@ -149,6 +149,7 @@ def _read_extension(held: list[tuple[int, bytes]], place: int) -> int | None:
 
 def _read_bytes(path: str) -> Any:
     try:
-        return Path(path).read_bytes()
+        with open_file(path) as file:
+            return file.read()
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None

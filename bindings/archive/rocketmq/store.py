@@ -31,6 +31,7 @@ from bindings.archive.rocketmq.database import DatabaseQueue, is_database, list_
 from bindings.archive.rocketmq.index import IndexFile, open_index
 from bindings.archive.rocketmq.queue import ConsumeQueue
 from bindings.archive.rocketmq.timer import Timer, read_timer_database, read_timer_files
+from bindings.sources.files import open_file
 from exchange.digits import is_digits
 from exchange.errors import InputError
 from exchange.field_values import RANGES
@@ -282,7 +283,8 @@ def _read_json(path: Path, problems: list[Bad]) -> Mapping[str, Any]:
         if not each.exists():
             continue
         try:
-            value = parse_json(each.read_text(encoding="utf-8"))
+            with open_file(each) as file:
+                value = parse_json(file.read().decode())
         except (OSError, ValueError, InputError) as error:
             problems.append(Bad(str(each), 0, f"cannot be read: {error}"))
             continue
@@ -329,7 +331,8 @@ def _read_longs(path: Path, layout: struct.Struct, problems: list[Bad]) -> tuple
     if not path.exists():
         return None
     try:
-        data = path.read_bytes()
+        with open_file(path) as file:
+            data = file.read(layout.size)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     if len(data) < layout.size:

@@ -24,6 +24,7 @@ import numpy as np
 from bindings.archive.mapped import Bytes, Mapped, is_zero
 from bindings.archive.reading import Bad
 from bindings.archive.rocketmq.commit import list_numbered
+from bindings.sources.files import open_file
 from exchange.digits import is_digits
 from exchange.errors import InputError
 from exchange.limits import SIDE_FILE_BYTES
@@ -111,7 +112,8 @@ def _read_wheel(root: Path, problems: list[Bad]) -> tuple[int, int]:
                 Bad(str(path), 0, f"a timer wheel of more than {SIDE_FILE_BYTES >> 20} MiB, which is not read")
             )
             return 0, 0
-        data = path.read_bytes()
+        with open_file(path) as file:
+            data = file.read()
     except FileNotFoundError:
         return 0, 0
     except OSError as error:

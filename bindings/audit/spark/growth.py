@@ -28,7 +28,7 @@ from bindings.archive.formats.detect import detect, list_formats
 from bindings.archive.mapping import USUAL, FieldMapping
 from bindings.archive.reading import SPLIT_BYTES, CompletePart, Format, Split
 from bindings.archive.rocketmq.store import find_log_folder, is_store
-from bindings.sources.files import make_folders, replacing
+from bindings.sources.files import make_folders, open_file, replacing
 from exchange.errors import InputError
 from exchange.json_text import parse_leniently
 
@@ -317,7 +317,8 @@ def _read(path: Path, of: Callable[[dict[str, Any]], T]) -> T:
     """Read a JSON file of the state, and return ``of`` of its value. Raises InputError for a damaged file."""
     lost = "and without it what was counted is not known"
     try:
-        return of(parse_leniently(path.read_bytes()))
+        with open_file(path) as file:
+            return of(parse_leniently(file.read()))
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read, {lost}: {error}") from None
     except (AttributeError, KeyError, TypeError):
@@ -364,7 +365,7 @@ def _bytes_of(split: Split, file: _File, complete: CompletePart, grows: bool) ->
 
 def _head(path: str, count: int) -> str:
     try:
-        with Path(path).open("rb") as file:
+        with open_file(path) as file:
             return hashlib.sha256(file.read(count)).hexdigest()[:32]
     except OSError:
         return ""

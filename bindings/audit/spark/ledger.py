@@ -34,7 +34,7 @@ from bindings.archive.reading import Bad
 from bindings.archive.sums import Span, Unread
 from bindings.audit.local.study import Study
 from bindings.audit.spark.growth import write_whole
-from bindings.sources.files import make_folders
+from bindings.sources.files import make_folders, open_file
 from exchange.errors import InputError
 from exchange.json_text import parse_leniently
 
@@ -151,7 +151,8 @@ class Ledger:
                 values[study] = reader.value_of(
                     pq.ParquetFile(path, page_checksum_verification=True).read(use_threads=False)
                 )
-            account = account_from_json(parse_leniently((self._folder / ACCOUNT / f"{name}.json").read_bytes()))
+            with open_file(self._folder / ACCOUNT / f"{name}.json") as file:
+                account = account_from_json(parse_leniently(file.read()))
         except (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
             raise InputError(f"{self._folder}: {name} cannot be read: {error}") from None
         return Entry(values, account)

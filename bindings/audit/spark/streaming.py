@@ -44,7 +44,7 @@ from bindings.audit.spark.frames import run_on
 from bindings.audit.spark.gathering import run_tasks
 from bindings.audit.spark.growth import STEP_BYTES, Growth, Step, write_whole
 from bindings.audit.spark.ledger import Entry, Ledger
-from bindings.sources.files import make_folders
+from bindings.sources.files import make_folders, open_file
 from exchange.errors import InputError
 from exchange.json_text import parse_leniently
 
@@ -283,7 +283,8 @@ def _epoch(
     try:
         others = [path for path in Path(state).glob("*/epoch.json") if path != file]
         if file.exists():
-            known = parse_leniently(file.read_bytes())["archive"]
+            with open_file(file) as opened:
+                known = parse_leniently(opened.read())["archive"]
             if known != archive:
                 raise InputError(f"{state}: this is the state of {known}; give another folder to follow {archive}")
             return folder, None

@@ -23,7 +23,7 @@ from bindings.archive.formats.detect import Archive, detect
 from bindings.archive.mapping import USUAL, FieldMapping
 from bindings.archive.reading import NOT_READ, Bad, Format, Skipped, Split
 from bindings.archive.record import Record, to_records_or_bad
-from bindings.sources.files import replacing
+from bindings.sources.files import open_file, replacing
 from exchange.errors import InputError
 from exchange.json_text import parse_leniently
 
@@ -90,7 +90,8 @@ class Settled:
         if path is None:
             return cls(None)
         try:
-            saved = parse_leniently(path.read_text("utf-8"))
+            with open_file(path) as file:
+                saved = parse_leniently(file.read())
             if saved["version"] != VERSION:
                 raise InputError(f"{path}: written by another version of this program")
             return cls(path, {name: (int(n), size) for name, (n, size) in saved["files"].items()})
