@@ -34,6 +34,7 @@ from bindings.sources.definitions.positions import find_objects
 from bindings.sources.management import Management
 from bindings.sources.open import open_source
 from bindings.sources.recording.file import read_recording
+from bindings.sources.toml_places import find_places
 from bindings.sources.tree import find_reason_to_skip
 from bridge.endpoints.archive.replay import Settled
 from bridge.endpoints.rabbitmq import management as checked
@@ -381,6 +382,9 @@ READERS: Final = {
     "bindings/sources/recording/file.py read_recording": Reader(
         REQUEST, lambda text, folder: read_recording(f"{RECORDING}\n{CLIENT}\n{text}", "x")
     ),
+    "bindings/sources/toml_places.py _unquote": Reader(
+        '"a"', lambda text, folder: find_places(f"[{text}]\n{text} = 1\n")
+    ),
     "bindings/sources/tree.py find_reason_to_skip": Reader(DEFINITIONS, of_file("x.json", find_reason_to_skip)),
     "bridge/endpoints/archive/replay.py Settled.read": Reader(
         '{"version": 1, "files": {"f": [5, null]}}', of_file("s", lambda path: Settled.read(Path(path)))
@@ -421,7 +425,7 @@ READERS: Final = {
 }  # fmt: skip
 
 
-def find_places() -> Iterator[str]:
+def find_parsers() -> Iterator[str]:
     """Yield each place in the product that parses JSON, as file and function."""
     for package in ("exchange", "bindings", "bridge"):
         for path in sorted((ROOT / package).rglob("*.py")):
@@ -445,7 +449,7 @@ def find_calls(node: ast.AST, names: set[str], inside: tuple[str, ...]) -> Itera
 
 
 def test_each_place_that_parses_has_a_row() -> None:
-    assert set(find_places()) == READERS.keys() | ELSEWHERE.keys()
+    assert set(find_parsers()) == READERS.keys() | ELSEWHERE.keys()
 
 
 def replace_each(text: str) -> Iterator[str]:
