@@ -26,8 +26,8 @@ from exchange.limits import RECORD_BYTES
 
 __all__ = [
     "BATCH_BYTES", "BATCH_ROWS", "COPIES", "NOT_READ", "SPLIT_BYTES", "Bad", "Bias", "Block", "Format", "Item",
-    "NoArchive", "CompletePart", "Skipped", "Split", "cut_range", "plan_complete_gzip", "plan_complete_lines",
-    "plan_ranges", "read_blocks", "take_sample",
+    "NoArchive", "CompletePart", "Skipped", "Split", "TEXTS_ONLY", "cut_range", "plan_complete_gzip",
+    "plan_complete_lines", "plan_ranges", "read_blocks", "take_sample",
 ]  # fmt: skip
 
 BATCH_ROWS: Final = 1 << 14
@@ -41,6 +41,8 @@ SAMPLE_BYTES: Final = 80
 TOO_LONG: Final = f"a line of more than {RECORD_BYTES >> 20} MiB"
 COPIES: Final = "a message that several queues got is in it once for each of them, and counts as often"
 """Note for a file that a bridge wrote from more than one queue."""
+TEXTS_ONLY: Final = "its headers are texts only, so numbers and booleans have lost their types"
+"""Note for a file of a program that keeps headers as texts."""
 ONCE: Final = "what was added is not counted"
 
 

@@ -9,13 +9,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Final
 
+from bindings.archive.columns import TAKEN
 from bindings.archive.formats.detect import Archive, detect, drop_repeats
 from bindings.archive.kafka.segment import KafkaSegment
 from bindings.archive.mapping import USUAL, FieldMapping
+from bindings.audit.engine import Engine, active_session, choose_engine
 from bindings.audit.local.run import Pass, run_here
 from bindings.audit.local.selection import Selection
 from bindings.audit.local.studies import CompareStudy, CoverageStudy, VerifyStudy
@@ -115,7 +118,7 @@ class Traffic:
     topics: tuple[str, ...]
     mapping: FieldMapping = USUAL
     notices: tuple[str, ...] = ()
-    """Notices about archives that were given several times and are read once."""
+    """What was taken of archives: those that were given several times are read once; which columns are which fields."""
 
     @property
     def files(self) -> Archive | None:
@@ -128,6 +131,10 @@ class Traffic:
             files=tuple([file for each in self.archives for file in each.files]),
             others=tuple([other for each in self.archives for other in each.others]),
         )
+
+    def choose_engine(self, *, asked: str = "", refused: str = "") -> Engine:
+        """Return what counts this traffic; ``asked`` is why by Spark, ``refused`` why without it, "" for neither."""
+        return choose_engine(None if self.topics else self.files, asked=asked, refused=refused)
 
     def check(self, *, spark: bool, keep_bad: str | None) -> None:
         """Raise InputError if topics are given without Spark, which reads them, or together with ``keep_bad``."""
@@ -162,8 +169,9 @@ def audit(
     A topology given as text or path is opened by `open_source`: a file, ``-`` or a broker's address; ``vhost`` and
     ``profile`` apply to these only. ``compare_profile`` is the release of the topology to compare with, which is the
     same topology if ``compare`` is None. ``archives`` are files and folders, and with a Spark session also topics,
-    ``kafka://HOST:PORT/TOPIC``. Without a session, this process counts everything, with the same result. By default,
-    the messages of the topology's own virtual host are selected. ``step`` is as in `count`.
+    ``kafka://HOST:PORT/TOPIC``. Without a session, this process counts everything, with the same result, unless there
+    is one already or the archive is large: `bindings.audit.engine` chooses, as for the command. By default, the
+    messages of the topology's own virtual host are selected. ``step`` is as in `count`.
 
     >>> report = audit("examples/orders/orders.bindings", "examples/orders/traffic.jsonl")
     >>> [(row.exchange, row.messages) for row in report.unroutable]
@@ -183,7 +191,14 @@ def audit(
     paths = [archives] if isinstance(archives, (str, os.PathLike)) else archives
     traffic = open_traffic([os.fspath(path) for path in paths], mapping)
     taken = Selection(subject.topology.vhost) if selection is None else selection
-    passed = count(traffic, subject, taken, spark=spark, keep_bad=keep_bad, max_bad=max_bad, step=step)
+    with ExitStack() as stack:
+        # A topic needs a session with Spark's connector, which only the caller can start.
+        may_start = not traffic.topics or active_session() is not None
+        if spark is None and may_start and traffic.choose_engine().spark:
+            from bindings.audit.spark.session import session
+
+            spark = stack.enter_context(session())
+        passed = count(traffic, subject, taken, spark=spark, keep_bad=keep_bad, max_bad=max_bad, step=step)
     return report_on(subject, traffic.descriptions, passed, taken, settings)
 
 
@@ -198,7 +213,14 @@ def open_traffic(paths: Sequence[str], mapping: FieldMapping = USUAL) -> Traffic
     topics = tuple([path for path in paths if path.startswith(TOPIC)])
     found = drop_repeats([detect(path, mapping) for path in paths if path not in topics])
     repeats = tuple([f"{archive.path}: {archive.notes[-1]}" for archive in found if archive.repeated])
-    return Traffic(tuple([archive for archive in found if archive.all_files]), topics, mapping, repeats)
+    taken = [f"{path}: {note}" for path, note in map(_first_note, found) if note.startswith(TAKEN)]
+    kept = tuple([archive for archive in found if archive.all_files])
+    return Traffic(kept, topics, mapping, (*repeats, *taken))
+
+
+def _first_note(archive: Archive) -> tuple[str, str]:
+    """Return the note of an archive's first file: that of all files would open each."""
+    return archive.path, "".join([form.note_of(path) for path, form in archive.files[:1]])
 
 
 def count(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
@@ -19,8 +20,9 @@ from exchange.errors import InputError
 
 if TYPE_CHECKING:
     from bindings.archive.inspection import Inspection
+    from bindings.archive.mapping import FieldMapping
 
-__all__ = ["archive_command", "with_mapping"]
+__all__ = ["MappingOptions", "archive_command", "with_mapping"]
 
 FORMATS: Final = ("parquet", "jsonl")
 EXTRA: Final = "audit"
@@ -35,14 +37,39 @@ mapping_options: Final[list[Callable[[Any], Any]]] = [
         "--routing-key", "routing_key", metavar="WHERE", default="key", show_default=True,
         help="Routing key of the same records.",
     ),
+    click.option(
+        "--column", "columns", metavar="FIELD=COLUMN", multiple=True,
+        help="Column, path (payload.key) or =TEXT for a field of messages in Parquet or JSON lines: exchange, "
+        "routing_key, headers, properties, timestamp, body, vhost, size. Repeatable.  [default: by name]",
+    ),
 ]  # fmt: skip
 
 
 def with_mapping(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that map records of other systems to AMQP messages."""
+    """Add the options that map records of other systems to AMQP messages; the command gets them as ``mapped``."""
+
+    @wraps(command)
+    def run(exchange: str, routing_key: str, columns: tuple[str, ...], **others: Any) -> None:
+        command(mapped=MappingOptions(exchange, routing_key, columns), **others)
+
+    mapped: Callable[..., None] = run
     for option in reversed(mapping_options):
-        command = option(command)
-    return command
+        mapped = option(mapped)
+    return mapped
+
+
+class MappingOptions(NamedTuple):
+    """What the user says of the places of fields."""
+
+    exchange: str
+    routing_key: str
+    columns: tuple[str, ...]
+
+    def mapping(self) -> FieldMapping:
+        """Return it as a mapping. Raises InputError for what names no place."""
+        from bindings.archive.mapping import FieldMapping, parse_columns
+
+        return FieldMapping(self.exchange, self.routing_key, parse_columns(self.columns))
 
 
 @click.group("archive", cls=Group)
@@ -61,7 +88,7 @@ def archive_command() -> None:
 @output_option
 @click.argument("path", metavar="PATH")
 def inspect_command(
-    exchange: str, routing_key: str, key: str | None, topic: str | None, message_id: str | None, form: str,
+    mapped: MappingOptions, key: str | None, topic: str | None, message_id: str | None, form: str,
     path: str,
 ) -> None:  # fmt: skip
     """Show what an archive holds.
@@ -82,7 +109,6 @@ def inspect_command(
         from bindings.archive.formats.detect import Archive, detect
         from bindings.archive.inspection import inspect_splits
         from bindings.archive.kafka.folder import inspect_folder, is_data_folder
-        from bindings.archive.mapping import FieldMapping
         from bindings.archive.rocketmq.store import is_store
 
         if is_store(path):
@@ -97,7 +123,7 @@ def inspect_command(
             )
         nothing = None
         try:
-            archive = detect(path, FieldMapping(exchange, routing_key))
+            archive = detect(path, mapped.mapping())
         except InputError as error:  # a broker may have records of Kafka's own only
             if not is_folder:
                 raise
@@ -140,8 +166,7 @@ def inspect_command(
 @click.argument("source", metavar="IN")
 @click.argument("target", metavar="OUT", required=False)
 def convert_command(
-    exchange: str,
-    routing_key: str,
+    mapped: MappingOptions,
     form: str | None,
     output: str | None,
     max_bad: int | None,
@@ -164,9 +189,8 @@ def convert_command(
     with exit_on_error(EXTRA):
         from bindings.archive.formats.conversion import ConversionError, convert
         from bindings.archive.formats.detect import detect
-        from bindings.archive.mapping import FieldMapping
 
-        archive = detect(source, FieldMapping(exchange, routing_key))
+        archive = detect(source, mapped.mapping())
         if archive.repeated:
             echo_line(f"{source}: {archive.notes[-1]}", err=True)
         json_lines = target.removesuffix(".gz").endswith(".jsonl") if form is None else form == "jsonl"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from bindings.commands.archive import with_mapping
+from bindings.commands.archive import MappingOptions, with_mapping
 from bindings.commands.audit_options import (
     Outputs,
     SparkOptions,
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 __all__ = ["audit_command"]
 
 ANY: Final = "*"
-EXTRA: Final = "spark"
-"""The extra that brings all that an audit needs."""
+EXTRA: Final = "audit"
+"""The extra that brings all that an audit in one process needs."""
 
 
 @click.group("audit", cls=Group, default="run")
@@ -89,8 +89,7 @@ def run_command(
     source: str,
     vhost: str | None,
     profile: str | None,
-    exchange: str,
-    routing_key: str,
+    mapped: MappingOptions,
     compare: str | None,
     compare_profile: str | None,
     verify: bool,
@@ -114,7 +113,6 @@ def run_command(
     Exit codes: 0 every threshold kept; 1 a threshold missed, or more bad records than --max-bad; 2 bad usage or input.
     """
     with exit_on_error(EXTRA):
-        from bindings.archive.mapping import FieldMapping
         from bindings.audit.local.selection import Selection
         from bindings.audit.run import count, open_traffic, report_on
 
@@ -128,11 +126,14 @@ def run_command(
             subject = subject.compared_with_release(compare_profile)
         vhost_taken = _vhost_taken(archive_vhost, subject.topology)
         selection = Selection(vhost_taken, parse_time("--since", since), parse_time("--until", until))
-        traffic = open_traffic(archives, FieldMapping(exchange, routing_key))
+        traffic = open_traffic(archives, mapped.mapping())
         for notice in traffic.notices:
             echo_line(notice, err=True)
-        traffic.check(spark=not where.no_spark, keep_bad=keep_bad)
-        with progress("auditing") as step, _session(where, step) as spark:
+        engine = traffic.choose_engine(asked=where.asked, refused="--no-spark" if where.no_spark else "")
+        traffic.check(spark=engine.spark, keep_bad=keep_bad)
+        if not where.no_spark:
+            echo_line(str(engine), err=True)
+        with progress("auditing") as step, _session(where, step, with_spark=engine.spark) as spark:
             passed = count(traffic, subject, selection, spark=spark, keep_bad=keep_bad, max_bad=max_bad, step=step)
         report = report_on(subject, traffic.descriptions, passed, selection, settings)
         outputs.write(report, passed.values[0])
@@ -194,8 +195,7 @@ def follow_command(
     source: str,
     vhost: str | None,
     profile: str | None,
-    exchange: str,
-    routing_key: str,
+    mapped: MappingOptions,
     state: str,
     every: float | None,
     archive_vhost: str | None,
@@ -213,7 +213,6 @@ def follow_command(
     Exit codes: as hashstar audit run.
     """
     with exit_on_error(EXTRA):
-        from bindings.archive.mapping import FieldMapping
         from bindings.audit.local.selection import Selection
         from bindings.audit.run import describe_archive, report_on
         from bindings.audit.spark.session import session
@@ -224,7 +223,7 @@ def follow_command(
             raise InputError("--no-spark: hashstar audit follow needs Spark; hashstar audit run works without it")
         subject = _open_subject(source, vhost, profile, thresholds)
         selection = Selection(_vhost_taken(archive_vhost, subject.topology))
-        mapping = FieldMapping(exchange, routing_key)
+        mapping = mapped.mapping()
 
         def show_update(update: Update) -> None:
             for notice in update.notices:
@@ -269,9 +268,11 @@ def _vhost_taken(archive_vhost: str | None, topology: Topology) -> str | None:
 
 
 @contextmanager
-def _session(where: SparkOptions, step: Callable[[int, int], None]) -> Iterator[SparkSession | None]:
+def _session(
+    where: SparkOptions, step: Callable[[int, int], None], *, with_spark: bool
+) -> Iterator[SparkSession | None]:
     """Start Spark and show its progress; None without it."""
-    if where.no_spark:
+    if not with_spark:
         yield None
         return
     from bindings.audit.spark.session import session, watch_progress

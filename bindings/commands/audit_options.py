@@ -104,6 +104,15 @@ class SparkOptions:
     no_spark: bool
 
     @property
+    def asked(self) -> str:
+        """Which option asks for Spark; "" if none does. Raises UsageError if others ask to do without it."""
+        names = {"--master": self.master, "--remote": self.remote, "--conf": self.conf}
+        name = next((name for name, value in names.items() if value), "")
+        if name and self.no_spark:
+            raise click.UsageError(f"{name} is for Spark, and --no-spark does without it")
+        return name
+
+    @property
     def settings(self) -> dict[str, str]:
         """Settings of Spark, by name. Raises InputError."""
         settings = {}
@@ -194,14 +203,16 @@ spark_options = _gather(
     "where",
     {
         "master": click.option(
-            "--master", metavar="URL", help="Master URL of Spark.  [default: local[*], all cores of this machine]"
+            "--master", metavar="URL", help="Count by Spark, with this master: local[*] or spark://HOST:7077."
         ),
-        "remote": click.option("--remote", metavar="URL", help="Server of Spark Connect, sc://HOST:15002."),
+        "remote": click.option("--remote", metavar="URL", help="Count by a server of Spark Connect, sc://HOST:15002."),
         "conf": click.option(
             "--conf", multiple=True, metavar="KEY=VALUE", help="Setting of Spark, as for spark-submit; repeatable."
         ),
         "no_spark": click.option(
-            "--no-spark", is_flag=True, help="Count in this process, on one core: same numbers, no Java needed."
+            "--no-spark",
+            is_flag=True,
+            help="Count in this process, whatever the archive's size.  [default: below 32 GiB]",
         ),
     },
     SparkOptions,

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from bindings.archive.reading import COPIES
+from bindings.archive.reading import COPIES, TEXTS_ONLY
 from bindings.report.figures import to_percent
 from exchange.display import count_noun, list_some
+from exchange.field_values import type_and_value
+from exchange.kinds import KINDS, Decider, Unknown
 from exchange.topology.unread import not_proved
 
 if TYPE_CHECKING:
@@ -53,6 +55,14 @@ def list_caveats(report: Report) -> Iterator[str]:
             f"{list_some(copied, FEW)}: a bridge wrote it for several queues, and {COPIES}. So numbers of "
             "messages are too high. For numbers that are right audit the folder of one queue."
         )
+    untyped = [archive.path for archive in audited.archives if any(TEXTS_ONLY in note for note in archive.notes)]
+    asking = _count_typed_bindings(report) if untyped else 0
+    if asking:
+        ask = "asks" if asking == 1 else "ask"
+        yield (
+            f"{count_noun(asking, 'binding')} {ask} for numbers or other values that are no texts, and "
+            f"{list_some(untyped, FEW)} has headers of texts only: none of its messages can match there."
+        )
     if audited.tallies and not audited.archives:
         yield "How the archives of the tallies were taken is not recorded: everything, survivors only, or a sample."
     if records.unread.bad_records:
@@ -83,3 +93,12 @@ def list_caveats(report: Report) -> Iterator[str]:
             f"{count_noun(missing, 'binding')} cannot be hit: source or destination does not exist, or the source's "
             "type is unknown. They are not counted in binding coverage."
         )
+
+
+def _count_typed_bindings(report: Report) -> int:
+    """Return the number of bindings of headers exchanges that ask for a value that is no text."""
+    by_headers = {
+        row.use.exchange for row in report.exchanges if KINDS.get(row.type or "", Unknown).decider is Decider.HEADERS
+    }
+    asked = [row.use.binding.arguments for row in report.bindings if row.use.binding.source in by_headers]
+    return sum(any(type_and_value(value)[0] not in ("longstr", "void") for value in each.values()) for each in asked)

@@ -14,9 +14,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from bindings.archive.columns import explain_missing
 from bindings.archive.formats.connect import Connect
 from bindings.archive.formats.fetched import Fetched
 from bindings.archive.formats.json_lines import JsonLines
+from bindings.archive.formats.mapped_lines import KafkaLines, MappedLines, names_in
 from bindings.archive.formats.parquet import Parquet
 from bindings.archive.formats.queue_dump import QueueDump
 from bindings.archive.formats.rabtap import Rabtap
@@ -37,7 +39,7 @@ def list_formats(mapping: FieldMapping) -> tuple[Format, ...]:
     """Return all formats in the order in which files are tested: the most specific first."""
     return (
         Connect(mapping),
-        Parquet(),
+        Parquet(mapping),
         RocketmqLog(mapping),  # first: its checksum may look like a length of Kafka; no offset is so high
         KafkaSegment(mapping),
         TracingText(),
@@ -45,6 +47,8 @@ def list_formats(mapping: FieldMapping) -> tuple[Format, ...]:
         Rabtap(),
         Fetched(),
         QueueDump(),
+        KafkaLines(mapping),
+        MappedLines(mapping),
         JsonLines(),
     )
 
@@ -187,6 +191,10 @@ def _list_files(folder: str) -> Iterator[str]:
 def _describe_nothing(path: str, others: Sequence[str], known: Sequence[Format]) -> str:
     if not others:
         return f"{path}: there is nothing in it, or nothing but empty files"
+    for other in others[:1]:
+        columns = names_in(other)
+        if columns:
+            return f"{other}: it has no exchange and routing key: {explain_missing(columns, _columns_of(known))}"
     names = ", ".join(form.name for form in known)
     number = f"none of its {len(others)} files is an archive" if len(others) > 1 else "its one file is no archive"
     what = "the file is no archive" if others == [path] else number
@@ -194,3 +202,8 @@ def _describe_nothing(path: str, others: Sequence[str], known: Sequence[Format])
         f"{path}: {what} that can be audited: known are {names}; "
         "of JSON and Parquet it needs an exchange and a routing key with each message"
     )
+
+
+def _columns_of(known: Sequence[Format]) -> dict[str, str]:
+    """Return the columns that the user has named."""
+    return {field: place for form in known if isinstance(form, MappedLines) for field, place in form.mapping.columns}

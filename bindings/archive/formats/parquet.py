@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self
@@ -19,12 +20,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from bindings.archive.names import bytes_to_text_array, escape
+from bindings.archive.columns import TAKEN, describe_places, explain_missing, find_places
+from bindings.archive.formats.foreign import columns_at, has_texts_only, read_foreign
+from bindings.archive.mapping import USUAL, FieldMapping
 from bindings.archive.reading import (
     BATCH_BYTES,
     BATCH_ROWS,
     COPIES,
     SPLIT_BYTES,
+    TEXTS_ONLY,
     Bad,
     Bias,
     CompletePart,
@@ -32,7 +36,7 @@ from bindings.archive.reading import (
     Item,
     Split,
 )
-from bindings.archive.record import SCHEMA, make_empty_column, sift_rows
+from bindings.archive.record import SCHEMA, sift_rows
 from bindings.sources.files import create_exclusively, make_folders, open_file
 from exchange.errors import InputError
 
@@ -55,24 +59,32 @@ DAY_US: Final = 86_400_000_000
 UNREADABLE: Final = (pa.ArrowException, OSError, ValueError, KeyError, TypeError, OverflowError, MemoryError)
 """Exceptions of pyarrow for damaged files."""
 
-NAMES: Final = {"time": ("time", "timestamp", "ts"), "body_size": ("body_size", "size")}
-"""Column -> its possible names in other Parquet, in order of preference; all other columns keep their names."""
 
-
+@dataclass(frozen=True)
 class Parquet(Format):
     """The format of Parquet files, written by hashstar or by other programs."""
+
+    mapping: FieldMapping = USUAL
 
     name: ClassVar[str] = "Parquet"
 
     def recognises(self, head: bytes, path: Path) -> bool:
-        """Return whether a file is Parquet with columns exchange and routing_key, or with a damaged schema."""
+        """Return whether a file is Parquet with columns of exchange and routing key, or with a damaged schema.
+
+        Raises InputError if the mapping names a column that a file of Parquet does not have.
+        """
         if not head.startswith(MAGIC):
             return False
         try:
             names = pq.read_schema(path).names
         except UNREADABLE:
             return True
-        return "exchange" in names and "routing_key" in names
+        places = self.places(names, str(path))
+        return "exchange" in places and "routing_key" in places
+
+    def places(self, names: Sequence[str], path: str) -> dict[str, str]:
+        """Return field -> its place among columns of another program."""
+        return find_places(names, dict(self.mapping.columns), path)
 
     def expects(self, path: Path) -> bool:
         if path.suffix != ".parquet":
@@ -123,13 +135,25 @@ class Parquet(Format):
         return next((bias for bias in Bias if bias.name.encode() == name), Bias.UNKNOWN)
 
     def note_of(self, path: str) -> str:
-        return COPIES if COPIES_KEY in _read_metadata(path) else self.note
+        metadata = _read_metadata(path)
+        if COPIES_KEY in metadata or metadata.get(FORMAT_KEY) == VERSION:
+            return COPIES if COPIES_KEY in metadata else self.note
+        try:
+            schema = pq.read_schema(path)
+        except UNREADABLE:
+            return self.note
+        places = self.places(schema.names, path)
+        plain = all(field == place for field, place in places.items())
+        notes = [] if plain else [TAKEN + describe_places(places)]
+        if has_texts_only(schema, places):
+            notes.append(TEXTS_ONLY)
+        return "; ".join(notes)
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
-        return _read(split, columns, coded=False)
+        return _read(split, columns, self, coded=False)
 
     def read_coded(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
-        return _read(split, columns, coded=True)
+        return _read(split, columns, self, coded=True)
 
 
 def _read_metadata(path: str) -> Mapping[bytes, bytes]:
@@ -140,7 +164,7 @@ def _read_metadata(path: str) -> Mapping[bytes, bytes]:
         return {}
 
 
-def _read(split: Split, columns: Sequence[str] | None, *, coded: bool) -> Iterator[Item]:
+def _read(split: Split, columns: Sequence[str] | None, form: Parquet, *, coded: bool) -> Iterator[Item]:
     wanted = list(SCHEMA.names if columns is None else columns)
     try:
         metadata = pq.read_metadata(split.path)
@@ -154,17 +178,19 @@ def _read(split: Split, columns: Sequence[str] | None, *, coded: bool) -> Iterat
         return
     with file:
         for group in groups:
-            yield from _read_group(file, split.path, group, wanted, coded=coded)
+            yield from _read_group(file, split.path, group, wanted, form, coded=coded)
 
 
-def _read_group(file: pq.ParquetFile, path: str, group: int, wanted: list[str], *, coded: bool) -> Iterator[Item]:
+def _read_group(
+    file: pq.ParquetFile, path: str, group: int, wanted: list[str], form: Parquet, *, coded: bool
+) -> Iterator[Item]:
     own = (file.schema_arrow.metadata or {}).get(FORMAT_KEY) == VERSION
     names = file.schema_arrow.names
-    stored = {name: name for name in wanted if name in names}
-    if not own:
-        stored |= {name: next((other for other in NAMES.get(name, (name,)) if other in names), "") for name in wanted}
-        stored = {name: other for name, other in stored.items() if other}
-    needed = dict.fromkeys([*stored.values(), "exchange", "routing_key"])
+    places = {} if own else form.places(names, path)
+    if not own and not {"exchange", "routing_key"} <= places.keys():
+        raise InputError(f"{path}: {explain_missing(names, dict(form.mapping.columns))}")
+    stored = [name for name in wanted if name in names] if own else columns_at(names, places, wanted)
+    needed = dict.fromkeys([*stored, *(("exchange", "routing_key") if own else ())])
     rows = ROW_GROUP if coded and "body" not in wanted else _rows_at_once(file.metadata.row_group(group))
     row = sum(file.metadata.row_group(n).num_rows for n in range(group))
     end = row + file.metadata.row_group(group).num_rows
@@ -174,7 +200,7 @@ def _read_group(file: pq.ParquetFile, path: str, group: int, wanted: list[str], 
                 batch.validate(full=True)
                 yield from sift_rows(_cast_columns(batch.select(wanted)), path, row)
             else:
-                yield from _read_foreign(batch, path, row, wanted, stored)
+                yield from read_foreign(batch, path, row, wanted, places)
             row += batch.num_rows
     except UNREADABLE as error:
         yield Bad(path, row, f"damaged Parquet row group: {_first_line(error)}")
@@ -227,50 +253,6 @@ def _find_coded_columns(metadata: pq.FileMetaData, split: Split) -> list[str]:
         if all(chunk.has_dictionary_page for chunk in chunks) and size <= CODED * sum(c.num_values for c in chunks):
             paths.append(column.path)
     return paths
-
-
-def _read_foreign(
-    batch: pa.RecordBatch, path: str, row: int, wanted: list[str], stored: dict[str, str]
-) -> Iterator[Item]:
-    numbers = pa.array(np.arange(row, row + batch.num_rows, dtype=np.int64))
-    can_route = pc.and_(batch.column("exchange").is_valid(), batch.column("routing_key").is_valid())
-    for number in numbers.filter(pc.invert(can_route)).to_pylist():
-        yield Bad(path, number, "no exchange or no routing key")
-    batch, numbers = batch.filter(can_route), numbers.filter(can_route)
-    columns: list[pa.Array] = []
-    for name in wanted:
-        if name == "source":
-            columns.append(pa.array([escape(path)] * batch.num_rows, pa.string()))
-        elif name == "offset":
-            columns.append(numbers)
-        elif name in stored:
-            columns.append(_convert(batch.column(stored[name]), name))
-        else:
-            columns.append(make_empty_column(name, batch.num_rows))
-    read = pa.RecordBatch.from_arrays(columns, schema=pa.schema([SCHEMA.field(name) for name in wanted]))
-    for item in sift_rows(read, path, 0):
-        yield item._replace(offset=numbers[item.offset].as_py()) if isinstance(item, Bad) else item
-
-
-def _convert(array: pa.Array, name: str) -> pa.Array:
-    """Convert a column of another program: a map of texts becomes a table of longstr; texts need not be UTF-8.
-
-    Raises ArrowInvalid for a column that cannot be converted, and for texts in tables and lists that are not UTF-8.
-    """
-    wanted = SCHEMA.field(name)
-    if pa.types.is_string(wanted.type):
-        return bytes_to_text_array(array.cast(wanted.type).cast(pa.binary()))
-    array.validate(full=True)
-    if array.type == wanted.type:
-        return array
-    if pa.types.is_map(wanted.type):
-        if not (pa.types.is_map(array.type) and pa.types.is_string(array.type.item_type)):
-            raise pa.ArrowInvalid(f"column {name} is of type {array.type}, not a map of texts")
-        values = array.items
-        kinds = pa.array(["longstr"] * len(values), pa.string())
-        fields = pa.StructArray.from_arrays([kinds, values], fields=list(wanted.type.item_type))
-        return pa.MapArray.from_arrays(array.offsets, array.keys, fields, wanted.type)
-    return array.cast(wanted.type)
 
 
 def _first_line(error: Exception) -> str:

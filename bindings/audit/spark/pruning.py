@@ -50,7 +50,7 @@ def prune(form: Format, path: str, splits: list[Split], wanted: Wanted) -> list[
     """Return the splits of a file that may hold a wanted record."""
     if isinstance(form, Connect | KafkaSegment):
         return splits if wanted.exchanges is None or _topic_may_hold(form, path, wanted.exchanges) else []
-    if isinstance(form, Parquet):
+    if isinstance(form, Parquet) and not form.mapping.columns:
         return _prune_parquet(path, splits, wanted)
     return splits
 

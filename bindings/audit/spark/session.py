@@ -102,7 +102,9 @@ def spark_version() -> str:
     try:
         import pyspark
     except ImportError:
-        raise InputError("this needs Spark: pip install 'hashstar[spark]'") from None
+        raise InputError(
+            "this needs Spark: pip install 'hashstar[spark]'; hashstar audit works without it, too: --no-spark"
+        ) from None
     version = pyspark.__version__
     if tuple(int(number) for number in re.findall(r"\d+", version)[:2]) < PYSPARK:
         wanted = ".".join(map(str, PYSPARK))

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from bindings.archive.mapping import USUAL, FieldMapping
+from bindings.archive.mapping import COLUMNS, USUAL, FieldMapping
 from bindings.archive.reading import Format, Split
 from bindings.audit.local.planning import SMALLEST
 from bindings.audit.local.run import Pass
@@ -314,14 +314,22 @@ def _identity(study: Study[Any]) -> dict[str, str]:
     return {name.decode("utf-8", "replace"): value.decode("utf-8", "replace") for name, value in metadata.items()}
 
 
+COLUMN: Final = "column_"
+"""Begins an option with the column of a field."""
+
+
 def options_of(mapping: FieldMapping) -> dict[str, str]:
     """Return a mapping as options of a data source."""
-    return {"exchange": mapping.exchange, "routing_key": mapping.routing_key}
+    columns = {f"{COLUMN}{field}": place for field, place in mapping.columns}
+    return {"exchange": mapping.exchange, "routing_key": mapping.routing_key, **columns}
 
 
 def mapping_of(options: Options[str, str]) -> FieldMapping:
     """Return the mapping in the options of a data source. Raises InputError for an invalid mapping."""
-    return FieldMapping(options.get("exchange", USUAL.exchange), options.get("routing_key", USUAL.routing_key))
+    columns = [(field, place) for field in COLUMNS if (place := options.get(COLUMN + field, ""))]
+    return FieldMapping(
+        options.get("exchange", USUAL.exchange), options.get("routing_key", USUAL.routing_key), tuple(sorted(columns))
+    )
 
 
 class SplitSource(DataSource):

@@ -66,6 +66,11 @@ TERMS: Final = text_entry("body").index("[<<")
 LOGGED: Final = message(0, "t", {"KEYS": "k"}, b"body")
 CASES: Final = [
     two(encode_line(RECORD), encode_line(RECORD), "lines.jsonl", "JSON lines", 0),
+    twice(b'{"exch": "x", "rkey": "all", "hdrs": {"h": "v"}}\n', "theirs.jsonl", "JSON lines of other programs", 0),
+    twice(
+        b'{"topic": "x", "partition": 0, "key": "all", "payload": "b"}\n',
+        "kcat.jsonl", "JSON lines of Kafka's records", 0,
+    ),
     two(
         batch(0, [KafkaRecord(0, key=b"k", value=b"v" * 40)]), batch(1, [KafkaRecord(0, key=b"k", value=b"v")]),
         "t-0/00000000000000000000.log", "Kafka segment", 100,

@@ -12,12 +12,15 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.archive.account import Account
 from bindings.archive.formats.detect import detect
+from bindings.archive.mapping import FieldMapping, parse_columns
 from bindings.archive.record import Record, build_batch
 from bindings.archive.sums import Span, Unread
 from bindings.audit.local import planning, tasks
@@ -29,7 +32,7 @@ from bindings.audit.local.tasks import TooManyBad
 from bindings.audit.spark import gathering, job
 from bindings.audit.spark.frames import run_on
 from bindings.audit.spark.job import run
-from exchange import LATEST, PROFILES, Binding, InputError, Message, Queue, Topology
+from exchange import LATEST, PROFILES, Binding, Exchange, InputError, Message, Queue, Topology
 from tests.bindings.counts.test_tally import slow_tally
 from tests.support import topologies
 from tests.support.archives.lines import (
@@ -289,3 +292,18 @@ def test_records_that_are_not_selected_are_counted_as_skipped(spark: SparkSessio
     assert found.account == Account(Span(4, 10, 19), 0, Unread(Counter({OTHER_VHOST: 6, UNTIMED: 2, OUTSIDE: 6})))
     assert found.values[0].unread == found.account.unread
     assert exact(found) == exact(run_here(archive, [COVERAGE], Selection("/", 10, 20)))
+
+
+def test_columns_of_other_programs_are_counted_by_spark_as_here(spark: SparkSession, tmp_path: Path) -> None:
+    """With headers in JSON, and rows that are none; a split on a worker has the same mapping."""
+    headers = [json.dumps({"n": row % 3}) if row % 7 else "no json" for row in range(500)]
+    table = pa.table({"e": ["h"] * 500, "k": ["a"] * 500, "meta": headers, "at": [*range(500)]})
+    pq.write_table(table, tmp_path / "m.parquet", row_group_size=100)
+    (tmp_path / "m.jsonl").write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
+    bindings = [Binding.to_queue("h", f"q{n}", "", {"n": n}) for n in range(3)]
+    topology = Topology([Exchange("h", "headers")], [Queue(f"q{n}") for n in range(3)], bindings)
+    columns = parse_columns(["exchange=e", "routing_key=k", "headers=meta", "timestamp=at"])
+    archive = detect(str(tmp_path), FieldMapping(columns=columns))
+    here = run_here(archive, [CoverageStudy(topology)], Selection())
+    assert exact(run(spark, archive, [CoverageStudy(topology)], Selection())) == exact(here)
+    assert (here.account.records, here.account.unread.bad_records) == (856, 144)

@@ -1,0 +1,269 @@
+"""Convert columns of Parquet of other programs to columns of records: `bindings.archive.columns` says which they are.
+
+Texts may be of any type of texts, bytes or numbers, and dictionary-encoded. Headers and properties are converted column
+by column where they are maps of texts; else each distinct JSON text, or each row, is converted by itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bindings.archive.columns import as_table, value_at
+from bindings.archive.fields import TABLE, TableBuilder
+from bindings.archive.names import bytes_to_text_array, escape
+from bindings.archive.nesting import parse_json
+from bindings.archive.reading import Bad
+from bindings.archive.record import SCHEMA, ListBuilder, make_empty_column, sift_rows
+from bindings.archive.times import parse_time
+from exchange.errors import BrokerError, HashstarError, InputError
+from exchange.field_json import message_from_json
+from exchange.message import Message
+
+__all__ = ["columns_at", "has_texts_only", "read_foreign"]
+
+FIELD_OF: Final = {"time": "timestamp", "body_size": "size"}
+"""Column of a record -> its field in a mapping; all others have one name."""
+
+LISTS: Final = ("cc", "bcc", "routed_queues")
+"""Columns that are taken only if they have these names."""
+
+UNHELD: Final = (TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
+"""Exceptions for values that AMQP cannot hold."""
+
+
+class Tables(NamedTuple):
+    """Headers or properties of rows."""
+
+    array: pa.MapArray
+    copies: Mapping[str, pa.ListArray]
+    """``cc`` and ``bcc``: the routing keys in these headers."""
+    wrong: Mapping[int, str]
+    """Row -> why it has no table."""
+
+
+def columns_at(names: Sequence[str], places: Mapping[str, str], wanted: Sequence[str]) -> list[str]:
+    """Return the names of the columns to read for these columns of records."""
+    fields = {FIELD_OF.get(name, name) for name in wanted} | {"exchange", "routing_key"}
+    if {"cc", "bcc"} & fields:
+        fields.add("headers")
+    if "size" in fields and "size" not in places:
+        fields.add("body")
+    at = [places[field] for field in fields if field in places]
+    tops = [place if place in names else place.partition(".")[0] for place in at if not place.startswith("=")]
+    return sorted({*tops, *[name for name in LISTS if name in wanted and name in names]})
+
+
+def has_texts_only(schema: pa.Schema, places: Mapping[str, str]) -> bool:
+    """Return whether the column of headers is a map of texts, in which all values have lost their types."""
+    place = places.get("headers", "")
+    kind = schema.field(place).type if place in schema.names else None
+    return kind is not None and pa.types.is_map(kind) and _is_text(kind.item_type)
+
+
+def read_foreign(
+    batch: pa.RecordBatch, path: str, row: int, wanted: Sequence[str], places: Mapping[str, str]
+) -> Iterator[pa.RecordBatch | Bad]:
+    """Yield the records of rows, and `Bad` for each row that is none; ``row`` is the number of the first one.
+
+    Raises ArrowException for a column that has another type than its field needs.
+    """
+    numbers = pa.array(np.arange(row, row + batch.num_rows, dtype=np.int64))
+    texts = {name: _texts(_column_at(batch, places[name]), name) for name in ("exchange", "routing_key")}
+    can_route = pc.and_(texts["exchange"].is_valid(), texts["routing_key"].is_valid())
+    for number in numbers.filter(pc.invert(can_route)).to_pylist():
+        yield Bad(path, number, "no exchange or no routing key")
+    batch, numbers = batch.filter(can_route), numbers.filter(can_route)
+    wrong: dict[int, str] = {}
+    built: dict[str, pa.Array] = {name: array.filter(can_route) for name, array in texts.items()}
+    built["source"] = pa.array([escape(path)] * batch.num_rows, pa.string())
+    built["offset"] = numbers
+    for name in ("headers", "properties"):
+        if name in places and (name in wanted or (name == "headers" and {"cc", "bcc"} & {*wanted})):
+            tables = _tables(_column_at(batch, places[name]), name)
+            built[name] = tables.array
+            built |= tables.copies
+            wrong |= tables.wrong
+    for name in wanted:
+        field = FIELD_OF.get(name, name)
+        if name in LISTS and name in batch.schema.names:
+            column = batch.column(name)
+            column.validate(full=True)
+            built[name] = column.cast(SCHEMA.field(name).type)
+        elif name not in built and field in places:
+            built[name] = CONVERSIONS[name](_column_at(batch, places[field]), wrong)
+    if "body_size" in wanted and "size" not in places and "body" in places:
+        body = built["body"] if "body" in built else _bodies(_column_at(batch, places["body"]), wrong)
+        built["body_size"] = pc.binary_length(body).cast(pa.int64())
+    columns = [built[name] if name in built else make_empty_column(name, batch.num_rows) for name in wanted]
+    read = pa.RecordBatch.from_arrays(columns, schema=pa.schema([SCHEMA.field(name) for name in wanted]))
+    for place, reason in sorted(wrong.items()):
+        yield Bad(path, numbers[place].as_py(), reason)
+    if wrong:
+        right = np.ones(batch.num_rows, np.bool_)
+        right[list(wrong)] = False
+        read, numbers = read.filter(pa.array(right)), numbers.filter(pa.array(right))
+    for item in sift_rows(read, path, 0):
+        yield item._replace(offset=numbers[item.offset].as_py()) if isinstance(item, Bad) else item
+
+
+def _column_at(batch: pa.RecordBatch, place: str) -> pa.Array:
+    """Return the column at a place, decoded. Raises ArrowInvalid if there is none."""
+    if place.startswith("="):
+        return pa.array([place[1:]], pa.string()).take(pa.array(np.zeros(batch.num_rows, np.int32)))
+    names = [place] if place in batch.schema.names else place.split(".")
+    array = batch.column(names[0])
+    if not _is_text(array.type):  # texts of other programs need not be UTF-8
+        array.validate(full=True)
+    for number, name in enumerate(names[1:], 1):
+        if pa.types.is_struct(array.type):
+            array = pc.struct_field(array, name)
+        elif pa.types.is_map(array.type):
+            array = pc.map_lookup(array, name, "first")
+        elif _is_text(array.type):
+            return _from_json(_decode(array), ".".join(names[number:]))
+        else:
+            raise pa.ArrowInvalid(f"column {'.'.join(names[:number])} is of type {array.type}, and has no {name}")
+    return _decode(array)
+
+
+def _from_json(texts: pa.Array, place: str) -> pa.Array:
+    """Return the values at a place in JSON texts; null where the text has none."""
+
+    def value(text: str | None) -> str | None:
+        try:
+            found = None if text is None else value_at(parse_json(text.encode()), place)
+        except (InputError, AttributeError, TypeError):
+            return None
+        return found if found is None or isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+
+    return _by_distinct(texts, value)
+
+
+def _by_distinct(texts: pa.Array, convert: Callable[[Any], str | None]) -> pa.Array:
+    coded = texts.dictionary_encode()
+    values = pa.array([convert(text) for text in coded.dictionary.to_pylist()], pa.string())
+    return values.take(coded.indices)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return any(is_kind(kind) for is_kind in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary))
+
+
+def _decode(array: pa.Array) -> pa.Array:
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
+
+def _texts(array: pa.Array, name: str) -> pa.Array:
+    """Return a column of names: texts and bytes are escaped, numbers are written out."""
+    if pa.types.is_nested(array.type):
+        raise pa.ArrowInvalid(f"column {name} is of type {array.type}, not a text")
+    kinds = pa.types
+    if not (kinds.is_binary(array.type) or kinds.is_large_binary(array.type) or kinds.is_fixed_size_binary(array.type)):
+        array = array.cast(pa.string())
+    return bytes_to_text_array(array.cast(pa.binary()))
+
+
+def _times(array: pa.Array, wrong: dict[int, str]) -> pa.Array:
+    """Return times; numbers and texts are as in JSON lines (`bindings.archive.times`)."""
+    wanted = SCHEMA.field("time").type
+    kinds = pa.types
+    if kinds.is_temporal(array.type) or kinds.is_null(array.type):
+        return array.cast(wanted)
+    times: list[int | None] = []
+    for row, value in enumerate(array.to_pylist()):
+        try:
+            times.append(parse_time(value))
+        except InputError as error:
+            wrong[row] = str(error)
+            times.append(None)
+    held = [None if time is None or not -(2**63) <= time < 2**63 else time for time in times]
+    return pa.array(held, pa.int64()).view(wanted)
+
+
+def _bodies(array: pa.Array, wrong: dict[int, str]) -> pa.Array:
+    """Return bodies: texts and bytes as they are, anything else as JSON."""
+    kinds = pa.types
+    if kinds.is_nested(array.type):
+        return pa.array(
+            [
+                None if value is None else json.dumps(value, ensure_ascii=False, default=str).encode()
+                for value in array.to_pylist()
+            ],
+            pa.binary(),
+        )
+    if kinds.is_binary(array.type) or kinds.is_large_binary(array.type):
+        return array.cast(pa.binary())
+    return array.cast(pa.string()).cast(pa.binary())
+
+
+CONVERSIONS: Final[Mapping[str, Callable[[pa.Array, dict[int, str]], pa.Array]]] = {
+    "time": _times,
+    "body": _bodies,
+    "vhost": lambda array, _: _texts(array, "vhost"),
+    "body_size": lambda array, _: array.cast(pa.int64()),
+}
+
+
+def _tables(array: pa.Array, name: str) -> Tables:
+    if array.type == TABLE:
+        return Tables(array, {}, {})
+    if pa.types.is_map(array.type):
+        keys, values = _decode(array.keys), _decode(array.items)
+        if pa.types.is_string(keys.type) and pa.types.is_string(values.type):
+            kinds = pa.array(["longstr"] * len(values), pa.string())
+            fields = pa.StructArray.from_arrays([kinds, values], fields=list(TABLE.item_type))
+            keys = bytes_to_text_array(keys.cast(pa.binary()))
+            offsets = array.offsets
+            table = pa.MapArray.from_arrays(offsets, keys, fields, TABLE)
+            if array.null_count or values.null_count:  # a null value is no text
+                return _each(array, name)
+            return Tables(table, {}, {})
+        return _each(array, name)
+    if _is_text(array.type):
+        coded = array.dictionary_encode()
+        each = _each(coded.dictionary, name)
+        rows = pc.fill_null(coded.indices, len(coded.dictionary))
+        empty = make_empty_column("headers", 1)
+        copies = {
+            key: pa.concat_arrays([lists, make_empty_column(key, 1)]).take(rows) for key, lists in each.copies.items()
+        }
+        wrong = (
+            {row: each.wrong[code] for row, code in enumerate(rows.to_pylist()) if code in each.wrong}
+            if each.wrong
+            else {}
+        )
+        return Tables(pa.concat_arrays([each.array, empty]).take(rows), copies, wrong)
+    return _each(array, name)
+
+
+def _each(array: pa.Array, name: str) -> Tables:
+    """Convert row by row."""
+    drop_nulls = pa.types.is_struct(array.type)  # a struct has all its fields in each row
+    builder, copies, wrong = TableBuilder(), {"cc": ListBuilder(), "bcc": ListBuilder()}, {}
+    for row, value in enumerate(array.to_pylist()):
+        try:
+            table = as_table(value, name)
+            if drop_nulls:
+                table = {key: each for key, each in table.items() if each is not None}
+            if isinstance(value, str | bytes):
+                table = dict(getattr(message_from_json({name: table}), name))
+            lists = [Message("", "", table).keys_in(key) for key in ("CC", "BCC")] if name == "headers" else [(), ()]
+            builder.add(table)
+        except BrokerError as error:
+            lists, wrong[row] = [(), ()], error.text
+            builder.add(None)
+        except (HashstarError, *UNHELD) as error:
+            lists, wrong[row] = [(), ()], str(error)
+            builder.add(None)
+        for lister, keys in zip(copies.values(), lists, strict=True):
+            lister.add(keys)
+    taken = {key: lister.array() for key, lister in copies.items()} if name == "headers" else {}
+    return Tables(builder.array(), taken, wrong)
