@@ -20,15 +20,24 @@ def random_of_all(request: PartitionRequest) -> int:
 
 
 def by_hash_code(request: PartitionRequest) -> int:
-    """Return ``Math.abs(key.hashCode()) % partitions.size()``; a record without a key goes anywhere."""
+    """Return ``Math.abs(key.hashCode()) % partitions.size()``; a record without a key goes anywhere.
+
+    Raises ValueError where Java's producer refuses the record: the absolute value of ``Integer.MIN_VALUE`` is negative.
+    """
     if request.key is None:
         return random_of_all(request)
-    return abs(hash_code(request.key)) % request.partitions.count
+    return _absolute(hash_code(request.key)) % request.partitions.count
 
 
 def by_host(request: PartitionRequest, host: str) -> int:
-    """Return a partition whose leader is at this host, by the key; of several always the same for one key."""
-    return _choose(request, [each for each in request.partitions if each.leader and each.leader.host == host])
+    """Return a partition whose leader is at this host, by the key; of several always the same for one key.
+
+    Raises ValueError if no leader is there, as Java's ``list.get(hash % 0)`` fails.
+    """
+    near = [each for each in request.partitions if each.leader and each.leader.host == host]
+    if not near:
+        raise ValueError(f"no partition has its leader at host {host!r}")
+    return _choose(request, near)
 
 
 def by_rack(request: PartitionRequest, racks: str) -> int:
@@ -43,7 +52,7 @@ def by_tenant(request: PartitionRequest, large: str = "") -> int:
     last = request.partitions.count - 1
     if tenant == large:
         return last
-    return abs(hash_code(tenant)) % last
+    return _absolute(hash_code(tenant)) % last
 
 
 def in_turn(request: PartitionRequest) -> tuple[int, int]:
@@ -55,5 +64,12 @@ def in_turn(request: PartitionRequest) -> tuple[int, int]:
 def _choose(request: PartitionRequest, near: list[Partition]) -> int:
     """Return one of these partitions, of all if there are none, by the key or at random."""
     among = near or [*request.partitions.all]
-    number = request.draw(len(among)) if request.key is None else abs(hash_code(request.key)) % len(among)
+    number = request.draw(len(among)) if request.key is None else _absolute(hash_code(request.key)) % len(among)
     return among[number].id
+
+
+def _absolute(number: int) -> int:
+    """Return ``Math.abs(number)``. Raises ValueError for the number whose absolute value Java cannot hold."""
+    if number == -(2**31):
+        raise ValueError("Math.abs(Integer.MIN_VALUE) is negative: Java's producer refuses such a partition")
+    return abs(number)

@@ -214,7 +214,7 @@ def upgrade_command(
             opened = open_source(source, vhost, seconds=seconds_to_answer()).allowing_unread(allow_unread)
             addresses = _read_addresses(live, other_address)
             new_name = new_name if addresses is None else _release_of_broker(addresses, new_name)
-        show_warnings(opened.name, _warnings_of(opened))
+        show_warnings(opened.name, _warnings_of(opened, old_name))
         with (
             progress("comparing") as step,
             _session(master if archives else None) as spark,
@@ -242,10 +242,13 @@ def _check_output(name: str | None) -> str | None:
     return name
 
 
-def _warnings_of(source: Source) -> Sequence[object]:
-    """Return the warnings about a source, without that about its release: upgrade asks for --from then."""
+def _warnings_of(source: Source, old: str | None) -> Sequence[object]:
+    """Return the warnings about a source; about its release only if an older one than all known ones is on it."""
     named = source.content.unusable_version if isinstance(source.content, Definitions) else None
-    return [each for each in source.warnings if str(each) != named]
+    others = [each for each in source.warnings if str(each) != named]
+    if named is None or old is not None or source.profile is None:
+        return others
+    return [named.replace("--profile", "--from"), *others]
 
 
 def _write_page(text: str, page: Path) -> None:

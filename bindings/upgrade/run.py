@@ -15,12 +15,13 @@ from bindings.sources.recording.model import Recording
 from bindings.upgrade.live.comparing import LIVE_SECONDS, ask_broker
 from bindings.upgrade.live.fresh_host import DENIABLE, permitted_features
 from bindings.upgrade.live.witnesses import witnesses_of
-from bindings.upgrade.releases import Release, release_of
+from bindings.upgrade.releases import KNOWN, Release, release_of
 from bindings.upgrade.requests.applications import find_refused
 from bindings.upgrade.requests.reading import read_asked
 from bindings.upgrade.transform.transform import choose, transform_definitions
 from bindings.upgrade.upgrade import Upgrade, VhostUpgrade, plan_upgrade
-from exchange.entities.releases import LATEST
+from exchange.entities.profile import read_release
+from exchange.entities.releases import LATEST, closest_profile
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
 
@@ -153,6 +154,9 @@ def _release_in(source: Topology | Source, new: Release) -> Release:
         named = source.profile.name
     if named is None:
         raise InputError(f"{source.name} names no release of RabbitMQ; say --from RELEASE")
+    numbers = read_release(named)
+    if numbers is not None and numbers < release_of(KNOWN[0]).numbers and closest_profile(named) == source.profile:
+        return release_of(KNOWN[0])  # as every command, and with the same warning
     try:
         return release_of(named)
     except InputError as error:

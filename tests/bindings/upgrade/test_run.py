@@ -296,13 +296,24 @@ def test_a_release_of_an_export_that_is_no_release_is_quoted_in_part_if_it_is_lo
     assert len(result.stderr) < 300
 
 
-@pytest.mark.parametrize("version", ["3.6.15", "%%VSN%%"])
-def test_an_export_of_an_unknown_release_asks_for_from_and_warns_of_no_profile(tmp_path: Path, version: str) -> None:
-    text = json.dumps({"rabbitmq_version": version, "queues": []})
+def test_an_export_of_no_release_asks_for_from_and_warns_of_no_profile(tmp_path: Path) -> None:
+    text = json.dumps({"rabbitmq_version": "%%VSN%%", "queues": []})
     result = run(tmp_path, text=text)
     assert result.exit_code == 2
-    assert f"shop.bindings: '{version}' is no release of RabbitMQ" in result.stderr
+    assert "shop.bindings: '%%VSN%%' is no release of RabbitMQ" in result.stderr
     assert "say --from RELEASE" in result.stderr
+    assert run(tmp_path, "--from", "3.13", text=text).stderr == ""
+
+
+@pytest.mark.parametrize("version", ["3.5.7", "3.6.15", "3.7.28", "3.8.9", "3.9.0"])
+def test_an_export_of_an_older_release_is_upgraded_by_the_rules_of_the_oldest_one(tmp_path: Path, version: str) -> None:
+    text = json.dumps({"rabbitmq_version": version, "queues": []})
+    result = run(tmp_path, text=text)
+    assert result.exit_code == 0
+    assert (
+        f'"{version}" is older than the oldest profile; without --from, the rules of rabbitmq-3.10 hold'
+        in result.stderr
+    )
     assert run(tmp_path, "--from", "3.13", text=text).stderr == ""
 
 

@@ -115,7 +115,7 @@ def publish_queues(route: TopicRoute) -> Partitions:
     masters = _masters(route)
     return _list_queues(
         _number_queues(
-            (Broker(data.broker, masters[data.broker]), data.write_queues)
+            (Broker(data.broker, _host_of(masters[data.broker])), data.write_queues)
             for data in sorted(route.queues, key=lambda data: code_units(data.broker))
             if data.perm & WRITE and data.broker in masters
         )
@@ -149,8 +149,13 @@ def proxy_queues(route: TopicRoute) -> Partitions:
     unknown = (used | {name for name, _ in counts}) - known
     if unknown:
         raise InputError(f"the route has no brokerData for {', '.join(sorted(unknown))}: the proxy fails to read it")
-    queues = _number_queues((Broker(name, masters[name]), count) for name, count in counts if name in masters)
+    queues = _number_queues((Broker(name, _host_of(masters[name])), count) for name, count in counts if name in masters)
     return _list_queues(sorted(set(queues), key=_order))
+
+
+def _host_of(address: str) -> str:
+    """Return the host of an address, ``10.0.0.1:10911``: what a function of a user compares, as for Kafka's leaders."""
+    return address.rpartition(":")[0].strip("[]") or address
 
 
 @lru_cache(maxsize=64)

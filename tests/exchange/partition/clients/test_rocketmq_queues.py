@@ -104,7 +104,7 @@ def test_positions_are_ids_and_masters_have_their_hosts() -> None:
     queues = publish_queues(route(B, A))
     assert [queue.id for queue in queues] == [0, 1, 2, 3]
     assert queues[0].leader is not None
-    assert queues[0].leader.host == "10.0.0.1:10911"
+    assert queues[0].leader.host == "10.0.0.1"
 
 
 def test_a_lost_master_shortens_a_producers_list_and_not_a_consumers() -> None:
