@@ -50,9 +50,10 @@ class VirtualBroker:
     """Queue -> its messages that are ready, the next one first; tests may remove some. `NotFound` for a queue that does
     not exist."""
     returned: list[Message]
-    """Mandatory messages that no queue got: a publisher would get them back with 312 NO_ROUTE."""
+    """Mandatory messages that no queue got at once: a publisher would get them back with 312 NO_ROUTE."""
     unroutable: list[Message]
-    """All messages that no queue got. A message that an exchange of unknown type may have routed is in neither list."""
+    """All messages that no queue got; those that an exchange delays, when their delay is over. A message that an
+    exchange of unknown type may have routed is in neither list."""
     refused: list[Message]
     """Messages that a full queue refused: a publisher with confirms would get a basic.nack."""
     lost: list[Loss]
@@ -69,7 +70,9 @@ class VirtualBroker:
         topology = Topology() if topology is None else topology
         if not isinstance(topology, Topology):
             raise TypeError(f"a Topology is wanted, not {topology!r}: bindings.load reads one from a file")
-        self._broker: Final = Broker(topology, now=now, choose=choose, on_loss=self.lost.append)
+        self._broker: Final = Broker(
+            topology, now=now, choose=choose, on_loss=self.lost.append, on_dropped=self.unroutable.append
+        )
         self.queues = _Queues(self._broker)
 
     @classmethod
@@ -103,15 +106,17 @@ class VirtualBroker:
     ) -> Route:
         """Put a message into the queues to which it is routed, as basic.publish, and return its route.
 
-        As in RabbitMQ, a BCC header routes and is then removed. Raises `NotFound`, `AccessRefused` or
+        As in RabbitMQ, a BCC header routes and is then removed. What an x-delayed-message exchange keeps for its header
+        x-delay gets to the queues of `Route.later` by `advance`. Raises `NotFound`, `AccessRefused` or
         `PreconditionFailed` where the broker would close the channel.
         """
         publication = self._broker.publish(_message(exchange, routing_key, body, headers, properties))
         route, message = publication.route, publication.message
         if not publication.is_confirmed:
             self.refused.append(message)
-        if route.unroutable:
-            self.unroutable.append(message)
+        if route.at_once.unroutable:
+            if route.delayed is None:
+                self.unroutable.append(message)
             if mandatory:
                 self.returned.append(message)
         return route
@@ -163,7 +168,7 @@ class VirtualBroker:
         return self._broker.purge(queue)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass: messages and queues expire, each at its time."""
+        """Let time pass: messages and queues expire, and delayed messages are routed, each at its time."""
         self._broker.advance(seconds)
 
     @property
@@ -189,7 +194,7 @@ class VirtualBroker:
         *,
         queues: Collection[str],
     ) -> None:
-        """Assert that a message would go to exactly these queues, in any order; nothing is published.
+        """Assert that a message would go to exactly these queues, at once or later; nothing is published.
 
         Raises AssertionError, which names the missing and the surplus queues and explains the route.
         """

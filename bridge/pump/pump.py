@@ -272,7 +272,7 @@ class Pump:
                     inlet.window.finish_copy(pending)
                     continue
                 message = enter(delivery.message)
-                queues, _, placed = route_of(message)
+                queues, _, placed, _ = route_of(message)  # a bridge does not wait: what is delayed goes on at once
                 requests = self._pass_on(inlet, delivery, message, queues) if self._servers else NO_REQUESTS
             except Exception as error:  # noqa: BLE001  an unexpected error of one message must not stop the others
                 # A known error is what a broker would refuse, or a header that cannot be read.

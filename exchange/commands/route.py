@@ -40,7 +40,7 @@ from exchange.limits import SHORTSTR_BYTES
 from exchange.lines import read_lines
 from exchange.message import Message
 from exchange.routing.dead_letters import follow_dead_letters
-from exchange.routing.explain import ReasonsJson, describe, to_json
+from exchange.routing.explain import LaterJson, ReasonsJson, describe, later_json, to_json
 from exchange.routing.route import Explanation, Route
 from exchange.routing.router import Router
 from exchange.topology.partitioners import import_partitioners
@@ -94,8 +94,9 @@ def build_commands(load: Load) -> list[click.Command]:
 
         Out: {"exchange", "routing_key", "queues", "unroutable"}, with sorted queues. "undecided" lists exchanges of
         unknown type on the way; "unroutable" is null if it depends on them. "partitions" maps partitioned queues to
-        their partition, null where the key does not decide. AMQP types
-        that JSON lacks are written {"!timestamp": 5}, {"!short": 1} and so on.
+        their partition, null where the key does not decide. If an exchange delays a message, "at_once" and "later" have
+        the queues that get it at once and later. AMQP types that JSON lacks are written {"!timestamp": 5},
+        {"!short": 1} and so on.
 
         The first line that cannot be routed ends the command with exit code 2; with --skip-bad its answer is
         {"error": ...}.
@@ -353,6 +354,11 @@ class RouteLine(TypedDict):
     """Exchanges behind which there may be more queues; absent if there are none."""
     partitions: NotRequired[dict[str, str | None]]
     """Partitioned queue -> name of the partition, null where the key does not decide; absent if there is none."""
+    at_once: NotRequired[list[str]]
+    """The queues that get it at once; only if an exchange delays it. If there are none, a mandatory message is
+    returned."""
+    later: NotRequired[list[LaterJson]]
+    """The exchanges that delay it, and the queues that get it then; absent if none does."""
 
 
 class ErrorLine(TypedDict):
@@ -372,6 +378,9 @@ def _format_line(message: Message, route: Route) -> bytes:
         fields["undecided"] = list(route.undecided)
     if route.placements:
         fields["partitions"] = {placement.queue: placement.name for placement in route.placements}
+    if route.delayed is not None:
+        fields["at_once"] = list(route.at_once.queues)
+        fields["later"] = later_json(route)
     return json_line(fields)
 
 

@@ -162,6 +162,9 @@ class Profile:
     like_without_text_matches_nothing: bool = field(repr=False)
     """x-jms-topic takes no binding at all if a LIKE is applied to a value that is no text (4.3.6; in 4.0, the channel
     crashes)."""
+    delay_is_annotation: bool = field(repr=False)
+    """x-delayed-message reads x-delay as an annotation (since 3.13): bytes are text, a signed byte is no delay, void
+    crashes the channel, and consumers get the negated delay."""
     import_needs_queue_flags: bool = field(repr=False)
     """An import of definitions refuses queues without durable or auto_delete (3.10; not 4.0)."""
     import_needs_durable: bool = field(repr=False)

@@ -13,7 +13,7 @@ from typing import Final
 from exchange.entities.entities import Exchange
 from exchange.kinds.consistent_hash import ConsistentHash
 from exchange.kinds.default import Default
-from exchange.kinds.delayed import Delayed
+from exchange.kinds.delayed import DELAYS, Delayed, can_delay, headers_after, headers_routed_after, read_delay
 from exchange.kinds.direct import Direct
 from exchange.kinds.fanout import Fanout, RecentHistory
 from exchange.kinds.headers import Headers
@@ -23,7 +23,10 @@ from exchange.kinds.modulus_hash import ModulusHash
 from exchange.kinds.random import LocalRandom, Random
 from exchange.kinds.topic import Topic
 
-__all__ = ["KINDS", "Choose", "Decider", "KeyUse", "Kind", "Reads", "SHIPPED", "Unknown", "Unsure", "kind_of"]
+__all__ = [
+    "KINDS", "SHIPPED", "Choose", "Decider", "KeyUse", "Kind", "Reads", "Unknown", "Unsure", "can_delay",
+    "headers_after", "headers_routed_after", "kind_of", "read_delay",
+]  # fmt: skip
 
 KINDS: Final[Mapping[str, type[Kind]]] = MappingProxyType({
     "direct": Direct,
@@ -36,7 +39,7 @@ KINDS: Final[Mapping[str, type[Kind]]] = MappingProxyType({
     "x-consistent-hash": ConsistentHash,
     "x-modulus-hash": ModulusHash,
     "x-jms-topic": JmsTopic,
-    "x-delayed-message": Delayed,
+    DELAYS: Delayed,
 })  # fmt: skip
 """Exchange type -> its kind. Use `kind_of` for the kind that decides about the messages of an exchange."""
 
@@ -51,7 +54,8 @@ SHIPPED: Final = frozenset({
 def kind_of(exchange: Exchange) -> type[Kind]:
     """Return the kind that decides where messages to the exchange go, or `Unknown`.
 
-    For an x-delayed-message exchange it is the kind of its inner type.
+    For an x-delayed-message exchange it is the kind of its inner type. Such an exchange keeps messages back before its
+    kind is asked: whoever routes messages, or argues about where they go, asks `can_delay`, too.
     """
     if not exchange.name:
         return Default

@@ -4,7 +4,8 @@ For the router, an instance is an index of an exchange's bindings, which finds t
 analyses (audit, diff, check, explain), the class defines what decides about messages, and what bindings mean.
 
 No module outside `exchange.kinds` knows an exchange type by its name. It uses the `Kind` that `exchange.kinds.kind_of`
-returns for the exchange; for an x-delayed-message exchange, that is the kind of its inner type.
+returns for the exchange; for an x-delayed-message exchange, that is the kind of its inner type, and
+`exchange.kinds.delayed` has what it does before that.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ done with what it does, so no queue sees another one half-way.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from heapq import heappop, heappush
 from math import inf
 from typing import Final
@@ -21,6 +21,7 @@ from exchange.lifecycle.classic import ClassicQueue
 from exchange.lifecycle.consumers import Consumer, Delivery
 from exchange.lifecycle.content import Content, publish_content
 from exchange.lifecycle.dead_letters import DeadLettering
+from exchange.lifecycle.delays import Delays
 from exchange.lifecycle.limits import Limits, limits_of
 from exchange.lifecycle.outcomes import DeletionCause, Loss, Publication
 from exchange.lifecycle.queues import Death, LiveQueue
@@ -28,7 +29,7 @@ from exchange.lifecycle.quorum import QuorumQueue
 from exchange.lifecycle.streams import Offset, StreamQueue
 from exchange.lifecycle.targets import Cause
 from exchange.message import Message
-from exchange.routing.route import Explanation
+from exchange.routing.route import Explanation, LaterRoute
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology
 
@@ -54,8 +55,8 @@ class Broker:
     for exchange types that choose at random. ``on_loss`` is called for each message that ends unacknowledged.
 
     All publishes come from one channel: a quorum queue that rejects publishes does so channel by channel. A server
-    looks every five seconds which quorum queues are expired, here they are deleted at once. An exchange that delays
-    messages routes them at once.
+    looks every five seconds which quorum queues are expired, here they are deleted at once. ``on_dropped`` is called
+    for each message that an exchange delayed, and that no queue got, at once or after its delay.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Broker:
         now: float = 0.0,
         choose: Choose | None = None,
         on_loss: Callable[[Loss], None] | None = None,
+        on_dropped: Callable[[Message], None] | None = None,
     ) -> None:
         self.now: float = now * 1000
         self.release: Final[QueueBehaviour] = topology.profile.lives
@@ -76,6 +78,7 @@ class Broker:
         self.dead_letters: Final = DeadLettering(self, self._router)
         self._alarms: Final[list[tuple[float, int, LiveQueue]]] = []
         self._alarm_count = 0
+        self._delays: Final = Delays(self._router, topology.profile, self.offer, on_dropped)
         policies = topology.policies_in_force()
         for queue in topology.queues.values():
             self._add_queue(queue, policies)
@@ -100,9 +103,11 @@ class Broker:
         content = publish_content(message, self.release)
         route = self._router.route(message)
         refused: tuple[str, ...] = ()
-        for name in route.queues:
+        for name in route.at_once.queues:
             if not self.offer(name, content, self):
                 refused = (*refused, name)
+        if route.delayed is not None:
+            self.delay(content, message, route.later, reached=bool(route.at_once.queues))
         if self.dead:
             self.dead_letters.send_all()
         return Publication(route, content.message, refused)
@@ -219,9 +224,15 @@ class Broker:
         while True:
             alarm = self._alarms[0][0] if self._alarms else inf
             retry = self.dead_letters.next_retry
-            if min(alarm, retry) > end:
+            due = self._delays.next_time
+            if min(alarm, retry, due) > end:
                 break
-            if alarm <= retry:
+            if due <= min(alarm, retry):
+                self.now = max(self.now, due)
+                self._delays.send()
+                if self.dead:
+                    self.dead_letters.send_all()
+            elif alarm <= retry:
                 self._ring()
             else:
                 self.now = max(self.now, retry)
@@ -231,7 +242,8 @@ class Broker:
     @property
     def next_event(self) -> float | None:
         """The time, in seconds since the epoch, until which nothing happens by itself; None for never."""
-        time = min(self._alarms[0][0] if self._alarms else inf, self.dead_letters.next_retry)
+        alarm = self._alarms[0][0] if self._alarms else inf
+        time = min(alarm, self._delays.next_time, self.dead_letters.next_retry)
         return None if time == inf else time / 1000
 
     # Topology
@@ -328,6 +340,10 @@ class Broker:
         if queue.ages:
             self._set_alarm(queue)
         return taken
+
+    def delay(self, content: Content, published: Message, later: Iterable[LaterRoute], *, reached: bool) -> None:
+        """Keep a message that exchanges delay, as `exchange.lifecycle.dead_letters.Sender`."""
+        self._delays.keep(self.now, content, published, later, reached=reached)
 
     def lose(self, queue: LiveQueue, content: Content, reason: str, cause: Cause | DeletionCause) -> None:
         """Note a message that ended, as `exchange.lifecycle.dead_letters.Sender`."""

@@ -6,14 +6,16 @@ Written after `rabbit_dead_letter.erl` of 3.10 and of 4.3 and `mc.erl`; live bro
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import copy
 from functools import lru_cache
 from typing import Any, Final
 
-from exchange.entities.profile import QueueBehaviour
+from exchange.entities.profile import Profile, QueueBehaviour
 from exchange.entities.queue_arguments import MAX_EXPIRY
 from exchange.erlang_terms import show_string
 from exchange.errors import InputError, PreconditionFailed
 from exchange.field_values import Typed, type_and_value
+from exchange.kinds import headers_after
 from exchange.message import Message, assemble_message
 
 __all__ = ["Content", "DeadLetter", "death_key", "is_cycle", "publish_content", "record_death"]
@@ -56,6 +58,17 @@ class Content:
         self.last: tuple[str, str, str] | None = None
         self.failures: int | None = None
         self._headers: Mapping[str, Any] | None = None
+
+    def after_delay(self, delay: int, profile: Profile) -> Content:
+        """Return the content of the copies that an exchange sends after it has kept the message for a delay."""
+        content = copy(self)
+        published = self.message
+        headers = headers_after(published.headers, delay, profile, rewritten=self.died or bool(self.hidden_keys))
+        content.message = assemble_message(
+            published.exchange, published.routing_key, headers, published.properties, published.body
+        )
+        content._headers = None
+        return content
 
     @property
     def headers(self) -> Mapping[str, Any]:

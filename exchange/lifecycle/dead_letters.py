@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush
 from math import inf
 from typing import Final, NamedTuple, Protocol
@@ -11,12 +11,14 @@ from typing import Final, NamedTuple, Protocol
 from exchange.display import list_some
 from exchange.entities.profile import QueueBehaviour
 from exchange.errors import InputError
-from exchange.lifecycle.content import Content, record_death
+from exchange.lifecycle.content import Content, DeadLetter, record_death
 from exchange.lifecycle.outcomes import DeletionCause
 from exchange.lifecycle.queues import Death, LiveQueue
 from exchange.lifecycle.quorum import QuorumQueue
 from exchange.lifecycle.targets import NO_EXCHANGE, Cause, find_targets
 from exchange.limits import DEAD_LETTERS
+from exchange.message import Message
+from exchange.routing.route import LaterRoute
 from exchange.routing.router import Router
 
 __all__ = ["DeadLettering", "Sender"]
@@ -44,6 +46,9 @@ class Sender(Protocol):
 
     def offer(self, name: str, content: Content, publisher: object | None) -> bool:
         """Publish to one queue; return whether it took the message."""
+
+    def delay(self, content: Content, published: Message, later: Iterable[LaterRoute], *, reached: bool) -> None:
+        """Keep a message that exchanges delay; ``reached`` is whether a queue gets it at once."""
 
     def lose(self, queue: LiveQueue, content: Content, reason: str, cause: Cause | DeletionCause) -> None:
         """Note a message that ended in a queue."""
@@ -106,8 +111,10 @@ class DeadLettering:
         if queue.limits.dead_letters.at_least_once and isinstance(queue, QuorumQueue):
             self._send_surely(queue, content, dead, reason)
             return
-        targets, cause = find_targets(self._router, dead, reason)
-        passed = False
+        targets, cause, later = find_targets(self._router, dead, reason)
+        passed = bool(later)
+        if later:
+            host.delay(dead, DeadLetter(dead), later, reached=bool(targets))
         for name in targets:
             # What a full queue refuses with reject-publish-dlx dies there, and is its dead letter.
             passed |= host.offer(name, dead, None) or host.queue(name).limits.overflow == "reject-publish-dlx"
@@ -122,7 +129,9 @@ class DeadLettering:
         ``arrived`` are the targets that took it before.
         """
         host = self._host
-        targets, _ = find_targets(self._router, dead, reason)
+        targets, _, later = find_targets(self._router, dead, reason)
+        if later and not arrived:
+            host.delay(dead, DeadLetter(dead), later, reached=bool(targets))
         arrived |= {name for name in targets if name not in arrived and host.offer(name, dead, queue)}
         if targets and arrived.issuperset(targets):
             queue.forget_dead(content)

@@ -105,7 +105,11 @@ def find_lives(topology: Topology, router: Router, message: Message) -> Possible
     """Return the possible lives of a published message. Raises as `exchange.lifecycle.broker.Broker.publish`."""
     search = _Search(topology, router)
     first = publish_content(message, search.release)
-    starts = [_make_node(name, first, frozenset()) for name in router.route(message).queues]
+    route = router.route(message)
+    starts = [_make_node(name, first, frozenset()) for name in route.at_once.queues]
+    for later in route.later:
+        content = first.after_delay(later.milliseconds, topology.profile)
+        starts += [_make_node(name, content, frozenset()) for name in later.route.queues]
     for reasons in WALKS:
         search.walk(starts, reasons)
     search.spread(starts)
@@ -150,6 +154,7 @@ class _Search:
         self.steps: Final[dict[State, Steps]] = {}
         self._queues: Final = topology.queues
         self._router: Final = router
+        self._profile: Final = topology.profile
         self._policies: Final = topology.policies_in_force()
         self._limits: Final[dict[str, list[tuple[Limits, str | None]]]] = {}
         self._count = 0
@@ -207,9 +212,15 @@ class _Search:
             yield None, NO_EXCHANGE, None
             return
         dead = record_death(node.content, node.queue, reason, address, 0, self.release)
-        targets, cause = find_targets(self._router, dead, reason)
+        targets, cause, later = find_targets(self._router, dead, reason)
         for target in targets:
             yield target, None, dead
+        for each in later:
+            content = dead.after_delay(each.milliseconds, self._profile)
+            for target in each.route.queues:
+                yield target, None, content
+        if later:
+            return
         if cause is not None:
             yield None, cause, None
         elif not limits.dead_letters.at_least_once and all(

@@ -14,7 +14,7 @@ from exchange.entities.entities import Binding, Destination, Exchange, Policy, Q
 from exchange.entities.indexes import Change, Tables
 from exchange.entities.unread import has_shards_made
 from exchange.errors import InputError, PatternError
-from exchange.kinds import Choose, Kind, Unknown, kind_of
+from exchange.kinds import Choose, Kind, Unknown, can_delay, kind_of
 from exchange.topology.rules import VirtualHost
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ class CompiledExchange(NamedTuple):
     is_unsure: bool
     """Whether it is unknown where messages go that no binding matches: to which alternate exchange, as it is unknown
     which policy applies, or to queues that a plugin makes."""
+    can_delay: bool
+    """Whether it keeps messages that have a delay, before its kind is asked."""
 
 
 class Compiled:
@@ -79,7 +81,11 @@ class Compiled:
                 if compiled.alternate is not None:
                     back.setdefault(compiled.alternate, []).append(compiled.exchange.name)
             beyond: set[str] = set()
-            pending = [name for name, compiled in self.exchanges.items() if compiled.kind and not compiled.kind.by_key]
+            pending = [
+                name
+                for name, compiled in self.exchanges.items()
+                if compiled.can_delay or (compiled.kind and not compiled.kind.by_key)
+            ]
             for queue, partitioning in self.partitioned.items():
                 if not partitioning.by_routing_key:
                     pending += ["", *(b.source for b in self.tables.bindings_to(Destination("queue", queue)))]
@@ -180,4 +186,5 @@ class Compiled:
     ) -> CompiledExchange:
         possible = possible_alternates(exchange, policies)
         is_unsure = len(possible) > 1 or has_shards_made(exchange, policies)
-        return CompiledExchange(exchange, kind, possible[0] if len(possible) == 1 else None, is_unsure)
+        alternate = possible[0] if len(possible) == 1 else None
+        return CompiledExchange(exchange, kind, alternate, is_unsure, can_delay(exchange))

@@ -15,7 +15,7 @@ from exchange.display import count_noun, describe_exchange, list_some, write_mil
 from exchange.entities.entities import Binding, Queue
 from exchange.entities.in_force import DeadLetters, Overflow, Policies, Settings
 from exchange.errors import BrokerError, InputError, NotFound
-from exchange.kinds import kind_of
+from exchange.kinds import headers_after, kind_of
 from exchange.kinds.headers import conditions_of
 from exchange.kinds.kind import Decider
 from exchange.message import Message
@@ -77,7 +77,12 @@ def follow_dead_letters(topology: Topology, router: Router, explanation: Explana
     policies = topology.policies_in_force()
     by_deaths = _find_readers_of_deaths(topology)
     hops: list[DeadLetterHop] = []
-    stays = [(queue, explanation.message) for queue in explanation.route.queues]
+    message, route = explanation.message, explanation.route
+    stays = [(queue, message) for queue in route.at_once.queues]
+    for later in route.later:
+        rewritten = "BCC" in message.headers
+        headers = headers_after(message.headers, later.milliseconds, topology.profile, rewritten=rewritten)
+        stays += [(queue, replace(message, headers=headers)) for queue in later.route.queues]
     seen: set[tuple[str, str | None]] = set()  # a queue, and the key, unless all messages of the queue go the same way
     for queue, message in stays:
         if topology.queues[queue].type == "stream":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NotRequired, TypedDict
 
-from exchange.display import count_noun, describe_exchange, escape_line
+from exchange.display import count_noun, describe_exchange, escape_line, write_milliseconds
 from exchange.entities.entities import Binding, Exchange
 from exchange.entities.precedence import AccountJson, account_json, account_lines
 from exchange.field_json import encode, encode_table
@@ -14,9 +14,9 @@ from exchange.kinds import Decider, Unknown, kind_of
 from exchange.message import Message
 from exchange.notation import write_arguments, write_value
 from exchange.routing.dead_letters import DeadLetterHopJson, dead_letter_lines, dead_letters_json
-from exchange.routing.route import Alternate, Explanation, Hop, Obstacle, Outcome, Placement
+from exchange.routing.route import Alternate, DelayedRoute, Explanation, Hop, Obstacle, Outcome, Placement, Route
 
-__all__ = ["ReasonsJson", "describe", "to_json"]
+__all__ = ["LaterJson", "ReasonsJson", "describe", "later_json", "to_json"]
 
 
 def describe(explanation: Explanation) -> str:
@@ -82,6 +82,10 @@ class HopJson(TypedDict):
     alternate: AlternateJson | None
     unsure: NotRequired[str]
     """Why it is unknown whether more bindings match; absent if it is known."""
+    delay: NotRequired[int]
+    """For how many milliseconds the exchange keeps the message before it looks at its bindings; absent if not."""
+    after: NotRequired[int]
+    """The milliseconds after which the message passes here, as an exchange delayed it; absent if it does at once."""
 
 
 class EndJson(TypedDict):
@@ -114,6 +118,14 @@ class AskedJson(TypedDict):
     """The settings in force in the queue; null if it does not exist."""
 
 
+class LaterJson(TypedDict):
+    """Where the message goes after an exchange has kept it for a delay."""
+
+    exchange: str
+    milliseconds: int
+    queues: list[str]
+
+
 class ReasonsJson(TypedDict):
     """The route of a message and its reasons."""
 
@@ -136,6 +148,11 @@ class ReasonsJson(TypedDict):
     dead letters; empty if no queue has a dead letter exchange."""
     asked: NotRequired[AskedJson]
     """Only with `--queue`."""
+    at_once: NotRequired[list[str]]
+    """The queues that get it at once; only if an exchange delays it. If there are none, a mandatory message is
+    returned."""
+    later: NotRequired[list[LaterJson]]
+    """The exchanges that delay it, and the queues that get it then; absent if none does."""
 
 
 def to_json(explanation: Explanation) -> ReasonsJson:
@@ -152,6 +169,9 @@ def to_json(explanation: Explanation) -> ReasonsJson:
         "hops": [_hop_json(hop, explanation.message) for hop in explanation.hops],
         "dead_letters": dead_letters_json(explanation.dead_letters),
     }
+    if route.delayed is not None:
+        result["at_once"] = list(route.at_once.queues)
+        result["later"] = later_json(route)
     if explanation.asked is not None:
         result["asked"] = {
             "queue": explanation.asked,
@@ -163,13 +183,25 @@ def to_json(explanation: Explanation) -> ReasonsJson:
     return result
 
 
+def later_json(route: Route) -> list[LaterJson]:
+    """Return the parts of a route that are taken after a delay as JSON values."""
+    return [
+        {"exchange": each.exchange, "milliseconds": each.milliseconds, "queues": list(each.route.queues)}
+        for each in route.later
+    ]
+
+
 def _lines(explanation: Explanation) -> Iterator[str]:
     message, route = explanation.message, explanation.route
     further = "".join([f", {header} '{key}'" for header, key in message.further_keys()])
     yield f"{describe_exchange(message.exchange)} <- '{message.routing_key}'{further}"
     for hop in explanation.hops:
+        if hop.after is not None and hop.came_from is None:
+            yield f"after {write_milliseconds(hop.after)}, from {describe_exchange(hop.exchange.name)} again:"
         yield from _hop_lines(hop, message)
-    if route.queues:
+    if route.delayed is not None:
+        yield from _delayed_lines(route, route.delayed)
+    elif route.queues:
         yield f"routed to {count_noun(len(route.queues), 'queue')}: {', '.join(route.queues)}"
         for placement in route.placements:
             yield from _placement_lines(placement)
@@ -185,10 +217,26 @@ def _lines(explanation: Explanation) -> Iterator[str]:
         yield from account_lines(explanation.in_force)
 
 
+def _delayed_lines(route: Route, delayed: DelayedRoute) -> Iterator[str]:
+    now = delayed.at_once
+    if now.queues:
+        yield f"routed at once to {count_noun(len(now.queues), 'queue')}: {', '.join(now.queues)}"
+    elif now.unroutable:
+        yield "routed at once to no queue: returned to a publisher that set mandatory (312 NO_ROUTE)"
+    for exchange, delay, then in delayed.later:
+        to = f"{count_noun(len(then.queues), 'queue')}: {', '.join(then.queues)}" if then.queues else "no queue"
+        lost = ": it is dropped" if then.unroutable else ""
+        yield f"routed after {write_milliseconds(delay)} from {describe_exchange(exchange)} to {to}{lost}"
+    for placement in route.placements:
+        yield from _placement_lines(placement)
+
+
 def _hop_lines(hop: Hop, message: Message) -> Iterator[str]:
     came_from = "" if hop.came_from is None else f", from {describe_exchange(hop.came_from)}"
     yield f"  {describe_exchange(hop.exchange.name)} ({hop.exchange.type or 'direct'}{came_from})"
-    if kind_of(hop.exchange) is Unknown:
+    if hop.delay is not None:
+        yield f"    kept for {write_milliseconds(hop.delay)} by x-delay: no binding is looked at until then"
+    elif kind_of(hop.exchange) is Unknown:
         yield "    ? this type of exchange is unknown here"
         return
     outcomes = dict(hop.steps)
@@ -196,7 +244,7 @@ def _hop_lines(hop: Hop, message: Message) -> Iterator[str]:
         header, key = _matching_key(hop.exchange, binding, message) or (None, "")
         by = f" by {header} '{key}'" if header is not None else ""
         yield f"    {_binding(binding)}: {_OUTCOMES[outcomes[binding.destination]]}{by}"
-    if not hop.matched and hop.unsure is None:
+    if not hop.matched and hop.unsure is None and hop.delay is None:
         yield "    no binding matches"
     if hop.chosen_by is not None:
         yield f"    {hop.chosen_by}"
@@ -299,6 +347,10 @@ def _hop_json(hop: Hop, message: Message) -> HopJson:
     }
     if hop.unsure is not None:
         result["unsure"] = hop.unsure
+    if hop.delay is not None:
+        result["delay"] = hop.delay
+    if hop.after is not None:
+        result["after"] = hop.after
     return result
 
 

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from exchange.partition.partitioning.specification import Partitioning
     from exchange.routing.dead_letters import DeadLetterHop
 
-__all__ = ["Alternate", "Explanation", "Hop", "Obstacle", "Outcome", "Placement", "Route", "Step"]
+__all__ = [
+    "Alternate", "DelayedRoute", "Explanation", "Hop", "LaterRoute", "Obstacle", "Outcome", "Placement", "Route",
+    "Step",
+]  # fmt: skip
 
 
 class Placement(NamedTuple):
@@ -31,8 +34,30 @@ class Placement(NamedTuple):
     partitioning: Partitioning
 
 
+class LaterRoute(NamedTuple):
+    """Where a message goes after an exchange kept it back: see `exchange.kinds.delayed`."""
+
+    exchange: str
+    """The exchange that keeps it, and routes it then."""
+    milliseconds: int
+    route: Route
+    """The route then, if the topology is the same."""
+
+
+class DelayedRoute(NamedTuple):
+    """The parts of the route of a message that at least one exchange keeps back."""
+
+    at_once: Route
+    later: tuple[LaterRoute, ...]
+    """One for each exchange that keeps it, in the order in which it gets there."""
+
+
 class Route(NamedTuple):
-    """The queues that get a message: one copy each, however many bindings lead there."""
+    """The queues that get a message: one copy each, however many bindings lead there.
+
+    If an exchange delays the message, these are the queues that get it at once or later, and one that does both gets
+    two copies: ``delayed`` has the parts.
+    """
 
     queues: tuple[str, ...]
     """Names of the queues, sorted."""
@@ -42,12 +67,25 @@ class Route(NamedTuple):
     other policies have the same priority."""
     placements: tuple[Placement, ...] = ()
     """One for each partitioned queue, in the order of the queues."""
+    delayed: DelayedRoute | None = None
+    """Which queues get it at once and which later; None if no exchange delays it."""
+
+    @property
+    def at_once(self) -> Route:
+        """The part of the route that is taken at once. If that is unroutable, a mandatory message is returned."""
+        return self if self.delayed is None else self.delayed.at_once
+
+    @property
+    def later(self) -> tuple[LaterRoute, ...]:
+        """The parts of the route that are taken after a delay; none for most messages."""
+        return () if self.delayed is None else self.delayed.later
 
     @property
     def unroutable(self) -> bool | None:
         """True if no queue gets the message: RabbitMQ drops it, or returns it with 312 NO_ROUTE if it is mandatory.
 
-        None if that depends on an undecided exchange.
+        A delayed message is returned with `at_once.unroutable`, whatever queues get it later. None if it depends on an
+        undecided exchange.
         """
         if self.queues:
             return False
@@ -94,6 +132,11 @@ class Hop:
     """Description of the hash that chose among the bindings; None where no hash decides."""
     unsure: str | None = None
     """Why it is unknown whether some bindings match; None if it is known."""
+    delay: int | None = None
+    """For how many milliseconds the exchange keeps the message, and asks none of its bindings until then."""
+    after: int | None = None
+    """The milliseconds after which the message passes here; None if it does at once. The hops after a delay follow
+    those at once, and begin at the exchange that kept it."""
 
 
 class Obstacle(NamedTuple):

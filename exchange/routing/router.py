@@ -22,7 +22,7 @@ from exchange.message import Message
 from exchange.routing.cache import RouteCache
 from exchange.routing.compiled import ALL, Compiled, Stale
 from exchange.routing.route import Explanation, Hop, Obstacle, Route
-from exchange.routing.walk import walk
+from exchange.routing.walk import walk, walk_later
 from exchange.topology import rules
 from exchange.topology.topology import Topology
 
@@ -164,6 +164,11 @@ class Router:
         with self._lock:
             return walk(self._compiled, message, None, of_broker=True)
 
+    def route_later(self, message: Message, exchange: str, delay: int) -> Route:
+        """Return where a message goes that an exchange has kept for its delay in milliseconds, as it was published."""
+        with self._lock:
+            return walk_later(self._compiled, message, exchange, delay, None)
+
     def route_columns(self, exchange: Any, keys: Any, headers: Any = None) -> RouteColumns:
         """Return the routes of a whole column of messages, as `route` returns them one by one.
 
@@ -249,7 +254,7 @@ class Router:
         tuple decides the route. It is kept beside the route: so nothing else can get its id.
         """
         start = self._compiled.exchanges.get(message.exchange)
-        if start is None or start.exchange.internal or self._compiled.partitioned:
+        if start is None or start.exchange.internal or start.can_delay or self._compiled.partitioned:
             return walk(self._compiled, message, None)
         match_once = None if start.kind is None else start.kind.match_once
         if match_once is None:

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from exchange.entities.alternates import policy_in_force
 from exchange.entities.entities import Binding, Destination, Exchange
 from exchange.entities.unread import SHARDS_MADE, has_shards_made
 from exchange.errors import AccessRefused, NotFound
-from exchange.kinds import Unsure
-from exchange.message import Message
+from exchange.kinds import Unsure, headers_routed_after, read_delay
+from exchange.message import Message, assemble_message
 from exchange.routing.compiled import Compiled, CompiledExchange
-from exchange.routing.route import Alternate, Hop, Outcome, Placement, Route, Step
+from exchange.routing.route import Alternate, DelayedRoute, Hop, LaterRoute, Outcome, Placement, Route, Step
 
-__all__ = ["walk"]
+__all__ = ["walk", "walk_later"]
 
 
 def walk(compiled: Compiled, message: Message, hops: list[Hop] | None, *, of_broker: bool = False) -> Route:
-    """Route a message from exchange to exchange, and append to ``hops``, if given, what each exchange did.
+    """Route a message, and append to ``hops``, if given, what each exchange did.
 
-    Invariants: ``seen`` has every exchange that is or was in ``work``, so none enters it twice, and cycles end. An
-    alternate exchange is followed only from an exchange of which no binding matches. A queue gets one copy,
-    however many bindings lead to it.
+    If exchanges keep it for a delay, it is routed again from each of them, with the headers that it has then.
     """
     start = compiled.exchanges.get(message.exchange)
     if start is None:
@@ -30,15 +28,64 @@ def walk(compiled: Compiled, message: Message, hops: list[Hop] | None, *, of_bro
     if start.exchange.internal and not of_broker:
         raise AccessRefused(f"cannot publish to internal {compiled.host.describe('exchange', message.exchange)}")
     keys = message.routing_keys()
+    kept: dict[str, int] = {}
+    at_once = _walk_from(compiled, start, message, keys, hops, kept)
+    if not kept:
+        return at_once
+    later = tuple(
+        [LaterRoute(name, delay, walk_later(compiled, message, name, delay, hops)) for name, delay in kept.items()]
+    )
+    parts = [at_once, *[each.route for each in later]]
+    placements = {each.queue: each for part in parts for each in part.placements}
+    return Route(
+        tuple(sorted({queue for part in parts for queue in part.queues})),
+        tuple(dict.fromkeys([name for part in parts for name in part.undecided])),
+        tuple([placements[queue] for queue in sorted(placements)]),
+        DelayedRoute(at_once, later),
+    )
+
+
+def walk_later(compiled: Compiled, message: Message, exchange: str, delay: int, hops: list[Hop] | None) -> Route:
+    """Route a message again, after an exchange has kept it for its delay; nowhere if there is no such exchange.
+
+    ``message`` is as it was published. It is not kept again: the delay is negated.
+    """
+    start = compiled.exchanges.get(exchange)
+    if start is None:
+        return Route(())
+    headers = headers_routed_after(message.headers, delay)
+    then = assemble_message(message.exchange, message.routing_key, headers, message.properties, message.body)
+    made: list[Hop] | None = None if hops is None else []
+    route = _walk_from(compiled, start, then, message.routing_keys(), made, {})
+    if hops is not None and made is not None:
+        hops += [replace(hop, after=delay) for hop in made]
+    return route
+
+
+def _walk_from(
+    compiled: Compiled,
+    start: CompiledExchange,
+    message: Message,
+    keys: Sequence[str],
+    hops: list[Hop] | None,
+    kept: dict[str, int],
+) -> Route:
+    """Route a message from exchange to exchange; add to ``kept`` those that keep it for a delay, in milliseconds.
+
+    Invariants: ``seen`` has every exchange that is or was in ``work``, so none enters it twice, and cycles end. An
+    alternate exchange is followed only from an exchange of which no binding matches. A queue gets one copy,
+    however many bindings lead to it.
+    """
     existing = compiled.tables.queues
     queues: dict[str, None] = {}
     undecided: list[str] = []
-    seen = {message.exchange}
+    seen = {start.exchange.name}
     work: list[tuple[CompiledExchange, str | None]] = [(start, None)]  # exchanges to visit, and what led to each
     is_unsure: bool | Unsure
     while work:
-        (exchange, kind, alternate, is_unsure), came_from = work.pop()
-        if kind is None:
+        (exchange, kind, alternate, is_unsure, can_delay), came_from = work.pop()
+        delay = read_delay(message.headers, compiled.host.profile) if can_delay else None
+        if kind is None and delay is None:
             undecided.append(exchange.name)
             if hops is not None:
                 hops.append(Hop(exchange, came_from, (), (), None, undecided=True))
@@ -46,18 +93,24 @@ def walk(compiled: Compiled, message: Message, hops: list[Hop] | None, *, of_bro
         # The default exchange has no stored bindings. A message that is published to it always matches one that its
         # key implies, so no alternate is taken, even if there is no such queue. A message that reaches it as an
         # alternate exchange matches nothing, and goes on to its own alternate, which a policy can set.
-        try:
-            matched = kind.match(message, keys) if exchange.name or came_from is None else ()
-        except Unsure as error:  # other bindings may match, too, so it is unknown whether the alternate is taken
-            matched, alternate, is_unsure = error.matched, None, error
-            if matched:
-                undecided.append(exchange.name)
+        matched: Collection[Binding] = ()
+        if delay is not None:
+            kept[exchange.name] = delay
+        elif kind is not None and (exchange.name or came_from is None):
+            try:
+                matched = kind.match(message, keys)
+            except Unsure as error:  # other bindings may match, too, so it is unknown whether the alternate is taken
+                matched, alternate, is_unsure = error.matched, None, error
+                if matched:
+                    undecided.append(exchange.name)
         if hops is not None:
-            chosen_by = kind.describe_choice(message, keys)
+            chosen_by = kind.describe_choice(message, keys) if kind is not None and delay is None else None
             hop_alternate = alternate if exchange.name or came_from is not None else None
             hop = _describe_hop(compiled, exchange, hop_alternate, came_from, matched, queues, seen, chosen_by)
             unknown = is_unsure.reason if isinstance(is_unsure, Unsure) else None
-            hops.append(hop if unknown is None else replace(hop, undecided=True, unsure=unknown))
+            if unknown is not None:
+                hop = replace(hop, undecided=True, unsure=unknown)
+            hops.append(hop if delay is None else replace(hop, delay=delay))
         onwards: list[str] = []
         for _, (destination_kind, name), _, _ in matched:
             if destination_kind == "exchange":

@@ -1,9 +1,9 @@
 """A transport of kombu that routes in memory as RabbitMQ does: ``hashstar://``, once `register` was called.
 
 It has all of RabbitMQ's routing: every exchange type that `Router` knows, bindings between exchanges, alternate
-exchanges, CC and BCC, mandatory messages; refusals have RabbitMQ's code and text. A queue keeps its messages in order,
-gets unacknowledged messages back at its front, and is deleted with its last consumer (auto_delete) or its
-connection (exclusive). Nothing expires, overflows or is dead-lettered.
+exchanges, CC and BCC, mandatory and delayed messages; refusals have RabbitMQ's code and text. A queue keeps its
+messages in order, gets unacknowledged messages back at its front, and is deleted with its last consumer (auto_delete)
+or its connection (exclusive). Nothing expires, overflows or is dead-lettered.
 
 All connections of a process to one host and virtual host share a `MemoryBroker`, which `broker_at` returns.
 """
@@ -14,7 +14,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from queue import Empty
-from threading import Condition
+from threading import Condition, Timer
 from time import monotonic
 from typing import Any, Final
 from uuid import uuid4
@@ -26,8 +26,9 @@ from kombu.transport.base import to_rabbitmq_queue_arguments
 
 from exchange.entities.entities import Binding, Exchange, Queue
 from exchange.errors import BrokerError, NotFound, PreconditionFailed
-from exchange.kinds import KINDS
+from exchange.kinds import KINDS, headers_after
 from exchange.message import BASIC_PROPERTIES, Message
+from exchange.routing.route import LaterRoute
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology
 
@@ -98,6 +99,20 @@ class MemoryBroker:
                 (messages.appendleft if in_front else messages.append)(payload)
                 self.puts += 1
                 self.changed.notify_all()
+
+    def put_later(self, payload: Payload, published: Message, later: LaterRoute) -> None:
+        """Put a message that an exchange delays into its queues, those of then, when the delay is over."""
+        exchange, delay, _ = later
+        rewritten = "BCC" in published.headers
+        headers = headers_after(published.headers, delay, self.topology.profile, rewritten=rewritten)
+
+        def put() -> None:
+            for queue in self.router.route_later(published, exchange, delay).queues:
+                self.put(queue, _copy_for({**payload, "headers": headers}, queue))
+
+        timer = Timer(delay / 1000, put)
+        timer.daemon = True  # the delayed messages of a broker in memory end with the process
+        timer.start()
 
     def get(self, queue: str) -> Payload:
         """Remove the oldest message of a queue. Raises `queue.Empty`."""
@@ -269,11 +284,14 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu has no types
     ) -> None:
         exchange, routing_key = exchange or "", routing_key or ""
         self._inplace_augment_message(message, exchange, routing_key)
+        published = _message_of(message, exchange, routing_key)
         with _amqp_errors(60, 40):
-            route = self.broker.router.route(_message_of(message, exchange, routing_key))
-        for queue in route.queues:
+            route = self.broker.router.route(published)
+        for queue in route.at_once.queues:
             self.broker.put(queue, _copy_for(message, queue))
-        if mandatory and route.unroutable:
+        for later in route.later:
+            self.broker.put_later(message, published, later)
+        if mandatory and route.at_once.unroutable:
             error = error_for_code(312, "NO_ROUTE", (60, 50), ChannelError)
             for callback in [*self.events["basic_return"]]:
                 callback(error, exchange, routing_key, self.message_to_python(message))

@@ -56,7 +56,7 @@ def _die(
         if address is None or content is None:
             return None
         content = record_death(content, event.queue, event.what, address, 0, release)
-        queues, _ = find_targets(graph.router, content, event.what)
+        queues, _, _ = find_targets(graph.router, content, event.what)
         if event.target not in queues if event.target is not None else queues:
             return None
     return content
@@ -80,7 +80,7 @@ def find_drop(graph: PlaceGraph, start: Place, dying: Mapping[str, Event], ends:
             continue
         for event in (Event(queue, "rejected"), *([dying[queue]] if queue in dying else [])):
             dead = record_death(content, queue, event.what, address, 0, release)
-            queues, cause = find_targets(graph.router, dead, event.what)
+            queues, cause, _ = find_targets(graph.router, dead, event.what)
             if cause == "cycle" and queue in wanted:
                 return Life(exchange, key, (*events, event))
             for target in queues:

@@ -352,7 +352,7 @@ class Channel:
             publication = self._broker.publish(exchange, key, content, body)
             if publication is None:
                 return True
-            if mandatory and publication.route.unroutable:
+            if mandatory and publication.route.at_once.unroutable:
                 given = {"reply_code": 312, "reply_text": "NO_ROUTE", "exchange": exchange, "routing_key": key}
                 self._connection.send(self._number, "basic.return", (content, body), **given)
             return publication.is_confirmed

@@ -4,7 +4,8 @@ So this module does not know how an exchange routes. Keys are in one class if th
 bindings that lead to the same destinations. One message of each class is routed, and its route holds for the class,
 unless it passed an exchange that reads more than keys:
 
-* past a headers exchange, the headers that bindings ask for divide the class further;
+* past a headers exchange, the headers that bindings ask for divide the class further, and past one that delays
+  messages, the header with the delay;
 * past an exchange that hashes or evaluates a selector, and for messages with CC or BCC, each distinct combination of
   key and headers is routed;
 * past an exchange that chooses at random, each row is routed, in the order of rows.
@@ -28,7 +29,7 @@ from exchange.arrays.grouping import CHUNK, decode_dictionary, group_keys, split
 from exchange.arrays.table import IntArray, pack_pairs
 from exchange.errors import BrokerError, InputError
 from exchange.field_values import to_bytes
-from exchange.kinds import Choose, Decider, kind_of
+from exchange.kinds import Choose, Decider, can_delay, kind_of
 from exchange.message import Message
 from exchange.patterns.columns.set_numbers import UNKNOWN
 from exchange.routing.columns.headers import HeaderColumn
@@ -76,9 +77,9 @@ class ColumnRouter:
             name: queue.partitioning for name, queue in topology.queues.items() if queue.partitioning is not None
         }
         self._marks: Final = {
-            name: DECIDERS[kind_of(exchange).decider]
+            name: DECIDERS.get(kind_of(exchange).decider, BY_HEADERS)
             for name, exchange in topology.exchanges.items()
-            if kind_of(exchange).decider in DECIDERS
+            if kind_of(exchange).decider in DECIDERS or can_delay(exchange)
         }
         self._deciding = False
         self._begin()

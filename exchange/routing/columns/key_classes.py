@@ -19,7 +19,7 @@ import numpy.typing as npt
 from exchange.arrays.columns import Column, column_of_bytes
 from exchange.arrays.table import IntArray, KeyArray
 from exchange.entities.entities import Destination
-from exchange.kinds import Decider, kind_of
+from exchange.kinds import Decider, can_delay, kind_of
 from exchange.patterns.columns.literals import Literals
 from exchange.patterns.columns.pattern_sets import STATES, PatternSets
 from exchange.patterns.columns.set_numbers import UNKNOWN, SetNumbers
@@ -105,6 +105,7 @@ class KeyClasses:
             if not exchange.internal:
                 reached = frozenset(graph.graph.downstream([name]))
                 alone = len(reached) == 1 and name in self._conditions and name not in graph.unsure
+                alone = alone and not can_delay(exchange)
                 realm, direct = self._realm(name, reached, alone)
                 self.entries.append(Entry(name, realm, reached, alone, direct, inputs_from(graph, name)))
         self._entry_realms: Final = np.array([entry.realm for entry in self.entries], np.int32)

@@ -46,7 +46,7 @@ class Outcomes:
 
     def number(self, route: Route) -> int:
         """Return the number of a route without placements."""
-        if route.undecided:
+        if route.undecided or route.delayed is not None:
             return self._number_special(route, _Special(route, None))
         return self._sets.number_of([self._ranks[name] for name in route.queues])
 

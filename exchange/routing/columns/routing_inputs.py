@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from exchange.kinds import Decider, KeyUse, kind_of
+from exchange.kinds import Decider, KeyUse, can_delay, kind_of
+from exchange.kinds.delayed import DELAY
 from exchange.topology.graph import TopologyGraph
 from exchange.topology.topology import Topology
 
@@ -35,7 +36,10 @@ class RoutingInputs(NamedTuple):
 
 def special_exchanges(topology: Topology) -> dict[str, str]:
     """Return the exchanges that read more of a message than its key, each with ``HEADERS`` or ``ALONE``."""
-    needs = {name: SPECIAL.get(kind_of(exchange).decider) for name, exchange in topology.exchanges.items()}
+    needs = {
+        name: SPECIAL.get(kind_of(exchange).decider, HEADERS if can_delay(exchange) else None)
+        for name, exchange in topology.exchanges.items()
+    }
     return {name: need for name, need in needs.items() if need is not None}
 
 
@@ -53,4 +57,6 @@ def inputs_from(graph: TopologyGraph, start: str) -> RoutingInputs:
         reads = kind.reads(exchange, topology.bindings_from(exchange.name), topology.profile)
         headers |= reads.headers - {"BCC"}  # the broker removes BCC before it routes
         properties |= reads.properties
+        if can_delay(exchange):
+            headers.add(DELAY)
     return RoutingInputs(tuple(sorted(topics)), tuple(sorted(headers)), tuple(sorted(properties)))

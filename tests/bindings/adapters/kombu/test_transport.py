@@ -17,7 +17,7 @@ from bindings.adapters.kombu import broker_at, register
 from exchange import LATEST, Binding, Topology
 from exchange.field_values import FieldTable
 from tests.support import oracle, topologies
-from tests.support.waiting import find_limit
+from tests.support.waiting import find_limit, wait_until
 
 TYPES = ("direct", "fanout", "topic", "topic", "headers", "x-recent-history", "x-consistent-hash", "x-modulus-hash")
 
@@ -198,3 +198,18 @@ def test_a_consumer_waits_for_what_another_thread_publishes(connection: Any) -> 
         with pytest.raises(TimeoutError):
             connection.drain_events(timeout=0.01)
     assert got == ["x"]
+
+
+def test_a_delayed_message_is_returned_at_once_and_delivered_later(channel: Any) -> None:
+    channel.exchange_declare("d", "x-delayed-message", arguments={"x-delayed-type": "direct"})
+    channel.queue_declare("q")
+    channel.queue_bind("q", "d", "k")
+    returned: list[Any] = []
+    message = channel.prepare_message("1", headers={"x-delay": 100, "BCC": []})
+    channel.events["basic_return"].add(lambda error, *_: returned.append(error.reply_code))
+    channel.basic_publish(message, "d", "k", mandatory=True)
+    assert returned == [312]
+    assert channel.basic_get("q", no_ack=True) is None
+    got: list[Any] = []
+    wait_until(lambda: bool(got.append(channel.basic_get("q", no_ack=True)) or got[-1]))
+    assert got[-1].headers == {"x-delay": -100}
