@@ -13,7 +13,7 @@ from exchange.entities.entities import Binding
 from exchange.errors import BrokerError
 from exchange.kinds import Decider, kind_of
 from exchange.message import Message
-from exchange.routing.route import Explanation
+from exchange.routing.route import Explanation, Hop
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology
 
@@ -79,9 +79,14 @@ def ordered_bindings(topology: Topology) -> tuple[Binding, ...]:
 
 
 class Explorer:
-    """Computes the outcomes of messages in one topology."""
+    """Computes the outcomes of messages in one topology.
 
-    def __init__(self, topology: Topology) -> None:
+    A message that an exchange delays has the queues, bindings and exchanges of both times; with ``at_once``, only those
+    before the delay, as a broker records them when the message is published.
+    """
+
+    def __init__(self, topology: Topology, *, at_once: bool = False) -> None:
+        self._at_once: Final = at_once
         self._numbers: Final = {binding: number for number, binding in enumerate(ordered_bindings(topology))}
         # The random choices of the current walk: the pick of each, and its number of possible picks. The next walk
         # repeats all picks but the last one, so walks try all combinations in order, like an odometer.
@@ -122,14 +127,16 @@ class Explorer:
         return False
 
     def _of_one(self, explanation: Explanation) -> Outcome:
-        route = explanation.route
+        route, hops = explanation.route, explanation.hops
+        if self._at_once:
+            route, hops = route.at_once, tuple([hop for hop in hops if hop.after is None])
         unroutable = route.unroutable
         return Outcome(
             explanation.message.exchange,
             route.queues,
-            tuple(sorted(self._taken(explanation))),
-            tuple(sorted([hop.exchange.name for hop in explanation.hops])),
-            tuple(sorted(_alternates(explanation))),
+            tuple(sorted({*self._taken(hops)})),
+            tuple(sorted({hop.exchange.name for hop in hops})),
+            tuple(sorted({*_alternates(hops)})),
             None if unroutable is None else not unroutable,
             tuple(sorted(route.undecided)),
         )
@@ -157,15 +164,15 @@ class Explorer:
             queues[1], bindings[1], exchanges[1], alternates[1],
         )  # fmt: skip
 
-    def _taken(self, explanation: Explanation) -> Iterator[int]:
-        for hop in explanation.hops:
+    def _taken(self, hops: Iterable[Hop]) -> Iterator[int]:
+        for hop in hops:
             if hop.exchange.name:  # the default exchange's bindings are implicit, one for each queue
                 for binding in hop.matched:
                     yield self._numbers[binding]
 
 
-def _alternates(explanation: Explanation) -> Iterator[AlternateLink]:
-    for hop in explanation.hops:
+def _alternates(hops: Iterable[Hop]) -> Iterator[AlternateLink]:
+    for hop in hops:
         if hop.alternate is not None and hop.alternate.taken:
             yield AlternateLink(hop.exchange.name, hop.alternate.name)
 

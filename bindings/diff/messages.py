@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import IO, Final, NamedTuple, TypedDict
 
-from exchange.display import count_rest, describe_exchange
+from exchange.display import count_rest, describe_exchange, write_milliseconds
 from exchange.errors import BrokerError, InputError
 from exchange.field_json import message_from_line
 from exchange.lines import read_lines
@@ -106,7 +106,11 @@ def _where(router: Router, message: Message) -> tuple[str, ...]:
     except BrokerError as error:
         return (f"refused ({error.code} {error.name})",)
     partitions = {placement.queue: placement.name for placement in route.placements}
-    queues = [f"{name} partition {partitions[name] or 'any'}" if name in partitions else name for name in route.queues]
+    queues = [
+        f"{name} partition {partitions[name] or 'any'}" if name in partitions else name for name in route.at_once.queues
+    ]
+    for later in route.later:
+        queues += [f"{name} after {write_milliseconds(later.milliseconds)}" for name in later.route.queues]
     return (*queues, *[f"undecided at {name}" for name in route.undecided])
 
 

@@ -12,6 +12,7 @@ from bindings.check.rules.view import TopologyView
 from bindings.check.rules.words import list_names, quote_binding, quote_exchange, suggest_name
 from exchange.entities.alternates import policy_in_force
 from exchange.entities.entities import Binding, Exchange
+from exchange.kinds import can_delay
 from exchange.kinds.condition import EVERYTHING
 from exchange.patterns.pattern import Pattern
 from exchange.topology.graph import find_cycles
@@ -37,7 +38,7 @@ def find(view: TopologyView) -> Iterator[Finding]:
 
 
 def _alternate(view: TopologyView, exchange: Exchange, alternate: str) -> Iterator[Finding]:
-    """Yield HS306, then the first of HS301 and HS304 that applies; only without these HS302 and HS303."""
+    """Yield HS306, then the first of HS301 and HS304 that applies; only without these HS302, HS303 and HS307."""
     topology = view.topology
     if "alternate-exchange" in exchange.arguments:
         policy = policy_in_force(exchange, topology.policies)
@@ -67,6 +68,12 @@ def _alternate(view: TopologyView, exchange: Exchange, alternate: str) -> Iterat
             )
             yield Finding("HS302", exchange, message, key, related)
     yield from _find_bypassed(view, exchange, alternate)
+    if can_delay(exchange) and alternate in view.exits:
+        message = (
+            f"{quote_exchange(exchange.name)} hands each message that it delays to its alternate exchange "
+            f"{quote_exchange(alternate)}, too, at once"
+        )
+        yield Finding("HS307", exchange, message, related=related)
 
 
 def _find_bypassed(view: TopologyView, exchange: Exchange, alternate: str) -> Iterator[Finding]:
@@ -87,7 +94,9 @@ def _find_bypassed(view: TopologyView, exchange: Exchange, alternate: str) -> It
 
 
 def _takes_everything(view: TopologyView, exchange: str) -> bool:
-    """Return whether it is certain that every message matches a binding of the exchange."""
+    """Return whether it is certain that every message matches a binding of the exchange, and none is delayed."""
+    if can_delay(view.topology.exchanges[exchange]):
+        return False
     if view.always_matches(exchange):
         return True
     patterns: list[Pattern] = []

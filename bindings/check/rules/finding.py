@@ -173,6 +173,10 @@ TABLE: Final = (
     Rule("HS306", "alternate-twice", "note",
          "A policy names one alternate exchange and the exchange's argument another. The argument counts.",
          "remove one of them; a policy can be changed later, an argument only by declaring the exchange anew"),
+    Rule("HS307", "delayed-to-alternate", "warning",
+         "The exchange looks at no binding before the delay of a message is over, so each delayed message goes to the "
+         "alternate exchange at once, and to its own queues later.",
+         "delay messages in an exchange without an alternate; bind a queue to it for what no other binding takes"),
     Rule("HS311", "missing-dead-letter-exchange", "error",
          "The dead letter exchange that an argument or a policy names does not exist. RabbitMQ does not complain: it "
          "drops dead letters; those that must arrive at least once it keeps in the queue.",

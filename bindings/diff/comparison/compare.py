@@ -8,6 +8,7 @@ stands under ``undecided``; unless parts of a topology were not read, which stan
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Final
 
@@ -15,6 +16,7 @@ from bindings.analysis.crawl import Deadline, OutOfBudget
 from bindings.diff.comparison.changes import Changes, Start
 from bindings.diff.comparison.choices import ChoiceComparison
 from bindings.diff.comparison.conditions import Probe
+from bindings.diff.comparison.delayed import add_delayed, delays_any, make_view, without_readers
 from bindings.diff.comparison.inquiry import TOO_MANY, Divergence, Inquiry
 from bindings.diff.comparison.meaning import Access, Effect, Meaning, Undecided, Unroutable
 from bindings.diff.comparison.partitions import find_partition_changes
@@ -53,11 +55,21 @@ def compare(
     what it has.
 
     ``steps`` bounds the cost of a question about one exchange and one queue, ``total`` that of all. What is not
-    decided within these and before the ``deadline`` is ``undecided``. ``progress`` is called with the numbers of
-    destinations compared and to compare. Each topology routes by the rules of its own profile.
+    decided within these and before the ``deadline`` is ``undecided``. If an exchange delays messages, those with a
+    delay are compared apart. ``progress`` is called with the numbers of destinations compared and to compare. Each
+    topology routes by the rules of its own profile.
     """
-    inquiry = Inquiry(before, after, steps, total, deadline or Deadline())
-    return _Comparison(inquiry, upgraded=upgraded or before.profile != after.profile).compare(progress)
+    upgraded = upgraded or before.profile != after.profile
+    deadline = deadline or Deadline()
+
+    def look(first: Topology, second: Topology) -> Meaning:
+        return _Comparison(Inquiry(first, second, steps, total, deadline), upgraded=upgraded).compare(progress)
+
+    if not (delays_any(before) or delays_any(after)):
+        return look(before, after)
+    meaning = look(without_readers(before), without_readers(after))
+    meaning = replace(meaning, unread=find_unread(before, after))
+    return add_delayed(meaning, look(make_view(before), make_view(after)))
 
 
 class _Comparison:

@@ -39,6 +39,8 @@ class Effect(NamedTuple):
     """Probability that the queue got the witness before; None if that depends on an exchange of unknown type."""
     after: Fraction | None = Fraction(0)
     """The same after the change."""
+    timing: Literal["at once", "later"] | None = None
+    """When a message that an exchange delays gets there; None if this is not about delayed messages only."""
 
     @property
     def exact(self) -> bool:

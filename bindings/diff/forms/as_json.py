@@ -90,6 +90,8 @@ class EffectJson(TypedDict):
     """Whether it happens to each of these messages; else a random choice decides."""
     witness: MessageJson
     """A shortest message that shows it."""
+    timing: NotRequired[Literal["at once", "later"]]
+    """When the messages get to the queue, if they are only those that an exchange delays; else absent."""
 
 
 class UnroutableJson(TypedDict):
@@ -309,6 +311,7 @@ def meaning_to_json(difference: Meaning) -> MeaningJson:
                 "exact": effect.exact,
                 "certain": effect.certain,
                 "witness": message_to_json(effect.witness),
+                **({} if effect.timing is None else {"timing": effect.timing}),  # type: ignore[typeddict-item]
             }
             for effect in difference.effects
         ],

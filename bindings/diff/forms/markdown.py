@@ -21,6 +21,7 @@ from bindings.diff.forms.words import (
     describe_partitions,
     describe_settings,
     describe_term,
+    describe_timing,
     describe_undecided,
     describe_unroutable,
     happens_at_times,
@@ -228,7 +229,7 @@ def _effect_cells(effect: Effect) -> tuple[str, ...]:
     verb = "gains" if effect.gained else "loses"
     if not effect.certain:
         verb = "may gain" if effect.gained else "may lose"
-    verb = f"{verb}{' at times' if happens_at_times(effect) else ''}"
+    verb = f"{verb}{' at times' if happens_at_times(effect) else ''}{describe_timing(effect)}"
     terms = [_cell(describe_term(term, gained=effect.gained)) for term in effect.terms[:TERMS]]
     if len(effect.terms) > TERMS:
         terms.append(f"and {len(effect.terms) - TERMS:,} more")

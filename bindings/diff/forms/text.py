@@ -15,6 +15,7 @@ from bindings.diff.forms.words import (
     describe_default,
     describe_partitions,
     describe_settings,
+    describe_timing,
     describe_undecided,
     describe_unroutable,
     happens_at_times,
@@ -131,7 +132,7 @@ def settings_lines(changes: Sequence[SettingsChange]) -> Iterator[str]:
 
 def _effect_lines(effect: Effect) -> Iterator[str]:
     sign, verb = ("+", "gains") if effect.gained else ("-", "loses")
-    often = ", at times" if happens_at_times(effect) else ""
+    often = f"{', at times' if happens_at_times(effect) else ''}{describe_timing(effect)}"
     yield f"  {sign} queue '{effect.queue}' {verb} from {describe_exchange(effect.exchange)}{often}:"
     if effect.terms and not effect.exact:
         yield "      messages among those that match"

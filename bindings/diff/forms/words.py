@@ -88,6 +88,11 @@ def happens_at_times(effect: Effect) -> bool:
     return not {effect.before, effect.after} <= {Fraction(0), Fraction(1)}
 
 
+def describe_timing(effect: Effect) -> str:
+    """Return when the queue gets delayed messages, for an effect that is about these only; else nothing."""
+    return "" if effect.timing is None else f", {effect.timing}, if delayed by x-delay"
+
+
 def describe_unroutable(lost: Unroutable) -> str:
     """Return which message goes nowhere now, or no longer does."""
     verb = "goes nowhere now" if lost.now else "no longer goes nowhere"

@@ -37,7 +37,7 @@ class RoutingInputs(NamedTuple):
 def special_exchanges(topology: Topology) -> dict[str, str]:
     """Return the exchanges that read more of a message than its key, each with ``HEADERS`` or ``ALONE``."""
     needs = {
-        name: SPECIAL.get(kind_of(exchange).decider, HEADERS if can_delay(exchange) else None)
+        name: ALONE if can_delay(exchange) else SPECIAL.get(kind_of(exchange).decider)
         for name, exchange in topology.exchanges.items()
     }
     return {name: need for name, need in needs.items() if need is not None}

@@ -49,6 +49,7 @@ WRITTEN: dict[str, tuple[str, str | None]] = {
     "HS303": (f'{A}exchange u: topic\nf -> q\nt -> exchange u: "a.#"\nu -> q: "a.b"', "a"),
     "HS304": (f'{A}f -> q\nt -> q: "*.#", ""', None),
     "HS305": (f'{A}exchange u: topic, alternate u\nu -> q: "a"\nf -> q', None),
+    "HS307": (f'{A}exchange d: x-delayed-message, alternate f, x-delayed-type = "topic"\nd -> q: "#"\nf -> q', None),
     "HS306": (f"{A}f -> q\npolicy p: '^t$', exchanges, alternate-exchange = \"g\"", None),
     "HS311": ('queue q: x-dead-letter-exchange = "gone"', None),
     "HS312": (f'exchange d: direct\nqueue q: {DEAD_LETTERS}\nd -> q: "other"', "q"),

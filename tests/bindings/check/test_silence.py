@@ -97,6 +97,11 @@ TWINS: Final[dict[str, tuple[Twin, ...]]] = {
             'exchange f: topic, alternate t\nexchange t: topic, alternate f\nqueue q\nt -> q: "a"\nf -> q: "b"',
         ),
     ),
+    "HS307": (
+        Twin(", alternate f, x-delayed-type", ", x-delayed-type"),
+        Twin('x-delayed-message, alternate f, x-delayed-type = "topic"', "topic, alternate f"),
+        Twin("f -> q", ""),
+    ),
     "HS306": (
         Twin('"g"', '"f"'),
         Twin("'^t$', exchanges", "'^t$', queues"),

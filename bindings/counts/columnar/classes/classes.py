@@ -67,13 +67,15 @@ class Classifier:
 
     ``states`` is the maximum number of sets of patterns, and of states of an automaton; it bounds memory, and results
     do not depend on it. Keys and their classes are kept from batch to batch. Two topologies of the same parts under the
-    rules of two releases have the same key classes: the classifier of the one, ``like``, finds them for both. Not safe
-    for several threads.
+    rules of two releases have the same key classes: the classifier of the one, ``like``, finds them for both. With
+    ``at_once``, outcomes are those before any delay. Not safe for several threads.
     """
 
-    def __init__(self, topology: Topology, *, states: int = STATES, like: Classifier | None = None) -> None:
+    def __init__(
+        self, topology: Topology, *, states: int = STATES, like: Classifier | None = None, at_once: bool = False
+    ) -> None:
         self._topology: Final = topology
-        self._explorer: Final = Explorer(topology)
+        self._explorer: Final = Explorer(topology, at_once=at_once)
         self._special: Final = special_exchanges(topology)
         found = _FoundClasses(KeyClasses(topology, _encode, states))
         shared = like is not None and like._has_key_classes_of(topology, found.key_classes)
