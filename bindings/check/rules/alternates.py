@@ -38,7 +38,7 @@ def find(view: TopologyView) -> Iterator[Finding]:
 
 
 def _alternate(view: TopologyView, exchange: Exchange, alternate: str) -> Iterator[Finding]:
-    """Yield HS306, then the first of HS301 and HS304 that applies; only without these HS302, HS303 and HS307."""
+    """Yield HS306, then HS301 or HS307, then HS304; only without HS301 and HS304 also HS302 and HS303."""
     topology = view.topology
     if "alternate-exchange" in exchange.arguments:
         policy = policy_in_force(exchange, topology.policies)
@@ -55,7 +55,15 @@ def _alternate(view: TopologyView, exchange: Exchange, alternate: str) -> Iterat
         yield Finding("HS301", exchange, message)
         return
     related = (topology.exchanges[alternate],)
+    if can_delay(exchange) and alternate in view.exits:
+        message = (
+            f"{quote_exchange(exchange.name)} hands each message that it delays to its alternate exchange "
+            f"{quote_exchange(alternate)}, too, at once"
+        )
+        yield Finding("HS307", exchange, message, related=related)
     if _takes_everything(view, exchange.name):
+        if can_delay(exchange):
+            return
         message = f"{quote_exchange(exchange.name)} never takes its alternate exchange {quote_exchange(alternate)}"
         yield Finding("HS304", exchange, message, related=related)
         return
@@ -68,12 +76,6 @@ def _alternate(view: TopologyView, exchange: Exchange, alternate: str) -> Iterat
             )
             yield Finding("HS302", exchange, message, key, related)
     yield from _find_bypassed(view, exchange, alternate)
-    if can_delay(exchange) and alternate in view.exits:
-        message = (
-            f"{quote_exchange(exchange.name)} hands each message that it delays to its alternate exchange "
-            f"{quote_exchange(alternate)}, too, at once"
-        )
-        yield Finding("HS307", exchange, message, related=related)
 
 
 def _find_bypassed(view: TopologyView, exchange: Exchange, alternate: str) -> Iterator[Finding]:
@@ -94,9 +96,7 @@ def _find_bypassed(view: TopologyView, exchange: Exchange, alternate: str) -> It
 
 
 def _takes_everything(view: TopologyView, exchange: str) -> bool:
-    """Return whether it is certain that every message matches a binding of the exchange, and none is delayed."""
-    if can_delay(view.topology.exchanges[exchange]):
-        return False
+    """Return whether it is certain that every message matches a binding of the exchange, but for delayed ones."""
     if view.always_matches(exchange):
         return True
     patterns: list[Pattern] = []

@@ -276,3 +276,22 @@ def test_a_verification_for_another_topology_or_version_is_refused() -> None:
         verification_of(table.replace_schema_metadata(metadata))
     with pytest.raises(InputError, match="damaged"):
         verification_of(table.drop_columns(["missing"]))
+
+
+def test_of_a_delayed_message_the_broker_records_where_it_goes_at_once() -> None:
+    """The audit counts the queues of both times: the message is not unroutable, and its later binding is not dead."""
+    late = Exchange("d", "x-delayed-message", arguments={"x-delayed-type": "direct", "alternate-exchange": "rest"})
+    topology = Topology(
+        [late, Exchange("rest", "fanout")], [Queue("q"), Queue("now")],
+        [Binding.to_queue("d", "q", "k"), Binding.to_queue("rest", "now")],
+    )  # fmt: skip
+    delayed, plain = Message("d", "k", {"x-delay": 5}), Message("d", "k")
+    outcome = Explorer(topology).outcome(delayed)
+    assert (outcome.queues, outcome.fate, outcome.bindings) == (("now", "q"), "routed", (0, 1))
+    verifier = Verifier(topology)
+    records = [Record(message, routed_queues=queues) for message, queues in (
+        (delayed, ("now",)), (plain, ("q",)), (delayed, ("q",)), (Message("d", "k", {"x-delay": 7}), ("now",)),
+    )]  # fmt: skip
+    verifier.add(build_batch(records))
+    result = verifier.result()
+    assert (result.agreed, [(each.missing, each.extra) for each in result.differences]) == (3, [(("now",), ("q",))])
