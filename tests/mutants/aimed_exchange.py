@@ -155,7 +155,7 @@ EXCHANGE: Final[list[Mutant]] = [
         ROUTING,
         (
             "a circle leads through its first exchange once more",
-            "    seen = {message.exchange}\n",
+            "    seen = {start.exchange.name}\n",
             "    seen: set[str] = set()\n",
         ),
     ),

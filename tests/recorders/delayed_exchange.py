@@ -42,8 +42,8 @@ VALUES: Final[tuple[Any, ...]] = (
     1, 50, 0, -1, -50, MOST, MOST + 1, 2**62, "50", "0", "-50", "+50", " 50", "050", "50.5", "", "soon", "0x32", "5_0",
     "\u0665", str(MOST), str(MOST + 1), b"50", b"\xff", 50.0, 50.9, 0.5, -50.5, float(MOST), MOST + 0.5, 1e300,
     True, None, Typed("byte", 50), Typed("byte", -50), Typed("unsignedbyte", 50), Typed("short", 50),
-    Typed("unsignedshort", 50), Typed("signedint", 50), Typed("unsignedint", 50), Typed("unsignedint", MOST), Typed("long", 50),
-    Typed("float", 50.5), Typed("timestamp", 50), Decimal(50), Decimal("50.5"), [50], {"a": 50},
+    Typed("unsignedshort", 50), Typed("signedint", 50), Typed("unsignedint", 50), Typed("unsignedint", MOST),
+    Typed("long", 50), Typed("float", 50.5), Typed("timestamp", 50), Decimal(50), Decimal("50.5"), [50], {"a": 50},
 )  # fmt: skip
 
 TYPES: Final = ("direct", "fanout", "topic", "headers")

@@ -62,7 +62,7 @@ class Verifier:
 
     def __init__(self, topology: Topology, *, states: int = STATES) -> None:
         self._fingerprint: Final = fingerprint(topology)
-        # A broker records where a message went when it was published; what an exchange delays, it does not record later.
+        # A broker records where a message went when it was published, and not where an exchange sends it later.
         self._classifier: Final = Classifier(topology, states=states, at_once=True)
         self._lists: Final = QueueLists(topology.queues)
         self._window: Final = Window(self.columns, WINDOW)
