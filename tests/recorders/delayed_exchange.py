@@ -1,7 +1,7 @@
 """Record what x-delayed-message makes of messages: ``python -m tests.recorders.delayed_exchange AMQP-URL [NOTE]``.
 
 Writes tests/golden/rabbitmq-delayed-RELEASE.json for a broker with the plugin rabbitmq_delayed_message_exchange, which
-comes neither with RabbitMQ nor from a package registry: install it by hand. A NOTE says what was unusual about it.
+does not come with RabbitMQ. A NOTE says what was unusual about it.
 
 ``values``: a message with each value of x-delay, published as mandatory to an exchange without alternate. Kept is
 whether it was returned, which it is if it is delayed, and the header as it was delivered, if within a second; or what
