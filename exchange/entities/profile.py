@@ -18,11 +18,13 @@ class SettingRules:
     """What RabbitMQ accepts and reads of the arguments of queues, and of policies."""
 
     name: str
-    """The release from which on they hold, for representations."""
+    """The release from which on they hold, for representations: fingerprints of kept counts have it."""
     classic_arguments: tuple[str, ...]
     """Arguments of classic queues, in the order in which a second declaration is compared with them."""
     quorum_arguments: tuple[str, ...]
     stream_arguments: tuple[str, ...]
+    unchecked_arguments: frozenset[str]
+    """Arguments that are accepted with any value, and with valid ones only in a later release (4.3.0 and 4.3.1)."""
     has_version_1: bool
     """Classic queues have two versions, and x-queue-mode is checked (up to 4.2)."""
     sorts_arguments: bool
@@ -34,7 +36,7 @@ class SettingRules:
     denies_master_locator: bool
     """queue-master-locator is a deprecated feature that is not permitted by default (since 4.3)."""
     filter_size_refusal: str | None
-    """Text that refuses an invalid x-stream-filter-size-bytes (since 4.0); None if none is refused."""
+    """Text that refuses an invalid x-stream-filter-size-bytes (since 3.13); None if none is refused."""
     apply_to: tuple[str, ...]
     """What a policy can apply to."""
     policy_settings: frozenset[str]

@@ -197,7 +197,7 @@ def refuse_queue(queue: Queue, what: str, profile: Profile) -> None:
     settings = profile.settings
     accepted = settings.arguments(kind)
     for name, rule in rules_for(settings).items():
-        if name in arguments and name in accepted:
+        if name in arguments and name in accepted and name not in settings.unchecked_arguments:
             wrong = rule(*arguments[name], arguments)
             if wrong is not None:
                 raise PreconditionFailed(f"invalid arg '{name}' for {what}: {wrong}")

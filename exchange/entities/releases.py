@@ -9,135 +9,23 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from exchange.entities.profile import NEWEST_PATCH, Profile, QueueBehaviour, SettingRules, read_release
+from exchange.entities.profile import NEWEST_PATCH, Profile, QueueBehaviour, read_release
+from exchange.entities.release_settings import (
+    SETTINGS_3_10,
+    SETTINGS_3_12,
+    SETTINGS_3_13,
+    SETTINGS_4_0,
+    SETTINGS_4_2_7,
+    SETTINGS_4_3,
+    SETTINGS_4_3_0,
+    SETTINGS_4_3_1,
+    SETTINGS_4_4,
+)
 
 __all__ = [
     "LATEST", "PROFILES", "RELEASES", "ROWS", "SERIES", "ReleaseRow", "closest_profile", "profile_by_name",
     "profile_for", "row_for",
 ]  # fmt: skip
-
-_RETRIES: Final = frozenset({"delayed-retry-type", "delayed-retry-min", "delayed-retry-max"})
-_MIRRORING: Final = frozenset({
-    "ha-mode", "ha-params", "ha-sync-mode", "ha-sync-batch-size", "ha-promote-on-shutdown", "ha-promote-on-failure",
-})  # fmt: skip
-_STREAMS_ONLY: Final = frozenset({"max-age", "stream-max-segment-size-bytes", "initial-cluster-size"})
-_QUORUM_ONLY: Final = frozenset({"delivery-limit", "dead-letter-strategy"})
-_IN_MEMORY: Final = frozenset({"max-in-memory-length", "max-in-memory-bytes"})
-_GROUP: Final = frozenset({"target-group-size"})
-_TAG: Final = frozenset({"member-placement-tag"})
-_OFFSET: Final = frozenset({"stream-initial-offset"})
-_JMS: Final = frozenset({"selector-fields", "selector-field-max-bytes"})
-_CLASSIC_ONLY: Final = (_MIRRORING - {"ha-sync-batch-size"}) | {"max-priority", "queue-mode", "queue-master-locator"}
-_NOT_OF_STREAMS: Final = _CLASSIC_ONLY | _QUORUM_ONLY | _IN_MEMORY | {
-    "expires", "message-ttl", "dead-letter-exchange", "dead-letter-routing-key", "max-length", "overflow",
-}  # fmt: skip
-_OLD_APPLY_TO: Final = ("all", "exchanges", "queues")
-
-_SETTINGS_3_10: Final = SettingRules(
-    name="3.10",
-    classic_arguments=(
-        "x-expires", "x-message-ttl", "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-max-length",
-        "x-max-length-bytes", "x-max-priority", "x-overflow", "x-queue-mode", "x-queue-version",
-        "x-single-active-consumer", "x-queue-type", "x-queue-master-locator",
-    ),
-    quorum_arguments=(
-        "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-dead-letter-strategy", "x-expires", "x-max-length",
-        "x-max-length-bytes", "x-max-in-memory-length", "x-max-in-memory-bytes", "x-overflow",
-        "x-single-active-consumer", "x-queue-type", "x-quorum-initial-group-size", "x-delivery-limit",
-        "x-message-ttl", "x-queue-leader-locator",
-    ),
-    stream_arguments=(
-        "x-max-length-bytes", "x-queue-type", "x-max-age", "x-stream-max-segment-size-bytes",
-        "x-initial-cluster-size", "x-queue-leader-locator",
-    ),
-    has_version_1=True,
-    sorts_arguments=False,
-    empty_type_is_classic=False,
-    has_plugin_types=False,
-    denies_master_locator=False,
-    filter_size_refusal=None,
-    apply_to=_OLD_APPLY_TO,
-    policy_settings=frozenset({
-        "alternate-exchange", "dead-letter-exchange", "dead-letter-routing-key", "dead-letter-strategy", "message-ttl",
-        "expires", "max-length", "max-length-bytes", "max-in-memory-length", "max-in-memory-bytes", "queue-mode",
-        "queue-version", "overflow", "max-age", "queue-leader-locator", "initial-cluster-size",
-        "stream-max-segment-size-bytes", "delivery-limit", "ha-mode", "queue-master-locator",
-    }),
-    operator_settings=frozenset({
-        "expires", "message-ttl", "max-length", "max-length-bytes", "max-in-memory-length", "max-in-memory-bytes",
-        "delivery-limit",
-    }),
-    mirrors_queues=True,
-    stricter_counts=False,
-    classic_unsupported=_STREAMS_ONLY | _QUORUM_ONLY | {"queue-leader-locator"},
-    quorum_unsupported=_CLASSIC_ONLY | _STREAMS_ONLY,
-    stream_unsupported=_NOT_OF_STREAMS,
-    classic_ignores=frozenset({"queue-leader-locator", "consumer-timeout"}),
-    quorum_ignores=_RETRIES | _GROUP | _TAG | {"consumer-timeout", "consumer-disconnected-timeout"},
-    stream_ignores=_OFFSET | {"consumer-timeout", "stream-filter-size-bytes"},
-)  # fmt: skip
-_SETTINGS_3_12: Final = replace(
-    _SETTINGS_3_10,
-    name="3.12",
-    apply_to=(*_OLD_APPLY_TO, "classic_queues", "quorum_queues", "streams"),
-    policy_settings=_SETTINGS_3_10.policy_settings | {"consumer-timeout", "stream-filter-size-bytes"},
-    operator_settings=_SETTINGS_3_10.operator_settings | _GROUP | {
-        "queue-version", "overflow", "ha-mode", "ha-params", "ha-sync-mode",
-    },
-    classic_unsupported=_SETTINGS_3_10.classic_unsupported | _IN_MEMORY | _GROUP,
-    stream_unsupported=_SETTINGS_3_10.stream_unsupported | _GROUP,
-    classic_ignores=frozenset({"queue-leader-locator", "queue-mode"}),
-    quorum_ignores=_RETRIES | _TAG | {"consumer-disconnected-timeout"},
-    stream_ignores=_OFFSET,
-)  # fmt: skip
-_SETTINGS_4_0: Final = replace(
-    _SETTINGS_3_12,
-    name="4.0",
-    classic_arguments=(*_SETTINGS_3_12.classic_arguments, "x-queue-leader-locator"),
-    sorts_arguments=True,
-    has_plugin_types=True,
-    filter_size_refusal="Invalid value for  x-stream-filter-size-bytes",
-    policy_settings=(_SETTINGS_3_12.policy_settings | _GROUP) - {"ha-mode"},
-    operator_settings=(_SETTINGS_3_12.operator_settings | {"queue-master-locator"}) - _MIRRORING,
-    mirrors_queues=False,
-    stricter_counts=True,
-    classic_unsupported=_SETTINGS_3_12.classic_unsupported - {"queue-leader-locator"},
-    classic_ignores=_MIRRORING | {"queue-mode", "queue-version"},
-)
-_SETTINGS_4_3: Final = replace(
-    _SETTINGS_4_0,
-    name="4.3",
-    quorum_arguments=(
-        *_SETTINGS_4_0.quorum_arguments,
-        "x-consumer-disconnected-timeout", "x-consumer-timeout", "x-delayed-retry-type", "x-delayed-retry-min",
-        "x-delayed-retry-max",
-    ),
-    stream_arguments=(
-        *_SETTINGS_4_0.stream_arguments[:4], "x-stream-filter-size-bytes", *_SETTINGS_4_0.stream_arguments[4:],
-    ),
-    has_version_1=False,
-    empty_type_is_classic=True,
-    denies_master_locator=True,
-    filter_size_refusal="Invalid value for x-stream-filter-size-bytes",
-    policy_settings=_SETTINGS_4_0.policy_settings | _RETRIES | {"consumer-disconnected-timeout"},
-    operator_settings=_SETTINGS_4_0.operator_settings | _RETRIES,
-    classic_unsupported=_SETTINGS_4_0.classic_unsupported | _JMS,
-    quorum_unsupported=_SETTINGS_4_0.quorum_unsupported | _JMS,
-    stream_unsupported=_SETTINGS_4_0.stream_unsupported | _JMS,
-    classic_ignores=_SETTINGS_4_0.classic_ignores | {"consumer-timeout", "queue-master-locator"},
-    quorum_ignores=_TAG,
-    stream_ignores=_OFFSET | {"consumer-timeout"},
-)  # fmt: skip
-_SETTINGS_4_4: Final = replace(
-    _SETTINGS_4_3,
-    name="4.4",
-    quorum_arguments=(*_SETTINGS_4_3.quorum_arguments, "x-member-placement-tag"),
-    stream_arguments=(*_SETTINGS_4_3.stream_arguments, "x-stream-initial-offset"),
-    policy_settings=_SETTINGS_4_3.policy_settings | {"member-placement-tag"},
-    operator_settings=_SETTINGS_4_3.operator_settings | {"member-placement-tag"},
-    quorum_ignores=frozenset(),
-    stream_ignores=frozenset({"consumer-timeout"}),
-)
 
 _LIVES_3_10: Final = QueueBehaviour(
     deaths_are_headers=True,
@@ -206,10 +94,10 @@ _3_10: Final = Profile(
     import_skips_bindings=True,
     import_checks_topic_exchanges=False,
     import_skips_generated=False,
-    settings=_SETTINGS_3_10,
+    settings=SETTINGS_3_10,
     lives=_LIVES_3_10,
 )
-_3_12: Final = replace(_3_10, name="rabbitmq-3.12", settings=_SETTINGS_3_12, lives=_LIVES_3_12)
+_3_12: Final = replace(_3_10, name="rabbitmq-3.12", settings=SETTINGS_3_12, lives=_LIVES_3_12)
 _3_13: Final = replace(
     _3_12,
     name="rabbitmq-3.13",
@@ -220,6 +108,7 @@ _3_13: Final = replace(
     delay_is_annotation=True,
     import_needs_queue_flags=False,
     import_skips_bindings=False,
+    settings=SETTINGS_3_13,
     lives=_LIVES_3_13,
 )
 _4_0: Final = replace(
@@ -230,10 +119,11 @@ _4_0: Final = replace(
     queues_have_a_type=True,
     local_random=True,
     modulus_hash_depends_on_store=True,
-    settings=_SETTINGS_4_0,
+    settings=SETTINGS_4_0,
     lives=_LIVES_4_0,
 )
 _4_2_6: Final = replace(_4_0, name="", max_weight=10_000)
+_4_2_7: Final = replace(_4_2_6, settings=SETTINGS_4_2_7)
 _4_3_0: Final = replace(
     _4_2_6,
     modulus_hash_sorts=True,
@@ -243,11 +133,13 @@ _4_3_0: Final = replace(
     like_without_text_matches_nothing=True,
     import_needs_durable=False,
     import_checks_topic_exchanges=True,
-    settings=_SETTINGS_4_3,
+    settings=SETTINGS_4_3_0,
     lives=_LIVES_4_3,
 )
-_4_3: Final = replace(_4_3_0, name="rabbitmq-4.3", max_many=2, hashes_empty_arrays=True)
-_4_4_0: Final = replace(_4_3, name="", routes_as="rabbitmq-4.3", settings=_SETTINGS_4_4)
+_4_3_1: Final = replace(_4_3_0, settings=SETTINGS_4_3_1)
+_4_3_2: Final = replace(_4_3_0, settings=SETTINGS_4_3)
+_4_3: Final = replace(_4_3_2, name="rabbitmq-4.3", max_many=2, hashes_empty_arrays=True)
+_4_4_0: Final = replace(_4_3, name="", routes_as="rabbitmq-4.3", settings=SETTINGS_4_4)
 _4_4: Final = replace(_4_4_0, name="rabbitmq-4.4", import_skips_generated=True)
 
 
@@ -360,8 +252,9 @@ _ROW_4_4: Final = replace(
 
 ROWS: Final = (
     _ROW_3_10, _ROW_3_11, _ROW_3_12, _ROW_3_13, _ROW_4_0, _ROW_4_1,
-    _ROW_4_2, replace(_ROW_4_2, since=(4, 2, 6), profile=_4_2_6),
-    _ROW_4_3, replace(_ROW_4_3, since=(4, 3, 5), profile=_4_3),
+    _ROW_4_2, replace(_ROW_4_2, since=(4, 2, 6), profile=_4_2_6), replace(_ROW_4_2, since=(4, 2, 7), profile=_4_2_7),
+    _ROW_4_3, replace(_ROW_4_3, since=(4, 3, 1), profile=_4_3_1), replace(_ROW_4_3, since=(4, 3, 2), profile=_4_3_2),
+    replace(_ROW_4_3, since=(4, 3, 5), profile=_4_3),
     _ROW_4_4, replace(_ROW_4_4, since=(4, 4, 1), profile=_4_4),
 )  # fmt: skip
 """All releases that are known here, the oldest first; a patch release has a row if it differs from those before it."""

@@ -1,0 +1,54 @@
+"""What releases accept is what the tables in the broker's source say, as `tests.recorders.release_tables` recorded them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from exchange.entities.effects import OF_QUEUES
+from exchange.entities.policy_definitions import PLUGINS
+from exchange.entities.queue_arguments import CONSUMER_ARGUMENTS, RULES, rules_for
+from exchange.entities.releases import profile_for
+from tests.recorders.release_tables import RECORDING, TYPES, compare, tables_of
+
+RECORDED = json.loads(RECORDING.read_text("utf-8"))
+NO_RULE = {"x-queue-type"}
+"""Arguments whose values are checked apart from the others, or not at all."""
+NO_POLICY = {"single-active-consumer"}
+"""What releases up to 4.1 call unsupported by types of queues, and no policy can have."""
+AFTER = {"4.4.0": {"x-stream-initial-offset"}}
+"""Release -> what its notes add to the source that was recorded, which is older."""
+
+
+@pytest.mark.parametrize("release", RECORDED)
+def test_the_table_of_releases_has_the_arguments_and_settings_of_the_source(release: str) -> None:
+    theirs, ours = RECORDED[release]["tables"], tables_of(release)
+    mirroring = (
+        {name for name in OF_QUEUES if name.startswith("ha-")} if "ha-mode" in ours["policy_validator"] else set()
+    )
+    checked_apart = PLUGINS | mirroring | NO_POLICY | AFTER.get(release, set())
+    stripped = [{table: [*{*tables[table]} - checked_apart] for table in ours} for tables in (theirs, ours)]
+    assert [*compare(*stripped)] == []
+
+
+@pytest.mark.parametrize("release", RECORDED)
+def test_each_argument_that_a_release_checks_has_a_rule(release: str) -> None:
+    tables, settings = RECORDED[release]["tables"], profile_for(release).settings
+    checked = {*tables["declare_args"]} & settings.all_arguments - settings.unchecked_arguments
+    assert checked - NO_RULE <= rules_for(settings).keys()
+    assert (rules_for(settings).keys() & settings.all_arguments) - settings.unchecked_arguments <= checked | AFTER.get(
+        release, set()
+    )
+
+
+@pytest.mark.parametrize("release", [*RECORDED][-2:])
+def test_the_arguments_of_consumers_are_those_of_the_source(release: str) -> None:
+    for kind in TYPES:
+        recorded = {*RECORDED[release]["tables"][f"consumer_arguments of {kind}"]}
+        assert CONSUMER_ARGUMENTS[kind] <= recorded
+
+
+def test_no_rule_is_of_an_argument_that_no_release_has() -> None:
+    every = frozenset().union(*(profile_for(release).settings.all_arguments for release in RECORDED))
+    assert RULES.keys() <= every
