@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import logging
 import os
 import random
 import signal
@@ -167,19 +166,16 @@ async def round_of(config: Config, delay: float) -> tuple[float, object, str | N
     """Start and stop a bridge in this process; return the seconds that stopping took, its result, and the failure."""
     log = io.StringIO()
     before = asyncio.all_tasks()
-    handlers = list(logging.getLogger().handlers)
     journal = Journal(out=log, level="debug")
-    journal.listen()
-    running_it = asyncio.create_task(run(config, journal, handle_signals=True))
-    await asyncio.sleep(0)  # its handlers are there from its first step on
-    await asyncio.sleep(delay)
-    asked = time.monotonic()
-    if not running_it.done():
-        os.kill(os.getpid(), signal.SIGTERM)
-    await asyncio.wait([running_it], timeout=stretch(BOUND))
-    seconds = time.monotonic() - asked
-    for handler in logging.getLogger().handlers[len(handlers) :]:
-        logging.getLogger().removeHandler(handler)
+    with journal.listen():
+        running_it = asyncio.create_task(run(config, journal, handle_signals=True))
+        await asyncio.sleep(0)  # its handlers are there from its first step on
+        await asyncio.sleep(delay)
+        asked = time.monotonic()
+        if not running_it.done():
+            os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait([running_it], timeout=stretch(BOUND))
+        seconds = time.monotonic() - asked
     if not running_it.done():
         return seconds, "hangs", f"does not end in {BOUND:.1f} s\n{_stacks()}\n{log.getvalue()[-3_000:]}"
     await asyncio.sleep(0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +13,6 @@ from bindings.drawing.captions import count_parts
 from bindings.drawing.drawing import draw
 from bindings.drawing.forms import FORMS, choose_form, make_picture
 from bindings.drawing.mermaid import MOST_CHARACTERS, MOST_EDGES
-from bindings.drawing.model import Drawing
 from bindings.drawing.surroundings import DIRECTIONS, Direction, crop_around
 from bindings.sources.files import save_lines
 from bindings.sources.management import is_address
@@ -108,27 +106,22 @@ def graph_command(
         name = form or choose_form(output)
         if FORMS[name].is_picture:
             drawing = make_picture(drawing, expand=expand)
+        if len(drawing.nodes) >= LARGE:  # before the wait, which a smaller picture would spare
+            echo_line(f"hashstar: {count_parts(drawing)} drawn; to look at a part: --around NAME --depth 1", err=True)
         with status("drawing ..."):
             text = FORMS[name].write(drawing, f"{_title(opened.name)}, virtual host {topology.vhost}")
         if output is None:
             click.echo(text, nl=False)
         else:
             save_lines(str(output), [text])
-        for hint in _list_hints(drawing, name, len(text)):
-            echo_line(hint, err=True)
+        if name == "mermaid" and (len(drawing.edges) > MOST_EDGES or len(text) > MOST_CHARACTERS):
+            echo_line(
+                f"hashstar: Mermaid refuses more than {MOST_EDGES} edges or {MOST_CHARACTERS:,} characters, unless "
+                "maxEdges and maxTextSize of its configuration are raised",
+                err=True,
+            )
 
 
 def _title(name: str) -> str:
     """Return the title of a picture: the name of its file without the folders, or the address."""
     return name if is_address(name) else Path(name).name
-
-
-def _list_hints(drawing: Drawing, form: str, length: int) -> Iterator[str]:
-    """Yield what a user may want to know about a picture that is large, or too large for its reader."""
-    if len(drawing.nodes) >= LARGE:
-        yield f"hashstar: {count_parts(drawing)} drawn; to look at a part: --around NAME --depth 1"
-    if form == "mermaid" and (len(drawing.edges) > MOST_EDGES or length > MOST_CHARACTERS):
-        yield (
-            f"hashstar: Mermaid refuses more than {MOST_EDGES} edges or {MOST_CHARACTERS:,} characters, unless "
-            "maxEdges and maxTextSize of its configuration are raised"
-        )

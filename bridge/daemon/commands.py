@@ -56,10 +56,10 @@ def run_command(worker: int | None, path: Path) -> None:
         async def run_to_end() -> int:
             config = read_config(path, worker=worker)
             journal = Journal(config.log_format, config.log_level, worker=worker)
-            journal.listen()
-            if hangups:
-                journal.write_hangup()
-            code = 0 if await run(config, journal, worker=worker, owns_process=True) else 1
+            with journal.listen():
+                if hangups:
+                    journal.write_hangup()
+                code = 0 if await run(config, journal, worker=worker, owns_process=True) else 1
             leaving.append(end_process_within(LEAVING, code))
             return code
 

@@ -15,8 +15,8 @@ import json
 import logging
 import re
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from time import time
@@ -176,11 +176,18 @@ class Journal:
                 if not known.left_out and now - known.seen > known.interval + QUIET_AFTER:
                     del kinds[key]
 
-    def listen(self) -> None:
+    @contextmanager
+    def listen(self) -> Iterator[None]:
         """Write log records of this process, too: all records of the bridge, warnings and errors of others."""
-        handler = _JournalHandler(self)
+        handler, bridge = _JournalHandler(self), logging.getLogger("bridge")
+        level = bridge.level
         logging.getLogger().addHandler(handler)
-        logging.getLogger("bridge").setLevel(logging.DEBUG)
+        bridge.setLevel(logging.DEBUG)
+        try:
+            yield
+        finally:
+            logging.getLogger().removeHandler(handler)
+            bridge.setLevel(level)
 
     def write_hangup(self) -> None:
         """Write that a SIGHUP was received, which changes nothing."""

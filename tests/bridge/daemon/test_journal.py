@@ -163,15 +163,11 @@ def test_records_of_libraries_are_written_in_the_same_form() -> None:
     journal, out, _ = make_journal("json")
     root, ours = logging.getLogger(), logging.getLogger("bridge")
     before, level = list(root.handlers), ours.level
-    journal.listen()
-    try:
+    with journal.listen():
         logging.getLogger("bridge.somewhere").info("goes on behind %s", 3)
         logging.getLogger("elsewhere").warning("odd")
         logging.getLogger("elsewhere").info("chatter")
-    finally:
-        root.handlers[:] = before
-        ours.setLevel(level)
-        logging.getLogger("pika").setLevel(logging.NOTSET)
+    assert (list(root.handlers), ours.level) == (before, level)
     lines = [json.loads(line) for line in out.getvalue().splitlines()]
     assert [(line["level"], line["by"], line["text"]) for line in lines] == [
         ("info", "bridge.somewhere", "goes on behind 3"), ("warning", "elsewhere", "odd"),
