@@ -11,6 +11,7 @@ kind                meaning
 ``waiting``         a source is not open yet, because a target is not
 ``stalled``         the oldest unsettled message is older than ``stalled_after``
 ``window-full``     nothing was read for ``stalled_after``, because too many messages are unsettled
+``vanished``        within the last minute, a system removed messages before they were read
 ``paused``          a user has paused the bridge
 ``draining``        the bridge is about to end
 ==================  ================================================================================================
@@ -39,7 +40,7 @@ from exchange.display import list_some
 __all__ = ["KINDS", "Condition", "Health", "SourceState", "TargetState"]
 
 KINDS: Final = (
-    "disconnected", "trouble", "backpressure", "dead-letters", "held", "waiting", "stalled", "window-full",
+    "disconnected", "trouble", "backpressure", "dead-letters", "held", "waiting", "stalled", "window-full", "vanished",
     "paused", "draining",
 )  # fmt: skip
 """Kinds of conditions in the order in which they are shown: causes before their effects."""
@@ -54,6 +55,7 @@ STOPPED_AFTER: Final = 1.0
 may be written, and these permit more."""
 BACKPRESSURE_AFTER: Final = 3.0
 """Seconds for which a queue takes nothing before that is a condition: a full queue takes messages now and then."""
+VANISHED_FOR: Final = 60.0  # seconds for which messages that were removed unread are a condition
 REMIND_AFTER: Final = 60.0
 REMIND_AT_MOST: Final = 600.0
 """Minimum and maximum number of seconds between reminders in the log; the interval doubles with each reminder."""
@@ -192,6 +194,7 @@ class Health:
         """Earliest time of the next scan, by the loop's clock."""
         self._refusing: dict[tuple[str, str], float] = {}
         """Target and queue -> time since which it takes nothing, by the loop's clock."""
+        self._vanished: dict[str, tuple[int, float]] = {}  # source -> messages removed unread, and when it grew
         self.conditions: tuple[Condition, ...] = ()
         self.sources: Mapping[str, SourceState] = {}
         self.targets: Mapping[str, TargetState] = {}
@@ -326,6 +329,11 @@ class Health:
                 name, "window-full", f"nothing is read: {window.messages:,} messages of {window.bytes:,} bytes are not "
                 "settled", window.full_since, "see what the oldest waits for; window and window_bytes bound it",
             )  # fmt: skip
+        count, last = self._vanished.get(name, (0, now - VANISHED_FOR))
+        if source.vanished > count:
+            count, last = self._vanished[name] = source.vanished, now
+        if now - last < VANISHED_FOR:
+            causes.add(name, "vanished", f"{count:,} messages were removed unread", last, "give it a longer retention")
         fill = max(window.messages / window.capacity, window.bytes / max(1, window.capacity_bytes))
         return SourceState(
             up, None if name in self._metrics.ended_sources else source.lag, source.withheld, source.vanished,

@@ -36,6 +36,11 @@ class Troubled(MemorySource):
     """A source that may have trouble."""
 
     problem: str | Exception | None = None
+    removed = 0
+
+    @property
+    def vanished(self) -> int:
+        return self.removed
 
     @property
     def trouble(self) -> str | None:
@@ -248,6 +253,19 @@ def test_a_window_that_stays_full_is_a_condition_by_messages_and_by_bytes() -> N
             state.inlet.window.finish_copy(pending)
         state.inlet.window.settle()
         assert not state.after(1.0)
+
+
+def test_messages_that_were_removed_unread_are_a_condition_for_a_minute_after_the_last() -> None:
+    state = State()
+    assert not state.after(1.0)
+    state.source.removed = 1_200
+    assert state.after(1.0) == {("rabbit", "vanished"): "1,200 messages were removed unread"}
+    assert state.after(50.0)
+    state.source.removed = 1_201
+    assert state.after(1.0) == {("rabbit", "vanished"): "1,201 messages were removed unread"}
+    assert state.after(58.0)
+    assert not state.after(1.0)
+    assert not state.after(100.0)
 
 
 def test_a_held_message_is_a_condition_that_names_the_way_out() -> None:
