@@ -25,7 +25,7 @@ from exchange.errors import BrokerError, HashstarError, InputError
 from exchange.field_json import message_from_json
 from exchange.message import Message
 
-__all__ = ["columns_at", "has_texts_only", "read_foreign"]
+__all__ = ["WrongColumn", "columns_at", "has_texts_only", "read_foreign"]
 
 FIELD_OF: Final = {"time": "timestamp", "body_size": "size"}
 """Column of a record -> its field in a mapping; all others have one name."""
@@ -35,6 +35,10 @@ LISTS: Final = ("cc", "bcc", "routed_queues")
 
 UNHELD: Final = (TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
 """Exceptions for values that AMQP cannot hold."""
+
+
+class WrongColumn(pa.ArrowInvalid):  # type: ignore[misc]
+    """A column has another type than its field needs."""
 
 
 class Tables(NamedTuple):
@@ -71,8 +75,10 @@ def read_foreign(
 ) -> Iterator[pa.RecordBatch | Bad]:
     """Yield the records of rows, and `Bad` for each row that is none; ``row`` is the number of the first one.
 
-    Raises ArrowException for a column that has another type than its field needs.
+    Raises WrongColumn, or another ArrowException, for a column of another type than its field needs.
     """
+    if any(_is_view(column.type) for column in batch.columns):  # most functions of Arrow know no views
+        batch = pa.record_batch([_decode(column) for column in batch.columns], batch.schema.names)
     numbers = pa.array(np.arange(row, row + batch.num_rows, dtype=np.int64))
     texts = {name: _texts(_column_at(batch, places[name]), name) for name in ("exchange", "routing_key")}
     can_route = pc.and_(texts["exchange"].is_valid(), texts["routing_key"].is_valid())
@@ -113,7 +119,7 @@ def read_foreign(
 
 
 def _column_at(batch: pa.RecordBatch, place: str) -> pa.Array:
-    """Return the column at a place, decoded. Raises ArrowInvalid if there is none."""
+    """Return the column at a place, decoded. Raises WrongColumn if there is none."""
     if place.startswith("="):
         return pa.array([place[1:]], pa.string()).take(pa.array(np.zeros(batch.num_rows, np.int32)))
     names = [place] if place in batch.schema.names else place.split(".")
@@ -121,14 +127,14 @@ def _column_at(batch: pa.RecordBatch, place: str) -> pa.Array:
     if not _is_text(array.type):  # texts of other programs need not be UTF-8
         array.validate(full=True)
     for number, name in enumerate(names[1:], 1):
-        if pa.types.is_struct(array.type):
+        if pa.types.is_struct(array.type) and array.type.get_field_index(name) >= 0:
             array = pc.struct_field(array, name)
         elif pa.types.is_map(array.type):
             array = pc.map_lookup(array, name, "first")
         elif _is_text(array.type):
             return _from_json(_decode(array), ".".join(names[number:]))
         else:
-            raise pa.ArrowInvalid(f"column {'.'.join(names[:number])} is of type {array.type}, and has no {name}")
+            raise WrongColumn(f"column {'.'.join(names[:number])} is of type {array.type}, and has no {name}")
     return _decode(array)
 
 
@@ -157,14 +163,20 @@ def _is_text(kind: pa.DataType) -> bool:
     return any(is_kind(kind) for is_kind in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary))
 
 
+def _is_view(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string_view(kind) or pa.types.is_binary_view(kind))
+
+
 def _decode(array: pa.Array) -> pa.Array:
+    if _is_view(array.type):
+        return array.cast(pa.large_string() if pa.types.is_string_view(array.type) else pa.large_binary())
     return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
 
 def _texts(array: pa.Array, name: str) -> pa.Array:
     """Return a column of names: texts and bytes are escaped, numbers are written out."""
     if pa.types.is_nested(array.type):
-        raise pa.ArrowInvalid(f"column {name} is of type {array.type}, not a text")
+        raise WrongColumn(f"column {name} is of type {array.type}, not a text")
     kinds = pa.types
     if not (kinds.is_binary(array.type) or kinds.is_large_binary(array.type) or kinds.is_fixed_size_binary(array.type)):
         array = array.cast(pa.string())
@@ -176,7 +188,7 @@ def _times(array: pa.Array, wrong: dict[int, str]) -> pa.Array:
     wanted = SCHEMA.field("time").type
     kinds = pa.types
     if kinds.is_temporal(array.type) or kinds.is_null(array.type):
-        return array.cast(wanted)
+        return array.cast(wanted, safe=False)  # digits beyond microseconds are cut off, as in texts
     times: list[int | None] = []
     for row, value in enumerate(array.to_pylist()):
         try:

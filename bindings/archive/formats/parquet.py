@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from bindings.archive.columns import TAKEN, describe_places, explain_missing, find_places
-from bindings.archive.formats.foreign import columns_at, has_texts_only, read_foreign
+from bindings.archive.formats.foreign import WrongColumn, columns_at, has_texts_only, read_foreign
 from bindings.archive.mapping import USUAL, FieldMapping
 from bindings.archive.reading import (
     BATCH_BYTES,
@@ -76,10 +76,12 @@ class Parquet(Format):
         if not head.startswith(MAGIC):
             return False
         try:
-            names = pq.read_schema(path).names
+            schema = pq.read_schema(path)
         except UNREADABLE:
             return True
-        places = self.places(names, str(path))
+        if (schema.metadata or {}).get(FORMAT_KEY) == VERSION:  # ours, in a folder with others, needs no mapping
+            return "exchange" in schema.names and "routing_key" in schema.names
+        places = self.places(schema.names, str(path))
         return "exchange" in places and "routing_key" in places
 
     def places(self, names: Sequence[str], path: str) -> dict[str, str]:
@@ -202,6 +204,9 @@ def _read_group(
             else:
                 yield from read_foreign(batch, path, row, wanted, places)
             row += batch.num_rows
+    except WrongColumn as error:
+        yield Bad(path, row, _first_line(error))
+        return
     except UNREADABLE as error:
         yield Bad(path, row, f"damaged Parquet row group: {_first_line(error)}")
         return

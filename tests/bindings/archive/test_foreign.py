@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from bindings.archive.columns import as_table, find_places
 from bindings.archive.formats.detect import detect
+from bindings.archive.formats.parquet import ParquetWriter
 from bindings.archive.mapping import COLUMNS, FieldMapping, parse_columns
-from bindings.archive.reading import Bad
-from bindings.archive.record import Record, to_records
+from bindings.archive.reading import Bad, Bias
+from bindings.archive.record import Record, build_batch, to_records
 from bindings.audit.run import audit
 from bindings.audit.spark.streaming import mapping_of, options_of
 from bindings.commands.archive import archive_command
@@ -209,3 +210,23 @@ def test_bindings_that_ask_for_lost_types_are_counted(tmp_path: Path) -> None:
     (caveat,) = [each for each in audit(topology, texts).caveats if "texts only" in each]
     assert caveat.startswith("1 binding asks for numbers")
     assert not [each for each in audit(topology, typed).caveats if "texts only" in each]
+
+
+def test_columns_of_other_types_are_cast_or_named(tmp_path: Path) -> None:
+    """Nanoseconds, as pandas writes them; views of texts, as Polars does; a column that is no text is no damage."""
+    times = pa.array([1_700_000_000_000_000_001], pa.timestamp("ns"))
+    path = write(tmp_path / "a.parquet", exchange=pa.array(["x"], pa.string_view()), routing_key=["k"], ts=times)
+    (record,) = read(path)
+    assert isinstance(record, Record)
+    assert (record.message.exchange, record.time) == ("x", 1_700_000_000_000_000)
+    (bad,) = read(write(tmp_path / "b.parquet", exchange=["x"], routing_key=[["k"]]))
+    assert isinstance(bad, Bad)
+    assert bad.reason == "column routing_key is of type list<element: string>, not a text"
+
+
+def test_our_own_files_beside_others_need_no_mapping(tmp_path: Path) -> None:
+    with ParquetWriter(tmp_path / "in" / "ours", Bias.EVERYTHING) as writer:
+        writer.write(build_batch([Record(Message("x", "k"))]))
+    write(tmp_path / "in" / "theirs.parquet", e=["y"], k=["l"])
+    mapping = FieldMapping(columns=parse_columns(["exchange=e", "routing_key=k"]))
+    assert {each.exchange for each in messages(read(tmp_path / "in", mapping))} == {"x", "y"}
