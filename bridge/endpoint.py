@@ -145,6 +145,8 @@ class Outgoing:
     request: Any = None
     """Of a request: the `bridge.interop.requests.Request` by which it asks for its reply. Of a reply: the
     `bridge.pump.replies.Home` that it goes to. None for all other messages."""
+    waiting: tuple[Failure, float] | None = None
+    """Reserved for the pump: the failure after which it waits (`Failure.waits`), and the time of the first such one."""
     turn: int | None = None
     """Reserved for the target: the partition that it chose for a message that neither topology nor key place, so that
     another try goes there, too."""
@@ -160,6 +162,9 @@ class Failure(NamedTuple):
     busy: bool = False
     """Whether it is back-pressure: the queue takes no message now, whichever it is. All messages of the queue wait, and
     none of them becomes a dead letter because of the number of its tries."""
+    waits: bool = False
+    """Whether what it needs may still come, as the binding of its key: the messages of its key wait, and it becomes no
+    dead letter because of the number of its tries, either; others pass."""
 
 
 class Receiver(Protocol):

@@ -282,7 +282,8 @@ class Health:
     def _look_at_target(self, outlet: OutletLike, causes: _Causes, now: float) -> TargetState:
         name = outlet.target.name
         up = self._is_up(outlet.target, causes)
-        waiting = {queue: failure.reason for queue, failure in outlet.waiting.items()}
+        waits = outlet.waiting
+        waiting = {queue: failure.reason for queue, failure in waits.items()}
         for key in [key for key in self._refusing if key[0] == name and key[1] not in waiting]:
             del self._refusing[key]
         patience = min(BACKPRESSURE_AFTER, self._policy.stalled_after)
@@ -292,7 +293,10 @@ class Health:
             if now - since >= patience:
                 lasting.append((queue, since))
         if lasting:
-            reasons = [f"queue {queue} takes nothing: {waiting[queue]}" for queue, _ in lasting]
+            reasons = [
+                f"queue {queue} {'waits' if waits[queue].waits else 'takes nothing'}: {waiting[queue]}"
+                for queue, _ in lasting
+            ]
             causes.add(
                 name, "backpressure", list_some(reasons, SHOWN), min([since for _, since in lasting]),
                 "its messages wait in order; see that the queue is there, has room, and may be written",

@@ -28,6 +28,9 @@ __all__ = ["Events", "Outlet"]
 
 LOG: Final = logging.getLogger(__name__)
 
+WAITING: Final = 3.0
+"""Maximum number of seconds between the tries of a message that waits (`Failure.waits`)."""
+
 
 class Events(Protocol):
     """Receives what happens to targets and their messages, to count and log it."""
@@ -131,8 +134,10 @@ class Outlet:
 
     @property
     def waiting(self) -> Mapping[str, Failure]:
-        """Queue of the topology -> failure because of which its target takes no message for it now."""
-        return {queue: gate.failure for (queue, _), gate in self._gates.items() if gate.failure is not None}
+        """Queue of the topology -> failure because of which its target takes no message for it, or for a key."""
+        waiting = {each.queue: each.waiting[0] for each in self._held.all() if each.waiting is not None}
+        waiting.update({queue: gate.failure for (queue, _), gate in self._gates.items() if gate.failure is not None})
+        return waiting
 
     def oldest(self) -> Outgoing | None:
         """Return the unconfirmed message that was routed first; None if there is none."""
@@ -262,6 +267,9 @@ class Outlet:
             return
         self._progressed = True
         outgoing.attempts += 1
+        if failure.waits:
+            self._wait(outgoing, failure)
+            return
         fate = self._fate(outgoing, failure)
         if fate is Unroutable.DEAD_LETTER and not self._may_become_dead_letter(outgoing, failure):
             fate = Unroutable.HOLD
@@ -314,10 +322,23 @@ class Outlet:
                 if window in reached:
                     window.limit.release(outgoing.context, outgoing.queue)
 
+    def _wait(self, outgoing: Outgoing, failure: Failure) -> None:
+        """Hold a message and its key until it passes, or, after ``give_up_after``, becomes a dead letter."""
+        now = asyncio.get_running_loop().time()
+        outgoing.waiting = failure, outgoing.waiting[1] if outgoing.waiting is not None else now
+        patience = self._policy.give_up_after
+        if patience is None or self._dead_letter is None or now - outgoing.waiting[1] < patience:
+            self._hold(outgoing, failure, None)
+        else:
+            self._send_dead_letter(outgoing, failure)
+            self._leave(outgoing)
+
     def _hold(self, outgoing: Outgoing, failure: Failure, fate: Unroutable | None) -> None:
         """Hold the message and its key, and try the message again after the backoff."""
         self._held.add(outgoing)
         wait = self._policy.backoff.delay(outgoing.attempts, self._random())
+        if failure.waits:
+            wait = min(wait, WAITING)
         self._events.refused(self.target.name, outgoing, failure, wait)
         pending: Pending = outgoing.context
         if fate is Unroutable.HOLD and pending.held_reason is None:

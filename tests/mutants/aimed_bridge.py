@@ -270,15 +270,18 @@ BRIDGE: Final[list[Mutant]] = [
         "bridge/endpoints/rabbitmq/publishing.py",
         "bridge/endpoints/rabbitmq/test_rabbitmq_publishing.py bridge/endpoints/rabbitmq/test_rabbitmq_frames.py",
         (
-            "an exchange that routes again is still taken for one that does not",
-            "                if self._unrouted:\n                    self._unrouted.pop(outgoing.queue, None)\n",
-            "",
-        ),
-        (
             "a message that the broker ends the connection for is sent again",
             "            if objects and (objection",
             "            if False and (objection",
         ),
+    ),
+    *mutants_of(
+        "bridge/endpoints/rabbitmq/unrouted.py",
+        "bridge/endpoints/rabbitmq/test_unrouted.py",
+        ("a key that was routed is at fault later", "was_routed = identity in known.routed", "was_routed = False"),
+        ("a wrong key is at fault although nothing is routed", "known.last_routed >= since", "True"),
+        ("each wrong key halts its source for the whole patience", "and now - known.proved_at >= PROOF", ""),
+        ("the marks of bridges are taken for headers that route", 'not name.startswith("x-hashstar-")', "True"),
     ),
     *mutants_of(
         "bridge/endpoints/rabbitmq/suspects.py",

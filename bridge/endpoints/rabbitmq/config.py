@@ -59,7 +59,9 @@ def source(name: str, url: str, table: Table, policy: Policy) -> RabbitmqSource:
 def target(name: str, url: str, table: Table) -> tuple[RabbitmqTarget, list[str]]:
     """Read the table of a target, and return it with its queues; see `bridge.endpoints`. Raises InputError."""
     addresses = keys.QUEUES.read(table).convert(read_address)
-    return RabbitmqTarget(name, read_brokers(name, url, table), addresses, read_management(table)), list(addresses)
+    brokers, patience = read_brokers(name, url, table), keys.UNROUTED_AFTER.read(table)
+    made = RabbitmqTarget(name, brokers, addresses, read_management(table), unrouted_after=patience)
+    return made, list(addresses)
 
 
 def dead_letter_target(name: str, url: str, table: Table) -> RabbitmqTarget:

@@ -9,6 +9,7 @@ from bridge.keys import (
     FILE,
     FLAG,
     MAYBE_TEXT,
+    SECONDS,
     SECRET,
     TEXT,
     TEXTS,
@@ -24,7 +25,8 @@ from bridge.pump.keys import URL
 __all__ = [
     "CA_FILE", "CERT_FILE", "DEAD_LETTERS", "DEAD_LETTER_EXCHANGE", "DEAD_LETTER_QUEUE", "DEAD_LETTER_ROUTING_KEY",
     "EXCLUSIVE", "HOST", "HOSTS", "KEY_FILE", "MANAGEMENT", "MOST_PREFETCH", "OFFSET", "OFFSETS", "PASSWORD",
-    "PREFETCH", "QUEUE", "QUEUES", "SERVER_NAME", "SOURCE", "STREAM_OFFSET", "TARGET", "USER",
+    "PREFETCH", "QUEUE", "QUEUES", "SERVER_NAME", "SOURCE", "STREAM_OFFSET", "TARGET",
+    "UNROUTED_AFTER", "USER",
 ]  # fmt: skip
 
 HOST: Final = re.compile(r"(?:\[(?P<ipv6>[^\[\]]+)\]|(?P<name>[^:\[\]]+))(?::(?P<port>[0-9]{1,5}))?")
@@ -72,7 +74,7 @@ MANAGEMENT: Final = Key(
     "management",
     matching(MAYBE_TEXT, r"https?://[^@,]+"),
     "the address of the management API, which `hashstar bridge check` asks; if given, each connection of a source "
-    "asks it for the delivery limit of a quorum queue, too",
+    "asks it for the delivery limit of a quorum queue, and each of a target for the types of its exchanges, too",
     otherwise="port 15672 of the host, for `check` only",
 )
 
@@ -83,6 +85,13 @@ QUEUES: Final = Key(
         destination("exchange", "routing_key", required="exchange"),
     ),
     "queue of the topology = queue, or exchange and routing key",
+)
+UNROUTED_AFTER: Final = Key(
+    "unrouted_after",
+    SECONDS,
+    "time after which a message that an exchange returns is a dead letter, if its routing key never reached a queue "
+    "and [others do](#what-an-exchange-returns)",
+    "30 s",
 )
 DEAD_LETTER_QUEUE: Final = Key("queue", MAYBE_TEXT, "the queue that takes dead letters", otherwise="`exchange`")
 DEAD_LETTER_EXCHANGE: Final = Key("exchange", MAYBE_TEXT, "the exchange that takes dead letters", otherwise="`queue`")
@@ -97,7 +106,7 @@ FILES_NEED_TLS: Final = {
 
 BROKERS: Final = Keys((USER, PASSWORD, HOSTS, CA_FILE, CERT_FILE, KEY_FILE, SERVER_NAME, MANAGEMENT), (FILES_NEED_TLS,))
 SOURCE: Final = Keys((QUEUE, PREFETCH, EXCLUSIVE, OFFSET, OFFSETS)) | BROKERS
-TARGET: Final = Keys((URL, QUEUES)) | BROKERS
+TARGET: Final = Keys((URL, QUEUES, UNROUTED_AFTER)) | BROKERS
 DEAD_LETTERS: Final = (
     Keys(
         (URL, DEAD_LETTER_QUEUE, DEAD_LETTER_EXCHANGE, DEAD_LETTER_ROUTING_KEY),

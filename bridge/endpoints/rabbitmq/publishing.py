@@ -1,8 +1,8 @@
 """The publishes of one connection to RabbitMQ.
 
-Each message is published as mandatory, and confirmed by the broker. A returned message is a failure with the broker's
-reason; a nacked one is a failure that may be tried again. For some messages, such as one with a header that it cannot
-read, a broker closes the channel or the connection, and does not report which message it was: see
+Each message is published as mandatory, and confirmed by the broker. One that an exchange returns is at fault, or waits
+(`bridge.endpoints.rabbitmq.unrouted`); a nacked one is a failure that may be tried again. For some, as for one with
+a header that it cannot read, a broker closes the channel or the connection, and does not report which it was: see
 `bridge.endpoints.rabbitmq.suspects`.
 
 Replies go to callers, whose queues come and go: one that is returned or nacked is refused for good, and holds up no
@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Mapping, Sequence
-from itertools import islice
 from typing import Final
 
 from bridge.endpoint import Failure, Outgoing, Receiver
@@ -24,6 +23,7 @@ from bridge.endpoints.rabbitmq.refusals import Refused
 from bridge.endpoints.rabbitmq.returns import Sent, match_returns
 from bridge.endpoints.rabbitmq.routes import Route
 from bridge.endpoints.rabbitmq.suspects import Suspects
+from bridge.endpoints.rabbitmq.unrouted import Unrouted
 from bridge.interop.marks import FIRST_HOP, mark_header, origin_fields
 from exchange.amqp import ContentHeader, content_of
 from exchange.errors import InputError
@@ -33,12 +33,6 @@ __all__ = ["Publishing"]
 NO_ROUTE: Final = 312
 
 UNROUTABLE: Final = f"returned: {NO_ROUTE} "
-
-OLDEST: Final = 200
-"""Maximum number of messages under way, the oldest ones, that are searched for one that may still be routed."""
-
-UNROUTED: Final = 10
-"""Number of returned messages, without a routed one in between, after which the exchange is taken for the cause."""
 
 SILENT: Final = 10.0
 """Seconds without a confirm, while publishes are under way, after which the silence is reported as trouble."""
@@ -63,6 +57,7 @@ class Publishing:
         receiver: Receiver,
         routes: Mapping[str, Route],
         suspects: Suspects,
+        unrouted: Unrouted,
         *,
         to_callers: bool = False,
     ) -> None:
@@ -78,8 +73,7 @@ class Publishing:
         self._under_way: dict[int, Outgoing] = {}
         self._returned: dict[int, Failure] = {}
         self._waiting: deque[Outgoing] = deque()  # messages to send once publishers are not blocked, or after a suspect
-        self._unrouted: dict[str, set[int]] = {}
-        """Queue of the topology -> numbers of the messages that were returned since the last one was routed."""
+        self._unrouted = unrouted
         self._silent_since = 0.0  # loop's time of the last answer, or of the first publish after it
         channel.on_events = self._take_events
         connection.on_unblocked = self._write_waiting
@@ -208,23 +202,10 @@ class Publishing:
                 unclear = Failure(f"{reason}, this message or one like it")
                 self._returned.update(dict.fromkeys(numbers, unclear))
 
-    def _leads_nowhere(self, number: int, outgoing: Outgoing) -> bool:
-        """Return whether a message was returned because its exchange leads nowhere, and not because of its routing key.
-
-        An exchange that returns message after message, and routes none, has lost its queue or its bindings. It confirms
-        a routed message later than it returns others. So as long as older messages have no answer, it may still route.
-        """
-        queue = outgoing.queue
-        unrouted = self._unrouted.setdefault(queue, set())
-        if len(unrouted) < UNROUTED:
-            unrouted.add(outgoing.number)
-            return False
-        for older, each in islice(self._under_way.items(), OLDEST):
-            if older > number:
-                break
-            if each.queue == queue and older not in self._returned:
-                return False
-        return True
+    def _judge_return(self, outgoing: Outgoing, failure: Failure) -> Failure:
+        """Return the failure of a message that an exchange did not route: it is at fault, or it waits."""
+        exchange, key, _ = self._address(outgoing)
+        return self._unrouted.judge(exchange, key, outgoing.message, failure.reason, self._silent_since)
 
     def _make_sent(self, outgoing: Outgoing) -> Sent:
         exchange, key, marks = self._address(outgoing)
@@ -257,16 +238,15 @@ class Publishing:
             if self._to_callers:
                 failure = _refusal_of_caller(failure, event)
             elif failure is not None and failure.reason.startswith(UNROUTABLE) and not failure.busy:
-                if self._leads_nowhere(number, outgoing):
-                    place = _name_place(*self._address(outgoing)[:2])
-                    failure = Failure(f"{failure.reason}: there is no {place.removeprefix('a ')}", busy=True)
+                failure = self._judge_return(outgoing, failure)
             elif failure is None and event.nack:
                 place = _name_place(*self._address(outgoing)[:2])
                 failure = Failure(f"nack: {place} is full, or cannot be written to now", busy=True)
             if failure is None:
                 confirmed.append(outgoing)
-                if self._unrouted:
-                    self._unrouted.pop(outgoing.queue, None)
+                if self._routes[outgoing.queue].exchange and not self._to_callers:
+                    exchange, key, _ = self._address(outgoing)
+                    self._unrouted.note_routed(exchange, key, outgoing.message, self._silent_since)
             else:
                 failed.append((outgoing, failure))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 import pika
@@ -15,10 +16,12 @@ import pika
 from bridge.endpoint import Disconnected, Finding, Layout, Outgoing, Place, Receiver, Target
 from bridge.endpoints.rabbitmq.addresses import cluster_name_of
 from bridge.endpoints.rabbitmq.connection import Connection
+from bridge.endpoints.rabbitmq.management import Management, Unknown
 from bridge.endpoints.rabbitmq.publishing import Publishing
 from bridge.endpoints.rabbitmq.refusals import ABOUT_A_MESSAGE, NO_ACCESS, NOT_FOUND, NOT_OURS_TO_SEE, Refused
 from bridge.endpoints.rabbitmq.routes import Address, Expected, Route, build_routes
 from bridge.endpoints.rabbitmq.suspects import Suspects
+from bridge.endpoints.rabbitmq.unrouted import Unrouted
 from exchange.errors import BrokerError
 
 __all__ = ["Address", "RabbitmqTarget"]
@@ -31,8 +34,8 @@ class RabbitmqTarget(Target):
     """Exchanges and queues of a broker; ``addresses`` maps the topology's queues to them.
 
     The queue ``""`` stands for dead letters, which have none. Messages without a delivery mode are made persistent.
-    ``management`` is the address of the management API, for `check`. With ``to_callers`` its messages are replies, to
-    the queues that their routing keys name.
+    ``management`` is the address of the management API, for `check` and the types of exchanges. With ``to_callers`` its
+    messages are replies, to the queues that their routing keys name. ``unrouted_after`` is the patience of `Unrouted`.
     """
 
     def __init__(
@@ -43,6 +46,7 @@ class RabbitmqTarget(Target):
         management: str | None = None,
         *,
         to_callers: bool = False,
+        unrouted_after: float = 30.0,
     ) -> None:
         self.name = name
         self._to_callers = to_callers
@@ -57,6 +61,8 @@ class RabbitmqTarget(Target):
         self._missing: str | None = None
         """Text about an exchange or queue that was missing at the last check; None if none was."""
         self._suspects: Final = Suspects()
+        self._unrouted: Final = Unrouted(unrouted_after)
+        """What exchanges have routed; as what broke a connection, it outlives that."""
 
     def meet(self, layout: Layout) -> None:
         self._layout = layout
@@ -111,12 +117,15 @@ class RabbitmqTarget(Target):
             await self.close()
             raise
         self._publishing = Publishing(
-            connection, channel, receiver, self._routes, self._suspects, to_callers=self._to_callers
+            connection, channel, receiver, self._routes, self._suspects, self._unrouted, to_callers=self._to_callers
         )
+        self._unrouted.note_connection()
         self._watching = asyncio.create_task(self._watch(connection))
 
     async def _watch(self, connection: Connection) -> None:
         """Check every `LOOK_EVERY` seconds that the exchanges and queues are there, even while nothing is published."""
+        if self._management is not None:
+            await self._learn_types(Management(connection.parameters, self._management))
         while True:
             await asyncio.sleep(LOOK_EVERY)
             missing = None
@@ -127,6 +136,13 @@ class RabbitmqTarget(Target):
                     missing = str(error)
                     break
             self._missing = missing
+
+    async def _learn_types(self, management: Management) -> None:
+        """Learn which exchanges route by headers, as far as the management API has an answer."""
+        for name in dict.fromkeys([route.exchange for route in self._routes.values() if route.exchange]):
+            with suppress(Unknown):
+                kind = (await management.exchange(name.decode("utf-8", "surrogateescape"))).get("type")
+                self._unrouted.types[name] = str(kind)
 
     def send(self, messages: Sequence[Outgoing]) -> None:
         if self._publishing is not None and messages:

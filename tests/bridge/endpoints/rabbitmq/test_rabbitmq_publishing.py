@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing
 from bridge.endpoints.rabbitmq.frames import Acked, Returned
-from bridge.endpoints.rabbitmq.publishing import UNROUTED, Publishing
+from bridge.endpoints.rabbitmq.publishing import Publishing
 from bridge.endpoints.rabbitmq.refusals import Refused
 from bridge.endpoints.rabbitmq.routes import Address, build_routes
 from bridge.endpoints.rabbitmq.suspects import Suspects
+from bridge.endpoints.rabbitmq.unrouted import Unrouted
 from exchange import Message
 from tests.support.tiers import examples
 from tests.support.virtual_loop import pass_time, run_virtually
@@ -65,7 +66,7 @@ class Scene:
         wire: Any = self.wire
         routes = build_routes({"q": Address("x"), "r": Address("x")})
         self.suspects = Suspects(suspects)
-        self.publishing = Publishing(wire, wire, self.answers, routes, self.suspects)
+        self.publishing = Publishing(wire, wire, self.answers, routes, self.suspects, Unrouted(30.0))
         self.sent = 0
 
     def send(self, count: int = 1, queue: str = "q") -> None:
@@ -115,53 +116,16 @@ def test_a_message_that_was_returned_is_not_confirmed_by_its_confirm() -> None:
         scene.send(3)
         scene.hear(scene.make_return(2), ack(3, multiple=True))
         assert scene.answers.good == [1, 3]
-        assert scene.answers.bad == [(2, Failure("returned: 312 NO_ROUTE"))]
+        [(number, failure)] = scene.answers.bad
+        assert number == 2
+        assert failure.waits
+        assert failure.reason.startswith("returned: 312 NO_ROUTE: exchange 'x' does not route routing key 'k.2' now")
         scene.send(2)
         scene.hear(scene.make_return(5))
         assert len(scene.answers.bad) == 1  # the confirm comes behind it
         scene.hear(ack(4), ack(5))
         assert scene.answers.good == [1, 3, 4]
         assert [number for number, _ in scene.answers.bad] == [2, 5]
-
-    play_scene(play)
-
-
-def test_an_exchange_that_returns_all_is_at_fault_until_it_routes_again() -> None:
-    """Then its messages wait; before and after that, each message is at fault itself."""
-
-    async def play() -> None:
-        scene = Scene()
-
-        def busy(count: int, queue: str = "q") -> list[bool]:
-            before = len(scene.answers.bad)
-            for _ in range(count):
-                scene.send(1, queue)
-                scene.hear(scene.make_return(scene.sent), ack(scene.sent))
-            return [failure.busy for _, failure in scene.answers.bad[before:]]
-
-        assert busy(UNROUTED + 3) == [False] * UNROUTED + [True] * 3
-        assert busy(1, "r") == [False]  # of another queue nothing is known
-        scene.send()
-        scene.hear(ack(scene.sent))
-        assert busy(UNROUTED + 1) == [False] * UNROUTED + [True]
-
-    play_scene(play)
-
-
-def test_an_exchange_is_not_at_fault_while_older_messages_have_no_answer() -> None:
-    """The broker confirms routed messages later than it returns others."""
-
-    async def play() -> None:
-        scene = Scene()
-        scene.send(UNROUTED)
-        for number in range(1, UNROUTED + 1):
-            scene.hear(scene.make_return(number), ack(number))
-        scene.send(2)
-        older, newer = scene.sent - 1, scene.sent
-        scene.hear(scene.make_return(newer), ack(newer))
-        assert not scene.answers.bad[-1][1].busy
-        scene.hear(ack(older))
-        assert scene.answers.good == [older]
 
     play_scene(play)
 

@@ -36,7 +36,7 @@ async def move_past_an_outage(broker: Broker, keys: list[str]) -> tuple[list[byt
     messages = [Message("", key, body=b"%d" % n) for n, key in enumerate(keys)]
     source, dead = MemorySource(messages), MemoryTarget("dead")
     source.end()
-    target = RabbitmqTarget("to", [broker.address], {queue: Address(exchange)})
+    target = RabbitmqTarget("to", [broker.address], {queue: Address(exchange)}, unrouted_after=1.0)
     pump = Pump([Inlet(source, "in")], router_to(queue), {queue: target}, Silent(), POLICY, dead)
     running = asyncio.create_task(pump.run())
     (outlet,) = [each for each in pump.outlets if each.target is target]
@@ -64,6 +64,51 @@ async def test_a_message_without_a_route_becomes_a_dead_letter_once_others_get_t
     arrived, dead = await move_past_an_outage(broker, keys)
     assert sorted(dead) == [b"0", b"77"]
     assert sorted(map(int, arrived)) == [n for n in range(200) if n not in (0, 77)]
+
+
+@on_a_loop
+@pytest.mark.parametrize("kind", ["topic", "headers"])
+async def test_what_was_routed_waits_while_its_queue_is_remade_beside_others(broker: Broker, kind: str) -> None:
+    """One message after the other, so that tries alone would give each up; a wrong one is given up meanwhile."""
+    exchange, remade, other = broker.exchange(kind), broker.queue(), broker.queue()
+
+    def bind(queue: str, name: str) -> None:
+        broker.channel.queue_bind(queue, exchange, name, {"x-match": "all", "name": name})
+
+    bind(remade, "remade")
+    bind(other, "other")
+    source, dead = MemorySource(), MemoryTarget("dead")
+    management = broker.management if kind == "headers" else None
+    target = RabbitmqTarget("to", [broker.address], {"q": Address(exchange)}, management, unrouted_after=1.0)
+    pump = Pump([Inlet(source, "in")], router_to("q"), {"q": target}, Silent(), POLICY, dead)
+    running = asyncio.create_task(pump.run())
+
+    def put(name: str, n: int) -> None:
+        source.put(Message("", name, {"name": name, "n": n}, body=b"%s %d" % (name.encode(), n)))
+
+    put("remade", 0)
+    put("other", 0)
+    await until(lambda: not source.unsettled and not source.lag)
+    if kind == "headers":
+        await until(lambda: bool(target._unrouted.types))
+    broker.channel.queue_delete(remade)
+    for n in range(1, 31):
+        for name in ("remade", "other", "wrong"):
+            put(name, n)
+        await asyncio.sleep(0.1)
+    async with asyncio.timeout(30):
+        while len(dead.messages) < 30:
+            put("other", 0)
+            await asyncio.sleep(0.1)
+    (outlet,) = [each for each in pump.outlets if each.target is target]
+    assert "which it did before: a queue or a binding is missing" in outlet.waiting["q"].reason
+    broker.channel.queue_declare(remade, durable=True)
+    bind(remade, "remade")
+    source.end()
+    async with asyncio.timeout(60):
+        await running
+    assert broker.bodies(remade) == [b"remade %d" % n for n in range(1, 31)]
+    assert sorted(outgoing.message.body for outgoing in dead.messages) == sorted(b"wrong %d" % n for n in range(1, 31))
 
 
 @on_a_loop

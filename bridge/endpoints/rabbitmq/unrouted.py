@@ -1,0 +1,147 @@
+"""Decide whether a message that an exchange returned is at fault, or its queue or binding is missing for a while.
+
+RabbitMQ returns both alike (312 NO_ROUTE). What distinguishes them is what the exchange does with others, in time. A
+message is judged by what the exchange routes it by: its routing key, or its headers (the *identity*).
+
+==================================================  ================================================================
+the identity                                        a returned message
+==================================================  ================================================================
+was routed before                                   waits without limit: its queue or binding is being remade
+never was, and nothing else is routed meanwhile     waits without limit: the topology is missing
+never was, and others are routed meanwhile          waits for the patience, then it is at fault
+==================================================  ================================================================
+
+A message that waits keeps its source from settling what was read behind it, so a source with a wrong key now and then
+would stand still again and again. So the patience is spent once: when a message was found at fault, others are at fault
+as soon as the exchange has routed another one, for `PROOF` seconds, or until an identity that was routed before is
+returned, or the connection is lost.
+
+Of an exchange that routes by headers all messages may have one key, so that all others wait behind the returned one,
+and none shows that the exchange works. There, `LONE` messages may be found at fault without that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from math import inf
+from typing import Final
+
+from bridge.endpoint import Failure
+from exchange.amqp import MalformedHeader, content_of
+from exchange.message import Message
+
+__all__ = ["LONE", "MOST", "PROOF", "Unrouted"]
+
+MOST: Final = 10_000
+"""Maximum number of identities of an exchange that are remembered: those that were routed last, and those that wait."""
+
+PROOF: Final = 600.0
+"""Seconds for which the patience is not needed again after a message was found at fault."""
+
+LONE: Final = 10
+"""Maximum number of messages that are found at fault by their headers without another one that is routed."""
+
+
+class _Exchange:
+    """What is known about one exchange."""
+
+    __slots__ = ("last_routed", "lone", "proved_at", "routed", "waiting")
+
+    def __init__(self) -> None:
+        self.routed: dict[Hashable, None] = {}
+        """Identities that were routed, the latest last."""
+        self.waiting: dict[Hashable, float] = {}
+        """Identity that was never routed -> time since which it is returned, whether it waits or is at fault."""
+        self.last_routed = -inf
+        self.proved_at = -inf
+        """Time of the last message that was found at fault, while that is a proof; else -inf."""
+        self.lone = 0
+        """Number of messages found at fault since the last one was routed, without proof that the exchange works."""
+
+
+class Unrouted:
+    """Judges the messages that exchanges return. ``patience`` and all times are in seconds, of one clock.
+
+    Exchanges and routing keys are bytes, as they are published.
+    """
+
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
+        self._exchanges: dict[bytes, _Exchange] = {}
+        self.types: dict[bytes, str] = {}
+        """Exchange -> its type, as far as that is known."""
+
+    def note_connection(self) -> None:
+        """Take note of a new connection: the topology may be another. What was routed stays known."""
+        self.types.clear()
+        for known in self._exchanges.values():
+            known.proved_at = -inf
+
+    def note_routed(self, exchange: bytes, key: bytes, message: Message, now: float) -> None:
+        """Take note of a message that the exchange has routed."""
+        identity = _digest_headers(message) if self._has_headers(exchange, key) else key
+        known = self._exchanges.get(exchange)
+        if known is None:
+            known = self._exchanges[exchange] = _Exchange()
+        known.last_routed = now
+        if known.lone or known.waiting:
+            was_waiting = known.waiting.pop(identity, None) is not None
+            if known.lone and not was_waiting:  # what came behind passed at once, so those before it were at fault
+                known.proved_at = now
+            known.lone = 0
+        routed = known.routed
+        if identity in routed:
+            del routed[identity]
+        elif len(routed) >= MOST:
+            del routed[next(iter(routed))]
+        routed[identity] = None
+
+    def judge(self, exchange: bytes, key: bytes, message: Message, reason: str, now: float) -> Failure:
+        """Return the failure of a returned message: it is final if the message is at fault itself; else it waits."""
+        by_headers = self._has_headers(exchange, key)
+        known = self._exchanges.setdefault(exchange, _Exchange())
+        identity = _digest_headers(message) if by_headers else key
+        was_routed = identity in known.routed
+        if was_routed:
+            known.proved_at = -inf
+        elif self._is_at_fault(known, identity, now, by_headers=by_headers):
+            return Failure(reason, final=True)
+        what = "such headers" if by_headers else f"routing key {_show(key)}"
+        why = "it did before: a queue or a binding is missing" if was_routed else "it never did: is a binding missing?"
+        return Failure(f"{reason}: exchange {_show(exchange)} does not route {what} now, which {why}", waits=True)
+
+    def _has_headers(self, exchange: bytes, key: bytes) -> bool:
+        """Return whether an exchange routes by headers; one whose type is not known is taken to, without a key."""
+        kind = self.types.get(exchange)
+        return kind == "headers" or (kind is None and not key)
+
+    def _is_at_fault(self, known: _Exchange, identity: Hashable, now: float, *, by_headers: bool) -> bool:
+        waiting = known.waiting
+        since = waiting.get(identity)
+        if since is None:
+            if len(waiting) >= MOST:
+                del waiting[next(iter(waiting))]
+            since = waiting[identity] = now
+        if now - since < self._patience and now - known.proved_at >= PROOF:
+            return False
+        if known.last_routed >= since:
+            known.proved_at = now
+        elif by_headers and known.lone < LONE:
+            known.lone += 1
+        else:
+            return False
+        return True
+
+
+def _show(name: bytes) -> str:
+    return repr(name.decode("utf-8", "replace"))
+
+
+def _digest_headers(message: Message) -> int:
+    """Return a digest of the headers that applications have set."""
+    try:
+        headers = message.headers
+        own = sorted([(name, repr(value)) for name, value in headers.items() if not name.startswith("x-hashstar-")])
+        return hash(tuple(own))
+    except MalformedHeader:
+        return hash(content_of(message).raw)
