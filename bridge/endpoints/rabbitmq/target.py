@@ -22,9 +22,14 @@ from bridge.endpoints.rabbitmq.refusals import ABOUT_A_MESSAGE, NO_ACCESS, NOT_F
 from bridge.endpoints.rabbitmq.routes import Address, Expected, Route, build_routes
 from bridge.endpoints.rabbitmq.suspects import Suspects
 from bridge.endpoints.rabbitmq.unrouted import Unrouted
+from exchange.entities.entities import Exchange
 from exchange.errors import BrokerError
+from exchange.kinds import Decider, kind_of
 
 __all__ = ["Address", "RabbitmqTarget"]
+
+TYPES_SECONDS: Final = 2.0
+"""Maximum number of seconds until the management API has told the types of exchanges."""
 
 LOOK_EVERY: Final = 10.0
 """Seconds between checks that the exchanges and queues that are written to are there."""
@@ -110,6 +115,10 @@ class RabbitmqTarget(Target):
             for expected in self._all_expected:
                 await _look(connection, expected)
             await channel.enable_confirms()
+            if self._management is not None:
+                with suppress(TimeoutError, Unknown):
+                    async with asyncio.timeout(TYPES_SECONDS):
+                        await self._learn_types(Management(connection.parameters, self._management))
         except BrokerError as error:
             await self.close()
             raise Disconnected(str(error)) from None
@@ -124,8 +133,6 @@ class RabbitmqTarget(Target):
 
     async def _watch(self, connection: Connection) -> None:
         """Check every `LOOK_EVERY` seconds that the exchanges and queues are there, even while nothing is published."""
-        if self._management is not None:
-            await self._learn_types(Management(connection.parameters, self._management))
         while True:
             await asyncio.sleep(LOOK_EVERY)
             missing = None
@@ -138,11 +145,12 @@ class RabbitmqTarget(Target):
             self._missing = missing
 
     async def _learn_types(self, management: Management) -> None:
-        """Learn which exchanges route by headers, as far as the management API has an answer."""
+        """Learn which exchanges route by headers, before the first message is judged. Raises Unknown."""
         for name in dict.fromkeys([route.exchange for route in self._routes.values() if route.exchange]):
-            with suppress(Unknown):
-                kind = (await management.exchange(name.decode("utf-8", "surrogateescape"))).get("type")
-                self._unrouted.types[name] = str(kind)
+            shown = name.decode("utf-8", "surrogateescape")
+            answer = await management.exchange(shown)
+            found = Exchange(shown, str(answer.get("type")), arguments=dict(answer.get("arguments") or {}))
+            self._unrouted.by_headers[name] = kind_of(found).decider in (Decider.HEADERS, Decider.SELECTOR)
 
     def send(self, messages: Sequence[Outgoing]) -> None:
         if self._publishing is not None and messages:

@@ -68,12 +68,11 @@ class Unrouted:
     def __init__(self, patience: float) -> None:
         self._patience = patience
         self._exchanges: dict[bytes, _Exchange] = {}
-        self.types: dict[bytes, str] = {}
-        """Exchange -> its type, as far as that is known."""
+        self.by_headers: dict[bytes, bool] = {}
+        """Exchange -> whether it routes by headers, as far as its type is known."""
 
     def note_connection(self) -> None:
         """Take note of a new connection: the topology may be another. What was routed stays known."""
-        self.types.clear()
         for known in self._exchanges.values():
             known.proved_at = -inf
 
@@ -112,8 +111,7 @@ class Unrouted:
 
     def _has_headers(self, exchange: bytes, key: bytes) -> bool:
         """Return whether an exchange routes by headers; one whose type is not known is taken to, without a key."""
-        kind = self.types.get(exchange)
-        return kind == "headers" or (kind is None and not key)
+        return self.by_headers.get(exchange, not key)
 
     def _is_at_fault(self, known: _Exchange, identity: Hashable, now: float, *, by_headers: bool) -> bool:
         waiting = known.waiting

@@ -19,7 +19,7 @@ from bridge.pump.pump import Inlet, Pump
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from tests.support.bridge.events import Events
 from tests.support.tiers import examples
-from tests.support.virtual_loop import run_virtually
+from tests.support.virtual_loop import pass_time, run_virtually
 
 PATIENCE = 30.0
 
@@ -76,8 +76,7 @@ def test_the_decision_is_that_of_a_slow_look_at_all_that_happened(
     by_headers: bool, steps: list[tuple[str, str, float]]
 ) -> None:
     unrouted, slow, now = Unrouted(PATIENCE), Slow(by_headers=by_headers), 0.0
-    kind = "headers" if by_headers else "topic"
-    unrouted.types[b"x"] = kind
+    unrouted.by_headers[b"x"] = by_headers
     for what, letter, seconds in steps:
         now += seconds
         name = "" if what == "connection" else letter
@@ -86,7 +85,7 @@ def test_the_decision_is_that_of_a_slow_look_at_all_that_happened(
         entry = what
         if what == "connection":
             unrouted.note_connection()
-            unrouted.types[b"x"] = kind
+            unrouted.by_headers[b"x"] = by_headers
         elif what == "routed":
             unrouted.note_routed(b"x", key, message, now)
         else:
@@ -112,16 +111,17 @@ class ModelTarget(Target):
 
     name = "exchange"
 
-    def __init__(self, routes: Callable[[Message], bool], kind: str) -> None:
+    def __init__(self, routes: Callable[[Message], bool], by_headers: bool | None) -> None:
         self.routes = routes
-        self.kind = kind
+        self.by_headers = by_headers
         self.unrouted = Unrouted(PATIENCE)
         self.arrived: list[int] = []
 
     async def open(self, receiver: Receiver) -> None:
         self.receiver = receiver
         self.unrouted.note_connection()
-        self.unrouted.types[b"x"] = self.kind
+        if self.by_headers is not None:
+            self.unrouted.by_headers[b"x"] = self.by_headers
 
     def send(self, messages: Sequence[Outgoing]) -> None:
         asyncio.get_running_loop().call_later(0.002, self._answer, [*messages])
@@ -145,9 +145,11 @@ class ModelTarget(Target):
 class Scene:
     """A pump that writes to such an exchange."""
 
-    def __init__(self, routes: Callable[[Message], bool], kind: str = "topic", policy: Policy | None = None) -> None:
+    def __init__(
+        self, routes: Callable[[Message], bool], by_headers: bool | None = False, policy: Policy | None = None
+    ) -> None:
         self.source, self.dead = MemorySource(), MemoryTarget("dead")
-        self.target = ModelTarget(routes, kind)
+        self.target = ModelTarget(routes, by_headers)
         topology = Topology([Exchange("in", "fanout")], [Queue("q")]).bind(Binding.to_queue("in", "q"))
         self.pump = Pump(
             [Inlet(self.source, exchange="in")], Router(topology), {"q": self.target}, Events(), policy or Policy(),
@@ -186,15 +188,15 @@ def test_a_key_whose_queue_is_remade_waits_however_long_and_however_many(seconds
     async def act() -> None:
         scene.put("a")
         scene.put("b")
-        await asyncio.sleep(1)
+        await pass_time(1)
         gone.update({"a"} if shared else {"a", "b"})
         for _ in range(100):
             scene.put("a")
             scene.put("b")
-            await asyncio.sleep(seconds)
-        await asyncio.sleep(3_600)
+            await pass_time(seconds)
+        await pass_time(3_600)
         gone.clear()
-        await asyncio.sleep(60)
+        await pass_time(60)
         assert not scene.dead_bodies
 
     play(scene, act)
@@ -208,9 +210,9 @@ def test_a_topology_that_comes_late_costs_nothing() -> None:
         nonlocal there
         for n in range(20):
             scene.put(f"k.{n}")
-        await asyncio.sleep(1_200)
+        await pass_time(1_200)
         there = True
-        await asyncio.sleep(60)
+        await pass_time(60)
         assert not scene.dead_bodies
 
     play(scene, act)
@@ -222,11 +224,11 @@ def test_a_wrong_key_is_at_fault_after_the_patience_if_others_are_routed() -> No
     async def act() -> None:
         scene.put("good")
         scene.put("wrong")
-        await asyncio.sleep(5)
+        await pass_time(5)
         scene.put("good")
-        await asyncio.sleep(PATIENCE - 6)
+        await pass_time(PATIENCE - 6)
         assert not scene.dead_bodies
-        await asyncio.sleep(8)
+        await pass_time(8)
         assert scene.dead_bodies == [1]
 
     play(scene, act)
@@ -239,51 +241,42 @@ def test_steady_wrong_keys_stop_a_source_once_and_not_again() -> None:
     async def act() -> None:
         for n in range(20_000):
             scene.put(f"wrong.{n}" if n % 50 == 7 else f"good.{n % 40}")
-        await asyncio.sleep(PATIENCE + 90)
+        await pass_time(PATIENCE + 90)
         assert scene.source.lag == 0
         assert len(scene.dead_bodies) == 400
 
     play(scene, act)
 
 
-@pytest.mark.parametrize("kind", ["headers", ""], ids=["known", "unknown, and no key"])
-def test_an_exchange_that_routes_by_headers_is_judged_by_them(kind: str) -> None:
+@pytest.mark.parametrize("by_headers", [True, None], ids=["known", "unknown, and no key"])
+def test_an_exchange_that_routes_by_headers_is_judged_by_them(by_headers: bool | None) -> None:
     """All have one key, so that all others wait behind a wrong one."""
-    scene = Scene(lambda message: message.headers.get("kind") == "good", kind)
-    if not kind:
-        scene.target.unrouted.types = NoTypes()
+    scene = Scene(lambda message: message.headers.get("kind") == "good", by_headers)
 
     async def act() -> None:
         for n in range(400):
             scene.put("", "bad" if n in (0, 100, 101, 102, 300) else "good")
-        await asyncio.sleep(2 * PATIENCE)
+        await pass_time(2 * PATIENCE)
         assert scene.dead_bodies == [0, 100, 101, 102, 300]
 
     play(scene, act)
 
 
-class NoTypes(dict[bytes, str]):
-    """Types of exchanges that nothing can be added to."""
-
-    def __setitem__(self, *_: object) -> None:
-        """Forget it."""
-
-
 def test_headers_that_were_routed_wait_while_their_queue_is_remade() -> None:
     there = True
-    scene = Scene(lambda _: there, "headers")
+    scene = Scene(lambda _: there, by_headers=True)
 
     async def act() -> None:
         nonlocal there
         for n in range(10):
             scene.put("", f"kind.{n % 5}")
-        await asyncio.sleep(1)
+        await pass_time(1)
         there = False
         for n in range(100):
             scene.put("", f"kind.{n % 5}")
-        await asyncio.sleep(3_600)
+        await pass_time(3_600)
         there = True
-        await asyncio.sleep(60)
+        await pass_time(60)
         assert not scene.dead_bodies
 
     play(scene, act)
@@ -296,13 +289,13 @@ def test_give_up_after_bounds_the_wait_of_a_key() -> None:
     async def act() -> None:
         nonlocal gone
         scene.put("a")
-        await asyncio.sleep(1)
+        await pass_time(1)
         gone = True
         scene.put("a")
         scene.put("b")
-        await asyncio.sleep(110)
+        await pass_time(110)
         assert not scene.dead_bodies
-        await asyncio.sleep(20)
+        await pass_time(20)
         assert scene.dead_bodies == [1]
 
     play(scene, act)
