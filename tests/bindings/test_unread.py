@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -157,9 +158,13 @@ INSERTIONS: dict[str, tuple[Callable[[Topology], Any], Insert]] = {
     "operator, an unknown field": (operator, lambda d, at: drawn(d["items"], at)["spec"].update(shape="round")),
     "operator, a field beside its spec": (operator, lambda d, at: drawn(d["items"], at).update(sepc={"name": "q"})),
     "operator, definitions in a ConfigMap": (operator, lambda d, at: d["items"].append(
-        {"apiVersion": "v1", "kind": "ConfigMap", "data": {"definitions.json": '{"queues": [{"name": "q"}]}'}})),
+        {"apiVersion": "v1", "kind": "ConfigMap", "data": {"definitions.json": json.dumps({
+            "queues": [{"name": "q"}], "operator_policies": [{"vhost": "/", "name": "o", "pattern": "q", "priority": 0,
+            "apply-to": "queues", "definition": {"max-length": 1}}]})}})),
     "operator, definitions in a Secret": (operator, lambda d, at: d["items"].append(
-        {"apiVersion": "v1", "kind": "Secret", "data": {"definitions.json": "eyJiaW5kaW5ncyI6IFtdfQ=="}})),
+        {"apiVersion": "v1", "kind": "Secret", "data": {"definitions.json": b64encode(
+            b'{"bindings": [], "parameters": [{"component": "shovel", "name": "s", "vhost": "/", "value": {}}]}'
+        ).decode()}})),
     "terraform, an unknown resource": (terraform, lambda d, at: resources(d).insert(
         at % len(resources(d)), {"type": "rabbitmq_ring", "address": "rabbitmq_ring.r", "values": {}})),
     "terraform, an unknown attribute": (terraform, lambda d, at: drawn(resources(d), at)["values"].update(shape="x")),

@@ -11,13 +11,14 @@ from base64 import b64decode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
+from bindings.sources.definitions import Definitions
 from bindings.sources.formats.format import File
 from bindings.sources.formats.go_json import as_go_sends
 from bindings.sources.formats.imported import Collector, Imported
 from bindings.sources.formats.nodes import Node
 from bindings.sources.formats.yaml_text import documents_of
 from exchange.display import count_noun, list_some
-from exchange.entities.entities import Binding, Destination, Exchange, Policy, Queue
+from exchange.entities.entities import PREDECLARED_NAMES, Binding, Destination, Exchange, Policy, Queue
 from exchange.errors import InputError
 from exchange.field_json import decode_table
 from exchange.field_values import FieldTable
@@ -32,6 +33,8 @@ LISTED: Final = 5
 OBJECT_FIELDS: Final = ("apiVersion", "kind", "metadata", "spec", "status")
 DEFINITIONS: Final = re.compile(r'"(?:exchanges|queues|bindings|policies)"\s*:\s*\[')
 """Found in a text that is definitions."""
+HELD: Final = frozenset({"users", "permissions", "topic_permissions", "global_parameters"})
+"""Sections of definitions that are no part of a topology, nor of its settings."""
 
 
 def read_operator(files: Sequence[File], name: str) -> Imported:
@@ -61,8 +64,11 @@ def _read_objects(documents: Iterable[Node], name: str, *, several: bool = False
     for node in _objects(documents):
         kind, version = node.text("kind"), node.text("apiVersion")
         if version.partition("/")[0] != GROUP:
-            if _holds_definitions(node):
-                text = f"{kind} {_object_name(node)!r} holds definitions, which are not read; save them to a file"
+            texts = _definitions_in(node)
+            if texts and _add_definitions(collector, node, texts):
+                found += 1
+            elif texts:
+                text = f"{kind} {_object_name(node)!r} holds definitions that are not read here; save them to a file"
                 collector.miss(node, "unsupported", text)
             else:
                 collector.leave_out(kind)
@@ -87,7 +93,7 @@ def _read_objects(documents: Iterable[Node], name: str, *, several: bool = False
             READERS[kind](collector, spec)
             clusters.setdefault(_cluster(spec), spec)
     if not found:
-        raise InputError(f"{name}: there is no object of {VERSION}, such as a Queue or an Exchange")
+        raise InputError(f"{name}: there is no object of {VERSION}, such as a Queue or an Exchange, and no definitions")
     if len(clusters) > 1:
         last = list(clusters.values())[-1]
         count = count_noun(len(clusters), "cluster")
@@ -108,14 +114,31 @@ def _objects(documents: Iterable[Node]) -> Iterable[Node]:
             yield node
 
 
-def _holds_definitions(node: Node) -> bool:
-    """Return whether an object, such as a ConfigMap or a Secret, has definitions of RabbitMQ in a text."""
+def _definitions_in(node: Node) -> list[str]:
+    """Return the texts of an object, such as a ConfigMap or a Secret, that are definitions of RabbitMQ."""
     texts = []
     for name in ("data", "stringData", "binaryData"):
         field = node.fields().get(name)
         if field is not None and isinstance(field.value, dict):
             texts += [value.value for value in field.value.values() if isinstance(value.value, str)]
-    return any(DEFINITIONS.search(form) for text in texts for form in (text, _decode(text)))
+    return [form for text in texts for form in (text, _decode(text)) if DEFINITIONS.search(form)]
+
+
+def _add_definitions(collector: Collector, node: Node, texts: Sequence[str]) -> bool:
+    """Add the parts of definitions; return False, and add none, if they have more than a collector holds."""
+    try:
+        read = [Definitions.loads(text) for text in texts]
+        topologies = [each.topology(vhost) for each in read for vhost in each.vhosts]
+    except InputError:
+        return False
+    if any(each.warnings or each.default_queue_types or not HELD.issuperset(each.others) for each in read):
+        return False
+    for topology in topologies:
+        own = [each for name, each in topology.exchanges.items() if name not in PREDECLARED_NAMES]
+        parts: list[Exchange | Queue | Binding | Policy] = [*own, *topology.queues.values(), *topology.bindings]
+        for part in [*parts, *topology.policies.values()]:
+            collector.add(topology.vhost, part, node)
+    return True
 
 
 def _decode(text: str) -> str:

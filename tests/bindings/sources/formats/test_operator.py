@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
@@ -278,3 +279,37 @@ def test_what_the_operator_cannot_declare_is_named(tmp_path: Path) -> None:
     )
     only = run_program(*arguments, "--vhost", "/shop", "-", given=text)
     assert (only.returncode, only.stdout.count("kind: ")) == (0, 2)
+
+
+@pytest.mark.parametrize("kind", ["ConfigMap", "Secret"])
+def test_definitions_in_a_config_map_or_secret_are_read(tmp_path: Path, kind: str) -> None:
+    parts = [
+        {
+            "name": "e",
+            "vhost": "/shop",
+            "type": "topic",
+            "durable": True,
+            "auto_delete": False,
+            "internal": False,
+            "arguments": {},
+        }
+    ]
+    queues = [{"name": "q", "vhost": "/shop", "durable": True, "auto_delete": False, "arguments": {"x-max-length": 5}}]
+    bindings = [
+        {
+            "source": "e",
+            "vhost": "/shop",
+            "destination": "q",
+            "destination_type": "queue",
+            "routing_key": "a.#",
+            "arguments": {},
+        }
+    ]
+    text = json.dumps({"vhosts": [{"name": "/shop"}], "exchanges": parts, "queues": queues, "bindings": bindings})
+    data = text if kind == "ConfigMap" else b64encode(text.encode()).decode()
+    path = tmp_path / "objects.yaml"
+    document = {"apiVersion": "v1", "kind": kind, "metadata": {"name": "d"}, "data": {"definitions.json": data}}
+    path.write_text(json.dumps(document))
+    source = open_source(path)
+    assert source.unread == ()
+    assert source.topology("/shop") == Definitions.loads(text).topology("/shop")
