@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +21,7 @@ NO_POLICY = {"single-active-consumer"}
 """What releases up to 4.1 call unsupported by types of queues, and no policy can have."""
 AFTER = {"4.4.0": {"x-stream-initial-offset"}}
 """Release -> what its notes add to the source that was recorded, which is older."""
+AFTER_NAMES = {name.removeprefix("x-") for names in AFTER.values() for name in names}
 
 
 @pytest.mark.parametrize("release", RECORDED)
@@ -52,3 +55,31 @@ def test_the_arguments_of_consumers_are_those_of_the_source(release: str) -> Non
 def test_no_rule_is_of_an_argument_that_no_release_has() -> None:
     every = frozenset().union(*(profile_for(release).settings.all_arguments for release in RECORDED))
     assert RULES.keys() <= every
+
+
+MODELLED = {
+    "alternate-exchange", "dead-letter-exchange",
+    "dead-letter-routing-key", "dead-letter-strategy",
+    "delivery-limit", "expires", "max-length", "max-length-bytes", "max-priority", "message-ttl", "overflow",
+    "queue-type", "single-active-consumer",
+}  # fmt: skip
+"""Settings that the life of a message depends on here."""
+
+
+def test_what_is_not_modelled_is_listed() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "life.md").read_text("utf-8")
+    rows = re.findall(r"^\| ([a-z].*?) \|", page.partition("### Not modelled")[2].partition("\n## ")[0], re.MULTILINE)
+    listed = {name for row in rows[1:] for name in row.split(", ")}
+    every = {
+        name.removeprefix("x-")
+        for recorded in RECORDED.values()
+        for table in (
+            "declare_args",
+            "policy_validator",
+            "operator_policy_validator",
+            *map("queue_arguments of {}".format, TYPES),
+        )
+        for name in recorded["tables"][table]
+    }
+    assert listed | MODELLED == every | AFTER_NAMES
+    assert listed & MODELLED == set()
