@@ -22,6 +22,8 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
+from bindings.archive.columns import as_table
+from bindings.archive.formats import foreign
 from bindings.archive.rocketmq.store import open_store
 from bindings.audit.local.selection import Selection
 from bindings.check.baseline import Baseline
@@ -68,7 +70,8 @@ ELSEWHERE: Final = {
 
 HOSTILE: Final = (
     "[" * 50_000, "[" * 50_000 + "]" * 50_000, '{"a":' * 50_000, "[" * 150 + "]" * 150, "[" * 230 + "]" * 230,
-    r'"\ud800"', r'{"\udfff": 1}', "NaN", "-Infinity", "Infinity", "1e999", "9" * 5_000, "9" * 4_000, "-1", "1.5",
+    r'"\ud800"', r'"\udcff"', r'{"\udfff": 1}', "NaN", "-Infinity", "Infinity", "1e999", "9" * 5_000, "9" * 4_000,
+    "-1", "1.5",
     '"\u0663"', '"1_0"', "null", "true", "[]", "{}", '""', '{"a": 1, "a": 2}', "[[[1]]]", '"x"', "nope", '"\x01"', "",
 )  # fmt: skip
 
@@ -292,6 +295,10 @@ READERS: Final = {
         ).groups(["a"])),
     ),
     "bindings/adapters/kombu/virtual.py _unspell": Reader('["k", {"a": {"!long": 5}}]', unspell),
+    "bindings/archive/columns.py as_table": Reader('{"a": {"!long": 5}}', call(partial(as_table, field="headers"))),
+    "bindings/archive/formats/foreign.py _from_json.value": Reader(
+        '{"a": {"b": 5}}', call(lambda text: foreign._from_json(pa.array([text]), "a"))
+    ),
     "bindings/archive/formats/connect.py _parse_side": Reader('[{"a": "b"}]', read_beside),
     "bindings/archive/formats/fetched.py _read_elements": Reader(
         '[{"payload_bytes": 1, "redelivered": false, "exchange": "e", "routing_key": "k", "message_count": 1, '

@@ -146,7 +146,9 @@ def _from_json(texts: pa.Array, place: str) -> pa.Array:
             found = None if text is None else value_at(parse_json(text.encode()), place)
         except (InputError, AttributeError, TypeError):
             return None
-        return found if found is None or isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+        if found is None:
+            return None
+        return escape(found if isinstance(found, str) else json.dumps(found, ensure_ascii=False))
 
     return _by_distinct(texts, value)
 
