@@ -19,7 +19,6 @@ from decimal import Decimal
 from random import Random
 from typing import Any, Final
 from unittest import mock
-from uuid import uuid4
 
 import pika
 import pika.data
@@ -30,6 +29,7 @@ from exchange.field_values import Typed
 from tests.recorders import golden
 from tests.support.amqp_wire import all_types_in_pika
 from tests.support.servers import amqp_version
+from tests.support.unique import unique_name
 
 __all__ = ["VALUES", "names"]
 
@@ -193,7 +193,7 @@ def record_value(url: str, value: Any) -> Any:
     channel = connection.channel()
     returned: list[bytes] = []
     channel.add_on_return_callback(lambda _, __, ___, body: returned.append(body))
-    name = f"hashstar-{uuid4().hex}"
+    name = unique_name("delayed")
     channel.exchange_declare(name, "x-delayed-message", auto_delete=True, arguments={"x-delayed-type": "fanout"})
     queue = channel.queue_declare("", exclusive=True).method.queue
     channel.queue_bind(queue, name)

@@ -325,7 +325,7 @@ def test_a_configuration_that_cannot_work_ends_with_2_and_a_line_with_the_reason
 ) -> None:
     done = run_program("run", str(write_config(tmp_path, text)))
     assert done.returncode == 2
-    assert error in done.stderr.splitlines()[-1]
+    assert error in next(line for line in reversed(done.stderr.splitlines()) if not line.startswith(" "))
     assert "Traceback" not in done.stderr
 
 

@@ -21,6 +21,7 @@ from bindings.sources.applications.celery import read_app
 from exchange import Binding, BrokerError, Exchange, Message, Queue, Router, Topology
 from tests.recorders.golden import names, read
 from tests.support.celery_apps import APPS, RandomApp, Sending, random_app
+from tests.support.tiers import scale
 
 RECORDINGS = names("celery-")
 TASK_CODES = ("HS811", "HS812", "HS813")
@@ -28,11 +29,11 @@ TASK_CODES = ("HS811", "HS812", "HS813")
 
 @pytest.fixture(scope="module")
 def apps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[tuple[RandomApp, Any]]]:
-    """Return all random apps, each with its Celery app."""
+    """Return random apps, each with its Celery app."""
     folder = tmp_path_factory.mktemp("apps")
     sys.path.insert(0, str(folder))
     found = []
-    for seed in range(APPS):
+    for seed in range(scale(APPS)):
         app = random_app(seed)
         Path(folder, f"random_app_{seed}.py").write_text(app.source)
         importlib.invalidate_caches()
