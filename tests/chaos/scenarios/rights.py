@@ -107,7 +107,7 @@ def _rotation(trial: Trial) -> Sequence[Writable]:
     login, source, target = _between(trial)
     secret = trial.folder / "secret"
     secret.write_text(PASSWORD + "\n")
-    by_file = f'user = "{USER}"\npassword = {{ file = "{secret}" }}\n'
+    by_file = f'password = {{ file = "{secret}" }}\n'
     source.more = target.more = by_file
     source.login = target.login = USER
     _flow(trial, source, target)
