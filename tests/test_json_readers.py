@@ -297,8 +297,8 @@ READERS: Final = {
     ),
     "bindings/adapters/kombu/virtual.py _unspell": Reader('["k", {"a": {"!long": 5}}]', unspell),
     "bindings/archive/columns.py as_table": Reader('{"a": {"!long": 5}}', call(partial(as_table, field="headers"))),
-    "bindings/archive/formats/foreign.py _from_json.value": Reader(
-        '{"a": {"b": 5}}', call(lambda text: foreign._from_json(pa.array([text]), "a"))
+    "bindings/archive/columns.py value_at": Reader(
+        '{"a": {"b": 5}}', call(lambda text: foreign._from_json(pa.array([text]), "a", "headers"))
     ),
     "bindings/archive/formats/connect.py _parse_side": Reader('[{"a": "b"}]', read_beside),
     "bindings/archive/formats/fetched.py _read_elements": Reader(
@@ -312,7 +312,7 @@ READERS: Final = {
         '"properties"'
         ': {}, "payload": "x", "payload_encoding": "base64"}]', of_file("f.json", read_archive),
     ),
-    "bindings/archive/formats/json_lines.py read_lines": Reader(MESSAGE, of_file("a.jsonl", read_archive)),
+    "bindings/archive/formats/json_lines.py _read_line": Reader(MESSAGE, of_file("a.jsonl", read_archive)),
     "bindings/archive/formats/json_lines.py parse_objects": Reader(
         '{"exchange": "e", "key": "k"}', of_file("a.jsonl", read_archive)
     ),

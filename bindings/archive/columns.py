@@ -1,20 +1,27 @@
 """Which columns of a table, or fields of a JSON object, are the fields of a message: as the user says, else by name.
 
-A place is a column (``exch``), a path in nested columns or objects (``payload.exch``), or a constant (``=orders``). A
-column whose whole name has dots in it wins over a path. Headers and properties may be maps, structs, JSON texts, lists
-of ``{"key": ..., "value": ...}`` and lists of names and values in turn, as kcat writes them.
+A place is a column (``exch``), a path in nested columns, objects or JSON texts (``payload.exch``), or a constant
+(``=orders``). At each step the longest name that is there wins, as names may have dots in them. Headers and properties
+may be maps, structs, JSON texts, lists of ``{"key": ..., "value": ...}`` and lists of names and values in turn, as kcat
+writes them.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import PurePath
 from typing import Any, Final
+from urllib.parse import unquote
 
 from bindings.archive.nesting import parse_json
+from exchange.display import escape_line
 from exchange.errors import InputError
 
-__all__ = ["FIELDS", "TAKEN", "as_line", "as_table", "describe_places", "explain_missing", "find_places", "value_at"]
+__all__ = [
+    "FIELDS", "NEEDED", "TAKEN", "as_line", "as_name", "as_table", "describe_places", "explain_absent",
+    "explain_missing", "find_places", "first_name", "is_there", "resolve_folders", "value_at",
+]  # fmt: skip
 
 FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "exchange": ("exchange", "exch", "exchange_name", "exchangename"),
@@ -31,56 +38,119 @@ NEEDED: Final = ("exchange", "routing_key")
 """Fields without which a row is no message."""
 
 
+UNSET: Final = "__HIVE_DEFAULT_PARTITION__"
+"""The value of a folder whose rows have no value for its name, as Hive and Spark write it."""
 TAKEN: Final = "columns taken: "
 """Begins the note of an archive of another program: which columns are which fields."""
 
 
-def find_places(names: Collection[str], given: Mapping[str, str], source: str = "") -> dict[str, str]:
+def first_name(names: Collection[str], place: str) -> tuple[str, list[str]] | None:
+    """Return the column that a place begins with, the longest one, and the names below it; None if there is none."""
+    words = place.split(".")
+    for count in range(len(words), 0, -1):
+        name = ".".join(words[:count])
+        if name in names:
+            return name, words[count:]
+    return None
+
+
+def find_places(
+    names: Collection[str],
+    given: Mapping[str, str],
+    source: str = "",
+    fits: Callable[[str, str], bool] = lambda field, name: True,
+) -> dict[str, str]:
     """Return field -> its place in rows with columns of these names: that ``given``, else a plain name if it is there.
 
-    Raises InputError, with the columns that are there, for a given column that is not.
+    The names of folders of ``source`` such as ``exchange=orders`` are columns, too. ``fits`` tells whether a column may
+    be taken for a field unasked. A given column that is not there is left out, so that files of a folder may
+    differ; for exchange and routing key it raises InputError, with the columns that are there.
     """
-    by_name = {name.lower(): name for name in reversed([*names])}
-    places = dict(given)
-    for place in given.values():
-        if not place.startswith("=") and place not in names and place.partition(".")[0] not in names:
-            listed = ", ".join(sorted(names)) or "none"
-            raise InputError(f"{source}: there is no column {place!r}; there are: {listed}")
+    folders = _folders(source)
+    there = {*names, *folders}
+    by_name = {name.lower(): name for name in reversed([*names, *(name for name in folders if name not in names)])}
+    places: dict[str, str] = {}
+    for field, place in given.items():
+        if is_there(place, there):
+            places[field] = place
+        elif field in NEEDED:
+            raise InputError(explain_absent(source, place, there))
     for field, plain in FIELDS.items():
-        name = next((by_name[each] for each in plain if each in by_name), None)
-        if field not in places and name is not None:
+        taken = (by_name[each] for each in plain if each in by_name)
+        usable = (name for name in taken if (fits(field, name) if name in names else field in NEEDED))
+        name = None if field in given else next(usable, None)
+        if name is not None:
             places[field] = name
-    return places
+    return {field: place for field, place in places.items() if place != "=" or field in NEEDED}
 
 
-def explain_missing(names: Iterable[str], given: Mapping[str, str]) -> str:
+def resolve_folders(places: Mapping[str, str], names: Collection[str], source: str) -> dict[str, str]:
+    """Return places with those that are names of folders as constants."""
+    folders = _folders(source)
+    constants = {name: f"={value}" for name, value in folders.items() if name not in names and value != UNSET}
+    return {field: constants.get(place, place) for field, place in places.items()}
+
+
+def _folders(source: str) -> dict[str, str]:
+    parts = (part.partition("=") for part in PurePath(source).parts[:-1])
+    return {name: unquote(value) for name, equals, value in parts if equals and name}
+
+
+def is_there(place: str, names: Collection[str]) -> bool:
+    """Return whether rows with columns of these names may have something at a place."""
+    return place.startswith("=") or first_name(names, place) is not None
+
+
+def explain_absent(source: str, place: str, names: Iterable[str]) -> str:
+    """Return the error for a place that is not there."""
+    return f"{source}: there is no column {place!r}; there are: {_listed(sorted(names))}"
+
+
+def explain_missing(names: Iterable[str], given: Mapping[str, str], source: str = "") -> str:
     """Return what would be taken of columns without exchange or routing key, and how to say the rest."""
     listed = list(names)
-    places = find_places(listed, given)
+    places = find_places(listed, given, source)
     missing = [field for field in NEEDED if field not in places]
     ways = " ".join(f"--column {field}=NAME" for field in missing)
     taken = f" (taken: {describe_places(places)})" if places else ""
-    return f"its columns are {', '.join(listed)}{taken}; say which one is it with {ways}"
+    return f"its columns are {_listed(listed)}{taken}; say which one is it with {ways}"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(escape_line, names)) or "none"
 
 
 def describe_places(places: Mapping[str, str]) -> str:
     """Return places as a text: ``exchange = exch, headers = hdrs``."""
     return ", ".join(f"{field} = {places[field].removeprefix('=')!r}" if places[field].startswith("=") else
-                     f"{field} = {places[field]}" for field in FIELDS if field in places)  # fmt: skip
+                     f"{field} = {escape_line(places[field])}" for field in FIELDS if field in places)  # fmt: skip
 
 
-def value_at(row: Mapping[str, Any], place: str) -> Any:
-    """Return the value at a place in an object; None if there is none."""
+def value_at(row: Any, place: str) -> Any:
+    """Return the value at a place in an object, or in a JSON text; None if there is none."""
     if place.startswith("="):
         return place[1:]
-    if place in row:
-        return row[place]
-    value: Any = row
-    for name in place.split("."):
-        if not isinstance(value, Mapping):
+    value, words = row, place.split(".")
+    while words:
+        if isinstance(value, str | bytes):
+            try:
+                value = parse_json(value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value)
+            except InputError:
+                return None
+        found = first_name(value, ".".join(words)) if isinstance(value, Mapping) else None
+        if found is None:
             return None
-        value = value.get(name)
+        value, words = value[found[0]], found[1]
     return value
+
+
+def as_name(value: Any, field: str) -> str:
+    """Return an exchange, a routing key or a virtual host as a text. Raises InputError for a list or an object."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int | float):
+        return json.dumps(value)
+    raise InputError(f"{field} is not a text")
 
 
 def as_line(row: Mapping[str, Any], places: Mapping[str, str]) -> dict[str, Any]:
@@ -94,8 +164,8 @@ def as_line(row: Mapping[str, Any], places: Mapping[str, str]) -> dict[str, Any]
             value = as_table(value, field)
         elif field == "body":
             value = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-        elif field not in {"timestamp", "size"} and not isinstance(value, str):
-            raise InputError(f"{field} is not a string")
+        elif field not in {"timestamp", "size"}:
+            value = as_name(value, field)
         line[field] = value
     return line
 
@@ -118,8 +188,12 @@ def as_table(value: Any, field: str) -> dict[str, Any]:
     if isinstance(value, Sequence):
         if all(isinstance(each, tuple) and len(each) == 2 for each in value):
             return dict(value)
-        if all(isinstance(each, Mapping) and isinstance(each.get("key"), str) for each in value):
-            return {each["key"]: each.get("value") for each in value}
+        if all(isinstance(each, Mapping) and isinstance(each.get("key"), str | bytes) for each in value):
+            return {_text(each["key"]): _text(each.get("value")) for each in value}
         if len(value) % 2 == 0 and all(isinstance(name, str) for name in value[::2]):
             return dict(zip(value[::2], value[1::2], strict=True))
     raise InputError(f"{field} are no table: a map, a struct, an object as JSON, or a list of key and value")
+
+
+def _text(value: Any) -> Any:
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value

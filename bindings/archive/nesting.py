@@ -12,7 +12,7 @@ from exchange.errors import InputError
 from exchange.json_text import JsonFault, parse
 from exchange.limits import NESTING, RECORD_BYTES, TABLE_ITEMS
 
-__all__ = ["check_bounds", "is_flat", "parse_json"]
+__all__ = ["check_bounds", "is_flat", "parse_json", "split_joined"]
 
 STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)', re.DOTALL)
 """A string of JSON, or one that does not end. It never backtracks, so the time is linear in the text."""
@@ -75,3 +75,20 @@ def parse_json(line: bytes) -> Any:
         raise InputError(f"not JSON: {error.msg}") from None
     except JsonFault as error:
         raise InputError(error.fault.reason) from None
+
+
+JOINT: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)|\}(\s*+)(?=\{)', re.DOTALL)
+"""A string, or the end of an object that another object follows (group 1 is the white space between them)."""
+
+
+def split_joined(text: bytes) -> list[tuple[int, bytes]]:
+    """Return the objects that follow each other in a text, with their places; empty for fewer than two.
+
+    Amazon's Firehose writes such files, with no line feed between records.
+    """
+    if b"}{" not in text and b"} {" not in text:
+        return []
+    ends = [match.end() for match in JOINT.finditer(text) if match[1] is not None]
+    cuts = zip([0, *ends], [*ends, len(text)], strict=True)
+    pieces = [(start, text[start:end]) for start, end in cuts if text[start:end]]
+    return pieces if len(pieces) > 1 else []

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from bindings.archive.nesting import parse_json
+from bindings.archive.nesting import parse_json, split_joined
 from bindings.archive.reading import take_sample
 from bindings.archive.unpacking import read_pieces
 from exchange.errors import InputError
@@ -78,7 +78,7 @@ def _parse_objects(data: bytes, place: int) -> Iterator[JsonItem]:
     try:
         value = parse_json(text)
     except InputError as error:
-        texts = _split_joined(text) if b"}{" in text or b"} {" in text else []
+        texts = split_joined(text)
         if len(texts) < 2:
             yield JsonItem(start, str(error), take_sample(text))
             return
@@ -98,14 +98,3 @@ def read_body_beside(path: Path) -> bytes | None:
     if path.stat().st_size > RECORD_BYTES:
         raise InputError(f"a body of more than {RECORD_BYTES >> 20} MiB")
     return path.read_bytes()
-
-
-JOINT: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)|\}(\s*+)(?=\{)', re.DOTALL)
-"""A string, or the end of an object that another object follows (group 1 is the white space between them)."""
-
-
-def _split_joined(text: bytes) -> list[tuple[int, bytes]]:
-    ends = [match.end() for match in JOINT.finditer(text) if match[1] is not None]
-    return [
-        (start, text[start:end]) for start, end in zip([0, *ends], [*ends, len(text)], strict=True) if text[start:end]
-    ]

@@ -18,7 +18,7 @@ from typing import ClassVar, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from bindings.archive.nesting import parse_json
+from bindings.archive.nesting import parse_json, split_joined
 from bindings.archive.unpacking import GZIP_BYTES, Broken, is_gzipped, read_head, read_unpacked
 from bindings.sources.files import open_file
 from exchange.errors import InputError
@@ -266,7 +266,7 @@ def _is_object(line: bytes) -> bool:
     try:
         return isinstance(parse_json(line), dict)
     except InputError:
-        return False
+        return all([_is_object(each) for _, each in split_joined(line)] or [False])
 
 
 def _size_of(path: str) -> int:

@@ -9,16 +9,16 @@ names begin with ``.`` or ``_``. In the store of a RocketMQ broker the commit lo
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from bindings.archive.columns import explain_missing
+from bindings.archive.columns import NEEDED, explain_absent, explain_missing, first_name
 from bindings.archive.formats.connect import Connect
 from bindings.archive.formats.fetched import Fetched
 from bindings.archive.formats.json_lines import JsonLines
-from bindings.archive.formats.mapped_lines import KafkaLines, MappedLines, names_in
+from bindings.archive.formats.mapped_lines import SEARCHED, KafkaLines, MappedLines, all_names_in, names_in
 from bindings.archive.formats.parquet import Parquet
 from bindings.archive.formats.queue_dump import QueueDump
 from bindings.archive.formats.rabtap import Rabtap
@@ -54,8 +54,6 @@ def list_formats(mapping: FieldMapping) -> tuple[Format, ...]:
 
 
 NO_ARCHIVE: Final = NoArchive()
-SEARCHED: Final = 4 << 20
-"""Number of bytes that are searched for records in a file with no known beginning and no known name."""
 FORMATS: Final = list_formats(USUAL)
 
 
@@ -131,7 +129,22 @@ def _detect(path: str, known: Sequence[Format]) -> Archive:
             others.append(name)
     if not files:
         raise InputError(_describe_nothing(path, others, known))
+    _check_columns(path, files, _columns_of(known))
     return Archive(path, tuple(files), tuple(others), len(listed) - len(names))
+
+
+def _check_columns(path: str, files: Sequence[tuple[str, Format]], given: Mapping[str, str]) -> None:
+    """Raise InputError for a column that the user names and no file has; that some have it is enough."""
+    absent = {place for field, place in given.items() if field not in NEEDED and not place.startswith("=")}
+    there: set[str] = set()
+    for name, form in files:
+        if not absent:
+            return
+        if isinstance(form, Parquet | MappedLines):
+            there |= all_names_in(name) | {part.partition("=")[0] for part in Path(name).parts if "=" in part}
+            absent = {place for place in absent if first_name(there, place) is None}
+    if absent and there:
+        raise InputError(explain_absent(path, min(absent), there))
 
 
 def drop_repeats(archives: Sequence[Archive]) -> list[Archive]:
@@ -194,7 +207,7 @@ def _describe_nothing(path: str, others: Sequence[str], known: Sequence[Format])
     for other in others[:1]:
         columns = names_in(other)
         if columns:
-            return f"{other}: it has no exchange and routing key: {explain_missing(columns, _columns_of(known))}"
+            return f"{other}: it has no exchange and routing key: {explain_missing(columns, _columns_of(known), other)}"
     names = ", ".join(form.name for form in known)
     number = f"none of its {len(others)} files is an archive" if len(others) > 1 else "its one file is no archive"
     what = "the file is no archive" if others == [path] else number

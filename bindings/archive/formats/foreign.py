@@ -8,24 +8,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from decimal import Decimal
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bindings.archive.columns import as_table, value_at
+from bindings.archive.columns import as_name, as_table, first_name, value_at
 from bindings.archive.fields import TABLE, TableBuilder
 from bindings.archive.names import bytes_to_text_array, escape
-from bindings.archive.nesting import parse_json
 from bindings.archive.reading import Bad
 from bindings.archive.record import SCHEMA, ListBuilder, make_empty_column, sift_rows
 from bindings.archive.times import parse_time
+from exchange.display import escape_line
 from exchange.errors import BrokerError, HashstarError, InputError
 from exchange.field_json import message_from_json
 from exchange.message import Message
 
-__all__ = ["WrongColumn", "columns_at", "has_texts_only", "read_foreign"]
+__all__ = ["WrongColumn", "columns_at", "first_line", "has_texts_only", "may_hold", "read_foreign"]
 
 FIELD_OF: Final = {"time": "timestamp", "body_size": "size"}
 """Column of a record -> its field in a mapping; all others have one name."""
@@ -59,8 +61,24 @@ def columns_at(names: Sequence[str], places: Mapping[str, str], wanted: Sequence
     if "size" in fields and "size" not in places:
         fields.add("body")
     at = [places[field] for field in fields if field in places]
-    tops = [place if place in names else place.partition(".")[0] for place in at if not place.startswith("=")]
+    tops = [found[0] for place in at if not place.startswith("=") and (found := first_name(names, place))]
     return sorted({*tops, *[name for name in LISTS if name in wanted and name in names]})
+
+
+def may_hold(schema: pa.Schema, field: str, name: str) -> bool:
+    """Return whether a column may be taken for a field unasked: of its type, some value can be one."""
+    kind, kinds = schema.field(schema.names.index(name)).type, pa.types
+    if kinds.is_dictionary(kind):
+        kind = kind.value_type
+    if field in ("exchange", "routing_key", "body") or kinds.is_null(kind):
+        return True
+    is_number = bool(kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_decimal(kind))
+    is_text = _is_text(kind) or _is_view(kind)
+    if field == "timestamp":
+        return is_number or is_text or bool(kinds.is_timestamp(kind) or kinds.is_date(kind))
+    if field == "size":
+        return is_number
+    return is_text or (field != "vhost" and bool(kinds.is_nested(kind)))
 
 
 def has_texts_only(schema: pa.Schema, places: Mapping[str, str]) -> bool:
@@ -77,10 +95,10 @@ def read_foreign(
 
     Raises WrongColumn, or another ArrowException, for a column of another type than its field needs.
     """
-    if any(_is_view(column.type) for column in batch.columns):  # most functions of Arrow know no views
-        batch = pa.record_batch([_decode(column) for column in batch.columns], batch.schema.names)
+    if (held := _without_views(batch.schema)) != batch.schema:  # most functions of Arrow know no views
+        batch = batch.cast(held)
     numbers = pa.array(np.arange(row, row + batch.num_rows, dtype=np.int64))
-    texts = {name: _texts(_column_at(batch, places[name]), name) for name in ("exchange", "routing_key")}
+    texts = {name: _convert(batch, places[name], name, _texts) for name in ("exchange", "routing_key")}
     can_route = pc.and_(texts["exchange"].is_valid(), texts["routing_key"].is_valid())
     for number in numbers.filter(pc.invert(can_route)).to_pylist():
         yield Bad(path, number, "no exchange or no routing key")
@@ -91,20 +109,20 @@ def read_foreign(
     built["offset"] = numbers
     for name in ("headers", "properties"):
         if name in places and (name in wanted or (name == "headers" and {"cc", "bcc"} & {*wanted})):
-            tables = _tables(_column_at(batch, places[name]), name)
+            tables = _convert(batch, places[name], name, _tables)
             built[name] = tables.array
             built |= tables.copies
             wrong |= tables.wrong
     for name in wanted:
         field = FIELD_OF.get(name, name)
-        if name in LISTS and name in batch.schema.names:
+        if name in LISTS and name in batch.schema.names and _is_texts(batch.schema.field(name).type):
             column = batch.column(name)
             column.validate(full=True)
             built[name] = column.cast(SCHEMA.field(name).type)
         elif name not in built and field in places:
-            built[name] = CONVERSIONS[name](_column_at(batch, places[field]), wrong)
+            built[name] = _convert(batch, places[field], field, partial(CONVERSIONS[name], wrong=wrong))
     if "body_size" in wanted and "size" not in places and "body" in places:
-        body = built["body"] if "body" in built else _bodies(_column_at(batch, places["body"]), wrong)
+        body = built["body"] if "body" in built else _convert(batch, places["body"], "body", _bodies)
         built["body_size"] = pc.binary_length(body).cast(pa.int64())
     columns = [built[name] if name in built else make_empty_column(name, batch.num_rows) for name in wanted]
     read = pa.RecordBatch.from_arrays(columns, schema=pa.schema([SCHEMA.field(name) for name in wanted]))
@@ -118,33 +136,73 @@ def read_foreign(
         yield item._replace(offset=numbers[item.offset].as_py()) if isinstance(item, Bad) else item
 
 
-def _column_at(batch: pa.RecordBatch, place: str) -> pa.Array:
+T = TypeVar("T")
+
+
+def _convert(batch: pa.RecordBatch, place: str, field: str, convert: Callable[[pa.Array, str], T]) -> T:
+    """Return a field of rows. Raises WrongColumn, with the column's name, if it cannot be one."""
+    array = _column_at(batch, place, field)
+    try:
+        return convert(array, field)
+    except WrongColumn:
+        raise
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise WrongColumn(
+            f"column {escape_line(place)} is of type {array.type}, and cannot be {field}: {first_line(error)}"
+        ) from None
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error of Arrow."""
+    return str(error).partition("\n")[0] or type(error).__name__
+
+
+def _column_at(batch: pa.RecordBatch, place: str, field: str) -> pa.Array:
     """Return the column at a place, decoded. Raises WrongColumn if there is none."""
     if place.startswith("="):
         return pa.array([place[1:]], pa.string()).take(pa.array(np.zeros(batch.num_rows, np.int32)))
-    names = [place] if place in batch.schema.names else place.split(".")
-    array = batch.column(names[0])
+    found = first_name(batch.schema.names, place)
+    if found is None or batch.schema.names.count(found[0]) > 1:
+        raise WrongColumn(f"there is no column {escape_line(place)}, or there are several")
+    name, words = found
+    array = batch.column(name)
     if not _is_text(array.type):  # texts of other programs need not be UTF-8
         array.validate(full=True)
-    for number, name in enumerate(names[1:], 1):
-        if pa.types.is_struct(array.type) and array.type.get_field_index(name) >= 0:
-            array = pc.struct_field(array, name)
-        elif pa.types.is_map(array.type):
-            array = pc.map_lookup(array, name, "first")
+    while words:
+        inner = [each.name for each in array.type] if pa.types.is_struct(array.type) else []
+        if found := first_name(inner, ".".join(words)):
+            array, words = pc.struct_field(array, [inner.index(found[0])]), found[1]
+        elif pa.types.is_map(array.type) and _is_text(array.type.key_type):
+            array, words = _lookup(array, words)
         elif _is_text(array.type):
-            return _from_json(_decode(array), ".".join(names[number:]))
+            return _from_json(_decode(array), ".".join(words), field)
         else:
-            raise WrongColumn(f"column {'.'.join(names[:number])} is of type {array.type}, and has no {name}")
+            raise WrongColumn(f"column {escape_line(name)} is of type {array.type}, and has no {'.'.join(words)}")
+        name = place[: -len(".".join(words)) - 1] if words else place
     return _decode(array)
 
 
-def _from_json(texts: pa.Array, place: str) -> pa.Array:
+def _lookup(array: pa.Array, words: list[str]) -> tuple[pa.Array, list[str]]:
+    """Return the values of a map under the longest name that some row has, and the names below it."""
+    names = {
+        key.decode("utf-8", "replace") if isinstance(key, bytes) else key
+        for key in _decode(array.keys).unique().to_pylist()
+    }
+    name, below = first_name(names, ".".join(words)) or (words[0], words[1:])
+    kind = array.type.key_type
+    key = pa.scalar(name.encode() if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) else name, kind)
+    return pc.map_lookup(array, key, "first"), below
+
+
+def _from_json(texts: pa.Array, place: str, field: str) -> pa.Array:
     """Return the values at a place in JSON texts; null where the text has none."""
 
-    def value(text: str | None) -> str | None:
+    def value(text: str | bytes | None) -> str | None:
         try:
-            found = None if text is None else value_at(parse_json(text.encode()), place)
-        except (InputError, AttributeError, TypeError):
+            found = None if text is None else value_at(text, place)
+            if found is not None and field in ("exchange", "routing_key", "vhost"):
+                found = as_name(found, field)
+        except InputError:
             return None
         if found is None:
             return None
@@ -162,16 +220,42 @@ def _by_distinct(texts: pa.Array, convert: Callable[[Any], str | None]) -> pa.Ar
 def _is_text(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    return any(is_kind(kind) for is_kind in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary))
+    kinds = pa.types
+    tests = (kinds.is_string, kinds.is_large_string, kinds.is_binary, kinds.is_large_binary, kinds.is_fixed_size_binary)
+    return any(is_kind(kind) for is_kind in tests)
+
+
+def _is_texts(kind: pa.DataType) -> bool:
+    """Return whether a column has lists of texts."""
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    return is_list and _is_text(kind.value_type)
 
 
 def _is_view(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string_view(kind) or pa.types.is_binary_view(kind))
 
 
+def _without_views(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([field.with_type(_held(field.type)) for field in schema])
+
+
+def _held(kind: pa.DataType) -> pa.DataType:
+    """Return a type with large texts and bytes in place of views, at any depth."""
+    kinds = pa.types
+    if _is_view(kind):
+        return pa.large_string() if kinds.is_string_view(kind) else pa.large_binary()
+    if kinds.is_map(kind):
+        key, item = (field.with_type(_held(field.type)) for field in (kind.key_field, kind.item_field))
+        return pa.map_(key, item)
+    if kinds.is_struct(kind):
+        return pa.struct([field.with_type(_held(field.type)) for field in kind])
+    if kinds.is_list(kind) or kinds.is_large_list(kind):
+        build = pa.list_ if kinds.is_list(kind) else pa.large_list
+        return build(kind.value_field.with_type(_held(kind.value_type)))
+    return kind
+
+
 def _decode(array: pa.Array) -> pa.Array:
-    if _is_view(array.type):
-        return array.cast(pa.large_string() if pa.types.is_string_view(array.type) else pa.large_binary())
     return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
 
@@ -185,24 +269,48 @@ def _texts(array: pa.Array, name: str) -> pa.Array:
     return bytes_to_text_array(array.cast(pa.binary()))
 
 
-def _times(array: pa.Array, wrong: dict[int, str]) -> pa.Array:
+def _times(array: pa.Array, name: str, *, wrong: dict[int, str]) -> pa.Array:
     """Return times; numbers and texts are as in JSON lines (`bindings.archive.times`)."""
     wanted = SCHEMA.field("time").type
     kinds = pa.types
     if kinds.is_temporal(array.type) or kinds.is_null(array.type):
         return array.cast(wanted, safe=False)  # digits beyond microseconds are cut off, as in texts
-    times: list[int | None] = []
+    if kinds.is_nested(array.type):
+        raise WrongColumn(f"column {name} is of type {array.type}, not a time")
+
+    def time(value: Any) -> int | None:
+        found = parse_time(value.decode("utf-8", "replace") if isinstance(value, bytes) else value)
+        return None if found is None or not -(2**63) <= found < 2**63 else found
+
+    return pa.array(_by_row(array, time, wrong), pa.int64()).view(wanted)
+
+
+def _sizes(array: pa.Array, name: str, *, wrong: dict[int, str]) -> pa.Array:
+    """Return numbers of bytes."""
+
+    def size(value: Any) -> int | None:
+        number = None if value is None else Decimal(str(value))
+        if number is not None and not (0 <= number < 2**63 and number == int(number)):
+            raise InputError("size is not a number of bytes")
+        return None if number is None else int(number)
+
+    if pa.types.is_integer(array.type) and not pc.any(pc.less(array, 0)).as_py():
+        return array.cast(pa.int64())
+    return pa.array(_by_row(array, size, wrong), pa.int64())
+
+
+def _by_row(array: pa.Array, convert: Callable[[Any], int | None], wrong: dict[int, str]) -> list[int | None]:
+    found: list[int | None] = []
     for row, value in enumerate(array.to_pylist()):
         try:
-            times.append(parse_time(value))
-        except InputError as error:
-            wrong[row] = str(error)
-            times.append(None)
-    held = [None if time is None or not -(2**63) <= time < 2**63 else time for time in times]
-    return pa.array(held, pa.int64()).view(wanted)
+            found.append(convert(value))
+        except (InputError, ArithmeticError) as error:
+            wrong[row] = str(error) if isinstance(error, InputError) else "size is not a number of bytes"
+            found.append(None)
+    return found
 
 
-def _bodies(array: pa.Array, wrong: dict[int, str]) -> pa.Array:
+def _bodies(array: pa.Array, _: str, **__: Any) -> pa.Array:
     """Return bodies: texts and bytes as they are, anything else as JSON."""
     kinds = pa.types
     if kinds.is_nested(array.type):
@@ -218,11 +326,11 @@ def _bodies(array: pa.Array, wrong: dict[int, str]) -> pa.Array:
     return array.cast(pa.string()).cast(pa.binary())
 
 
-CONVERSIONS: Final[Mapping[str, Callable[[pa.Array, dict[int, str]], pa.Array]]] = {
+CONVERSIONS: Final[Mapping[str, Callable[..., pa.Array]]] = {
     "time": _times,
     "body": _bodies,
-    "vhost": lambda array, _: _texts(array, "vhost"),
-    "body_size": lambda array, _: array.cast(pa.int64()),
+    "vhost": lambda array, name, **_: _texts(array, name),
+    "body_size": _sizes,
 }
 
 

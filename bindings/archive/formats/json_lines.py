@@ -30,7 +30,7 @@ import pyarrow.json as pj
 
 from bindings.archive.formats import firehose
 from bindings.archive.names import escape, has_nul
-from bindings.archive.nesting import LINE_FEED, is_flat, parse_json
+from bindings.archive.nesting import LINE_FEED, is_flat, parse_json, split_joined
 from bindings.archive.reading import (
     SPLIT_BYTES,
     Bad,
@@ -120,19 +120,39 @@ def read_lines(
             continue
         place = block.offset
         for line in block.data.splitlines(keepends=True) if b"\r" not in block.data else _split_lines(block.data):
-            try:
-                if not line.isspace():
-                    skipped = add(rows, parse_json(line), place)
-                    if skipped is not None:
-                        yield skipped
-            except InputError as error:
-                torn = "" if line.endswith(b"\n") else "the file ends in the middle of a line: "
-                yield Bad(split.path, place, torn + str(error), take_sample(line))
+            if not line.isspace():
+                yield from _read_line(line, split.path, place, rows, add)
             place += len(line)
             if rows.is_full:
                 yield rows.batch()
     if len(rows):
         yield rows.batch()
+
+
+def _read_line(line: bytes, path: str, place: int, rows: Rows, add: Add, *, last: bool = True) -> Iterator[Item]:
+    """Add the record of a line, or the records that follow each other on it; yield those that are none.
+
+    ``last`` tells whether it is the end of a line, which a file may lack.
+    """
+    try:
+        value = parse_json(line)
+    except InputError as error:
+        joined = split_joined(line)
+        for start, each in joined:
+            yield from _read_line(each, path, place + start, rows, add, last=last and start == joined[-1][0])
+            if rows.is_full:
+                yield rows.batch()
+        if not joined:
+            torn = "" if line.endswith(b"\n") or not last else "the file ends in the middle of a line: "
+            yield Bad(path, place, torn + str(error), take_sample(line))
+        return
+    try:
+        skipped = add(rows, value, place)
+    except InputError as error:
+        yield Bad(path, place, str(error), take_sample(line))
+        return
+    if skipped is not None:
+        yield skipped
 
 
 def parse_objects(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
@@ -141,6 +161,7 @@ def parse_objects(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
         try:
             value = parse_json(line)
         except InputError:
+            yield from parse_objects(each for _, each in split_joined(line))
             continue
         if isinstance(value, dict):
             yield value

@@ -9,12 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
 import pyarrow.parquet as pq
 
-from bindings.archive.columns import TAKEN, as_line, as_table, describe_places, find_places, value_at
+from bindings.archive.columns import (
+    NEEDED,
+    TAKEN,
+    as_line,
+    as_table,
+    describe_places,
+    find_places,
+    is_there,
+    resolve_folders,
+    value_at,
+)  # fmt: skip
 from bindings.archive.formats.json_lines import JsonLines, add_line, parse_objects, read_lines
 from bindings.archive.formats.parquet import MAGIC, UNREADABLE
 from bindings.archive.mapping import USUAL, FieldMapping
@@ -23,8 +34,10 @@ from bindings.archive.record import Rows
 from bindings.archive.unpacking import read_head
 from exchange.errors import InputError
 
-__all__ = ["KafkaLines", "MappedLines", "names_in"]
+__all__ = ["SEARCHED", "KafkaLines", "MappedLines", "all_names_in", "names_in"]
 
+SEARCHED: Final = 4 << 20
+"""Number of bytes that are searched for the first lines, and for a column that the user names."""
 LINES: Final = 20
 """Number of lines whose fields are looked at."""
 
@@ -41,26 +54,39 @@ class MappedLines(JsonLines):
     name: ClassVar[str] = "JSON lines of other programs"
 
     def recognises(self, head: bytes, path: Path) -> bool:
-        """Return whether the first lines have an exchange and a routing key; raises InputError as `find_places`."""
+        """Return whether the first lines have an exchange and a routing key; raises InputError as `find_places`.
+
+        Objects without the columns that the user names for these are none of the archive.
+        """
         names = _names(head)
-        needed = {"exchange", "routing_key"}
-        if not names or (not self.mapping.columns and needed <= names.keys()):
+        if not names or (not self.mapping.columns and {*NEEDED} <= names.keys()):
             return False
-        return needed <= self._places(names, str(path)).keys()
+        asked = [place for field, place in self.mapping.columns if field in NEEDED and not place.startswith("=")]
+        if len(asked) == len(NEEDED) and not any(is_there(place, names) for place in asked):
+            return False
+        return {*NEEDED} <= self._places(names, str(path)).keys()
 
     def resembles(self, head: bytes, path: Path) -> bool:
-        return False
+        return self.recognises(head, path)
 
     def note_of(self, path: str) -> str:
-        return TAKEN + describe_places(self._places(_names(read_head(path)), path))
+        return TAKEN + describe_places(self._places(_names_of(path), path))
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
-        places = self._places(_names(read_head(split.path)), split.path)
+        names = _names_of(split.path)
+        places = resolve_folders(self._places(names, split.path), names, split.path)
+        given = dict(self.mapping.columns) | places
+
+        @lru_cache(1 << 10)
+        def places_in(later: tuple[str, ...]) -> dict[str, str]:
+            """Return the places for an object with these names: those of the first lines, and what they lack."""
+            fields = {field: name for field, name in find_places(later, {}).items() if field not in given}
+            return fields | {field: place for field, place in given.items() if place != "=" or field in NEEDED}
 
         def add(rows: Rows, value: Any, place: int) -> Skipped | None:
             if type(value) is not dict:
                 raise InputError("not an object")
-            return add_line(rows, as_line(value, places), place)
+            return add_line(rows, as_line(value, places_in((*value,))), place)
 
         return read_lines(split, columns, add)
 
@@ -85,7 +111,7 @@ class KafkaLines(JsonLines):
         return is_record and any(name in names for name in VALUES) and not self.mapping.columns
 
     def resembles(self, head: bytes, path: Path) -> bool:
-        return False
+        return self.recognises(head, path)
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
         return read_lines(split, columns, self._add)
@@ -99,7 +125,7 @@ class KafkaLines(JsonLines):
             text = headers.get(where[7:]) if where.startswith("header:") else value_at(value, where)
             if text is None and field == "routing_key" and self.mapping.allows_no_key:
                 text = ""
-            if not isinstance(text, str):
+            if text is None:
                 raise InputError(f"a record without {where}, which is to be its {field.replace('_', ' ')}")
             row[field] = text
         row["timestamp"] = next((value[name] for name in TIMES if name in value), None)
@@ -109,13 +135,24 @@ class KafkaLines(JsonLines):
 
 def names_in(path: str) -> list[str]:
     """Return the columns of a Parquet file, or the fields of the first JSON objects of a file; empty if neither."""
-    head = read_head(path)
-    if not head.startswith(MAGIC):
-        return list(_names(head))
+    if not read_head(path).startswith(MAGIC):
+        return list(_names_of(path))
     try:
         return list(pq.read_schema(path).names)
     except UNREADABLE:
         return []
+
+
+def all_names_in(path: str) -> set[str]:
+    """Return the columns of a Parquet file, or the fields of the JSON objects in the first part of a file."""
+    if read_head(path).startswith(MAGIC):
+        return {*names_in(path)}
+    objects = parse_objects(read_head(path, SEARCHED).split(b"\n"))
+    return {name for each in objects for name in each}
+
+
+def _names_of(path: str) -> dict[str, None]:
+    return _names(read_head(path)) or _names(read_head(path, SEARCHED))  # a first line may be long
 
 
 def _names(head: bytes) -> dict[str, None]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self
@@ -20,8 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from bindings.archive.columns import TAKEN, describe_places, explain_missing, find_places
-from bindings.archive.formats.foreign import WrongColumn, columns_at, has_texts_only, read_foreign
+from bindings.archive.columns import TAKEN, describe_places, explain_missing, find_places, resolve_folders
+from bindings.archive.formats.foreign import WrongColumn, columns_at, first_line, has_texts_only, may_hold, read_foreign
 from bindings.archive.mapping import USUAL, FieldMapping
 from bindings.archive.reading import (
     BATCH_BYTES,
@@ -81,12 +82,12 @@ class Parquet(Format):
             return True
         if (schema.metadata or {}).get(FORMAT_KEY) == VERSION:  # ours, in a folder with others, needs no mapping
             return "exchange" in schema.names and "routing_key" in schema.names
-        places = self.places(schema.names, str(path))
+        places = self.places(schema, str(path))
         return "exchange" in places and "routing_key" in places
 
-    def places(self, names: Sequence[str], path: str) -> dict[str, str]:
+    def places(self, schema: pa.Schema, path: str) -> dict[str, str]:
         """Return field -> its place among columns of another program."""
-        return find_places(names, dict(self.mapping.columns), path)
+        return find_places(schema.names, dict(self.mapping.columns), path, partial(may_hold, schema))
 
     def expects(self, path: Path) -> bool:
         if path.suffix != ".parquet":
@@ -144,7 +145,7 @@ class Parquet(Format):
             schema = pq.read_schema(path)
         except UNREADABLE:
             return self.note
-        places = self.places(schema.names, path)
+        places = self.places(schema, path)
         plain = all(field == place for field, place in places.items())
         notes = [] if plain else [TAKEN + describe_places(places)]
         if has_texts_only(schema, places):
@@ -176,7 +177,7 @@ def _read(split: Split, columns: Sequence[str] | None, form: Parquet, *, coded: 
     except FileNotFoundError as error:
         raise InputError(f"{split.path}: cannot be read: {error.strerror}") from None
     except UNREADABLE as error:
-        yield Bad(split.path, 0, f"damaged Parquet file: {_first_line(error)}")
+        yield Bad(split.path, 0, f"damaged Parquet file: {first_line(error)}")
         return
     with file:
         for group in groups:
@@ -188,9 +189,9 @@ def _read_group(
 ) -> Iterator[Item]:
     own = (file.schema_arrow.metadata or {}).get(FORMAT_KEY) == VERSION
     names = file.schema_arrow.names
-    places = {} if own else form.places(names, path)
+    places = {} if own else resolve_folders(form.places(file.schema_arrow, path), names, path)
     if not own and not {"exchange", "routing_key"} <= places.keys():
-        raise InputError(f"{path}: {explain_missing(names, dict(form.mapping.columns))}")
+        raise InputError(f"{path}: {explain_missing(names, dict(form.mapping.columns), path)}")
     stored = [name for name in wanted if name in names] if own else columns_at(names, places, wanted)
     needed = dict.fromkeys([*stored, *(("exchange", "routing_key") if own else ())])
     rows = ROW_GROUP if coded and "body" not in wanted else _rows_at_once(file.metadata.row_group(group))
@@ -205,10 +206,10 @@ def _read_group(
                 yield from read_foreign(batch, path, row, wanted, places)
             row += batch.num_rows
     except WrongColumn as error:
-        yield Bad(path, row, _first_line(error))
+        yield Bad(path, row, first_line(error))
         return
     except UNREADABLE as error:
-        yield Bad(path, row, f"damaged Parquet row group: {_first_line(error)}")
+        yield Bad(path, row, f"damaged Parquet row group: {first_line(error)}")
         return
     except RecursionError:
         yield Bad(path, row, "damaged Parquet row group: its columns are nested too deeply")
@@ -258,10 +259,6 @@ def _find_coded_columns(metadata: pq.FileMetaData, split: Split) -> list[str]:
         if all(chunk.has_dictionary_page for chunk in chunks) and size <= CODED * sum(c.num_values for c in chunks):
             paths.append(column.path)
     return paths
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0] or type(error).__name__
 
 
 class ParquetWriter:

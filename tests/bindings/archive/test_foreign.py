@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from bindings.archive.formats.parquet import ParquetWriter
 from bindings.archive.mapping import COLUMNS, FieldMapping, parse_columns
 from bindings.archive.reading import Bad, Bias
 from bindings.archive.record import Record, build_batch, to_records
+from bindings.archive.times import parse_time
 from bindings.audit.run import audit
 from bindings.audit.spark.streaming import mapping_of, options_of
 from bindings.commands.archive import archive_command
@@ -42,10 +44,12 @@ FORMS: dict[str, pa.Array] = {
 }
 
 
-def read(path: Path, mapping: FieldMapping | None = None, names: list[str] | None = None) -> list[Record | Bad]:
+def read(
+    path: Path, mapping: FieldMapping | None = None, names: list[str] | None = None, split_bytes: int = 1
+) -> list[Record | Bad]:
     """Return the records of an archive, read as an audit reads it if ``names`` are its columns."""
     found: list[Record | Bad] = []
-    for form, split in detect(str(path), mapping or FieldMapping()).plan(1):
+    for form, split in detect(str(path), mapping or FieldMapping()).plan(split_bytes):
         for item in form.read_coded(split, names):
             found += to_records(item) if isinstance(item, pa.RecordBatch) else [item]  # type: ignore[list-item]
     return found
@@ -222,6 +226,131 @@ def test_columns_of_other_types_are_cast_or_named(tmp_path: Path) -> None:
     (bad,) = read(write(tmp_path / "b.parquet", exchange=["x"], routing_key=[["k"]]))
     assert isinstance(bad, Bad)
     assert bad.reason == "column routing_key is of type list<element: string>, not a text"
+
+
+JSON_ROWS: dict[str, Any] = {
+    "text": [json.dumps({"e": "x", "k": 5, "h": {"a": 1}, "t": 1_700_000_000_000})],
+    "bytes": [json.dumps({"e": "x", "k": 5, "h": {"a": 1}, "t": 1_700_000_000_000}).encode()],
+    "map": pa.array(
+        [[("e", "x"), ("k", "5"), ("h", '{"a":1}'), ("t", "1700000000000")]], pa.map_(*[pa.large_string()] * 2)
+    ),
+}
+
+
+@pytest.mark.parametrize("form", JSON_ROWS)
+def test_a_path_leads_through_texts_bytes_and_maps(form: str, tmp_path: Path) -> None:
+    """In tables and in lines alike, with numbers as routing keys."""
+    places = ["exchange=v.e", "routing_key=v.k", "headers=v.h", "timestamp=v.t"]
+    mapping = FieldMapping(columns=parse_columns(places))
+    lines = tmp_path / "m.jsonl"
+    lines.write_text(json.dumps({"v": JSON_ROWS["text"][0]}) + "\n")
+    for path in (write(tmp_path / "m.parquet", v=JSON_ROWS[form]), lines):
+        (record,) = read(path, mapping)
+        assert isinstance(record, Record)
+        assert (record.message, record.time) == (Message("x", "5", {"a": 1}), 1_700_000_000_000_000)
+
+
+def test_names_with_dots_are_names_at_each_step_of_a_path(tmp_path: Path) -> None:
+    row = {"a.b": {"c.d": "x"}, "k.": "l"}
+    mapping = FieldMapping(columns=parse_columns(["exchange=a.b.c.d", "routing_key=k."]))
+    lines = tmp_path / "m.jsonl"
+    lines.write_text(json.dumps(row) + "\n")
+    table = write(tmp_path / "m.parquet", **{name: [value] for name, value in row.items()})
+    assert [messages(read(path, mapping)) for path in (lines, table)] == [[Message("x", "l")]] * 2
+
+
+def test_fields_that_only_later_lines_have_are_taken(tmp_path: Path) -> None:
+    """Writers leave out what is null, so the first lines need not have each field; and a first line may be long."""
+    path = tmp_path / "m.jsonl"
+    rows = [{"exch": "x", "rk": "k", "body": "b" * 70_000}] + [{"exch": "x", "rk": "k"}] * 30
+    last = {"exch": "x", "rk": "k", "hdrs": {"a": 1}, "ts": 5}
+    path.write_text("".join(json.dumps(row) + "\n" for row in [*rows, last]))
+    record = read(path, split_bytes=1 << 20)[-1]
+    assert isinstance(record, Record)
+    assert (record.message, record.time) == (Message("x", "k", {"a": 1}), 5_000_000)
+    path.write_text(path.read_text().replace("hdrs", "meta"))
+    named = FieldMapping(columns=parse_columns(["headers=meta", "timestamp=="]))
+    record = read(path, named, split_bytes=1 << 20)[-1]
+    assert isinstance(record, Record)
+    assert (record.message, record.time) == (Message("x", "k", {"a": 1}), None)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("size", ["large"]), ("time", pa.array([1], pa.time64("us"))), ("ts", [True]), ("vhost", [{"a": 1}]),
+        ("headers", [5]), ("cc", ["someone@example.com"]), ("bcc", [5]), ("timestamp", pa.array([1], pa.duration("s"))),
+    ],
+)  # fmt: skip
+def test_a_column_that_cannot_be_a_field_is_not_taken_unasked(name: str, values: Any, tmp_path: Path) -> None:
+    path = write(tmp_path / "m.parquet", exch=["x"], rk=["k"], **{name: values})
+    assert messages(read(path)) == [Message("x", "k")]
+    assert name not in detect(str(path)).notes[0]
+    if name in COLUMNS and name != "headers":
+        (bad,) = read(path, FieldMapping(columns=((name, name),)))
+        assert isinstance(bad, Bad)
+        assert name in bad.reason
+        assert "damaged" not in bad.reason
+
+
+def test_times_are_numbers_of_any_kind(tmp_path: Path) -> None:
+    """As decimals and as texts; digits that could be a date are refused, not taken for another century."""
+    times = [Decimal("1700000000.5"), "1700000000.5", "1700000000500", "1700000000500000", "1700000000500000000"]
+    assert {parse_time(each) for each in times} == {1_700_000_000_500_000}
+    assert parse_time("1711121341234") == 1_711_121_341_234_000
+    for text in ("20261101120000", "202611011200", "17000000000", "1" * 40):
+        with pytest.raises(InputError, match="timestamp is not a time"):
+            parse_time(text)
+
+
+def test_files_of_a_folder_may_lack_a_column_and_folders_may_be_one(tmp_path: Path) -> None:
+    first, second = tmp_path / "exchange=orders%2Feu", tmp_path / "exchange=bills"
+    for folder in (first, second):
+        folder.mkdir()
+    write(first / "a.parquet", rk=["a"], meta=['{"h":1}'])
+    write(second / "b.parquet", rk=["b"])
+    (second / "c.jsonl").write_text('{"rk": "c"}\n')
+    mapping = FieldMapping(columns=(("headers", "meta"),))
+    assert {(each.exchange, each.routing_key, *each.headers) for each in messages(read(tmp_path, mapping))} == {
+        ("bills", "b"), ("bills", "c"), ("orders/eu", "a", "h")
+    }  # fmt: skip
+    assert "columns taken: exchange = exchange, routing_key = rk" in detect(str(tmp_path)).notes
+    with pytest.raises(InputError, match=r"no column 'nope'; there are: exchange, meta, rk"):
+        detect(str(tmp_path), FieldMapping(columns=(("headers", "nope"),)))
+
+
+def test_views_are_read_at_any_depth_and_bytes_of_kafka_as_texts(tmp_path: Path) -> None:
+    view, table = pa.string_view(), {"exch": ["x"], "rk": ["k"]}
+    maps = pa.array([[("a", "b")]], pa.map_(view, view))
+    assert messages(read(write(tmp_path / "v.parquet", **table, hdrs=maps))) == [Message("x", "k", {"a": "b"})]
+    pairs = [[{"key": "a", "value": b"b"}]]
+    assert messages(read(write(tmp_path / "k.parquet", **table, hdrs=pairs))) == [Message("x", "k", {"a": "b"})]
+
+
+def test_names_of_columns_cannot_write_to_a_terminal(tmp_path: Path) -> None:
+    path = write(tmp_path / "m.parquet", **{"\x1b[31m": ["x"], "a\nb": ["k"]})
+    for mapping in (FieldMapping(), FieldMapping(columns=(("exchange", "q\x1b"),))):
+        with pytest.raises(InputError, match=r"\\x1b\[31m") as raised:
+            detect(str(path), mapping)
+        assert str(raised.value).isprintable()
+    places = FieldMapping(columns=(("exchange", "\x1b[31m"), ("routing_key", "a\nb")))
+    assert messages(read(path, places)) == [Message("x", "k")]
+    assert detect(str(path), places).notes[0].isprintable()
+
+
+@pytest.mark.parametrize("name", ["exch", "exchange"])
+def test_objects_may_follow_each_other_without_line_feeds(name: str, tmp_path: Path) -> None:
+    """As Firehose writes them; a damaged one costs itself only, and braces in texts divide nothing."""
+    path = tmp_path / "m.jsonl"
+    good = [{name: "x", "routing_key": "a}{b"}, {name: "x", "routing_key": "c"}]
+    path.write_text("".join(map(json.dumps, good)) + '{"no": JSON}' + json.dumps(good[0]))
+    found = read(path)
+    assert [each.routing_key for each in messages(found)] == ["a}{b", "c", "a}{b"]
+    (bad,) = [each for each in found if isinstance(each, Bad)]
+    assert bad.sample == b'{"no": JSON}'
+    path.write_text("".join(map(json.dumps, good)))
+    ((_, form),) = detect(str(path)).files
+    assert not form.plan_complete(str(path)).is_open
 
 
 def test_our_own_files_beside_others_need_no_mapping(tmp_path: Path) -> None:
