@@ -130,6 +130,8 @@ def value_at(row: Any, place: str) -> Any:
     """Return the value at a place in an object, or in a JSON text; None if there is none."""
     if place.startswith("="):
         return place[1:]
+    if isinstance(row, Mapping) and place in row:
+        return row[place]
     value, words = row, place.split(".")
     while words:
         if isinstance(value, str | bytes):

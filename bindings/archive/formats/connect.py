@@ -57,9 +57,12 @@ class Connect(Format):
     note: ClassVar[str] = "exchange and routing key of records are where --exchange and --routing-key say"
 
     def recognises(self, head: bytes, path: Path) -> bool:
-        """Return whether the name is one of Kafka Connect, and the values have no exchange and routing key."""
+        """Return whether the name is one of Kafka Connect, and the values have no exchange and routing key.
+
+        Where the user names columns, the values are read as any others, without their keys and headers.
+        """
         name = NAME.fullmatch(path.name)
-        if name is None or name["side"] is not None:
+        if name is None or name["side"] is not None or self.mapping.columns:
             return False
         if head.startswith(MAGIC):
             return not Parquet().recognises(head, path)

@@ -319,6 +319,17 @@ def test_files_of_a_folder_may_lack_a_column_and_folders_may_be_one(tmp_path: Pa
         detect(str(tmp_path), FieldMapping(columns=(("headers", "nope"),)))
 
 
+@pytest.mark.parametrize("kind", ["json", "parquet"])
+def test_columns_of_the_values_of_kafka_connect_can_be_named(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / f"orders+0+0000000000.{kind}"
+    if kind == "json":
+        path.write_text('{"id": 1, "kind": "order.eu"}\n')
+    else:
+        write(path, id=[1], kind=["order.eu"])
+    mapping = FieldMapping(columns=parse_columns(["exchange==orders", "routing_key=kind"]))
+    assert messages(read(tmp_path, mapping)) == [Message("orders", "order.eu")]
+
+
 def test_views_are_read_at_any_depth_and_bytes_of_kafka_as_texts(tmp_path: Path) -> None:
     view, table = pa.string_view(), {"exch": ["x"], "rk": ["k"]}
     maps = pa.array([[("a", "b")]], pa.map_(view, view))
