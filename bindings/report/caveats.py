@@ -61,7 +61,7 @@ def list_caveats(report: Report) -> Iterator[str]:
         ask = "asks" if asking == 1 else "ask"
         yield (
             f"{count_noun(asking, 'binding')} {ask} for numbers or other values that are no texts, and "
-            f"{list_some(untyped, FEW)} has headers of texts only: none of its messages can match there."
+            f"{list_some(untyped, FEW)} has files whose headers are texts only: no message of these can match there."
         )
     if audited.tallies and not audited.archives:
         yield "How the archives of the tallies were taken is not recorded: everything, survivors only, or a sample."

@@ -25,6 +25,7 @@ from bindings.archive.times import parse_time
 from exchange.display import escape_line
 from exchange.errors import BrokerError, HashstarError, InputError
 from exchange.field_json import message_from_json
+from exchange.limits import SHORTSTR_BYTES
 from exchange.message import Message
 
 __all__ = ["WrongColumn", "columns_at", "first_line", "has_texts_only", "may_hold", "read_foreign"]
@@ -34,6 +35,9 @@ FIELD_OF: Final = {"time": "timestamp", "body_size": "size"}
 
 LISTS: Final = ("cc", "bcc", "routed_queues")
 """Columns that are taken only if they have these names."""
+
+COPIED: Final = pa.array(["CC", "BCC"])
+"""Headers that hold further routing keys."""
 
 UNHELD: Final = (TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
 """Exceptions for values that AMQP cannot hold."""
@@ -83,9 +87,13 @@ def may_hold(schema: pa.Schema, field: str, name: str) -> bool:
 
 def has_texts_only(schema: pa.Schema, places: Mapping[str, str]) -> bool:
     """Return whether the column of headers is a map of texts, in which all values have lost their types."""
-    place = places.get("headers", "")
-    kind = schema.field(place).type if place in schema.names else None
-    return kind is not None and pa.types.is_map(kind) and _is_text(kind.item_type)
+    found = first_name(schema.names, places.get("headers", "="))
+    kind = schema.field(found[0]).type if found else None
+    words = found[1] if found else []
+    while words and kind is not None and pa.types.is_struct(kind):
+        name, words = first_name([each.name for each in kind], ".".join(words)) or ("", [])
+        kind = kind.field(name).type if name else None
+    return kind is not None and not words and pa.types.is_map(kind) and _is_text(kind.item_type)
 
 
 def read_foreign(
@@ -345,7 +353,8 @@ def _tables(array: pa.Array, name: str) -> Tables:
             keys = bytes_to_text_array(keys.cast(pa.binary()))
             offsets = array.offsets
             table = pa.MapArray.from_arrays(offsets, keys, fields, TABLE)
-            if array.null_count or values.null_count:  # a null value is no text
+            # A null value is no text, CC and BCC must be lists, and a name has at most 255 bytes: by row.
+            if array.null_count or values.null_count or pc.any(pc.is_in(keys, COPIED)).as_py() or _is_long(keys):
                 return _each(array, name)
             return Tables(table, {}, {})
         return _each(array, name)
@@ -366,6 +375,10 @@ def _tables(array: pa.Array, name: str) -> Tables:
     return _each(array, name)
 
 
+def _is_long(names: pa.StringArray) -> bool:
+    return (pc.max(pc.binary_length(names)).as_py() or 0) > SHORTSTR_BYTES
+
+
 def _each(array: pa.Array, name: str) -> Tables:
     """Convert row by row."""
     drop_nulls = pa.types.is_struct(array.type)  # a struct has all its fields in each row
@@ -377,6 +390,10 @@ def _each(array: pa.Array, name: str) -> Tables:
                 table = {key: each for key, each in table.items() if each is not None}
             if isinstance(value, str | bytes):
                 table = dict(getattr(message_from_json({name: table}), name))
+            if any(
+                isinstance(key, str) and len(key.encode("utf-8", "surrogateescape")) > SHORTSTR_BYTES for key in table
+            ):
+                raise InputError(f"{name}: a field's name has more than {SHORTSTR_BYTES} bytes")
             lists = [Message("", "", table).keys_in(key) for key in ("CC", "BCC")] if name == "headers" else [(), ()]
             builder.add(table)
         except BrokerError as error:

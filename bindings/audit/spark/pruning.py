@@ -87,9 +87,10 @@ def _group_may_hold(group: Any, wanted: Wanted) -> bool:
         if statistics is None or not statistics.has_min_max:
             continue
         if column.path_in_schema == "exchange":
+            if not isinstance(statistics.min, str):  # bytes or numbers of other programs, in another order than texts
+                continue
             if wanted.exchanges is not None and not any(
-                str(statistics.min).encode() <= name.encode() <= str(statistics.max).encode()
-                for name in wanted.exchanges
+                statistics.min.encode() <= name.encode() <= statistics.max.encode() for name in wanted.exchanges
             ):
                 return False
             continue

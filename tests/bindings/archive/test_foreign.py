@@ -216,6 +216,24 @@ def test_bindings_that_ask_for_lost_types_are_counted(tmp_path: Path) -> None:
     assert not [each for each in audit(topology, typed).caveats if "texts only" in each]
 
 
+@pytest.mark.parametrize("beside", ["text", None])
+def test_what_a_row_is_does_not_depend_on_the_rows_beside_it(beside: str | None, tmp_path: Path) -> None:
+    """Maps of texts are converted by column unless one row needs more: CC that is no list is bad either way."""
+    maps = pa.array([[("CC", "k")], [("a" * 256, "v")], [("a", beside)]], pa.map_(pa.string(), pa.string()))
+    found = read(write(tmp_path / "m.parquet", exch=["x"] * 3, rk=["k"] * 3, hdrs=maps))
+    assert [each.offset for each in found if isinstance(each, Bad)] == [0, 1]
+    assert messages(found) == [Message("x", "k", {"a": beside})]
+
+
+def test_maps_of_texts_are_found_in_structs(tmp_path: Path) -> None:
+    kind = pa.struct([("meta.d", pa.map_(pa.string(), pa.string())), ("n", pa.int64())])
+    path = write(tmp_path / "m.parquet", v=pa.array([{"meta.d": [("a", "b")], "n": 1}], kind), x=["x"], k=["k"])
+    places = {"v.meta.d": True, "v.n": False, "v.none": False}
+    for place, is_texts in places.items():
+        mapping = FieldMapping(columns=parse_columns(["exchange=x", "routing_key=k", f"headers={place}"]))
+        assert ("texts only" in detect(str(path), mapping).notes[0]) is is_texts
+
+
 def test_columns_of_other_types_are_cast_or_named(tmp_path: Path) -> None:
     """Nanoseconds, as pandas writes them; views of texts, as Polars does; a column that is no text is no damage."""
     times = pa.array([1_700_000_000_000_000_001], pa.timestamp("ns"))

@@ -60,3 +60,12 @@ def test_only_row_groups_that_may_have_the_exchange_are_read(archive: str) -> No
     assert kept(archive, Wanted().with_exchanges(["a", "c"])) == [0, 2]
     assert kept(archive, Wanted().with_exchanges(["z"])) == []
     assert kept(archive, Wanted().with_exchanges(["a"]).since(20)) == []
+
+
+@pytest.mark.parametrize("exchanges", [[b"a", b"c"], [5, 10]])
+def test_exchanges_that_are_no_texts_prune_nothing(exchanges: list[bytes] | list[int], tmp_path: Path) -> None:
+    """Columns of other programs are in the order of their own type: 10 is after 5, but "10" before "5"."""
+    path = tmp_path / "m.parquet"
+    pq.write_table(pa.table({"exchange": exchanges, "routing_key": ["k", "k"]}), path)
+    wanted = Wanted(frozenset(["b" if exchanges[0] == b"a" else "10"]))
+    assert prune(Parquet(), str(path), [Split(str(path), 0, 1)], wanted) == [Split(str(path), 0, 1)]
