@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from json import JSONDecodeError
 from typing import Any, Final
 
@@ -81,14 +82,15 @@ JOINT: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)|\}(\s*+)(?=\{)',
 """A string, or the end of an object that another object follows (group 1 is the white space between them)."""
 
 
-def split_joined(text: bytes) -> list[tuple[int, bytes]]:
-    """Return the objects that follow each other in a text, with their places; empty for fewer than two.
+def split_joined(text: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the objects that follow each other in a text, with their places; none for fewer than two.
 
     Amazon's Firehose writes such files, with no line feed between records.
     """
-    if b"}{" not in text and b"} {" not in text:
-        return []
-    ends = [match.end() for match in JOINT.finditer(text) if match[1] is not None]
-    cuts = zip([0, *ends], [*ends, len(text)], strict=True)
-    pieces = [(start, text[start:end]) for start, end in cuts if text[start:end]]
-    return pieces if len(pieces) > 1 else []
+    start = 0
+    for match in JOINT.finditer(text) if b"}{" in text or b"} {" in text else ():
+        if match[1] is not None:
+            yield start, text[start : match.end()]
+            start = match.end()
+    if start:
+        yield start, text[start:]

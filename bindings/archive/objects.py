@@ -78,12 +78,12 @@ def _parse_objects(data: bytes, place: int) -> Iterator[JsonItem]:
     try:
         value = parse_json(text)
     except InputError as error:
-        texts = split_joined(text)
-        if len(texts) < 2:
-            yield JsonItem(start, str(error), take_sample(text))
-            return
-        for offset, each in texts:
+        joined = False
+        for offset, each in split_joined(text):
+            joined = True
             yield from _parse_objects(each, start + offset)
+        if not joined:
+            yield JsonItem(start, str(error), take_sample(text))
         return
     yield JsonItem(start, value if isinstance(value, dict) else "not an object", take_sample(text))
 

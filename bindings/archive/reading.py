@@ -266,7 +266,8 @@ def _is_object(line: bytes) -> bool:
     try:
         return isinstance(parse_json(line), dict)
     except InputError:
-        return all([_is_object(each) for _, each in split_joined(line)] or [False])
+        joined = split_joined(line)
+        return next(joined, None) is not None and all(_is_object(each) for _, each in split_joined(line))
 
 
 def _size_of(path: str) -> int:

@@ -137,9 +137,10 @@ def _read_line(line: bytes, path: str, place: int, rows: Rows, add: Add, *, last
     try:
         value = parse_json(line)
     except InputError as error:
-        joined = split_joined(line)
-        for start, each in joined:
-            yield from _read_line(each, path, place + start, rows, add, last=last and start == joined[-1][0])
+        joined = False
+        for start, each in split_joined(line):
+            joined, is_last = True, last and start + len(each) == len(line)
+            yield from _read_line(each, path, place + start, rows, add, last=is_last)
             if rows.is_full:
                 yield rows.batch()
         if not joined:

@@ -51,7 +51,7 @@ def read_app(app: Any, base: Topology) -> Application:
     except ImportError:
         raise InputError("reading a Celery app needs Celery: pip install 'hashstar[celery]'") from None
     if not isinstance(app, Celery):
-        raise InputError(f"no Celery app, but a {type(app).__name__}")
+        raise InputError(f"no Celery app, but an object of {type(app).__name__}")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Celery's, which the app shows when it runs

@@ -47,7 +47,7 @@ def _read_celery(app: Any, vhost: str | None) -> Application:
 
 def _read_faststream(broker: Any, vhost: str | None) -> Application:
     if not hasattr(broker, "subscribers"):
-        raise InputError(f"no broker of FastStream, but a {type(broker).__name__}")
+        raise InputError(f"no broker of FastStream, but an object of {type(broker).__name__}")
     declared = declare_parts(faststream.read_parts(broker), Topology(vhost=vhost or "/"))
     return Application("broker", declared)
 

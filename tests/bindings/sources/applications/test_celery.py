@@ -142,7 +142,7 @@ def test_settings_that_celery_cannot_use_are_an_input_error() -> None:
     for settings in ({"task_routes": "no.such.module.route"}, {"task_queues": [3]}, {"include": ["no_such_module"]}):
         with pytest.raises(InputError, match="Celery app 'shop'"):
             read_app(make_app(**settings), Topology())
-    with pytest.raises(InputError, match="no Celery app, but a str"):
+    with pytest.raises(InputError, match="no Celery app, but an object of str"):
         read_app("app", Topology())
 
 

@@ -117,13 +117,13 @@ def test_findings_name_the_application_in_each_form(folder: Path, form: str) -> 
     ("celery:no_such_module_for_tests:app", "cannot import no_such_module_for_tests: ModuleNotFoundError"),
     ("celery:broken_for_tests:app", "cannot import broken_for_tests: ZeroDivisionError: division by zero"),
     ("celery:shop_for_tests:nothing", "shop_for_tests has no 'nothing'"),
-    ("celery:shop_for_tests:names.number", "no Celery app, but a int"),
+    ("celery:shop_for_tests:names.number", "no Celery app, but an object of int"),
     ("celery:ends_for_tests:app", "cannot import ends_for_tests: SystemExit: usage: ..."),
     ("celery:lazy_for_tests:lazy.app", "cannot get 'lazy.app' of lazy_for_tests: RuntimeError: no context"),
     ("celery:settings_for_tests:app", "ModuleNotFoundError: No module named 'no_such_settings'"),
     ("faststream:stream_broken_for_tests:broker", "AttributeError: 'int' object has no attribute"),
     ("shop_for_tests:app", "an application is named celery:shop_for_tests:app or faststream:shop_for_tests:app"),
-    ("faststream:shop_for_tests:app", "no broker of FastStream, but a Celery"),
+    ("faststream:shop_for_tests:app", "no broker of FastStream, but an object of Celery"),
 ])  # fmt: skip
 def test_what_cannot_be_opened_is_named(folder: Path, name: str, text: str) -> None:
     result = run("check", name)
