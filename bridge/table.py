@@ -13,7 +13,6 @@ import re
 import sys
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, date, datetime
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
@@ -22,7 +21,7 @@ from bindings.sources.files import open_file
 from bindings.sources.toml_places import locate
 from bridge.endpoint import Disconnected
 from bridge.mistakes import ConfigWarning, KeyMistake, Mistakes
-from exchange.display import SECRETIVE
+from exchange.display import SECRETIVE, find_alike, suggest
 from exchange.duration import parse_duration
 from exchange.errors import InputError
 
@@ -105,16 +104,16 @@ class Table:
     def missing(self, key: str, way_out: str) -> InputError:
         """Build the error for a required key that is missing; if there is an unknown key close to it, it names that."""
         unknown = [each for each in self._values if each not in self._known]
-        close = get_close_matches(key, unknown, 1)
-        if close:
-            return self.error(close[0], f"is not known here (did you mean {key}?)")
+        close = find_alike(key, unknown)
+        if close is not None:
+            return self.error(close, f"is not known here{suggest(close, [key])}")
         return self.error(key, way_out)
 
     def check_keys(self, known: Collection[str]) -> None:
         """Check that all keys are among these, before any is read. Raises InputError naming the first unknown one."""
         for key in self._values:
             if key not in known:
-                self._refuse(key, f"is not known here{suggest(key, known)}; known: {', '.join(known)}", True)
+                self._refuse(key, f"is not known here; known: {', '.join(known)}{suggest(key, known)}", True)
 
     def error(self, key: str, problem: str) -> InputError:
         """Build the error for a key."""
@@ -334,7 +333,7 @@ class Table:
         """Refuse the keys that are left after all known ones were read, which must be among the documented ones."""
         assert {*self._known} <= {*documented}, self._known  # noqa: S101  else the schema would refuse what is read
         for key in self._values:
-            self._refuse(key, f"is not known here{suggest(key, self._known)}; known: {', '.join(self._known)}", True)
+            self._refuse(key, f"is not known here; known: {', '.join(self._known)}{suggest(key, self._known)}", True)
 
     def _take(self, key: str, default: Any) -> Any:
         """Remove a value from the table and return it, or the default. Raises InputError if there is neither."""
@@ -388,9 +387,3 @@ def _describe(value: Any) -> str:
     if value is None:
         return "nothing"
     return "true" if value is True else "false" if value is False else WHOLE_LOGIN.sub("***@", repr(value))
-
-
-def suggest(word: str, words: Collection[str]) -> str:
-    """Return `` (did you mean WORD?)`` with the word of ``words`` that is close to one; "" if there is none."""
-    close = get_close_matches(word, words, 1)
-    return f" (did you mean {close[0]}?)" if close else ""

@@ -9,13 +9,13 @@ a bidirectional mark makes a name look like another one. So each line that a com
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 __all__ = [
     "SECRETIVE",
     "clip_line", "count_noun", "count_rest", "describe_exchange", "dump_json", "escape_line", "escape_lines",
-    "hide_logins", "list_some", "split_error", "write_milliseconds",
+    "find_alike", "hide_logins", "list_some", "split_error", "suggest", "write_milliseconds",
 ]  # fmt: skip
 
 OWN_BREAK: Final = re.compile(r"\n(?= {2}(?! *(?:::|##\[))|--)")
@@ -110,3 +110,29 @@ def list_some(texts: Sequence[str], most: int, last: str = "") -> str:
     if last and len(texts) > 1:
         return f"{', '.join(texts[:-1])} {last} {texts[-1]}"
     return ", ".join(texts)
+
+
+LIKENESS: Final = 0.6
+"""Minimum likeness, from 0 to 1, of a name to the one that an error suggests in its place."""
+
+
+def find_alike(name: str, names: Iterable[str], likeness: float = LIKENESS) -> str | None:
+    """Return the name that is most like this one, if at least ``likeness`` from 0 to 1; never an empty name."""
+    from difflib import get_close_matches  # not at the top: only what is misspelt needs it
+
+    return next(iter(get_close_matches(name, [each for each in names if each], 1, likeness)), None)
+
+
+def suggest(name: str, names: Iterable[str], *, or_list: bool = False) -> str:
+    """Return the end of an error about an unknown name: the name that may be meant, "" if none is like it.
+
+    With ``or_list`` all names are listed if none is like it.
+
+    >>> suggest("queus", ["queues", "bindings"]), suggest("x", ["queues", "bindings"], or_list=True)
+    ("; did you mean 'queues'?", '; known: queues, bindings')
+    """
+    known = list(names)
+    alike = find_alike(name, known) or find_alike(name.lower(), known)
+    if alike is not None:
+        return f"; did you mean '{alike}'?"
+    return f"; known: {', '.join(known)}" if or_list and known else ""

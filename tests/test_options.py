@@ -168,7 +168,7 @@ def test_an_output_file_is_whole_or_as_it_was(tmp_path: Path) -> None:
 def test_a_misspelt_command_is_answered_with_the_one_that_is_meant(begun: list[str], meant: str) -> None:
     answer = run_program(*begun)
     assert answer.returncode == 2
-    assert f"did you mean {meant}" in answer.stderr
+    assert f"did you mean '{meant}'" in answer.stderr
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from typing import Final, Literal
 
 from bindings.drawing.model import Drawing, Edge, Node, NodeId
-from exchange.display import count_noun
+from exchange.display import count_noun, suggest
 from exchange.errors import InputError
 
 __all__ = ["DIRECTIONS", "Direction", "crop_around"]
@@ -51,9 +50,8 @@ def _find_centres(whole: Drawing, names: Iterable[str]) -> set[NodeId]:
     centres: set[NodeId] = set()
     for name in names:
         if name not in by_name:
-            alike = get_close_matches(name, sorted(filter(None, by_name)), 1)
-            hint = f"; did you mean '{alike[0]}'?" if alike else ""
-            raise InputError(f"there is no exchange or queue '{name}' to draw the surroundings of{hint}")
+            near = suggest(name, sorted(by_name))
+            raise InputError(f"there is no exchange or queue '{name}' to draw the surroundings of{near}")
         centres.update(by_name[name])
     return centres
 

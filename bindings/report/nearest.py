@@ -7,13 +7,13 @@ only the keys of messages, so exchanges that decide by anything else are left ou
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Final, NamedTuple
 
 from bindings.counts.coverage import Unroutable
 from bindings.counts.outcome import Outcome
 from bindings.counts.tally import Tally
 from bindings.report.model import Nearest, Shape
+from exchange.display import find_alike
 from exchange.entities.entities import Binding, Destination
 from exchange.kinds import Decider, kind_of
 from exchange.message import Message
@@ -29,7 +29,7 @@ LOOKS: Final = 20_000_000
 """Maximum number of comparisons of a binding with a key for one report; later shapes get no nearest binding."""
 
 CLOSE: Final = 0.7
-"""Minimum similarity of two names, as `difflib` measures it, at which one may be a misspelling of the other."""
+"""Minimum similarity of two names, at which one may be a misspelling of the other."""
 
 
 class Where(NamedTuple):
@@ -115,5 +115,5 @@ class NearestSearch:
 def _similar(name: str, names: Iterable[str]) -> str | None:
     """Return the name that differs only in case or outer blanks, else the most similar one, at least `CLOSE`."""
     folded = {each.strip().lower(): each for each in names if each}
-    same = folded.get(name.strip().lower())
-    return same or next((folded[each] for each in get_close_matches(name.strip().lower(), folded, 1, CLOSE)), None)
+    near = find_alike(name.strip().lower(), folded, CLOSE)
+    return None if near is None else folded[near]

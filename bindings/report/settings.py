@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from datetime import date, datetime
 from decimal import Decimal
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from bindings.report.gates import Ignore, Limits, Quota, Settings, parse_quota
 from bindings.sources.toml_file import read_toml
 from bindings.sources.toml_places import locate
+from exchange.display import suggest
 from exchange.errors import InputError
 from exchange.json_schema import DRAFT_07, describe_fields, identify
 
@@ -100,9 +100,7 @@ def _read_table(value: Any, position: _Position) -> Mapping[str, Any]:
 def _refuse_unknown(table: Mapping[str, Any], position: _Position, known: Collection[str]) -> None:
     for name in table:
         if name not in known:
-            near = get_close_matches(name, known, 1)
-            hint = f"; is {near[0]} meant?" if near else f"; there are {', '.join(known)}"
-            raise position.at(name).error(f"unknown setting{hint}")
+            raise position.at(name).error(f"unknown setting{suggest(name, known, or_list=True)}")
 
 
 class _Form(NamedTuple):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from os import PathLike, fspath
 from os.path import exists, isdir
 from typing import Final
@@ -24,7 +23,7 @@ from bindings.sources.formats import NAMED_YAML, File, Format, Imported, format_
 from bindings.sources.language.expectations import Expectation
 from bindings.sources.listing import Listing
 from bindings.sources.management import Management, is_address
-from exchange.display import clip_line
+from exchange.display import clip_line, suggest
 from exchange.entities.profile import Profile
 from exchange.entities.releases import closest_profile
 from exchange.entities.unread import UnreadPart
@@ -39,8 +38,6 @@ __all__ = ["Source", "load", "open_source", "read_source"]
 STDIN: Final = "-"
 ANSWER_SHOWN: Final = 80
 """Maximum number of characters of an answer, or of a key, in an error."""
-NEAR: Final = 0.7
-"""Minimum likeness of a key to the name of a section for "did you mean"."""
 OBJECT: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 """An object of a Python module, as ``celery -A`` takes it."""
 BLANK: Final = b"\xef\xbb\xbf \t\r\n"
@@ -260,11 +257,12 @@ def _why_none(text: str) -> str:
         reason = document.get("reason")
         answer = f"{document['error']}{f' ({reason})' if isinstance(reason, str) else ''}"
         return f"no topology, but the error that an API has answered: {clip_line(answer, ANSWER_SHOWN)}"
-    near: list[str] = []
     for key in document if isinstance(document, dict) else ():
-        found = get_close_matches(str(key), SECTIONS, n=1, cutoff=NEAR)
-        near += [f"; did you mean {found[0]} by {clip_line(str(key), ANSWER_SHOWN)}?"] if found else []
-    return f"no topology: it has none of exchanges, queues, bindings and policies{near[0] if near else ''}"
+        near = suggest(key, SECTIONS)
+        if near:
+            shown = clip_line(key, ANSWER_SHOWN)
+            return f"no topology: it has none of exchanges, queues, bindings and policies, but '{shown}'{near}"
+    return "no topology: it has none of exchanges, queues, bindings and policies"
 
 
 def _of_format(known: Format, imported: Imported, name: str, path: str | None) -> Source:

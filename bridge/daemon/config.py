@@ -27,8 +27,9 @@ from bridge.pump.loops import find_dead_letter_loop, find_feedback, find_near_ex
 from bridge.pump.policy import Backoff, Policy, Unroutable
 from bridge.pump.pump import NO_PARTITIONERS, NO_REPLIES, Inlet
 from bridge.pump.replies import Replies
-from bridge.table import Table, suggest
+from bridge.table import Table
 from exchange.digits import is_digits
+from exchange.display import suggest
 from exchange.entities.releases import RELEASES, profile_by_name
 from exchange.errors import InputError
 from exchange.partition.partitioner import Partitioner

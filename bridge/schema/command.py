@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from difflib import get_close_matches
 
 import click
 
 from exchange.commands.console import echo_line, fail
 from exchange.commands.options import command, output_option
+from exchange.display import suggest
 from exchange.errors import InputError
 
 __all__ = ["schema_command"]
@@ -39,7 +39,5 @@ def schema_command(name: str | None) -> None:
             echo_line(f"{each:{width}}  {schema.about}")
         return
     if name not in SCHEMAS:
-        near = get_close_matches(name, SCHEMAS, 1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(SCHEMAS)}"
-        fail(InputError(f"there is no schema {name!r}; {hint}"))
+        fail(InputError(f"there is no schema {name!r}{suggest(name, SCHEMAS, or_list=True)}"))
     click.echo(json.dumps(SCHEMAS[name].build(name), indent=2, ensure_ascii=False))

@@ -12,7 +12,6 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from difflib import get_close_matches
 from functools import partial, wraps
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -21,6 +20,7 @@ import click
 
 from exchange.commands.completion import SOURCE
 from exchange.commands.console import QUIET, VERBOSE, echo_line, fail
+from exchange.display import suggest
 from exchange.duration import parse_duration
 from exchange.errors import InputError
 from exchange.limits import ANSWER_SECONDS
@@ -107,10 +107,9 @@ class Group(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            near = get_close_matches(args[0], self.list_commands(ctx), 2)
+            near = suggest(args[0], self.list_commands(ctx))
             if near:
-                hint = f"{error.message.rstrip('.')}; did you mean {' or '.join(near)}?"
-                raise click.UsageError(hint, ctx) from None
+                raise click.UsageError(f"{error.message.rstrip('.')}{near}", ctx) from None
             raise
 
 

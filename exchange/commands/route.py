@@ -28,7 +28,7 @@ from exchange.commands.options import (
 )
 from exchange.commands.partition import partition_command
 from exchange.commands.selector import selector_command
-from exchange.display import clip_line, dump_json, escape_line, escape_lines, list_some
+from exchange.display import clip_line, dump_json, escape_line, escape_lines, list_some, suggest
 from exchange.entities.releases import LATEST, RELEASES, profile_by_name
 from exchange.errors import BrokerError, HashstarError, InputError, NotFound
 from exchange.field_json import decode, json_line, message_from_json
@@ -190,7 +190,8 @@ def build_commands(load: Load) -> list[click.Command]:
             explanation = follow_dead_letters(topology, router, router.explain(message, queue))
             lives = find_lives(topology, router, message) if life else None
         except NotFound as error:
-            fail(InputError(f"{error}{_suggest(exchange, topology)}"))
+            near = "" if exchange in topology.exchanges else suggest(exchange, topology.exchanges)
+            fail(InputError(f"{error}{near}"))
         except HashstarError as error:
             fail(error)
         if form == "json":
@@ -382,13 +383,6 @@ def _format_line(message: Message, route: Route) -> bytes:
         fields["at_once"] = list(route.at_once.queues)
         fields["later"] = later_json(route)
     return json_line(fields)
-
-
-def _suggest(exchange: str, topology: Topology) -> str:
-    from difflib import get_close_matches
-
-    near = [] if exchange in topology.exchanges else get_close_matches(exchange, topology.exchanges, 2)
-    return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
 def _parse_field(option: str, given: str) -> tuple[str, Any]:

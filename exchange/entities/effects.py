@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from exchange.display import find_alike
 from exchange.entities.entities import Exchange, Queue
 from exchange.entities.profile import Profile
 
@@ -37,7 +38,7 @@ class NoEffect(NamedTuple):
     """Whether the name has an effect on this type of queues, and the value has none."""
 
     def __str__(self) -> str:
-        return self.reason if self.meant is None else f"{self.reason}; did you mean {self.meant}?"
+        return self.reason if self.meant is None else f"{self.reason}; did you mean '{self.meant}'?"
 
 
 AT_MOST_ONCE: Final = NoEffect("dead letters go at most once, since overflow is not reject-publish", is_by_value=True)
@@ -257,11 +258,9 @@ def find_meant(name: str, known: Iterable[str]) -> str | None:
     >>> find_meant("x-max-lenght", ["x-max-length", "x-max-length-bytes"]), find_meant("owner", ["x-overflow"])
     ('x-max-length', None)
     """
-    from difflib import get_close_matches  # needed only for what is misspelt
-
     plain = {_plain(other): other for other in sorted(known)}
-    near = get_close_matches(_plain(name), plain, 1, LIKENESS)
-    return plain[near[0]] if near else None
+    near = find_alike(_plain(name), plain, LIKENESS)
+    return None if near is None else plain[near]
 
 
 def why_values(queue: Queue, values: Mapping[str, Any]) -> dict[str, NoEffect]:
@@ -284,10 +283,8 @@ def why_values(queue: Queue, values: Mapping[str, Any]) -> dict[str, NoEffect]:
         why["dead-letter-strategy"] = AT_MOST_ONCE
     for name, texts in _TEXTS.items():
         if name in values and values[name] not in texts:
-            from difflib import get_close_matches  # as above
-
-            near = get_close_matches(str(values[name]), texts, 1)
-            why[name] = NoEffect("RabbitMQ does not know this value", near[0] if near else None, is_by_value=True)
+            near = find_alike(str(values[name]), texts)
+            why[name] = NoEffect("RabbitMQ does not know this value", near, is_by_value=True)
     for name, least in _INTEGERS.items():
         if name in values and type(values[name]) is not int:
             why[name] = NoEffect("its value is no integer", is_by_value=True)

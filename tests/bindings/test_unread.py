@@ -368,7 +368,7 @@ def test_nothing_is_deleted_by_an_empty_file_unless_the_user_says_so_twice(text:
     ("text", "words"),
     [
         ('{"error": "not_authorized", "reason": "no user"}', "that an API has answered: not_authorized (no user)"),
-        ('{"queus": []}', "none of exchanges, queues, bindings and policies; did you mean queues by queus?"),
+        ('{"queus": []}', "none of exchanges, queues, bindings and policies, but 'queus'; did you mean 'queues'?"),
         ('{"a": 1}', "none of exchanges, queues, bindings and policies"),
         ("{}", "none of exchanges, queues, bindings and policies"),
         ('{"users": [], "vhosts": [{"name": "/"}]}', "none of exchanges, queues, bindings and policies"),

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from bindings.check.rules.finding import Finding
 from bindings.check.rules.view import TopologyView
-from bindings.check.rules.words import list_names, quote_binding, quote_exchange, suggest_name
+from bindings.check.rules.words import list_names, quote_binding, quote_exchange
+from exchange.display import suggest
 from exchange.entities.entities import Binding, Destination
 from exchange.kinds import Decider, KeyUse, Kind
 
@@ -42,7 +43,7 @@ def find(view: TopologyView) -> Iterator[Finding]:
     for end, bindings in missing.items():
         known = topology.queues if end.kind == "queue" else topology.exchanges
         is_left_out = topology.profile.import_skips_generated and end.kind == "queue" and end.name.startswith("amq.")
-        hint = "; an import leaves it out, with a warning" if is_left_out else suggest_name(end.name, known)
+        hint = "; an import leaves it out, with a warning" if is_left_out else suggest(end.name, known)
         yield from _missing(end, bindings, hint)
     for source, bindings in useless.items():
         yield Finding(

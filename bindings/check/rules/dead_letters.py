@@ -15,7 +15,8 @@ from bindings.check.rules.leaks import (
     find_queues,
 )
 from bindings.check.rules.view import TopologyView
-from bindings.check.rules.words import list_names, quote_exchange, suggest_name
+from bindings.check.rules.words import list_names, quote_exchange
+from exchange.display import suggest
 from exchange.entities.effects import AT_MOST_ONCE
 from exchange.entities.entities import Destination, Policy, Queue
 from exchange.entities.in_force import DeadLetters
@@ -79,7 +80,7 @@ def _hint(view: TopologyView, exchange: str) -> str:
             f"; there is a queue '{exchange}': dead letters go there by way of the default exchange, with "
             f'x-dead-letter-exchange = "" and x-dead-letter-routing-key = "{exchange}"'
         )
-    return suggest_name(exchange, view.topology.exchanges)
+    return suggest(exchange, view.topology.exchanges)
 
 
 def _lost(view: TopologyView, known: dict[str, DeadLetters]) -> Iterator[Finding]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from difflib import get_close_matches
 
 from bindings.check.rules.finding import Finding
 from bindings.check.rules.view import TopologyView
 from bindings.check.rules.words import quote_binding, quote_exchange
+from exchange.display import suggest
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Destination, Exchange
 from exchange.entities.indexes import Tables
 from exchange.errors import BrokerError
@@ -15,11 +15,6 @@ from exchange.kinds import KINDS, Decider, KeyUse, Unknown, kind_of
 from exchange.topology import rules
 
 __all__ = ["find", "find_refused_queues"]
-
-
-def _suggestion(kind: str) -> str:
-    near = get_close_matches(kind, KINDS, 1)
-    return f"; did you mean {near[0]}?" if near else ""
 
 
 def find(view: TopologyView) -> Iterator[Finding]:
@@ -30,7 +25,7 @@ def find(view: TopologyView) -> Iterator[Finding]:
     for name, exchange in topology.exchanges.items():
         if exchange.type not in KINDS:
             unknown = f"is of type '{exchange.type}', which is unknown here"
-            message = f"{quote_exchange(name)} {unknown}{_suggestion(exchange.type)}"
+            message = f"{quote_exchange(name)} {unknown}{suggest(exchange.type, KINDS)}"
             yield Finding("HS601", exchange, message)
             continue
         if name not in PREDECLARED_NAMES:

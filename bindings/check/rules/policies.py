@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 
 from bindings.check.rules.finding import Finding
 from bindings.check.rules.view import TopologyView
-from bindings.check.rules.words import LISTED, list_names, suggest_name
+from bindings.check.rules.words import LISTED, list_names
 from bindings.sources.definitions.import_warnings import PATTERN_SHOWN
-from exchange.display import clip_line, list_some
+from exchange.display import clip_line, list_some, suggest
 from exchange.entities.effects import NAMES, find_meant
 from exchange.entities.entities import PREDECLARED_NAMES, Exchange, Policy, Queue
 from exchange.entities.in_force import applies_to, is_for_type, unsupported_keys
@@ -63,7 +63,7 @@ def _find(view: TopologyView, policies: Mapping[str, Policy]) -> Iterator[Findin
         known = view.topology.profile.settings.apply_to
         if policy.apply_to not in known:
             message = f"RabbitMQ refuses {_name(policy)}: apply-to '{policy.apply_to}' unrecognised"
-            yield Finding("HS705", policy, f"{message}{suggest_name(policy.apply_to, known)}")
+            yield Finding("HS705", policy, f"{message}{suggest(policy.apply_to, known)}")
         elif (error := expression(policy.pattern).error) != "":
             message = f"RabbitMQ refuses the pattern {pattern} of {_name(policy)}: {error}"
             yield Finding("HS701", policy, message)
@@ -113,7 +113,7 @@ def _hint(policy: Policy, profile: Profile) -> str:
     known = profile.settings.operator_settings if policy.operator else profile.settings.policy_settings
     unknown = [name for name in sorted(policy.definition) if name not in NAMES["policy"]]
     meant = [near for name in unknown if (near := find_meant(name, known)) is not None]
-    return f"; did you mean {meant[0]}?" if meant else ""
+    return f"; did you mean '{meant[0]}'?" if meant else ""
 
 
 def _name(policy: Policy) -> str:

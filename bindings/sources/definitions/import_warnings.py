@@ -12,8 +12,7 @@ from bindings.sources.definitions.entries import ENCODE, SECTIONS, Entry, Part
 from bindings.sources.definitions.extensions import KEY
 from bindings.sources.definitions.import_fields import COMPONENTS
 from bindings.sources.definitions.import_refusals import find_refusals, find_typed_by_default
-from bindings.sources.language.errors import suggest
-from exchange.display import clip_line
+from exchange.display import clip_line, suggest
 from exchange.entities.entities import PREDECLARED, PREDECLARED_NAMES, Binding, Exchange, Policy
 from exchange.entities.profile import Profile
 from exchange.entities.unread import UnreadPart
@@ -156,7 +155,8 @@ def unknown_sections(document: Mapping[str, Any]) -> Iterator[SourceWarning]:
     for key, value in document.items():
         # Texts and numbers, and keys as people write comments, hold no parts.
         if key not in OTHERS and isinstance(value, dict | list) and value and key[:1] not in ("_", "$", "/", "#"):
-            text = f"there is no section {clip_line(ENCODE(key), NAME_SHOWN)} in definitions{suggest(key, SECTIONS)}"
+            near = suggest(key, SECTIONS, or_list=True)
+            text = f"there is no section {clip_line(ENCODE(key), NAME_SHOWN)} in definitions{near}"
             yield SourceWarning.of_unread(UnreadPart("unknown", clip_line(key, NAME_SHOWN), text))
 
 

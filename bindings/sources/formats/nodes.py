@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from json import JSONDecodeError
 from typing import Any, Final, TypeAlias
 
-from bindings.sources.language.errors import suggest
-from exchange.display import clip_line, dump_json
+from exchange.display import clip_line, dump_json, suggest
 from exchange.errors import InputError
 from exchange.json_text import JsonFault, parse
 from exchange.limits import NESTING
@@ -108,7 +107,8 @@ class Node:
     def unknown(self, known: Collection[str]) -> list[tuple[Node, str]]:
         """Return the fields of a mapping that are not ``known``, each with a sentence about it."""
         strangers = [(name, node) for name, node in self.fields().items() if name not in known]
-        return [(node, f"there is no field {dump_json(name)}{suggest(name, known)}") for name, node in strangers]
+        text = "there is no field {}{}".format
+        return [(node, text(dump_json(name), suggest(name, known, or_list=True))) for name, node in strangers]
 
 
 def format_path(path: Path) -> str:

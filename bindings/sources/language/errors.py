@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
+from collections.abc import Sequence
 from typing import Final
 
 from bindings.sources.language.tokens import Token
 from exchange.errors import InputError, TextError
 
-__all__ = ["LanguageError", "Mistake", "suggest"]
+__all__ = ["LanguageError", "Mistake"]
 
 WIDEST: Final = 160
 """Maximum number of characters shown of a line, around the mistake."""
@@ -64,12 +63,3 @@ class LanguageError(TextError, InputError):
 
     def __str__(self) -> str:
         return f"{self.place}: {super().__str__()}"
-
-
-def suggest(word: str, known: Iterable[str]) -> str:
-    """Return ``; did you mean ...?`` with known words that look like this one, or else the list of all known words."""
-    words = list(known)
-    near = get_close_matches(word, words, n=2, cutoff=0.6) or get_close_matches(word.lower(), words, n=1, cutoff=0.6)
-    if near:
-        return f"; did you mean {' or '.join(near)}?"
-    return f"; there is {', '.join(words)}" if words else ""

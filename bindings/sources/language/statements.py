@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Literal, cast
 
-from bindings.sources.language.errors import Mistake, suggest
+from bindings.sources.language.errors import Mistake
 from bindings.sources.language.expectations import Expectation, Relation
 from bindings.sources.language.syntax import Node
 from bindings.sources.language.tokens import Token
 from bindings.sources.language.values import Item, Terms
+from exchange.display import suggest
 from exchange.entities.effects import NAMES, find_meant
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Destination, Exchange, Policy, Queue
 from exchange.errors import HashstarError, PatternError, TextError
@@ -108,7 +109,9 @@ class _Attributes:
         for word, position in self.words.items():
             if word in BARE_ATTRIBUTES and word in known:
                 raise Mistake(f"write {BARE_ATTRIBUTES[word]}", self.terms.tokens[position])
-            raise Mistake(f"{self._what} is not {word!r}{suggest(word, known)}", self.terms.tokens[position])
+            raise Mistake(
+                f"{self._what} is not {word!r}{suggest(word, known, or_list=True)}", self.terms.tokens[position]
+            )
         for position in self.quoted:
             raise Mistake(f"{self._what} has no use for a text here", self.terms.tokens[position])
         for word, (position, of_value) in self.phrases.items():
@@ -136,7 +139,7 @@ def _hint(what: str, word: str, known: tuple[str, ...], value: Token) -> str:
     """Return what to write in place of an unknown attribute: an argument with an effect, a known attribute, or it."""
     meant = find_meant(word, NAMES[what.rsplit(maxsplit=1)[-1]])
     near = suggest(word, known)
-    if meant is None and "did you mean" in near:
+    if meant is None and near:
         return near
     text = f'"{value.text}"' if value.kind == "NAME" else value.text
     return f"; an argument has an equals sign: {meant or word} = {text}"
@@ -259,7 +262,7 @@ def _translate(node: Node, terms: Terms) -> str:
     dialect, position = node.children
     name, token = terms.tokens[dialect].text, terms.tokens[position]
     if name not in DIALECTS:
-        raise Mistake(f"no dialect {name!r}{suggest(name, DIALECTS)}", terms.tokens[dialect])
+        raise Mistake(f"no dialect {name!r}{suggest(name, DIALECTS, or_list=True)}", terms.tokens[dialect])
     text = terms.text(position)
     try:
         return Pattern(text, name).to(AMQP).text
@@ -271,7 +274,7 @@ def _condition(node: Node, terms: Terms) -> FieldTable:
     position, table = node.children
     word, token = terms.tokens[position].text, terms.tokens[position]
     if word != "with" and word not in MATCH_MODES:
-        raise Mistake(f"no condition {word!r}{suggest(word, (*MATCH_MODES, 'with'))}", token)
+        raise Mistake(f"no condition {word!r}{suggest(word, (*MATCH_MODES, 'with'), or_list=True)}", token)
     fields = terms.fields(table)
     if word != "with":
         if "x-match" in fields:
@@ -295,7 +298,7 @@ def read_expectations(node: Node, terms: Terms) -> Iterator[Expectation]:
     relation: Relation = "exactly"
     if token.kind == "NAME":
         if token.text not in OUTCOMES:
-            raise Mistake(f"no outcome {token.text!r}{suggest(token.text, ('->', *OUTCOMES))}", token)
+            raise Mistake(f"no outcome {token.text!r}{suggest(token.text, ('->', *OUTCOMES), or_list=True)}", token)
         relation, wants = OUTCOMES[token.text]
         if wants != bool(names):
             raise Mistake(f"{token.text} {'needs the names of queues' if wants else 'stands alone'}", token)

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from bindings.sources.language.errors import Mistake, suggest
+from bindings.sources.language.errors import Mistake
 from bindings.sources.language.tokens import KEYWORD_KINDS, Token, load_grammar
+from exchange.display import suggest
 from exchange.notation import KEYWORDS
 
 __all__ = ["Node", "Shapes", "parse"]
@@ -127,7 +128,7 @@ def _mistake(tokens: Sequence[Token], position: int, accepted: Iterable[str]) ->
     if tokens[0].kind == "NAME" and (len(tokens) == 1 or tokens[1].kind not in ("ARROW", "EQUAL")):
         return Mistake(_no_statement(tokens), tokens[0])
     if tokens[0].kind == "POLICY" and wrong.kind in ("EXCHANGE", "QUEUE") and position > 1:
-        return Mistake(f"a policy is for exchanges, queues or all: did you mean {wrong.text}s?", wrong)
+        return Mistake(f"a policy is for exchanges, queues or all: did you mean '{wrong.text}s'?", wrong)
     if wrong.kind in KEYWORD_KINDS and "NAME" in accepted:
         if wrong.line != tokens[0].line and position and tokens[position - 1].line != wrong.line:
             return Mistake(
@@ -185,7 +186,7 @@ def _no_statement(tokens: Sequence[Token]) -> str:
         return f"an arrow is written -> without a space: {STATEMENTS['ARROW']}"
     starts = [keyword for keyword in KEYWORDS if keyword != "in"]
     near = suggest(word, starts)
-    if "did you mean" in near:
+    if near:
         return f"no statement begins with {word}{near}"
     return f"a statement begins with {', '.join(starts)}, or it is a binding: {STATEMENTS['ARROW']}"
 

@@ -7,9 +7,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from bindings.sources.language.errors import Mistake, suggest
+from bindings.sources.language.errors import Mistake
 from bindings.sources.language.syntax import Node
 from bindings.sources.language.tokens import Token
+from exchange.display import suggest
 from exchange.errors import InputError
 from exchange.field_json import READERS, decode, decode_table
 from exchange.json_text import parse_leniently
@@ -101,7 +102,7 @@ class Terms(NamedTuple):
         if not typed:
             raise Mistake("a policy's values have JSON's types only; AMQP's are for arguments and headers", token)
         if kind not in TYPES:
-            raise Mistake(f"no AMQP type {token.text}{suggest(kind, TYPES)}", token)
+            raise Mistake(f"no AMQP type {token.text}{suggest(kind, TYPES, or_list=True)}", token)
         bare = self.value(inner)
         if kind == "decimal" and type(bare) in (int, float):
             bare = self.tokens[inner.children[0]].text  # all digits, which a float would lose
@@ -142,7 +143,9 @@ class Terms(NamedTuple):
         """Return the values of a variable. Raises Mistake when there is no such variable."""
         if name not in self.scope:
             itself = "" if within is None or token.kind == "NAME" else f"; the text itself is written \\{{{name}}}"
-            raise Mistake(f"no variable {name!r}{suggest(name, self.scope)}{itself}", token, within=within)
+            raise Mistake(
+                f"no variable {name!r}{suggest(name, self.scope, or_list=True)}{itself}", token, within=within
+            )
         return self.scope[name]
 
     def _single(self, name: str, token: Token, within: tuple[int, int]) -> Item:

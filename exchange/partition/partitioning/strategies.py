@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, Final
 
+from exchange.display import suggest
 from exchange.errors import InputError
 from exchange.partition.clients import go, kafka, kafka_classic, kafka_producer, librdkafka, rabbitmq
 from exchange.partition.clients.rocketmq import selectors as rocketmq
@@ -34,9 +34,7 @@ def find_strategy(name: str) -> Strategy:
         others = describe_others(name)
         if others:
             raise InputError(f"no partitioner {name!r}; {'; '.join(others)}")
-        near = get_close_matches(name, STRATEGIES, n=3, cutoff=0.5)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(STRATEGIES)}"
-        raise InputError(f"no partitioner {name!r}; {hint}")
+        raise InputError(f"no partitioner {name!r}{suggest(name, STRATEGIES, or_list=True)}")
     return strategy
 
 

@@ -281,8 +281,8 @@ IGNORE = {"source": "x", "reason": "r", "until": date(2030, 1, 1)}
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"fail_undr": 9}, "f.toml: audit.fail_undr: unknown setting; is fail_under meant?"),
-        ({"colour": 9}, "f.toml: audit.colour: unknown setting; there are fail_under,"),
+        ({"fail_undr": 9}, "f.toml: audit.fail_undr: unknown setting; did you mean 'fail_under'?"),
+        ({"colour": 9}, "f.toml: audit.colour: unknown setting; known: fail_under,"),
         ({"fail_under": 101}, "f.toml: audit.fail_under: expected a percentage from 0 to 100, not 101"),
         ({"fail_under": "90"}, "f.toml: audit.fail_under: expected a percentage"),
         ({"fail_under": True}, "f.toml: audit.fail_under: expected a percentage"),
@@ -301,7 +301,7 @@ IGNORE = {"source": "x", "reason": "r", "until": date(2030, 1, 1)}
         ({"ignore": [IGNORE | {"reason": " "}]}, "audit.ignore[0].reason: expected a text"),
         ({"ignore": [{"source": "x", "reason": "r"}]}, "audit.ignore[0]: until is missing"),
         ({"ignore": [IGNORE | {"until": "soon"}]}, "audit.ignore[0].until: expected a day such as 2030-12-31"),
-        ({"ignore": [IGNORE | {"untill": 1}]}, "audit.ignore[0].untill: unknown setting; is until meant?"),
+        ({"ignore": [IGNORE | {"untill": 1}]}, "audit.ignore[0].untill: unknown setting; did you mean 'until'?"),
         (7, "f.toml: audit: expected a table, not 7"),
     ],
 )  # fmt: skip

@@ -117,7 +117,7 @@ MISTAKES = [
         "topic: is missing; name the topic where the servers of [targets.servers] reply",
     ),
     ("[replies.servers]\n", "amqp://s", "queue: is missing; name the queue"),
-    ('[replies.servers]\ntopik = "a"\n', "kafka://s", "topik: is not known here (did you mean topic?)"),
+    ('[replies.servers]\ntopik = "a"\n', "kafka://s", "topik: is not known here; did you mean 'topic'?"),
     ('[replies.servers]\nqueue = "a"\ngroup = "g"\n', "amqp://s", "group: is for Kafka and RocketMQ"),
     ('[replies.servers]\ntopic = "a"\nqueue = "b"\n', "kafka://s", "queue: is not known here"),
     ('[replies.servers]\ntopic = "served"\n', "kafka://s", "topic: topic served is what [targets.servers] writes"),

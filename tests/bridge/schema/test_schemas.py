@@ -93,8 +93,8 @@ def test_names_of_schemas_are_completed() -> None:
 
 def test_an_unknown_schema_is_refused_with_a_way_out() -> None:
     done = run("schema", "brdge")
-    assert (done.exit_code, done.stderr) == (2, "hashstar: there is no schema 'brdge'; did you mean bridge?\n")
-    assert "there are bridge, hashstar, message" in run("schema", "\x1b[31m").stderr
+    assert (done.exit_code, done.stderr) == (2, "hashstar: there is no schema 'brdge'; did you mean 'bridge'?\n")
+    assert "; known: bridge, hashstar, message" in run("schema", "\x1b[31m").stderr
 
 
 def commands_with_json(command: click.Command, path: tuple[str, ...]) -> Iterator[str]:

@@ -24,5 +24,5 @@ def test_a_name_that_people_ask_about_is_answered(name: str, says: str) -> None:
 def test_the_strategies_of_other_clients_exist() -> None:
     named = {row.strategy for row in OTHER_CLIENTS} - {None, "librdkafka.NAME"}
     assert named <= set(STRATEGIES)
-    with pytest.raises(InputError, match=r"did you mean kafka\.murmur2"):
+    with pytest.raises(InputError, match=r"did you mean 'kafka\.murmur2'"):
         find_strategy("kafka.murmur")

@@ -92,7 +92,7 @@ def test_the_option_list_prints_every_strategy() -> None:
 
 
 @pytest.mark.parametrize(("arguments", "given", "words"), [
-    (("-p", "kafka.mumur2", "-n", "3"), "", "did you mean kafka.murmur2"),
+    (("-p", "kafka.mumur2", "-n", "3"), "", "did you mean 'kafka.murmur2'"),
     (("-p", "kafka.murmur2", "-n", "none:"), "", "expected partitions"),
     (("-p", "kafka.murmur2", "-n", "3", "--change", "lost=x"), "", "no partition is on that broker"),
     (("-p", "kafka.murmur2", "-n", "3", "--by", "hedaer x"), "", "expected a key"),

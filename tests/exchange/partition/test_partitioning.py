@@ -85,7 +85,7 @@ def test_a_mistake_is_shown_with_a_caret() -> None:
 @pytest.mark.parametrize(("text", "words"), [
     ("", "expected STRATEGY over PARTITIONS"),
     ("kafka.murmur2 over", "expected STRATEGY over PARTITIONS"),
-    ("kafka.murmur over 12", "did you mean kafka.murmur2"),
+    ("kafka.murmur over 12", "did you mean 'kafka.murmur2'"),
     ("kafka.murmur2(racks=1) over 12", "has no parameter 'racks'"),
     ("kafka.murmur2 over 0", "at least one partition"),
     ("kafka.murmur2 over a:x", "partitions"),
