@@ -122,31 +122,29 @@ def _loses(finding: Finding, traffic: Traffic) -> Statement:
     return "proved", f"{use.unroutable:,} of {count_noun(use.published, 'message')} published to it went nowhere"
 
 
-def _ends(finding: Finding, traffic: Traffic) -> Statement:
-    use = traffic.exchanges.get(finding.part.name) if isinstance(finding.part, Exchange) else None
+def _count(finding: Finding, traffic: Traffic, some: Evidence, none: Evidence, where: str, by: str = "") -> Statement:
+    """Return what the number of messages of an exchange or queue makes of a finding: ``some``, or ``none`` for 0."""
+    part = finding.part
+    use: ExchangeUse | QueueUse | None = None
+    if isinstance(part, Exchange | Queue):
+        use = (traffic.exchanges if isinstance(part, Exchange) else traffic.queues).get(part.name)
     if use is None:
         return NOTHING
-    if not use.messages:
-        return "no traffic", "no message went there"
-    return "proved", f"{count_noun(use.messages, 'message')} went there"
+    return (
+        (some, f"{count_noun(use.messages, 'message')} {where}{by}") if use.messages else (none, f"no message {where}")
+    )
+
+
+def _ends(finding: Finding, traffic: Traffic) -> Statement:
+    return _count(finding, traffic, "proved", "no traffic", "went there")
 
 
 def _is_unreachable(finding: Finding, traffic: Traffic) -> Statement:
-    use = traffic.exchanges.get(finding.part.name) if isinstance(finding.part, Exchange) else None
-    if use is None:
-        return NOTHING
-    if use.messages:
-        return "belied", f"{count_noun(use.messages, 'message')} went through it"
-    return "proved", "no message went through it"
+    return _count(finding, traffic, "belied", "proved", "went through it")
 
 
 def _gets_by_name(finding: Finding, traffic: Traffic) -> Statement:
-    use = traffic.queues.get(finding.part.name) if isinstance(finding.part, Queue) else None
-    if use is None:
-        return NOTHING
-    if use.messages:
-        return "", f"{count_noun(use.messages, 'message')} got there by the default exchange"
-    return "", "no message got there"
+    return _count(finding, traffic, "", "", "got there", " by the default exchange")
 
 
 def _never_takes_alternate(finding: Finding, traffic: Traffic) -> Statement:

@@ -77,8 +77,11 @@ class Omissions:
         """Warn about a detail of a part that is written without it or arrives otherwise."""
         self._add(vhost, part, reason)
 
-    def refuses(self, vhost: str, part: Part, values: object) -> bool:
-        """Return whether no format can hold a part with these texts, with a warning if so."""
+    def refuses(self, vhost: str, part: Part, values: object, go_arguments: object = None) -> bool:
+        """Return whether no format can hold a part with these texts, with a warning if so.
+
+        ``go_arguments`` are arguments that a program in Go reads, which may make of a number what RabbitMQ refuses.
+        """
         name = part.destination.name if isinstance(part, Binding) else part.name
         if not vhost or not name:
             self.part(vhost, part, "the virtual host has no name" if not vhost else "it has no name")
@@ -86,16 +89,11 @@ class Omissions:
             self.part(vhost, part, "half of a surrogate pair in it is no text in UTF-8")
         elif isinstance(part, Exchange) and not part.type:
             self.part(vhost, part, "it has no type")
+        elif overflows(go_arguments):
+            self.part(vhost, part, f"{self._title} rounds an integer in its arguments to one of more than 64 bits")
         else:
             return False
         return True
-
-    def refuses_numbers(self, vhost: str, part: Part, arguments: object) -> bool:
-        """Return whether a program in Go makes of an argument what RabbitMQ refuses, with a warning if so."""
-        if overflows(arguments):
-            self.part(vhost, part, f"{self._title} rounds an integer in its arguments to one of more than 64 bits")
-            return True
-        return False
 
     def rest(self, definitions: Definitions, kept: Iterable[str] = ()) -> None:
         """Warn about everything in definitions that is no part of a topology, but for the sections ``kept``."""

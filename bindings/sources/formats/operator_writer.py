@@ -85,9 +85,7 @@ class _Writer:
 
     def _exchange(self, vhost: str, part: Exchange) -> Iterator[Object]:
         arguments = encode_table(part.arguments)
-        if self.omissions.refuses(vhost, part, [part.type, arguments]) or self.omissions.refuses_numbers(
-            vhost, part, arguments
-        ):
+        if self.omissions.refuses(vhost, part, [part.type, arguments], arguments):
             return
         if part.internal:
             self.omissions.detail(
@@ -100,7 +98,7 @@ class _Writer:
 
     def _queue(self, vhost: str, part: Queue) -> Iterator[Object]:
         arguments = encode_table(part.arguments)
-        if self.omissions.refuses(vhost, part, arguments) or self.omissions.refuses_numbers(vhost, part, arguments):
+        if self.omissions.refuses(vhost, part, arguments, arguments):
             return
         spec = {"name": part.name, **_of_vhost(vhost)}
         if arguments.get("x-queue-type") in QUEUE_TYPES:
@@ -116,9 +114,7 @@ class _Writer:
         kind, destination = part.destination
         arguments = encode_table(part.arguments)
         identity = (part.source, kind, destination, part.routing_key, arguments)
-        if self.omissions.refuses(vhost, part, list(identity)) or self.omissions.refuses_numbers(
-            vhost, part, arguments
-        ):
+        if self.omissions.refuses(vhost, part, list(identity), arguments):
             return
         spec = {**_of_vhost(vhost), "source": part.source, "destination": destination, "destinationType": kind}
         spec |= {"routingKey": part.routing_key} if part.routing_key else {}

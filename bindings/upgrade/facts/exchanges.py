@@ -137,7 +137,8 @@ FACTS: Final[tuple[Fact, ...]] = (
          transient_exchanges, notes("4.0.1")),
     Fact("HSU022", (4, 3, 0), "warning",
          "the plugin of the exchange's type does not come with RabbitMQ: one that keeps data in Mnesia does not work "
-         "with 4.3, and loses what it keeps, such as delayed messages, when khepri_db is enabled",
+         "with 4.3 (rabbitmq_delayed_message_exchange 4.2.0 was observed not to start), and loses what it keeps, such "
+         "as delayed messages, when khepri_db is enabled",
          "find a release of the plugin that is made for 4.3, or do without it; let delayed messages arrive and disable "
          "the plugin before khepri_db is enabled", "release notes",
          exchanges_of_other_plugins, notes("4.3.0")),

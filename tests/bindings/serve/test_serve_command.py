@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from bridge.cli import hashstar
 from tests.support.served import Served, serve
+from tests.support.waiting import wait_until
 
 SECONDS = 30.0
 
@@ -73,6 +74,22 @@ def test_several_virtual_hosts_and_a_report_are_served_at_another_address_by_req
         code, err = served.end(signal.SIGTERM)
         assert code == 0
         assert "every computer that reaches 0.0.0.0 can read this topology" in err
+
+
+def test_the_browser_is_started_without_the_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All users of a computer see the arguments of its processes: the token is in a file that only the owner reads."""
+    seen, browser = tmp_path / "seen", tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$0 $*" >{seen}.begun\nmv {seen}.begun {seen}\n')
+    browser.chmod(0o700)
+    monkeypatch.setenv("BROWSER", f"{browser} %s")
+    with serve("examples/orders/orders.bindings", "--open") as served:
+        wait_until(seen.exists)
+        begun = seen.read_text()
+        assert served.token not in begun
+        page = Path(begun.strip().partition("file://")[2])
+        assert served.token in page.read_text()
+        assert page.parent.stat().st_mode & 0o77 == 0
+        assert served.end(signal.SIGINT)[0] == 0
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,7 @@ class _Writer:
 
     def _queue(self, vhost: str, part: Queue) -> Iterator[str]:
         arguments = encode_table(part.arguments)
-        if self.omissions.refuses(vhost, part, arguments) or self.omissions.refuses_numbers(vhost, part, arguments):
+        if self.omissions.refuses(vhost, part, arguments, arguments):
             return
         settings = Fields(durable=part.durable, auto_delete=part.auto_delete)
         settings |= self._arguments(vhost, part, arguments)
@@ -133,9 +133,7 @@ class _Writer:
         kind, destination = part.destination
         arguments = encode_table(part.arguments)
         identity = (vhost, part.source, kind, destination, part.routing_key, arguments)
-        if self.omissions.refuses(vhost, part, list(identity)) or self.omissions.refuses_numbers(
-            vhost, part, arguments
-        ):
+        if self.omissions.refuses(vhost, part, list(identity), arguments):
             return
         fields = Fields(
             source=self._reference("rabbitmq_exchange", vhost, part.source),

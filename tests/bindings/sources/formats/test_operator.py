@@ -127,7 +127,7 @@ def test_what_is_missing_or_doubtful_is_a_warning_with_its_line() -> None:
     )
     assert [str(warning) for warning in read(text).warnings] == [
         (
-            "line 7: Queue 'an-object': there is no field \"routing_key\"; there is name, vhost, type, durable, autoDelete, "
+            "line 7: Queue 'an-object': there is no field \"routing_key\"; known: name, vhost, type, durable, autoDelete, "
             "deleteIfEmpty, deleteIfUnused, arguments, deletionPolicy, rabbitmqClusterReference; the operator ignores or "
             "refuses it"
         ),
