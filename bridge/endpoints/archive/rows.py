@@ -30,7 +30,7 @@ from bindings.archive.fields import TableBuilder, encode_field
 from bindings.archive.names import unescape
 from bindings.archive.record import EARLIEST, LATEST, SCHEMA, TOMBSTONE, ListBuilder, make_empty_column
 from bridge.interop import IDENTITY
-from exchange.amqp import ContentHeader, message_of
+from exchange.amqp import ContentHeader, content_of, message_of
 from exchange.amqp.content import WIDTHS
 from exchange.amqp.fields import decode_value
 from exchange.field_values import Typed
@@ -99,7 +99,8 @@ def restore_message(message: Message) -> Message:
     """Return the message of a row as it can be sent again.
 
     Headers that the schema could not hold are as they were, and properties that are not UTF-8 are texts as in
-    `ContentHeader.properties`. Raises MalformedHeader for bytes that are no header at all.
+    `ContentHeader.properties`. Raises MalformedHeader for bytes that are no header at all, and ValueError for what no
+    target could send: a property that AMQP does not have, a name of more than 255 bytes.
     """
     raw = message.properties.get(RAW_HEADER)
     if isinstance(raw, bytes):
@@ -110,7 +111,9 @@ def restore_message(message: Message) -> Message:
             for name, value in message.properties.items()
             if isinstance(value, Typed) and isinstance(value.value, bytes)
         }
-        return replace(message, properties={**message.properties, **texts}) if texts else message
+        message = replace(message, properties={**message.properties, **texts}) if texts else message
+    if message.headers or message.properties:  # targets take the bytes that are made here
+        return message_of(message.exchange, message.routing_key, content_of(message), message.body)
     return message
 
 

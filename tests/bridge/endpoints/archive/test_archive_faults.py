@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import shutil
@@ -233,6 +234,35 @@ async def test_a_record_that_cannot_be_restored_is_counted_and_the_others_are_re
     assert [delivery.message.body for delivery in await replay_all(source)] == [b"0", b"1", b"3"]
     assert sum(source.unreadable.values()) == 1
     assert "parquet at 2: cannot be restored" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"properties": {"nonsense": 1}},
+        {"properties": {"headers": {}}},
+        {"properties": {"delivery_mode": "two"}},
+        {"properties": {"priority": 256}},
+        {"properties": {"type": "x" * 256}},
+        {"headers": {"h" * 256: 1}, "origin": {"source": "kafka", "offset": 1}},
+    ],
+    ids=["unknown", "headers", "text", "beyond an octet", "long text", "long name"],
+)
+@on_a_loop
+async def test_what_no_target_can_send_is_left_out_of_a_replay(tmp_path: Path, odd: dict[str, Any]) -> None:
+    """An audit counts it, since it is routed without its properties; it must not hold what comes after it."""
+    path = tmp_path / "a.jsonl"
+    lines = [
+        {"exchange": "x", "routing_key": "k", "body": "0"},
+        {"exchange": "x", "routing_key": "k", "body": "1", **odd},
+    ]
+    lines.append({"exchange": "x", "routing_key": "k", "body": "2", "properties": {"priority": 255}})
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    source = ArchiveSource("r", str(path), None)
+    given = await replay_all(source)
+    assert [delivery.message.body for delivery in given] == [b"0", b"2"]
+    assert given[1].message.properties == {"priority": 255}
+    assert sum(source.unreadable.values()) == 1
 
 
 @on_a_loop
