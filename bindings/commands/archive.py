@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from bindings.commands.archive_store import inspect_a_store
 from bindings.report.inspection import bad_lines, inspection_json, inspection_lines, skipped_lines
+from bindings.report.inspection_types import MatchesJson, StoreJson
 from bindings.report.kafka import kafka_json, kafka_lines
+from bindings.report.store import matches_json, matches_lines, store_json, store_lines
 from exchange.commands.console import echo_line, exit_on_error, progress
 from exchange.commands.options import Group, form_options, output_option, renamed
 from exchange.display import count_noun
@@ -27,6 +29,8 @@ __all__ = ["MappingOptions", "archive_command", "with_mapping"]
 FORMATS: Final = ("parquet", "jsonl")
 EXTRA: Final = "audit"
 """The extra that brings what reads archives."""
+NOT_FOUND: Final = 1
+"""Exit code if no message has the key or id."""
 
 mapping_options: Final[list[Callable[[Any], Any]]] = [
     click.option(
@@ -112,7 +116,7 @@ def inspect_command(
         from bindings.archive.rocketmq.store import is_store
 
         if is_store(path):
-            inspect_a_store(path, key, topic, message_id, as_json=form == "json")
+            _inspect_store(path, key, topic, message_id, as_json=form == "json")
             return
         if key is not None or message_id is not None:
             raise InputError(f"{path}: --key and --message-id are for the store of a RocketMQ broker")
@@ -207,3 +211,42 @@ def convert_command(
 def _show_left_out(inspection: Inspection) -> None:
     for line in [*skipped_lines(inspection.unread), *bad_lines(inspection.unread)]:
         echo_line(line, err=True)
+
+
+def _inspect_store(path: str, key: str | None, topic: str | None, message_id: str | None, as_json: bool) -> None:
+    """Print a store, or the messages that were asked for; end with `NOT_FOUND` if there are none. Raises InputError."""
+    from bindings.archive.rocketmq.find import find_by_id, find_by_key
+    from bindings.archive.rocketmq.inspection import inspect_store
+    from bindings.archive.rocketmq.store import open_store
+
+    if key is not None and message_id is not None:
+        raise InputError("--key and --message-id: give one of them")
+    store = open_store(path)
+    topics = None if topic is None else (topic,)
+    if key is None and message_id is None:
+        inspection = inspect_store(store)
+        if topic is not None:
+            inspection.topics = tuple([each for each in inspection.topics if each.name == topic])
+            inspection.groups = tuple([each for each in inspection.groups if each.topic == topic])
+            if not inspection.topics:
+                raise InputError(f"{path}: there are no queues of a topic {topic!r}")
+        _print(store_json(store, inspection) if as_json else store_lines(store, inspection))
+        return
+    matches = find_by_key(store, key, topics) if key is not None else find_by_id(store, message_id or "", topics)
+    if as_json:
+        _print(matches_json(matches, path, key, topic, message_id))
+    else:
+        _print(matches_lines(matches))
+    if not matches.messages:
+        wanted = f"key {key!r}" if key is not None else f"id {message_id!r}"
+        index = "" if store.index else ", and the store has no index"
+        echo_line(f"hashstar: {path}: no message with the {wanted}{index}", err=True)
+        sys.exit(NOT_FOUND)
+
+
+def _print(output: StoreJson | MatchesJson | Iterable[str]) -> None:
+    if isinstance(output, dict):
+        click.echo(json.dumps(output, indent=2))
+        return
+    for line in output:
+        echo_line(line)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -215,10 +215,12 @@ def upgrade_command(
             addresses = _read_addresses(live, other_address)
             new_name = new_name if addresses is None else _release_of_broker(addresses, new_name)
         show_warnings(opened.name, _warnings_of(opened, old_name))
-        with (
-            progress("comparing") as step,
-            _session(master if archives else None) as spark,
-        ):
+        spark_session: AbstractContextManager[SparkSession | None] = nullcontext()
+        if archives and master is not None:
+            from bindings.audit.spark.session import session
+
+            spark_session = session(master)
+        with progress("comparing") as step, spark_session as spark:
             result = upgrade(
                 opened, new_name, old=old_name, vhost=vhost,
                 transform=None if names is None and output is None else transform,
@@ -276,18 +278,6 @@ def _release_of_broker(addresses: Addresses, name: str) -> str:
     if is_given and release_of(name).series != release_of(version).series:
         raise InputError(f"{addresses.management.address}: a broker of {version}, not of {name}, which --to names")
     return version
-
-
-@contextmanager
-def _session(master: str | None) -> Iterator[SparkSession | None]:
-    """Start Spark if a master is given."""
-    if master is None:
-        yield None
-        return
-    from bindings.audit.spark.session import session
-
-    with session(master) as spark:
-        yield spark
 
 
 def _write(result: Upgrade, output: str) -> None:

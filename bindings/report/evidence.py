@@ -7,6 +7,7 @@ about all messages: ``proved`` means that the traffic of this window shows what 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from bindings.check.rules.finding import Finding
@@ -135,18 +136,6 @@ def _count(finding: Finding, traffic: Traffic, some: Evidence, none: Evidence, w
     )
 
 
-def _ends(finding: Finding, traffic: Traffic) -> Statement:
-    return _count(finding, traffic, "proved", "no traffic", "went there")
-
-
-def _is_unreachable(finding: Finding, traffic: Traffic) -> Statement:
-    return _count(finding, traffic, "belied", "proved", "went through it")
-
-
-def _gets_by_name(finding: Finding, traffic: Traffic) -> Statement:
-    return _count(finding, traffic, "", "", "got there", " by the default exchange")
-
-
 def _never_takes_alternate(finding: Finding, traffic: Traffic) -> Statement:
     use = traffic.exchanges.get(finding.part.name) if isinstance(finding.part, Exchange) else None
     if use is None:
@@ -171,10 +160,10 @@ CLAIMS: Final[Mapping[str, Callable[[Finding, Traffic], Statement]]] = {
     "HS106": _decides_nothing,
     "HS107": _matches_nothing,
     "HS110": _matches_nothing,
-    "HS201": _ends,
-    "HS202": _ends,
-    "HS203": _is_unreachable,
-    "HS204": _gets_by_name,
+    "HS201": partial(_count, some="proved", none="no traffic", where="went there"),
+    "HS202": partial(_count, some="proved", none="no traffic", where="went there"),
+    "HS203": partial(_count, some="belied", none="proved", where="went through it"),
+    "HS204": partial(_count, some="", none="", where="got there", by=" by the default exchange"),
     "HS205": _loses,
     "HS301": _loses,
     "HS302": _loses,
