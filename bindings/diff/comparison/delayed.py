@@ -13,7 +13,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from bindings.diff.comparison.meaning import Choice, Effect, Meaning, Undecided
+from bindings.diff.comparison.paths import PathConditions
 from bindings.diff.comparison.sides import DEFAULT
+from bindings.diff.comparison.terms import Term
 from exchange.entities.entities import Binding, Destination, Exchange, Queue
 from exchange.kinds import KINDS, Unknown, can_delay, kind_of
 from exchange.kinds.delayed import DELAY
@@ -106,7 +108,7 @@ def _rebuild(
 
 def add_delayed(meaning: Meaning, delayed: Meaning) -> Meaning:
     """Return what a comparison found, with what the one of the views found beyond that about messages with a delay."""
-    known = {(each.exchange, each.queue, each.gained) for each in meaning.effects}
+    known = {_claim(each) for each in meaning.effects}
     lost = {(each.exchange, each.now) for each in meaning.unroutable}
     chosen = {(each.exchange, each.at) for each in meaning.choices}
     # The default exchange delays nothing; that it reaches the copies of queues, too, is no truth about a broker.
@@ -116,11 +118,16 @@ def add_delayed(meaning: Meaning, delayed: Meaning) -> Meaning:
     undecided = [_undecided(each) for each in delayed.undecided if each.exchange != DEFAULT]
     return replace(
         meaning,
-        effects=(*meaning.effects, *[e for e in effects if (e.exchange, e.queue, e.gained) not in known]),
+        effects=(*meaning.effects, *[each for each in effects if _claim(each) not in known]),
         unroutable=(*meaning.unroutable, *[each._replace(witness=_with_delay(each.witness)) for each in unroutable]),
         choices=(*meaning.choices, *[each for each in choices if (each.exchange, each.at) not in chosen]),
         undecided=tuple(dict.fromkeys([*meaning.undecided, *undecided])),
     )
+
+
+def _claim(effect: Effect) -> tuple[object, ...]:
+    """Return what an effect says, whenever its messages get there."""
+    return effect.exchange, effect.queue, effect.gained, effect.terms
 
 
 def _effect(effect: Effect) -> Effect:
@@ -128,8 +135,16 @@ def _effect(effect: Effect) -> Effect:
     return effect._replace(
         queue=effect.queue.removesuffix(LATER),
         witness=_with_delay(effect.witness),
+        terms=tuple([_term(each) for each in effect.terms]),
         timing=timing,  # type: ignore[arg-type]
     )
+
+
+def _term(term: Term) -> Term:
+    def rename(path: PathConditions) -> PathConditions:
+        return path._replace(unmatched=tuple([name.removesuffix(LATER) for name in path.unmatched]))
+
+    return term._replace(path=rename(term.path), unless=tuple(map(rename, term.unless)))
 
 
 def _choice(choice: Choice) -> Choice:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.diff.comparison.compare import compare
+from bindings.diff.comparison.paths import PathConditions
 from exchange import Binding, Exchange, Message, Queue, Route, Router, Topology
 from exchange.errors import BrokerError
 from tests.recorders.delayed_exchange import make_case
@@ -107,3 +108,26 @@ def test_a_type_that_delays_no_more_delivers_at_once(type_: str) -> None:
     late = Exchange("x", "x-delayed-message", arguments={"x-delayed-type": type_})
     found = compare(Topology([late], *parts), Topology([Exchange("x", type_)], *parts)).effects
     assert sorted([(each.gained, each.timing) for each in found]) == [(False, "later"), (True, "at once")]
+
+
+def test_what_delayed_messages_lose_is_said_if_others_lose_less() -> None:
+    """Without the alternate exchange, messages that no binding matches are lost, and at once all that are delayed."""
+    arguments = {"x-delayed-type": "topic"}
+    rest = Exchange("later", "x-delayed-message", arguments={**arguments, "alternate-exchange": "u"})
+    parts = [Queue("q"), Queue("lost")], [Binding.to_queue("later", "q", "a.*"), Binding.to_queue("u", "lost")]
+    before, after = (
+        Topology([each, Exchange("u", "fanout")], *parts)
+        for each in (rest, Exchange("later", "x-delayed-message", arguments=arguments))
+    )
+    lost = [(each.timing, each.terms[0].path) for each in compare(before, after).effects]
+    assert lost == [(None, PathConditions(unmatched=("later",))), ("at once", PathConditions())]
+
+
+def test_no_name_of_a_copy_is_shown() -> None:
+    """With a delay the binding counts later only, and then for messages that another one does not take."""
+    late = Exchange("x", "x-delayed-message", arguments={"x-delayed-type": "topic", "alternate-exchange": "u"})
+    topology = Topology([late, Exchange("u", "fanout"), Exchange("y", "topic")], [Queue("q"), Queue("lost")])
+    topology = topology.bind(Binding.to_queue("u", "lost")).bind(Binding.to_exchange("y", "x", "#"))
+    found = compare(topology, topology.bind(Binding.to_queue("x", "q", "a"))).effects
+    assert found
+    assert "\\x00" not in repr(found)
