@@ -106,19 +106,19 @@ class Table:
         unknown = [each for each in self._values if each not in self._known]
         close = find_alike(key, unknown)
         if close is not None:
-            return self.error(close, f"is not known here{suggest(close, [key])}")
+            return self.error(close, f"is not known here{suggest(close, [key])}", masked=True)
         return self.error(key, way_out)
 
     def check_keys(self, known: Collection[str]) -> None:
         """Check that all keys are among these, before any is read. Raises InputError naming the first unknown one."""
         for key in self._values:
             if key not in known:
-                self._refuse(key, f"is not known here; known: {', '.join(known)}{suggest(key, known)}", True)
+                self._refuse_unknown(key, known)
 
-    def error(self, key: str, problem: str) -> InputError:
-        """Build the error for a key."""
+    def error(self, key: str, problem: str, *, masked: bool = False) -> InputError:
+        """Build the error for a key, whose value is not shown if it is ``masked``."""
         where = f"[{self.path}] " if self.path else ""
-        line, caret = locate(self.source, self.path, key)
+        line, caret = locate(self.source, self.path, key, masked=masked)
         return KeyMistake(f"{self.source}{line}: {where}{key}: {problem}{caret}", (self.path, key))
 
     def _refuse(self, key: str, problem: str, default: T | None) -> T:
@@ -128,6 +128,13 @@ class Table:
             raise error
         self.mistakes.keep(error)
         return default
+
+    def _refuse_unknown(self, key: str, known: Collection[str]) -> None:
+        """Keep or raise the error of a key that is not known, whose value may be a secret under a misspelt name."""
+        error = self.error(key, f"is not known here; known: {', '.join(known)}{suggest(key, known)}", masked=True)
+        if self.mistakes is None:
+            raise error
+        self.mistakes.keep(error)
 
     def text(self, key: str, default: str | None = None) -> str:
         """Read a text that is not empty. The key is required if there is no default."""
@@ -246,7 +253,9 @@ class Table:
         value = self._take(key, default)
         texts = [value] if isinstance(value, str) else value
         if not isinstance(texts, list | tuple) or not all(isinstance(each, str) and each for each in texts):
-            raise self.error(key, f'must be a list of texts, and is {_describe(value)}: {key} = ["...", "..."]')
+            wrong = next((each for each in value if not isinstance(each, str)), "") if isinstance(value, list) else None
+            found = f"is {_describe(value)}" if wrong is None else f"has {_describe(wrong)}"
+            raise self.error(key, f'must be a list of texts, and {found}: {key} = ["...", "..."]')
         return [self._expand(key, each) for each in texts]
 
     def secret(self, key: str) -> Secret | None:
@@ -333,7 +342,7 @@ class Table:
         """Refuse the keys that are left after all known ones were read, which must be among the documented ones."""
         assert {*self._known} <= {*documented}, self._known  # noqa: S101  else the schema would refuse what is read
         for key in self._values:
-            self._refuse(key, f"is not known here; known: {', '.join(self._known)}{suggest(key, self._known)}", True)
+            self._refuse_unknown(key, self._known)
 
     def _take(self, key: str, default: Any) -> Any:
         """Remove a value from the table and return it, or the default. Raises InputError if there is neither."""
@@ -386,4 +395,6 @@ def _finite(value: Any) -> float | None:
 def _describe(value: Any) -> str:
     if value is None:
         return "nothing"
+    if isinstance(value, Mapping | list):  # with secrets, perhaps
+        return "a table" if isinstance(value, Mapping) else "a list"
     return "true" if value is True else "false" if value is False else WHOLE_LOGIN.sub("***@", repr(value))

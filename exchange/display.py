@@ -15,7 +15,7 @@ from typing import Any, Final
 __all__ = [
     "SECRETIVE",
     "clip_line", "count_noun", "count_rest", "describe_exchange", "dump_json", "escape_line", "escape_lines",
-    "find_alike", "hide_logins", "list_some", "split_error", "suggest", "write_milliseconds",
+    "find_alike", "hide_logins", "list_some", "split_error", "suggest", "underline", "write_milliseconds",
 ]  # fmt: skip
 
 OWN_BREAK: Final = re.compile(r"\n(?= {2}(?! *(?:::|##\[))|--)")
@@ -51,13 +51,28 @@ def hide_logins(text: str) -> str:
     return LOGIN.sub(lambda found: f"{found[1] or found[2] or ''}***@", text) if "@" in text else text
 
 
-SECRETIVE: Final = re.compile(r"passw|secret|token|pem$|\.key$", re.IGNORECASE)
+SECRETIVE: Final = re.compile(r"pass|pwd|secret|token|credential|jaas|pem$|\.key$", re.IGNORECASE)
 """Names whose values are secrets, such as librdkafka's ``sasl.password``."""
 
 
 def split_error(text: str) -> list[str]:
     """Return the text of an error as the lines that it has itself, each escaped; without logins of addresses."""
     return [escape_line(line) for line in OWN_BREAK.split(hide_logins(text))]
+
+
+def underline(text: str, start: int, end: int) -> tuple[str, str]:
+    """Return the text as one line, and carets for under a half-open range of its characters on a terminal."""
+    before, under = _count_cells(escape_line(text[:start])), _count_cells(escape_line(text[start:end]))
+    return escape_line(text), " " * before + "^" * max(1, under)
+
+
+def _count_cells(text: str) -> int:
+    """Return the number of cells of a terminal that a text takes: two for a wide character, none for an accent."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import combining, east_asian_width  # not at the top: almost all texts are ASCII
+
+    return sum(0 if combining(c) else 2 if east_asian_width(c) in "WF" else 1 for c in text)
 
 
 def clip_line(text: str, most: int) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from exchange.display import escape_line
+from exchange.display import escape_line, underline
 
 __all__ = [
     "AccessRefused",
@@ -59,10 +59,8 @@ class TextError(HashstarError):
     def __str__(self) -> str:
         # The source may contain newlines and control characters but must fit on one line, with the caret under the
         # right characters. So both are built from the escaped text.
-        start, end = self.span
-        before, wrong = (escape_line(part) for part in (self.source[:start], self.source[start:end]))
-        caret = " " * len(before) + "^" * max(1, len(wrong))
-        return f"{escape_line(self.message)}\n    {escape_line(self.source)}\n    {caret}"
+        source, caret = underline(self.source, *self.span)
+        return f"{escape_line(self.message)}\n    {source}\n    {caret}"
 
 
 class PatternError(TextError):

@@ -41,7 +41,7 @@ def read_toml(path: Path, parse_float: Callable[[str], float | Decimal] = float)
     if len(data) > CONFIG_BYTES:
         raise InputError(f"{path}: too large: a configuration has {CONFIG_BYTES >> 20} MiB at most")
     try:
-        text = data.decode()
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise InputError(f"{path}: not TOML: line {line} is not UTF-8; save it as UTF-8") from None

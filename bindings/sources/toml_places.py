@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import Final, NamedTuple
 
 from bindings.sources.files import open_file
-from exchange.display import SECRETIVE, escape_line
+from exchange.display import SECRETIVE, underline
 from exchange.errors import InputError
 from exchange.json_text import parse
 from exchange.limits import CONFIG_BYTES
@@ -25,6 +25,10 @@ TOKEN: Final = re.compile(
 """A string, a comment, a sign, or a bare key or value."""
 SHOWN: Final = 120
 """Maximum number of characters of a line that are shown."""
+MASK: Final = "..."
+"""What is shown in place of a value."""
+UNSHOWN: Final = re.compile(r"@|://|\n")
+"""What a value has that is not shown, as it may be a secret or the address of a server."""
 
 
 class Place(NamedTuple):
@@ -36,52 +40,90 @@ class Place(NamedTuple):
     """Number of characters before it in its line."""
     width: int
     """Number of its characters."""
-    text: str
-    """Its line, without what may be secret."""
-
-    def caret(self) -> str:
-        """Return two lines, each after a line break: the line of the key, and a caret under it."""
-        before = escape_line(self.text[: self.column])
-        under = escape_line(self.text[self.column : self.column + self.width])
-        return f"\n    {escape_line(self.text)[:SHOWN]}\n    {' ' * len(before)}{'^' * len(under)}"
 
 
-def locate(file: str, path: str, key: str) -> tuple[str, str]:
-    """Return ``:LINE`` and the lines with the caret for a key of a table; two empty texts if they are not found.
+class _Span(NamedTuple):
+    """A key, a heading, a value that is neither table nor array, or a comment."""
+
+    kind: str
+    """``key``, ``value`` or ``comment``."""
+    path: tuple[str, ...]
+    """The path of the key, or of the key that has the value."""
+    start: int
+    end: int
+    parts: int = 1
+    """Number of parts of the path that are written here."""
+
+
+def locate(file: str, path: str, key: str, *, masked: bool = False) -> tuple[str, str]:
+    """Return ``:LINE`` and two lines, its text and a caret under a key of a table; "" and "" if it is not found.
 
     ``path`` is the table's, ``sources.orders``; "" for the top of the file. A key that is missing is located at the
-    heading of its table. The file is read again: an error is the end of a command, and happens once.
+    heading of its table. The value is not shown if it is ``masked`` or may be a secret, those of other keys and
+    comments never are. The file is read again: an error is the end of a command, and happens once.
     """
     try:
         with open_file(file) as opened:
-            places = find_places(opened.read(CONFIG_BYTES).decode())
+            text = opened.read(CONFIG_BYTES).decode("utf-8-sig")
     except (OSError, ValueError):
         return "", ""
-    place = places.get(f"{path}.{key}" if path else key) or places.get(path)
-    return ("", "") if place is None else (f":{place.line}", place.caret())
+    places = find_places(text)
+    name = f"{path}.{key}" if path else key
+    name = name if name in places else path
+    if name not in places:
+        return "", ""
+    line, caret = _draw(text, places[name], name, is_masked=masked or bool(SECRETIVE.search(name)))
+    return f":{places[name].line}", f"\n    {line}\n    {caret}"
 
 
 def find_places(text: str) -> Mapping[str, Place]:
-    """Return the place of each key and heading, by its path; of what occurs more than once, the first."""
+    """Return the place of each key and heading, by its path; of what occurs more than once, the first.
+
+    A table that the parts of keys and headings imply is where the first of these is.
+    """
     places: dict[str, Place] = {}
-    lines = text.split("\n")
-    starts = [0, *accumulate(len(line) + 1 for line in lines)]
-    for path, start, end in _find_keys(text):
-        line = bisect_right(starts, start) - 1
-        column = start - starts[line]
-        places.setdefault(".".join(path), Place(line + 1, column, end - start, _hide(lines[line], path[-1])))
-    return places
+    implied: dict[str, Place] = {}
+    starts = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
+    for kind, path, start, end, parts in _scan(text):
+        if kind == "key":
+            line = bisect_right(starts, start) - 1
+            place = Place(line + 1, start - starts[line], end - start)
+            places.setdefault(".".join(path), place)
+            for count in range(len(path) - parts + 1, len(path)):
+                implied.setdefault(".".join(path[:count]), place)
+    return implied | places
 
 
-def _hide(line: str, key: str) -> str:
-    """Return a line with ``...`` for values, if one of them may be a secret or the address of a server."""
-    name, equals, value = line.rstrip().partition("=")
-    may_be_secret = SECRETIVE.search(line) or SECRETIVE.search(key) or "@" in value or "://" in value or '"""' in value
-    return f"{name}{equals} ..." if equals and may_be_secret else line.rstrip()
+def _draw(text: str, place: Place, name: str, *, is_masked: bool) -> tuple[str, str]:
+    """Return the line of a place, with ``...`` for all values but that of the key ``name``, and a caret under it.
+
+    If it ``is_masked``, its value, and the keys of a table that is its value, are not shown either.
+    """
+    begin = sum(len(line) + 1 for line in text.split("\n")[: place.line - 1])
+    column, width = place.column, min(place.width, SHOWN)
+    first = begin + max(0, column - SHOWN)
+    line = text[first : begin + column + width + SHOWN].partition("\n")[0]
+    column -= first - begin
+    spans = [span for span in _scan(text) if first < span.end and span.start < first + len(line)]
+    for span in reversed(spans):
+        start, end, key = max(span.start - first, 0), min(span.end - first, len(line)), ".".join(span.path)
+        if span.kind == "key":
+            is_shown = not (is_masked and key.startswith(f"{name}.") and start > column)
+        else:
+            is_shown = key == name and not is_masked and not UNSHOWN.search(text, span.start, span.end)
+        instead = line[start:end] if is_shown else "" if span.kind == "comment" else MASK
+        line = line[:start] + instead + line[end:]
+        column += len(instead) - (end - start) if end <= column else 0
+    indent = len(line) - len(line.lstrip())
+    line, column = line.replace("\t", " ").strip(), column - indent
+    if first > begin or column + width > SHOWN:
+        cut = max(0, column - SHOWN // 4)
+        line, column = MASK + line[cut:], column - cut + len(MASK)
+    return underline(line[:SHOWN], column, column + width)
 
 
-def _find_keys(text: str) -> Iterator[tuple[tuple[str, ...], int, int]]:
-    """Yield the path of each heading and key, with its first character and the one behind its last."""
+def _scan(text: str) -> Iterator[_Span]:
+    """Yield keys, headings, values and comments, each with the first character and the one behind its last."""
     table: tuple[str, ...] = ()
     frames: list[tuple[str, tuple[str, ...]]] = []  # brackets that are open in a value, each with the path of the value
     parts: list[str] = []
@@ -91,19 +133,20 @@ def _find_keys(text: str) -> Iterator[tuple[tuple[str, ...], int, int]]:
     for token in TOKEN.finditer(text):
         sign = token[0]
         if sign[0] == "#":
+            yield _Span("comment", (), *token.span())
             continue
         if is_key:
             match sign:
                 case "=":
                     path = (*(frames[-1][1] if frames else table), *parts)
                     if parts:
-                        yield path, start, end
+                        yield _Span("key", path, start, end, len(parts))
                     parts, is_key = [], False
                 case "[" if not parts:
                     is_heading = True
                 case "]" if is_heading and parts:
                     table = tuple(parts)
-                    yield table, start, end
+                    yield _Span("key", table, start, end, len(parts))
                     parts = []
                 case "\n" if not frames:
                     parts, is_heading = [], False
@@ -127,6 +170,10 @@ def _find_keys(text: str) -> Iterator[tuple[tuple[str, ...], int, int]]:
                 is_key = True
             case "\n" if not frames:
                 is_key, is_heading = True, False
+            case "," | "\n" | "]" | "}" | "=":
+                pass
+            case _:
+                yield _Span("value", path, *token.span())
 
 
 def _unquote(part: str) -> str:

@@ -363,10 +363,24 @@ def test_further_hosts_have_ports_ipv6_addresses_and_certificates_of_their_own()
 @pytest.mark.parametrize("password", ["hush", "hush/hush", "h@hush", "a:hush", "hu sh'\"hush"])
 def test_a_value_is_shown_without_the_password_of_an_address(password: str) -> None:
     with pytest.raises(InputError, match=r"\*\*\*@h") as caught:
-        table({"url": [f"amqp://u:{password}@h/v"]}).text("url")
+        table({"tries": f"amqp://u:{password}@h/v"}).integer("tries")
     assert "hush" not in str(caught.value)
     if " " not in password:
         assert hide_logins(f"no amqp://u:{password}@h/v, sorry") == "no amqp://***@h/v, sorry"
+
+
+def test_tables_and_lists_are_named_and_not_shown() -> None:
+    """A password may be in one, whatever its key is."""
+    wrong = {"password": "hush"}
+    for values, read in (
+        ({"k": wrong}, lambda table: table.text("k")),
+        ({"k": [wrong]}, lambda table: table.table("k")),
+        ({"k": [wrong]}, lambda table: table.texts("k")),
+        ({"k": {"queue": wrong}}, lambda table: table.mapping("k", lambda _: int("x"), "a text")),
+    ):
+        with pytest.raises(InputError, match=r"a list|a table") as caught:
+            read(table(values))
+        assert "hush" not in str(caught.value)
 
 
 def test_a_value_with_the_name_of_a_secret_is_not_shown(tmp_path: Path) -> None:

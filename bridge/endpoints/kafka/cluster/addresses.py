@@ -116,15 +116,16 @@ def _check_setting(table: Table, name: str, value: Any) -> None:
     if name in ADDRESSES:
         return
     if name == "client.id" and not {'"', "\\"}.isdisjoint(str(value)):
-        raise table.error(f"librdkafka.{name}", "has a quote or backslash, which breaks the statistics of librdkafka")
+        text = "has a quote or backslash, which breaks the statistics of librdkafka"
+        raise table.error(f"librdkafka.{name}", text, masked=True)
     try:
         Producer({name: value}, logger=QUIET)  # without an address it connects to nothing
     except KafkaException as error:
         text = error.args[0].str().strip()
         if text.startswith(("No such", "Invalid value", "Configuration property")):
-            raise table.error(f"librdkafka.{name}", text) from None
+            raise table.error(f"librdkafka.{name}", text, masked=True) from None
     except (TypeError, ValueError) as error:
-        raise table.error(f"librdkafka.{name}", str(error)) from None
+        raise table.error(f"librdkafka.{name}", str(error), masked=True) from None
 
 
 def _setting(value: Any) -> Any:
