@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from collections import defaultdict
 from pathlib import Path
 
 import click
 import pytest
+from click.shell_completion import ShellComplete
 
+from bridge.cli import hashstar
 from exchange.commands.options import Address, Command, Duration, Renamed, TopologyOption
 from tests.support.program import run_program
 from tests.test_help import CONTEXTS
@@ -17,6 +22,7 @@ from tests.test_help import CONTEXTS
 ROOT = Path(__file__).parent.parent
 SHOP = str(ROOT / "examples" / "orders" / "orders.bindings")
 LEAVES = [context for context in CONTEXTS if not isinstance(context.command, click.Group)]
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
 EVERY = pytest.mark.parametrize("context", LEAVES, ids=lambda context: context.command_path)
 
 
@@ -126,6 +132,40 @@ def test_an_old_name_does_what_the_new_one_does_with_a_note(old: list[str], new:
     assert "old name" not in run_program(*old, "--quiet").stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "begun", "names", "are_files"),
+    [
+        ([], "ex", ["explain"], False),
+        (["audit"], "", ["follow", "merge", "run"], True),
+        (["audit"], "m", ["merge"], True),
+        (["bridge"], "c", ["check"], True),
+        (["archive"], "", ["convert", "inspect"], False),
+        (["audit", SHOP], "x", [], True),
+        (["archive", "inspect"], "x", [], True),
+        (["archive", "convert", "x"], "y", [], True),
+        (["convert", SHOP], "x", [], True),
+        (["check", "--baseline"], "x", [], True),
+        (["explain", SHOP, "orders", "-o"], "x", [], True),
+        (["explain", SHOP], "or", ["orders"], False),
+        (["graph", "--around"], "x", [], False),
+    ],
+)
+def test_shells_complete_commands_files_and_names(
+    words: list[str], begun: str, names: list[str], are_files: bool
+) -> None:
+    found = ShellComplete(hashstar, {}, "hashstar", "_HASHSTAR_COMPLETE").get_completions(words, begun)
+    assert [each.type for each in found] == ["file"] * are_files + ["plain"] * len(names)  # bash forgets what is before
+    assert [each.value for each in found][are_files:] == names
+
+
+@EVERY
+def test_shells_complete_each_name_of_a_file(context: click.Context) -> None:
+    for param in context.command.params:
+        if re.fullmatch(r"\[?(FILE|PATH|DIR|IN|OUT|ARCHIVE|TOPOLOGY|BRIDGE\.TOML)(\.\.\.)?\]?", param.metavar or ""):
+            (item,) = param.shell_complete(context, "x")
+            assert item.type in {"file", "dir"}
+
+
 def without_time(report: str) -> dict[str, object]:
     fields: dict[str, object] = json.loads(report)
     del fields["made"]
@@ -159,6 +199,76 @@ def test_an_output_file_is_whole_or_as_it_was(tmp_path: Path) -> None:
     assert file.read_text() == run_program("explain", SHOP, "orders", "k").stdout
     assert sorted(each.name for each in tmp_path.iterdir()) == ["out.txt"]
     assert run_program("explain", SHOP, "orders", "-o", str(tmp_path / "no" / "where")).returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("command", "also"),
+    [
+        (["explain", "IN", "orders", "k", "-o", "IN"], "TOPOLOGY"),
+        (["check", "IN", "--json", "-o", "IN"], "TOPOLOGY..."),
+        (["graph", "IN", "-o", "IN"], "TOPOLOGY"),
+        (["diff", "-t", SHOP, "-t", "IN", "-o", "IN"], "A [B] | [FILE]..."),
+        (["diff", SHOP, SHOP, "--messages", "IN", "-o", "IN"], "--messages"),
+        (["route", SHOP, "IN", "-o", "IN"], "FILE"),
+        (["upgrade", "IN", "--from", "3.12", "--html", "IN"], "TOPOLOGY"),
+        (["audit", SHOP, "IN", "--json", "-o", "IN"], "ARCHIVE..."),
+        (["audit", "IN", SHOP, "--html", "IN"], "TOPOLOGY"),
+        (["audit", SHOP, SHOP, "--html", "new", "-o", "new"], "--html"),
+        (["archive", "inspect", "IN", "-o", "IN"], "PATH"),
+        (["bridge", "check", "--offline", "IN", "-o", "IN"], "BRIDGE.TOML"),
+    ],
+)
+def test_a_report_replaces_no_file_with_another_use(command: list[str], also: str, tmp_path: Path) -> None:
+    file, link = tmp_path / "in", tmp_path / "link"
+    file.write_text(Path(SHOP).read_text())
+    link.symlink_to(file)
+    for output in (file, link):
+        names = [str(file) if each == "IN" else each for each in command]
+        answer = run_program(*names[:-1], str(output) if command[-1] == "IN" else names[-1])
+        assert answer.returncode == 2, answer
+        assert f" is {also}, too; give another file" in answer.stderr
+        assert file.read_text() == Path(SHOP).read_text()
+
+
+@pytest.mark.parametrize("command", [
+    ["explain", SHOP, "orders", "k"], ["graph", SHOP], ["check", SHOP, "--json"], ["convert", SHOP],
+])  # fmt: skip
+def test_an_output_that_is_open_or_a_link_is_written_to(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run_program(*command, "-o", "-").stdout
+    if Path("/dev/stdout").exists():
+        program = [sys.executable, "-m", "bridge.cli", *command, "-o", "/dev/stdout"]
+        with (tmp_path / "into").open("ab+") as into:
+            subprocess.run(program, stdout=into, env=ENVIRONMENT, check=True)
+            into.seek(0)
+            assert into.read()
+        assert subprocess.run(program, stdout=subprocess.PIPE, env=ENVIRONMENT, check=True).stdout
+        (tmp_path / "into").unlink()
+    assert not [*tmp_path.iterdir()]
+    file, link = tmp_path / "file", tmp_path / "link"
+    file.write_text("")
+    file.chmod(0o604)
+    link.symlink_to(file)
+    assert run_program(*command, "-o", str(link)).returncode == 0
+    assert link.is_symlink()
+    assert file.stat().st_size > 0
+    assert file.stat().st_mode & 0o777 == 0o604
+
+
+def test_names_of_files_are_not_empty_and_one_topology_is_given_once() -> None:
+    for command in (["explain", "", "orders", "k"], ["check", SHOP, "-o", ""], ["graph", "-t", ""]):
+        assert ": the name is empty" in run_program(*command).stderr
+    twice = run_program("explain", "-t", SHOP, "-t", SHOP, "orders")
+    assert "--topology is given twice" in twice.stderr
+    assert run_program("check", "-t", SHOP, "-t", SHOP).returncode == 0
+
+
+def test_a_misspelt_old_option_is_answered_with_the_new_one() -> None:
+    answer = run_program("diff", SHOP, SHOP, "--budgt", "3").stderr
+    assert "--wait" in answer
+    assert "--budget" not in answer
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import click
 
 from bindings.report.forms import FORMS
 from bindings.sources.files import open_file
-from exchange.commands.options import RENAMED, allow_unread_option, redirect
+from exchange.commands.options import RENAMED, ReportOption, allow_unread_option, redirect
 from exchange.errors import InputError
 
 if TYPE_CHECKING:
@@ -261,7 +261,7 @@ output_options = _gather(
         ),
         "whole": click.option("--all", "whole", is_flag=True, help="Print lists in full, not their first rows only."),
         **{
-            name: click.option(f"--{name}", type=PATH, metavar=form.metavar, help=form.option)
+            name: click.option(f"--{name}", cls=ReportOption, type=PATH, metavar=form.metavar, help=form.option)
             for name, form in FORMS.items()
             if form.option and name != "json"
         },

@@ -23,6 +23,8 @@ from bindings.sources.files import save_lines
 from exchange.commands.completion import SOURCE
 from exchange.commands.console import echo_error, echo_line, exit_on_error, fail, show_warnings, status
 from exchange.commands.options import (
+    STDOUT,
+    ReportOption,
     allow_unread_option,
     command,
     form_options,
@@ -101,7 +103,13 @@ def _explain(context: click.Context, parameter: click.Parameter, code: str | Non
     metavar="PACKAGE.MODULE:APP",
     help="Check also that the tasks of this Celery app get to their queues in each topology. Imports the app.",
 )
-@click.option("--output", "-o", metavar="FILE", help="Write the output format to FILE, and print the findings as text.")
+@click.option(
+    "--output",
+    "-o",
+    cls=ReportOption,
+    metavar="FILE",
+    help="Write the output format to FILE, and print the findings as text.",
+)  # fmt: skip
 @renamed("--output-file", "--output")
 @click.option("--statistics", is_flag=True, help="Print the number of findings of each code, in text in place of them.")
 @allow_unread_option
@@ -175,6 +183,7 @@ def check_command(
     for report in result.reports:
         if report.caveat and profile is None:  # the option has said it
             show_warnings(report.name, [report.caveat])
+    output = None if output == STDOUT else output
     if output is not None:
         with exit_on_error():
             save_lines(output, (_encode(line).decode() for line in FORMS[form].reporter(result)))

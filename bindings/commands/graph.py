@@ -19,7 +19,14 @@ from bindings.sources.management import is_address
 from bindings.sources.open import open_source
 from exchange.commands.completion import SOURCE, complete_names
 from exchange.commands.console import echo_line, exit_on_error, show_warnings, status
-from exchange.commands.options import command, seconds_to_answer, timeout_option, topology_option
+from exchange.commands.options import (
+    STDOUT,
+    ReportOption,
+    command,
+    seconds_to_answer,
+    timeout_option,
+    topology_option,
+)
 from exchange.commands.route import profile_option
 
 __all__ = ["graph_command"]
@@ -35,7 +42,8 @@ LARGE: Final = 150
 @click.option(
     "--output",
     "-o",
-    type=click.Path(dir_okay=False, path_type=Path),
+    cls=ReportOption,
+    type=click.Path(dir_okay=False, path_type=Path, allow_dash=True),
     metavar="FILE",
     help="Write a file instead of text: .svg, .mmd (Mermaid), .dot or .gv (Graphviz), .txt.",
 )
@@ -95,6 +103,7 @@ def graph_command(
     TOPOLOGY is a .bindings file, definitions.json (or .gz), a file or folder of another format (hashstar
     convert), - or http://HOST:15672[/VHOST].
     """
+    output = None if output == Path(STDOUT) else output
     with exit_on_error():
         opened = open_source(source, vhost, seconds=seconds_to_answer())
         topology = opened.topology(vhost, profile)

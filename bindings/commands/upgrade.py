@@ -35,6 +35,8 @@ from bindings.upgrade.upgrade import SEVERITIES, Upgrade
 from exchange.commands.completion import SOURCE
 from exchange.commands.console import echo_line, echo_text, exit_on_error, progress, show_warnings, status
 from exchange.commands.options import (
+    STDOUT,
+    ReportOption,
     allow_unread_option,
     command,
     form_options,
@@ -54,7 +56,6 @@ if TYPE_CHECKING:
 __all__ = ["upgrade_command"]
 
 NEVER: Final = "never"
-STDOUT: Final = "-"
 MEGABYTE: Final = 1 << 20
 
 
@@ -110,6 +111,7 @@ MEGABYTE: Final = 1 << 20
 @click.option(
     "--html",
     "page",
+    cls=ReportOption,
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="Write a page, too; - for standard output, with the report on standard error.",

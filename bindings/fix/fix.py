@@ -110,7 +110,7 @@ def save_fixed(fixed: FixedFile) -> None:
     if _read(fixed.name) != fixed.before:
         raise InputError(f"{fixed.name}: changed while it was fixed; nothing was written, run it again")
     try:
-        with replacing(Path(fixed.name).resolve()) as file:  # a link stays a link
+        with replacing(Path(fixed.name)) as file:
             file.write(fixed.after)
     except OSError as error:
         raise InputError(f"{fixed.name}: cannot be written: {error.strerror or error}") from None

@@ -114,7 +114,7 @@ def save_lines(name: str, lines: Iterable[str]) -> None:
     """
     try:
         with (
-            replacing(Path(name).resolve()) as raw,  # a link stays a link, and its target is replaced
+            replacing(Path(name)) as raw,
             _compress(raw) if name.endswith(".gz") else nullcontext(raw) as file,
         ):
             file.writelines(line.encode() for line in lines)
@@ -127,16 +127,18 @@ def replacing(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
     """Yield a new file that replaces ``path`` when the block ends; after an exception, ``path`` is unchanged.
 
     The file has its final mode before its first byte: that of the file it replaces, `PRIVATE` if there is none. With
-    ``durable``, its bytes are on the disk before it replaces the old one. A device or a pipe is written to directly.
-    Raises OSError.
+    ``durable``, its bytes are on the disk before it replaces the old one. A link stays one. A device, a pipe, and what
+    is open already are written to directly. Raises OSError.
     """
     known = None
     with suppress(FileNotFoundError):
         known = path.stat().st_mode
-    if known is not None and not (stat.S_ISREG(known) or stat.S_ISDIR(known)):
-        with path.open("wb") as file:
+    is_open = GIVEN.fullmatch(str(path)) or str(path) in ("/dev/stdout", "/dev/stderr")
+    if is_open or (known is not None and not (stat.S_ISREG(known) or stat.S_ISDIR(known))):
+        with path.open("ab") as file:
             yield file
         return
+    path = path.resolve()
     partial = path.with_name(f".{path.name[:200]}.{os.getpid()}.part")
     mode = PRIVATE if known is None else stat.S_IMODE(known) & 0o777
     try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,18 +18,19 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from exchange.commands.completion import SOURCE
 from exchange.commands.console import QUIET, VERBOSE, echo_line, fail
-from exchange.display import suggest
+from exchange.display import suggest, write_milliseconds
 from exchange.duration import parse_duration
 from exchange.errors import InputError
 from exchange.limits import ANSWER_SECONDS
 
 __all__ = [
-    "RENAMED", "Address", "Command", "Duration", "Group", "Renamed", "TopologyOption", "allow_unread_option", "command",
-    "form_options", "output_option", "redirect", "renamed", "seconds_to_answer", "timeout_option", "topology_option",
-    "wait_option",
+    "RENAMED", "STDOUT", "Address", "Command", "Duration", "Group", "Renamed", "ReportOption", "TopologyOption",
+    "allow_unread_option", "command", "form_options", "output_option", "redirect", "renamed", "seconds_to_answer",
+    "timeout_option", "topology_option", "wait_option",
 ]  # fmt: skip
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -42,6 +44,11 @@ LOCALHOST: Final = "127.0.0.1"
 LEVELS: Final = (logging.WARNING, logging.INFO, logging.DEBUG)
 """Number of times that --verbose is given -> lowest level of the log that is shown."""
 STDOUT: Final = "-"
+"""Name of standard output where one of a file is asked for."""
+OPENED: Final = re.compile(r"/dev/(?:stdout|stderr|fd/[0-9]+)$|/proc/self/fd/[0-9]+$", re.ASCII)
+"""Files that are open already, whatever they are: they are written to, and not replaced."""
+FILES: Final = ("FILE", "PATH", "DIR", "TOPOLOGY", "ARCHIVE", "IN", "[OUT]", "OUT")
+"""What stands in the help for names of files, which shells complete."""
 KEPT: Final = (None, 0, 1)
 """Exit codes of commands whose output is whole."""
 
@@ -70,10 +77,22 @@ class Command(click.Command):
     def __init__(self, *arguments: Any, **values: Any) -> None:
         values["context_settings"] = {"help_option_names": ["-h", "--help"], **(values.get("context_settings") or {})}
         super().__init__(*arguments, **values)
+        for param in self.params:
+            if param.type is click.STRING and (param.metavar or "").removesuffix("...") in FILES:
+                param.type = SOURCE
         taken = {name for param in self.params for name in param.opts}
         for option in _common_options():
             option.opts = [name for name in option.opts if name not in taken]
             self.params.append(option)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:  # which may mean an old name, and is answered with the new one
+            old = {name: [*each.to] for each in self.params if isinstance(each, Renamed) for name in each.opts}
+            meant = [name for each in error.possibilities or () for name in old.get(each, [each])]
+            error.possibilities = list(dict.fromkeys(meant))
+            raise
 
     def invoke(self, ctx: click.Context) -> Any:
         if ctx.meta.get(VERBOSE):
@@ -81,6 +100,7 @@ class Command(click.Command):
             logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
         for note in ctx.meta.get(RENAMED, ()):
             echo_line(f"hashstar: {note}", err=True)
+        _check_files(ctx)
         return super().invoke(ctx)
 
 
@@ -96,7 +116,17 @@ class Group(click.Group):
         super().__init__(*arguments, **values)
         self._default: Final = default
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete the names of commands, and what the one that need not be named takes first."""
+        found = super().shell_complete(ctx, incomplete)
+        taken = self.commands[self._default].params if self._default else ()
+        first = next((each for each in taken if isinstance(each, click.Argument)), None)
+        files = [] if first is None or incomplete.startswith("-") else first.shell_complete(ctx, incomplete)
+        return [*files, *found]  # bash forgets what comes before files
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args and ctx.resilient_parsing:  # a shell completes the first word
+            return super().parse_args(ctx, args)
         if self._default and (not args or (args[0] not in self.commands and args[0] not in ("--help", "-h"))):
             args = [self._default, *args]
         return super().parse_args(ctx, args)
@@ -113,6 +143,37 @@ class Group(click.Group):
             raise
 
 
+def _check_files(context: click.Context) -> None:
+    """Raise UsageError for a name that is empty, and for a report that would replace a file with another use here."""
+    files: dict[object, str] = {}
+    for param in sorted(context.command.params, key=lambda each: isinstance(each, ReportOption)):
+        if param.type is click.STRING:
+            continue
+        what = param.opts[0] if isinstance(param, click.Option) else (param.metavar or param.name or "").upper()
+        value = context.params.get(param.name or "")
+        for each in value if isinstance(value, tuple) else (value,):
+            name = each if isinstance(each, str | Path) else getattr(each, "name", None)
+            if each == "":
+                raise click.UsageError(f"{what}: the name is empty", context)
+            identity = _identify(name) if isinstance(name, str | Path) else None
+            if identity is None:
+                continue
+            if isinstance(param, ReportOption) and identity in files:
+                raise click.UsageError(f"{what}: {name} is {files[identity]}, too; give another file", context)
+            files[identity] = what
+
+
+def _identify(name: str | Path) -> object:
+    """Return what two names of one file have in common, be it there or not; None for a device, a pipe or no file."""
+    try:
+        found = Path(name).stat()
+    except FileNotFoundError:
+        return str(Path(name).resolve())
+    except (OSError, ValueError):
+        return None
+    return (found.st_dev, found.st_ino) if stat.S_ISREG(found.st_mode) else None
+
+
 command: Final = partial(click.command, cls=Command)
 """Decorator that makes a `Command` of a function, as `click.command` does."""
 
@@ -124,14 +185,21 @@ def redirect(option: click.Option, parser: Any, process: Callable[[Any, Any], No
         known.process = process
 
 
+class ReportOption(click.Option):
+    """An option with a file that gets a report, and must be none that the command reads or writes otherwise."""
+
+
 class TopologyOption(click.Option):
     """An option whose values are the first arguments: ``-t FILE`` is FILE as TOPOLOGY, wherever it stands."""
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
         super().add_to_parser(parser, ctx)
         given: list[str] = []
+        first = next((each for each in ctx.command.params if isinstance(each, click.Argument)), None)
 
         def process(value: str, state: Any) -> None:
+            if given and first is not None and first.nargs == 1:
+                raise click.UsageError(f"{self.opts[0]} is given twice; there is one {first.metavar}", ctx)
             state.largs.insert(len(given), value)
             given.append(value)
 
@@ -207,7 +275,7 @@ def output_option(function: Function) -> Function:
             return function(*arguments, **values)
 
     made: Any = click.option(
-        "--output", "-o", metavar="FILE", help="Write to FILE instead of standard output."
+        "--output", "-o", cls=ReportOption, metavar="FILE", help="Write to FILE instead of standard output."
     )(call)  # fmt: skip
     return made  # type: ignore[no-any-return]
 
@@ -215,11 +283,14 @@ def output_option(function: Function) -> Function:
 @contextmanager
 def _written_to(path: Path) -> Iterator[None]:
     """Send standard output to a file, which is kept unless an exception or bad input ends the command."""
-    is_special = path.exists() and not path.is_file()
+    is_special = OPENED.match(str(path)) is not None or (path.exists() and not path.is_file())
+    path = path if is_special else path.resolve()  # a link stays a link
     target = path if is_special else path.with_name(f".{path.name[:200]}.{os.getpid()}.part")
     before, is_kept = sys.stdout, False
     try:
-        with target.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
+        with target.open("a" if is_special else "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
+            if not is_special and path.exists():
+                target.chmod(stat.S_IMODE(path.stat().st_mode))
             sys.stdout = file
             try:
                 yield
@@ -254,9 +325,9 @@ class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         if seconds is None:
             self.fail(f"{value!r} is no time: write 30s, 5m or 1h30m", param, ctx)
         if seconds < self._least:
-            self.fail(f"{value} is shorter than {self._least:g}s", param, ctx)
+            self.fail(f"{value} is shorter than {write_milliseconds(int(self._least * 1000))}", param, ctx)
         if seconds > self._most:
-            self.fail(f"{value} is longer than {self._most:g}s", param, ctx)
+            self.fail(f"{value} is longer than {write_milliseconds(int(self._most * 1000))}", param, ctx)
         return seconds
 
 

@@ -59,7 +59,7 @@ def _kind_of(view: TopologyView, source: str) -> str:
     """Return what an exchange is, by the name of its type, and what that routes as if it is another one."""
     name, routes_as = view.topology.exchanges[source].type, view.kind_of(source).routes_as
     article = "an" if name.startswith("x-") else "a"
-    return f"{article} {name} exchange" + ("" if name == routes_as else f", which routes as a {routes_as},")
+    return f"{article} {name} exchange" + ("" if name == routes_as else f", which routes as a {routes_as} exchange,")
 
 
 def _uses(kind: type[Kind]) -> tuple[bool, bool, bool]:

@@ -45,7 +45,7 @@ def write_file(path: Path, data: bytes) -> None:
     """Replace a file, in a folder that is made if it is missing. Raises InputError if that fails."""
     try:
         make_folders(path.parent)
-        with replacing(path.resolve()) as file:  # a link stays one
+        with replacing(path) as file:
             file.write(data)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
