@@ -208,7 +208,8 @@ def follow_command(
 
     ARCHIVE may also be a topic, kafka://HOST:PORT/TOPIC; the report is about everything until now. The counts are kept
     in --state: run the command again, every night or after a crash, and it continues there; each record counts once.
-    With --every it keeps running, and rewrites --html, --json and so on whenever there are new records.
+    With --every it keeps running, and rewrites the files of --html, --junit, --tables and --save-tally whenever there
+    are new records; what is printed, also to --output, comes at the end.
 
     Exit codes: as hashstar audit run.
     """
