@@ -90,9 +90,11 @@ class Command(click.Command):
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:  # which may mean an old name, and is answered with the new one
             old = {name: [*each.to] for each in self.params if isinstance(each, Renamed) for name in each.opts}
-            meant = [name for each in error.possibilities or () for name in old.get(each, [each])]
-            error.possibilities = list(dict.fromkeys(meant))
-            raise
+            meant = dict.fromkeys([name for each in error.possibilities or () for name in old.get(each, [each])])
+            if not meant:
+                raise
+            hint = f"No such option {error.option_name!r}; did you mean {' or '.join(meant)}?"
+            raise click.UsageError(hint, ctx) from None
 
     def invoke(self, ctx: click.Context) -> Any:
         if ctx.meta.get(VERBOSE):

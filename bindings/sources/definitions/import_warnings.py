@@ -18,7 +18,7 @@ from exchange.entities.profile import Profile
 from exchange.entities.unread import UnreadPart
 from exchange.field_json import encode_table
 from exchange.field_values import to_bytes
-from exchange.kinds import Unknown, kind_of
+from exchange.kinds import Unknown, can_delay, kind_of
 from exchange.limits import SHORTSTR_BYTES
 from exchange.patterns.pcre import expression
 
@@ -220,7 +220,8 @@ def part_warnings(part: Part) -> Iterator[tuple[str, str]]:
         code = "HS602" if isinstance(part, Exchange) else "HS605"
         yield code, f": skipped by RabbitMQ's import, as all names with amq. are; {describe(part)} counts here"
     if isinstance(part, Exchange) and kind_of(part) is Unknown:
-        text = f": {describe(part)} is of type {part.type!r}, which is unknown here: routes through it stay undecided"
+        unknown = "whose x-delayed-type is missing or unknown here" if can_delay(part) else "which is unknown here"
+        text = f": {describe(part)} is of type {part.type!r}, {unknown}: routes through it stay undecided"
         yield "HS601", text
 
 

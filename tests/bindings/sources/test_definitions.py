@@ -435,6 +435,13 @@ def test_the_arguments_have_the_types_of_rabbitmqs_import() -> None:
             "exchanges[0]: exchange 'e' is of type 'x-own', which is unknown here: routes through it stay undecided",
         ),
         (
+            {"exchanges": [{"name": "e", "type": "x-delayed-message", "arguments": {"x-delayed-type": "tpic"}}]},
+            (
+                "exchanges[0]: exchange 'e' is of type 'x-delayed-message', whose x-delayed-type is missing or unknown "
+                "here: routes through it stay undecided"
+            ),
+        ),
+        (
             {"bindings": [queue_binding("e", "q", arguments={"a": [{"b": None}]})]},
             (
                 "bindings[0].arguments.a[0].b is null, which RabbitMQ's import refuses (null_not_allowed); "

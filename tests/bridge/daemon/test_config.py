@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -372,14 +373,15 @@ def test_a_value_is_shown_without_the_password_of_an_address(password: str) -> N
 def test_tables_and_lists_are_named_and_not_shown() -> None:
     """A password may be in one, whatever its key is."""
     wrong = {"password": "hush"}
-    for values, read in (
-        ({"k": wrong}, lambda table: table.text("k")),
-        ({"k": [wrong]}, lambda table: table.table("k")),
-        ({"k": [wrong]}, lambda table: table.texts("k")),
-        ({"k": {"queue": wrong}}, lambda table: table.mapping("k", lambda _: int("x"), "a text")),
+    read: Callable[[Table], object]
+    for value, read in (
+        (wrong, lambda table: table.text("k")),
+        ([wrong], lambda table: table.table("k")),
+        ([wrong], lambda table: table.texts("k")),
+        ({"queue": wrong}, lambda table: table.mapping("k", lambda _: int("x"), "a text")),
     ):
         with pytest.raises(InputError, match=r"a list|a table") as caught:
-            read(table(values))
+            read(Table({"k": value}, "bridge.toml"))
         assert "hush" not in str(caught.value)
 
 
