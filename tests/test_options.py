@@ -273,7 +273,13 @@ def test_a_misspelt_old_option_is_answered_with_the_new_one() -> None:
 
 @pytest.mark.parametrize(
     ("begun", "meant"),
-    [(["chek", "x"], "check"), (["archive", "inspct", "x"], "inspect"), (["rocketmq", "scal", "x"], "scale")],
+    [
+        (["chek", "x"], "check"),
+        (["archive", "inspct", "x"], "inspect"),
+        (["rocketmq", "scal", "x"], "scale"),
+        (["bridge", "chek", "x"], "check"),
+        (["audit", "merg", "x", "y"], "merge"),
+    ],
 )
 def test_a_misspelt_command_is_answered_with_the_one_that_is_meant(begun: list[str], meant: str) -> None:
     answer = run_program(*begun)
