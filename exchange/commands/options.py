@@ -130,9 +130,9 @@ class Group(click.Group):
         if not args and ctx.resilient_parsing:  # a shell completes the first word
             return super().parse_args(ctx, args)
         if self._default and (not args or (args[0] not in self.commands and args[0] not in ("--help", "-h"))):
-            near = get_close_matches(args[0], self.commands, 1) if args and not Path(args[0]).exists() else ()
+            near = suggest(args[0], self.commands) if args and not Path(args[0]).exists() else ""
             if near:
-                raise click.UsageError(f"No such command or file {args[0]!r}; did you mean {near[0]}?", ctx)
+                raise click.UsageError(f"No such command or file {args[0]!r}{near}", ctx)
             args = [self._default, *args]
         return super().parse_args(ctx, args)
 
