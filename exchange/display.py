@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 __all__ = [
-    "SECRETIVE",
+    "LIKE_NAMES", "SECRETIVE",
     "clip_line", "count_noun", "count_rest", "describe_exchange", "dump_json", "escape_line", "escape_lines",
     "find_alike", "hide_logins", "list_some", "split_error", "suggest", "underline", "write_milliseconds",
 ]  # fmt: skip
@@ -129,6 +129,8 @@ def list_some(texts: Sequence[str], most: int, last: str = "") -> str:
 
 LIKENESS: Final = 0.6
 """Minimum likeness, from 0 to 1, of a name to the one that an error suggests in its place."""
+LIKE_NAMES: Final = 0.75
+"""The same for names that people choose, where a wrong guess sounds like a claim."""
 
 
 def find_alike(name: str, names: Iterable[str], likeness: float = LIKENESS) -> str | None:
@@ -138,16 +140,16 @@ def find_alike(name: str, names: Iterable[str], likeness: float = LIKENESS) -> s
     return next(iter(get_close_matches(name, [each for each in names if each], 1, likeness)), None)
 
 
-def suggest(name: str, names: Iterable[str], *, or_list: bool = False) -> str:
+def suggest(name: str, names: Iterable[str], *, or_list: bool = False, likeness: float = LIKENESS) -> str:
     """Return the end of an error about an unknown name: the name that may be meant, "" if none is like it.
 
-    With ``or_list`` all names are listed if none is like it.
+    With ``or_list`` all names are listed if none is like it; ``likeness`` is as that of `find_alike`.
 
     >>> suggest("queus", ["queues", "bindings"]), suggest("x", ["queues", "bindings"], or_list=True)
     ("; did you mean 'queues'?", '; known: queues, bindings')
     """
     known = list(names)
-    alike = find_alike(name, known) or find_alike(name.lower(), known)
+    alike = find_alike(name, known, likeness) or find_alike(name.lower(), known, likeness)
     if alike is not None:
         return f"; did you mean '{alike}'?"
     return f"; known: {', '.join(known)}" if or_list and known else ""

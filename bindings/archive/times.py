@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
+from exchange.digits import is_digits
 from exchange.errors import InputError
 
 __all__ = ["parse_time", "parse_time_text"]
@@ -43,7 +44,7 @@ def parse_time_text(text: str) -> int:
         return _from_number(Decimal(text))
     try:
         # Python takes any character between date and hour, so digits alone could be a time of another century.
-        moment = datetime.fromisoformat("" if text.isdigit() and len(text) > DATE else FRACTION.sub(r"\1", text))
+        moment = datetime.fromisoformat("" if is_digits(text) and len(text) > DATE else FRACTION.sub(r"\1", text))
     except ValueError:
         raise InputError("timestamp is not a time of ISO 8601") from None
     if moment.tzinfo is None:

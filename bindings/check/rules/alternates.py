@@ -10,7 +10,7 @@ from bindings.check.rules.finding import Finding
 from bindings.check.rules.leaks import find_key_lost_by_alternate, find_key_lost_by_binding
 from bindings.check.rules.view import TopologyView
 from bindings.check.rules.words import list_names, quote_binding, quote_exchange
-from exchange.display import suggest
+from exchange.display import LIKE_NAMES, suggest
 from exchange.entities.alternates import policy_in_force
 from exchange.entities.entities import Binding, Exchange
 from exchange.kinds import can_delay
@@ -51,7 +51,7 @@ def _alternate(view: TopologyView, exchange: Exchange, alternate: str) -> Iterat
             )
             yield Finding("HS306", exchange, message, related=(policy,))
     if alternate not in topology.exchanges:
-        hint = suggest(alternate, topology.exchanges)
+        hint = suggest(alternate, topology.exchanges, likeness=LIKE_NAMES)
         message = f"the alternate exchange of {quote_exchange(exchange.name)}, '{alternate}', does not exist{hint}"
         yield Finding("HS301", exchange, message)
         return

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from bindings.check.rules.finding import Finding
 from bindings.check.rules.view import TopologyView
 from bindings.check.rules.words import list_names, quote_binding, quote_exchange
-from exchange.display import suggest
+from exchange.display import LIKE_NAMES, suggest
 from exchange.entities.entities import Binding, Destination
 from exchange.kinds import Decider, KeyUse, Kind
 
@@ -43,7 +43,11 @@ def find(view: TopologyView) -> Iterator[Finding]:
     for end, bindings in missing.items():
         known = topology.queues if end.kind == "queue" else topology.exchanges
         is_left_out = topology.profile.import_skips_generated and end.kind == "queue" and end.name.startswith("amq.")
-        hint = "; an import leaves it out, with a warning" if is_left_out else suggest(end.name, known)
+        hint = (
+            "; an import leaves it out, with a warning"
+            if is_left_out
+            else suggest(end.name, known, likeness=LIKE_NAMES)
+        )
         yield from _missing(end, bindings, hint)
     for source, bindings in useless.items():
         yield Finding(

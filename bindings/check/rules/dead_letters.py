@@ -16,7 +16,7 @@ from bindings.check.rules.leaks import (
 )
 from bindings.check.rules.view import TopologyView
 from bindings.check.rules.words import list_names, quote_exchange
-from exchange.display import suggest
+from exchange.display import LIKE_NAMES, suggest
 from exchange.entities.effects import AT_MOST_ONCE
 from exchange.entities.entities import Destination, Policy, Queue
 from exchange.entities.in_force import DeadLetters
@@ -80,7 +80,7 @@ def _hint(view: TopologyView, exchange: str) -> str:
             f"; there is a queue '{exchange}': dead letters go there by way of the default exchange, with "
             f'x-dead-letter-exchange = "" and x-dead-letter-routing-key = "{exchange}"'
         )
-    return suggest(exchange, view.topology.exchanges)
+    return suggest(exchange, view.topology.exchanges, likeness=LIKE_NAMES)
 
 
 def _lost(view: TopologyView, known: dict[str, DeadLetters]) -> Iterator[Finding]:

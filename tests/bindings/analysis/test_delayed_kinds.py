@@ -99,7 +99,7 @@ def rebuild(topology: Topology) -> Topology:
     )
 
 
-WRAPPED = re.compile(r"an x-[a-z-]+ exchange, which routes as (a \w+),")
+WRAPPED = re.compile(r"an x-[a-z-]+ exchange, which routes as (a \w+) exchange, and")
 """What a finding calls an exchange whose type is a wrapper or a name of another one."""
 
 
@@ -111,7 +111,7 @@ def test_a_delay_changes_no_finding_but_what_brokers_refuse(seed: int) -> None:
 
     def found(topology: Topology) -> Counter[tuple[str, str]]:
         found = [(each.code, each.message) for each in check(topology) if each.code not in OTHERS]
-        return Counter((code, WRAPPED.sub(r"\1 exchange", text)) for code, text in found)
+        return Counter((code, WRAPPED.sub(r"\1 exchange and", text)) for code, text in found)
 
     assert found(topology) == found(delayed(topology))
 

@@ -174,7 +174,7 @@ def test_what_cannot_be_told_ends_with_2(broker: RecordedBroker, file: Path) -> 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--listen", "9419"], "--listen needs --every"), (["--every", "0"], "0 is shorter than 1s"),
+        (["--listen", "9419"], "--listen needs --every"), (["--every", "0"], "0 is shorter than 1 s"),
         (["--every", "5 weeks"], "write 30s, 5m or 1h30m"),
         (["--every", "1m", "--listen", "host"], "write 9419 or 0.0"),
         (["--every", "1m", "--listen", "99999"], "is no address to serve"),

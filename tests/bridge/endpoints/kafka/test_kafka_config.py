@@ -74,7 +74,7 @@ HALF = "transactional = true\n[targets"
         ),
         (
             edit_pair(('queues = ["all", "some"]', 'queues.all = { topic = "t", key = 3 }')),
-            r"\[targets.copies\] queues.all: must be .* is \{.*\}: each of them must be a text",
+            r"\[targets.copies\] queues.all: must be .* is a table: each of them must be a text",
         ),
         (
             edit_pair(('queues = ["all", "some"]', 'queues.all = { topic = "t", key = "word x" }')),
