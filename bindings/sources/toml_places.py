@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from itertools import accumulate
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from bindings.sources.files import open_file
@@ -60,20 +62,25 @@ def locate(file: str, path: str, key: str, *, masked: bool = False) -> tuple[str
 
     ``path`` is the table's, ``sources.orders``; "" for the top of the file. A key that is missing is located at the
     heading of its table. The value is not shown if it is ``masked`` or may be a secret, those of other keys and
-    comments never are. The file is read again: an error is the end of a command, and happens once.
+    comments never are. The file is read again, once for all its mistakes.
     """
     try:
-        with open_file(file) as opened:
-            text = opened.read(CONFIG_BYTES).decode("utf-8-sig")
+        layout = _read(file, Path(file).stat().st_mtime_ns)
     except (OSError, ValueError):
         return "", ""
-    places = find_places(text)
     name = f"{path}.{key}" if path else key
-    name = name if name in places else path
-    if name not in places:
+    name = name if name in layout.places else path
+    if name not in layout.places:
         return "", ""
-    line, caret = _draw(text, places[name], name, is_masked=masked or bool(SECRETIVE.search(name)))
-    return f":{places[name].line}", f"\n    {line}\n    {caret}"
+    line, caret = layout.draw(name, is_masked=masked or bool(SECRETIVE.search(name)))
+    return f":{layout.places[name].line}", f"\n    {line}\n    {caret}"
+
+
+@lru_cache(maxsize=1)
+def _read(file: str, changed: int) -> _Layout:
+    """Return the layout of a file as it is since it was ``changed``. Raises OSError, ValueError."""
+    with open_file(file) as opened:
+        return _Layout(opened.read(CONFIG_BYTES).decode("utf-8-sig"))
 
 
 def find_places(text: str) -> Mapping[str, Place]:
@@ -81,45 +88,58 @@ def find_places(text: str) -> Mapping[str, Place]:
 
     A table that the parts of keys and headings imply is where the first of these is.
     """
-    places: dict[str, Place] = {}
-    implied: dict[str, Place] = {}
-    starts = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
-    for kind, path, start, end, parts in _scan(text):
-        if kind == "key":
-            line = bisect_right(starts, start) - 1
-            place = Place(line + 1, start - starts[line], end - start)
-            places.setdefault(".".join(path), place)
-            for count in range(len(path) - parts + 1, len(path)):
-                implied.setdefault(".".join(path[:count]), place)
-    return implied | places
+    return _Layout(text).places
 
 
-def _draw(text: str, place: Place, name: str, *, is_masked: bool) -> tuple[str, str]:
-    """Return the line of a place, with ``...`` for all values but that of the key ``name``, and a caret under it.
+class _Layout:
+    """The spans of a text, in order, and the places of its keys."""
 
-    If it ``is_masked``, its value, and the keys of a table that is its value, are not shown either.
-    """
-    begin = sum(len(line) + 1 for line in text.split("\n")[: place.line - 1])
-    column, width = place.column, min(place.width, SHOWN)
-    first = begin + max(0, column - SHOWN)
-    line = text[first : begin + column + width + SHOWN].partition("\n")[0]
-    column -= first - begin
-    spans = [span for span in _scan(text) if first < span.end and span.start < first + len(line)]
-    for span in reversed(spans):
-        start, end, key = max(span.start - first, 0), min(span.end - first, len(line)), ".".join(span.path)
-        if span.kind == "key":
-            is_shown = not (is_masked and key.startswith(f"{name}.") and start > column)
-        else:
-            is_shown = key == name and not is_masked and not UNSHOWN.search(text, span.start, span.end)
-        instead = line[start:end] if is_shown else "" if span.kind == "comment" else MASK
-        line = line[:start] + instead + line[end:]
-        column += len(instead) - (end - start) if end <= column else 0
-    indent = len(line) - len(line.lstrip())
-    line, column = line.replace("\t", " ").strip(), column - indent
-    if first > begin or column + width > SHOWN:
-        cut = max(0, column - SHOWN // 4)
-        line, column = MASK + line[cut:], column - cut + len(MASK)
-    return underline(line[:SHOWN], column, column + width)
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._spans = sorted(_scan(text), key=lambda span: span.start)
+        self._lines = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
+        places: dict[str, Place] = {}
+        implied: dict[str, Place] = {}
+        for kind, path, start, end, parts in self._spans:
+            if kind == "key":
+                line = bisect_right(self._lines, start) - 1
+                place = Place(line + 1, start - self._lines[line], end - start)
+                places.setdefault(".".join(path), place)
+                for count in range(len(path) - parts + 1, len(path)):
+                    implied.setdefault(".".join(path[:count]), place)
+        self.places: Mapping[str, Place] = implied | places
+
+    def draw(self, name: str, *, is_masked: bool) -> tuple[str, str]:
+        """Return the line of a key, with ``...`` for all values but that of this key, and a caret under it.
+
+        If it ``is_masked``, its value, and the keys of a table that is its value, are not shown either.
+        """
+        place = self.places[name]
+        begin = self._lines[place.line - 1]
+        column, width = place.column, min(place.width, SHOWN)
+        first = begin + max(0, column - SHOWN)
+        line = self._text[first : begin + column + width + SHOWN].partition("\n")[0]
+        column -= first - begin
+        for span in reversed(self._between(first, first + len(line))):
+            start, end, key = max(span.start - first, 0), min(span.end - first, len(line)), ".".join(span.path)
+            if span.kind == "key":
+                is_shown = not (is_masked and key.startswith(f"{name}.") and start > column)
+            else:
+                is_shown = key == name and not is_masked and not UNSHOWN.search(self._text, span.start, span.end)
+            instead = line[start:end] if is_shown else "" if span.kind == "comment" else MASK
+            line = line[:start] + instead + line[end:]
+            column += len(instead) - (end - start) if end <= column else 0
+        indent = len(line) - len(line.lstrip())
+        line, column = line.replace("\t", " ").strip(), column - indent
+        if first > begin or column + width > SHOWN:
+            cut = max(0, column - SHOWN // 4)
+            line, column = MASK + line[cut:], column - cut + len(MASK)
+        return underline(line[:SHOWN], column, column + width)
+
+    def _between(self, first: int, last: int) -> Sequence[_Span]:
+        """Return the spans that have characters from ``first`` up to ``last``."""
+        begin = bisect_right(self._spans, first, key=lambda span: span.end)
+        return self._spans[begin : bisect_left(self._spans, last, key=lambda span: span.start)]
 
 
 def _scan(text: str) -> Iterator[_Span]:

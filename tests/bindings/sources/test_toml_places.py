@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.sources.toml_places import SHOWN, _draw, find_places, locate
+from bindings.sources import toml_places
+from bindings.sources.files import open_file
+from bindings.sources.toml_places import SHOWN, _Layout, find_places, locate
 from tests.support.tiers import examples
 
 TEXT = """\
@@ -108,9 +111,9 @@ def test_no_value_of_another_key_is_shown(table: dict[str, Any], data: st.DataOb
     marked = mark(table, "t")
     text = f"t = {write(marked)} # hunter-"
     path = data.draw(st.sampled_from(sorted(paths_of(marked, "t") | {"t"})))
-    place = find_places(text)[path]
+    layout = _Layout(text)
     for is_masked in (False, True):
-        line, caret = _draw(text, place, path, is_masked=is_masked)
+        line, caret = layout.draw(path, is_masked=is_masked)
         others = [each for of, each in marks.items() if each in line and (is_masked or of != path)]
         assert not others
         assert "hunter-" not in line
@@ -153,6 +156,24 @@ def test_the_caret_is_under_the_key_of_any_line(tmp_path: Path) -> None:
     assert max(len(line), len(caret)) <= 4 + SHOWN
     file.write_text(f"{'k' * 5000} = 1")
     assert max(map(len, locate(str(file), "", "k" * 5000)[1].split("\n"))) <= 4 + SHOWN
+
+
+def test_a_file_is_read_once_for_all_its_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And again when it has changed."""
+    file = tmp_path / "bridge.toml"
+    file.write_text("".join([f"key{number} = 1\n" for number in range(100)]))
+    opened: list[str | Path] = []
+
+    def count(name: str | Path) -> BinaryIO:
+        opened.append(name)
+        return open_file(name)
+
+    monkeypatch.setattr(toml_places, "open_file", count)
+    assert [locate(str(file), "", f"key{number}")[0] for number in range(100)] == [f":{n + 1}" for n in range(100)]
+    assert opened == [str(file)]
+    file.write_text("\nkey1 = 1\n")
+    os.utime(file, ns=(0, 0))
+    assert locate(str(file), "", "key1")[0] == ":2"
 
 
 def test_a_missing_key_is_at_its_heading_and_what_cannot_be_read_nowhere(tmp_path: Path) -> None:
