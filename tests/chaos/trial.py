@@ -16,6 +16,7 @@ from typing import Any, Final, Self, TypeVar
 
 import pyarrow.parquet as pq
 
+from bridge.endpoints.archive.spool import find_spools, read_frames
 from tests.chaos.accounting import Account, key_of
 from tests.chaos.brokers import Brokers
 from tests.chaos.daemon import TOPOLOGY, Daemon
@@ -323,12 +324,15 @@ class Trial:
             self.running.remove(daemon)
 
     def dead_letters(self) -> list[bytes]:
-        """Return the bodies of all dead letters, once the bridges have stopped."""
-        return [
-            body
-            for part in sorted((self.folder / "dead").rglob("[!.]*.parquet"))
-            for body in pq.read_table(part, columns=["body"]).column("body").to_pylist()
-        ]
+        """Return the bodies of all dead letters, once the bridges have stopped.
+
+        A bridge that has no time to write parts leaves what is confirmed in a spool, for the next one.
+        """
+        dead = self.folder / "dead"
+        parts = [pq.read_table(part, columns=["body"]) for part in sorted(dead.rglob("[!.]*.parquet"))]
+        frames = [frame for spool in find_spools(dead) for frame in read_frames(spool)] if dead.exists() else []
+        spooled = [frame.batch for frame in frames if frame.batch is not None]
+        return [body for rows in (*parts, *spooled) for body in rows.column("body").to_pylist()]
 
     def finish(self, targets: Iterable[Writable]) -> None:
         """Stop the bridges, and account for all messages."""
