@@ -30,7 +30,7 @@ def _meaning(sign: str, words: str) -> Meaning:
 
 DESCRIPTORS: Final = (
     "this process has no file descriptor left: raise its limit (ulimit -n, or LimitNOFILE of its service), or see what "
-    "opens so many (process_open_fds)"
+    "opens most of them (process_open_fds)"
 )
 
 MEANINGS: Final = (

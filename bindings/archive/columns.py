@@ -62,8 +62,8 @@ def find_places(
 ) -> dict[str, str]:
     """Return field -> its place in rows with columns of these names: that ``given``, else a plain name if it is there.
 
-    The names of folders of ``source`` such as ``exchange=orders`` are columns, too. ``fits`` tells whether a column may
-    be taken for a field unasked. A given column that is not there is left out, so that files of a folder may
+    The names of folders of ``source`` such as ``exchange=orders`` are columns, too. ``fits`` returns whether a column
+    may be taken for a field unasked. A given column that is not there is left out, so that files of a folder may
     differ; for exchange and routing key it raises InputError, with the columns that are there.
     """
     folders = _folders(source)

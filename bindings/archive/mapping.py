@@ -19,7 +19,7 @@ from typing import Final
 
 from exchange.errors import InputError
 
-__all__ = ["COLUMNS", "USUAL", "FieldMapping", "check_place", "parse_columns"]
+__all__ = ["COLUMNS", "RECORDS_NOTE", "USUAL", "FieldMapping", "check_place", "parse_columns"]
 
 COLUMNS: Final = ("exchange", "routing_key", "headers", "properties", "timestamp", "body", "vhost", "size")
 """Fields of a message that may be given a column."""
@@ -70,5 +70,7 @@ def parse_columns(texts: Iterable[str]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(columns.items()))
 
 
+RECORDS_NOTE: Final = "exchange and routing key of records are where --exchange and --routing-key say"
+"""What users are shown of archives of Kafka's records."""
 USUAL: Final = FieldMapping()
 """The topic is the exchange, the key the routing key; columns are found by their names."""

@@ -6,7 +6,7 @@ kind                meaning
 ``disconnected``    an endpoint is not connected
 ``trouble``         an endpoint is connected, but its system is silent or has blocked publishers
 ``backpressure``    a queue of a target takes nothing: it is missing or full, or the permission is missing
-``dead-letters``    so many messages became dead letters that further ones wait instead
+``dead-letters``    too many messages became dead letters; further ones wait instead
 ``held``            a message can be neither delivered nor dead-lettered; messages after it cannot be settled
 ``waiting``         a source is not open yet, because a target is not
 ``stalled``         the oldest unsettled message is older than ``stalled_after``

@@ -55,7 +55,7 @@ def kind_of(exchange: Exchange) -> type[Kind]:
     """Return the kind that decides where messages to the exchange go, or `Unknown`.
 
     For an x-delayed-message exchange it is the kind of its inner type. Such an exchange keeps messages back before its
-    kind is asked: whoever routes messages, or argues about where they go, asks `can_delay`, too.
+    kind is asked: code that routes messages, or compares where they go, asks `can_delay`, too.
     """
     if not exchange.name:
         return Default

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from bindings.archive.formats.json_lines import JsonLines
 from bindings.archive.formats.parquet import MAGIC, UNREADABLE, Parquet
-from bindings.archive.mapping import USUAL, FieldMapping
+from bindings.archive.mapping import RECORDS_NOTE, USUAL, FieldMapping
 from bindings.archive.nesting import parse_json
 from bindings.archive.reading import (
     SPLIT_BYTES,
@@ -54,7 +54,7 @@ class Connect(Format):
 
     name: ClassVar[str] = "Kafka Connect files"
     bias: ClassVar[Bias] = Bias.SURVIVORS
-    note: ClassVar[str] = "exchange and routing key of records are where --exchange and --routing-key say"
+    note: ClassVar[str] = RECORDS_NOTE
 
     def recognises(self, head: bytes, path: Path) -> bool:
         """Return whether the name is one of Kafka Connect, and the values have no exchange and routing key.

@@ -132,7 +132,7 @@ def read_lines(
 def _read_line(line: bytes, path: str, place: int, rows: Rows, add: Add, *, last: bool = True) -> Iterator[Item]:
     """Add the record of a line, or the records that follow each other on it; yield those that are none.
 
-    ``last`` tells whether it is the end of a line, which a file may lack.
+    ``last``: it is the end of a line, which a file may lack.
     """
     try:
         value = parse_json(line)

@@ -28,7 +28,7 @@ from bindings.archive.columns import (
 )  # fmt: skip
 from bindings.archive.formats.json_lines import JsonLines, add_line, parse_objects, read_lines
 from bindings.archive.formats.parquet import MAGIC, UNREADABLE
-from bindings.archive.mapping import USUAL, FieldMapping
+from bindings.archive.mapping import RECORDS_NOTE, USUAL, FieldMapping
 from bindings.archive.reading import Bias, Item, Skipped, Split
 from bindings.archive.record import Rows
 from bindings.archive.unpacking import read_head
@@ -102,7 +102,7 @@ class KafkaLines(JsonLines):
 
     name: ClassVar[str] = "JSON lines of Kafka's records"
     bias: ClassVar[Bias] = Bias.SURVIVORS
-    note: ClassVar[str] = "exchange and routing key of records are where --exchange and --routing-key say"
+    note: ClassVar[str] = RECORDS_NOTE
 
     def recognises(self, head: bytes, path: Path) -> bool:
         """Return whether the first line is a record of Kafka; columns that the user names are not of one."""

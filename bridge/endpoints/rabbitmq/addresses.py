@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 
 import pika
 
-from bindings.sources.address import parse_address
+from bindings.sources.address import Address, parse_address
 from bridge.endpoint import Disconnected
 from bridge.endpoints.rabbitmq import keys
 from bridge.endpoints.rabbitmq.wire import OPEN_SECONDS
@@ -36,12 +36,7 @@ def parse_broker(
 
     Without a path the virtual host is ``/``. Raises InputError, which never shows a password.
     """
-    try:
-        address = parse_address(url, ("amqp", "amqps"), EXAMPLE)
-    except InputError as error:
-        raise InputError(str(error).replace("not an address", "not an AMQP address")) from None
-    if "," in address.hosts:
-        raise InputError(f'not an AMQP address: further hosts are hosts = ["..."]; write {EXAMPLE}')
+    address = _parse_url(url)
     query = f"?{address.query}" if address.query else ""
     try:
         # Without user and password, which are set below: pika accepts no user without a password.
@@ -58,6 +53,17 @@ def parse_broker(
     if "heartbeat" not in address.query:
         parameters.heartbeat = HEARTBEAT
     return parameters
+
+
+def _parse_url(url: str) -> Address:
+    """Return the parts of an AMQP URL with one host. Raises InputError."""
+    try:
+        address = parse_address(url, ("amqp", "amqps"), EXAMPLE)
+    except InputError as error:
+        raise InputError(str(error).replace("not an address", "not an AMQP address")) from None
+    if "," in address.hosts:
+        raise InputError(f'not an AMQP address: further hosts are hosts = ["..."]; write {EXAMPLE}')
+    return address
 
 
 class Brokers(Sequence[pika.URLParameters]):
@@ -107,11 +113,10 @@ class Brokers(Sequence[pika.URLParameters]):
 def read_brokers(name: str, url: str, table: Table) -> Sequence[pika.URLParameters]:
     """Read the brokers of an endpoint's table, in the order in which they are tried. Raises InputError."""
     try:
-        first_address = parse_address(url, ("amqp", "amqps"), EXAMPLE)
-    except InputError:
-        pass  # parse_broker says more about it
-    else:
-        refuse_second_login(table, first_address)
+        login = _parse_url(url)
+    except InputError as error:
+        raise table.error("url", str(error)) from None
+    refuse_second_login(table, login)
     user, password, hosts = keys.USER.read(table), keys.PASSWORD.read(table), keys.HOSTS.read(table)
     ca_file, cert_file, key_file = keys.CA_FILE.read(table), keys.CERT_FILE.read(table), keys.KEY_FILE.read(table)
     server_name = keys.SERVER_NAME.read(table)

@@ -29,7 +29,7 @@ from exchange.kinds import Decider, kind_of
 __all__ = ["Address", "RabbitmqTarget"]
 
 TYPES_SECONDS: Final = 2.0
-"""Maximum number of seconds until the management API has told the types of exchanges."""
+"""Maximum number of seconds until the management API answers with the types of exchanges."""
 
 LOOK_EVERY: Final = 10.0
 """Seconds between checks that the exchanges and queues that are written to are there."""

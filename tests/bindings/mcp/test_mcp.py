@@ -75,7 +75,7 @@ OPENING = [
 
 
 class Lines(io.BytesIO):
-    """Standard input of these lines, which ends when so many answers are printed."""
+    """Standard input of these lines, which ends when this number of answers is printed."""
 
     def __init__(self, lines: list[str], printed: io.BytesIO, answers: int) -> None:
         super().__init__("".join(f"{line}\n" for line in lines).encode())
@@ -88,7 +88,7 @@ class Lines(io.BytesIO):
 
 
 def answer_lines(tools: Tools, lines: list[str], answers: int) -> list[dict[str, Any]]:
-    """Return what a server in this process answers to lines on standard input, so many answers."""
+    """Return what a server in this process answers to lines on standard input, up to a number of answers."""
     printed = io.BytesIO()
     given = Lines([*map(json.dumps, OPENING), *lines], printed, 1 + answers)
     with pytest.MonkeyPatch.context() as patch:
