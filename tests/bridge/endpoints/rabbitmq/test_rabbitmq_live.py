@@ -93,8 +93,8 @@ class Broker:
     def source(self, queue: str, **options: Any) -> RabbitmqSource:
         return RabbitmqSource("from", [self.address], queue, **options)
 
-    def target(self, exchange: str, routing_key: str | None = None) -> RabbitmqTarget:
-        return RabbitmqTarget("to", [self.address], {"queue": Address(exchange, routing_key)}, unrouted_after=0.5)
+    def target(self, exchange: str, routing_key: str | None = None, patience: float = 0.5) -> RabbitmqTarget:
+        return RabbitmqTarget("to", [self.address], {"queue": Address(exchange, routing_key)}, unrouted_after=patience)
 
     def control(self, *arguments: str) -> str:
         """Run rabbitmqctl in the broker's container, and return its output."""
@@ -163,7 +163,7 @@ async def test_of_thousands_of_equal_bodies_those_without_a_route_fail(broker: B
         broker.channel.queue_bind(queue, exchange, f"key.{n}")
     chance = random.Random(1)
     keys = [f"key.{chance.randrange(20)}" for _ in range(5_000)]
-    target, reports = broker.target(exchange), Reports()
+    target, reports = broker.target(exchange, patience=600.0), Reports()
     await target.open(reports)
     send_to(target, reports, [Message("", key, body=b"same") for key in keys], "queue")
     await reports.answers(5_000)
