@@ -12,8 +12,8 @@ from typing import Any, Final
 from benchmarks.measure import Contestant, microseconds_per, run_rounds, show
 from bridge.interop import Record, to_amqp, to_kafka, with_identity
 from exchange.amqp import ContentHeader, message_of
-from exchange.field_values import Typed
-from exchange.message import Message
+from exchange.values.field_values import Typed
+from exchange.values.message import Message
 
 __all__ = ["codec"]
 

@@ -14,7 +14,7 @@ import click
 from bindings.cli import MODULES, find_command
 from bindings.operating_system import is_closed_by_reader
 from exchange.commands.options import Group
-from exchange.display import escape_line, escape_lines, hide_logins
+from exchange.text.display import escape_line, escape_lines, hide_logins
 
 __all__ = ["main"]
 

@@ -30,10 +30,10 @@ from typing import Any, ClassVar, Final, Literal, NamedTuple, Protocol
 
 from bridge.client_errors import explain
 from exchange.errors import HashstarError
-from exchange.message import Message
 from exchange.partition.partitions import Partitions
 from exchange.routing.route import Placement
 from exchange.topology.topology import Topology
+from exchange.values.message import Message
 
 __all__ = [
     "Delivery",

@@ -21,9 +21,9 @@ from bindings.sources.files import open_file
 from bindings.sources.toml_places import locate
 from bridge.endpoint import Disconnected
 from bridge.mistakes import ConfigWarning, KeyMistake, Mistakes
-from exchange.display import SECRETIVE, find_alike, suggest
-from exchange.duration import parse_duration
 from exchange.errors import InputError
+from exchange.text.display import SECRETIVE, find_alike, suggest
+from exchange.text.duration import parse_duration
 
 __all__ = ["Secret", "Table", "read_address", "refuse_second_login", "suggest"]
 

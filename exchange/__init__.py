@@ -21,13 +21,13 @@ from exchange.errors import (
     PreconditionFailed,
     TextError,
 )
-from exchange.field_values import FieldTable, Typed
-from exchange.message import Message
 from exchange.patterns.matcher import Matcher
 from exchange.patterns.pattern import Pattern
 from exchange.routing.route import Explanation, Hop, Route
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology
+from exchange.values.field_values import FieldTable, Typed
+from exchange.values.message import Message
 
 __all__ = (
     # values

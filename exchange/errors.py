@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from exchange.display import escape_line, underline
+from exchange.text.display import escape_line, underline
 
 __all__ = [
     "AccessRefused",

@@ -22,8 +22,8 @@ from examples.demo import generate
 from examples.demo.__main__ import main
 from exchange import PROFILES, Message, Router
 from exchange.entities.entities import PREDECLARED
-from exchange.field_json import message_from_json
 from exchange.partition.hashing.hashes import murmur2
+from exchange.values.field_json import message_from_json
 from tests.support import oracle, topologies
 
 ROOT = Path(__file__).parents[1]

@@ -83,9 +83,9 @@ def test_explain_leads_to_the_page() -> None:
 
 def test_the_address_of_the_site_is_written_once() -> None:
     """In one module: all else is made of it."""
-    from exchange.site import SITE
+    from exchange.text.site import SITE
 
     files = [*ROOT.glob("exchange/**/*.py"), *ROOT.glob("bindings/**/*.py"), *ROOT.glob("bridge/**/*.py")]
     assert [str(file.relative_to(ROOT)) for file in files if SITE in Path(file).read_text("utf-8")] == [
-        "exchange/site.py"
+        "exchange/text/site.py"
     ]

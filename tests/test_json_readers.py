@@ -1,7 +1,7 @@
 """Every reader of JSON ends hostile texts with an error that is meant for users: each place that parses has a row here.
 
-The places are found in the source, and ruff bans parsers other than `exchange.json_text`. A row has a text that is
-read, and each value in it is replaced by hostile ones in turn.
+The places are found in the source, and ruff bans parsers other than `exchange.values.json_text`. A row has a text
+that is read, and each value in it is replaced by hostile ones in turn.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ from bridge.rocketmq.remoting.command import Decoder, read_json
 from bridge.rocketmq.remoting.errors import RemotingError
 from bridge.rocketmq.remoting.statistics import _by_queue
 from exchange.errors import HashstarError
-from exchange.field_text import decode_field
-from exchange.message import Message
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.routing.columns.headers import HeaderColumn
+from exchange.values.field_text import decode_field
+from exchange.values.message import Message
 from tests.support.tiers import scale
 
 ROOT: Final = Path(__file__).parent.parent
 PARSERS: Final = {"parse", "parse_leniently", "parse_objects", "parse_json", "scan_value", "value_from_line"}
-HOMES: Final = ("exchange.json_text", "exchange.partition.clients.rocketmq.fastjson", "bindings.archive.nesting")
+HOMES: Final = ("exchange.values.json_text", "exchange.partition.clients.rocketmq.fastjson", "bindings.archive.nesting")
 
 ELSEWHERE: Final = {
     "bindings/mcp/lines.py _find_reason": "a line that has been refused: tests/bindings/mcp/test_mcp.py",
@@ -267,10 +267,12 @@ READERS: Final = {
             "", folder
         )
     ),
-    "exchange/field_json.py message_from_line": Reader(
+    "exchange/values/field_json.py message_from_line": Reader(
         MESSAGE, run("diff", ORDERS, ORDERS, "--messages", "FILE")
     ),
-    "exchange/field_text.py _decode_rare_field": Reader('{"a": {"!long": 5}}', call(partial(decode_field, "table"))),
+    "exchange/values/field_text.py _decode_rare_field": Reader(
+        '{"a": {"!long": 5}}', call(partial(decode_field, "table"))
+    ),
     "exchange/partition/clients/rocketmq/fastjson.py parse_json": Reader(
         '{"a": {"b": 5}}', call(lambda body: read_json(body, lambda value: int(value["a"]["b"])), as_bytes=True),
         (RemotingError,),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from exchange.display import hide_logins
+from exchange.text.display import hide_logins
 from tests.support.program import run_program
 
 ADDRESSES = (

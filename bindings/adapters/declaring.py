@@ -9,8 +9,8 @@ from typing import Any
 
 from exchange.entities.entities import PREDECLARED, Exchange
 from exchange.errors import InputError
-from exchange.field_values import to_plain
 from exchange.topology.topology import Topology
+from exchange.values.field_values import to_plain
 
 __all__ = ["declare", "declare_async"]
 

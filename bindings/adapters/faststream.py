@@ -26,9 +26,9 @@ from faststream._internal.testing.broker import change_producer
 from bindings.sources.applications.faststream import read_parts, topology_of
 from bindings.sources.applications.parts import declare_parts
 from exchange.entities.entities import Binding, Exchange, Queue
-from exchange.message import Message
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology
+from exchange.values.message import Message
 
 __all__ = ["TestRabbitBroker", "topology_of"]
 

@@ -13,9 +13,9 @@ from typing import TypeAlias
 
 from exchange.entities.entities import Binding
 from exchange.entities.profile import Profile
-from exchange.field_values import type_and_value
 from exchange.kinds.headers import conditions_of, match_mode
 from exchange.patterns.conjunctions import PRESENT, Conjunctions
+from exchange.values.field_values import type_and_value
 
 __all__ = ["conjunctions_of", "redundant_conditions"]
 

@@ -15,12 +15,12 @@ from urllib.parse import quote
 from bindings.sources.management import Management
 from exchange.entities.entities import Binding, Destination, Policy, Queue
 from exchange.entities.releases import profile_for
-from exchange.erlang_terms import encode_binary
 from exchange.errors import InputError
-from exchange.field_json import decode_table
-from exchange.field_values import EMPTY, FieldTable, thaw, type_and_value
 from exchange.partition.hashing.erlang import Atom, field_term, phash2
 from exchange.topology.topology import Topology
+from exchange.values.erlang_terms import encode_binary
+from exchange.values.field_json import decode_table
+from exchange.values.field_values import EMPTY, FieldTable, thaw, type_and_value
 
 __all__ = ["Live", "as_stored", "hash_arguments"]
 

@@ -15,8 +15,8 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from bindings.archive.nesting import parse_json
-from exchange.display import escape_line
 from exchange.errors import InputError
+from exchange.text.display import escape_line
 
 __all__ = [
     "FIELDS", "NEEDED", "TAKEN", "as_line", "as_name", "as_table", "describe_places", "explain_absent",
@@ -156,7 +156,7 @@ def as_name(value: Any, field: str) -> str:
 
 
 def as_line(row: Mapping[str, Any], places: Mapping[str, str]) -> dict[str, Any]:
-    """Return a row as an object of `exchange.field_json.message_from_json`. Raises InputError for wrong headers."""
+    """Return a row as `exchange.values.field_json.message_from_json` takes it. Raises InputError for wrong headers."""
     line: dict[str, Any] = {}
     for field, place in places.items():
         value = value_at(row, place)

@@ -2,7 +2,7 @@
 
 A column of tables has the type ``map<string, struct<type, value>>``. So Spark and Arrow can query one header of many
 rows without reading the others: ``headers['region'].value = 'eu'``. And headers exchanges are decided exactly, since
-each value has its type beside it. ``type`` is one of `exchange.field_values.TYPES`; ``value`` is
+each value has its type beside it. ``type`` is one of `exchange.values.field_values.TYPES`; ``value`` is
 
 ==========================  =================================================================
 longstr                     the text, as `bindings.archive.names` writes it
@@ -12,7 +12,7 @@ float, double               Python's shortest decimal that reads back as it; ``n
 decimal                     its digits: ``1.25``
 bool                        ``true`` or ``false``
 void                        null
-array, table                the JSON of `exchange.field_json`
+array, table                the JSON of `exchange.values.field_json`
 ==========================  =================================================================
 
 `decode_field` undoes `encode_field`: type and value come back as RabbitMQ holds them.
@@ -31,9 +31,9 @@ import pyarrow.compute as pc
 
 from bindings.archive.names import escape, to_text_array, unescape
 from exchange.errors import InputError
-from exchange.field_json import encode
-from exchange.field_text import decode_field
-from exchange.field_values import RANGES, Typed, type_and_value
+from exchange.values.field_json import encode
+from exchange.values.field_text import decode_field
+from exchange.values.field_values import RANGES, Typed, type_and_value
 
 __all__ = ["TABLE", "TableBuilder", "decode_tables", "decode_field", "encode_field", "find_wrong_rows"]
 

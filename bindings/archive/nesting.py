@@ -10,8 +10,8 @@ from typing import Any, Final
 import numpy as np
 
 from exchange.errors import InputError
-from exchange.json_text import JsonFault, parse
 from exchange.limits import NESTING, RECORD_BYTES, TABLE_ITEMS
+from exchange.values.json_text import JsonFault, parse
 
 __all__ = ["check_bounds", "is_flat", "parse_json", "split_joined"]
 

@@ -35,7 +35,7 @@ from bindings.archive.fields import TABLE, TableBuilder, decode_tables, find_wro
 from bindings.archive.names import to_text_array, unescape
 from bindings.archive.reading import BATCH_BYTES, BATCH_ROWS, Bad
 from exchange.errors import BrokerError, InputError
-from exchange.message import Message
+from exchange.values.message import Message
 
 __all__ = [
     "SCHEMA",

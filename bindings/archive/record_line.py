@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NotRequired, TypedDict
 
-from exchange.json_types import BodilessJson, BytesJson
+from exchange.values.json_types import BodilessJson, BytesJson
 
 __all__ = ["RecordLine", "Recorded"]
 

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
-from exchange.digits import is_digits
 from exchange.errors import InputError
+from exchange.text.digits import is_digits
 
 __all__ = ["parse_time", "parse_time_text"]
 

@@ -21,7 +21,7 @@ from bindings.check.rules.finding import Finding
 from bindings.sources.files import decode_text, read_content, save_lines
 from bindings.sources.management import is_address
 from exchange.errors import InputError
-from exchange.json_text import parse
+from exchange.values.json_text import parse
 
 __all__ = ["Baseline", "BaselineRun"]
 

@@ -12,8 +12,8 @@ from bindings.check.rules.life import LifeJson, life_json
 from bindings.sources.tree import SkippedFile
 from exchange.entities.entities import Binding, Exchange, Queue
 from exchange.errors import HashstarError
-from exchange.field_json import encode_table
-from exchange.json_types import BindingJson
+from exchange.values.field_json import encode_table
+from exchange.values.json_types import BindingJson
 
 __all__ = [
     "BaselineUse", "BindingPartJson", "CheckResult", "FindingJson", "KnownFinding", "NamedPartJson", "Report",

@@ -13,10 +13,10 @@ from bindings.check.selection import CodeSelection
 from bindings.check.source import check_source
 from bindings.sources.open import open_source
 from bindings.sources.tree import SkippedFile, TopologyFile, asks_for_several, find_files, find_reason_to_skip
-from exchange.display import hide_logins
 from exchange.entities.profile import Profile
 from exchange.errors import HashstarError, InputError
 from exchange.limits import ANSWER_SECONDS
+from exchange.text.display import hide_logins
 from exchange.topology.topology import Topology
 
 __all__ = ["check_sources"]

@@ -37,8 +37,8 @@ from exchange.commands.options import (
     timeout_option,
     topology_option,
 )
-from exchange.display import count_noun, escape_lines
 from exchange.errors import HashstarError, InputError
+from exchange.text.display import count_noun, escape_lines
 from exchange.topology.topology import Topology
 from exchange.topology.unread import find_unread, not_proved, unread_lines
 

@@ -17,8 +17,8 @@ from bindings.report.kafka import kafka_json, kafka_lines
 from bindings.report.store import matches_json, matches_lines, store_json, store_lines
 from exchange.commands.console import echo_line, exit_on_error, progress
 from exchange.commands.options import Group, form_options, output_option, renamed
-from exchange.display import count_noun
 from exchange.errors import InputError
+from exchange.text.display import count_noun
 
 if TYPE_CHECKING:
     from bindings.archive.inspection import Inspection

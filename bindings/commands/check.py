@@ -34,8 +34,8 @@ from exchange.commands.options import (
     topology_option,
 )
 from exchange.commands.route import profile_option
-from exchange.display import count_noun
 from exchange.errors import InputError
+from exchange.text.display import count_noun
 
 __all__ = ["check_command"]
 

@@ -38,9 +38,9 @@ from exchange.commands.options import (
     wait_option,
 )
 from exchange.commands.route import ProfileType, profile_option
-from exchange.display import dump_json
 from exchange.entities.releases import LATEST
 from exchange.routing.router import Router
+from exchange.text.display import dump_json
 
 __all__ = ["diff_command"]
 

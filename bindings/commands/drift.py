@@ -33,8 +33,8 @@ from exchange.commands.options import (
     topology_option,
     wait_option,
 )
-from exchange.display import dump_json
 from exchange.errors import HashstarError, InputError
+from exchange.text.display import dump_json
 from exchange.topology.topology import Topology
 
 __all__ = ["drift_command"]

@@ -18,9 +18,9 @@ from bindings.recording.summary import summary_lines
 from bindings.sources.address import parse_address
 from exchange.commands.console import echo_line, exit_on_error
 from exchange.commands.options import Address, Duration, command
-from exchange.display import count_noun
 from exchange.errors import InputError
 from exchange.limits import RECORDED_BYTES
+from exchange.text.display import count_noun
 
 __all__ = ["record_command"]
 

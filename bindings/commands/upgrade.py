@@ -47,8 +47,8 @@ from exchange.commands.options import (
     wait_option,
 )
 from exchange.commands.route import ProfileType
-from exchange.display import dump_json
 from exchange.errors import InputError
+from exchange.text.display import dump_json
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

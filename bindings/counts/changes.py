@@ -16,10 +16,10 @@ from bindings.counts.outcome import ordered_bindings
 from bindings.counts.sketch import Frequent, count_distinct
 from bindings.counts.tally import fingerprint
 from bindings.counts.witness import Witness
-from exchange.display import count_noun
 from exchange.entities.entities import Binding
 from exchange.errors import InputError
 from exchange.partition.partitioning.specification import Partitioning
+from exchange.text.display import count_noun
 from exchange.topology.topology import Topology
 
 __all__ = [

@@ -22,8 +22,8 @@ from bindings.archive.sums import Span, Time
 from bindings.counts.sketch import FREQUENT, REGISTERS, SAMPLE
 from bindings.counts.witness import MOST
 from exchange.errors import InputError
-from exchange.field_json import message_from_line, message_to_json
-from exchange.message import Message
+from exchange.values.field_json import message_from_line, message_to_json
+from exchange.values.message import Message
 
 __all__ = ["Columns", "Form", "column", "schema_of", "spread"]
 

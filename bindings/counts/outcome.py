@@ -12,10 +12,10 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, TypeVa
 from exchange.entities.entities import Binding
 from exchange.errors import BrokerError
 from exchange.kinds import Decider, kind_of
-from exchange.message import Message
 from exchange.routing.route import Explanation, Hop
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology
+from exchange.values.message import Message
 
 __all__ = ["AlternateLink", "BindingNumber", "Explorer", "Fate", "Outcome", "ordered_bindings"]
 

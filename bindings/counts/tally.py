@@ -18,9 +18,9 @@ from bindings.counts.outcome import Outcome, ordered_bindings
 from bindings.counts.sketch import Frequent, SampledKey, are_registers, join_registers, keep_sample, merge_summaries
 from bindings.counts.slots import SlotCounts
 from exchange.entities.releases import PROFILES
-from exchange.field_values import thaw
 from exchange.kinds import kind_of
 from exchange.topology.topology import Topology
+from exchange.values.field_values import thaw
 
 __all__ = ["Facts", "Tally", "fingerprint"]
 

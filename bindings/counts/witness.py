@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from bindings.counts.sketch import Hash
-from exchange.message import Message
+from exchange.values.message import Message
 
 __all__ = ["MOST", "Witness", "keep_witnesses"]
 

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import IO, Final, NamedTuple, TypedDict
 
-from exchange.display import count_rest, describe_exchange, write_milliseconds
 from exchange.errors import BrokerError, InputError
-from exchange.field_json import message_from_line
-from exchange.lines import read_lines
-from exchange.message import Message
 from exchange.routing.router import Router
+from exchange.text.display import count_rest, describe_exchange, write_milliseconds
+from exchange.values.field_json import message_from_line
+from exchange.values.lines import read_lines
+from exchange.values.message import Message
 
 __all__ = ["Moved", "MovedJson", "count_moves"]
 

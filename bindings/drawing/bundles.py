@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from bindings.drawing.model import OWN_NAME, Drawing, Edge, Node, NodeId
-from exchange.display import count_noun
+from exchange.text.display import count_noun
 
 __all__ = ["FEWEST", "bundle_queues"]
 

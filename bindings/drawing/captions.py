@@ -1,7 +1,7 @@
 """What is written on nodes and edges, and what their tooltips hold, in every form that is a picture.
 
 Names and keys are shortened in the middle; the tooltips have them whole. All texts are escaped for people, as
-`exchange.display` does it; a form escapes them once more for its own notation.
+`exchange.text.display` does it; a form escapes them once more for its own notation.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from bindings.drawing.model import OWN_NAME, Drawing, Edge, Node
-from exchange.display import clip_line, count_noun, escape_line, list_some
+from exchange.text.display import clip_line, count_noun, escape_line, list_some
 
 __all__ = [
     "MARKS", "caption_edge", "caption_node", "caption_without_legend", "count_parts", "describe_edge", "describe_node",

@@ -9,7 +9,7 @@ from typing import Final
 from bindings.drawing.captions import caption_node, caption_without_legend, describe_edge, describe_node, mark_lines
 from bindings.drawing.looks import COLOURS, EDGE_COLOURS, look_of
 from bindings.drawing.model import Drawing, Edge, Node
-from exchange.display import escape_line
+from exchange.text.display import escape_line
 
 __all__ = ["to_dot"]
 

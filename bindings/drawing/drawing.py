@@ -13,9 +13,9 @@ from bindings.check.rules.finding import SEVERITIES, Finding, Severity
 from bindings.drawing.model import Drawing, Edge, Node, NodeId, Routing
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Destination, Exchange, Queue
 from exchange.kinds import Decider, kind_of
-from exchange.notation import write_arguments
 from exchange.topology.graph import TopologyGraph
 from exchange.topology.topology import Topology
+from exchange.values.notation import write_arguments
 
 __all__ = ["draw", "find_highest"]
 

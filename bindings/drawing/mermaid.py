@@ -10,7 +10,7 @@ from typing import Final
 from bindings.drawing.captions import caption_node, caption_without_legend, mark_lines
 from bindings.drawing.looks import look_of
 from bindings.drawing.model import Drawing
-from exchange.display import escape_line
+from exchange.text.display import escape_line
 
 __all__ = ["MOST_CHARACTERS", "MOST_EDGES", "to_mermaid"]
 

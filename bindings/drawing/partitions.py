@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Final
 
 from bindings.drawing.model import Drawing, Edge, Node, NodeId
-from exchange.display import count_noun, list_some
 from exchange.partition.partitioning.specification import Partitioning
+from exchange.text.display import count_noun, list_some
 
 __all__ = ["add_partitions"]
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from bindings.drawing.model import Drawing, Edge, Node, NodeId
-from exchange.display import count_noun
+from exchange.text.display import count_noun
 
 __all__ = ["LARGE", "MANY", "refer_to_hubs"]
 

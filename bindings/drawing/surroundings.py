@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Literal
 
 from bindings.drawing.model import Drawing, Edge, Node, NodeId
-from exchange.display import count_noun, suggest
 from exchange.errors import InputError
+from exchange.text.display import count_noun, suggest
 
 __all__ = ["DIRECTIONS", "Direction", "crop_around"]
 

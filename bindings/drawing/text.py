@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from bindings.drawing.model import Drawing, Edge, Node, NodeId
-from exchange.display import escape_line, list_some
+from exchange.text.display import escape_line, list_some
 
 __all__ = ["to_text"]
 

@@ -12,9 +12,9 @@ from bindings.diff.forms.as_json import MeaningJson, SettingsChangeJson, meaning
 from bindings.diff.forms.text import meaning_lines, settings_lines
 from bindings.diff.planning.step import describe_part
 from bindings.drift.drift import REASONS, Change, Drift, Object, Reason, Verdict
-from exchange.display import count_noun, count_rest, list_some
-from exchange.json_types import FieldJson
+from exchange.text.display import count_noun, count_rest, list_some
 from exchange.topology.unread import UnreadPartJson, not_proved, unread_lines, unread_to_json
+from exchange.values.json_types import FieldJson
 
 __all__ = ["DriftJson", "UnknownJson", "drift_lines", "drift_to_json", "format_time", "headline", "unknown_to_json"]
 

@@ -12,7 +12,7 @@ from mcp.types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
 from pydantic import ValidationError
 
 from exchange.errors import InputError
-from exchange.json_text import find_scalar, value_from_line
+from exchange.values.json_text import find_scalar, value_from_line
 
 __all__ = ["LineServer"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bindings.mcp.tools import Tools
 from exchange.errors import HashstarError, InputError
-from exchange.site import hashstar_version
+from exchange.text.site import hashstar_version
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer

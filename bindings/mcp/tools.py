@@ -17,16 +17,16 @@ from bindings.diff.forms.as_json import to_json as diff_to_json
 from bindings.sources.document import Document
 from bindings.sources.files import decode_text, read_content
 from bindings.sources.open import open_source
-from exchange.display import list_some
 from exchange.errors import InputError
-from exchange.field_json import message_from_json
-from exchange.json_text import JsonFault, parse
-from exchange.message import Message
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.routing.dead_letters import follow_dead_letters
 from exchange.routing.explain import describe, to_json
 from exchange.routing.router import Router
+from exchange.text.display import list_some
 from exchange.topology.topology import Topology
+from exchange.values.field_json import message_from_json
+from exchange.values.json_text import JsonFault, parse
+from exchange.values.message import Message
 
 __all__ = ["LISTED", "Tools"]
 

@@ -32,7 +32,7 @@ from bindings.sources.recording.model import (
 from exchange.amqp import MalformedHeader
 from exchange.amqp.frames import HEADER, METHOD
 from exchange.amqp.methods import METHODS, decode_method
-from exchange.display import SECRETIVE, hide_logins
+from exchange.text.display import SECRETIVE, hide_logins
 
 __all__ = ["Conversation"]
 

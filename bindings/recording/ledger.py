@@ -13,8 +13,8 @@ from json import dumps
 from typing import Any, Final
 
 from bindings.sources.recording.model import Answer, Client, Publishing, Recording, Request, Unread
-from exchange.field_json import encode_table
 from exchange.limits import RECORDED_BYTES
+from exchange.values.field_json import encode_table
 
 __all__ = ["ANSWERS", "CLIENTS", "NAME", "Ledger"]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from bindings.sources.recording.model import ACCEPTED, CLOSINGS, Publishing, Recording, Request
-from exchange.display import count_noun
+from exchange.text.display import count_noun
 
 __all__ = ["describe_request", "summary_lines"]
 

@@ -41,9 +41,9 @@ from bindings.report.model import (
 from bindings.report.nearest import NearestSearch, outcomes_by_shape
 from exchange.entities.entities import Binding, Destination, Queue
 from exchange.errors import InputError
-from exchange.message import Message
 from exchange.topology.topology import Topology
 from exchange.topology.unread import find_unread
+from exchange.values.message import Message
 
 if TYPE_CHECKING:
     from bindings.check.rules.finding import Finding

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from bindings.archive.reading import COPIES, TEXTS_ONLY
 from bindings.report.figures import to_percent
-from exchange.display import count_noun, list_some
-from exchange.field_values import type_and_value
 from exchange.kinds import KINDS, Decider, Unknown
+from exchange.text.display import count_noun, list_some
 from exchange.topology.unread import not_proved
+from exchange.values.field_values import type_and_value
 
 if TYPE_CHECKING:
     from bindings.report.model import Report

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 from bindings.check.rules.finding import Finding
 from bindings.counts.coverage import AlternateUse, BindingUse, ExchangeUse, QueueUse
 from bindings.report.model import Evidence, FindingRow
-from exchange.display import count_noun
 from exchange.entities.entities import Binding, Exchange, Queue
+from exchange.text.display import count_noun
 
 __all__ = ["Traffic", "add_evidence"]
 

@@ -18,8 +18,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from bindings.report.figures import to_percent
-from exchange.display import count_noun
 from exchange.entities.entities import Binding
+from exchange.text.display import count_noun
 from exchange.topology.unread import UnreadPart, not_proved
 
 if TYPE_CHECKING:

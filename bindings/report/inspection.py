@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from bindings.report.figures import format_time
 from bindings.report.forms.json_types import BadJson
 from bindings.report.inspection_types import BiasKey, InspectionJson
-from exchange.display import count_noun, count_rest, escape_line, list_some
+from exchange.text.display import count_noun, count_rest, escape_line, list_some
 
 if TYPE_CHECKING:
     from bindings.archive.formats.detect import Archive

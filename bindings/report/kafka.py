@@ -17,8 +17,8 @@ from bindings.report.kafka_types import (
     KafkaTopicPartitionJson,
     KafkaTransactionJson,
 )
-from exchange.digits import is_digits
-from exchange.display import clip_line, count_noun, count_rest, escape_line, list_some
+from exchange.text.digits import is_digits
+from exchange.text.display import clip_line, count_noun, count_rest, escape_line, list_some
 
 if TYPE_CHECKING:
     from bindings.archive.kafka.cluster import Cluster

@@ -13,12 +13,12 @@ from bindings.counts.coverage import Unroutable
 from bindings.counts.outcome import Outcome
 from bindings.counts.tally import Tally
 from bindings.report.model import Nearest, Shape
-from exchange.display import find_alike
 from exchange.entities.entities import Binding, Destination
 from exchange.kinds import Decider, kind_of
-from exchange.message import Message
 from exchange.routing.nearest import Walk, find_nearest
+from exchange.text.display import find_alike
 from exchange.topology.topology import Topology
+from exchange.values.message import Message
 
 __all__ = ["NearestSearch", "Where", "outcomes_by_shape"]
 

@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple
 from bindings.report.gates import Ignore, Limits, Quota, Settings, parse_quota
 from bindings.sources.toml_file import read_toml
 from bindings.sources.toml_places import locate
-from exchange.display import suggest
 from exchange.errors import InputError
-from exchange.json_schema import DRAFT_07, describe_fields, identify
+from exchange.text.display import suggest
+from exchange.values.json_schema import DRAFT_07, describe_fields, identify
 
 __all__ = ["NAMES", "find_settings", "load_settings", "read_settings", "settings_schema"]
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from bindings.report.figures import format_time
 from bindings.report.inspection import bad_json, bad_lines
 from bindings.report.inspection_types import LevelJson, MatchesJson, StoredMessageJson, StoreJson, TopicJson
-from exchange.display import clip_line, count_noun, count_rest, escape_line, list_some
 from exchange.errors import HashstarError
+from exchange.text.display import clip_line, count_noun, count_rest, escape_line, list_some
 
 if TYPE_CHECKING:
     from bindings.archive.rocketmq.commit import Stored

@@ -8,9 +8,9 @@ from bindings.counts.comparison import Change
 from bindings.counts.verification import OTHERS, Difference
 from bindings.report.figures import format_minute, to_percent
 from bindings.report.model import Audited, Records, Report
-from exchange.display import count_noun, list_some
 from exchange.entities.entities import Binding, Destination
-from exchange.notation import write_arguments
+from exchange.text.display import count_noun, list_some
+from exchange.values.notation import write_arguments
 
 __all__ = [
     "describe_change",

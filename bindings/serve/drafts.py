@@ -18,10 +18,10 @@ from bindings.serve.view import View
 from bindings.serve.watching import Reading
 from bindings.sources.document import Document
 from bindings.sources.language.errors import LanguageError
-from exchange.display import clip_line
 from exchange.entities.entities import PREDECLARED_NAMES
 from exchange.entities.indexes import Change, Tables
 from exchange.errors import BrokerError, InputError
+from exchange.text.display import clip_line
 from exchange.topology import rules
 from exchange.topology.topology import Topology
 

@@ -28,10 +28,10 @@ from bindings.serve.view import View
 from bindings.serve.watching import Watched
 from exchange.entities.entities import Binding, Destination
 from exchange.errors import HashstarError, InputError
-from exchange.field_json import message_to_json
-from exchange.message import Message
 from exchange.routing.dead_letters import follow_dead_letters
 from exchange.routing.explain import to_json
+from exchange.values.field_json import message_to_json
+from exchange.values.message import Message
 
 __all__ = ["QUESTIONS", "Explorer", "Gone", "Question"]
 

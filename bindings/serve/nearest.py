@@ -21,14 +21,14 @@ from bindings.diff.comparison.paths import PathConditions, from_exchange
 from bindings.diff.comparison.sides import Ways
 from bindings.serve.nearest_key import REPLACE, nearest_key
 from bindings.serve.view import View
-from exchange.display import describe_exchange, list_some
 from exchange.entities.entities import Binding, Destination
 from exchange.errors import BrokerError
 from exchange.kinds.headers import comparable_headers
 from exchange.kinds.misses import estimate_distance
-from exchange.message import Message
 from exchange.patterns.pattern import Pattern
+from exchange.text.display import describe_exchange, list_some
 from exchange.topology.unread import find_unread
+from exchange.values.message import Message
 
 __all__ = ["Nearest", "find_nearest"]
 

@@ -12,9 +12,9 @@ from itertools import count
 from typing import Final, NamedTuple, TypeAlias
 
 from bindings.analysis.crawl import Budget, fresh_word
-from exchange.field_values import to_bytes
 from exchange.limits import SHORTSTR_BYTES
 from exchange.patterns.pattern import AMQP, MANY, ONE, Pattern, Word
+from exchange.values.field_values import to_bytes
 
 __all__ = ["NearKey", "nearest_key"]
 

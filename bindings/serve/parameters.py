@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from exchange.display import clip_line
 from exchange.entities.entities import Destination
 from exchange.errors import InputError
-from exchange.field_json import message_from_json
-from exchange.json_text import value_from_line
-from exchange.message import Message
+from exchange.text.display import clip_line
+from exchange.values.field_json import message_from_json
+from exchange.values.json_text import value_from_line
+from exchange.values.message import Message
 
 __all__ = ["Parameters"]
 

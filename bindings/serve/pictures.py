@@ -13,7 +13,7 @@ from bindings.drawing.svg import to_svg
 from bindings.serve.traffic import DEAD, Traffic
 from bindings.serve.view import View
 from exchange.entities.entities import Binding, Destination
-from exchange.notation import write_arguments
+from exchange.values.notation import write_arguments
 
 __all__ = ["MOST_NODES", "choose_part", "make_picture"]
 

@@ -12,13 +12,13 @@ from bindings.sources.document import Document, Section
 from exchange.entities.alternates import possible_alternates
 from exchange.entities.entities import Binding, Destination
 from exchange.errors import BrokerError, InputError, PatternError
-from exchange.field_json import decode_table, encode_table
 from exchange.kinds import Unknown, kind_of
 from exchange.kinds.misses import estimate_distance
-from exchange.message import Message
-from exchange.notation import write_arguments
 from exchange.routing.route import Explanation
 from exchange.topology.topology import Topology
+from exchange.values.field_json import decode_table, encode_table
+from exchange.values.message import Message
+from exchange.values.notation import write_arguments
 
 __all__ = ["binding_from_json", "describe_part", "list_rows", "write_line"]
 

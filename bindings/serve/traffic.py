@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from bindings.sources.files import decode_text, read_content
-from exchange.display import clip_line
 from exchange.entities.entities import Binding, Destination
 from exchange.errors import InputError
-from exchange.field_json import decode_table
-from exchange.json_text import JsonFault, parse
+from exchange.text.display import clip_line
+from exchange.values.field_json import decode_table
+from exchange.values.json_text import JsonFault, parse
 
 __all__ = ["DEAD", "Traffic", "Use"]
 

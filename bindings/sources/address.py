@@ -13,8 +13,8 @@ from ipaddress import AddressValueError, IPv6Address
 from typing import Final
 from urllib.parse import unquote
 
-from exchange.digits import is_digits
 from exchange.errors import InputError
+from exchange.text.digits import is_digits
 
 __all__ = ["Address", "has_scheme", "parse_address"]
 

@@ -18,8 +18,8 @@ from bindings.sources.language.expectations import Expectation
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.entities.profile import Profile
 from exchange.errors import InputError
-from exchange.field_values import FieldTable
 from exchange.topology.topology import Topology
+from exchange.values.field_values import FieldTable
 
 __all__ = ["Document", "Section"]
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bindings.sources.language.statements import APPLY_TO, BARE_ATTRIBUTES, QUEUE_TYPES
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange, Policy, Queue
-from exchange.field_json import encode_table
-from exchange.field_values import thaw
-from exchange.notation import VARIABLE, quote, write_arguments, write_json, write_name, write_table
+from exchange.values.field_json import encode_table
+from exchange.values.field_values import thaw
+from exchange.values.notation import VARIABLE, quote, write_arguments, write_json, write_name, write_table
 
 if TYPE_CHECKING:
     from bindings.sources.document import Document, Section

@@ -27,9 +27,9 @@ from bindings.sources.definitions.entries import read_section
 from bindings.sources.http_answer import Answer, Endless, read_answer
 from exchange.entities.entities import Exchange
 from exchange.errors import InputError
-from exchange.json_text import parse_leniently
 from exchange.limits import ANSWER_BYTES, ANSWER_SECONDS
 from exchange.topology.topology import Topology
+from exchange.values.json_text import parse_leniently
 
 __all__ = ["Management", "RefusedRequest", "ask_at_terminal", "is_address"]
 

@@ -23,15 +23,15 @@ from bindings.sources.formats import NAMED_YAML, File, Format, Imported, format_
 from bindings.sources.language.expectations import Expectation
 from bindings.sources.listing import Listing
 from bindings.sources.management import Management, is_address
-from exchange.display import clip_line, suggest
 from exchange.entities.profile import Profile
 from exchange.entities.releases import closest_profile
 from exchange.entities.unread import UnreadPart
 from exchange.errors import InputError
-from exchange.json_text import JsonFault, parse
 from exchange.kinds import KeyUse, kind_of
 from exchange.limits import ANSWER_SECONDS
+from exchange.text.display import clip_line, suggest
 from exchange.topology.topology import Topology
+from exchange.values.json_text import JsonFault, parse
 
 __all__ = ["Source", "load", "open_source", "read_source"]
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from bindings.sources.files import open_file
-from exchange.display import SECRETIVE, underline
 from exchange.errors import InputError
-from exchange.json_text import parse
 from exchange.limits import CONFIG_BYTES
+from exchange.text.display import SECRETIVE, underline
+from exchange.values.json_text import parse
 
 __all__ = ["Place", "find_places", "locate"]
 

@@ -19,8 +19,8 @@ from bindings.sources.files import decode_text, read_content
 from bindings.sources.formats import MODULE_NAMES, NAMED_YAML, OPERATOR, File, format_of
 from bindings.sources.glob_pattern import NOT_ENTERED, expand_pattern, is_pattern
 from exchange.errors import InputError
-from exchange.json_text import parse_leniently
 from exchange.limits import FOLDER_FILES
+from exchange.values.json_text import parse_leniently
 
 __all__ = [
     "SkippedFile",

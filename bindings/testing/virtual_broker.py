@@ -20,9 +20,9 @@ from exchange.lifecycle.consumers import Consumer, Delivery
 from exchange.lifecycle.outcomes import Loss
 from exchange.lifecycle.queues import LiveQueue
 from exchange.lifecycle.streams import Offset
-from exchange.message import Message
 from exchange.routing.route import Explanation, Route
 from exchange.topology.topology import Topology
+from exchange.values.message import Message
 
 __all__ = ["VirtualBroker"]
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from exchange.display import clip_line
 from exchange.entities.profile import NEWEST_PATCH, Profile, read_release
 from exchange.entities.releases import SERIES, ReleaseRow, profile_by_name, row_for
 from exchange.errors import InputError
+from exchange.text.display import clip_line
 
 __all__ = ["FLAGS", "Release", "Step", "find_steps", "release_of"]
 

@@ -17,8 +17,8 @@ import click
 from bindings.operating_system import find_signals
 from exchange.commands.console import echo_error
 from exchange.commands.options import Group, form_options, output_option
-from exchange.display import escape_line
 from exchange.errors import HashstarError
+from exchange.text.display import escape_line
 
 __all__ = ["bridge_command"]
 

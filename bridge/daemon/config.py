@@ -28,11 +28,11 @@ from bridge.pump.policy import Backoff, Policy, Unroutable
 from bridge.pump.pump import NO_PARTITIONERS, NO_REPLIES, Inlet
 from bridge.pump.replies import Replies
 from bridge.table import Table
-from exchange.digits import is_digits
-from exchange.display import suggest
 from exchange.entities.releases import RELEASES, profile_by_name
 from exchange.errors import InputError
 from exchange.partition.partitioner import Partitioner
+from exchange.text.digits import is_digits
+from exchange.text.display import suggest
 from exchange.topology.partitioners import python_partitionings
 from exchange.topology.topology import Topology
 from exchange.topology.unread import require_whole

@@ -17,7 +17,7 @@ from bridge.daemon.config import Config
 from bridge.daemon.health import KINDS, Health
 from bridge.daemon.metrics import Gauges, Metrics
 from bridge.pump.pump import Pump
-from exchange.site import hashstar_version
+from exchange.text.site import hashstar_version
 
 __all__ = ["build_info", "read_gauges", "process_metrics"]
 

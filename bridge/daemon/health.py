@@ -35,7 +35,7 @@ from bridge.daemon.views import InletLike, OutletLike, PumpLike
 from bridge.endpoint import Endpoint, Outgoing
 from bridge.pump.policy import Policy
 from bridge.pump.window import Pending
-from exchange.display import list_some
+from exchange.text.display import list_some
 
 __all__ = ["KINDS", "Condition", "Health", "SourceState", "TargetState"]
 

@@ -24,7 +24,7 @@ from typing import Any, Final, TextIO
 
 from bridge.daemon.writer import LineWriter
 from bridge.endpoint import Delivery, Failure, Outgoing
-from exchange.display import dump_json
+from exchange.text.display import dump_json
 
 __all__ = ["LEVELS", "Journal"]
 

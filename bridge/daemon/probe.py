@@ -14,7 +14,7 @@ from bridge.client_errors import explain
 from bridge.daemon.config import DEAD_LETTERS, Config
 from bridge.endpoint import Endpoint, Finding
 from bridge.pump.policy import Policy
-from exchange.display import count_noun, hide_logins
+from exchange.text.display import count_noun, hide_logins
 
 __all__ = ["CheckJson", "Checked", "Report", "as_object", "as_text", "check"]
 

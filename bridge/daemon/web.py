@@ -42,7 +42,7 @@ from bridge.endpoint import Endpoint
 from bridge.pump.outlet import Outlet
 from bridge.pump.pump import Inlet, Pump
 from exchange.errors import InputError
-from exchange.site import hashstar_version
+from exchange.text.site import hashstar_version
 
 if TYPE_CHECKING:  # these modules import pyarrow
     from bindings.counts.tally import Tally

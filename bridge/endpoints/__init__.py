@@ -19,7 +19,7 @@ from bridge.keys import Keys
 from bridge.pump import keys
 from bridge.pump.policy import Policy
 from bridge.table import Table
-from exchange.display import suggest
+from exchange.text.display import suggest
 
 __all__ = [
     "SCHEMES", "build_caller_target", "build_dead_letter_target", "build_reply_source", "build_source", "build_target",

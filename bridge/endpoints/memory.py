@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from bridge.endpoint import Delivery, Disconnected, EndOfStream, Failure, Outgoing, Receiver, Source, Target
-from exchange.message import Message
+from exchange.values.message import Message
 
 __all__ = ["MemorySource", "MemoryTarget"]
 

@@ -22,8 +22,8 @@ from uuid import UUID
 
 from bridge.groups.names import check_partitions
 from exchange.errors import InputError
-from exchange.json_text import parse_leniently
 from exchange.partition.slots import moved_slots
+from exchange.values.json_text import parse_leniently
 
 __all__ = ["GATE", "MARKER", "Gate", "Resize", "read_news", "read_resize", "write_news"]
 

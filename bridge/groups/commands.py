@@ -13,8 +13,8 @@ import click
 
 from exchange.commands.console import echo_line, exit_on_error, status
 from exchange.commands.options import Duration, Group, form_options, output_option, renamed
-from exchange.display import count_noun, dump_json, escape_line, list_some
 from exchange.limits import GROUP_PARTITIONS
+from exchange.text.display import count_noun, dump_json, escape_line, list_some
 
 if TYPE_CHECKING:
     from bridge.groups.description import Description

@@ -14,7 +14,7 @@ from bridge.groups.membership import LONGEST_HEARTBEAT, Plan, Progress
 from bridge.groups.partition import ApplicationFailed, Settings
 from bridge.groups.session import Session
 from exchange.errors import InputError
-from exchange.message import Message
+from exchange.values.message import Message
 
 __all__ = ["ConsumerGroup"]
 

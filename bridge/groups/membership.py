@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from exchange.errors import InputError
-from exchange.json_text import parse_leniently
 from exchange.limits import BEAT_BYTES, GROUP_PARTITIONS
 from exchange.partition.assignment import assign_sticky
+from exchange.values.json_text import parse_leniently
 
 __all__ = ["BEATS", "LONGEST_HEARTBEAT", "PATIENCE", "Beat", "Membership", "Plan", "Progress", "read_beat"]
 

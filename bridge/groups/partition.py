@@ -23,7 +23,7 @@ from bridge.groups.names import split_key
 from exchange.dispatch.answers import Answers
 from exchange.dispatch.turns import Turns
 from exchange.errors import InputError
-from exchange.message import Message
+from exchange.values.message import Message
 
 if TYPE_CHECKING:
     from aiormq.abc import DeliveredMessage

@@ -13,10 +13,10 @@ from bridge.groups.connection import build_properties, close, connect, import_ai
 from bridge.groups.state import read_state
 from exchange.dispatch.publishing import finish
 from exchange.errors import HashstarError
-from exchange.message import Message
 from exchange.partition.partitioning.key_source import KeySource
 from exchange.partition.partitioning.specification import Partitioning, parse_key_source
 from exchange.partition.partitions import Partitions
+from exchange.values.message import Message
 
 __all__ = ["STRATEGY", "Publisher", "Unroutable"]
 

@@ -19,9 +19,9 @@ from bridge.groups.connection import close, close_channel, connect, import_aiorm
 from bridge.groups.names import PartitionedQueue, binding_key, check_partitions
 from bridge.groups.session import LOOK
 from bridge.groups.state import State, declare_state, find_state, name_state, read_state, write_state
-from exchange.display import list_some
 from exchange.errors import HashstarError, InputError
 from exchange.partition.slots import moved_slots, place_slots
+from exchange.text.display import list_some
 
 if TYPE_CHECKING:
     from aiormq.abc import DeliveredMessage

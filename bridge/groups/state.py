@@ -14,7 +14,7 @@ from bridge.groups.barrier import Resize, read_resize
 from bridge.groups.connection import close_channel, is_missing, losses
 from bridge.groups.names import PartitionedQueue
 from exchange.errors import HashstarError, InputError
-from exchange.json_text import parse_leniently
+from exchange.values.json_text import parse_leniently
 
 __all__ = ["State", "declare_state", "find_state", "name_state", "read_state", "write_state"]
 

@@ -13,8 +13,8 @@ An AMQP message in Kafka is a record with the header ``amqp.routing_key``:
 ``amqp.routing_key``       its routing key, in the bytes that came
 ``amqp.message_id`` ...    each property under its AMQP name: text as it came, numbers in digits, timestamp in seconds
 each header                under its own name: text as it came, numbers in digits, ``true`` and ``false``, binary as it
-                           is, an array or table in the JSON of `exchange.field_json`, void as null; a header that is
-                           there twice is there twice
+                           is, an array or table as `exchange.values.field_json` writes it, void as null; a header
+                           that is there twice is there twice
 ``amqp.header.NAME``       a header whose own name begins with ``amqp.``
 ``amqp.header-hex.DIGITS``  a header whose name is empty, not UTF-8, or has a NUL, where Kafka's C clients cut names
 ``amqp.types``             JSON: the types of headers that are not text: ``{"count": "signedint"}``

@@ -12,8 +12,8 @@ from bridge.interop.texts import text_of, wire_of
 from exchange.amqp import ContentHeader, message_of
 from exchange.amqp.content import PROPERTIES, UNUSED, WIDTHS
 from exchange.amqp.fields import SIZE, short_string
-from exchange.json_text import parse_leniently
-from exchange.message import BASIC_PROPERTIES, Message
+from exchange.values.json_text import parse_leniently
+from exchange.values.message import BASIC_PROPERTIES, Message
 
 __all__ = ["ESCAPED", "HEX", "MARK", "PREFIX", "property_texts", "unwrap", "wrap"]
 

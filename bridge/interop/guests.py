@@ -8,7 +8,7 @@ from __future__ import annotations
 from bridge.interop import amqp_guest, kafka_guest
 from bridge.interop.record import Record
 from exchange.amqp import content_of
-from exchange.message import Message
+from exchange.values.message import Message
 
 __all__ = ["to_amqp", "to_kafka"]
 

@@ -43,8 +43,8 @@ from zlib import crc32
 from bridge.interop.record import Record, last_header
 from bridge.rocketmq.remoting.message import StoredMessage
 from exchange.amqp import ContentHeader, content_of, message_of
-from exchange.field_values import type_and_value
-from exchange.message import Message
+from exchange.values.field_values import type_and_value
+from exchange.values.message import Message
 
 __all__ = [
     "IDENTITY",

@@ -13,8 +13,8 @@ from bridge.interop.record import NAME_LIMIT, Header, Record, Unmappable, check_
 from bridge.interop.texts import text_of
 from exchange.amqp import ContentHeader, Headers, MalformedHeader, message_of
 from exchange.amqp.fields import KINDS, PACK, SIZE, short_string
-from exchange.json_text import parse_leniently
-from exchange.message import Message
+from exchange.values.json_text import parse_leniently
+from exchange.values.message import Message
 
 __all__ = ["BROKER_HEADERS", "KEY", "MARK", "has_null_key", "header_of", "unwrap", "wrap"]
 

@@ -16,9 +16,9 @@ from bridge.interop.record import NAME_LIMIT, Unmappable
 from bridge.interop.return_address import ReturnAddress
 from bridge.interop.texts import text_of
 from exchange.amqp import ContentHeader, content_of, message_of
-from exchange.digits import is_digits
-from exchange.field_values import Typed
-from exchange.message import Message
+from exchange.text.digits import is_digits
+from exchange.values.field_values import Typed
+from exchange.values.message import Message
 
 __all__ = [
     "KAFKA", "RABBITMQ", "ROCKETMQ", "Caller", "Request", "correlation_of", "find_caller", "partition_of", "to_reply",

@@ -15,7 +15,7 @@ always there:
 ``amqp.routing_key``        its routing key
 ``amqp.message_id`` ...     each property under its AMQP name, as in Kafka
 each header                 under its own name: text as it came, numbers in digits, ``true`` and ``false``, an array or
-                            table in the JSON of `exchange.field_json`; so SQL92 can select by it
+                            table in the JSON of `exchange.values.field_json`; so SQL92 can select by it
 ``amqp.header.NAME``        a header whose own name begins with ``amqp.`` or is one of RocketMQ's own, ``TAGS`` say
 ``amqp.header-hex.DIGITS``  a header whose name is empty, not UTF-8, or has a control character 0, 1 or 2
 ``amqp.earlier-N.NAME``     the N-th of several headers of one name, if it is not the last
@@ -64,7 +64,7 @@ from bridge.interop.rocketmq_packing import property_text
 from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
 from bridge.rocketmq.remoting.properties import KEYS, TAGS
 from exchange.amqp import content_of
-from exchange.message import Message
+from exchange.values.message import Message
 
 __all__ = ["PRODUCER_PROPERTIES", "from_rocketmq", "to_rocketmq"]
 

@@ -13,7 +13,7 @@ from bridge.interop.rocketmq_packing import VALUES, pack_headers, unpack_headers
 from bridge.rocketmq.remoting.message import StoredMessage
 from bridge.rocketmq.remoting.properties import SYSTEM, TRANSIENT
 from exchange.amqp import ContentHeader
-from exchange.message import Message
+from exchange.values.message import Message
 
 __all__ = ["is_guest", "property_name", "unwrap", "wrap"]
 

@@ -17,7 +17,7 @@ from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
 from bridge.rocketmq.remoting.properties import CONTROL, KEYS, SYSTEM, TAGS, TRANSIENT, UNIQ_KEY, WAIT
 from exchange.amqp import ContentHeader, message_of
 from exchange.amqp.fields import KINDS, PACK, SIZE, short_string
-from exchange.message import Message
+from exchange.values.message import Message
 
 __all__ = ["MARK", "PRODUCER_PROPERTIES", "headers_for_property", "unwrap", "wrap"]
 

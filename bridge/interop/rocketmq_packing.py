@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from bridge.interop.record import Header, Unmappable
 from bridge.rocketmq.remoting.properties import CONTROL
-from exchange.json_text import parse_leniently
+from exchange.values.json_text import parse_leniently
 
 __all__ = ["ORDER", "VALUES", "property_text", "pack_headers", "unpack_headers"]
 

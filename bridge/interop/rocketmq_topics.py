@@ -14,8 +14,8 @@ from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from bridge.rocketmq.remoting.properties import GROUP_LENGTH, TOPIC_LENGTH, is_legal_name
-from exchange.display import clip_line
 from exchange.errors import InputError
+from exchange.text.display import clip_line
 
 __all__ = ["group_of", "name_of", "topic_of"]
 

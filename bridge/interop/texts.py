@@ -15,12 +15,12 @@ from decimal import Decimal
 from typing import Any, Final
 
 from exchange.amqp.fields import KINDS, PACK, SIZE, TAGS, MalformedHeader, Repeated, Spelled, decode_value, encode_value
-from exchange.digits import read_float, read_integer
 from exchange.errors import InputError
-from exchange.field_json import decode, encode
-from exchange.field_values import RANGES, Typed
-from exchange.json_text import parse_leniently
 from exchange.limits import NESTING
+from exchange.text.digits import read_float, read_integer
+from exchange.values.field_json import decode, encode
+from exchange.values.field_values import RANGES, Typed
+from exchange.values.json_text import parse_leniently
 
 __all__ = ["text_of", "wire_of"]
 

@@ -34,9 +34,9 @@ from typing import Final
 
 from bridge.endpoint import Delivery
 from exchange.amqp import MalformedHeader, content_of
-from exchange.field_json import json_line, message_to_json
-from exchange.field_values import Typed
-from exchange.message import Message
+from exchange.values.field_json import json_line, message_to_json
+from exchange.values.field_values import Typed
+from exchange.values.message import Message
 
 __all__ = ["DeadLetterLimit", "build_dead_letter", "is_packed", "pack"]
 

@@ -12,8 +12,8 @@ from bridge.interop import headers_for_property
 from bridge.pump.keys import SELECTOR, TAGS
 from bridge.table import Table
 from exchange.errors import HashstarError
-from exchange.message import Message
 from exchange.selector import Selector, SelectorFailure, Tags, properties_of
+from exchange.values.message import Message
 
 __all__ = ["FAILS", "NO_MATCH", "Filter", "read_filter"]
 

@@ -34,7 +34,7 @@ from bridge.pump.outlet import Outlet
 from bridge.pump.policy import Attempts, Policy
 from bridge.pump.replies import Servers
 from bridge.pump.window import Window
-from exchange.message import Message, assemble_message
+from exchange.values.message import Message, assemble_message
 
 __all__ = ["Inlet", "Reading"]
 

@@ -18,12 +18,12 @@ from typing import Any, Final
 from bridge.endpoint import Outgoing, Target
 from bridge.interop.kafka_guest import has_null_key
 from exchange.errors import InputError
-from exchange.message import Message
 from exchange.partition.appending import AppendingProducer
 from exchange.partition.partitioner import Draw, Partitioner
 from exchange.partition.partitioning.key_source import ROUTING_KEY
 from exchange.partition.partitions import Partitions
 from exchange.routing.route import Placement
+from exchange.values.message import Message
 
 __all__ = ["Placing", "Turns"]
 

@@ -31,10 +31,10 @@ from bridge.pump.replies import Asked, Replies, RequestOutcome
 from bridge.pump.window import Pending
 from exchange.amqp import Headers
 from exchange.errors import HashstarError, InputError
-from exchange.message import Message
 from exchange.partition.partitioner import Partitioner
 from exchange.routing.route import Placement
 from exchange.routing.router import Router
+from exchange.values.message import Message
 
 __all__ = ["NO_PARTITIONERS", "NO_REPLIES", "Inlet", "Pump", "PumpEvents"]
 

@@ -16,7 +16,7 @@ from bridge.interop.record import Unmappable
 from bridge.interop.requests import RABBITMQ, Request, correlation_of, find_caller, to_reply, to_request
 from bridge.interop.return_address import ReturnAddress, Sealer, open_token
 from bridge.pump.policy import Unroutable
-from exchange.message import Message
+from exchange.values.message import Message
 
 __all__ = ["Asked", "Callers", "Home", "Replies", "ReplyOutcome", "RequestOutcome", "Servers"]
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 import aio_pika
 from aio_pika.abc import AbstractIncomingMessage
 
-from exchange.field_values import Typed
-from exchange.message import Message
+from exchange.values.field_values import Typed
+from exchange.values.message import Message
 
 __all__ = ["from_aio_pika", "to_aio_pika"]
 

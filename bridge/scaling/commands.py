@@ -18,10 +18,10 @@ import click
 from exchange.commands.console import Step as UpdateProgress
 from exchange.commands.console import echo_error, echo_line, exit_on_error, fail, progress
 from exchange.commands.options import Duration, Group, form_options, output_option, renamed, wait_option
-from exchange.display import count_noun, dump_json
 from exchange.errors import HashstarError, InputError
 from exchange.limits import PARTITIONS, RECORD_BYTES
 from exchange.partition.moves import KeyCounts
+from exchange.text.display import count_noun, dump_json
 
 if TYPE_CHECKING:
     from bridge.rocketmq.remoting.client import ClientSettings

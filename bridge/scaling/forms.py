@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal, NotRequired, TypedDict
 
 from bridge.scaling.scaling import Plan
-from exchange.display import count_noun, count_rest, list_some
 from exchange.partition.clients.rocketmq.queues import WRITE
 from exchange.partition.clients.rocketmq.scaling import Counts, Step, counts_after, moved_keys, refusal
 from exchange.partition.moves import KeyCounts, Moves
 from exchange.partition.partitioner import Partitioner
+from exchange.text.display import count_noun, count_rest, list_some
 
 __all__ = ["ScaleJson", "describe_step", "moves_line", "moves_of", "plan_lines", "to_json"]
 

@@ -16,9 +16,9 @@ from bridge.rocketmq.remoting.codes import ResponseCode
 from bridge.rocketmq.remoting.errors import BrokerError, ConnectError, RemotingTimeout, SendRequestError
 from bridge.scaling.refused import Refused
 from bridge.scaling.sight import Eye, Scope, Sight
-from exchange.display import list_some
 from exchange.partition.clients.rocketmq.message_queue import MessageQueue
 from exchange.partition.clients.rocketmq.scaling import Step, Unread, all_steps, next_steps
+from exchange.text.display import list_some
 
 __all__ = ["Event", "Plan", "plan", "scale"]
 

@@ -26,12 +26,12 @@ from bridge.rocketmq.remoting.statistics import (
 )
 from bridge.scaling.deferred import DeferredMessages
 from bridge.scaling.refused import Refused
-from exchange.display import count_noun, list_some
 from exchange.errors import InputError
 from exchange.limits import PARTITIONS
 from exchange.partition.clients.rocketmq.message_queue import MessageQueue
 from exchange.partition.clients.rocketmq.queues import MASTER, READ, TopicRoute
 from exchange.partition.clients.rocketmq.scaling import SETTLED, Counts, Offsets, Situation
+from exchange.text.display import count_noun, list_some
 
 __all__ = ["Eye", "Scope", "Sight", "check_topic"]
 

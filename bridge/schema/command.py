@@ -8,8 +8,8 @@ import click
 
 from exchange.commands.console import echo_line, fail
 from exchange.commands.options import command, output_option
-from exchange.display import suggest
 from exchange.errors import InputError
+from exchange.text.display import suggest
 
 __all__ = ["schema_command"]
 

@@ -14,7 +14,7 @@ from bridge.daemon import keys
 from bridge.endpoints import SCHEMES, keys_of
 from bridge.keys import Key, Keys
 from bridge.pump.keys import OWN_POLICY, POLICY
-from exchange.json_schema import DRAFT_07, identify
+from exchange.values.json_schema import DRAFT_07, identify
 
 __all__ = ["bridge_schema"]
 

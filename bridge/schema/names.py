@@ -11,7 +11,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Final
 
-from exchange.json_schema import schema_of
+from exchange.values.json_schema import schema_of
 
 __all__ = ["SCHEMAS", "Schema"]
 
@@ -56,7 +56,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = MappingProxyType({
     "hashstar": Schema("The settings of audits, hashstar.toml", _build_settings),
     "message": _of_types(
         "A message: a line that route, explain, partition --by and diff --messages read",
-        "exchange.json_types:MessageInput",
+        "exchange.values.json_types:MessageInput",
     ),
     "route": _of_types(
         "A line of hashstar route", "exchange.commands.route:RouteLine", "exchange.commands.route:ErrorLine"

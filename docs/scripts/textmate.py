@@ -14,7 +14,7 @@ from typing import Any, Final
 from bindings.sources.language.statements import APPLY_TO, BARE_ATTRIBUTES, QUEUE_TYPES
 from bindings.sources.language.tokens import KEYWORD_KINDS, load_grammar
 from exchange.kinds import KINDS
-from exchange.notation import MATCH_MODES, VARIABLE
+from exchange.values.notation import MATCH_MODES, VARIABLE
 
 __all__ = ["FILE", "build_grammar", "main"]
 

@@ -11,7 +11,7 @@ from pygments.token import Comment, Keyword, Name, Number, Operator, Punctuation
 from bindings.sources.language.statements import APPLY_TO, BARE_ATTRIBUTES, QUEUE_TYPES
 from bindings.sources.language.tokens import KEYWORD_KINDS
 from exchange.kinds import KINDS
-from exchange.notation import MATCH_MODES
+from exchange.values.notation import MATCH_MODES
 
 __all__ = ["BindingsLexer"]  # Pygments takes all of these for lexers
 

@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
 from exchange import Binding, InputError, Topology
-from exchange.field_json import encode
+from exchange.values.field_json import encode
 
 __all__ = ["VERSION", "Candidate", "company", "build_pool", "write_archive"]
 

@@ -23,8 +23,8 @@ from exchange.amqp.fields import (
     encode_value,
     short_string,
 )
-from exchange.field_values import Typed, type_and_value
-from exchange.message import BASIC_PROPERTIES
+from exchange.values.field_values import Typed, type_and_value
+from exchange.values.message import BASIC_PROPERTIES
 
 __all__ = ["PROPERTIES", "WIDTHS", "ContentHeader"]
 

@@ -1,4 +1,4 @@
-"""Field values and tables of AMQP 0-9-1: bytes <-> the values of `exchange.field_values`, without loss.
+"""Field values and tables of AMQP 0-9-1: bytes <-> the values of `exchange.values.field_values`, without loss.
 
 The types are those of `rabbit_binary_parser.erl`, also where the specification differs:
 
@@ -40,8 +40,8 @@ from functools import lru_cache
 from typing import Any, Final
 
 from exchange.errors import HashstarError
-from exchange.field_values import Typed, type_and_value
 from exchange.limits import NESTING
+from exchange.values.field_values import Typed, type_and_value
 
 __all__ = [
     "KINDS",

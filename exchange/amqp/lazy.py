@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from exchange.amqp.content import ContentHeader
-from exchange.message import Message, assemble_message
+from exchange.values.message import Message, assemble_message
 
 __all__ = ["Headers", "Properties", "content_of", "message_of"]
 

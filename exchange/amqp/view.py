@@ -13,7 +13,7 @@ from typing import Any, Final
 from exchange.amqp.content import ContentHeader
 from exchange.amqp.fields import MalformedHeader
 from exchange.amqp.lazy import Headers, Properties
-from exchange.message import BASIC_PROPERTIES, Message
+from exchange.values.message import BASIC_PROPERTIES, Message
 
 __all__ = ["MessageView"]
 

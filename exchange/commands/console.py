@@ -11,9 +11,9 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from exchange.display import escape_line, hide_logins, split_error
 from exchange.entities.profile import Profile
 from exchange.errors import HashstarError, InputError
+from exchange.text.display import escape_line, hide_logins, split_error
 
 __all__ = [
     "QUIET", "VERBOSE", "echo_error", "echo_line", "exit_on_error", "fail", "is_quiet", "progress", "show_caveat",

@@ -22,10 +22,10 @@ from click.shell_completion import CompletionItem
 
 from exchange.commands.completion import SOURCE
 from exchange.commands.console import QUIET, VERBOSE, echo_line, fail
-from exchange.display import suggest, write_milliseconds
-from exchange.duration import parse_duration
 from exchange.errors import InputError
 from exchange.limits import ANSWER_SECONDS
+from exchange.text.display import suggest, write_milliseconds
+from exchange.text.duration import parse_duration
 
 __all__ = [
     "RENAMED", "STDOUT", "Address", "Command", "Duration", "Group", "Renamed", "ReportOption", "TopologyOption",

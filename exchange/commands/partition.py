@@ -13,11 +13,7 @@ import click
 
 from exchange.commands.console import fail, show_status
 from exchange.commands.options import command, form_options, output_option, renamed
-from exchange.display import dump_json
 from exchange.errors import HashstarError, InputError
-from exchange.field_json import decode, json_line, message_from_json
-from exchange.json_text import value_from_line
-from exchange.lines import read_lines
 from exchange.partition import picture
 from exchange.partition.moves import Distribution, KeyCounts, compare_distributions
 from exchange.partition.partitioner import UNKNOWN, Appended, Choice, PartitionRequest, Producer
@@ -26,6 +22,10 @@ from exchange.partition.partitioning.other_clients import OTHER_CLIENTS
 from exchange.partition.partitioning.specification import parse_key_source, parse_partitioner, parse_partitions
 from exchange.partition.partitioning.strategies import STRATEGIES, find_strategy
 from exchange.partition.python_function import PREFIX, STRATEGY, PythonFunction
+from exchange.text.display import dump_json
+from exchange.values.field_json import decode, json_line, message_from_json
+from exchange.values.json_text import value_from_line
+from exchange.values.lines import read_lines
 
 __all__ = ["PartitionLine", "partition_command"]
 

@@ -28,23 +28,23 @@ from exchange.commands.options import (
 )
 from exchange.commands.partition import partition_command
 from exchange.commands.selector import selector_command
-from exchange.display import clip_line, dump_json, escape_line, escape_lines, list_some, suggest
 from exchange.entities.releases import LATEST, RELEASES, profile_by_name
 from exchange.errors import BrokerError, HashstarError, InputError, NotFound
-from exchange.field_json import decode, json_line, message_from_json
-from exchange.field_values import to_bytes
-from exchange.json_text import JsonFault, parse, value_from_line
 from exchange.lifecycle.forms import LivesJson, life_lines, lives_json
 from exchange.lifecycle.possible import PossibleLives, find_lives
 from exchange.limits import SHORTSTR_BYTES
-from exchange.lines import read_lines
-from exchange.message import Message
 from exchange.routing.dead_letters import follow_dead_letters
 from exchange.routing.explain import LaterJson, ReasonsJson, describe, later_json, to_json
 from exchange.routing.route import Explanation, Route
 from exchange.routing.router import Router
+from exchange.text.display import clip_line, dump_json, escape_line, escape_lines, list_some, suggest
 from exchange.topology.partitioners import import_partitioners
 from exchange.topology.topology import Topology
+from exchange.values.field_json import decode, json_line, message_from_json
+from exchange.values.field_values import to_bytes
+from exchange.values.json_text import JsonFault, parse, value_from_line
+from exchange.values.lines import read_lines
+from exchange.values.message import Message
 
 __all__ = ["ErrorLine", "ExplanationJson", "Load", "ProfileType", "RouteLine", "build_commands", "topology_options"]
 

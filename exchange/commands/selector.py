@@ -9,11 +9,11 @@ import click
 
 from exchange.commands.console import echo_line, fail
 from exchange.commands.options import Group, form_options, output_option
-from exchange.display import dump_json
 from exchange.errors import HashstarError, InputError
 from exchange.selector import explanation
 from exchange.selector.selector import LATEST, RELEASES, Selector
 from exchange.selector.tags import TAGS, Tags
+from exchange.text.display import dump_json
 
 __all__ = ["SelectorCheckJson", "SelectorMatchJson", "TagsCheckJson", "TagsMatchJson", "selector_command"]
 

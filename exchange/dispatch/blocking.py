@@ -9,7 +9,7 @@ from exchange.dispatch.clients.pika import delivery_from_pika, properties_for_pi
 from exchange.dispatch.delivery import Answer, Delivery, Ticket
 from exchange.dispatch.policy import DONE, OnError
 from exchange.dispatch.registration import name_of
-from exchange.message import Message
+from exchange.values.message import Message
 
 __all__ = ["consume_blocking"]
 

@@ -25,8 +25,8 @@ from exchange.dispatch.publishing import finish
 from exchange.dispatch.settings import Counts, Handle, Middleware, Settings
 from exchange.dispatch.threads import HandlerThreads
 from exchange.dispatch.turns import Turns
-from exchange.display import count_noun
-from exchange.message import Message
+from exchange.text.display import count_noun
+from exchange.values.message import Message
 
 __all__ = ["Consumer"]
 

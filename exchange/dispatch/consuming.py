@@ -11,8 +11,8 @@ from exchange.dispatch.consumer import Consumer
 from exchange.dispatch.link import Link
 from exchange.dispatch.policy import POLICIES, OnError, Retry
 from exchange.dispatch.settings import Middleware, Settings
-from exchange.message import Message
 from exchange.partition.partitioning.specification import Partitioning, parse_key_source
+from exchange.values.message import Message
 
 __all__ = ["build_consumer", "key_function"]
 

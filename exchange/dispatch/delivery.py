@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, Literal, Protocol, TypeVar, overload
 
+from exchange.concurrency.forks import DISPATCHERS, lock_at_forks
 from exchange.errors import HashstarError, InputError
-from exchange.field_values import Typed
-from exchange.forks import DISPATCHERS, lock_at_forks
-from exchange.message import NO_FIELDS, Message, assemble_message
+from exchange.values.field_values import Typed
+from exchange.values.message import NO_FIELDS, Message, assemble_message
 
 __all__ = ["RETRY", "Answer", "Carrier", "Delivery", "Ticket", "assemble_delivery", "build_reply"]
 

@@ -18,18 +18,18 @@ from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeVar, cast, overload
 
+from exchange.concurrency.forks import DISPATCHERS, lock_at_forks
+from exchange.concurrency.threads import defer_counting
 from exchange.dispatch.blocking import consume_blocking
 from exchange.dispatch.captures import NamedPattern, parse_named
 from exchange.dispatch.clients.pika import message_from_pika
 from exchange.dispatch.delivery import Delivery
 from exchange.dispatch.policy import POLICIES, NoHandler, OnError, Retry
 from exchange.dispatch.registration import Registration, check_has_run, check_is_handler, name_of, position_of
-from exchange.display import list_some
-from exchange.forks import DISPATCHERS, lock_at_forks
-from exchange.message import Message
 from exchange.patterns.matcher import Matcher
 from exchange.patterns.pattern import AMQP, Dialect, Pattern, dialect_named
-from exchange.threads import defer_counting
+from exchange.text.display import list_some
+from exchange.values.message import Message
 
 if TYPE_CHECKING:
     from exchange.dispatch.consumer import Consumer

@@ -12,7 +12,7 @@ from exchange.dispatch.answers import Frame
 from exchange.dispatch.delivery import Carrier, Delivery
 from exchange.entities.entities import DIRECT_REPLY_TO, Binding, Exchange, Queue
 from exchange.errors import HashstarError
-from exchange.message import Message
+from exchange.values.message import Message
 
 __all__ = ["Link", "LinkLost", "Unroutable", "is_mandatory"]
 

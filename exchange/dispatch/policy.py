@@ -21,7 +21,7 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 from exchange.dispatch.delivery import RETRY, Delivery
 from exchange.entities.entities import Binding, Exchange, Queue
 from exchange.errors import HashstarError
-from exchange.message import Message
+from exchange.values.message import Message
 
 __all__ = ["DONE", "POLICIES", "Declarations", "NoHandler", "OnError", "Retry"]
 

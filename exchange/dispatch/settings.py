@@ -8,7 +8,7 @@ from typing import Any
 
 from exchange.dispatch.delivery import Delivery
 from exchange.dispatch.policy import OnError, Retry
-from exchange.message import Message
+from exchange.values.message import Message
 
 __all__ = ["Counts", "Handle", "Middleware", "Settings"]
 

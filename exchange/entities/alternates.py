@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from exchange.entities.entities import PREDECLARED, Exchange, Policy
 from exchange.entities.in_force import possible_policies
-from exchange.field_values import type_and_value
+from exchange.values.field_values import type_and_value
 
 __all__ = [
     "alternate_exchange",

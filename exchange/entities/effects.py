@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from exchange.display import find_alike
 from exchange.entities.entities import Exchange, Queue
 from exchange.entities.profile import Profile
+from exchange.text.display import find_alike
 
 __all__ = [
     "AT_MOST_ONCE", "NAMES", "POLICIES_OF_EXCHANGES", "NoEffect", "find_meant", "is_default", "is_foreign", "why_name",

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
 
-from exchange.field_values import EMPTY, FieldTable, freeze_table
 from exchange.patterns.pcre import expression
+from exchange.values.field_values import EMPTY, FieldTable, freeze_table
 
 if TYPE_CHECKING:
     from exchange.partition.partitioning.specification import Partitioning

@@ -18,7 +18,7 @@ from exchange.entities.entities import Exchange, Policy, Queue
 from exchange.entities.profile import Profile
 from exchange.entities.ranked import Ranked
 from exchange.entities.releases import LATEST
-from exchange.field_values import EMPTY, INTEGER_TYPES, type_and_value
+from exchange.values.field_values import EMPTY, INTEGER_TYPES, type_and_value
 
 __all__ = [
     "NO_DEAD_LETTERS",
@@ -46,7 +46,7 @@ class Setting(NamedTuple):
     """The value in force of one setting, and where it comes from."""
 
     value: Any
-    """A str, bool, int or float; arrays and tables as `exchange.field_values.type_and_value` returns them."""
+    """A str, bool, int or float; arrays and tables as `exchange.values.field_values.type_and_value` returns them."""
     source: Source
     policy: str | None = None
     """Name of the policy or operator policy; None for an argument, and for the default of a release."""

@@ -13,10 +13,10 @@ from typing import Any, Final, NamedTuple
 from exchange.entities.entities import Policy
 from exchange.entities.profile import Profile
 from exchange.entities.queue_arguments import FILTER_BYTES, LOCATORS, MAX_SEGMENT_BYTES, OVERFLOWS, is_max_age
-from exchange.erlang_terms import show_json
 from exchange.errors import BadRequest
-from exchange.field_values import to_bytes
 from exchange.patterns.pcre import expression
+from exchange.values.erlang_terms import show_json
+from exchange.values.field_values import to_bytes
 
 __all__ = ["SETTINGS", "refuse_policy", "wrong_settings"]
 

@@ -18,8 +18,8 @@ from exchange.entities.in_force import (
     settings_given,
     unsupported_keys,
 )
-from exchange.field_json import encode
-from exchange.notation import write_json
+from exchange.values.field_json import encode
+from exchange.values.notation import write_json
 
 __all__ = [
     "Account", "AccountJson", "Possible", "ValueJson", "account_for", "account_json", "account_lines", "encode_setting",

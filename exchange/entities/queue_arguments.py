@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from exchange.entities.entities import Queue
 from exchange.entities.profile import Profile, SettingRules
-from exchange.erlang_terms import show_string
 from exchange.errors import BrokerError, PreconditionFailed
-from exchange.field_values import INTEGER_TYPES, type_and_value
+from exchange.values.erlang_terms import show_string
+from exchange.values.field_values import INTEGER_TYPES, type_and_value
 
 __all__ = ["RULES", "compared_arguments", "refuse_consumer", "refuse_queue", "rules_for"]
 

@@ -49,7 +49,7 @@ class Headers:
     def __str__(self) -> str:
         if not self.wanted:
             return "all messages" if self.mode == "all" else "no message"
-        from exchange.notation import write_name, write_value  # only needed for texts
+        from exchange.values.notation import write_name, write_value  # only needed for texts
 
         requirements = [
             f"{write_name(name)} is there"

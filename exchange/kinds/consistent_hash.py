@@ -24,14 +24,14 @@ from typing import Any, Final
 from exchange.entities.entities import Binding, Destination, Exchange
 from exchange.entities.indexes import Tables
 from exchange.entities.profile import Profile
-from exchange.erlang_terms import encode_binary, show_binary
 from exchange.errors import BrokerError, PreconditionFailed
-from exchange.field_values import type_and_value
 from exchange.kinds.kind import Choose, Decider, KeyUse, Kind, Reads
 from exchange.kinds.misses import OTHER_ROUTE, Miss
-from exchange.message import Message
 from exchange.partition.hashing.compiled import hashes
 from exchange.partition.hashing.erlang import UNDEFINED, Atom, field_term, jump_key
+from exchange.values.erlang_terms import encode_binary, show_binary
+from exchange.values.field_values import type_and_value
+from exchange.values.message import Message
 
 __all__ = ["ConsistentHash", "ring_after_restart", "ring_of"]
 

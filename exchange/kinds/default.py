@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from exchange.entities.entities import Binding
 from exchange.kinds.direct import Direct
-from exchange.message import Message
+from exchange.values.message import Message
 
 __all__ = ["Default"]
 

@@ -16,8 +16,8 @@ from typing import Any, Final
 from exchange.entities.entities import Exchange
 from exchange.entities.profile import Profile
 from exchange.errors import BrokerError, PreconditionFailed
-from exchange.field_values import INTEGER_TYPES, type_and_value
 from exchange.kinds.kind import Unknown
+from exchange.values.field_values import INTEGER_TYPES, type_and_value
 
 __all__ = ["DELAY", "DELAYS", "Delayed", "can_delay", "headers_after", "headers_routed_after", "read_delay"]
 

@@ -9,8 +9,8 @@ from exchange.entities.entities import Binding, Exchange
 from exchange.entities.profile import Profile
 from exchange.kinds.kind import Choose, Decider, KeyUse, Kind
 from exchange.kinds.misses import Miss, compare_texts, describe_difference
-from exchange.message import Message
 from exchange.patterns.pattern import Key
+from exchange.values.message import Message
 
 __all__ = ["Direct"]
 

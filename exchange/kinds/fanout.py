@@ -6,14 +6,14 @@ from collections.abc import Collection, Sequence
 
 from exchange.entities.entities import Binding, Exchange
 from exchange.entities.profile import Profile
-from exchange.erlang_terms import show_field
 from exchange.errors import PreconditionFailed
-from exchange.field_values import INTEGER_TYPES, type_and_value
 from exchange.kinds.condition import EVERYTHING
 from exchange.kinds.kind import Choose, Decider, Kind
 from exchange.kinds.misses import MATCH, Miss
-from exchange.message import Message
 from exchange.patterns.pattern import Pattern
+from exchange.values.erlang_terms import show_field
+from exchange.values.field_values import INTEGER_TYPES, type_and_value
+from exchange.values.message import Message
 
 __all__ = ["Fanout", "RecentHistory"]
 

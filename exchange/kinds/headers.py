@@ -13,15 +13,15 @@ from typing import Any, Final
 from exchange.entities.entities import Binding, Exchange
 from exchange.entities.indexes import Tables
 from exchange.entities.profile import Profile
-from exchange.erlang_terms import show_field
 from exchange.errors import PreconditionFailed
-from exchange.field_values import INTEGER_TYPES, type_and_value
 from exchange.kinds.condition import HeaderRules
 from exchange.kinds.condition import Headers as Condition
 from exchange.kinds.kind import Choose, Decider, Kind, Reads
 from exchange.kinds.misses import MATCH, Miss
-from exchange.message import Message
 from exchange.patterns.conjunctions import PRESENT, Conjunctions
+from exchange.values.erlang_terms import show_field
+from exchange.values.field_values import INTEGER_TYPES, type_and_value
+from exchange.values.message import Message
 
 __all__ = ["Headers", "comparable", "conditions_of", "match_mode", "rules_of"]
 
@@ -97,7 +97,7 @@ class Headers(Kind):
 
     @classmethod
     def miss(cls, binding: Binding, message: Message, profile: Profile) -> Miss:
-        from exchange.notation import write_value  # needed only to explain
+        from exchange.values.notation import write_value  # needed only to explain
 
         headers = comparable_headers(message, profile)
         failed: list[str] = []

@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from exchange.erlang_parser import Atom, parse
-from exchange.field_values import to_bytes, type_and_value
-from exchange.message import Message
+from exchange.values.erlang_parser import Atom, parse
+from exchange.values.field_values import to_bytes, type_and_value
+from exchange.values.message import Message
 
 __all__ = ["Crash", "NoText", "NotKnown", "evaluate", "headers_of", "identifiers", "parse_selector", "translate_like"]
 

@@ -12,15 +12,15 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from exchange.display import clip_line
 from exchange.entities.entities import Binding, Destination, Exchange
 from exchange.entities.indexes import Tables
 from exchange.entities.profile import Profile
 from exchange.errors import BrokerError, InputError, PreconditionFailed
-from exchange.field_values import type_and_value
 from exchange.kinds.kind import Choose, Decider, Kind, Reads, Unsure
 from exchange.kinds.misses import MATCH, Miss
-from exchange.message import Message
+from exchange.text.display import clip_line
+from exchange.values.field_values import type_and_value
+from exchange.values.message import Message
 
 if TYPE_CHECKING:
     from types import ModuleType

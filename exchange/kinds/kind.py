@@ -19,8 +19,8 @@ from exchange.entities.indexes import Tables
 from exchange.entities.profile import Profile
 from exchange.kinds.condition import ALWAYS, Condition
 from exchange.kinds.misses import Miss
-from exchange.message import Message
 from exchange.patterns.pattern import MANY, Key, Pattern, ordered
+from exchange.values.message import Message
 
 __all__ = ["Choose", "Decider", "KeyUse", "Kind", "Reads", "Unknown", "Unsure"]
 

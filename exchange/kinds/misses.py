@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from exchange.display import count_noun
-from exchange.message import Message
 from exchange.patterns.pattern import MANY, ONE, Word
+from exchange.text.display import count_noun
+from exchange.values.message import Message
 
 __all__ = ["MATCH", "OTHER_ROUTE", "Miss", "align", "compare_texts", "describe_difference", "estimate_distance"]
 

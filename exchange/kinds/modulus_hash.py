@@ -15,12 +15,12 @@ from collections.abc import Collection, Hashable, Sequence
 
 from exchange.entities.entities import Binding, Exchange
 from exchange.entities.profile import Profile
-from exchange.erlang_terms import encode_binary
 from exchange.kinds.kind import Choose, Decider, Kind
 from exchange.kinds.misses import OTHER_ROUTE, Miss
-from exchange.message import Message
 from exchange.partition.hashing.compiled import hashes
 from exchange.partition.hashing.erlang import phash2
+from exchange.values.erlang_terms import encode_binary
+from exchange.values.message import Message
 
 __all__ = ["ModulusHash"]
 

@@ -10,7 +10,7 @@ from exchange.entities.profile import Profile
 from exchange.errors import PreconditionFailed
 from exchange.kinds.kind import Choose, Decider, Kind
 from exchange.kinds.misses import OTHER_ROUTE, Miss
-from exchange.message import Message
+from exchange.values.message import Message
 
 __all__ = ["LocalRandom", "Random"]
 

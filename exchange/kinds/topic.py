@@ -6,18 +6,18 @@ from collections.abc import Collection, Sequence
 from itertools import chain
 from typing import Final
 
-from exchange.display import clip_line
 from exchange.entities.entities import Binding, Exchange
 from exchange.entities.indexes import Tables
 from exchange.entities.profile import Profile
 from exchange.errors import PreconditionFailed
-from exchange.field_values import to_bytes
 from exchange.kinds.kind import Choose, Decider, KeyUse, Kind
 from exchange.kinds.misses import Miss, align
 from exchange.limits import SHORTSTR_BYTES
-from exchange.message import Message
 from exchange.patterns.matcher import Matcher
 from exchange.patterns.pattern import Pattern
+from exchange.text.display import clip_line
+from exchange.values.field_values import to_bytes
+from exchange.values.message import Message
 
 __all__ = ["Topic"]
 

@@ -28,10 +28,10 @@ from exchange.lifecycle.queues import Death, LiveQueue
 from exchange.lifecycle.quorum import QuorumQueue
 from exchange.lifecycle.streams import Offset, StreamQueue
 from exchange.lifecycle.targets import Cause
-from exchange.message import Message
 from exchange.routing.route import Explanation, LaterRoute
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology
+from exchange.values.message import Message
 
 __all__ = ["Broker"]
 

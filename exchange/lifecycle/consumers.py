@@ -8,7 +8,7 @@ from math import inf
 from typing import Any, Final
 
 from exchange.lifecycle.orders import Stored
-from exchange.message import Message
+from exchange.values.message import Message
 
 __all__ = ["Consumer", "Delivery", "SingleActive", "Turns"]
 

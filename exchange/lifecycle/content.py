@@ -12,11 +12,11 @@ from typing import Any, Final
 
 from exchange.entities.profile import Profile, QueueBehaviour
 from exchange.entities.queue_arguments import MAX_EXPIRY
-from exchange.erlang_terms import show_string
 from exchange.errors import InputError, PreconditionFailed
-from exchange.field_values import Typed, type_and_value
 from exchange.kinds import headers_after
-from exchange.message import Message, assemble_message
+from exchange.values.erlang_terms import show_string
+from exchange.values.field_values import Typed, type_and_value
+from exchange.values.message import Message, assemble_message
 
 __all__ = ["Content", "DeadLetter", "death_key", "is_cycle", "publish_content", "record_death"]
 

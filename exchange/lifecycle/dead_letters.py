@@ -8,7 +8,6 @@ from heapq import heapify, heappop, heappush
 from math import inf
 from typing import Final, NamedTuple, Protocol
 
-from exchange.display import list_some
 from exchange.entities.profile import QueueBehaviour
 from exchange.errors import InputError
 from exchange.lifecycle.content import Content, DeadLetter, record_death
@@ -17,9 +16,10 @@ from exchange.lifecycle.queues import Death, LiveQueue
 from exchange.lifecycle.quorum import QuorumQueue
 from exchange.lifecycle.targets import NO_EXCHANGE, Cause, find_targets
 from exchange.limits import DEAD_LETTERS
-from exchange.message import Message
 from exchange.routing.route import LaterRoute
 from exchange.routing.router import Router
+from exchange.text.display import list_some
+from exchange.values.message import Message
 
 __all__ = ["DeadLettering", "Sender"]
 

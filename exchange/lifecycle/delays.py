@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 
 from exchange.entities.profile import Profile
 from exchange.lifecycle.content import Content
-from exchange.message import Message
 from exchange.routing.route import LaterRoute
 from exchange.routing.router import Router
+from exchange.values.message import Message
 
 __all__ = ["Delays"]
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final, NotRequired, TypedDict
 
-from exchange.display import count_rest, list_some, write_milliseconds
 from exchange.lifecycle.possible import REASONS, Deletion, PossibleLives, Reason, Way, goes_alone
 from exchange.lifecycle.targets import Cause
+from exchange.text.display import count_rest, list_some, write_milliseconds
 
 __all__ = ["LivesJson", "life_lines", "lives_json"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from exchange.lifecycle.targets import Cause
-from exchange.message import Message
 from exchange.routing.route import Route
+from exchange.values.message import Message
 
 __all__ = ["DeletionCause", "Loss", "Publication"]
 

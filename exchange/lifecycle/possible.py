@@ -15,9 +15,9 @@ from exchange.entities.in_force import Policies
 from exchange.lifecycle.content import Content, death_key, publish_content, record_death
 from exchange.lifecycle.limits import Limits, limits_by
 from exchange.lifecycle.targets import NO_EXCHANGE, Cause, find_targets
-from exchange.message import Message
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology
+from exchange.values.message import Message
 
 __all__ = ["REASONS", "Deletion", "PossibleLives", "Reason", "Way", "find_lives", "goes_alone"]
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from exchange.errors import InputError
-from exchange.field_values import type_and_value
 from exchange.partition.partitioner import Partitioner
 from exchange.partition.partitions import Partitions
+from exchange.values.field_values import type_and_value
 
 __all__ = ["Distribution", "KeyCounts", "Moves", "Skew", "compare_distributions"]
 

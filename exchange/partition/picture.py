@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, TypedDict
 
-from exchange.display import escape_line
 from exchange.partition.moves import Moves, Skew
+from exchange.text.display import escape_line
 
 __all__ = ["MovesJson", "describe", "to_json"]
 

@@ -25,9 +25,9 @@ from collections.abc import Callable, Collection, Hashable, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
-from exchange import threads
+from exchange.concurrency import threads
+from exchange.concurrency.forks import MATCHERS, lock_at_forks
 from exchange.errors import InputError
-from exchange.forks import MATCHERS, lock_at_forks
 from exchange.patterns.conjunctions import with_value, without_value
 from exchange.patterns.pattern import AMQP, MQTT, NATS, ONE_PLAIN, Dialect, Pattern, dialect_named, ordered
 from exchange.patterns.wildcards import LONGEST, Wild, WildIndex

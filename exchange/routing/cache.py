@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from exchange import threads
+from exchange.concurrency import threads
 from exchange.routing.compiled import Stale
 from exchange.routing.route import Route
 

@@ -11,18 +11,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final, Literal, NamedTuple, NotRequired, TypedDict
 
-from exchange.display import count_noun, describe_exchange, list_some, write_milliseconds
 from exchange.entities.entities import Binding, Queue
 from exchange.entities.in_force import DeadLetters, Overflow, Policies, Settings
 from exchange.errors import BrokerError, InputError, NotFound
 from exchange.kinds import headers_after, kind_of
 from exchange.kinds.headers import conditions_of
 from exchange.kinds.kind import Decider
-from exchange.message import Message
 from exchange.routing.route import Explanation
 from exchange.routing.router import Router
+from exchange.text.display import count_noun, describe_exchange, list_some, write_milliseconds
 from exchange.topology.graph import TopologyGraph
 from exchange.topology.topology import Topology
+from exchange.values.message import Message
 
 __all__ = [
     "DeadLetterHop", "DeadLetterHopJson", "dead_letter_lines", "dead_letters_json", "find_hop", "follow_dead_letters",

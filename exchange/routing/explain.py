@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NotRequired, TypedDict
 
-from exchange.display import count_noun, describe_exchange, escape_line, write_milliseconds
 from exchange.entities.entities import Binding, Exchange
 from exchange.entities.precedence import AccountJson, account_json, account_lines
-from exchange.field_json import encode, encode_table
-from exchange.json_types import BindingJson, FieldJson
 from exchange.kinds import Decider, Unknown, kind_of
-from exchange.message import Message
-from exchange.notation import write_arguments, write_value
 from exchange.routing.dead_letters import DeadLetterHopJson, dead_letter_lines, dead_letters_json
 from exchange.routing.route import Alternate, DelayedRoute, Explanation, Hop, Obstacle, Outcome, Placement, Route
+from exchange.text.display import count_noun, describe_exchange, escape_line, write_milliseconds
+from exchange.values.field_json import encode, encode_table
+from exchange.values.json_types import BindingJson, FieldJson
+from exchange.values.message import Message
+from exchange.values.notation import write_arguments, write_value
 
 __all__ = ["LaterJson", "ReasonsJson", "describe", "later_json", "to_json"]
 
@@ -156,7 +156,7 @@ class ReasonsJson(TypedDict):
 
 
 def to_json(explanation: Explanation) -> ReasonsJson:
-    """Return the route and its reasons as JSON values; field values are encoded by `exchange.field_json`."""
+    """Return the route and its reasons as JSON values; field values are encoded by `exchange.values.field_json`."""
     route = explanation.route
     result: ReasonsJson = {
         "exchange": explanation.message.exchange,

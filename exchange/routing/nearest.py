@@ -15,12 +15,12 @@ from typing import NamedTuple
 from exchange.entities.entities import Binding, Destination, Exchange
 from exchange.entities.indexes import Tables
 from exchange.entities.profile import Profile
-from exchange.field_values import to_bytes
 from exchange.kinds import Decider, kind_of
 from exchange.kinds.misses import OTHER_ROUTE, compare_texts, describe_difference, estimate_distance
 from exchange.limits import SHORTSTR_BYTES
-from exchange.message import Message
 from exchange.routing.route import Obstacle
+from exchange.values.field_values import to_bytes
+from exchange.values.message import Message
 
 __all__ = ["NearestPath", "Walk", "find_nearest", "find_obstacles"]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from exchange.entities.entities import Binding, Destination, Exchange
-from exchange.message import Message
+from exchange.values.message import Message
 
 if TYPE_CHECKING:
     from exchange.entities.precedence import Account

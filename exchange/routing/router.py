@@ -11,20 +11,20 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from exchange import threads
+from exchange.concurrency import threads
+from exchange.concurrency.forks import ROUTERS, lock_at_forks
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.entities.in_force import Policies
 from exchange.entities.indexes import Change
 from exchange.errors import BrokerError
-from exchange.forks import ROUTERS, lock_at_forks
 from exchange.kinds import Choose
-from exchange.message import Message
 from exchange.routing.cache import RouteCache
 from exchange.routing.compiled import ALL, Compiled, Stale
 from exchange.routing.route import Explanation, Hop, Obstacle, Route
 from exchange.routing.walk import walk, walk_later
 from exchange.topology import rules
 from exchange.topology.topology import Topology
+from exchange.values.message import Message
 
 if TYPE_CHECKING:
     from exchange.routing.columns.column_router import ColumnRouter

@@ -10,9 +10,9 @@ from exchange.entities.entities import Binding, Destination, Exchange
 from exchange.entities.unread import SHARDS_MADE, has_shards_made
 from exchange.errors import AccessRefused, NotFound
 from exchange.kinds import Unsure, headers_routed_after, read_delay
-from exchange.message import Message, assemble_message
 from exchange.routing.compiled import Compiled, CompiledExchange
 from exchange.routing.route import Alternate, DelayedRoute, Hop, LaterRoute, Outcome, Placement, Route, Step
+from exchange.values.message import Message, assemble_message
 
 __all__ = ["walk", "walk_later"]
 

@@ -26,9 +26,9 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from exchange.field_json import encode
-from exchange.field_values import Typed, type_and_value
-from exchange.message import Message
+from exchange.values.field_json import encode
+from exchange.values.field_values import Typed, type_and_value
+from exchange.values.message import Message
 
 __all__ = ["properties_of", "to_text"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, Literal, NamedTuple, TypedDict
 
-from exchange.display import escape_line
 from exchange.errors import HashstarError
 from exchange.selector.expression import And, Expression, Not, Or, Property, children, walk
 from exchange.selector.meaning import evaluate
 from exchange.selector.selector import Selector
+from exchange.text.display import escape_line
 
 __all__ = ["Part", "PartJson", "describe", "explain", "to_json"]
 

@@ -21,9 +21,9 @@ from exchange.entities.policy_definitions import refuse_policy
 from exchange.entities.profile import Profile
 from exchange.entities.queue_arguments import compared_arguments, refuse_queue
 from exchange.errors import AccessRefused, BadRequest, CommandInvalid, InputError, NotFound, PreconditionFailed
-from exchange.field_values import INTEGER_TYPES, FieldTable, to_bytes, type_and_value
 from exchange.kinds import KINDS, kind_of
 from exchange.limits import SHORTSTR_BYTES
+from exchange.values.field_values import INTEGER_TYPES, FieldTable, to_bytes, type_and_value
 
 __all__ = [
     "VirtualHost",

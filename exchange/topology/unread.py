@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, TypedDict
 
-from exchange.display import count_noun, count_rest
 from exchange.entities.unread import SHARDS_MADE, UnreadKind, UnreadPart, has_shards_made
 from exchange.errors import InputError
+from exchange.text.display import count_noun, count_rest
 from exchange.topology.topology import Topology
 
 __all__ = [

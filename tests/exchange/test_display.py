@@ -8,8 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exchange.display import clip_line, count_noun, dump_json, escape_line, escape_lines, list_some, write_milliseconds
 from exchange.errors import NotFound, TextError
+from exchange.text.display import (
+    clip_line,
+    count_noun,
+    dump_json,
+    escape_line,
+    escape_lines,
+    list_some,
+    write_milliseconds,
+)
 
 TEXTS = st.text(st.characters(exclude_categories=()) | st.sampled_from("\x1b\n\r\x9b\u202e\u2066\ud800\ufffe\x7f"))
 

@@ -107,4 +107,4 @@ def test_the_atomic_form_replaces_possessive_groups_only() -> None:
 
 def test_expressions_are_found() -> None:
     assert "grammar.lark:STRING" in expressions()
-    assert "exchange.json_text.TOKEN" in expressions()
+    assert "exchange.values.json_text.TOKEN" in expressions()

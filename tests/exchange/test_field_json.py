@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange.errors import InputError
-from exchange.field_json import decode, decode_table, encode, encode_table, message_from_json, message_to_json
-from exchange.field_values import RANGES, TYPES, FieldTable, Typed, type_and_value
-from exchange.message import Message
+from exchange.values.field_json import decode, decode_table, encode, encode_table, message_from_json, message_to_json
+from exchange.values.field_values import RANGES, TYPES, FieldTable, Typed, type_and_value
+from exchange.values.message import Message
 
 # Surrogates on purpose: JSON brings them.
 TEXT = st.text(st.characters(), max_size=8)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from exchange import FieldTable, Typed
-from exchange.field_values import type_and_value
+from exchange.values.field_values import type_and_value
 
 
 @pytest.mark.parametrize(

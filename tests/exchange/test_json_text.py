@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange.errors import InputError
-from exchange.json_text import (
+from exchange.values.json_text import (
     JsonFault,
     find_fault,
     find_scalar,

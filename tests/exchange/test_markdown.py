@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from exchange.display import escape_line
-from exchange.markdown import escape_text, fold, quote_block, quote_code, write_rows
+from exchange.text.display import escape_line
+from exchange.text.markdown import escape_text, fold, quote_block, quote_code, write_rows
 
 GITHUB = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 """A parser of GitHub's Markdown."""

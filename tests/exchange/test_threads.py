@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from exchange import Binding, Dispatcher, Exchange, Matcher, Message, Pattern, Policy, Queue, Router, Topology, threads
+from exchange import Binding, Dispatcher, Exchange, Matcher, Message, Pattern, Policy, Queue, Router, Topology
+from exchange.concurrency import threads
 from exchange.errors import BrokerError
 from tests.support.threads import reading
 from tests.support.tiers import scale

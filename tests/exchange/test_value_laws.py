@@ -50,11 +50,11 @@ from exchange import (
     Topology,
     Typed,
 )
-from exchange.json_text import Fault
 from exchange.kinds import KINDS
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.patterns.pattern import AMQP, MANY, MQTT, ONE, ONE_PLAIN, Wildcard
 from exchange.routing.route import Explanation, Hop, Placement
+from exchange.values.json_text import Fault
 
 ARGUMENTS = {"a": 1, "b": [1, {"c": b"\xff"}], "d": {"e": None}, "f": Typed("float", 1.5), "g": Decimal("1.5"),
              "h": datetime(2026, 1, 1, tzinfo=UTC), "i": Typed("array", [1, {"j": 1}])}  # fmt: skip

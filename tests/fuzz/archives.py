@@ -35,9 +35,9 @@ from bindings.archive.rocketmq.store import open_store
 from bindings.archive.times import parse_time, parse_time_text
 from bindings.report.kafka import kafka_json, kafka_lines
 from bridge.endpoints.archive.rows import restore_message
-from exchange.erlang_parser import parse
 from exchange.errors import HashstarError, InputError
-from exchange.field_values import FieldTable
+from exchange.values.erlang_parser import parse
+from exchange.values.field_values import FieldTable
 from tests.fuzz.target import cut, folder, is_same, text_of, write
 
 RECORDS_CAP: Final = 2_000

@@ -17,7 +17,7 @@ from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
 from bridge.rocketmq.remoting.properties import SYSTEM, IllegalMessage, decode_properties, encode_checked_properties
 from exchange.amqp import ContentHeader, content_of, message_of
 from exchange.errors import HashstarError
-from exchange.message import Message
+from exchange.values.message import Message
 from tests.fuzz.target import cut, text_of
 
 HEADER: Final = struct.Struct(">hh")

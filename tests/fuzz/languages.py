@@ -19,9 +19,6 @@ from bindings.sources.formats.format import Target as OtherTarget
 from bindings.sources.language.formatter import format_text
 from exchange.entities.entities import PREDECLARED_NAMES
 from exchange.errors import InputError, PatternError, TextError
-from exchange.field_json import decode, encode, json_line, message_from_json, message_from_line, message_to_json
-from exchange.field_values import type_and_value
-from exchange.message import Message
 from exchange.partition.hashing.keys import describe_key
 from exchange.partition.partitioning.key_source import KeySource
 from exchange.partition.partitioning.specification import Partitioning
@@ -33,6 +30,9 @@ from exchange.selector import Selector, Tags
 from exchange.selector.meaning import SelectorFailure, evaluate
 from exchange.selector.selector import RELEASES
 from exchange.topology.topology import Topology
+from exchange.values.field_json import decode, encode, json_line, message_from_json, message_from_line, message_to_json
+from exchange.values.field_values import type_and_value
+from exchange.values.message import Message
 from tests.fuzz.target import cut, is_same, text_of
 from tests.support.bindings.written_terraform import plan_of
 

@@ -23,8 +23,8 @@ from exchange.amqp import ContentHeader, MalformedHeader, content_of, decode_tab
 from exchange.amqp.content import WIDTHS
 from exchange.amqp.fields import decode_value, encode_value
 from exchange.errors import HashstarError, InputError
-from exchange.field_values import type_and_value
 from exchange.partition.clients.rocketmq.queues import TopicRoute, publish_queues, subscribe_queues
+from exchange.values.field_values import type_and_value
 from tests.fuzz.target import cut, is_same, text_of
 from tests.support.bridge.unconnected import UnconnectedWire
 

@@ -90,7 +90,7 @@ BINDINGS: Final[list[Mutant]] = [
         ("a text is as long as it is", "    while kept and (room < 0 or", "    while kept and ("),
     ),
     *mutants_of(
-        "exchange/markdown.py",
+        "exchange/text/markdown.py",
         "exchange/test_markdown.py bindings/report/test_forms.py",
         ("a bar in a name ends its cell", 'code = code.replace("|", "\\\\|")', "code = code"),
         ("a name mentions a user", '.replace("@", "@&#8203;")', ""),
@@ -398,7 +398,7 @@ BINDINGS: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
-        "exchange/notation.py",
+        "exchange/values/notation.py",
         "bindings/sources/test_language_writer.py bindings/sources/test_language_laws.py",
         (
             "names that are keywords are written bare",
@@ -455,7 +455,7 @@ BINDINGS: Final[list[Mutant]] = [
         ("an old result counts as up", "return self.drift is not None and self.error is None", "return True"),
     ),
     *mutants_of(
-        "exchange/json_schema.py",
+        "exchange/values/json_schema.py",
         "bridge/schema/test_schemas.py",
         ("every field is required", "if get_origin(field) is NotRequired:", "if False:"),
         ("no field is required", "            required.append(name)\n", "            pass\n"),

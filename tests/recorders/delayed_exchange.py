@@ -24,8 +24,8 @@ import pika
 import pika.data
 from pika.exceptions import AMQPError
 
-from exchange.field_json import encode_table
-from exchange.field_values import Typed
+from exchange.values.field_json import encode_table
+from exchange.values.field_values import Typed
 from tests.recorders import golden
 from tests.support.amqp_wire import all_types_in_pika
 from tests.support.servers import amqp_version

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pika
 from pika.exceptions import AMQPError, ConnectionClosedByBroker, UnroutableError
 
-from exchange.field_values import Typed
+from exchange.values.field_values import Typed
 from tests.recorders import golden
 from tests.support.amqp_wire import all_types_in_pika
 from tests.support.servers import amqp_version

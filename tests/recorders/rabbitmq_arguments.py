@@ -14,7 +14,7 @@ import pika
 import pika.exceptions
 
 from exchange import Policy, Queue
-from exchange.field_values import Typed
+from exchange.values.field_values import Typed
 from tests.recorders import golden
 from tests.support.amqp_wire import all_types_in_pika
 from tests.support.differential import manage

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-from exchange.field_values import type_and_value
+from exchange.values.field_values import type_and_value
 
 FORMATS = {
     "bool": ">c?", "byte": ">cb", "unsignedbyte": ">cB", "short": ">ch", "unsignedshort": ">cH", "signedint": ">ci",

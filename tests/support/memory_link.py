@@ -11,7 +11,7 @@ from exchange.dispatch.answers import Frame
 from exchange.dispatch.delivery import Carrier, Delivery, Ticket, assemble_delivery
 from exchange.dispatch.link import LinkLost, Unroutable
 from exchange.entities.entities import Binding, Exchange, Queue
-from exchange.message import Message
+from exchange.values.message import Message
 
 __all__ = ["MemoryChannel", "MemoryLink"]
 

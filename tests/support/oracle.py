@@ -14,9 +14,9 @@ from exchange import Binding, Message, Pattern, Topology
 from exchange.entities.alternates import alternate_exchange
 from exchange.entities.entities import Exchange
 from exchange.errors import BrokerError
-from exchange.field_values import type_and_value
 from exchange.kinds.headers import comparable
 from exchange.partition.hashing.erlang import UNDEFINED, Atom, jump, phash2
+from exchange.values.field_values import type_and_value
 
 
 def route(topology: Topology, message: Message, choose: Callable[[int], int]) -> tuple[str, ...]:

@@ -9,11 +9,11 @@ from typing import Any
 from hypothesis import strategies as st
 
 from exchange import Typed
-from exchange.field_values import RANGES
 from exchange.partition import Partitions
 from exchange.partition.partitioner import Partitioner
 from exchange.partition.partitioning.specification import parse_partitioner
 from exchange.partition.partitioning.strategies import STRATEGIES
+from exchange.values.field_values import RANGES
 
 __all__ = ["LONG", "PARAMETERS", "keys", "nested", "partitioner_for", "partitions_for"]
 

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from bridge.schema.names import SCHEMAS
-from exchange.json_schema import DRAFT_07
+from exchange.values.json_schema import DRAFT_07
 
 __all__ = ["as_json", "build", "closed", "close", "validator", "validator_class"]
 

@@ -27,10 +27,10 @@ from kombu.transport.base import to_rabbitmq_queue_arguments
 from exchange.entities.entities import Binding, Exchange, Queue
 from exchange.errors import BrokerError, NotFound, PreconditionFailed
 from exchange.kinds import KINDS, headers_after
-from exchange.message import BASIC_PROPERTIES, Message
 from exchange.routing.route import LaterRoute
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology
+from exchange.values.message import BASIC_PROPERTIES, Message
 
 __all__ = ["Channel", "MemoryBroker", "Transport", "broker_at", "register"]
 

@@ -29,14 +29,14 @@ from kombu.transport.virtual.exchange import TopicExchange
 
 from exchange.entities.entities import Binding, Exchange, Queue
 from exchange.errors import HashstarError, PatternError
-from exchange.field_json import decode_table, encode_table
-from exchange.json_text import parse_leniently
 from exchange.limits import NESTING
-from exchange.message import Message
 from exchange.patterns.matcher import Matcher
 from exchange.patterns.pattern import Pattern
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology
+from exchange.values.field_json import decode_table, encode_table
+from exchange.values.json_text import parse_leniently
+from exchange.values.message import Message
 
 __all__ = ["exact_routing", "install", "uninstall"]
 

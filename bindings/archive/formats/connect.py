@@ -36,7 +36,7 @@ from bindings.archive.reading import (
 from bindings.archive.record import Rows
 from bindings.sources.files import open_file
 from exchange.errors import HashstarError, InputError
-from exchange.message import Message
+from exchange.values.message import Message
 
 __all__ = ["Connect"]
 

@@ -21,8 +21,8 @@ from bindings.archive.reading import COPIES, Bad, Bias, Item
 from bindings.archive.record import to_records_or_bad
 from bindings.archive.sums import Span
 from bindings.sources.files import PRIVATE_FOLDER, make_folders, save_lines
-from exchange.display import count_noun
 from exchange.errors import InputError
+from exchange.text.display import count_noun
 
 __all__ = ["ConversionError", "convert", "explain_nothing"]
 

@@ -19,10 +19,10 @@ from bindings.archive.reading import Bad, Bias, Format, Item, Skipped, Split, ta
 from bindings.archive.record import Rows
 from bindings.archive.unpacking import read_pieces
 from exchange.errors import HashstarError, InputError
-from exchange.field_json import decode_table
-from exchange.field_values import Typed
 from exchange.limits import RECORD_BYTES
-from exchange.message import Message
+from exchange.values.field_json import decode_table
+from exchange.values.field_values import Typed
+from exchange.values.message import Message
 
 __all__ = ["Fetched"]
 

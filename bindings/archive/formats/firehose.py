@@ -14,8 +14,8 @@ from typing import Any, Final
 from bindings.archive.reading import Skipped
 from bindings.archive.record import Record
 from exchange.errors import InputError
-from exchange.field_values import Typed, type_and_value
-from exchange.message import Message
+from exchange.values.field_values import Typed, type_and_value
+from exchange.values.message import Message
 
 __all__ = ["DELIVERY", "EXCHANGE", "build_record", "unwrap"]
 

@@ -22,11 +22,11 @@ from bindings.archive.names import bytes_to_text_array, escape
 from bindings.archive.reading import Bad
 from bindings.archive.record import SCHEMA, ListBuilder, make_empty_column, sift_rows
 from bindings.archive.times import parse_time
-from exchange.display import escape_line
 from exchange.errors import BrokerError, HashstarError, InputError
-from exchange.field_json import message_from_json
 from exchange.limits import SHORTSTR_BYTES
-from exchange.message import Message
+from exchange.text.display import escape_line
+from exchange.values.field_json import message_from_json
+from exchange.values.message import Message
 
 __all__ = ["WrongColumn", "columns_at", "first_line", "has_texts_only", "may_hold", "read_foreign"]
 

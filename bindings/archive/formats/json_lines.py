@@ -1,7 +1,7 @@
-"""Read and write JSON lines, one message per line: as `exchange.field_json` writes, or others with the same fields.
+"""Read and write JSON lines, one message each: as `exchange.values.field_json` writes, or others with the same fields.
 
 ``exchange`` and ``routing_key`` are required: without them a line cannot be routed. ``headers``, ``properties`` and
-``body`` are as in `exchange.field_json.message_from_json`. The other fields of a record are
+``body`` are as in `exchange.values.field_json.message_from_json`. The other fields of a record are
 
 ``timestamp``      seconds since 1970, or ISO 8601 (UTC by default); numbers too great for seconds are milli-, micro- or
                    nanoseconds
@@ -49,8 +49,8 @@ from bindings.archive.record import SCHEMA, Record, Rows, make_empty_column
 from bindings.archive.record_line import Recorded, RecordLine
 from bindings.archive.times import EPOCH, MICROSECOND, parse_time
 from exchange.errors import InputError
-from exchange.field_json import json_line, message_from_json, message_to_json
 from exchange.limits import SHORTSTR_BYTES
+from exchange.values.field_json import json_line, message_from_json, message_to_json
 
 __all__ = ["JsonLines", "encode_line", "parse_objects", "read_lines"]
 
@@ -222,7 +222,7 @@ def add_line(rows: Rows, value: Any, place: int) -> Skipped | None:
 
 
 def encode_line(record: Record) -> bytes:
-    """Return the line that `JsonLines` reads as this record. Raises as `exchange.field_json.message_to_json`."""
+    """Return the line that `JsonLines` reads as this record. Raises as `exchange.values.field_json.message_to_json`."""
     message, time, vhost, size, has_body, routed, source, offset = record
     fields = cast(Recorded, message_to_json(message))
     if time is not None:

@@ -18,9 +18,9 @@ from bindings.archive.reading import Bad, Bias, Format, Item, Skipped, Split
 from bindings.archive.record import Rows
 from bindings.archive.times import parse_time_text
 from exchange.errors import HashstarError, InputError
-from exchange.field_json import decode_table
-from exchange.field_values import Typed
-from exchange.message import Message
+from exchange.values.field_json import decode_table
+from exchange.values.field_values import Typed
+from exchange.values.message import Message
 
 __all__ = ["Rabtap"]
 

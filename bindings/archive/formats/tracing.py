@@ -37,7 +37,7 @@ from bindings.archive.reading import (
 from bindings.archive.record import Rows
 from bindings.archive.unpacking import is_gzipped
 from exchange.errors import HashstarError, InputError
-from exchange.field_json import decode_table
+from exchange.values.field_json import decode_table
 
 __all__ = ["TracingJson", "TracingText"]
 

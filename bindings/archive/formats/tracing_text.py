@@ -34,10 +34,10 @@ from bindings.archive.reading import Skipped, Split
 from bindings.archive.record import Rows
 from bindings.archive.times import EPOCH, MICROSECOND, parse_time_text
 from bindings.archive.unpacking import read_pieces
-from exchange.erlang_parser import parse
 from exchange.errors import InputError
-from exchange.field_values import Typed
 from exchange.limits import RECORD_BYTES
+from exchange.values.erlang_parser import parse
+from exchange.values.field_values import Typed
 
 __all__ = ["BEGIN", "RULE", "add_text_entry", "parse_trace_time", "read_entries"]
 

@@ -34,8 +34,8 @@ from bindings.archive.kafka.walk import SEGMENT, Walk, split_stretches
 from bindings.archive.mapped import Mapped
 from bindings.archive.reading import Bad, Split
 from bindings.archive.sums import Unread
-from exchange.digits import is_digits
 from exchange.errors import InputError
+from exchange.text.digits import is_digits
 
 __all__ = [
     "LoggedRecord",

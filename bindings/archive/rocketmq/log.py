@@ -50,7 +50,7 @@ from bindings.archive.rocketmq.record import (
     unpack_body,
 )
 from exchange.errors import HashstarError, InputError
-from exchange.message import Message
+from exchange.values.message import Message
 
 __all__ = [
     "BLANK",

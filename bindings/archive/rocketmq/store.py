@@ -32,10 +32,10 @@ from bindings.archive.rocketmq.index import IndexFile, open_index
 from bindings.archive.rocketmq.queue import ConsumeQueue
 from bindings.archive.rocketmq.timer import Timer, read_timer_database, read_timer_files
 from bindings.sources.files import open_file
-from exchange.digits import is_digits
 from exchange.errors import InputError
-from exchange.field_values import RANGES
 from exchange.partition.clients.rocketmq.fastjson import parse_json
+from exchange.text.digits import is_digits
+from exchange.values.field_values import RANGES
 
 __all__ = ["QUEUES_IN_DATABASE", "Checkpoint", "Store", "Topic", "is_store", "find_log_folder", "open_store"]
 

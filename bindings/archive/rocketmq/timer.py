@@ -25,9 +25,9 @@ from bindings.archive.mapped import Bytes, Mapped, is_zero
 from bindings.archive.reading import Bad
 from bindings.archive.rocketmq.commit import list_numbered
 from bindings.sources.files import open_file
-from exchange.digits import is_digits
 from exchange.errors import InputError
 from exchange.limits import SIDE_FILE_BYTES
+from exchange.text.digits import is_digits
 
 __all__ = ["Timer", "read_timer_database", "read_timer_files"]
 

@@ -30,7 +30,7 @@ from bindings.audit.local.tasks import (
     encode_results,
 )
 from exchange.errors import HashstarError, InputError
-from exchange.json_text import parse_leniently
+from exchange.values.json_text import parse_leniently
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -30,7 +30,7 @@ from bindings.archive.reading import SPLIT_BYTES, CompletePart, Format, Split
 from bindings.archive.rocketmq.store import find_log_folder, is_store
 from bindings.sources.files import make_folders, open_file, replacing
 from exchange.errors import InputError
-from exchange.json_text import parse_leniently
+from exchange.values.json_text import parse_leniently
 
 __all__ = ["STEP_BYTES", "Growth", "Step", "write_whole"]
 

@@ -36,7 +36,7 @@ from bindings.audit.local.study import Study
 from bindings.audit.spark.growth import write_whole
 from bindings.sources.files import make_folders, open_file
 from exchange.errors import InputError
-from exchange.json_text import parse_leniently
+from exchange.values.json_text import parse_leniently
 
 __all__ = ["Entry", "Ledger", "account_from_json", "account_to_json"]
 

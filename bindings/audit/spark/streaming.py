@@ -46,7 +46,7 @@ from bindings.audit.spark.growth import STEP_BYTES, Growth, Step, write_whole
 from bindings.audit.spark.ledger import Entry, Ledger
 from bindings.sources.files import make_folders, open_file
 from exchange.errors import InputError
-from exchange.json_text import parse_leniently
+from exchange.values.json_text import parse_leniently
 
 try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow

@@ -21,7 +21,7 @@ from bindings.check.report import (
     part_json,
 )
 from bindings.check.rules.finding import Finding, Severity
-from exchange.display import hide_logins
+from exchange.text.display import hide_logins
 
 __all__ = ["REPORTER", "CheckJson", "CheckedFilesJson", "to_json"]
 

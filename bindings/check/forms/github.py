@@ -13,7 +13,7 @@ from typing import Final
 from bindings.check.forms.reporter import Reporter, locate, message_lines, path_of
 from bindings.check.report import CheckResult, SourceError
 from bindings.check.rules.finding import Finding, Severity
-from exchange.display import escape_line, split_error
+from exchange.text.display import escape_line, split_error
 
 __all__ = ["REPORTER", "to_workflow_commands"]
 

@@ -11,7 +11,7 @@ from bindings.check.fingerprint import fingerprint
 from bindings.check.forms.reporter import Reporter, dump_lines, locate, message_lines, path_of
 from bindings.check.report import CheckResult
 from bindings.check.rules.finding import Severity
-from exchange.display import escape_line, split_error
+from exchange.text.display import escape_line, split_error
 
 __all__ = ["REPORTER", "to_code_quality"]
 

@@ -15,7 +15,7 @@ from bindings.check.forms.junit_suites import Case, Suite, to_xml
 from bindings.check.forms.reporter import Reporter, message_lines
 from bindings.check.report import CheckResult, Report
 from bindings.check.rules.finding import RULES, Finding
-from exchange.display import count_noun, escape_line, split_error
+from exchange.text.display import count_noun, escape_line, split_error
 
 __all__ = ["REPORTER", "to_junit"]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from exchange.display import escape_line, escape_lines
+from exchange.text.display import escape_line, escape_lines
 
 __all__ = ["Case", "Suite", "to_xml"]
 

@@ -12,8 +12,8 @@ from bindings.check.fingerprint import fingerprint
 from bindings.check.forms.reporter import Reporter, dump_lines, path_of
 from bindings.check.report import CheckResult, part_json
 from bindings.check.rules.finding import RULES, Finding, Part
-from exchange.display import hide_logins
-from exchange.site import hashstar_version, page_address
+from exchange.text.display import hide_logins
+from exchange.text.site import hashstar_version, page_address
 
 __all__ = ["REPORTER", "SCHEMA", "to_sarif"]
 

@@ -11,7 +11,7 @@ from bindings.check.forms.reporter import Reporter, message_lines
 from bindings.check.forms.statistics import statistics_lines
 from bindings.check.report import CheckResult, Report, count_severities
 from bindings.check.rules.finding import Finding, Severity
-from exchange.display import count_noun, count_rest, escape_line
+from exchange.text.display import count_noun, count_rest, escape_line
 
 __all__ = ["REPORTER", "to_text"]
 

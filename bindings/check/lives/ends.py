@@ -17,9 +17,9 @@ from bindings.check.rules.finding import Finding
 from bindings.check.rules.life import Event, Life, What
 from bindings.check.rules.view import TopologyView
 from bindings.check.rules.words import list_names
-from exchange.display import count_noun, list_some, write_milliseconds
 from exchange.entities.entities import Queue
 from exchange.lifecycle.limits import Limits
+from exchange.text.display import count_noun, list_some, write_milliseconds
 from exchange.topology.graph import find_cycles
 
 __all__ = ["TRIES", "find_many_tries", "find_vanishing"]

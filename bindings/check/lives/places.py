@@ -21,9 +21,9 @@ from exchange.entities.entities import Destination
 from exchange.errors import BrokerError, InputError
 from exchange.kinds.condition import EVERYTHING
 from exchange.lifecycle.limits import Limits
-from exchange.message import Message
 from exchange.patterns.pattern import Pattern
 from exchange.routing.router import Router
+from exchange.values.message import Message
 
 __all__ = ["Place", "PlaceGraph", "Publish", "expiry_by", "find_leads", "holds_messages", "walk_back"]
 

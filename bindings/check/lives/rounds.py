@@ -14,13 +14,13 @@ from bindings.check.rules.finding import Finding
 from bindings.check.rules.life import Event, Life
 from bindings.check.rules.view import TopologyView
 from bindings.check.rules.words import LISTED, list_names
-from exchange.display import list_some
 from exchange.entities.entities import Queue
 from exchange.errors import BrokerError, InputError
 from exchange.lifecycle.possible import Way, find_lives
-from exchange.message import Message
 from exchange.routing.router import Router
+from exchange.text.display import list_some
 from exchange.topology.graph import find_cycles
+from exchange.values.message import Message
 
 __all__ = ["find"]
 

@@ -11,7 +11,7 @@ from bindings.check.rules.life import Event, Life
 from exchange.entities.profile import QueueBehaviour
 from exchange.lifecycle.content import Content, death_key, publish_content, record_death
 from exchange.lifecycle.targets import find_targets
-from exchange.message import Message
+from exchange.values.message import Message
 
 __all__ = ["TRIED", "comes_true", "find_drop"]
 

@@ -10,12 +10,12 @@ from bindings.check.rules.finding import Finding
 from bindings.check.rules.leaks import find_key_lost_by_alternate, find_key_lost_by_binding
 from bindings.check.rules.view import TopologyView
 from bindings.check.rules.words import list_names, quote_binding, quote_exchange
-from exchange.display import LIKE_NAMES, suggest
 from exchange.entities.alternates import policy_in_force
 from exchange.entities.entities import Binding, Exchange
 from exchange.kinds import can_delay
 from exchange.kinds.condition import EVERYTHING
 from exchange.patterns.pattern import Pattern
+from exchange.text.display import LIKE_NAMES, suggest
 from exchange.topology.graph import find_cycles
 
 __all__ = ["find"]

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from bindings.check.rules.finding import Finding
 from bindings.check.rules.view import TopologyView
 from bindings.check.rules.words import list_names, quote_binding, quote_exchange
-from exchange.display import LIKE_NAMES, suggest
 from exchange.entities.entities import Binding, Destination
 from exchange.kinds import Decider, KeyUse, Kind
+from exchange.text.display import LIKE_NAMES, suggest
 
 __all__ = ["find"]
 

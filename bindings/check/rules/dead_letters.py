@@ -16,12 +16,12 @@ from bindings.check.rules.leaks import (
 )
 from bindings.check.rules.view import TopologyView
 from bindings.check.rules.words import list_names, quote_exchange
-from exchange.display import LIKE_NAMES, suggest
 from exchange.entities.effects import AT_MOST_ONCE
 from exchange.entities.entities import Destination, Policy, Queue
 from exchange.entities.in_force import DeadLetters
 from exchange.kinds.condition import EVERYTHING
 from exchange.patterns.pattern import Pattern
+from exchange.text.display import LIKE_NAMES, suggest
 
 __all__ = ["find", "find_circles"]
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from bindings.check.rules.finding import Finding
 from bindings.sources.language.expectations import Expectation
-from exchange.display import escape_line
 from exchange.errors import BrokerError
 from exchange.routing.explain import describe
 from exchange.routing.router import Router
+from exchange.text.display import escape_line
 from exchange.topology.topology import Topology
 
 __all__ = ["find"]

@@ -11,7 +11,7 @@ from typing import Final, Literal, NamedTuple
 
 from bindings.check.rules.life import Life
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
-from exchange.site import page_address
+from exchange.text.site import page_address
 
 __all__ = ["ABSENCES", "RULES", "SEVERITIES", "Finding", "Part", "Rule", "Severity"]
 

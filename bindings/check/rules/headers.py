@@ -11,10 +11,10 @@ from bindings.check.rules.view import TopologyView
 from bindings.check.rules.words import quote_binding, quote_exchange
 from exchange.entities.entities import Binding
 from exchange.entities.profile import Profile
-from exchange.field_values import type_and_value
 from exchange.kinds import Decider
 from exchange.kinds.headers import comparable, conditions_of, match_mode
-from exchange.notation import write_value
+from exchange.values.field_values import type_and_value
+from exchange.values.notation import write_value
 
 __all__ = ["find"]
 

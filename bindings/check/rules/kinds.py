@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from bindings.check.rules.finding import Finding
 from bindings.check.rules.view import TopologyView
 from bindings.check.rules.words import quote_binding, quote_exchange
-from exchange.display import suggest
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Destination, Exchange
 from exchange.entities.indexes import Tables
 from exchange.errors import BrokerError
 from exchange.kinds import KINDS, Decider, KeyUse, Unknown, kind_of
+from exchange.text.display import suggest
 from exchange.topology import rules
 
 __all__ = ["find", "find_refused_queues"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, Literal, NamedTuple, NotRequired, TypedDict
 
-from exchange.display import list_some, write_milliseconds
+from exchange.text.display import list_some, write_milliseconds
 
 __all__ = ["Event", "Life", "LifeJson", "What", "life_json"]
 

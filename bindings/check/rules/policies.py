@@ -8,7 +8,6 @@ from bindings.check.rules.finding import Finding
 from bindings.check.rules.view import TopologyView
 from bindings.check.rules.words import LISTED, list_names
 from bindings.sources.definitions.import_warnings import PATTERN_SHOWN
-from exchange.display import clip_line, list_some, suggest
 from exchange.entities.effects import NAMES, find_meant
 from exchange.entities.entities import PREDECLARED_NAMES, Exchange, Policy, Queue
 from exchange.entities.in_force import applies_to, is_for_type, unsupported_keys
@@ -16,6 +15,7 @@ from exchange.entities.policy_definitions import wrong_settings
 from exchange.entities.profile import Profile
 from exchange.entities.ranked import Ranked
 from exchange.patterns.pcre import expression
+from exchange.text.display import clip_line, list_some, suggest
 
 __all__ = ["find"]
 

@@ -9,12 +9,12 @@ from typing import Final
 from bindings.check.rules.finding import Finding
 from bindings.check.rules.words import list_names
 from bindings.sources.applications.application import Application, TaskRoute, TaskWay
-from exchange.display import escape_line
 from exchange.entities.entities import Binding
 from exchange.errors import BrokerError
-from exchange.message import Message
 from exchange.routing.explain import describe
 from exchange.routing.router import Router
+from exchange.text.display import escape_line
+from exchange.values.message import Message
 
 __all__ = ["find"]
 

@@ -16,11 +16,11 @@ from exchange.errors import BrokerError
 from exchange.kinds import Kind, Unknown, kind_of
 from exchange.kinds.condition import ALWAYS, EVERYTHING
 from exchange.lifecycle.limits import Limits, limits_by
-from exchange.message import Message
 from exchange.patterns.pattern import AMQP, Pattern
 from exchange.topology import rules
 from exchange.topology.graph import Graph, TopologyGraph
 from exchange.topology.topology import Topology
+from exchange.values.message import Message
 
 __all__ = ["NOTHING", "TopologyView", "too_long"]
 

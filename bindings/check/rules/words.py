@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from exchange.display import list_some
 from exchange.entities.entities import Binding, Destination, Policy
-from exchange.notation import write_arguments
+from exchange.text.display import list_some
+from exchange.values.notation import write_arguments
 
 __all__ = ["LISTED", "quote_binding", "quote_exchange", "list_names"]
 

@@ -25,7 +25,7 @@ from bindings.diff.comparison.trial import Trial, shares
 from exchange.entities.alternates import alternates_in_effect
 from exchange.entities.entities import Destination, Exchange
 from exchange.kinds import Decider, kind_of
-from exchange.message import Message
+from exchange.values.message import Message
 
 __all__ = ["ChoiceComparison"]
 

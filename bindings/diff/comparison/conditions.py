@@ -11,9 +11,9 @@ from exchange.entities.profile import Profile
 from exchange.kinds import Kind
 from exchange.kinds.condition import ALWAYS, NEVER, Condition, HeaderRules, Headers
 from exchange.kinds.headers import comparable_headers
-from exchange.message import Message
 from exchange.patterns.matcher import Matcher
 from exchange.patterns.pattern import Key, Pattern
+from exchange.values.message import Message
 
 __all__ = ["ALWAYS", "NEVER", "Branches", "Condition", "Edge", "Headers", "Probe", "holds"]
 

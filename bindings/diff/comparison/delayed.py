@@ -19,9 +19,9 @@ from bindings.diff.comparison.terms import Term
 from exchange.entities.entities import Binding, Destination, Exchange, Queue
 from exchange.kinds import KINDS, Unknown, can_delay, kind_of
 from exchange.kinds.delayed import DELAY
-from exchange.message import Message
 from exchange.topology.graph import TopologyGraph
 from exchange.topology.topology import Topology
+from exchange.values.message import Message
 
 __all__ = ["add_delayed", "delays_any", "make_view", "without_readers"]
 

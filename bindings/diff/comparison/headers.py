@@ -16,10 +16,10 @@ from typing import Any, Final, TypeAlias
 
 from bindings.analysis.crawl import Budget, OutOfBudget
 from bindings.diff.comparison.conditions import Headers
-from exchange.field_values import INTEGER_TYPES, Typed, type_and_value
 from exchange.kinds.condition import HeaderRules
 from exchange.kinds.headers import comparable
 from exchange.patterns.conjunctions import PRESENT
+from exchange.values.field_values import INTEGER_TYPES, Typed, type_and_value
 
 __all__ = ["fewest_headers"]
 

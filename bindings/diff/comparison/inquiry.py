@@ -14,9 +14,9 @@ from bindings.diff.comparison.search import Demand, shortest_message
 from bindings.diff.comparison.sides import Side, Ways
 from exchange.entities.entities import Destination
 from exchange.kinds import kind_of
-from exchange.message import Message
 from exchange.topology.graph import TopologyGraph
 from exchange.topology.topology import Topology
+from exchange.values.message import Message
 
 __all__ = ["OUT_OF_BUDGET", "TOO_MANY", "Divergence", "Inquiry"]
 

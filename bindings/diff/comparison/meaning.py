@@ -10,7 +10,7 @@ from bindings.diff.comparison.partitions import PartitionChange
 from bindings.diff.comparison.terms import Term
 from exchange.entities.entities import Destination
 from exchange.entities.unread import UnreadPart
-from exchange.message import Message
+from exchange.values.message import Message
 
 __all__ = ["Access", "Choice", "Effect", "Meaning", "Undecided", "Unroutable"]
 

@@ -9,10 +9,10 @@ from typing import Any, Final, NamedTuple
 
 from exchange.entities.entities import Destination
 from exchange.kinds import KeyUse, kind_of
-from exchange.message import Message
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.patterns.pattern import MANY, Pattern
 from exchange.topology.topology import Topology
+from exchange.values.message import Message
 
 __all__ = ["PartitionChange", "find_partition_changes"]
 

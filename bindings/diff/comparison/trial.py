@@ -9,9 +9,9 @@ from typing import Final, TypeAlias
 
 from bindings.diff.comparison.sides import Side
 from exchange.errors import BrokerError
-from exchange.message import Message
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology
+from exchange.values.message import Message
 
 __all__ = ["Outcomes", "Trial", "shares"]
 

@@ -19,9 +19,9 @@ from bindings.diff.planning.step import Part, describe_part
 from bindings.diff.settings.changes import SettingsChange
 from exchange.entities.entities import Destination
 from exchange.entities.precedence import ValueJson, value_json
-from exchange.field_json import message_to_json
-from exchange.json_types import MessageJson
 from exchange.topology.unread import UnreadPartJson, unread_to_json
+from exchange.values.field_json import message_to_json
+from exchange.values.json_types import MessageJson
 
 __all__ = [
     "AgainstJson", "DiffJson", "FieldChangeJson", "MeaningJson", "PlanJson", "SettingsChangeJson", "fields_to_json",

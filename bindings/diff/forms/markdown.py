@@ -31,9 +31,9 @@ from bindings.diff.forms.words import (
 from bindings.diff.planning.plan import Plan
 from bindings.diff.planning.step import describe_part
 from bindings.diff.settings.changes import SettingsChange
-from exchange.display import clip_line, count_noun
 from exchange.entities.entities import Queue
-from exchange.markdown import escape_text, fold, quote_block, quote_code, write_rows
+from exchange.text.display import clip_line, count_noun
+from exchange.text.markdown import escape_text, fold, quote_block, quote_code, write_rows
 from exchange.topology.unread import not_proved
 
 __all__ = ["LONGEST", "to_markdown"]

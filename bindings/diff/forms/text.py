@@ -27,7 +27,7 @@ from bindings.diff.forms.words import (
 from bindings.diff.planning.plan import Plan
 from bindings.diff.planning.step import describe_part
 from bindings.diff.settings.changes import SettingsChange
-from exchange.display import count_noun, count_rest, describe_exchange
+from exchange.text.display import count_noun, count_rest, describe_exchange
 from exchange.topology.unread import unread_lines
 
 __all__ = ["files_to_text", "meaning_lines", "plan_lines", "settings_lines", "to_text"]

@@ -13,11 +13,11 @@ from bindings.diff.comparison.terms import Term
 from bindings.diff.planning.fields import find_changes
 from bindings.diff.planning.step import Part, Step
 from bindings.diff.settings.changes import SettingsChange
-from exchange.display import count_noun, describe_exchange, list_some
 from exchange.entities.precedence import Possible, write_setting
-from exchange.message import Message
-from exchange.notation import write_json, write_table
 from exchange.patterns.pattern import Pattern
+from exchange.text.display import count_noun, describe_exchange, list_some
+from exchange.values.message import Message
+from exchange.values.notation import write_json, write_table
 
 __all__ = [
     "describe_access", "describe_changes", "describe_choice", "describe_default", "describe_fields",

@@ -9,7 +9,7 @@ from bindings.diff.planning.plan import comparable_arguments
 from bindings.diff.planning.step import Part
 from exchange.entities.entities import Exchange, Policy, Queue
 from exchange.entities.precedence import encode_setting
-from exchange.field_json import encode
+from exchange.values.field_json import encode
 
 __all__ = ["FieldChange", "find_changes"]
 

@@ -17,7 +17,6 @@ from bindings.analysis.crawl import Deadline
 from bindings.diff.planning.rehearsal import Rehearsal, TooMuch, mark
 from bindings.diff.planning.step import State, Step, Unit
 from bindings.diff.planning.tangles import Alteration, find_tangled
-from exchange.display import list_some
 from exchange.entities.alternates import alternate_exchange, possible_alternates
 from exchange.entities.entities import (
     Binding,
@@ -27,6 +26,7 @@ from exchange.entities.entities import (
     Queue,
 )
 from exchange.kinds import Decider, Unknown, kind_of
+from exchange.text.display import list_some
 from exchange.topology.graph import Graph
 from exchange.topology.topology import Topology
 

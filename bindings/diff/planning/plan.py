@@ -17,8 +17,8 @@ from bindings.diff.planning.order import Difference, end_of, order_safely
 from bindings.diff.planning.step import Part, State, Step
 from exchange.entities.entities import Binding, Destination, Exchange, Policy, Queue
 from exchange.errors import BrokerError
-from exchange.field_values import INTEGER_TYPES, type_and_value
 from exchange.topology.topology import Topology
+from exchange.values.field_values import INTEGER_TYPES, type_and_value
 
 __all__ = ["Plan", "Step", "comparable_arguments", "find_difference", "is_reserved", "keep_extras", "make_plan"]
 

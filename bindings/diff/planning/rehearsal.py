@@ -17,11 +17,11 @@ from bindings.analysis.key_classes import find_key_classes
 from bindings.diff.planning.step import State, Step, Unit
 from exchange.entities.entities import Binding
 from exchange.errors import BrokerError, NotFound
-from exchange.field_values import FieldTable
 from exchange.kinds import Decider, kind_of
-from exchange.message import Message
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology
+from exchange.values.field_values import FieldTable
+from exchange.values.message import Message
 
 __all__ = ["Astray", "Rehearsal", "TooMuch"]
 

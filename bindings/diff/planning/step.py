@@ -9,9 +9,9 @@ from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.entities.indexes import Change
 from exchange.errors import BrokerError
 from exchange.kinds import KINDS
-from exchange.notation import write_arguments
 from exchange.topology import rules
 from exchange.topology.topology import Topology
+from exchange.values.notation import write_arguments
 
 __all__ = ["Part", "State", "Step", "Unit", "describe_part"]
 

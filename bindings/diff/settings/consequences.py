@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Container, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
-from exchange.display import count_noun, describe_exchange, write_milliseconds
 from exchange.entities.in_force import DeadLetters, Settings
 from exchange.entities.profile import Profile
 from exchange.lifecycle.limits import find_delivery_limit
+from exchange.text.display import count_noun, describe_exchange, write_milliseconds
 
 __all__ = ["Consequence", "Side", "find_consequence"]
 

@@ -8,16 +8,16 @@ from itertools import islice
 from typing import Final
 
 from bindings.analysis.crawl import Budget, OutOfBudget, shortest_key
-from exchange.display import list_some
 from exchange.entities.entities import Destination
 from exchange.entities.in_force import DeadLetters
 from exchange.kinds import kind_of
-from exchange.message import Message
 from exchange.patterns.pattern import AMQP
 from exchange.routing.dead_letters import DeadLetterHop, find_hop
 from exchange.routing.router import Router
+from exchange.text.display import list_some
 from exchange.topology.graph import TopologyGraph
 from exchange.topology.topology import Topology
+from exchange.values.message import Message
 
 __all__ = ["DEAD_LETTERS", "Letters"]
 

@@ -22,7 +22,7 @@ from bindings.drawing.svg.legend import draw_legend, list_entries, measure_legen
 from bindings.drawing.svg.measure import LINE, measure, write_text
 from bindings.drawing.svg.nodes import draw_node, indent, measure_node
 from bindings.drawing.svg.style import HEADS, write_style_sheet
-from exchange.display import clip_line, escape_line
+from exchange.text.display import clip_line, escape_line
 
 __all__ = ["to_svg"]
 

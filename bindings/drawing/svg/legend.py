@@ -13,7 +13,7 @@ from bindings.drawing.looks import look_of
 from bindings.drawing.model import Drawing, Node
 from bindings.drawing.svg.measure import LINE, measure, write_text
 from bindings.drawing.svg.nodes import QUEUE_SIGNS, draw_shape
-from exchange.display import clip_line, list_some
+from exchange.text.display import clip_line, list_some
 
 __all__ = ["Entry", "draw_legend", "list_entries", "measure_legend"]
 

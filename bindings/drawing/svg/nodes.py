@@ -15,7 +15,7 @@ from bindings.drawing.layout import Point, Size
 from bindings.drawing.looks import look_of
 from bindings.drawing.model import Node
 from bindings.drawing.svg.measure import LINE, measure, write_text
-from exchange.display import escape_line
+from exchange.text.display import escape_line
 
 __all__ = ["QUEUE_SIGNS", "draw_node", "draw_shape", "indent", "measure_node"]
 

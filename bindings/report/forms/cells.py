@@ -14,7 +14,7 @@ from rich.text import Text
 from bindings.report.figures import to_percent
 from bindings.report.model import BindingRow, Count, FindingRow, Shape
 from bindings.report.words import describe_condition, name_destination, name_exchange
-from exchange.display import clip_line
+from exchange.text.display import clip_line
 
 __all__ = [
     "LONGEST", "draw_bar", "draw_steps", "indent", "make_heading", "make_pairs", "make_table", "show_binding",

@@ -22,8 +22,8 @@ from bindings.report.forms.as_json import to_json
 from bindings.report.forms.reporter import BytesReporter
 from bindings.report.model import Report
 from bindings.sources.management import is_address
-from exchange.json_text import parse_leniently
-from exchange.notation import write_encoded_arguments
+from exchange.values.json_text import parse_leniently
+from exchange.values.notation import write_encoded_arguments
 
 __all__ = ["REPORTER", "build_page", "report_in", "to_html"]
 

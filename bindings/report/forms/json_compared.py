@@ -10,7 +10,7 @@ from bindings.report.forms.json_values import encode_binding, encode_shapes, enc
 from bindings.report.gates import count_misrouted
 from bindings.report.model import Compared
 from bindings.report.words import describe_change, describe_difference
-from exchange.field_json import message_to_json
+from exchange.values.field_json import message_to_json
 
 __all__ = ["encode_comparison", "encode_verification"]
 

@@ -10,8 +10,8 @@ from typing import Literal, TypedDict
 from bindings.check.report import FindingJson
 from bindings.counts.outcome import Fate
 from bindings.report.model import FlowKind
-from exchange.json_types import BindingJson, MessageJson
 from exchange.topology.unread import UnreadPartJson
+from exchange.values.json_types import BindingJson, MessageJson
 
 __all__ = [
     "AlternateUseJson", "ArchiveJson", "AuditJson", "AuditedJson", "BadJson", "BiasName", "BindingRowJson",

@@ -8,8 +8,8 @@ from bindings.counts.sketch import Frequent
 from bindings.report.figures import format_time
 from bindings.report.forms.json_types import ShapeJson
 from exchange.entities.entities import Binding
-from exchange.field_json import encode_table
-from exchange.json_types import BindingJson
+from exchange.values.field_json import encode_table
+from exchange.values.json_types import BindingJson
 
 __all__ = ["DIGITS", "encode_binding", "encode_shapes", "encode_share", "encode_time"]
 

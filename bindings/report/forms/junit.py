@@ -15,7 +15,7 @@ from bindings.report.forms.reporter import BytesReporter
 from bindings.report.gates import Gate
 from bindings.report.model import BindingRow, Report
 from bindings.report.words import describe_condition, name_exchange
-from exchange.display import count_noun
+from exchange.text.display import count_noun
 from exchange.topology.unread import not_proved
 
 __all__ = ["REPORTER", "to_junit"]

@@ -18,8 +18,8 @@ from bindings.report.words import (
     name_exchange,
     summarize,
 )
-from exchange.display import count_noun
-from exchange.markdown import escape_text, fold, quote_code, write_rows
+from exchange.text.display import count_noun
+from exchange.text.markdown import escape_text, fold, quote_code, write_rows
 
 __all__ = ["REPORTER", "to_markdown"]
 

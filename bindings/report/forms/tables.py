@@ -19,7 +19,7 @@ from bindings.report.model import Report
 from bindings.sources.files import make_folders, replacing
 from exchange.entities.entities import Binding
 from exchange.errors import InputError
-from exchange.field_json import encode_table, message_to_json
+from exchange.values.field_json import encode_table, message_to_json
 
 __all__ = ["TABLES", "to_tables", "write_tables"]
 

@@ -56,7 +56,7 @@ from bindings.report.words import (
     name_exchange,
     summarize,
 )
-from exchange.display import clip_line, count_noun, list_some
+from exchange.text.display import clip_line, count_noun, list_some
 
 __all__ = ["LISTED", "REPORTER", "to_text"]
 

@@ -18,12 +18,12 @@ from bindings.sources.applications.celery_sending import Call, NoAnswer, send, w
 from bindings.sources.applications.importing import describe
 from bindings.sources.applications.kombu import read_parts
 from bindings.sources.applications.parts import declare_parts
-from exchange.display import escape_line
 from exchange.entities.entities import Binding
 from exchange.entities.profile import Profile
 from exchange.entities.releases import LATEST
 from exchange.entities.unread import UnreadPart
 from exchange.errors import InputError
+from exchange.text.display import escape_line
 from exchange.topology.topology import Topology
 
 __all__ = ["find_vhost", "read_app", "topology_of"]

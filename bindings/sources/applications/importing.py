@@ -7,8 +7,8 @@ import os
 import sys
 from typing import Final
 
-from exchange.display import escape_line
 from exchange.errors import InputError
+from exchange.text.display import escape_line
 
 __all__ = ["describe", "import_object"]
 

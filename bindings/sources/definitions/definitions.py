@@ -43,12 +43,12 @@ from bindings.sources.definitions.operator_policies import (
 from bindings.sources.definitions.text import parse_text, write_text
 from bindings.sources.files import decode_text, read_content, save_lines
 from bindings.sources.language.expectations import Expectation
-from exchange.display import clip_line
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Policy, Queue
 from exchange.entities.profile import Profile
 from exchange.entities.releases import LATEST, closest_profile, profile_by_name
 from exchange.entities.unread import UnreadPart
 from exchange.errors import InputError
+from exchange.text.display import clip_line
 from exchange.topology.topology import Topology
 
 __all__ = ["Definitions", "load_topology"]

@@ -13,9 +13,9 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from exchange.entities.entities import Binding, Destination, Exchange, Policy, Queue
 from exchange.errors import InputError
-from exchange.field_json import decode_table, encode_table
-from exchange.field_values import EMPTY, FieldTable, thaw
-from exchange.json_text import Refused
+from exchange.values.field_json import decode_table, encode_table
+from exchange.values.field_values import EMPTY, FieldTable, thaw
+from exchange.values.json_text import Refused
 
 __all__ = ["ENCODE", "SECTIONS", "Compactor", "Entry", "Object", "Part", "expand", "is_same_json", "read_section"]
 
@@ -68,7 +68,7 @@ class Compactor:
     """The JSON parser's hook for objects: makes an entry of each plain binding as soon as it is read.
 
     The hook does not know in which section an object is: `expand` restores the objects that are not under "bindings".
-    Raises `exchange.json_text.Refused` if a name occurs twice in an object.
+    Raises `exchange.values.json_text.Refused` if a name occurs twice in an object.
     """
 
     def __init__(self) -> None:

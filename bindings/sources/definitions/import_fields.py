@@ -13,10 +13,10 @@ import binascii
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from exchange.display import clip_line
 from exchange.entities.profile import Profile
-from exchange.erlang_terms import show_json
 from exchange.patterns.pcre import expression
+from exchange.text.display import clip_line
+from exchange.values.erlang_terms import show_json
 
 __all__ = [
     "ABSENT",

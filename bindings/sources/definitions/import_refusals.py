@@ -26,7 +26,7 @@ from exchange.entities.entities import PREDECLARED_NAMES, Queue
 from exchange.entities.profile import Profile
 from exchange.entities.queue_arguments import refuse_queue
 from exchange.errors import BrokerError
-from exchange.field_values import FieldTable
+from exchange.values.field_values import FieldTable
 
 __all__ = ["Refusal", "find_refusals", "find_typed_by_default"]
 

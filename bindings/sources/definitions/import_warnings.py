@@ -12,15 +12,15 @@ from bindings.sources.definitions.entries import ENCODE, SECTIONS, Entry, Part
 from bindings.sources.definitions.extensions import KEY
 from bindings.sources.definitions.import_fields import COMPONENTS
 from bindings.sources.definitions.import_refusals import find_refusals, find_typed_by_default
-from exchange.display import clip_line, suggest
 from exchange.entities.entities import PREDECLARED, PREDECLARED_NAMES, Binding, Exchange, Policy
 from exchange.entities.profile import Profile
 from exchange.entities.unread import UnreadPart
-from exchange.field_json import encode_table
-from exchange.field_values import to_bytes
 from exchange.kinds import Unknown, can_delay, kind_of
 from exchange.limits import SHORTSTR_BYTES
 from exchange.patterns.pcre import expression
+from exchange.text.display import clip_line, suggest
+from exchange.values.field_json import encode_table
+from exchange.values.field_values import to_bytes
 
 __all__ = [
     "FILE_CODES",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from bindings.sources.definitions.entries import SECTIONS
-from exchange.json_text import scan_value
+from exchange.values.json_text import scan_value
 
 __all__ = ["PlacedObject", "find_objects"]
 

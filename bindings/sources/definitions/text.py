@@ -9,7 +9,7 @@ from typing import Any
 from bindings.sources.definitions.entries import ENCODE, Compactor, Object, expand
 from bindings.sources.language.errors import LanguageError
 from exchange.errors import InputError
-from exchange.json_text import JsonFault, parse_objects
+from exchange.values.json_text import JsonFault, parse_objects
 
 __all__ = ["parse_text", "write_text"]
 

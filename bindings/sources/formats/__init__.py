@@ -14,8 +14,8 @@ from bindings.sources.files import decode_text, read_content
 from bindings.sources.formats.format import File, Format
 from bindings.sources.formats.imported import Imported
 from exchange.errors import InputError
-from exchange.json_text import parse
 from exchange.limits import DOCUMENT_BYTES
+from exchange.values.json_text import parse
 
 __all__ = [
     "FORMATS", "MODULE_NAMES", "NAMED_YAML", "OPERATOR", "RECORDING", "File", "Format", "Imported", "format_of",

@@ -18,9 +18,9 @@ from bindings.sources.formats.format import File
 from bindings.sources.formats.imported import Collector, Imported
 from bindings.sources.formats.nodes import Node
 from bindings.sources.formats.yaml_text import documents_of
-from exchange.display import clip_line
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange, Queue
 from exchange.errors import InputError
+from exchange.text.display import clip_line
 
 __all__ = ["read_asyncapi"]
 

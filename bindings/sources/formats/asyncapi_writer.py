@@ -15,8 +15,8 @@ from typing import Any, Final
 from bindings.sources.definitions import Definitions
 from bindings.sources.formats.format import Omissions, Target, Written, find_half
 from bindings.sources.formats.yaml_text import write_documents
-from exchange.display import count_noun, list_some
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange, Queue
+from exchange.text.display import count_noun, list_some
 from exchange.topology.topology import Topology
 
 __all__ = ["BINDING_VERSION", "TYPES", "VERSION", "write_asyncapi"]

@@ -11,8 +11,8 @@ from bindings.sources.definitions.entries import Part
 from bindings.sources.definitions.import_warnings import describe
 from bindings.sources.formats.go_json import overflows
 from bindings.sources.formats.imported import Imported
-from exchange.display import count_noun
 from exchange.entities.entities import Binding, Exchange
+from exchange.text.display import count_noun
 
 __all__ = ["File", "Format", "Omissions", "Target", "Written", "find_half"]
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from json import JSONDecodeError
 from typing import Any, Final, TypeAlias
 
-from exchange.display import clip_line, dump_json, suggest
 from exchange.errors import InputError
-from exchange.json_text import JsonFault, parse
 from exchange.limits import NESTING
+from exchange.text.display import clip_line, dump_json, suggest
+from exchange.values.json_text import JsonFault, parse
 
 __all__ = ["Node", "Path", "json_node"]
 

@@ -17,11 +17,11 @@ from bindings.sources.formats.go_json import as_go_sends
 from bindings.sources.formats.imported import Collector, Imported
 from bindings.sources.formats.nodes import Node
 from bindings.sources.formats.yaml_text import documents_of
-from exchange.display import count_noun, list_some
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Destination, Exchange, Policy, Queue
 from exchange.errors import InputError
-from exchange.field_json import decode_table
-from exchange.field_values import FieldTable
+from exchange.text.display import count_noun, list_some
+from exchange.values.field_json import decode_table
+from exchange.values.field_values import FieldTable
 
 __all__ = ["CLUSTER", "LIMITS", "VERSION", "read_operator"]
 

@@ -16,8 +16,8 @@ from bindings.sources.formats.operator_reader import CLUSTER, LIMITS, VERSION
 from bindings.sources.formats.yaml_text import write_documents
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange, Policy, Queue
 from exchange.errors import InputError
-from exchange.field_json import encode_table
-from exchange.field_values import thaw
+from exchange.values.field_json import encode_table
+from exchange.values.field_values import thaw
 
 __all__ = ["write_operator"]
 

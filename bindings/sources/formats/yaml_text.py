@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from bindings.sources.formats.format import File
 from bindings.sources.formats.nodes import Node, Path, json_node
-from exchange.display import clip_line
 from exchange.errors import InputError
 from exchange.limits import DOCUMENT_ITEMS, INTEGER_DIGITS, NESTING, YAML_BYTES
+from exchange.text.display import clip_line
 
 __all__ = ["documents_of", "read_documents", "write_documents"]
 

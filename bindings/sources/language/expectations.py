@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from exchange.errors import BrokerError, InputError
-from exchange.field_json import decode_table, encode_table
-from exchange.field_values import EMPTY, FieldTable
-from exchange.message import Message
-from exchange.notation import write_table
 from exchange.routing.router import Router
+from exchange.values.field_json import decode_table, encode_table
+from exchange.values.field_values import EMPTY, FieldTable
+from exchange.values.message import Message
+from exchange.values.notation import write_table
 
 __all__ = ["Expectation", "Relation"]
 

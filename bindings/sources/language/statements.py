@@ -10,16 +10,16 @@ from bindings.sources.language.expectations import Expectation, Relation
 from bindings.sources.language.syntax import Node
 from bindings.sources.language.tokens import Token
 from bindings.sources.language.values import Item, Terms
-from exchange.display import suggest
 from exchange.entities.effects import NAMES, find_meant
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Destination, Exchange, Policy, Queue
 from exchange.errors import HashstarError, PatternError, TextError
-from exchange.field_json import decode_table
-from exchange.field_values import EMPTY, FieldTable
 from exchange.limits import INTEGER_DIGITS
-from exchange.notation import MATCH_MODES, VARIABLE
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.patterns.pattern import AMQP, DIALECTS, Pattern
+from exchange.text.display import suggest
+from exchange.values.field_json import decode_table
+from exchange.values.field_values import EMPTY, FieldTable
+from exchange.values.notation import MATCH_MODES, VARIABLE
 
 __all__ = [
     "APPLY_TO", "BARE_ATTRIBUTES", "DECLARATIONS", "QUEUE_TYPES", "read_bindings", "read_expectations", "read_items",

@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from bindings.sources.language.errors import Mistake
 from bindings.sources.language.tokens import KEYWORD_KINDS, Token, load_grammar
-from exchange.display import suggest
-from exchange.notation import KEYWORDS
+from exchange.text.display import suggest
+from exchange.values.notation import KEYWORDS
 
 __all__ = ["Node", "Shapes", "parse"]
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from exchange.notation import KEYWORDS
+from exchange.values.notation import KEYWORDS
 
 if TYPE_CHECKING:
     from lark import Lark

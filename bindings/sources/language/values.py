@@ -10,12 +10,12 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from bindings.sources.language.errors import Mistake
 from bindings.sources.language.syntax import Node
 from bindings.sources.language.tokens import Token
-from exchange.display import suggest
 from exchange.errors import InputError
-from exchange.field_json import READERS, decode, decode_table
-from exchange.json_text import parse_leniently
 from exchange.limits import INTEGER_DIGITS, STATEMENTS, TEXT_BYTES
-from exchange.notation import VARIABLE
+from exchange.text.display import suggest
+from exchange.values.field_json import READERS, decode, decode_table
+from exchange.values.json_text import parse_leniently
+from exchange.values.notation import VARIABLE
 
 __all__ = ["Budget", "Item", "Scope", "Terms"]
 
@@ -87,7 +87,7 @@ class Terms(NamedTuple):
         return self.tokens[position].kind == "NAME"
 
     def value(self, node: Node, *, typed: bool = True) -> Any:
-        """Return the value as JSON; a typed one is ``{"!type": value}``, for `exchange.field_json.decode`."""
+        """Return the value as JSON; a typed one is ``{"!type": value}``, for `exchange.values.field_json.decode`."""
         if node.rule == "plain":
             return self._plain(node.children[0], typed=typed)
         if node.rule == "array":

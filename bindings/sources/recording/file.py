@@ -13,9 +13,9 @@ from typing import Any, Final, Literal, TypedDict
 from bindings.sources.recording.model import CLOSINGS, RECORDED, Answer, Client, Publishing, Recording, Request, Unread
 from exchange.amqp.methods import METHODS
 from exchange.errors import InputError
-from exchange.field_json import decode_table, encode_table, json_line
-from exchange.json_text import value_from_line
-from exchange.json_types import FieldJson
+from exchange.values.field_json import decode_table, encode_table, json_line
+from exchange.values.json_text import value_from_line
+from exchange.values.json_types import FieldJson
 
 __all__ = ["is_recording", "read_recording", "recording_lines"]
 

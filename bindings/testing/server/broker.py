@@ -21,9 +21,9 @@ from exchange.kinds import Choose
 from exchange.lifecycle.broker import Broker as Life
 from exchange.lifecycle.outcomes import Publication
 from exchange.lifecycle.queues import LiveQueue
-from exchange.message import Message
 from exchange.topology.rules import VirtualHost
 from exchange.topology.topology import Topology
+from exchange.values.message import Message
 
 __all__ = ["Broker", "Receiver"]
 

@@ -14,12 +14,12 @@ from exchange.entities.declarations import binding_of, exchange_of, queue_of, wi
 from exchange.entities.entities import DIRECT_REPLY_TO
 from exchange.entities.queue_arguments import refuse_consumer
 from exchange.errors import AccessRefused, BrokerError, NotAllowed, NotFound, NotImplementedByBroker, PreconditionFailed
-from exchange.field_values import type_and_value
 from exchange.lifecycle.consumers import Consumer, Delivery
 from exchange.lifecycle.queues import LiveQueue
 from exchange.lifecycle.streams import Offset
-from exchange.message import Message
 from exchange.topology.rules import VirtualHost
+from exchange.values.field_values import type_and_value
+from exchange.values.message import Message
 
 __all__ = ["Channel", "Connection"]
 

@@ -21,8 +21,8 @@ from urllib.parse import quote
 from bindings.testing.server.broker import Broker
 from bindings.testing.server.connection import ServerConnection
 from exchange.kinds import Choose
-from exchange.message import Message
 from exchange.topology.topology import Topology
+from exchange.values.message import Message
 
 __all__ = ["AmqpServer"]
 

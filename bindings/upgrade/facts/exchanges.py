@@ -9,12 +9,12 @@ from typing import Any, Final
 from bindings.upgrade.facts.crossing import Crossing, Seen
 from bindings.upgrade.facts.fact import Fact, notes
 from exchange.entities.entities import Binding
-from exchange.field_values import INTEGER_TYPES, type_and_value
 from exchange.kinds import SHIPPED, Decider, KeyUse, kind_of
 from exchange.kinds.consistent_hash import ConsistentHash, ring_after_restart, ring_of
 from exchange.kinds.headers import conditions_of
 from exchange.kinds.modulus_hash import ModulusHash
 from exchange.kinds.topic import Topic
+from exchange.values.field_values import INTEGER_TYPES, type_and_value
 
 __all__ = ["FACTS"]
 

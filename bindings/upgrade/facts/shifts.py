@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from exchange.display import clip_line, count_noun, list_some
 from exchange.entities.entities import Exchange, Policy, Queue
 from exchange.entities.in_force import possible_policies
 from exchange.entities.policy_definitions import wrong_settings
 from exchange.entities.profile import Profile
+from exchange.text.display import clip_line, count_noun, list_some
 from exchange.topology.topology import Topology
 
 __all__ = ["PolicyShifts"]

@@ -9,10 +9,10 @@ from typing import Final
 from exchange.entities.in_force import DeadLetters
 from exchange.errors import HashstarError
 from exchange.kinds import Decider, kind_of
-from exchange.message import Message
 from exchange.routing.router import Router
 from exchange.topology.graph import TopologyGraph, find_cycles, reach
 from exchange.topology.topology import Topology
+from exchange.values.message import Message
 
 __all__ = ["DeadLetterWays"]
 

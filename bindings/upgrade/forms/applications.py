@@ -9,10 +9,10 @@ from bindings.recording.summary import describe_request
 from bindings.sources.recording.model import ACCEPTED, Request
 from bindings.upgrade.facts.table import FACTS
 from bindings.upgrade.requests.applications import FOUND, Applications, Refused
-from exchange.display import count_noun, list_some
-from exchange.field_json import encode_table
-from exchange.json_types import FieldJson
-from exchange.markdown import escape_text, quote_code
+from exchange.text.display import count_noun, list_some
+from exchange.text.markdown import escape_text, quote_code
+from exchange.values.field_json import encode_table
+from exchange.values.json_types import FieldJson
 
 __all__ = ["ApplicationsJson", "applications_to_json", "applications_to_markdown", "applications_to_text"]
 

@@ -29,7 +29,7 @@ from bindings.upgrade.forms.words import (
 )
 from bindings.upgrade.releases import FLAGS, Step
 from bindings.upgrade.upgrade import Sighting, Upgrade, VhostUpgrade
-from exchange.display import count_noun, escape_line
+from exchange.text.display import count_noun, escape_line
 from exchange.topology.unread import not_proved
 
 __all__ = ["to_html"]

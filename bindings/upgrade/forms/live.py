@@ -7,8 +7,8 @@ from typing import Final, TypedDict
 
 from bindings.sources.recording.model import ACCEPTED, Answer
 from bindings.upgrade.live.comparing import Difference, Shown
-from exchange.display import count_noun
-from exchange.markdown import quote_block
+from exchange.text.display import count_noun
+from exchange.text.markdown import quote_block
 
 __all__ = ["ShownJson", "shown_to_json", "shown_to_markdown", "shown_to_text"]
 

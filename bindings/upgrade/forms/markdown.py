@@ -21,8 +21,8 @@ from bindings.upgrade.forms.words import (
 )
 from bindings.upgrade.releases import FLAGS, Release
 from bindings.upgrade.upgrade import Sighting, Upgrade, VhostUpgrade
-from exchange.display import count_noun, count_rest
-from exchange.markdown import escape_text, quote_block, quote_code
+from exchange.text.display import count_noun, count_rest
+from exchange.text.markdown import escape_text, quote_block, quote_code
 
 __all__ = ["to_markdown"]
 

@@ -19,7 +19,7 @@ from bindings.upgrade.forms.words import (
 )
 from bindings.upgrade.releases import FLAGS, Release
 from bindings.upgrade.upgrade import Sighting, Upgrade, VhostUpgrade
-from exchange.display import count_noun
+from exchange.text.display import count_noun
 
 __all__ = ["to_text"]
 

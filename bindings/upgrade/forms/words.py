@@ -14,8 +14,8 @@ from bindings.upgrade.facts.fact import ALWAYS, Fact, Numbers, Severity, Source
 from bindings.upgrade.releases import Release
 from bindings.upgrade.transform.transformation import Change
 from bindings.upgrade.upgrade import Sighting, Transformed, Upgrade
-from exchange.display import clip_line, count_noun, count_rest, list_some
 from exchange.entities.entities import Binding
+from exchange.text.display import clip_line, count_noun, count_rest, list_some
 from exchange.topology.unread import not_proved
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from bindings.sources.recording.model import ACCEPTED, CLOSED, NO_CODE, Answer
 from bindings.upgrade.requests.answering import normalise
 from exchange.amqp import content_of
 from exchange.entities.declarations import with_last_queue
-from exchange.message import Message
+from exchange.values.message import Message
 
 __all__ = ["SECONDS", "LiveHost"]
 

@@ -31,11 +31,11 @@ from exchange.entities.indexes import Change
 from exchange.errors import BrokerError
 from exchange.kinds import kind_of
 from exchange.limits import LIVE_CALLS
-from exchange.message import Message
 from exchange.routing.router import Router
 from exchange.topology import rules
 from exchange.topology.graph import TopologyGraph
 from exchange.topology.topology import Topology
+from exchange.values.message import Message
 
 __all__ = ["LIVE_SECONDS", "Difference", "Shown", "Witness", "ask_broker"]
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from bindings.diff.comparison.meaning import Meaning
 from bindings.upgrade.live.comparing import Witness
 from exchange.errors import BrokerError
-from exchange.message import Message
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology
+from exchange.values.message import Message
 
 __all__ = ["witnesses_of"]
 

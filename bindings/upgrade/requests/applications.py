@@ -8,8 +8,8 @@ from typing import Any, Final, Literal, NamedTuple
 from bindings.sources.recording.model import ACCEPTED, Answer, Client, Publishing, Recording, Request
 from bindings.upgrade.releases import Release
 from bindings.upgrade.requests.replay import Ask, replay, tunings
-from exchange.field_values import FieldTable
 from exchange.topology.topology import Topology
+from exchange.values.field_values import FieldTable
 
 __all__ = ["FOUND", "Applications", "Refused", "find_refused"]
 

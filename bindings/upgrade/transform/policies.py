@@ -20,9 +20,9 @@ from bindings.upgrade.transform.transformation import (
     names_in_force,
     place_of,
 )
-from exchange.display import count_noun, list_some
 from exchange.entities.entities import Exchange, Policy, Queue
 from exchange.entities.in_force import unsupported_keys
+from exchange.text.display import count_noun, list_some
 from exchange.topology.topology import Topology
 
 __all__ = [

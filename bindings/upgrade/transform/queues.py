@@ -12,9 +12,9 @@ from exchange.entities.entities import Binding, Queue
 from exchange.entities.profile import Profile
 from exchange.entities.queue_arguments import refuse_queue, rules_for
 from exchange.errors import BrokerError
-from exchange.field_values import type_and_value
 from exchange.kinds import KeyUse, kind_of
 from exchange.topology import rules
+from exchange.values.field_values import type_and_value
 
 __all__ = [
     "as_quorum_queue", "make_durable", "make_quorum", "remove_lazy_mode", "remove_locators", "remove_old_versions",

@@ -13,8 +13,8 @@ from bindings.sources.files import make_folders
 from bridge.endpoint import Disconnected, Finding
 from bridge.endpoints.archive.replay import Settled
 from bridge.endpoints.archive.spool import DAMAGED, find_spools
-from exchange.display import count_noun, list_some
 from exchange.errors import InputError
+from exchange.text.display import count_noun, list_some
 
 __all__ = ["check_source", "check_target", "make_folder"]
 

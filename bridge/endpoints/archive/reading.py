@@ -26,7 +26,7 @@ from bridge.endpoints.archive.replay import CHUNK_BYTES, Chunk, Done, Item, Repl
 from bridge.endpoints.archive.rows import restore_message
 from bridge.interop import choose_identity
 from exchange.errors import InputError
-from exchange.message import Message
+from exchange.values.message import Message
 
 __all__ = ["ArchiveSource"]
 

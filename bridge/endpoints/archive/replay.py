@@ -25,7 +25,7 @@ from bindings.archive.reading import NOT_READ, Bad, Format, Skipped, Split
 from bindings.archive.record import Record, to_records_or_bad
 from bindings.sources.files import open_file, replacing
 from exchange.errors import InputError
-from exchange.json_text import parse_leniently
+from exchange.values.json_text import parse_leniently
 
 __all__ = ["Chunk", "Done", "Item", "Replay", "Settled", "Window"]
 

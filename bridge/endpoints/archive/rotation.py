@@ -34,7 +34,7 @@ from bridge.endpoint import Disconnected
 from bridge.endpoints.archive.rows import to_rows
 from bridge.endpoints.archive.spool import DAMAGED, lock_spool, read_frames, token_of
 from exchange.errors import InputError
-from exchange.json_text import parse_leniently
+from exchange.values.json_text import parse_leniently
 
 __all__ = ["BadSpool", "Rotated", "Rotator", "rotate"]
 

@@ -33,8 +33,8 @@ from bridge.interop import IDENTITY
 from exchange.amqp import ContentHeader, content_of, message_of
 from exchange.amqp.content import WIDTHS
 from exchange.amqp.fields import decode_value
-from exchange.field_values import Typed
-from exchange.message import Message
+from exchange.values.field_values import Typed
+from exchange.values.message import Message
 
 __all__ = ["RAW_HEADER", "restore_message", "to_rows"]
 

@@ -26,7 +26,7 @@ from bridge.endpoints.rabbitmq.routes import PARTITION, Address
 from bridge.endpoints.rabbitmq.target import RabbitmqTarget
 from bridge.pump.policy import Policy
 from bridge.table import Table
-from exchange.digits import is_digits
+from exchange.text.digits import is_digits
 
 __all__ = ["Address", "RabbitmqSource", "RabbitmqTarget", "caller_target", "dead_letter_target", "source", "target"]
 

@@ -18,8 +18,8 @@ from urllib.request import Request
 import pika
 
 from bindings.sources.http_answer import read_answer
-from exchange.json_text import parse_leniently
 from exchange.limits import CHECK_BYTES, CHECK_SECONDS
+from exchange.values.json_text import parse_leniently
 
 __all__ = ["Management", "Unknown"]
 

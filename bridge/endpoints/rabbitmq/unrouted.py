@@ -28,7 +28,7 @@ from typing import Final
 
 from bridge.endpoint import Failure
 from exchange.amqp import MalformedHeader, content_of
-from exchange.message import Message
+from exchange.values.message import Message
 
 __all__ = ["LONE", "MOST", "PROOF", "Unrouted"]
 

@@ -14,7 +14,7 @@ from bridge.interop.rocketmq_topics import name_of
 from bridge.rocketmq.consumer.assigned import AssignedQueue
 from bridge.rocketmq.remoting.message import StoredMessage
 from exchange.amqp import ContentHeader, message_of
-from exchange.message import Message
+from exchange.values.message import Message
 
 __all__ = ["Lane"]
 

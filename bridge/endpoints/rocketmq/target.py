@@ -49,7 +49,6 @@ from bridge.rocketmq.remoting.errors import BrokerError, CommandError, RemotingE
 from bridge.rocketmq.remoting.message import RocketMessage
 from bridge.rocketmq.remoting.properties import IllegalMessage
 from bridge.rocketmq.remoting.pulse import Pulse
-from exchange.message import Message
 from exchange.partition.clients.rocketmq.message_queue import MessageQueue
 from exchange.partition.clients.rocketmq.queues import TopicRoute
 from exchange.partition.clients.rocketmq.round_robin import RoundRobin
@@ -57,6 +56,7 @@ from exchange.partition.clients.rocketmq.send import SendSettings
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.partition.partitions import Partitions
 from exchange.routing.route import Placement
+from exchange.values.message import Message
 
 __all__ = ["GROUP", "REPLIES_INSTANCE", "RocketmqTarget"]
 

@@ -21,7 +21,7 @@ from bridge.rocketmq.consumer.assigned import TopicQueue
 from bridge.rocketmq.consumer.pulling import BrokerQueues
 from bridge.rocketmq.remoting.errors import BrokerError, RemotingError
 from exchange.errors import InputError
-from exchange.json_text import scan_value
+from exchange.values.json_text import scan_value
 
 __all__ = ["BrokerOffsets", "ConsumeFrom", "LocalOffsets", "Offsets", "parse_table", "start_offset", "format_table"]
 

@@ -18,8 +18,8 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 
 from bridge.rocketmq.remoting.errors import CommandError
-from exchange.json_text import parse_leniently
 from exchange.partition.clients.rocketmq.fastjson import parse_json
+from exchange.values.json_text import parse_leniently
 
 T = TypeVar("T")
 

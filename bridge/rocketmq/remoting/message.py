@@ -23,7 +23,7 @@ from bridge.rocketmq.remoting.properties import (
     IllegalMessage,
     check_property,
 )
-from exchange.digits import read_integer
+from exchange.text.digits import read_integer
 
 __all__ = ["DELAY_LEVELS", "RocketMessage", "StoredMessage", "read_number"]
 

@@ -15,7 +15,7 @@ from bridge.rocketmq.remoting.client import Client
 from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode
 from bridge.rocketmq.remoting.command import read_json
 from bridge.rocketmq.remoting.errors import BrokerError
-from exchange.json_text import parse_leniently
+from exchange.values.json_text import parse_leniently
 
 __all__ = [
     "Members", "committed_offsets", "consume_stats", "delay_offsets", "groups_of_topic", "members_of", "timed_messages",

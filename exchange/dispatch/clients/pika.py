@@ -10,8 +10,8 @@ from exchange.dispatch.answers import Frame
 from exchange.dispatch.delivery import Carrier, Delivery, Ticket, assemble_delivery
 from exchange.dispatch.link import LinkLost, Unroutable, is_mandatory
 from exchange.entities.entities import Binding, Exchange, Queue
-from exchange.field_values import Typed
-from exchange.message import BASIC_PROPERTIES, NO_FIELDS, Message
+from exchange.values.field_values import Typed
+from exchange.values.message import BASIC_PROPERTIES, NO_FIELDS, Message
 
 if TYPE_CHECKING:
     import asyncio

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple
 
 from exchange.errors import InputError
-from exchange.field_values import INTEGER_TYPES
 from exchange.partition.clients.kafka_builtin import BuiltIn, pick
 from exchange.partition.hashing.hashes import positive, signed
 from exchange.partition.hashing.java import string_hash
@@ -22,6 +21,7 @@ from exchange.partition.hashing.librdkafka import murmur2_hash, murmur2_partitio
 from exchange.partition.partitioner import Choice, Event, Inputs, Key, NewBatch, Partitioner
 from exchange.partition.partitions import Partitions
 from exchange.partition.strategy import Strategy
+from exchange.values.field_values import INTEGER_TYPES
 
 __all__ = [
     "Counter", "Custom", "Explicit", "Keyed", "KeyedOneCounter", "Random", "RoundRobin", "STRATEGIES", "Scala",

@@ -16,7 +16,6 @@ from typing import Any, Final
 from uuid import UUID
 
 from exchange.errors import InputError
-from exchange.field_values import Typed
 from exchange.partition.hashing.hashes import signed
 from exchange.partition.hashing.java import (
     LEAST_INT,
@@ -31,6 +30,7 @@ from exchange.partition.hashing.keys import describe_key, kind_and_value, serial
 from exchange.partition.partitioner import Choice, Inputs, Key, Partitioner
 from exchange.partition.partitions import Partitions
 from exchange.partition.strategy import Strategy
+from exchange.values.field_values import Typed
 
 __all__ = ["HashCode", "RandomOfAll", "STRATEGIES"]
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from exchange.erlang_terms import encode_binary
 from exchange.errors import InputError
 from exchange.partition.hashing.compiled import hashes
 from exchange.partition.hashing.erlang import UNDEFINED, jump_key
@@ -19,6 +18,7 @@ from exchange.partition.hashing.keys import describe_key, kind_and_value
 from exchange.partition.partitioner import Choice, Key, Partitioner
 from exchange.partition.partitions import Partitions
 from exchange.partition.strategy import Strategy
+from exchange.values.erlang_terms import encode_binary
 
 __all__ = ["STRATEGIES", "ConsistentHash", "ModulusHash", "SuperStream"]
 

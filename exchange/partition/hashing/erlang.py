@@ -12,7 +12,7 @@ from itertools import chain, cycle
 from struct import pack, unpack
 from typing import Any, Final
 
-from exchange.erlang_terms import encode_binary
+from exchange.values.erlang_terms import encode_binary
 
 __all__ = ["UNDEFINED", "Atom", "field_term", "jump", "jump_key", "phash2"]
 

@@ -12,9 +12,9 @@ from struct import pack, unpack
 from typing import Any, Final, NamedTuple, TypeVar
 
 from exchange.errors import InputError
-from exchange.field_values import Typed
 from exchange.partition.hashing.hashes import signed
 from exchange.partition.hashing.keys import describe_key, kind_and_value
+from exchange.values.field_values import Typed
 
 __all__ = [
     "LEAST_INT",

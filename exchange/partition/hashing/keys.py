@@ -7,7 +7,7 @@ from struct import pack
 from typing import Any, Final
 
 from exchange.errors import InputError
-from exchange.field_values import Typed, type_and_value
+from exchange.values.field_values import Typed, type_and_value
 
 __all__ = ["describe_key", "kind_and_value", "serialize_key"]
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from exchange.errors import InputError
-from exchange.json_text import parse_leniently
-from exchange.message import BASIC_PROPERTIES, Message
+from exchange.values.json_text import parse_leniently
+from exchange.values.message import BASIC_PROPERTIES, Message
 
 __all__ = ["ROUTING_KEY", "KeySource"]
 

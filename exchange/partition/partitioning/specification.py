@@ -12,15 +12,15 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from exchange.digits import is_digits
 from exchange.errors import InputError, TextError
-from exchange.json_text import parse_leniently
 from exchange.limits import PARTITIONS
-from exchange.message import Message
 from exchange.partition.partitioner import Choice, Partitioner, PartitionRequest
 from exchange.partition.partitioning.key_source import ROUTING_KEY, KeySource
 from exchange.partition.partitions import Broker, Partitions
 from exchange.partition.python_function import PREFIX, PythonFunction
+from exchange.text.digits import is_digits
+from exchange.values.json_text import parse_leniently
+from exchange.values.message import Message
 
 if TYPE_CHECKING:
     from lark import Lark, Token, Tree

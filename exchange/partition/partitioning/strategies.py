@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from exchange.display import suggest
 from exchange.errors import InputError
 from exchange.partition.clients import go, kafka, kafka_classic, kafka_producer, librdkafka, rabbitmq
 from exchange.partition.clients.rocketmq import selectors as rocketmq
@@ -14,6 +13,7 @@ from exchange.partition.partitioner import Partitioner
 from exchange.partition.partitioning.other_clients import describe_others
 from exchange.partition.python_function import PREFIX, STRATEGY
 from exchange.partition.strategy import Strategy
+from exchange.text.display import suggest
 
 __all__ = ["STRATEGIES", "build_partitioner", "find_strategy"]
 

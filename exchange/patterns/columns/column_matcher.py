@@ -17,11 +17,11 @@ from exchange.arrays.arrow import read_texts
 from exchange.arrays.columns import Column
 from exchange.arrays.grouping import decode_dictionary, group_keys, split_pieces
 from exchange.arrays.table import IntArray, IntTable, pack_pairs
-from exchange.field_values import to_bytes
 from exchange.patterns.columns.pattern_sets import PatternSets
 from exchange.patterns.columns.set_numbers import UNKNOWN, SetNumbers
 from exchange.patterns.columns.words import Vocabulary, split_words
 from exchange.patterns.pattern import Word
+from exchange.values.field_values import to_bytes
 
 __all__ = ["ColumnMatcher", "Matches"]
 

@@ -28,9 +28,7 @@ from exchange.arrays.columns import Column
 from exchange.arrays.grouping import CHUNK, decode_dictionary, group_keys, split_pieces
 from exchange.arrays.table import IntArray, pack_pairs
 from exchange.errors import BrokerError, InputError
-from exchange.field_values import to_bytes
 from exchange.kinds import Choose, Decider, can_delay, kind_of
-from exchange.message import Message
 from exchange.patterns.columns.set_numbers import UNKNOWN
 from exchange.routing.columns.headers import HeaderColumn
 from exchange.routing.columns.key_classes import KeyClasses
@@ -40,6 +38,8 @@ from exchange.routing.columns.route_columns import RouteColumns
 from exchange.routing.route import Route
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology
+from exchange.values.field_values import to_bytes
+from exchange.values.message import Message
 
 __all__ = ["ColumnRouter"]
 

@@ -4,7 +4,7 @@ A column is of one of these types:
 
 * struct: each field is a header; a null is a header that is absent;
 * map of names to values, or a list of structs of a key and a value, as Polars and DuckDB write maps;
-* text: a JSON object, in the notation of `exchange.field_json`.
+* text: a JSON object, in the notation of `exchange.values.field_json`.
 
 In a map, values may be structs of a type and a text, as archives hold headers (`bindings.archive.fields`). Else values
 are of Arrow's types for texts, bytes, integers, floats, booleans, timestamps, lists and structs. In maps and JSON, a
@@ -24,10 +24,10 @@ import pyarrow.compute as pc
 
 from exchange.arrays.table import IntArray
 from exchange.errors import InputError
-from exchange.field_json import decode_table
-from exchange.field_text import decode_field
-from exchange.field_values import check_fields, type_and_value
-from exchange.json_text import parse
+from exchange.values.field_json import decode_table
+from exchange.values.field_text import decode_field
+from exchange.values.field_values import check_fields, type_and_value
+from exchange.values.json_text import parse
 
 __all__ = ["HeaderColumn"]
 

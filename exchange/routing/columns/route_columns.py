@@ -116,7 +116,7 @@ class RouteColumns:
         return result
 
     def _choose(self, partitioning: Partitioning, rows: npt.NDArray[np.intp]) -> PartitionArray:
-        from exchange.message import Message
+        from exchange.values.message import Message
 
         source = partitioning.key
         if source.part not in ("routing_key", "word", "header"):

@@ -18,7 +18,7 @@ from bindings.archive.reading import Bad, Bias, Skipped
 from bindings.archive.record import Record, build_batch
 from bindings.commands.archive import archive_command
 from exchange.errors import InputError
-from exchange.message import Message
+from exchange.values.message import Message
 from tests.bindings.archive.test_traces import RABTAP, TRACED, text_entry
 from tests.support.archives.kafka_files import KafkaRecord, batch
 from tests.support.archives.reads import FILES, RECORDS, facts, read

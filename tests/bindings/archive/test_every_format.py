@@ -20,7 +20,7 @@ from bindings.commands.archive import archive_command
 from bindings.commands.audit import audit_command
 from bridge.cli import hashstar
 from bridge.endpoints.archive.rotation import Rotator, rotate
-from exchange.message import Message
+from exchange.values.message import Message
 from tests.bindings.archive.test_traces import RABTAP, TRACED, text_entry
 from tests.support.archives.kafka_files import KafkaRecord, batch
 from tests.support.archives.reads import read

@@ -26,7 +26,7 @@ from bindings.audit.spark.streaming import mapping_of, options_of
 from bindings.commands.archive import archive_command
 from exchange import Binding, Exchange, Queue, Topology
 from exchange.errors import InputError
-from exchange.message import Message
+from exchange.values.message import Message
 from tests.support.tiers import examples
 
 ROWS = 300

@@ -35,7 +35,7 @@ from bindings.archive.unpacking import BLOCK_BYTES, read_unpacked
 from bindings.commands.archive import archive_command
 from exchange.errors import InputError
 from exchange.limits import BODY_BYTES, NESTING, TABLE_ITEMS
-from exchange.message import Message
+from exchange.values.message import Message
 from tests.bindings.archive.test_every_format import FETCHED
 from tests.bindings.archive.test_traces import RABTAP, text_entry
 from tests.support.archives.kafka_files import KafkaRecord, batch, varint

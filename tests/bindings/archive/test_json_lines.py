@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from bindings.archive.formats.json_lines import JsonLines, _read_by_arrow, add_line, encode_line, read_lines
 from bindings.archive.reading import Bad, Block, Split
 from bindings.archive.record import Record, to_records
-from exchange.message import Message
+from exchange.values.message import Message
 from tests.exchange.test_field_json import TEXT
 from tests.support.archives.reads import FILES, RECORDS, facts, read
 

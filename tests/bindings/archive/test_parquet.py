@@ -15,8 +15,8 @@ from bindings.archive.formats import parquet
 from bindings.archive.formats.parquet import Parquet, ParquetWriter
 from bindings.archive.reading import Bad, Bias, Split
 from bindings.archive.record import SCHEMA, Record, build_batch, to_records
-from exchange.field_values import Typed
-from exchange.message import Message
+from exchange.values.field_values import Typed
+from exchange.values.message import Message
 from tests.support.archives.reads import FILES, RECORDS, facts, read
 
 DAY = 86_400_000_000

@@ -13,9 +13,9 @@ from bindings.archive.names import bytes_to_text_array, escape, escape_bytes, to
 from bindings.archive.record import SCHEMA, Record, Rows, build_batch, to_records
 from exchange import Binding, Exchange, Queue, Topology
 from exchange.errors import InputError
-from exchange.field_values import Typed
-from exchange.message import Message
 from exchange.routing.router import Router
+from exchange.values.field_values import Typed
+from exchange.values.message import Message
 from tests.support.archives.reads import FILES, NAMES, RECORDS, facts
 
 

@@ -20,10 +20,10 @@ from bindings.archive.formats.rabtap import Rabtap
 from bindings.archive.formats.tracing import TracingJson, TracingText
 from bindings.archive.mapping import FieldMapping
 from bindings.archive.record import Record
-from exchange.erlang_parser import Atom, parse
 from exchange.errors import InputError
-from exchange.field_values import Typed
-from exchange.message import Message
+from exchange.values.erlang_parser import Atom, parse
+from exchange.values.field_values import Typed
+from exchange.values.message import Message
 from tests.support.archives.reads import FILES, facts, read
 
 TIME = 1_795_242_517_431_000

@@ -18,9 +18,9 @@ import pytest
 from bindings.archive.formats.detect import detect
 from bindings.archive.formats.json_lines import JsonLines
 from bindings.archive.record import Record
-from exchange.field_json import json_line, message_to_json
-from exchange.field_values import Typed
-from exchange.message import Message
+from exchange.values.field_json import json_line, message_to_json
+from exchange.values.field_values import Typed
+from exchange.values.message import Message
 from tests.support.amqp_wire import all_types_in_pika
 from tests.support.archives.containers import copy_out, run_inside
 from tests.support.archives.reads import read, table

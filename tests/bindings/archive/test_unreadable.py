@@ -23,7 +23,7 @@ from bindings.archive.reading import Format
 from bindings.archive.record import Record, build_batch
 from bridge.cli import hashstar
 from exchange.errors import InputError
-from exchange.message import Message
+from exchange.values.message import Message
 from tests.bindings.archive.test_traces import RABTAP, TRACED, text_entry
 from tests.support.archives import rocketmq_files
 from tests.support.archives.kafka_files import KafkaRecord, batch

@@ -19,7 +19,7 @@ from bindings.archive.reading import Bias, Split
 from bindings.archive.record import SCHEMA, Record, build_batch
 from bindings.audit.spark.pruning import Wanted, prune
 from exchange import Message
-from exchange.field_values import Typed
+from exchange.values.field_values import Typed
 from tests.support.archives.growing import make_growing_files
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from bindings.check.report import CheckResult, Report, VhostFindings
 from bindings.check.rules.finding import RULES, SEVERITIES, Finding
 from bridge.cli import hashstar
 from exchange import Queue
-from exchange.display import escape_line
-from exchange.site import SITE
+from exchange.text.display import escape_line
+from exchange.text.site import SITE
 
 MIXED: Final = """exchange t: topic
 queue q

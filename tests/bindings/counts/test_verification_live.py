@@ -15,7 +15,7 @@ from bindings.archive.record import Record, build_batch
 from bindings.counts.columnar.verifying import Verifier
 from exchange import Message, Router, Topology
 from exchange.entities.releases import profile_for
-from exchange.field_json import json_line, message_to_json
+from exchange.values.field_json import json_line, message_to_json
 from tests.support import topologies
 from tests.support.amqp_wire import all_types_in_pika
 from tests.support.archives.reads import read

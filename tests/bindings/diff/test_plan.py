@@ -13,9 +13,9 @@ from bindings.analysis.key_classes import find_key_classes
 from bindings.diff.planning.plan import Plan, keep_extras, make_plan
 from bindings.diff.planning.step import State, Step
 from exchange import Binding, Exchange, Message, Pattern, Policy, Queue, Router, Topology
-from exchange.field_values import Typed
 from exchange.kinds import kind_of
 from exchange.patterns.pattern import Word
+from exchange.values.field_values import Typed
 from tests.support.bindings import pairs
 from tests.support.tiers import examples, scale
 

@@ -16,8 +16,8 @@ from bindings.drawing.forms import make_picture
 from bindings.drawing.svg import to_svg
 from bindings.drawing.text import to_text
 from exchange import Binding, Exchange, Queue, Topology
-from exchange.display import escape_line
 from exchange.partition.partitioning.specification import Partitioning
+from exchange.text.display import escape_line
 
 names = st.text(max_size=6)
 

@@ -22,9 +22,9 @@ from bridge.cli import hashstar
 from exchange import Topology
 from exchange.entities.releases import LATEST
 from exchange.errors import BrokerError, HashstarError, InputError
-from exchange.field_json import message_to_json
 from exchange.routing.explain import to_json
 from exchange.routing.router import Router
+from exchange.values.field_json import message_to_json
 from tests.support import topologies
 from tests.support.tiers import examples
 

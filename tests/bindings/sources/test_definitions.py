@@ -18,10 +18,10 @@ from bindings.sources.document import Document
 from exchange.entities.entities import PREDECLARED, Binding, Destination, Exchange, Policy, Queue
 from exchange.entities.releases import PROFILES
 from exchange.errors import InputError
-from exchange.field_values import Typed
-from exchange.message import Message
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology
+from exchange.values.field_values import Typed
+from exchange.values.message import Message
 
 BROKER: dict[str, Any] = {
     "rabbit_version": "4.1.2",

@@ -15,8 +15,8 @@ from bindings.sources.language.formatter import format_text
 from exchange import Binding, Exchange, Message, Policy, Queue, Router, Topology, Typed
 from exchange.entities.releases import LATEST, PROFILES, profile_for
 from exchange.errors import InputError
-from exchange.field_values import FieldTable
 from exchange.partition.partitioning.specification import Partitioning
+from exchange.values.field_values import FieldTable
 
 
 def topology(text: str) -> Topology:

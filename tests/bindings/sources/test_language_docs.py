@@ -15,7 +15,7 @@ from bindings.sources.language.formatter import format_text
 from bindings.sources.language.statements import APPLY_TO, QUEUE_TYPES
 from bindings.sources.language.values import TYPES
 from exchange import Router
-from exchange.notation import KEYWORDS, MATCH_MODES
+from exchange.values.notation import KEYWORDS, MATCH_MODES
 
 ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "docs/bindings.md").read_text()

@@ -17,8 +17,8 @@ from bindings.sources.language.syntax import Node, Shapes, parse
 from bindings.sources.language.tokens import Token, build_scanner, load_grammar, split_rows, split_statements
 from bindings.sources.language.values import Budget, Terms
 from exchange.entities.releases import PROFILES
-from exchange.field_values import FieldTable
-from exchange.notation import quote, write_value
+from exchange.values.field_values import FieldTable
+from exchange.values.notation import quote, write_value
 from tests.bindings.sources.test_definitions import FILES, dumped, exactly, loads
 from tests.support.bindings.documents import ARGUMENTS, ODD, TEXTS, documents
 from tests.support.topologies import topology

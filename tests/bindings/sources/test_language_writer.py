@@ -6,10 +6,10 @@ import pytest
 
 from bindings.sources.document import Document, Section
 from exchange import Binding, Exchange, Queue, Topology
-from exchange.notation import KEYWORDS
 from exchange.partition.partitioning.key_source import KeySource
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.partition.partitions import Partitions
+from exchange.values.notation import KEYWORDS
 
 
 def round_trip(topology: Topology) -> Topology:

@@ -137,7 +137,7 @@ def test_the_function_takes_topologies_paths_and_names_of_releases(tmp_path: Pat
 
 
 def write_traffic(path: Path, messages: list[Message], vhost: str = "/") -> str:
-    from exchange.field_json import message_to_json
+    from exchange.values.field_json import message_to_json
 
     with path.open("w") as file:
         for message in messages:

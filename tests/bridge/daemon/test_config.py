@@ -20,7 +20,7 @@ from bridge.pump import keys as pump_keys
 from bridge.pump.policy import Backoff, Policy, Unroutable
 from bridge.table import Secret, Table
 from exchange import InputError
-from exchange.display import hide_logins
+from exchange.text.display import hide_logins
 
 TOPOLOGY = """
 vhost "/"

@@ -15,7 +15,7 @@ from bridge.endpoints.rocketmq.replying import CallerTarget
 from bridge.interop.return_address import ReturnAddress
 from bridge.pump.replies import Home
 from bridge.rocketmq.remoting.client import ClientSettings
-from exchange.message import Message
+from exchange.values.message import Message
 from tests.support.servers import Server
 from tests.support.unique import unique_name
 from tests.support.waiting import until

@@ -12,7 +12,7 @@ from bridge.endpoints.rocketmq.lane import Lane
 from bridge.rocketmq.consumer.assigned import AssignedQueue, TopicQueue
 from bridge.rocketmq.remoting.message import StoredMessage
 from exchange.amqp import ContentHeader
-from exchange.field_values import Typed
+from exchange.values.field_values import Typed
 
 GREATEST = 2**63 - 1
 NOW = 1_763_800_000

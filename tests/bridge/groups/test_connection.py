@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bridge.groups import ConsumerGroup, Publisher, connection
 from bridge.groups.connection import ConnectionLost, Lease, build_properties, connect, losing, read_message
 from exchange.errors import HashstarError, InputError
-from exchange.message import Message
+from exchange.values.message import Message
 from tests.support.waiting import find_limit
 
 

@@ -27,8 +27,8 @@ from bridge.groups import ConsumerGroup, PartitionedQueue, Publisher, create, de
 from bridge.groups.barrier import GATE
 from bridge.groups.connection import connect
 from exchange.errors import InputError
-from exchange.message import Message
 from exchange.partition.slots import place_slots
+from exchange.values.message import Message
 from tests.support.bridge.groups.scenario import Findings, Members, find, start_module
 from tests.support.servers import Server
 from tests.support.waiting import until

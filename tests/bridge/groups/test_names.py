@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from bridge.groups import PartitionedQueue
 from bridge.groups.names import split_key
 from exchange.errors import InputError
-from exchange.message import Message
 from exchange.partition.slots import place_slots
 from exchange.routing.router import Router
+from exchange.values.message import Message
 
 
 @given(st.integers(1, 12), st.text(st.sampled_from("ab.#*"), max_size=8))

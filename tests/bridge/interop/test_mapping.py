@@ -16,8 +16,8 @@ from bridge.interop.kafka_guest import BROKER_HEADERS, OURS
 from bridge.interop.record import Header, last_header, whole_key
 from bridge.interop.texts import text_of, wire_of
 from exchange.amqp import ContentHeader, MalformedHeader, content_of, message_of
-from exchange.field_values import Typed
-from exchange.message import Message
+from exchange.values.field_values import Typed
+from exchange.values.message import Message
 from tests.exchange.amqp.test_codec import parts_of, properties
 from tests.support.bridge.wires import headers_wire, table_of, wires
 

@@ -17,8 +17,8 @@ from bridge.interop import (
     with_identity,
 )
 from exchange.amqp import ContentHeader
-from exchange.field_values import Typed
-from exchange.message import Message
+from exchange.values.field_values import Typed
+from exchange.values.message import Message
 
 SENT = ContentHeader.of({"b": 1, "a": 2}, {"message_id": "m"})
 

@@ -38,8 +38,8 @@ from bridge.rocketmq.remoting.properties import (
 )
 from exchange.amqp import ContentHeader, content_of, message_of
 from exchange.errors import InputError
-from exchange.field_values import Typed
-from exchange.message import Message
+from exchange.values.field_values import Typed
+from exchange.values.message import Message
 from tests.bridge.interop.test_mapping import parts, records
 from tests.exchange.amqp.test_codec import parts_of, properties
 from tests.support.bridge.wires import headers_wire, table_of, wires

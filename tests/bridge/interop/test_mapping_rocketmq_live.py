@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bridge.interop import from_rocketmq, to_rocketmq
 from bridge.rocketmq.remoting.message import RocketMessage
 from bridge.rocketmq.remoting.properties import SYSTEM
-from exchange.message import Message
+from exchange.values.message import Message
 from tests.bridge.interop.test_mapping import parts
 from tests.bridge.interop.test_mapping_rocketmq import messages
 from tests.support.rocketmq.topics import Topics, topics_at

@@ -23,7 +23,7 @@ from bridge.pump.pump import Inlet, Pump
 from bridge.rocketmq.remoting.message import RocketMessage
 from exchange import Message
 from exchange.amqp import ContentHeader, content_of, message_of
-from exchange.field_values import Typed
+from exchange.values.field_values import Typed
 from tests.support.bridge.behaviour import router_to
 
 values = st.one_of(

@@ -27,7 +27,7 @@ from bridge.interop.requests import (
 from bridge.interop.return_address import ReturnAddress, Sealer, open_token
 from bridge.rocketmq.producer.requests import reply_to
 from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
-from exchange.message import Message
+from exchange.values.message import Message
 
 SEALER = Sealer("orders", "somewhere")
 NOW = 1_795_000_000_000

@@ -7,8 +7,8 @@ import pytest
 from bridge.endpoint import Delivery
 from bridge.pump.dead_letters import build_dead_letter, is_packed, pack
 from exchange import Message
-from exchange.field_json import message_from_line
-from exchange.field_values import Typed
+from exchange.values.field_json import message_from_line
+from exchange.values.field_values import Typed
 
 HEADERS = {"CC": ["a"], "BCC": ["b"], "own": 1}
 PROPERTIES = {"user_id": "guest", "expiration": "1000", "priority": 3}

@@ -26,8 +26,8 @@ from bridge.pump.pump import Inlet, Pump
 from bridge.rocketmq.remoting.message import StoredMessage
 from exchange import Binding, Exchange, InputError, Message, Queue, Router, Topology
 from exchange.amqp import ContentHeader, message_of
-from exchange.field_values import Typed
 from exchange.selector import Selector, Tags, properties_of
+from exchange.values.field_values import Typed
 
 TOPOLOGY = Topology().declare_exchange(Exchange("in", "fanout")).declare_queue(Queue("q")).bind(
     Binding.to_queue("in", "q")

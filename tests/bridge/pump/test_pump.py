@@ -16,7 +16,7 @@ from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.pump.policy import Backoff, Policy, Unroutable
 from bridge.pump.pump import Inlet, Pump
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
-from exchange.field_json import message_from_line
+from exchange.values.field_json import message_from_line
 from tests.support.bridge.events import Events
 from tests.support.tiers import examples
 from tests.support.virtual_loop import pass_time, run_virtually

@@ -18,9 +18,9 @@ from bridge.pump.policy import Policy, Unroutable
 from bridge.pump.pump import Pump
 from bridge.pump.replies import Callers, Replies, Servers
 from exchange.entities.entities import Binding, Exchange, Queue
-from exchange.message import Message
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology
+from exchange.values.message import Message
 from tests.support.bridge.events import Events
 
 NOW = 1_795_000_000.0

@@ -24,8 +24,8 @@ from bridge.requests import (
     RequestError,
     Unroutable,
 )
-from exchange.field_values import Typed
-from exchange.message import Message
+from exchange.values.field_values import Typed
+from exchange.values.message import Message
 from tests.support.tiers import examples
 from tests.support.virtual_loop import pass_time, run_virtually
 

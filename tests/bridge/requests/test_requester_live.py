@@ -12,7 +12,7 @@ import pytest
 
 from bridge.requests import ConnectionLost, Refused, ReplyTimeout, Requester, Unroutable
 from exchange import Delivery, Dispatcher
-from exchange.message import Message
+from exchange.values.message import Message
 from tests.support.servers import Server
 from tests.support.unique import unique_name
 

@@ -19,11 +19,11 @@ from bridge.rocketmq.remoting.command import load_json
 from bridge.rocketmq.remoting.errors import BrokerError, ClientError
 from bridge.rocketmq.remoting.message import RocketMessage
 from bridge.rocketmq.remoting.properties import IllegalMessage
-from exchange.field_values import Typed
 from exchange.partition import partitioner
 from exchange.partition.clients.rocketmq.message_queue import MessageQueue
 from exchange.partition.clients.rocketmq.queues import publish_queues
 from exchange.partition.clients.rocketmq.selectors import ByHash, ByRandom, Explicit
+from exchange.values.field_values import Typed
 from tests.recorders.keys import KEYS
 from tests.support.rocketmq.java_client import encode_body, probe_async
 from tests.support.rocketmq_cluster import Cluster

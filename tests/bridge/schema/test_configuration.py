@@ -26,7 +26,7 @@ from bridge.pump import keys as pump_keys
 from bridge.table import Table
 from docs.scripts.schemas import PAGE, SETTINGS, TABLES, with_settings, with_tables
 from exchange import InputError
-from exchange.json_schema import DRAFT_07
+from exchange.values.json_schema import DRAFT_07
 from tests.bindings.report.test_gates import IGNORE, WHOLE
 from tests.bridge.daemon.test_config import MIXED, RIGHT, TOPOLOGY, edit, mistakes
 from tests.support.pages import PAGES, ROOT, blocks

@@ -25,9 +25,9 @@ from bridge.schema.command import schema_command
 from bridge.schema.names import SCHEMAS
 from docs.scripts.schemas import FOLDER, schema_files
 from exchange import PROFILES, InputError
-from exchange.field_json import READERS, message_from_json, message_to_json
-from exchange.json_schema import DIALECT, DRAFT_07, describe_fields, schema_of
-from exchange.json_types import TYPED
+from exchange.values.field_json import READERS, message_from_json, message_to_json
+from exchange.values.json_schema import DIALECT, DRAFT_07, describe_fields, schema_of
+from exchange.values.json_types import TYPED
 from tests.bindings.archive.rocketmq.test_rocketmq_store_golden import RECORDINGS
 from tests.bindings.report.test_forms import compared, odd
 from tests.bridge.daemon.test_check import Looking, report

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from exchange.amqp import ContentHeader
-from exchange.field_values import Typed
+from exchange.values.field_values import Typed
 from tests.chaos.places import Folder, Queue, Topic, Writable
 from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial

@@ -27,11 +27,11 @@ from exchange.amqp import (
 from exchange.amqp.content import PROPERTIES
 from exchange.amqp.fields import TAGS, decode_value, encode_value, short_string
 from exchange.entities.entities import Binding, Destination, Exchange, Queue
-from exchange.field_values import RANGES, TYPES, Typed, type_and_value
 from exchange.limits import NESTING
-from exchange.message import Message
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology
+from exchange.values.field_values import RANGES, TYPES, Typed, type_and_value
+from exchange.values.message import Message
 from tests.support.amqp_wire import encode_field
 from tests.support.bridge.wires import headers_wire, long_string, table_of, wires
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from exchange import LATEST, Message, Router
 from exchange.amqp import ContentHeader, MalformedHeader, MessageView, view
 from exchange.errors import BrokerError
-from exchange.message import BASIC_PROPERTIES
 from exchange.routing.route import Route
+from exchange.values.message import BASIC_PROPERTIES
 from tests.support import topologies
 from tests.support.tiers import examples
 

@@ -13,8 +13,8 @@ from exchange.entities.in_force import NO_DEAD_LETTERS, DeadLetters, Policies, S
 from exchange.entities.profile import Profile
 from exchange.entities.releases import LATEST, PROFILES
 from exchange.errors import BadRequest, NotFound
-from exchange.field_values import Typed
 from exchange.lifecycle.limits import limits_of
+from exchange.values.field_values import Typed
 
 OLD, V4, NEW = (PROFILES[f"rabbitmq-{release}"] for release in ("3.13", "4.0", "4.3"))
 

@@ -18,7 +18,7 @@ import pytest
 from exchange import Policy, Queue, Topology
 from exchange.entities.profile import Profile
 from exchange.entities.releases import profile_for
-from exchange.field_values import thaw
+from exchange.values.field_values import thaw
 from tests.support.differential import manage
 from tests.support.unique import unique_name
 

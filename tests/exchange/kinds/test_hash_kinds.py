@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from exchange import PROFILES, Binding, Exchange, Message, Profile, Queue, Router, Topology, Typed, kinds
 from exchange.entities.releases import profile_for
 from exchange.errors import BrokerError, PreconditionFailed
-from exchange.field_values import EMPTY
 from exchange.kinds import Kind
 from exchange.kinds.consistent_hash import ring_after_restart
 from exchange.partition.hashing.erlang import jump, phash2
+from exchange.values.field_values import EMPTY
 from tests.support.tiers import examples
 
 KEYS = [f"order-{number}" for number in range(400)]

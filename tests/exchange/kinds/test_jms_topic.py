@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from exchange import LATEST, PROFILES, Binding, BrokerError, Exchange, Message, Queue, Router, Topology
 from exchange.entities.indexes import Tables
-from exchange.field_values import Typed
 from exchange.kinds import KINDS
 from exchange.kinds.jms_grammar import find_refusal
 from exchange.kinds.jms_selector import NotKnown, evaluate, parse_selector
+from exchange.values.field_values import Typed
 from tests.recorders import golden
 from tests.recorders.jms_selectors import MESSAGES, SELECTORS, TWO, selector
 from tests.support.tiers import examples

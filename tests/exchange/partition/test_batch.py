@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from exchange.arrays import columns as batch_columns
 from exchange.arrays.columns import Column, split_column
 from exchange.errors import InputError
-from exchange.field_values import Typed
 from exchange.partition import Partitions
 from exchange.partition.batch import UNDECIDED, partition_batch
 from exchange.partition.batch.hashes import FEW, HashArray, all_hashes, crc32, fnv1a, java_string_hash, murmur2, murmur3
@@ -32,6 +31,7 @@ from exchange.partition.hashing import hashes
 from exchange.partition.hashing.java import string_hash
 from exchange.partition.partitioner import Partitioner
 from exchange.partition.partitioning.strategies import STRATEGIES
+from exchange.values.field_values import Typed
 from tests.recorders.keys import COUNTS, KEYS
 from tests.support.tiers import examples
 

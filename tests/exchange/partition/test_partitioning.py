@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange import Binding, Exchange, HashstarError, InputError, Message, Queue, Router, TextError, Topology, Typed
-from exchange.message import BASIC_PROPERTIES
 from exchange.partition import Broker, Choice, Partition, Partitioner, Partitions
 from exchange.partition.hashing.hashes import murmur2
 from exchange.partition.partitioning.key_source import ROUTING_KEY, KeySource
@@ -19,6 +18,7 @@ from exchange.partition.partitioning.specification import Partitioning
 from exchange.partition.partitioning.strategies import STRATEGIES
 from exchange.routing.explain import to_json
 from exchange.routing.route import Route
+from exchange.values.message import BASIC_PROPERTIES
 
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
 plain = st.from_regex(r"[a-zA-Z][\w-]{0,7}", fullmatch=True)

@@ -17,11 +17,11 @@ from click.testing import CliRunner, Result
 from bridge.cli import hashstar
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from exchange.errors import InputError, TextError
-from exchange.field_values import Typed
 from exchange.partition import Broker, Inputs, Partition, PartitionRequest, Partitions, Producer
 from exchange.partition.partitioning import Partitioning
 from exchange.partition.python_function import PartitionerFailed, PythonFunction
 from exchange.topology.partitioners import import_partitioners
+from exchange.values.field_values import Typed
 
 MODULE = """
 from pathlib import Path

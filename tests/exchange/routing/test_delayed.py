@@ -14,9 +14,9 @@ from bindings.testing.virtual_broker import VirtualBroker
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from exchange.entities.releases import PROFILES, profile_for
 from exchange.errors import BrokerError
-from exchange.field_json import decode_table
-from exchange.field_values import type_and_value
 from exchange.kinds.delayed import MAX_DELAY, read_delay
+from exchange.values.field_json import decode_table
+from exchange.values.field_values import type_and_value
 from tests.recorders import golden
 from tests.recorders.delayed_exchange import VALUES, WAIT
 from tests.support.amqp_wire import TAGS

@@ -87,7 +87,7 @@ def test_every_outcome_of_a_hop_is_explained() -> None:
 
 
 def test_json_has_the_same_for_machines() -> None:
-    """Stable fields; field values as exchange.field_json writes them; serialisable as it is."""
+    """Stable fields; field values as exchange.values.field_json writes them; serialisable as it is."""
     explained: Any = to_json(ROUTER.explain(Message("orders", "order.eu", {"a": 1}), "eu"))
     assert json.loads(json.dumps(explained)) == explained
     assert list(explained) == [

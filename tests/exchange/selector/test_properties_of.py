@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from exchange.field_values import Typed
-from exchange.message import Message
 from exchange.selector import Selector, properties_of
 from exchange.selector.amqp import to_text
+from exchange.values.field_values import Typed
+from exchange.values.message import Message
 
 MESSAGE = Message(
     "orders",

@@ -20,7 +20,7 @@ from bindings.archive.record import SCHEMA, Record, build_batch
 from bindings.audit.local.run import Pass, run_here
 from bindings.audit.local.studies import CoverageStudy
 from exchange import Binding, Destination, Exchange, Message, Queue, Topology
-from exchange.field_values import FieldTable
+from exchange.values.field_values import FieldTable
 from tests.support.archives import kafka_files, rocketmq_files
 
 __all__ = ["STUDY", "TOPOLOGY", "GrowingFile", "make_growing_files", "count_at_once"]

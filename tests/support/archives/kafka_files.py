@@ -12,7 +12,7 @@ import google_crc32c
 import pyarrow as pa
 
 from bindings.archive.record import Record
-from exchange.field_values import type_and_value
+from exchange.values.field_values import type_and_value
 
 __all__ = ["KafkaRecord", "batch", "message", "strip_marks", "varint", "wrapper"]
 

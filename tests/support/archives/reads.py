@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from bindings.archive.reading import SPLIT_BYTES, Bad, Format, Skipped
 from bindings.archive.record import SCHEMA, Record, to_records
-from exchange.field_values import FieldTable
-from exchange.message import Message
+from exchange.values.field_values import FieldTable
+from exchange.values.message import Message
 from tests.exchange.test_field_json import KEYS, TEXT, VALUES
 from tests.support.tiers import examples
 

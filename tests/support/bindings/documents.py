@@ -11,8 +11,8 @@ from bindings.sources.document import Document, Section
 from bindings.sources.language.expectations import Expectation
 from exchange import Binding, Destination, Exchange, Policy, Queue, Topology, Typed
 from exchange.entities.releases import PROFILES
-from exchange.field_values import EMPTY, FieldTable
 from exchange.partition.partitioning.specification import Partitioning
+from exchange.values.field_values import EMPTY, FieldTable
 from tests.support.topologies import VALUES
 
 ODD = (

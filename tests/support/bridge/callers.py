@@ -30,7 +30,7 @@ from bridge.rocketmq.remoting import admin
 from bridge.rocketmq.remoting.client import Client, ClientSettings
 from bridge.rocketmq.remoting.errors import RemotingError
 from bridge.rocketmq.remoting.message import RocketMessage
-from exchange.message import Message
+from exchange.values.message import Message
 from tests.support.unique import unique_name
 
 __all__ = ["Call", "KafkaSide", "RabbitmqSide", "RocketmqSide", "Side", "TimedOut", "answer_to"]

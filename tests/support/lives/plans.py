@@ -23,8 +23,8 @@ from exchange.lifecycle.consumers import Consumer, Delivery
 from exchange.lifecycle.content import Content
 from exchange.lifecycle.dead_letters import DeadLettering
 from exchange.lifecycle.queues import LiveQueue
-from exchange.message import Message as RoutedMessage
 from exchange.routing.router import Router
+from exchange.values.message import Message as RoutedMessage
 
 SETTLE_SECONDS: Final = 0.2
 """Virtual time after each step: more than the longest chain of times to live."""

@@ -8,7 +8,7 @@ import pika
 import pika.exceptions
 
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
-from exchange.field_values import Typed
+from exchange.values.field_values import Typed
 from tests.support.amqp_wire import all_types_in_pika
 from tests.support.trials.lab import Lab, publish, take
 

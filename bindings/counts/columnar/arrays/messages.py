@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from bindings.archive.fields import decode_tables
 from bindings.archive.names import unescape
-from exchange.message import Message
+from exchange.values.message import Message
 
 __all__ = ["messages_of", "rows_with_copies"]
 

@@ -14,9 +14,9 @@ from bindings.archive.names import has_nul, unescape
 from exchange.arrays.grouping import decode_dictionary
 from exchange.arrays.table import IntArray
 from exchange.errors import InputError
-from exchange.message import Message
 from exchange.partition.batch import UNDECIDED, partition_batch
 from exchange.partition.partitioning.specification import Partitioning
+from exchange.values.message import Message
 
 __all__ = ["columns_of", "partitions_of"]
 

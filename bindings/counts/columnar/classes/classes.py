@@ -27,13 +27,13 @@ from bindings.counts.outcome import Explorer, Outcome
 from exchange.arrays.columns import Column
 from exchange.arrays.table import IntArray, KeyArray
 from exchange.entities.entities import Binding
-from exchange.field_values import type_and_value
-from exchange.message import Message
 from exchange.routing.columns.addresses import Addresses, addresses_of
 from exchange.routing.columns.key_classes import STATES, KeyClasses
 from exchange.routing.columns.key_decisions import KeyDecisions
 from exchange.routing.columns.routing_inputs import ALONE, HEADERS, special_exchanges
 from exchange.topology.topology import Topology
+from exchange.values.field_values import type_and_value
+from exchange.values.message import Message
 
 __all__ = ["NEEDED", "STATES", "Classes", "Classifier"]
 

@@ -14,11 +14,11 @@ from typing import Any, Final, Literal
 from bindings.sources.formats.go_json import as_go_sends
 from bindings.sources.formats.imported import Collector
 from bindings.sources.formats.nodes import Node, json_node
-from exchange.display import clip_line
 from exchange.entities.entities import Binding, Destination, Exchange, Policy, Queue
 from exchange.errors import InputError
-from exchange.field_json import decode_table
-from exchange.field_values import FieldTable
+from exchange.text.display import clip_line
+from exchange.values.field_json import decode_table
+from exchange.values.field_values import FieldTable
 
 __all__ = ["NO_PARTS", "PROVIDER", "READERS", "read_resource"]
 

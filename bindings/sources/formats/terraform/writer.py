@@ -17,11 +17,11 @@ from bindings.sources.formats.beside import kept_sections, limits_of, settings_o
 from bindings.sources.formats.format import Omissions, Target, Written, find_half
 from bindings.sources.formats.go_json import alterations
 from bindings.sources.formats.terraform.resources import INTEGER, LIMITS
-from exchange.digits import is_digits
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange, Policy, Queue
 from exchange.errors import InputError
-from exchange.field_json import encode_table
-from exchange.field_values import thaw
+from exchange.text.digits import is_digits
+from exchange.values.field_json import encode_table
+from exchange.values.field_values import thaw
 
 __all__ = ["write_terraform"]
 

@@ -22,8 +22,8 @@ from bridge.endpoints.kafka.cluster.asking import (
 from bridge.endpoints.kafka.cluster.calls import Calls
 from bridge.endpoints.kafka.cluster.errors import Reasons, text_of
 from bridge.endpoints.kafka.cluster.topics import Partitioned, check_partitions
-from exchange.display import count_noun
 from exchange.errors import HashstarError
+from exchange.text.display import count_noun
 
 __all__ = ["check_source", "check_target", "run_check"]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from bridge.endpoint import Disconnected
-from exchange.json_text import parse_leniently
+from exchange.values.json_text import parse_leniently
 
 __all__ = ["MEASURE_EVERY", "NO_BROKER", "PATIENCE", "Health"]
 

@@ -12,7 +12,7 @@ from bridge.interop import Record
 from bridge.interop.kafka_guest import BROKER_HEADERS, header_of
 from bridge.interop.record import routing_key_for
 from exchange.amqp import ContentHeader, Headers, Properties
-from exchange.message import Message, assemble_message
+from exchange.values.message import Message, assemble_message
 
 __all__ = ["RecordHeaders", "message_of_record", "record_of"]
 

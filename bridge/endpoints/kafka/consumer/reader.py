@@ -12,7 +12,7 @@ from bridge.interop import IDENTITY, Record, Unmappable, bind_identity, identity
 from bridge.interop.amqp_guest import MARK
 from bridge.interop.marks import HOPS
 from bridge.interop.record import is_showable
-from exchange.message import Message
+from exchange.values.message import Message
 
 __all__ = ["Reader"]
 

@@ -32,12 +32,12 @@ from bridge.endpoints.kafka.producer.watching import Watch
 from bridge.endpoints.kafka.producer.writer import Destination, Writer, key_for_partitioner, with_whole_key
 from bridge.pump.placing import Turns
 from exchange.errors import HashstarError
-from exchange.message import Message
 from exchange.partition.clients.kafka import default_3_3
 from exchange.partition.partitioning.key_source import KeySource
 from exchange.partition.partitions import Partitions
 from exchange.routing.route import Placement
 from exchange.topology.partitioners import python_partitionings
+from exchange.values.message import Message
 
 __all__ = ["CLOSING", "DEFAULTS", "FIXED", "Connection", "TopicTarget"]
 

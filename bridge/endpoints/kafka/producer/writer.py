@@ -24,7 +24,6 @@ from bridge.interop.return_address import ReturnAddress
 from bridge.pump.placing import Turns
 from bridge.pump.replies import Home
 from exchange.amqp import content_of
-from exchange.message import Message, assemble_message
 from exchange.partition.clients.kafka import default_3_3
 from exchange.partition.hashing.keys import serialize_key
 from exchange.partition.hashing.librdkafka import murmur2_partition
@@ -32,6 +31,7 @@ from exchange.partition.partitioning.key_source import ROUTING_KEY, KeySource
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.partition.partitions import Partitions
 from exchange.routing.route import Placement
+from exchange.values.message import Message, assemble_message
 
 __all__ = ["Destination", "Writer", "key_for_partitioner", "with_whole_key"]
 

@@ -20,8 +20,8 @@ from bindings.sources.files import replacing
 from bridge.aside import call_aside
 from exchange.amqp import ContentHeader
 from exchange.errors import InputError
-from exchange.field_values import type_and_value
-from exchange.message import Message
+from exchange.values.field_values import type_and_value
+from exchange.values.message import Message
 
 __all__ = ["OFFSET", "Offsets", "fingerprint_of", "fingerprint_of_message", "offset_of"]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from exchange.amqp import ContentHeader, MalformedHeader
-from exchange.field_values import type_and_value
+from exchange.values.field_values import type_and_value
 
 __all__ = ["LIMIT", "Redeliveries", "count_deliveries"]
 

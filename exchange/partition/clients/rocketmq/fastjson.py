@@ -8,7 +8,7 @@ import json
 import re
 from typing import Any, Final
 
-from exchange.json_text import parse_leniently
+from exchange.values.json_text import parse_leniently
 
 __all__ = ["parse_json"]
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from exchange.errors import InputError
-from exchange.field_values import Typed
 from exchange.partition.clients.rocketmq.queues import by_broker
 from exchange.partition.hashing.compiled import hashes
 from exchange.partition.hashing.hashes import signed
@@ -18,6 +17,7 @@ from exchange.partition.hashing.java import decode_string
 from exchange.partition.hashing.keys import describe_key
 from exchange.partition.partitioner import Choice, Inputs, Key, Partitioner
 from exchange.partition.partitions import Partition, Partitions
+from exchange.values.field_values import Typed
 
 __all__ = ["GrpcJava", "GrpcProxy", "text_of"]
 

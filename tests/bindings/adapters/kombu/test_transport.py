@@ -15,7 +15,7 @@ from kombu import Connection, Consumer, Exchange, Producer, Queue
 import exchange
 from bindings.adapters.kombu import broker_at, register
 from exchange import LATEST, Binding, Topology
-from exchange.field_values import FieldTable
+from exchange.values.field_values import FieldTable
 from tests.support import oracle, topologies
 from tests.support.waiting import find_limit, wait_until
 

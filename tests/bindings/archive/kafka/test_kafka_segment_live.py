@@ -11,7 +11,7 @@ import pytest
 
 from bindings.archive.formats.detect import detect
 from bindings.archive.kafka.header import read_header
-from exchange.field_values import type_and_value
+from exchange.values.field_values import type_and_value
 from tests.support.archives.containers import copy_out, run_inside
 from tests.support.archives.reads import read
 from tests.support.servers import Server

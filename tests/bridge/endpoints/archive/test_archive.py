@@ -32,9 +32,9 @@ from bridge.pump.policy import Backoff, Policy
 from bridge.pump.pump import Inlet, Pump
 from exchange import InputError, Message
 from exchange.amqp import ContentHeader, content_of, message_of
-from exchange.field_values import Typed, type_and_value
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.routing.route import Placement
+from exchange.values.field_values import Typed, type_and_value
 from tests.exchange.amqp.test_codec import properties as any_properties
 from tests.exchange.amqp.test_codec import tables as any_tables
 from tests.support.bridge.behaviour import (

@@ -35,7 +35,7 @@ from bridge.pump.policy import Backoff, Policy
 from bridge.pump.pump import Inlet, Pump
 from exchange import Message, Topology
 from exchange.amqp import ContentHeader, content_of, message_of
-from exchange.field_values import Typed
+from exchange.values.field_values import Typed
 from tests.bridge.endpoints.archive.test_archive import (
     NOON,
     find_hidden,

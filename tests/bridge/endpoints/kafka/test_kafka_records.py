@@ -19,11 +19,11 @@ from bridge.interop import IDENTITY, Record, Unmappable, identity_of_record, to_
 from bridge.interop.marks import HOPS
 from exchange import Binding, Exchange, Queue, Router, Topology
 from exchange.amqp import content_of
-from exchange.message import assemble_message
 from exchange.partition import Partitions
 from exchange.partition.partitioning.specification import Partitioning, parse_key_source
 from exchange.partition.partitioning.strategies import build_partitioner
 from exchange.routing.route import Placement
+from exchange.values.message import assemble_message
 from tests.bridge.interop.test_mapping import DEBEZIUM, kafka_headers, long_keys, parts
 
 TIMES = {0: (None, False), 1: (1_790_000_000_000, False), 2: (1_790_000_000_000, True)}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bridge.endpoints.rabbitmq.consumer.redeliveries import FEW, FORGET, LIMIT, Redeliveries, count_deliveries
 from exchange.amqp import ContentHeader
-from exchange.field_values import Typed
+from exchange.values.field_values import Typed
 
 NEAR = 10
 

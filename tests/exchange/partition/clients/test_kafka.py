@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange.errors import InputError
-from exchange.field_values import Typed
 from exchange.partition import Broker, Inputs, NewBatch, Partition, Partitioner, Partitions, Producer
 from exchange.partition.clients.kafka import (
     STRATEGIES,
@@ -31,6 +30,7 @@ from exchange.partition.clients.kafka import (
 )
 from exchange.partition.clients.kafka_builtin import BuiltIn
 from exchange.partition.hashing.hashes import positive
+from exchange.values.field_values import Typed
 from tests.recorders import golden
 from tests.recorders.kafka import BYTES, LONE, VERSIONS
 from tests.recorders.keys import COUNTS, KEYS

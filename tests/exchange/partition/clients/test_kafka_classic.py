@@ -13,10 +13,10 @@ from click.testing import CliRunner
 from exchange import Message
 from exchange.commands.partition import partition_command
 from exchange.errors import InputError
-from exchange.field_values import Typed
 from exchange.partition import Broker, Partition, Partitions, Producer
 from exchange.partition.clients.kafka_classic import TYPES, HashCode, RandomOfAll
 from exchange.partition.partitioning import Partitioning
+from exchange.values.field_values import Typed
 from tests.recorders import golden
 from tests.recorders.kafka_hash_codes import CASES, NAME
 

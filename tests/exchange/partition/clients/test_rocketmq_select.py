@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange.errors import InputError
-from exchange.field_values import Typed
 from exchange.partition.clients.rocketmq.grpc import GrpcJava, GrpcProxy
 from exchange.partition.clients.rocketmq.round_robin import ERAS, RoundRobin, era_of
 from exchange.partition.clients.rocketmq.selectors import (
@@ -30,6 +29,7 @@ from exchange.partition.hashing.hashes import fnv1a
 from exchange.partition.hashing.java import Random, hash_code
 from exchange.partition.partitioner import Inputs, Partitioner, Producer
 from exchange.partition.partitions import Partitions
+from exchange.values.field_values import Typed
 from tests.exchange.partition.hashing.test_java import typed_value
 from tests.recorders import golden
 from tests.recorders.keys import COUNTS, KEYS, LEAST_HASH

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange.errors import InputError
-from exchange.field_values import Typed
 from exchange.partition.hashing.guava import consistent_hash, sip_hash_24
 from exchange.partition.hashing.hashes import signed
 from exchange.partition.hashing.java import Random, code_units, hash_code, remainder, string_hash
+from exchange.values.field_values import Typed
 from tests.recorders import golden
 from tests.recorders.keys import KEYS
 from tests.recorders.rocketmq_select import TYPED

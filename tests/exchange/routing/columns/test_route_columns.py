@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from exchange import PROFILES, Binding, BrokerError, Exchange, InputError, Message, Profile, Queue, Router, Topology
 from exchange.arrays import grouping
 from exchange.arrays.columns import column_of_bytes
-from exchange.field_json import encode_table
 from exchange.partition.batch import UNDECIDED
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.patterns.columns import pattern_sets, signatures
@@ -25,6 +24,7 @@ from exchange.routing.columns import column_router, key_classes
 from exchange.routing.columns.outcomes import Outcomes
 from exchange.routing.columns.route_columns import RouteColumns
 from exchange.routing.route import Route
+from exchange.values.field_json import encode_table
 from tests.support import topologies
 from tests.support.tiers import examples
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from struct import Struct
 
 from bridge.groups import ConsumerGroup
-from exchange.message import Message
+from exchange.values.message import Message
 
 RECORD = Struct("<dII")
 """A handled message: when (a clock that all processes of the machine share), its key, its number among those of it."""

@@ -11,7 +11,7 @@ import time
 from itertools import islice
 
 from bridge.groups import Publisher
-from exchange.message import Message
+from exchange.values.message import Message
 from tests.support.bridge.groups.member import BODY
 
 

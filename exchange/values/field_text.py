@@ -6,12 +6,12 @@ from base64 import b64decode
 from decimal import Decimal
 from typing import Any, Final
 
-from exchange.digits import read_float, read_integer
 from exchange.errors import InputError
-from exchange.field_json import decode
-from exchange.field_values import RANGES, Typed, float32, type_and_value
-from exchange.json_text import parse_leniently
 from exchange.limits import NESTING
+from exchange.text.digits import read_float, read_integer
+from exchange.values.field_json import decode
+from exchange.values.field_values import RANGES, Typed, float32, type_and_value
+from exchange.values.json_text import parse_leniently
 
 __all__ = ["decode_field"]
 

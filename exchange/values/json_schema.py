@@ -27,7 +27,7 @@ from typing import (
     is_typeddict,
 )
 
-from exchange.json_types import Definition
+from exchange.values.json_types import Definition
 
 __all__ = ["DIALECT", "DRAFT_07", "describe_fields", "identify", "schema_of"]
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from exchange.errors import PreconditionFailed
-from exchange.field_values import FieldTable, check_fields, type_and_value
+from exchange.values.field_values import FieldTable, check_fields, type_and_value
 
 __all__ = ["BASIC_PROPERTIES", "NO_FIELDS", "Message", "assemble_message"]
 
@@ -27,9 +27,9 @@ class Message:
     """A message as basic.publish sends it.
 
     ``exchange`` is a name, ``""`` the default exchange. ``headers`` maps names to field values (see
-    `exchange.field_values`); ``properties`` are the other basic properties under their AMQP names (``message_id``,
-    ``timestamp`` ...). The mappings are kept, not copied. Names and keys may be longer than AMQP allows, as those of
-    other systems can be.
+    `exchange.values.field_values`); ``properties`` are the other basic properties under their AMQP names
+    (``message_id``, ``timestamp`` ...). The mappings are kept, not copied. Names and keys may be longer than AMQP
+    allows, as those of other systems can be.
 
     Raises TypeError for an argument of another type (a name or key must be str, even if a client library has bytes or
     None) and for a header or property that is no field value; InputError for an integer of more than 64 bits.

@@ -18,13 +18,13 @@ from decimal import Decimal
 from json import dumps
 from typing import Any, Final, TypeAlias
 
-from exchange.display import clip_line
 from exchange.errors import InputError
-from exchange.field_values import RANGES, Typed, float32, to_bytes, type_and_value
-from exchange.json_text import value_from_line
-from exchange.json_types import BytesJson, FieldJson, MessageJson
 from exchange.limits import NESTING, SHORTSTR_BYTES
-from exchange.message import Message, assemble_message
+from exchange.text.display import clip_line
+from exchange.values.field_values import RANGES, Typed, float32, to_bytes, type_and_value
+from exchange.values.json_text import value_from_line
+from exchange.values.json_types import BytesJson, FieldJson, MessageJson
+from exchange.values.message import Message, assemble_message
 
 __all__ = [
     "decode",

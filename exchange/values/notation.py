@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from exchange.field_json import encode, encode_table
+from exchange.values.field_json import encode, encode_table
 
 __all__ = ["KEYWORDS", "MATCH_MODES", "VARIABLE", "quote", "write_arguments", "write_encoded_arguments", "write_json",
            "write_name", "write_table", "write_value"]  # fmt: skip
@@ -44,7 +44,7 @@ def write_name(name: str, reserved: Iterable[str] = ()) -> str:
 
 
 def write_value(value: Any) -> str:
-    """Return an AMQP field value (see `exchange.field_values`) in the notation."""
+    """Return an AMQP field value (see `exchange.values.field_values`) in the notation."""
     return write_json(encode(value), typed=True)
 
 
@@ -59,7 +59,7 @@ def write_arguments(arguments: Mapping[str, Any]) -> str:
 
 
 def write_encoded_arguments(fields: Mapping[str, Any]) -> str:
-    """Return arguments that `exchange.field_json.encode_table` has encoded, as `write_arguments` does."""
+    """Return arguments that `exchange.values.field_json.encode_table` has encoded, as `write_arguments` does."""
     mode = fields.get("x-match")
     if isinstance(mode, str) and mode in MATCH_MODES:
         others = {key: value for key, value in fields.items() if key != "x-match"}
@@ -68,7 +68,7 @@ def write_encoded_arguments(fields: Mapping[str, Any]) -> str:
 
 
 def write_json(value: Any, *, typed: bool) -> str:
-    """Return a JSON value in the notation: encoded by `exchange.field_json.encode` (``typed``), or plain JSON."""
+    """Return a JSON value in the notation: of `exchange.values.field_json.encode` (``typed``), or plain JSON."""
     if isinstance(value, str):
         return quote(value)
     if isinstance(value, list):

@@ -1,4 +1,7 @@
-"""The types of JSON that several outputs share: field values, messages, bindings. `exchange.json_schema` reads them."""
+"""The types of JSON that several outputs share: field values, messages, bindings.
+
+`exchange.values.json_schema` reads them.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, NotRequired, TypeAlias, TypedDict
 
-from exchange.field_values import RANGES
 from exchange.limits import SHORTSTR_BYTES
+from exchange.values.field_values import RANGES
 
 __all__ = ["BindingJson", "BodilessJson", "BytesJson", "Definition", "FieldJson", "MessageInput", "MessageJson"]
 
@@ -44,7 +47,7 @@ TYPED: Final[Mapping[str, Any]] = {
     "!array": {"type": "array", "items": FIELD},
     "!table": TABLE,
 }
-"""The only key of a typed value -> schema of its value; those that `exchange.field_json` reads."""
+"""The only key of a typed value -> schema of its value; those that `exchange.values.field_json` reads."""
 
 FieldJson: TypeAlias = Annotated[
     Any,
@@ -74,7 +77,7 @@ FieldJson: TypeAlias = Annotated[
         },
     ),
 ]
-"""A field value as `exchange.field_json.encode` writes it."""
+"""A field value as `exchange.values.field_json.encode` writes it."""
 
 BytesJson: TypeAlias = Annotated[
     Any,
@@ -86,7 +89,7 @@ BytesJson: TypeAlias = Annotated[
         },
     ),
 ]
-"""The body of a message as `exchange.field_json` writes it."""
+"""The body of a message as `exchange.values.field_json` writes it."""
 
 ShortText: TypeAlias = Annotated[
     Any,

@@ -16,10 +16,10 @@ from collections.abc import Callable
 from json import JSONDecodeError, JSONDecoder, detect_encoding
 from typing import Any, Final, NamedTuple
 
-from exchange.digits import is_digits
-from exchange.display import clip_line
 from exchange.errors import InputError
 from exchange.limits import INTEGER_DIGITS, NESTING
+from exchange.text.digits import is_digits
+from exchange.text.display import clip_line
 
 __all__ = [
     "Fault",

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from exchange.display import clip_line, escape_line
+from exchange.text.display import clip_line, escape_line
 
 __all__ = ["escape_text", "fold", "quote_block", "quote_code", "write_rows"]
 
