@@ -217,17 +217,17 @@ class _Printer:
 def _watch(watch: Watch, printer: _Printer, metrics: tuple[str, int] | None, hosts: tuple[str, ...]) -> None:
     """Compare until a signal comes, and print what is new. Raises InputError if the metrics cannot be served."""
     server = None
-    if metrics is not None:
-        from bindings.drift.web import serve_metrics
-
-        server = serve_metrics(*metrics, hosts, lambda: watch.state)
-        host, port = server.server_address[:2]
-        shown = f"[{host!s}]" if ":" in str(host) else str(host)
-        echo_line(f"metrics at http://{shown}:{port}/metrics", err=True)
     for ending in (signal.SIGTERM, signal.SIGINT):
         signal.signal(ending, signal.default_int_handler)
     never = threading.Event()
     try:
+        if metrics is not None:
+            from bindings.drift.web import serve_metrics
+
+            server = serve_metrics(*metrics, hosts, lambda: watch.state)
+            host, port = server.server_address[:2]
+            shown = f"[{host!s}]" if ":" in str(host) else str(host)
+            echo_line(f"metrics at http://{shown}:{port}/metrics", err=True)
         for outcome in watch.outcomes():
             if outcome.is_news:
                 printer.print_news(outcome)

@@ -94,12 +94,13 @@ def serve_command(
     address = f"http://{name}:{server.server_address[1]}/?token={token}"
     if not _is_local(host):
         echo_line(f"every computer that reaches {host} can read this topology with the address below", err=True)
+    ended = _end_on_signals()  # from here on: who reads the address may end the command at once
     click.echo(address)
     echo_line("Ctrl-C ends it", err=True)
     watched.start()
     server.start()
     with _opened(address) if opens else nullcontext():
-        _wait()
+        ended.wait()
     watched.stop()
     server.close()
 
@@ -139,9 +140,9 @@ def _is_local(host: str) -> bool:
         return host == "localhost"
 
 
-def _wait() -> None:
-    """Wait for Ctrl-C or SIGTERM, which end the command as they should: with exit code 0."""
+def _end_on_signals() -> threading.Event:
+    """Return an event that Ctrl-C and SIGTERM set: they end the command as they should, with exit code 0."""
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
-    ended.wait()
+    return ended

@@ -119,3 +119,13 @@ def test_a_port_that_is_taken_is_named() -> None:
         ended = run("serve", "examples/orders/orders.bindings", "--listen", str(port))
     assert ended.exit_code == 2
     assert f"127.0.0.1:{port} cannot be served: Address already in use" in ended.stderr
+
+
+def test_a_signal_that_comes_as_soon_as_the_address_is_printed_ends_it_with_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bindings.commands.serve.click.echo", lambda *_, **__: signal.raise_signal(signal.SIGINT))
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        assert run("serve", "examples/orders/orders.bindings").exit_code == 0
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
