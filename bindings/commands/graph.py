@@ -37,7 +37,7 @@ LARGE: Final = 150
 """Number of nodes from which on the command names the options that draw a part."""
 
 
-@command("graph")
+@command("graph", example="hashstar graph shop.bindings -o shop.svg")
 @click.option("--vhost", help="Virtual host; required only if the source has several.")
 @click.option(
     "--output",
@@ -105,6 +105,7 @@ def graph_command(
     """
     output = None if output == Path(STDOUT) else output
     with exit_on_error():
+        name = form or choose_form(output)
         opened = open_source(source, vhost, seconds=seconds_to_answer())
         topology = opened.topology(vhost, profile)
         show_warnings(opened.name, opened.warnings)
@@ -112,7 +113,6 @@ def graph_command(
         drawing = draw(topology, shown)
         if centres:
             drawing = crop_around(drawing, centres, depth, direction)
-        name = form or choose_form(output)
         if FORMS[name].is_picture:
             drawing = make_picture(drawing, expand=expand)
         if len(drawing.nodes) >= LARGE:  # before the wait, which a smaller picture would spare

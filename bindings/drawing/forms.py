@@ -17,6 +17,7 @@ from bindings.drawing.partitions import add_partitions
 from bindings.drawing.references import refer_to_hubs
 from bindings.drawing.svg import to_svg
 from bindings.drawing.text import to_text
+from exchange.errors import InputError
 
 __all__ = ["FORMS", "Form", "choose_form", "make_picture"]
 
@@ -42,11 +43,21 @@ FORMS: Final = {
 
 
 def choose_form(output: Path | None) -> str:
-    """Return the name of the form for a file, from its suffix: SVG if no form has it; text if there is no file."""
+    """Return the name of the form for a file, from its suffix: SVG without a suffix; text if there is no file.
+
+    Raises InputError for a suffix that no form has: a file named .png would hold another form.
+    """
     if output is None:
         return "text"
     suffix = Path(output.name.lower().removesuffix(".gz")).suffix
-    return next((name for name, form in FORMS.items() if suffix in form.suffixes), "svg")
+    found = next((name for name, form in FORMS.items() if suffix in form.suffixes), "" if suffix else "svg")
+    if not found:
+        suffixes = ", ".join([each for form in FORMS.values() for each in form.suffixes])
+        raise InputError(
+            f"{output}: no form of a picture has the suffix {suffix}: there are {suffixes}; a browser shows .svg; "
+            f"--format {'|'.join(FORMS)} writes that form, whatever the suffix"
+        )
+    return found
 
 
 def make_picture(drawing: Drawing, *, expand: bool = False) -> Drawing:

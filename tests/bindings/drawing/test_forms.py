@@ -98,11 +98,25 @@ def test_findings_are_marked_by_more_than_a_colour(form: str, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("name", "form"),
     [("a.svg", "svg"), ("a.SVG", "svg"), ("a.mmd", "mermaid"), ("a.mermaid", "mermaid"), ("a.dot", "dot"),
-     ("a.gv", "dot"), ("a.gv.gz", "dot"), ("a.txt", "text"), ("a", "svg"), ("a.html", "svg")],
+     ("a.gv", "dot"), ("a.gv.gz", "dot"), ("a.txt", "text"), ("a", "svg")],
 )  # fmt: skip
 def test_the_suffix_chooses_the_form(name: str, form: str) -> None:
     assert choose_form(Path(name)) == form
     assert choose_form(None) == "text"
+
+
+@pytest.mark.parametrize("name", ["x.png", "x.html", "x.pdf", "x.svg.zip", "x.json"])
+def test_a_suffix_that_no_form_has_is_refused(name: str, tmp_path: Path) -> None:
+    """A file named .png would hold SVG, which no viewer of pictures opens."""
+    path = tmp_path / "t.bindings"
+    path.write_text("queue q\n")
+    result = CliRunner().invoke(graph_command, [str(path), "-o", str(tmp_path / name)])
+    assert result.exit_code == 2
+    assert f"no form of a picture has the suffix {Path(name).suffix}: there are .txt, .svg, .mmd" in result.stderr
+    assert not (tmp_path / name).exists()
+    result = CliRunner().invoke(graph_command, [str(path), "-o", str(tmp_path / name), "--format", "svg"])
+    assert result.exit_code == 0
+    assert (tmp_path / name).read_text().startswith("<svg ")
 
 
 def test_the_command_writes_every_form_to_a_file_or_prints_it(tmp_path: Path) -> None:
