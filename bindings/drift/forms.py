@@ -11,8 +11,9 @@ from bindings.diff.comparison.meaning import Meaning
 from bindings.diff.forms.as_json import MeaningJson, SettingsChangeJson, meaning_to_json, settings_to_json
 from bindings.diff.forms.text import meaning_lines, settings_lines
 from bindings.diff.planning.step import describe_part
-from bindings.drift.drift import REASONS, Change, Drift, Object, Reason, Verdict
+from bindings.drift.drift import KINDS, REASONS, Change, Drift, Object, Reason, Verdict
 from exchange.text.display import count_noun, count_rest, list_some
+from exchange.values.json_types import FieldJson
 from exchange.topology.unread import UnreadPartJson, not_proved, unread_lines, unread_to_json
 from exchange.values.json_types import FieldJson
 
@@ -25,10 +26,25 @@ WHY: Final[dict[Reason, str]] = {
     "amq.*": "named amq.*",
     "exclusive": "of exclusive queues",
     "auto-delete": "auto-delete",
-    "by name": "by --ignore",
+    "by name": "by --exclude",
     "extra": "extra, by --ignore-extra",
 }
 """Reason to ignore objects -> what it is called in text."""
+
+WHERE: Final[dict[Change, str]] = {
+    "missing": "missing on the broker", "extra": "only on the broker", "changed": "different on the broker",
+}  # fmt: skip
+"""How an object differs -> that in the summary."""
+
+SIDES: Final = {
+    "declared": "only the broker has it",
+    "deleted": "it is missing on the broker",
+    "internal": "it is internal",
+}
+"""Why publishers may use an exchange on one side only -> that in words, from the file to the broker."""
+
+MEANINGS: Final = 10
+"""Maximum number of differences of each kind that are listed of what a drift means; JSON has all."""
 
 
 class FieldDriftJson(TypedDict):
@@ -96,7 +112,8 @@ def format_time(seconds: float) -> str:
 
 
 def drift_lines(drift: Drift, meaning: Meaning | None) -> Iterator[str]:
-    """Yield what differs, what is ignored, and what it means to messages."""
+    """Yield what differs, first how much of each kind, what is ignored, and what it means to messages."""
+    yield from _summary_lines(drift)
     for item in drift.objects[:LISTED]:
         yield f"  {item.change:7}  {describe_part(item.part)}{_details(item)}"
     yield from count_rest(len(drift.objects), LISTED, "; --format json lists all")
@@ -106,8 +123,20 @@ def drift_lines(drift: Drift, meaning: Meaning | None) -> Iterator[str]:
         yield f"ignored: {'; '.join(counts)}"
     if meaning is not None:
         yield "meaning, from the file to the broker:"
-        yield from _first(list(meaning_lines(meaning)))
+        yield from meaning_lines(meaning, MEANINGS, SIDES)
     yield from _first(list(settings_lines(drift.settings)))
+
+
+def _summary_lines(drift: Drift) -> Iterator[str]:
+    """Yield how many objects of each kind are missing, extra and changed, where there is more than one."""
+    if len(drift.objects) > 1:
+        for change, where in WHERE.items():
+            found = [(kind, drift.counts[kind, change]) for kind in KINDS]
+            listed = [
+                count_noun(number, kind, "policies" if kind == "policy" else "") for kind, number in found if number
+            ]
+            if listed:
+                yield f"{where}: {', '.join(listed)}"
 
 
 def _first(lines: list[str]) -> Iterator[str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from bindings.diff.against import FileDiff
 from bindings.diff.comparison.meaning import Effect, Meaning, Undecided
 from bindings.diff.diff import Diff
 from bindings.diff.forms.words import (
+    CHANGED,
     describe_access,
     describe_changes,
     describe_choice,
@@ -87,13 +88,15 @@ def plan_lines(todo: Plan) -> Iterator[str]:
         yield f"  left alone, as it is the broker's own or an exclusive queue's: {describe_part(part)}"
 
 
-def meaning_lines(difference: Meaning, most: int | None = None) -> Iterator[str]:
+def meaning_lines(difference: Meaning, most: int | None = None, reasons: Mapping[str, str] = CHANGED) -> Iterator[str]:
     """Yield which messages go elsewhere, queue by queue; or that none does, where that is proved.
 
-    ``most`` is the maximum number of differences of each kind that are listed; the others are counted.
+    ``most`` is the maximum number of differences of each kind that are listed; the others are counted. ``reasons`` has
+    the words for why an exchange is on one side only.
     """
-    for access in difference.access:
-        yield f"  {describe_access(access)}"
+    for access in difference.access[:most]:
+        yield f"  {describe_access(access, reasons)}"
+    yield from _more(difference.access, most)
     for sentence, gained in describe_default(difference, most):
         yield f"  {'+' if gained else '-'} {sentence}"
     effects = sorted(

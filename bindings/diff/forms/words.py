@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Final
 
@@ -20,7 +20,7 @@ from exchange.values.message import Message
 from exchange.values.notation import write_json, write_table
 
 __all__ = [
-    "describe_access", "describe_changes", "describe_choice", "describe_default", "describe_fields",
+    "CHANGED", "describe_access", "describe_changes", "describe_choice", "describe_default", "describe_fields",
     "describe_partitions", "describe_release", "describe_settings", "describe_term", "describe_undecided",
     "describe_unroutable", "happens_at_times", "name_parts", "quote_message", "sign_of", "split_term",
 ]  # fmt: skip
@@ -41,10 +41,14 @@ def describe_release(name: str, profile: str) -> str:
     return profile if f"rabbitmq-{number}" == profile else f"{number} (by the rules of {profile})"
 
 
-def describe_access(access: Access) -> str:
+CHANGED: Final = {"declared": "it is declared", "deleted": "it is deleted", "internal": "it is internal"}
+"""Why publishers may use an exchange on one side only -> that in words, for a change that somebody makes."""
+
+
+def describe_access(access: Access, reasons: Mapping[str, str] = CHANGED) -> str:
     """Return which exchange publishers can use now, or can no longer use, and why."""
     verb = "can be published to now" if access.opened else "can no longer be published to"
-    return f"{describe_exchange(access.exchange)} {verb}: it is {access.reason}"
+    return f"{describe_exchange(access.exchange)} {verb}: {reasons[access.reason]}"
 
 
 def describe_default(meaning: Meaning, most: int | None = None) -> Iterator[tuple[str, bool]]:

@@ -101,8 +101,11 @@ def test_what_differs_is_listed_with_its_meaning(broker: RecordedBroker, file: P
     result = run(file, broker.address)
     assert result.exit_code == 1
     lines = result.stdout.splitlines()
-    assert lines[:8] == [
+    assert lines[:11] == [
         f"drift: 7 objects of virtual host '{VHOST}' differ from the file",
+        "missing on the broker: 1 queue, 2 bindings",
+        "only on the broker: 1 queue, 1 binding",
+        "different on the broker: 1 queue, 1 policy",
         "  changed  queue 'audit': arguments.x-max-length is 10, in the file absent",
         "  extra    queue 'by-hand'",
         "  missing  queue 'lost'",
@@ -111,8 +114,8 @@ def test_what_differs_is_listed_with_its_meaning(broker: RecordedBroker, file: P
         "  missing  exchange 'unrouted' '' -> queue 'lost'",
         "  changed  policy 'limit': definition.max-length is 500, in the file 1000",
     ]
-    assert lines[8].startswith("ignored: ")
-    assert "2 auto-delete" in lines[8]
+    assert lines[11].startswith("ignored: ")
+    assert "2 auto-delete" in lines[11]
     assert "  - queue 'billing' loses from exchange 'orders':" in lines
     assert "      'order.*.paid'" in lines
     assert lines[-3:] == [
