@@ -19,13 +19,13 @@ __all__ = ["list_caveats"]
 
 BIASES: Final = {
     "SURVIVORS": (
-        "{paths}: survivors only. It holds only what reached the queues or topics it was taken from. So it shows "
-        "no unroutable messages and no message coverage, and a dead binding may lead to a queue that is not in it."
+        "Survivors only, in {paths}: what reached the queues or topics it was taken from. So it shows no unroutable "
+        "messages and no message coverage, and a dead binding may lead to a queue that is not in it."
     ),
     "SAMPLE": (
-        "{paths}: a sample. Counts are lower bounds, and a dead binding may be one whose messages were not picked."
+        "A sample, in {paths}: counts are lower bounds, and a dead binding may be one whose messages were not picked."
     ),
-    "UNKNOWN": "{paths}: how it was taken is not recorded, so it may be everything, survivors only, or a sample.",
+    "UNKNOWN": "How it was taken is not recorded, so it may be everything, survivors only, or a sample: {paths}.",
 }
 """Name of a bias -> what it means for the numbers. An archive with everything needs no caveat."""
 
@@ -52,7 +52,7 @@ def list_caveats(report: Report) -> Iterator[str]:
     copied = [archive.path for archive in audited.archives if COPIES in archive.notes]
     if copied:
         yield (
-            f"{list_some(copied, FEW)}: a bridge wrote it for several queues, and {COPIES}. So numbers of "
+            f"A bridge wrote it for several queues, and {COPIES}: {list_some(copied, FEW)}. So numbers of "
             "messages are too high. For numbers that are right audit the folder of one queue."
         )
     untyped = [archive.path for archive in audited.archives if any(TEXTS_ONLY in note for note in archive.notes)]

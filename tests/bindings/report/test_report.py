@@ -274,7 +274,7 @@ def test_traffic_never_contradicts_a_finding_that_holds_for_every_message(seed: 
 def test_caveats_name_what_an_archive_cannot_show() -> None:
     archived = Archived("dump", ("queue dump",), 1, (Bias.SURVIVORS,))
     report = build_report(ORDERS, TALLY, Sources("t", (archived,)), NOW)
-    assert any("survivors only" in caveat and "unroutable" in caveat for caveat in report.caveats)
+    assert any("Survivors only" in caveat and "unroutable" in caveat for caveat in report.caveats)
     assert any("2 records of 107 (1.87 %) could not be read" in caveat for caveat in report.caveats)
     nothing = build_report(ORDERS, Tally(fingerprint(ORDERS)), Sources("t"), NOW)
     assert nothing.caveats[0].startswith("No message was counted")
