@@ -13,7 +13,7 @@ from bindings.diff.settings.changes import SettingsChange, compare_settings
 from bindings.sources.definitions import Definitions
 from bindings.sources.document import Document
 from bindings.upgrade.facts.crossing import Crossing, Part
-from bindings.upgrade.facts.fact import ALWAYS, Fact, Severity
+from bindings.upgrade.facts.fact import Fact, Severity
 from bindings.upgrade.facts.table import FACTS
 from bindings.upgrade.live.comparing import Shown
 from bindings.upgrade.releases import Release, Step, find_steps
@@ -219,12 +219,12 @@ def _transform(
 
 def _brought(crossing: Crossing, sightings: Iterable[Sighting], old: Release, new: Release) -> Iterator[Sighting]:
     """Yield the sightings but for parts that both releases refuse, such as exchanges of a plugin that is not known."""
-    by_rules = [fact for fact in FACTS if fact.since == ALWAYS]
+    by_rules = [fact for fact in FACTS if fact.is_new_by_rules]
     refused = {part for fact in by_rules for part, _ in fact.find(Crossing(crossing.after, new.profile))}
     if old.profile != new.profile:
         refused -= {part for fact in by_rules for part, _ in fact.find(crossing)}
     for each in sightings:
-        parts = tuple(part for part in each.parts if each.fact.since != ALWAYS or part not in refused)
+        parts = tuple(part for part in each.parts if not each.fact.is_new_by_rules or part not in refused)
         if parts or not each.parts:
             yield each._replace(parts=parts)
 
@@ -253,7 +253,7 @@ def _sightings(
     ``asked`` is for the facts that the rules of each release decide.
     """
     for fact in FACTS:
-        by_rules = fact.since == ALWAYS
+        by_rules = fact.is_new_by_rules
         if old.profile == new.profile and by_rules and asked is crossing:
             continue  # two releases with the same rules
         if not fact.comes_between(old.numbers, new.numbers) or fact.feature in permitted:

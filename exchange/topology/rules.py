@@ -33,6 +33,7 @@ __all__ = [
     "declare_queue",
     "delete_exchange",
     "delete_queue",
+    "require_ends",
     "set_policy",
     "unbind",
 ]
@@ -117,13 +118,19 @@ def bind(tables: Tables, host: VirtualHost, binding: Binding) -> list[Change]:
     _check_short(binding.routing_key, "the routing key of a binding")
     _check_arguments(binding.arguments)
     binding = _strip_binding(binding)
+    source = require_ends(tables, host, binding)
+    kind_of(source).check_binding(source, binding, tables, host.profile)
+    return [] if binding in tables.bindings() else [Change(True, binding)]
+
+
+def require_ends(tables: Tables, host: VirtualHost, binding: Binding) -> Exchange:
+    """Return the source of a binding. Raises NotFound, as the broker, unless its source and destination exist."""
     source = tables.exchanges.get(binding.source)
     if source is None:
         raise NotFound(f"no {host.describe('exchange', binding.source)}")
     if not tables.exists(binding.destination):
         raise NotFound(f"no {host.describe(*binding.destination)}")
-    kind_of(source).check_binding(source, binding, tables, host.profile)
-    return [] if binding in tables.bindings() else [Change(True, binding)]
+    return source
 
 
 def unbind(tables: Tables, binding: Binding) -> list[Change]:

@@ -44,6 +44,11 @@ class Fact(NamedTuple):
     recurs: bool = False
     """Whether it comes with each upgrade to a release for which it holds, also from one for which it held already."""
 
+    @property
+    def is_new_by_rules(self) -> bool:
+        """Whether the rules of each release decide, and those of the old one do not have it."""
+        return self.since == ALWAYS and not self.recurs
+
     def holds_for(self, numbers: Numbers) -> bool:
         """Return whether the fact holds for a release."""
         firsts = {first[:2]: first for first in self.later}

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Final, TypeVar
 
 from bindings.upgrade.facts.crossing import Crossing, Part, Seen
-from bindings.upgrade.facts.fact import Fact
+from bindings.upgrade.facts.fact import ALWAYS, Fact
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange, Policy, Queue
 from exchange.entities.indexes import Tables
 from exchange.entities.policy_definitions import refuse_policy
@@ -65,6 +65,20 @@ def refused_policies(crossing: Crossing) -> Iterator[Seen]:
     return _find_refused(crossing.before.all_policies, refuse_policy, crossing)
 
 
+def refused_by_both(crossing: Crossing) -> Iterator[Seen]:
+    """Yield what neither release accepts, with the answer of the new one: no import of it succeeds on either."""
+    topology, rest = crossing.before, Crossing(crossing.after, crossing.new)
+    tables, host = topology.tables(), rules.VirtualHost(topology.vhost, crossing.new)
+    for find in (refused_queues, refused_exchanges, refused_bindings, refused_policies):
+        newly = {part for part, _ in find(crossing)} if topology.profile != crossing.new else set()
+        yield from (seen for seen in find(rest) if seen[0] not in newly)
+    for binding in topology.bindings:
+        try:
+            rules.require_ends(tables, host, binding)
+        except BrokerError as error:
+            yield binding, str(error)
+
+
 def shifts_of_policies(crossing: Crossing, part: Part) -> str:
     """Return which other policies come into force when what is refused is removed from a policy."""
     return crossing.policy_shifts.explain(part) if isinstance(part, Policy) else ""
@@ -89,18 +103,21 @@ def _find_refused(parts: Iterable[P], refuse: Callable[[P, Profile], None], cros
 STAYS: Final = "What is there already stays if the cluster is upgraded; an import and a new declaration fail."
 
 FACTS: Final[tuple[Fact, ...]] = (
-    Fact("HSU001", (0, 0, 0), "error", f"the new release refuses the queue. {STAYS}",
+    Fact("HSU001", ALWAYS, "error", f"the new release refuses the queue. {STAYS}",
          "remove or change the argument, in the application that declares the queue, too", "live brokers",
          refused_queues),
-    Fact("HSU002", (0, 0, 0), "error", f"the new release refuses the exchange. {STAYS}",
+    Fact("HSU002", ALWAYS, "error", f"the new release refuses the exchange. {STAYS}",
          "declare an exchange of another type or without the argument", "live brokers",
          refused_exchanges),
-    Fact("HSU003", (0, 0, 0), "error", f"the new release refuses the binding. {STAYS}",
+    Fact("HSU003", ALWAYS, "error", f"the new release refuses the binding. {STAYS}",
          "bind with what the answer asks for: fewer '#', smaller weights in the same proportion, or the selector",
          "live brokers", refused_bindings),
-    Fact("HSU004", (0, 0, 0), "error", f"the new release refuses the policy. {STAYS}",
+    Fact("HSU004", ALWAYS, "error", f"the new release refuses the policy. {STAYS}",
          "remove the setting from the policy, and look at what that means to others; --transform default does so, and "
          "keeps others as they are in force where it can", "live brokers",
          refused_policies, explain=shifts_of_policies),
+    Fact("HSU055", ALWAYS, "error",
+         "the old release refuses it, too: neither imports the file, nor lets an application declare it",
+         "correct it, or remove it: hashstar check says what is wrong", "live brokers", refused_by_both, recurs=True),
 )  # fmt: skip
 """Many facts in each row: the rules of both releases are asked, which are not written down here again."""

@@ -10,7 +10,7 @@ from bindings.diff.forms.words import describe_fields
 from bindings.diff.planning.step import describe_part
 from bindings.upgrade.facts import nodes
 from bindings.upgrade.facts.crossing import Part
-from bindings.upgrade.facts.fact import ALWAYS, Fact, Numbers, Severity, Source
+from bindings.upgrade.facts.fact import Fact, Numbers, Severity, Source
 from bindings.upgrade.releases import Release
 from bindings.upgrade.transform.transformation import Change
 from bindings.upgrade.upgrade import Sighting, Transformed, Upgrade
@@ -152,7 +152,7 @@ def transformed_lines(transformed: Transformed, release: Release) -> Iterator[st
             yield f"      in applications: {each.applications}"
     if not transformed.applied:
         yield "  nothing had to be transformed"
-    refused = [sighting for sighting in transformed.sightings if sighting.fact.since == ALWAYS]
+    refused = [sighting for sighting in transformed.sightings if sighting.fact.is_new_by_rules]
     parts = [part for sighting in refused for part in sighting.parts]
     unread = transformed.meaning.unread
     nothing = f"nothing of what was read; {not_proved(unread)}" if unread else "nothing"

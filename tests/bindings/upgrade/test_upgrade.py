@@ -19,6 +19,7 @@ from bindings.upgrade.facts.table import FACTS
 from bindings.upgrade.forms.words import describe_source
 from bindings.upgrade.releases import find_steps, release_of
 from bindings.upgrade.run import NEWEST
+from bindings.upgrade.transform.transform import choose
 from bindings.upgrade.upgrade import plan_upgrade, upgrade_topology
 from docs.scripts.facts import PAGE, with_facts
 from exchange import Binding, Exchange, Policy, Queue, Topology, Typed
@@ -139,7 +140,32 @@ def test_a_queue_is_refused_exactly_if_only_the_new_release_refuses_its_declarat
             refused.append(False)
         except BrokerError:
             refused.append(True)
-    assert ("HSU001" in ids(Topology(queues=[queue]), *pair)) is (refused == [False, True])
+    found = ids(Topology(queues=[queue]), *pair)
+    assert ("HSU001" in found) is (refused == [False, True])
+    assert ("HSU055" in found) is (refused == [True, True])
+
+
+def test_what_neither_release_accepts_is_an_error_that_no_transformation_mends() -> None:
+    """A binding without its exchange or queue, an argument that both refuse; also between releases of one profile."""
+    lost = Binding.to_queue("nowhere", "q", "a")
+    priority = Queue("q", arguments={"x-queue-type": "quorum", "x-max-priority": "high"})
+    for topology in (
+        Topology([], [Queue("q")], [lost]),
+        Topology([Exchange("e")], [], [Binding.to_queue("e", "q", "a")]),
+        Topology([], [priority]),
+        Topology([Exchange("e", "direct", arguments={"alternate-exchange": 5})]),
+        Topology(policies=[Policy("p", "^q", {"message-ttl": "long"}, "queues")]),
+    ):
+        for old, new in (("3.13", "4.3"), ("4.3.5", "4.3.6")):
+            upgrade = upgrade_topology(
+                topology, release_of(old), release_of(new), choose(["default"], release_of(old), release_of(new))
+            )
+            for sightings in (upgrade.sightings, upgrade.transformed.left if upgrade.transformed else ()):
+                assert [each.fact.severity for each in sightings if each.fact.id == "HSU055"] == ["error"], topology
+            assert upgrade.severity == "error"
+    assert "HSU055" not in ids(
+        Topology([Exchange("e")], [Queue("q")], [Binding.to_queue("e", "q", "a")]), "3.13", "4.3"
+    )
 
 
 def test_messages_that_are_routed_differently_have_a_witness_and_count_as_lost() -> None:

@@ -106,7 +106,8 @@ def test_a_policy_that_is_refused_for_its_pattern_has_nothing_to_explain(tmp_pat
     path.write_text(json.dumps({"queues": [{"name": "q", "vhost": "/"}], "policies": [policy]}))
     for options in ([], ["--transform", "default"]):
         result = CliRunner().invoke(upgrade_command, [str(path), "--from", "3.13", "--to", "4.3", *options])
-        assert (result.exit_code, "here:" in result.output) == (0, False), result.output
+        assert (result.exit_code, "here:" in result.output) == (1, False), result.output
+        assert "HSU055 policy 'p': the old release refuses it, too" in result.output
 
 
 def test_many_queues_are_counted_and_long_names_clipped() -> None:
