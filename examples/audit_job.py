@@ -1,7 +1,7 @@
 """``hashstar audit`` for ``spark-submit``, which needs a file. Its arguments are those of the command.
 
-    pip download --no-deps hashstar
-    spark-submit --master spark://HOST:7077 --py-files hashstar-VERSION-py3-none-any.whl \
+    pip wheel . --no-deps -w dist/
+    spark-submit --master spark://HOST:7077 --py-files dist/hashstar-VERSION-py3-none-any.whl \
         audit_job.py -t definitions.json --json report.json /mnt/archive
 
 The driver imports from the wheel and sends it to the executors itself, since Spark lets executors import from no file

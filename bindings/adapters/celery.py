@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from exchange.site import how_to_install
+
 try:
     import celery as _celery  # noqa: F401  named in the error, not used
 except ImportError:
-    raise ImportError("bindings.adapters.celery needs Celery: pip install 'hashstar[celery]'") from None
+    raise ImportError(f"bindings.adapters.celery needs Celery: {how_to_install('celery')}") from None
 
 from bindings.check.check import find_all, list_findings
 from bindings.check.rules import tasks

@@ -15,11 +15,13 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 from unittest import mock
 
+from exchange.site import how_to_install
+
 try:
     from faststream.rabbit import RabbitQueue, testing
     from faststream.rabbit.testing import FakeProducer
 except ImportError:
-    raise ImportError("bindings.adapters.faststream needs FastStream: pip install 'hashstar[faststream]'") from None
+    raise ImportError(f"bindings.adapters.faststream needs FastStream: {how_to_install('faststream')}") from None
 
 from faststream._internal.testing.broker import change_producer
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from bindings.apply.wire import reply_to, to_pika
 from exchange.errors import HashstarError, InputError
+from exchange.site import how_to_install
 
 __all__ = ["SECONDS", "Connection", "Lost", "Refused", "need_pika"]
 
@@ -43,7 +44,7 @@ def need_pika() -> None:
     try:
         import pika  # noqa: F401
     except ImportError:
-        raise InputError("changing a broker needs pika: pip install 'hashstar[rabbitmq]'") from None
+        raise InputError(f"changing a broker needs pika: {how_to_install('rabbitmq')}") from None
 
 
 class Connection:

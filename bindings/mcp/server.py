@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bindings.mcp.tools import Tools
 from exchange.errors import HashstarError, InputError
-from exchange.text.site import hashstar_version
+from exchange.text.site import hashstar_version, how_to_install
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer
@@ -29,7 +29,7 @@ def build_server(tools: Tools) -> MCPServer[Any]:
 
         from bindings.mcp.lines import LineServer
     except ModuleNotFoundError:
-        raise InputError("hashstar mcp needs the package mcp: pip install 'hashstar[mcp]'") from None
+        raise InputError(f"hashstar mcp needs the package mcp: {how_to_install('mcp')}") from None
     server: MCPServer[Any] = LineServer(
         "hashstar", instructions=INSTRUCTIONS, version=hashstar_version(), log_level="CRITICAL"
     )

@@ -10,6 +10,7 @@ from bindings.report.figures import format_time
 from bindings.report.inspection import bad_json, bad_lines
 from bindings.report.inspection_types import LevelJson, MatchesJson, StoredMessageJson, StoreJson, TopicJson
 from exchange.errors import HashstarError
+from exchange.text.site import how_to_install
 from exchange.text.display import clip_line, count_noun, count_rest, escape_line, list_some
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def store_lines(store: Store, inspection: StoreInspection) -> Iterator[str]:
     if store.has_abort:
         yield "state: it runs, or did not end cleanly: the file abort is there; what follows may be behind by seconds"
     for name in store.in_database:
-        way_out = "; pip install 'hashstar[rocksdb]'" if store.lacks_library else ""
+        way_out = f"; {how_to_install('rocksdb')}" if store.lacks_library else ""
         yield f"not read, as they are in RocksDB: {name}{way_out}"
     log = store.log
     yield (

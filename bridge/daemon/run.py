@@ -30,6 +30,7 @@ from bridge.pump.pump import Inlet, Pump, PumpEvents
 from bridge.pump.replies import ReplyOutcome, RequestOutcome
 from exchange.errors import InputError
 from exchange.routing.router import Router
+from exchange.site import how_to_install
 
 __all__ = ["calm_collector", "run"]
 
@@ -105,7 +106,7 @@ async def _run_pump(
         try:
             from bridge.daemon.coverage import Coverage  # imports pyarrow and numpy, which nothing else here needs
         except ImportError as error:
-            raise InputError(f"{config.path}: coverage: needs {error.name}: pip install 'hashstar[audit]'") from None
+            raise InputError(f"{config.path}: coverage: needs {error.name}: {how_to_install('audit')}") from None
         coverage = Coverage(config.path, config.topology)
         events = _CoverageEvents(journal, metrics, {inlet.source.name: inlet for inlet in config.inlets}, coverage.read)
     pump = Pump(

@@ -20,6 +20,7 @@ from bridge.pump import keys
 from bridge.pump.policy import Policy
 from bridge.table import Table
 from exchange.text.display import suggest
+from exchange.text.site import how_to_install
 
 __all__ = [
     "SCHEMES", "build_caller_target", "build_dead_letter_target", "build_reply_source", "build_source", "build_target",
@@ -36,10 +37,10 @@ SCHEMES: Final = {
 """Scheme -> folder of its endpoints."""
 
 NEEDS: Final = {
-    "rabbitmq": "hashstar[rabbitmq]",
-    "kafka": "hashstar[kafka]",
-    "rocketmq": "hashstar[rocketmq]",
-    "archive": "hashstar[audit]",
+    "rabbitmq": "rabbitmq",
+    "kafka": "kafka",
+    "rocketmq": "rocketmq",
+    "archive": "audit",
 }
 """Folder -> extra that must be installed."""
 
@@ -114,4 +115,4 @@ def _import_config(table: Table) -> tuple[str, str, Any]:
     try:
         return url, module, import_module(f"{__name__}.{module}.config")
     except ImportError as error:
-        raise table.error("url", f"{scheme} needs {error.name}: pip install '{NEEDS[module]}'") from None
+        raise table.error("url", f"{scheme} needs {error.name}: {how_to_install(NEEDS[module])}") from None

@@ -1,6 +1,6 @@
 """Consumer groups on RabbitMQ: a queue in partitions, whose members share them, in order for each key.
 
-Needs aio-pika: ``pip install 'hashstar[aio-pika]'``. `PartitionedQueue` names what is declared, `create` and `resize`
+Needs the extra ``aio-pika``. `PartitionedQueue` names what is declared, `create` and `resize`
 declare it, a `Publisher` chooses partitions by key, a `ConsumerGroup` is one member, `describe` looks at all of them.
 """
 

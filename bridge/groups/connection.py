@@ -18,6 +18,7 @@ from bindings.sources.address import parse_address
 from exchange.errors import HashstarError, InputError
 from exchange.values.field_values import Typed
 from exchange.values.message import BASIC_PROPERTIES, NO_FIELDS, Message, assemble_message
+from exchange.text.site import how_to_install
 
 if TYPE_CHECKING:
     from aiormq.abc import DeliveredMessage
@@ -43,7 +44,7 @@ def import_aiormq() -> Any:
     try:
         import aiormq  # not at the top: an extra
     except ImportError as error:
-        raise InputError(f"consumer groups need {error.name}: pip install 'hashstar[aio-pika]'") from None
+        raise InputError(f"consumer groups need {error.name}: {how_to_install('aio-pika')}") from None
     return aiormq
 
 

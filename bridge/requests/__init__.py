@@ -1,4 +1,4 @@
-"""Requests that wait for their replies, over AMQP, with aio-pika (``pip install 'hashstar[aio-pika]'``)."""
+"""Requests that wait for their replies, over AMQP, with aio-pika (the extra ``aio-pika``)."""
 
 from bridge.requests.requester import (
     ConnectionLost,

@@ -26,6 +26,7 @@ from exchange.dispatch.publishing import finish
 from exchange.entities.entities import DIRECT_REPLY_TO
 from exchange.errors import HashstarError, PreconditionFailed
 from exchange.values.message import Message
+from exchange.text.site import how_to_install
 
 if TYPE_CHECKING:
     from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMessage
@@ -111,7 +112,7 @@ class Requester:
     for direct reply-to or ``"queue"`` for an exclusive queue. ``timeout`` is in seconds, for calls without one of their
     own. At most ``most_in_flight`` calls wait for replies; more wait for their turn.
 
-    Needs ``hashstar[aio-pika]``. Use it from one event loop.
+    Needs the extra ``aio-pika``. Use it from one event loop.
     """
 
     def __init__(
@@ -130,7 +131,7 @@ class Requester:
         try:
             from bridge.requests import messages  # imports aio-pika, which is an extra
         except ImportError as error:
-            raise ImportError(f"Requester needs {error.name}: pip install 'hashstar[aio-pika]'") from None
+            raise ImportError(f"Requester needs {error.name}: {how_to_install('aio-pika')}") from None
         self._messages: Final = messages
         self._connect: Final = _connect_to(connect) if isinstance(connect, str) else connect
         self._uses_queue: Final = replies == "queue"

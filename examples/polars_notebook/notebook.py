@@ -1,6 +1,6 @@
 # %% [markdown]
 # Route a month of traffic in a data frame: which queues get which messages, and which messages get lost.
-# Run it as a script, or cell by cell in Jupyter, VS Code or PyCharm: `pip install 'hashstar[audit]' polars`.
+# Run it as a script, or cell by cell in Jupyter, VS Code or PyCharm: in a checkout, `pip install '.[audit]' polars`.
 
 # %%
 """Route messages with Polars: ``python notebook.py [TRAFFIC] [TOPOLOGY]``."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from exchange.errors import InputError
+from exchange.site import how_to_install
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,7 +20,7 @@ def import_arrow() -> Any:
         import numpy as np  # noqa: F401
         import pyarrow as pa
     except ImportError as error:
-        raise InputError(f"columns need numpy and pyarrow ({error}): pip install 'hashstar[audit]'") from None
+        raise InputError(f"columns need numpy and pyarrow ({error}): {how_to_install('audit')}") from None
     return pa
 
 

@@ -13,6 +13,7 @@ import click
 
 from exchange.entities.profile import Profile
 from exchange.errors import HashstarError, InputError
+from exchange.text.site import how_to_install
 from exchange.text.display import escape_line, hide_logins, split_error
 
 __all__ = [
@@ -83,7 +84,7 @@ def exit_on_error(extra: str = "") -> Iterator[None]:
     except ImportError as error:
         if not extra:
             raise
-        fail(InputError(f"this needs {error.name}: pip install 'hashstar[{extra}]'"))
+        fail(InputError(f"this needs {error.name}: {how_to_install(extra)}"))
 
 
 def show_warnings(name: str, warnings: Sequence[object]) -> None:

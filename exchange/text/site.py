@@ -1,11 +1,12 @@
-"""Which hashstar this is, and where its documentation is on the web: for what programs print about themselves."""
+"""Which hashstar this is, what it needs, and where its documentation is: for what programs print about themselves."""
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
+import re
+from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["SITE", "hashstar_version", "page_address"]
+__all__ = ["SITE", "hashstar_version", "how_to_install", "page_address"]
 
 SITE: Final = "https://hashstar.readthedocs.io/en/latest/"
 """The front page. All addresses of pages begin with it, so that a move of the site is a change of this line."""
@@ -18,7 +19,38 @@ def page_address(page: str) -> str:
 
 def hashstar_version() -> str:
     """Return the installed version of hashstar; ``unknown`` if it is not installed."""
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version("hashstar")
     except PackageNotFoundError:
         return "unknown"
+
+
+def how_to_install(extra: str) -> str:
+    """Return the command that installs the packages of an extra: ``pip install 'pika>=1.3'``.
+
+    hashstar itself is on no package index, where its name is free for anybody, so it is never named.
+    """
+    from importlib.metadata import (  # takes as long as a quarter of the start of a command
+        PackageNotFoundError,
+        requires,
+    )
+
+    try:
+        packages = dict.fromkeys(_list_packages(requires("hashstar") or [], extra))
+    except PackageNotFoundError:  # imported from a checkout that is not installed
+        packages = {}
+    return f"pip install {' '.join(packages)}" if packages else f"pip install '.[{extra}]', in a checkout of hashstar"
+
+
+def _list_packages(stated: list[str], extra: str) -> Iterator[str]:
+    for each in stated:
+        requirement, _, marker = each.partition(";")
+        if re.search(rf"""extra == ["']{re.escape(extra)}["']""", marker):
+            inner = re.match(r"hashstar\[([\w,-]+)\]", requirement)
+            if inner is None:
+                yield f"'{requirement.strip()}'"
+            else:
+                for name in inner[1].split(","):
+                    yield from _list_packages(stated, name)

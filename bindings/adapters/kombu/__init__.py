@@ -4,10 +4,12 @@
 transports that kombu has (memory, Redis, SQS, filesystem ...) while it is installed.
 """
 
+from exchange.site import how_to_install
+
 try:
     import kombu as _kombu
 except ImportError:
-    raise ImportError("bindings.adapters.kombu needs kombu: pip install 'hashstar[kombu]'") from None
+    raise ImportError(f"bindings.adapters.kombu needs kombu: {how_to_install('kombu')}") from None
 
 from bindings.adapters.kombu.transport import MemoryBroker, Transport, broker_at, register
 from bindings.adapters.kombu.virtual import exact_routing, install, uninstall

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from exchange.errors import InputError
+from exchange.site import how_to_install
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,12 +104,12 @@ def spark_version() -> str:
         import pyspark
     except ImportError:
         raise InputError(
-            "this needs Spark: pip install 'hashstar[spark]'; hashstar audit works without it, too: --no-spark"
+            f"this needs Spark: {how_to_install('spark')}; hashstar audit works without it, too: --no-spark"
         ) from None
     version = pyspark.__version__
     if tuple(int(number) for number in re.findall(r"\d+", version)[:2]) < PYSPARK:
         wanted = ".".join(map(str, PYSPARK))
-        raise InputError(f"this needs pyspark {wanted} or later, found {version}: pip install -U 'hashstar[spark]'")
+        raise InputError(f"this needs pyspark {wanted} or later, found {version}: {how_to_install('spark')}")
     return version
 
 

@@ -23,6 +23,7 @@ from exchange.entities.profile import Profile
 from exchange.entities.releases import LATEST
 from exchange.entities.unread import UnreadPart
 from exchange.errors import InputError
+from exchange.text.site import how_to_install
 from exchange.text.display import escape_line
 from exchange.topology.topology import Topology
 
@@ -49,7 +50,7 @@ def read_app(app: Any, base: Topology) -> Application:
     try:
         from celery import Celery
     except ImportError:
-        raise InputError("reading a Celery app needs Celery: pip install 'hashstar[celery]'") from None
+        raise InputError(f"reading a Celery app needs Celery: {how_to_install('celery')}") from None
     if not isinstance(app, Celery):
         raise InputError(f"no Celery app, but an object of {type(app).__name__}")
     try:

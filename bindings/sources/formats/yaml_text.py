@@ -17,6 +17,7 @@ from bindings.sources.formats.format import File
 from bindings.sources.formats.nodes import Node, Path, json_node
 from exchange.errors import InputError
 from exchange.limits import DOCUMENT_ITEMS, INTEGER_DIGITS, NESTING, YAML_BYTES
+from exchange.text.site import how_to_install
 from exchange.text.display import clip_line
 
 __all__ = ["documents_of", "read_documents", "write_documents"]
@@ -120,7 +121,7 @@ def _library() -> Any:
     try:
         import yaml  # not at the top: it is an extra
     except ImportError:
-        raise InputError("YAML needs PyYAML: pip install 'hashstar[yaml]'") from None
+        raise InputError(f"YAML needs PyYAML: {how_to_install('yaml')}") from None
     return yaml
 
 

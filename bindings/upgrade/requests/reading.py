@@ -14,6 +14,7 @@ from bindings.sources.files import decode_text, gunzip, open_file, read_whole
 from bindings.sources.recording.file import is_recording, read_recording
 from bindings.sources.recording.model import Client, Publishing, Recording, Unread
 from exchange.errors import InputError
+from exchange.site import how_to_install
 
 __all__ = ["read_asked"]
 
@@ -42,9 +43,7 @@ def read_asked(path: str) -> Recording:
     try:
         return _read_archive(path)
     except ImportError:
-        raise InputError(
-            f"{path}: no recording of hashstar record; archives need pip install 'hashstar[audit]'"
-        ) from None
+        raise InputError(f"{path}: no recording of hashstar record; archives need {how_to_install('audit')}") from None
 
 
 def _read_archive(path: str) -> Recording:

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 from exchange.dispatch.delivery import Delivery
 from exchange.dispatch.middleware.observing import check_is_no_handler, observed
 from exchange.dispatch.settings import Handle
+from exchange.site import how_to_install
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -33,7 +34,7 @@ def measured(registry: CollectorRegistry | None = None) -> Callable[[Handle], Ha
     try:
         from prometheus_client import REGISTRY, Counter, Gauge, Histogram  # not at the top: an extra
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("measured() needs prometheus-client: pip install hashstar[prometheus]") from error
+        raise ModuleNotFoundError(f"measured() needs prometheus-client: {how_to_install('prometheus')}") from error
     registry = registry or REGISTRY
     if (known := _wrappers.get(registry)) is not None:
         return known

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from exchange.dispatch.delivery import Delivery
 from exchange.dispatch.middleware.observing import check_is_no_handler
 from exchange.dispatch.settings import Handle
+from exchange.site import how_to_install
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
@@ -26,7 +27,7 @@ def traced(provider: TracerProvider | None = None) -> Callable[[Handle], Handle]
     try:
         from opentelemetry import propagate, trace  # not at the top: an extra
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("traced() needs opentelemetry-api: pip install hashstar[opentelemetry]") from error
+        raise ModuleNotFoundError(f"traced() needs opentelemetry-api: {how_to_install('opentelemetry')}") from error
     tracer = trace.get_tracer("hashstar", tracer_provider=provider)
 
     def wrap(handle: Handle) -> Handle:

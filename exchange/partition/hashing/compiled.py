@@ -16,6 +16,7 @@ from exchange.partition.hashing import erlang, guava
 from exchange.partition.hashing.hashes import STREAM_SEED, murmur3
 from exchange.partition.hashing.java import string_hash
 from exchange.partition.hashing.remembered import KEYS, remember
+from exchange.site import how_to_install
 
 __all__ = ["PYTHON", "Hashes", "compile_hashes", "hashes"]
 
@@ -62,13 +63,13 @@ def compile_hashes() -> None:
     """Compile these hashes for the rest of this process, so that a new key costs less than a microsecond.
 
     It takes seconds once on a machine, then half a second, and some 100 MB of memory. All partitioners and routers of
-    the process use them at once. Raises InputError without numba, which ``hashstar[native]`` installs.
+    the process use them at once. Raises InputError without numba, of the extra ``native``.
     """
     global _hashes  # noqa: PLW0603  it is set once
     try:
         from exchange.partition.hashing import kernels
     except ImportError as error:
-        raise InputError(f"compiled hashes need numba ({error}): pip install 'hashstar[native]'") from None
+        raise InputError(f"compiled hashes need numba ({error}): {how_to_install('native')}") from None
     found = Hashes(
         lambda data: kernels.murmur3(data, STREAM_SEED),
         kernels.phash2,

@@ -25,6 +25,7 @@ from bindings.diff.planning.step import Step
 from bindings.sources.management import Management
 from exchange import Binding, Exchange, Policy, Queue, Topology
 from exchange.errors import InputError
+from exchange.site import how_to_install
 from tests.support import topologies
 from tests.support.amqp_wire import encode_field
 from tests.support.program import run_program
@@ -240,4 +241,4 @@ def test_without_pika_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "pika", None)
     ended = run_program("apply", str(topology), "http://a:b@127.0.0.1:1")
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr == "hashstar: changing a broker needs pika: pip install 'hashstar[rabbitmq]'\n"
+    assert ended.stderr == f"hashstar: changing a broker needs pika: {how_to_install('rabbitmq')}\n"

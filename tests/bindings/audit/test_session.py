@@ -15,6 +15,7 @@ import pytest
 from bindings.audit.spark import session as session_module
 from bindings.audit.spark.session import java_version, session, spark_version, watch_progress
 from exchange import LATEST, InputError
+from exchange.site import how_to_install
 from tests.support.archives.lines import records_for, topology_for, write_parquet
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def test_a_spark_that_is_too_old_or_missing_is_named(monkeypatch: pytest.MonkeyP
     with pytest.raises(InputError, match=r"needs pyspark 4\.0 or later, found 3\.5\.6: pip install"):
         spark_version()
     monkeypatch.setitem(sys.modules, "pyspark", None)
-    with pytest.raises(InputError, match=r"needs Spark: pip install 'hashstar\[spark\]'"), session():
+    with pytest.raises(InputError, match=f"needs Spark: {re.escape(how_to_install('spark'))}"), session():
         pass
 
 

@@ -15,6 +15,7 @@ from bridge.groups import ConsumerGroup, Publisher, connection
 from bridge.groups.connection import ConnectionLost, Lease, build_properties, connect, losing, read_message
 from exchange.errors import HashstarError, InputError
 from exchange.values.message import Message
+from exchange.text.site import how_to_install
 from tests.support.waiting import find_limit
 
 
@@ -168,4 +169,4 @@ main(["group", "describe", "orders", "--url", "amqp://127.0.0.1"])
 """
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr == "hashstar: consumer groups need aiormq: pip install 'hashstar[aio-pika]'\n"
+    assert ended.stderr == f"hashstar: consumer groups need aiormq: {how_to_install('aio-pika')}\n"

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from exchange.commands import console
 from exchange.commands.console import exit_on_error, progress, show_warnings, status
 from exchange.errors import HashstarError, InputError
+from exchange.site import how_to_install
 
 
 class Terminal(StringIO):
@@ -67,7 +68,7 @@ class Stopped(HashstarError):
     [
         (InputError("no such file"), 2, "hashstar: no such file\n"),
         (Stopped("too many"), 1, "hashstar: too many\n"),
-        (ImportError(name="numpy"), 2, "hashstar: this needs numpy: pip install 'hashstar[audit]'\n"),
+        (ImportError(name="numpy"), 2, f"hashstar: this needs numpy: {how_to_install('audit')}\n"),
     ],
     ids=repr,
 )

@@ -1,4 +1,4 @@
-"""The snippets of docs/embed.md that consume run against a broker."""
+"""The snippets of docs/consume.md that consume run against a broker."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ from tests.support.servers import Server
 pytestmark = pytest.mark.live
 ADDRESS = "amqp://guest:guest@localhost/"
 SNIPPETS = [
-    block.text for block in blocks(ROOT / "docs" / "embed.md") if "await " in block.text and "dispatcher" in block.text
+    block.text
+    for block in blocks(ROOT / "docs" / "consume.md")
+    if "await " in block.text and "dispatcher" in block.text
 ]
 
 
@@ -66,7 +68,7 @@ def test_the_first_consumer_of_the_guide_bills_and_replies(rabbitmq: Server) -> 
 
 async def execute(snippet: str, url: str, names: dict[str, Any]) -> None:
     """Run a snippet as the asyncio REPL would, at the server instead of the guide's."""
-    code = compile(snippet.replace(ADDRESS, url), "docs/embed.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    code = compile(snippet.replace(ADDRESS, url), "docs/consume.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     await eval(code, names)  # noqa: S307  # our own page
 
 

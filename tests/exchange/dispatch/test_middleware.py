@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import sys
 from typing import Any
 
@@ -17,6 +18,7 @@ from prometheus_client import CollectorRegistry
 from exchange import Delivery, Dispatcher, Message
 from exchange.dispatch.middleware import deduplicated, logged, measured, observed, traced
 from exchange.dispatch.middleware.duplicates import SeenInMemory
+from exchange.site import how_to_install
 from tests.support.memory_link import MemoryLink
 from tests.support.virtual_loop import pass_time, run_virtually
 from tests.support.waiting import until
@@ -171,5 +173,5 @@ def test_without_its_extra_the_error_names_it(
     make: Any, module: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ModuleNotFoundError, match=rf"pip install hashstar\[{extra}\]"):
+    with pytest.raises(ModuleNotFoundError, match=re.escape(how_to_install(extra))):
         make()

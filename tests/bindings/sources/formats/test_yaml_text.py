@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import yaml
 
 from bindings.sources.formats.yaml_text import read_documents, write_documents
 from exchange.errors import InputError
+from exchange.site import how_to_install
 
 
 def read(text: str) -> list[Any]:
@@ -106,5 +108,5 @@ def test_texts_are_written_so_that_every_parser_reads_texts() -> None:
 def test_without_pyyaml_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is no part of the core."""
     monkeypatch.setitem(__import__("sys").modules, "yaml", None)
-    with pytest.raises(InputError, match=r"YAML needs PyYAML: pip install 'hashstar\[yaml\]'"):
+    with pytest.raises(InputError, match=f"YAML needs PyYAML: {re.escape(how_to_install('yaml'))}"):
         read("a: b")
