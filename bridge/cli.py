@@ -89,7 +89,9 @@ READ_ENOUGH: Final = 128 + 13
 """Exit code if the reader of the output has closed it: that of commands which SIGPIPE ends, as a shell reports it."""
 
 
-@click.group(cls=Program, no_args_is_help=True)
+@click.group(
+    cls=Program, example="hashstar explain shop.bindings orders order.eu.paid --queue billing", no_args_is_help=True
+)
 @click.version_option(package_name="hashstar", prog_name="hashstar")
 def hashstar() -> None:
     """Message routing you can embed, explain, carry and audit: RabbitMQ's, exactly."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 
 import click
@@ -64,3 +65,39 @@ def test_defaults_are_in_brackets(context: click.Context) -> None:
         and not callable(option.default) and "Sentinel" not in repr(type(option.default))
     ]  # fmt: skip
     assert [option.name for option in values if not option.show_default] == []
+
+
+SCREEN = 24
+"""Lines of a terminal."""
+
+
+@EVERY
+def test_the_first_screen_has_what_the_command_does_and_an_example(context: click.Context) -> None:
+    """All that stands before the options fits on it."""
+    lines = context.get_help().splitlines()
+    assert lines.index("Options:") < SCREEN
+    [example] = [line for line in lines[:3] if line.startswith("Example: ")]
+    assert example.startswith("Example: hashstar ")
+
+
+@EVERY
+def test_the_example_is_a_command_that_is_accepted(context: click.Context) -> None:
+    """It is one of the command itself, or of one below it; its options and arguments are there, and none is missing."""
+    example = context.get_help().partition("Example: ")[2].partition("\n")[0].partition(" > ")[0]
+    assert f"{example} ".startswith(f"{context.command_path} ")
+    _, *words = shlex.split(example)
+    command: click.Command = hashstar
+    path = CONTEXTS[0]
+    while isinstance(command, click.Group):
+        found = command.get_command(path, words[0])
+        if found is None:
+            assert command.name == "audit", example
+            found = command.get_command(path, "run")
+        else:
+            words.pop(0)
+        assert found is not None
+        command, path = found, click.Context(found, parent=path, info_name=found.name)
+    given, rest, _ = command.make_parser(path).parse_args(words)
+    assert rest == []
+    wanted = [each for each in command.params if each.required]
+    assert [each.name for each in wanted if given.get(each.name or "") in (None, ())] == []

@@ -54,7 +54,7 @@ STOPPED: Final = 1
 """Exit code of a command that stopped before or in the middle of a plan."""
 
 
-@command("apply")
+@command("apply", example="hashstar apply shop.bindings http://HOST:15672/shop --dry-run")
 @click.option("--vhost", help="Virtual host.  [default: the address's, else the only one in TOPOLOGY]")
 @click.option(
     "--other-address",
@@ -87,19 +87,16 @@ def apply_command(
     """Apply a topology to a live RabbitMQ broker.
 
     One virtual host gets the exchanges, queues, bindings and policies of TOPOLOGY, a .bindings file or
-    definitions.json.
+    definitions.json. URL is the management API, http://[USER:PASSWORD@]HOST:15672[/VHOST], or amqp://...; the other one
+    is expected at the usual port of the same host. HASHSTAR_RABBITMQ_USER and HASHSTAR_RABBITMQ_PASSWORD may have the
+    login.
 
-    URL is http(s)://[USER[:PASSWORD]@]HOST[:PORT][/VHOST], the management API, or amqp(s)://... Both are needed; the
-    other one is expected at the usual port of the same host. User and password can also come from
-    HASHSTAR_RABBITMQ_USER and HASHSTAR_RABBITMQ_PASSWORD.
+    The plan is shown first, in an order that loses no message; a step without such an order is marked. What TOPOLOGY
+    does not mention is deleted with --prune only. The command stops at the first surprise, reports what is done, and
+    can be run again.
 
-    The plan is shown first, in an order that loses no message on the way; a step for which there is no such order is
-    marked. What TOPOLOGY does not mention, bindings included, is deleted with --prune only; exclusive queues and names
-    that begin with amq. are never touched. The command stops at the first surprise and reports what is done and what
-    is not. It can be run again: what is done already is no step any more.
-
-    A TOPOLOGY with parts that cannot be read is applied with --allow-unread only. Nothing is deleted by such a one, nor
-    by one with nothing in it, unless --prune is given twice.
+    A TOPOLOGY with parts that cannot be read needs --allow-unread. By such a one, and by an empty one, nothing is
+    deleted unless --prune is given twice.
 
     Exit codes: 0 applied, or nothing to do; 1 stopped, or not allowed to go on; 2 bad usage or input.
     """

@@ -76,12 +76,12 @@ class MappingOptions(NamedTuple):
         return FieldMapping(self.exchange, self.routing_key, parse_columns(self.columns))
 
 
-@click.group("archive", cls=Group)
+@click.group("archive", cls=Group, example="hashstar archive inspect traffic.jsonl")
 def archive_command() -> None:
     """Inspect archives of messages, and convert them to Parquet."""
 
 
-@archive_command.command("inspect")
+@archive_command.command("inspect", example="hashstar archive inspect traffic.jsonl")
 @with_mapping
 @click.option("--key", metavar="KEY", help="In a RocketMQ store: show the messages with this key or unique id.")
 @click.option("--topic", metavar="TOPIC", help="In a RocketMQ store or a Kafka data folder: show this topic only.")
@@ -156,7 +156,7 @@ def inspect_command(
             raise InputError(f"{path}: {explain_nothing(inspection)}")
 
 
-@archive_command.command("convert")
+@archive_command.command("convert", example="hashstar archive convert traffic.jsonl traffic.parquet")
 @with_mapping
 @click.option("--format", "form", type=click.Choice(FORMATS), help="Output format.  [default: by OUT's name]")
 @renamed("--to", "--format")

@@ -42,7 +42,7 @@ EXTRA: Final = "audit"
 """The extra that brings all that an audit in one process needs."""
 
 
-@click.group("audit", cls=Group, default="run")
+@click.group("audit", cls=Group, example="hashstar audit shop.bindings archive/ --html audit.html", default="run")
 def audit_command() -> None:
     """Report what archived messages do in a topology.
 
@@ -52,7 +52,7 @@ def audit_command() -> None:
     """
 
 
-@audit_command.command("run")
+@audit_command.command("run", example="hashstar audit run shop.bindings archive/ --html audit.html")
 @click.argument("source", type=SOURCE, metavar="TOPOLOGY")
 @topology_options
 @with_mapping
@@ -141,7 +141,7 @@ def run_command(
     sys.exit(report.exit_code)
 
 
-@audit_command.command("merge")
+@audit_command.command("merge", example="hashstar audit merge shop.bindings monday.tally tuesday.tally")
 @click.argument("source", type=SOURCE, metavar="TOPOLOGY")
 @topology_options
 @threshold_options
@@ -172,7 +172,7 @@ def merge_command(
     sys.exit(report.exit_code)
 
 
-@audit_command.command("follow")
+@audit_command.command("follow", example="hashstar audit follow shop.bindings archive/ --state audit-state")
 @click.argument("source", type=SOURCE, metavar="TOPOLOGY")
 @topology_options
 @with_mapping

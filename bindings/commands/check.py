@@ -60,7 +60,7 @@ def _explain(context: click.Context, parameter: click.Parameter, code: str | Non
     context.exit()
 
 
-@command("check")
+@command("check", example="hashstar check shop.bindings")
 @form_options(*FORMS)
 @click.option(
     "--select", multiple=True, metavar="CODES", help="Report these codes or prefixes only, such as HS1,HS205."
@@ -135,24 +135,19 @@ def check_command(
 ) -> None:
     """Find mistakes in topologies.
 
-    Errors are wrong for sure, warnings most likely, notes are worth knowing.
+    Errors are wrong for sure, warnings most likely, notes are worth knowing. HS205 (unroutable keys) is checked only
+    when it is named: --select HS,HS205.
 
-    TOPOLOGY is a .bindings file, definitions.json (also gzipped), - for standard input, or a live broker's management
-    API, http://HOST:15672[/VHOST]; or of another format that hashstar convert reads. The expectations of a .bindings
-    file are checked, too. Below a folder, all .bindings files, definitions, objects for
-    Kubernetes are checked; a pattern in quotes, such as 'topologies/**/*.bindings', is expanded. It can also be an
-    application: celery:PACKAGE.MODULE:APP or faststream:PACKAGE.MODULE:BROKER is imported, and what it declares is
-    checked, with the routes of its tasks.
+    TOPOLOGY is a .bindings file, whose expectations are checked, too, definitions.json (also gzipped), another format
+    that hashstar convert reads, - for standard input, or a live broker, http://HOST:15672[/VHOST]. Of a folder, all
+    topologies below it are checked. celery:PACKAGE.MODULE:APP and faststream:PACKAGE.MODULE:BROKER import an
+    application.
 
-    HS205 (unroutable keys), which many sound topologies have, is checked only when --select names it in full:
-    --select HS,HS205 adds it to the others. --explain HS lists all codes.
-
-    --fix removes duplicate, covered and impossible bindings and unreachable exchanges from .bindings files and
-    definitions.json, and nothing else; then what is left is checked. What is not proved to be needless stays, and is
-    named with the reason.
+    --fix removes from files what is proved to be needless: duplicate, covered and impossible bindings, and unreachable
+    exchanges. The rest stays, with the reason.
 
     Exit codes, over all files: 0 no finding at or above --fail-on; 1 such a finding, or with --fix --dry-run a file to
-    fix; 2 bad usage, or a file that cannot be read. Other files below a folder are skipped and counted.
+    fix; 2 bad usage, or a file that cannot be read.
     """
     if dry_run and not fix:
         raise click.UsageError("--dry-run is for --fix")

@@ -34,7 +34,7 @@ SUFFIXES: Final[Mapping[str, str]] = {
 """Ending of a file's name -> format that is written to it."""
 
 
-@command("convert")
+@command("convert", example="hashstar convert definitions.json shop.bindings")
 @click.option(
     "--format",
     "form",

@@ -53,7 +53,7 @@ FAILING: Final[Mapping[str, Callable[[Diff], bool]]] = {
 """Value of --fail-on -> whether a difference makes the exit code 1."""
 
 
-@command("diff")
+@command("diff", example="hashstar diff shop.bindings new.bindings")
 @click.option(
     "--against",
     metavar="REF",
@@ -100,22 +100,16 @@ def diff_command(
 ) -> None:
     """Show the plan from topology A to B, and what it means.
 
-    A and B are .bindings files, definitions.json (or .gz) or http://HOST:15672[/VHOST]. The plan is in an order that
-    loses no message on the way. The meaning is, for each queue, the messages that it gains and loses, each with a
-    shortest message that shows it. That nothing changes is said only where it is proved.
+    A and B are .bindings files, definitions.json (or .gz) or http://HOST:15672[/VHOST]. The meaning is, for each queue,
+    the messages that it gains and loses, with a shortest one. That nothing changes is said only where it is proved.
 
-    With --from and --to, A is of one RabbitMQ release and B of another: the meaning is what an upgrade does to
-    messages. Without B, A is compared with itself. hashstar upgrade has more about upgrades.
+    With --from and --to, A is of one RabbitMQ release and B of another; without B, A is compared with itself. With
+    --against REF, each FILE is compared with what it was at that revision of its git repository; a folder stands for
+    the topologies below it that have changed.
 
-    With --against REF, each FILE is compared with what it was at that revision of its git repository: a branch, a tag,
-    a commit. A folder stands for the topologies below it that have changed, and no FILE for the current folder. Each
-    virtual host is compared.
-
-    With --fail-on lost, only a difference by which a queue or publisher may lose messages ends with 1; with --fail-on
-    gained, only one by which a queue may get more. --format markdown is for comments on pull requests.
-
-    Of files with parts that cannot be read, nothing is proved: they are listed, and the exit code is 1. --allow-unread
-    compares the rest.
+    --fail-on lost, or gained, ends with 1 only where messages may be lost, or where a queue may get more. --format
+    markdown is for comments on pull requests. Of files with parts that cannot be read, nothing is proved;
+    --allow-unread compares the rest.
 
     Exit codes: 0 no difference; 1 a difference, or one that could not be ruled out; 2 bad usage or input.
     """

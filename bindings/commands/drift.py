@@ -43,7 +43,7 @@ WAIT: Final = 10.0
 """Default number of seconds for what a drift means to messages."""
 
 
-@command("drift")
+@command("drift", example="hashstar drift shop.bindings http://HOST:15672/shop --every 5m")
 @click.option("--vhost", help="Virtual host.  [default: the address's, else the only one in TOPOLOGY]")
 @form_options("text", "json")
 @output_option
@@ -92,14 +92,13 @@ def drift_command(
     queues, bindings and policies that are missing, extra or changed are listed, and which messages go elsewhere
     because of that.
 
-    What comes and goes by itself is counted and not reported: auto-delete queues and exchanges (unless --auto-delete),
-    exclusive queues, what is named amq.*, and bindings of these.
+    What comes and goes by itself is only counted: auto-delete queues and exchanges (unless --auto-delete), exclusive
+    queues, names that begin with amq., and bindings of these.
 
-    With --every, TOPOLOGY is read and the broker is asked again and again, and only what has changed is printed. A
-    broker that is away is tried again, and the metric hashstar_drift_up is 0. SIGTERM and Ctrl-C end it, with 0.
+    With --every, both are read again and again, and changes are printed. A broker that is away is tried again. SIGTERM
+    and Ctrl-C end it, with 0.
 
-    Where parts of TOPOLOGY were not read, nothing is proved, also if all else is the same; --allow-unread compares the
-    rest.
+    Where parts of TOPOLOGY were not read, nothing is proved; --allow-unread compares the rest.
 
     Exit codes: 0 the same; 1 drift, or not proved; 2 the broker cannot be asked, or bad usage or input.
     """

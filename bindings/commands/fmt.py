@@ -15,7 +15,7 @@ from exchange.errors import HashstarError
 __all__ = ["fmt_command"]
 
 
-@command("fmt")
+@command("fmt", example="hashstar fmt shop.bindings")
 @click.option("--check", is_flag=True, help="Change nothing; list the files that are not formatted, and exit with 1.")
 @click.option("--stdout", is_flag=True, help="Print the formatted text instead of changing the files.")
 @click.option("--dry-run", is_flag=True, help="Change nothing; list the files that would change.")

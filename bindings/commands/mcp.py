@@ -11,7 +11,7 @@ from exchange.commands.route import profile_option
 __all__ = ["mcp_command"]
 
 
-@command("mcp")
+@command("mcp", example="hashstar mcp topologies")
 @click.option(
     "--audit", "reports", multiple=True, metavar="REPORT", help="Report of hashstar audit --format json; repeatable."
 )

@@ -29,7 +29,7 @@ EXAMPLE: Final = "amqp://HOST:5672 or amqps://HOST:5671"
 FILE: Final = click.Path(exists=True, dir_okay=False)
 
 
-@command("record")
+@command("record", example="hashstar record --listen 5673 --upstream amqp://HOST asked.jsonl")
 @click.option("--listen", "address", type=Address(5_673), required=True, metavar="ADDRESS",
               help="Address for clients: PORT of 127.0.0.1, or HOST:PORT.")  # fmt: skip
 @click.option("--upstream", "broker", required=True, metavar="URL", help="The broker: amqp://HOST[:PORT], or amqps.")

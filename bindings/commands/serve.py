@@ -37,7 +37,7 @@ HOST: Final = "127.0.0.1"
 STDIN: Final = "-"
 
 
-@command("serve")
+@command("serve", example="hashstar serve shop.bindings")
 @click.option("--vhost", help="Virtual host that is shown first; the page can show the others.")
 @click.option("--audit", "report", metavar="REPORT", help="Show the counts of this report of hashstar audit --json.")
 @click.option("--listen", type=Address(8_080), metavar="ADDRESS", help="Address to serve at: PORT of 127.0.0.1, or "

@@ -59,7 +59,7 @@ NEVER: Final = "never"
 MEGABYTE: Final = 1 << 20
 
 
-@command("upgrade")
+@command("upgrade", example="hashstar upgrade definitions.json --to 4.3")
 @click.option(
     "--from",
     "old_name",
@@ -184,27 +184,17 @@ def upgrade_command(
     """Show what an upgrade of RabbitMQ does to a topology.
 
     For each part: what the new release refuses, with the broker's text; what is lost, ignored or means something else,
-    since when, how that is known, and the way out. Then the messages that the two releases route differently, each
-    queue with a shortest one, or the proof that there are none; the settings in force that differ; and the releases on
-    the way of a cluster that is upgraded node by node.
+    and the way out. Then the messages that are routed differently, or the proof that there are none; the settings in
+    force that differ; the releases on the way.
 
-    TOPOLOGY is a .bindings file, definitions.json (or .gz), another format that hashstar convert reads, or a live
-    broker, http://HOST:15672[/VHOST]; or a recording of hashstar record: what its clients have declared. It is only
-    read.
+    TOPOLOGY is a .bindings file, definitions.json (or .gz), another format that hashstar convert reads, a recording of
+    hashstar record, or a live broker, http://HOST:15672[/VHOST]. It is only read.
 
-    With --output or --transform, also the topology as the new release wants it: mirrored queues as quorum queues,
-    transient ones durable, policies without what was removed; each change with its name and reason, what is left, and
-    the proof that messages are routed the same. docs/upgrade.md lists the transformations.
+    --output writes the topology as the new release wants it, with the proof that messages are routed the same.
+    --declares compares what applications ask. --live tries all this on a test broker. docs/upgrade.md has more.
 
-    With --declares, what applications ask is compared, too: each request that the new release refuses, with the
-    broker's code and text, the clients that make it, and how often. With --live, all this is tried on a test broker,
-    and its answers are compared with what is foretold.
-
-    Of a source with parts that cannot be read nothing is proved, which counts as an error; --allow-unread looks at the
-    rest.
-
-    Exit codes: 0 nothing at or above --fail-on; 1 something is, after the transformations, or an answer of --live was
-    not foretold; 2 bad usage or input.
+    Exit codes: 0 nothing at or above --fail-on; 1 something is, after the transformations, an answer of --live was not
+    foretold, or parts of TOPOLOGY were not read; 2 bad usage or input.
     """
     transform = [*filter(None, (names if names is not None else DEFAULT).split(","))]
     with exit_on_error("spark" if archives else ""):

@@ -27,12 +27,12 @@ LEAVING: Final = 0.5
 """Maximum number of seconds that threads of client libraries can keep the process after the command is done."""
 
 
-@click.group("bridge", cls=Group, default="run")
+@click.group("bridge", cls=Group, example="hashstar bridge check bridge.toml", default="run")
 def bridge_command() -> None:
     """Move messages between RabbitMQ, Kafka, RocketMQ and archives."""
 
 
-@bridge_command.command("run")
+@bridge_command.command("run", example="hashstar bridge run bridge.toml")
 @click.option("--worker", type=click.IntRange(min=1), hidden=True, help="Number of this worker.")
 @click.argument("path", metavar="BRIDGE.TOML", type=click.Path(path_type=Path))
 def run_command(worker: int | None, path: Path) -> None:
@@ -98,7 +98,7 @@ def _hold_hangups() -> list[int]:
     return held
 
 
-@bridge_command.command("check")
+@bridge_command.command("check", example="hashstar bridge check bridge.toml")
 @click.option("--offline", is_flag=True, help="Check the file only, without connecting to anything.")
 @form_options("text", "json")
 @output_option

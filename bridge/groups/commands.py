@@ -35,12 +35,12 @@ number = click.IntRange(1, GROUP_PARTITIONS)
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be done, and change nothing.")
 
 
-@click.group("group", cls=Group)
+@click.group("group", cls=Group, example="hashstar group describe orders")
 def group_command() -> None:
     """Share a partitioned queue of RabbitMQ among consumers."""
 
 
-@group_command.command("create")
+@group_command.command("create", example="hashstar group create orders --partitions 8")
 @url_option
 @click.option("--partitions", type=number, required=True, metavar="PARTITIONS", help="Number of partitions.")
 @click.option(
@@ -78,7 +78,7 @@ def create_command(
     echo_line(f"{queue}: {count_noun(partitions, 'partition')}" + (planned if is_new else ", unchanged"))
 
 
-@group_command.command("resize")
+@group_command.command("resize", example="hashstar group resize orders --partitions 12 --dry-run")
 @url_option
 @click.option("--partitions", type=number, required=True, metavar="PARTITIONS", help="New number of partitions.")
 @renamed("--to", "--partitions")
@@ -123,7 +123,7 @@ def resize_command(
     echo_line(f"{queue}: {count_noun(partitions, 'partition')}" + (planned if is_changed else ", unchanged"))
 
 
-@group_command.command("describe")
+@group_command.command("describe", example="hashstar group describe orders")
 @url_option
 @form_options("text", "json", "prometheus")
 @output_option

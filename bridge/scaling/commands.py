@@ -36,12 +36,12 @@ ACCESS_KEY: Final = "HASHSTAR_ROCKETMQ_ACCESS_KEY"
 SECRET_KEY: Final = "HASHSTAR_ROCKETMQ_SECRET_KEY"  # noqa: S105  the name of a variable
 
 
-@click.group("rocketmq", cls=Group)
+@click.group("rocketmq", cls=Group, example="hashstar rocketmq scale orders --queues 8 --namesrv HOST:9876 --dry-run")
 def rocketmq_command() -> None:
     """Administer topics of RocketMQ."""
 
 
-@rocketmq_command.command("scale")
+@rocketmq_command.command("scale", example="hashstar rocketmq scale orders --queues 8 --namesrv HOST:9876 --dry-run")
 @renamed("--to", "--queues")
 @renamed("--timeout", "--wait")
 @click.option("--queues", type=click.IntRange(1, PARTITIONS), required=True, metavar="N",

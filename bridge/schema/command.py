@@ -20,7 +20,7 @@ def _complete(context: click.Context, parameter: click.Parameter, begun: str) ->
     return [name for name in SCHEMAS if name.startswith(begun)]
 
 
-@command("schema")
+@command("schema", example="hashstar schema bridge > bridge.schema.json")
 @output_option
 @click.argument("name", required=False, shell_complete=_complete)
 def schema_command(name: str | None) -> None:

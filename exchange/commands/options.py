@@ -71,10 +71,23 @@ def _common_options() -> list[click.Parameter]:
     ]  # fmt: skip
 
 
-class Command(click.Command):
+class Exemplified(click.Command):
+    """A command whose help begins with an example, as it is typed."""
+
+    example: str
+
+    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the usage, and the example below it."""
+        super().format_usage(ctx, formatter)
+        formatter.write(f"Example: {self.example}\n")
+
+
+class Command(Exemplified):
     """A command with the options that all commands have, whose options may have had other names."""
 
-    def __init__(self, *arguments: Any, **values: Any) -> None:
+    def __init__(self, *arguments: Any, example: str, **values: Any) -> None:
+        """Take an example of the command, of one line."""
+        self.example = example
         values["context_settings"] = {"help_option_names": ["-h", "--help"], **(values.get("context_settings") or {})}
         super().__init__(*arguments, **values)
         for param in self.params:
@@ -106,14 +119,15 @@ class Command(click.Command):
         return super().invoke(ctx)
 
 
-class Group(click.Group):
+class Group(Exemplified, click.Group):
     """A group of commands that knows which command a misspelt name may mean, and which one need not be named."""
 
     command_class = Command
     group_class = type
 
-    def __init__(self, *arguments: Any, default: str = "", **values: Any) -> None:
-        """Take the name of the command that is run if none is named; "" for none."""
+    def __init__(self, *arguments: Any, example: str, default: str = "", **values: Any) -> None:
+        """Take an example, and the name of the command that is run if none is named; "" for none."""
+        self.example = example
         values["context_settings"] = {"help_option_names": ["-h", "--help"], **(values.get("context_settings") or {})}
         super().__init__(*arguments, **values)
         self._default: Final = default

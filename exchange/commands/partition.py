@@ -54,7 +54,7 @@ def _list_strategies(context: click.Context, _: click.Parameter, wanted: bool) -
     context.exit()
 
 
-@command("partition")
+@command("partition", example="hashstar partition --partitioner kafka.murmur2 --partitions 12 in.jsonl")
 @click.option("--list", is_flag=True, is_eager=True, expose_value=False, callback=_list_strategies,
               help="List the strategies: the client mirrored, the promise and its cost.")  # fmt: skip
 @click.option("--partitioner", "-p", required=True, metavar="STRATEGY", help="Partitioning strategy, such as "

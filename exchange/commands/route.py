@@ -67,7 +67,7 @@ LISTED: Final = 5
 def build_commands(load: Load) -> list[click.Command]:
     """Build the commands of this package, which read topologies with ``load``."""
 
-    @command("route")
+    @command("route", example="hashstar route shop.bindings messages.jsonl")
     @click.argument("source", type=SOURCE, metavar="TOPOLOGY")
     @topology_options
     @allow_python_option
@@ -123,7 +123,7 @@ def build_commands(load: Load) -> list[click.Command]:
             click.echo(escape_lines(f"{count} {notes.first}"), err=True)
             sys.exit(1)
 
-    @command("explain")
+    @command("explain", example="hashstar explain shop.bindings orders order.eu.paid --queue billing")
     @click.argument("source", type=SOURCE, metavar="TOPOLOGY")
     @topology_options
     @allow_python_option

@@ -68,7 +68,7 @@ class TagsMatchJson(TypedDict):
     """Whether the broker sends the message, by the hash of its tag."""
 
 
-@click.group("selector", cls=Group)
+@click.group("selector", cls=Group, example="hashstar selector check \"NOT region = 'eu'\"")
 def selector_command() -> None:
     """Check and evaluate RocketMQ's selectors: SQL92 and tags."""
 
@@ -86,7 +86,7 @@ def _options(command: Any) -> Any:
     return command
 
 
-@selector_command.command("check")
+@selector_command.command("check", example="hashstar selector check \"NOT region = 'eu'\"")
 @_options
 @click.argument("expression")
 def check_command(expression: str, by_tags: bool, release: str, exact: bool, form: str) -> None:
@@ -115,7 +115,7 @@ def check_command(expression: str, by_tags: bool, release: str, exact: bool, for
     sys.exit(1 if remarks or rest else 0)
 
 
-@selector_command.command("match")
+@selector_command.command("match", example="hashstar selector match \"region = 'eu'\" -P region=eu")
 @_options
 @click.option(
     "--property", "-P", "given", multiple=True, metavar="NAME=VALUE", help="Property of the message; repeatable."
