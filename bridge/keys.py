@@ -1,6 +1,6 @@
 """The keys of a configuration's tables: name, form, default and meaning, each in one place.
 
-The reader of a table, its JSON Schema and its rows in ``docs/bridge-configuration.md`` all follow from the same `Key`.
+The reader of a table, its JSON Schema and its rows in ``docs/bridge-*.md`` all follow from the same `Key`.
 A `Form` reads a value from a `Table`, and has the schema that accepts what it reads. Where a text may hold ``${NAME}``,
 the schema accepts any text with such a variable, as its value is not in the file.
 """

@@ -32,7 +32,7 @@ LIVE = [
     if "await " in block.text and not any(broker in block.text for broker in ("AmqpServer(", "TestRabbitBroker("))
 ]
 """They need a broker: tests/bridge/rocketmq/test_rocketmq_guide_live.py, tests/bridge/groups/test_groups_guide_live.py
-and, in docs/embed.md, tests/exchange/dispatch/test_consume_guide_live.py run them."""
+tests/exchange/dispatch/test_consume_guide_live.py and tests/bridge/requests/test_rpc_example_live.py run them."""
 SPARK = [block for block in PYTHON if "spark." in block.text]
 """They need Spark: tests/bindings/audit/test_guide.py runs them."""
 WHOLE = [block for block in PYTHON if block not in PYTEST + LIVE + SPARK]
@@ -140,7 +140,7 @@ def test_a_snippet_of_a_test_passes(block: Block, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder in which commands of docs/rocketmq.md run: it has a broker's store directory, ``store``."""
+    """Return the folder in which commands of docs/rocketmq-store.md run: it has a broker's directory, ``store``."""
     folder = tmp_path_factory.mktemp("rocketmq")
     golden.unpack("rocketmq-log-5.5.0", folder / "store")
     return folder
@@ -149,7 +149,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(("block", "command", "output"), SHOWN, ids=[f"{block} {text}" for block, text, _ in SHOWN])
 def test_a_command_prints_what_is_shown(block: Block, command: str, output: str, store: Path) -> None:
     """Its output is the one shown, where ``...`` stands for any lines; it ends with 0, or 1 for an answer "no"."""
-    printed, errors, code = run_line(command, store if block.page == "docs/rocketmq.md" else ROOT)
+    printed, errors, code = run_line(command, store if block.page == "docs/rocketmq-store.md" else ROOT)
     assert is_shown(printed, output), printed
     assert errors == ""
     assert code in ((0, 1) if command.startswith("hashstar selector") else (0,))
@@ -254,7 +254,10 @@ def test_all_kinds_of_blocks_are_tested() -> None:
         "yaml",
         "json",
     }
-    assert {block.page for block in LIVE} == {"docs/rocketmq.md", "docs/embed.md", "docs/groups.md"}
+    assert {block.page for block in LIVE} == {
+        "docs/rocketmq.md", "docs/rocketmq-produce.md", "docs/rocketmq-consume.md",
+        "docs/consume.md", "docs/requests.md", "docs/groups.md",
+    }  # fmt: skip
     assert {block.page for block in SPARK} == {"docs/audit.md"}
     assert {block.page for block in BLOCKS if block.language == "toml"} == {
         "README.md", "docs/audit.md", "docs/bridge.md",

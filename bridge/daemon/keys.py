@@ -42,7 +42,7 @@ DEAD_LETTERS: Final = Key(
 REPLIES: Final = Key(
     "replies",
     TABLE,
-    "`[replies.TARGET]`: where those who answer requests reply; see [requests and replies](#requests-and-replies)",
+    "`[replies.TARGET]`: where servers reply to requests; see [requests](bridge-requests.md#requests-and-replies)",
     otherwise="none",
 )
 IGNORE: Final = Key(
@@ -62,7 +62,7 @@ HTTP_HOSTS: Final = Key(
     [],
 )
 COVERAGE: Final = Key(
-    "coverage", FLAG, "whether to count what each binding matched, as the audit does (needs `hashstar[audit]`)", False
+    "coverage", FLAG, "whether to count what each binding matched, as the audit does (needs the extra `audit`)", False
 )
 WORKERS: Final = Key("workers", whole(least=1), "processes that share the work", 1)
 LOG_FORMAT: Final = Key("log_format", choice("text", "json"), 'or `"json"`, an object a line', "text")

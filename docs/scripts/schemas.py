@@ -23,27 +23,20 @@ from bridge.keys import Keys
 from bridge.pump.keys import POLICY, SOURCE
 from bridge.schema.names import SCHEMAS
 
-__all__ = ["FOLDER", "PAGE", "SETTINGS", "TABLES", "schema_files", "with_settings", "with_tables"]
+__all__ = ["DOCS", "FOLDER", "SETTINGS", "TABLES", "schema_files", "with_settings", "with_tables"]
 
 DOCS: Final = Path(__file__).parents[1]
 FOLDER: Final = DOCS / "schemas"
-PAGE: Final = DOCS / "bridge-configuration.md"
 
-TABLES: Final[Mapping[str, Keys]] = {
-    "The file": FILE,
-    "`[policy]`": POLICY,
-    "A source: every kind": SOURCE,
-    "RabbitMQ as a source": rabbitmq.SOURCE,
-    "RabbitMQ as a target": rabbitmq.TARGET,
-    "Kafka as a source": kafka.SOURCE,
-    "Kafka as a target": kafka.TARGET,
-    "RocketMQ as a source": rocketmq.SOURCE,
-    "RocketMQ as a target": rocketmq.TARGET,
-    "Requests and replies": REPLIES_OF,
-    "An archive as a source": archive.SOURCE,
-    "An archive as a target": archive.TARGET,
+TABLES: Final[Mapping[str, Mapping[str, Keys]]] = {
+    "bridge-configuration.md": {"The file": FILE, "`[policy]`": POLICY, "A source: every kind": SOURCE},
+    "bridge-rabbitmq.md": {"RabbitMQ as a source": rabbitmq.SOURCE, "RabbitMQ as a target": rabbitmq.TARGET},
+    "bridge-kafka.md": {"Kafka as a source": kafka.SOURCE, "Kafka as a target": kafka.TARGET},
+    "bridge-rocketmq.md": {"RocketMQ as a source": rocketmq.SOURCE, "RocketMQ as a target": rocketmq.TARGET},
+    "bridge-requests.md": {"Requests and replies": REPLIES_OF},
+    "bridge-archives.md": {"An archive as a source": archive.SOURCE, "An archive as a target": archive.TARGET},
 }
-"""Heading of the page -> the keys in the table below it."""
+"""Page -> its headings, each with the keys in the table below it."""
 
 HEAD: Final = "| key | default | |\n|---|---|---|\n"
 
@@ -70,13 +63,14 @@ def schema_files() -> Iterator[tuple[Path, str]]:
         yield FOLDER / f"{name}.json", json.dumps(schema.build(name), indent=2, ensure_ascii=False) + "\n"
 
 
-def with_tables(page: str) -> str:
-    """Return the page with the tables of keys made anew. Raises ValueError where it has no place for one."""
-    for heading, table in TABLES.items():
+def with_tables(name: str) -> str:
+    """Return the text of a page with its tables of keys made anew. Raises ValueError where it has no place for one."""
+    page = (DOCS / name).read_text("utf-8")
+    for heading, table in TABLES[name].items():
         rows = re.compile(rf"^## {re.escape(heading)}\n(?:(?!## ).*\n)*?{re.escape(HEAD)}((?:\|.*\n)*)", re.MULTILINE)
         found = rows.search(page)
         if found is None:
-            raise ValueError(f"{PAGE.name} has no table of keys below {heading!r}")
+            raise ValueError(f"{name} has no table of keys below {heading!r}")
         page = page[: found.start(1)] + "".join([f"{key.row}\n" for key in table.keys]) + page[found.end(1) :]
     return page
 
@@ -102,7 +96,8 @@ def main() -> None:
             path.unlink()
     for path, text in files.items():
         path.write_text(text, "utf-8")
-    PAGE.write_text(with_tables(PAGE.read_text("utf-8")), "utf-8")
+    for name in TABLES:
+        (DOCS / name).write_text(with_tables(name), "utf-8")
     SETTINGS.write_text(with_settings(SETTINGS.read_text("utf-8")), "utf-8")
 
 

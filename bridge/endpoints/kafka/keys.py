@@ -71,7 +71,7 @@ LIBRDKAFKA: Final = Key(
 REPLY_TOPICS: Final = Key(
     "reply_topics",
     TEXTS,
-    "topics that a request may name for its reply; for [requests](#requests-and-replies)",
+    "topics that a request may name for its reply; for [requests](bridge-requests.md#requests-and-replies)",
     [],
 )
 

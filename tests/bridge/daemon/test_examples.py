@@ -28,13 +28,15 @@ from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing
 from bridge.endpoints.memory import MemorySource
 from bridge.pump.policy import Policy
 from bridge.pump.pump import Inlet, Pump
+from docs.scripts.schemas import DOCS
+from docs.scripts.schemas import TABLES as PAGES_OF_KEYS
 from exchange import Message, Router
 from tests.bridge.daemon.test_metrics import Family, parse_metrics
 from tests.bridge.endpoints.archive.test_archive import find_parts, read_bodies, write_part
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "bridge"
 GUIDE = Path(__file__).parents[3] / "docs" / "bridge.md"
-REFERENCE = Path(__file__).parents[3] / "docs" / "bridge-configuration.md"
+REFERENCE = [DOCS / name for name in PAGES_OF_KEYS]
 OPERATIONS = Path(__file__).parents[3] / "docs" / "bridge-operations.md"
 ENVIRONMENT = {
     "BRIDGE_RABBITMQ_PASSWORD": "hush",
@@ -228,10 +230,10 @@ def test_the_systemd_unit_is_valid(tmp_path: Path) -> None:
 
 
 def documented_keys() -> dict[str, set[str]]:
-    """Return heading of the reference -> keys in its table."""
+    """Return heading of the pages -> keys in its table."""
     found: dict[str, set[str]] = {}
     heading = ""
-    for line in REFERENCE.read_text().splitlines():
+    for line in [line for page in REFERENCE for line in page.read_text().splitlines()]:
         if line.startswith("#"):
             heading = line.strip("# ")
         elif match := re.match(r"\| `(\w+)`", line):

@@ -53,7 +53,7 @@ def test_client_and_server_print_what_the_example_shows(rabbitmq: Server) -> Non
 
 
 def test_the_snippet_of_the_guide_runs(rabbitmq: Server, capsys: pytest.CaptureFixture[str]) -> None:
-    [block] = [each for each in blocks(Path(ROOT / "docs/embed.md")) if "Requester(" in each.text]
+    [block] = [each for each in blocks(Path(ROOT / "docs/requests.md")) if "Requester(" in each.text]
     assert "amqp://guest:guest@localhost/" in block.text
     source = block.text.replace("amqp://guest:guest@localhost/", rabbitmq.url)
     with example_server(rabbitmq.url):

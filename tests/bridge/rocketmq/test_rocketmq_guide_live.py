@@ -1,4 +1,4 @@
-"""The snippets of docs/rocketmq.md that need a broker run against one."""
+"""The snippets of docs/rocketmq*.md that need a broker run against one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from tests.support.pages import ROOT, blocks
 from tests.support.servers import Server
 
 pytestmark = pytest.mark.live
-SNIPPETS = [block.text for block in blocks(ROOT / "docs" / "rocketmq.md") if "await " in block.text]
+PAGES = [ROOT / "docs" / name for name in ("rocketmq.md", "rocketmq-produce.md", "rocketmq-consume.md")]
+SNIPPETS = [block.text for page in PAGES for block in blocks(page) if "await " in block.text]
 ADDRESSES = ("10.0.0.1:9876;10.0.0.2:9876", "127.0.0.1:9876")
 
 
@@ -34,7 +35,7 @@ async def execute(snippet: str, server: Server, names: dict[str, Any]) -> None:
     """Run a snippet as the asyncio REPL would, at the server instead of the guide's; it adds to ``names``."""
     for address in ADDRESSES:
         snippet = snippet.replace(address, server.url)
-    code = compile(snippet, "docs/rocketmq.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    code = compile(snippet, "a snippet of the guide", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     if inspect.iscoroutine(running := eval(code, names)):  # noqa: S307 - our own page
         await running
 

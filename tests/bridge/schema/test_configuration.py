@@ -24,7 +24,7 @@ from bridge.endpoints import SCHEMES, keys_of
 from bridge.keys import Key
 from bridge.pump import keys as pump_keys
 from bridge.table import Table
-from docs.scripts.schemas import PAGE, SETTINGS, TABLES, with_settings, with_tables
+from docs.scripts.schemas import DOCS, SETTINGS, TABLES, with_settings, with_tables
 from exchange import InputError
 from exchange.values.json_schema import DRAFT_07
 from tests.bindings.report.test_gates import IGNORE, WHOLE
@@ -82,15 +82,16 @@ def test_blocks_of_toml_in_the_documentation_are_valid() -> None:
 
 
 def test_the_tables_of_keys_in_the_documentation_are_those_of_the_code() -> None:
-    page = PAGE.read_text("utf-8")
-    assert with_tables(page) == page, "run python -m docs.scripts.schemas"
+    for name in TABLES:
+        assert with_tables(name) == (DOCS / name).read_text("utf-8"), "run python -m docs.scripts.schemas"
     page = SETTINGS.read_text("utf-8")
     assert with_settings(page) == page, "run python -m docs.scripts.schemas"
 
 
 def test_keys_of_dead_letters_are_in_the_documentation() -> None:
-    sentences = re.findall(r"As `\[dead_letters\]`(.*)", PAGE.read_text("utf-8"))
-    for system, sentence in zip(("rabbitmq", "kafka", "rocketmq", "archive"), sentences, strict=True):
+    pages = {"rabbitmq": "rabbitmq", "kafka": "kafka", "rocketmq": "rocketmq", "archive": "archives"}
+    for system, page in pages.items():
+        [sentence] = re.findall(r"As `\[dead_letters\]`(.*)", (DOCS / f"bridge-{page}.md").read_text("utf-8"))
         own = {key for key in keys_of(system, "DEAD_LETTERS").names if key not in keys_of(system, "TARGET").names}
         assert own <= {*re.findall(r"`(\w+)`", sentence)}
 
@@ -119,7 +120,10 @@ def modules_of_keys() -> list[Any]:
 
 
 def test_every_declared_key_is_a_key_of_a_table() -> None:
-    tables = [*TABLES.values(), *[keys_of(system, role) for system in SYSTEMS for role in ROLES]]
+    tables = [
+        *(keys for page in TABLES.values() for keys in page.values()),
+        *[keys_of(system, role) for system in SYSTEMS for role in ROLES],
+    ]
     used = {id(key) for table in tables for key in table.keys}
     for module in modules_of_keys():
         unused = [name for name, key in vars(module).items() if isinstance(key, Key) and id(key) not in used]

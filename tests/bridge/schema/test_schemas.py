@@ -137,7 +137,7 @@ def test_every_field_of_the_json_of_audits_and_archives_is_documented() -> None:
 
 
 ELSEWHERE = ("MessageJson", "Field", "Body")
-"""Types that are described in docs/embed.md."""
+"""Types that are described in docs/explain.md."""
 
 
 def test_types_with_no_json_have_no_schema() -> None:
