@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from exchange.site import how_to_install
+from exchange.text.site import how_to_install
 
 try:
     import celery as _celery  # noqa: F401  named in the error, not used

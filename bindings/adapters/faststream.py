@@ -15,7 +15,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 from unittest import mock
 
-from exchange.site import how_to_install
+from exchange.text.site import how_to_install
 
 try:
     from faststream.rabbit import RabbitQueue, testing

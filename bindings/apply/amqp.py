@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from bindings.apply.wire import reply_to, to_pika
 from exchange.errors import HashstarError, InputError
-from exchange.site import how_to_install
+from exchange.text.site import how_to_install
 
 __all__ = ["SECONDS", "Connection", "Lost", "Refused", "need_pika"]
 

@@ -13,7 +13,6 @@ from bindings.diff.forms.text import meaning_lines, settings_lines
 from bindings.diff.planning.step import describe_part
 from bindings.drift.drift import KINDS, REASONS, Change, Drift, Object, Reason, Verdict
 from exchange.text.display import count_noun, count_rest, list_some
-from exchange.values.json_types import FieldJson
 from exchange.topology.unread import UnreadPartJson, not_proved, unread_lines, unread_to_json
 from exchange.values.json_types import FieldJson
 

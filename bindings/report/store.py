@@ -10,8 +10,8 @@ from bindings.report.figures import format_time
 from bindings.report.inspection import bad_json, bad_lines
 from bindings.report.inspection_types import LevelJson, MatchesJson, StoredMessageJson, StoreJson, TopicJson
 from exchange.errors import HashstarError
-from exchange.text.site import how_to_install
 from exchange.text.display import clip_line, count_noun, count_rest, escape_line, list_some
+from exchange.text.site import how_to_install
 
 if TYPE_CHECKING:
     from bindings.archive.rocketmq.commit import Stored

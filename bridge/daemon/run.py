@@ -30,7 +30,7 @@ from bridge.pump.pump import Inlet, Pump, PumpEvents
 from bridge.pump.replies import ReplyOutcome, RequestOutcome
 from exchange.errors import InputError
 from exchange.routing.router import Router
-from exchange.site import how_to_install
+from exchange.text.site import how_to_install
 
 __all__ = ["calm_collector", "run"]
 

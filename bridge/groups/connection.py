@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bindings.sources.address import parse_address
 from exchange.errors import HashstarError, InputError
+from exchange.text.site import how_to_install
 from exchange.values.field_values import Typed
 from exchange.values.message import BASIC_PROPERTIES, NO_FIELDS, Message, assemble_message
-from exchange.text.site import how_to_install
 
 if TYPE_CHECKING:
     from aiormq.abc import DeliveredMessage

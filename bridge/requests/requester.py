@@ -25,8 +25,8 @@ from uuid import uuid4
 from exchange.dispatch.publishing import finish
 from exchange.entities.entities import DIRECT_REPLY_TO
 from exchange.errors import HashstarError, PreconditionFailed
-from exchange.values.message import Message
 from exchange.text.site import how_to_install
+from exchange.values.message import Message
 
 if TYPE_CHECKING:
     from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMessage

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from exchange.errors import InputError
-from exchange.site import how_to_install
+from exchange.text.site import how_to_install
 
 if TYPE_CHECKING:
     import pyarrow as pa

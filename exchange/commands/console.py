@@ -13,8 +13,8 @@ import click
 
 from exchange.entities.profile import Profile
 from exchange.errors import HashstarError, InputError
-from exchange.text.site import how_to_install
 from exchange.text.display import escape_line, hide_logins, split_error
+from exchange.text.site import how_to_install
 
 __all__ = [
     "QUIET", "VERBOSE", "echo_error", "echo_line", "exit_on_error", "fail", "is_quiet", "progress", "show_caveat",

@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError
 
 import pytest
 
-from exchange.site import how_to_install
+from exchange.text.site import how_to_install
 from tests.support.pages import ROOT
 
 STATED = [

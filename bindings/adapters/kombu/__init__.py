@@ -4,7 +4,7 @@
 transports that kombu has (memory, Redis, SQS, filesystem ...) while it is installed.
 """
 
-from exchange.site import how_to_install
+from exchange.text.site import how_to_install
 
 try:
     import kombu as _kombu

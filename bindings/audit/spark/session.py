@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from exchange.errors import InputError
-from exchange.site import how_to_install
+from exchange.text.site import how_to_install
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -23,8 +23,8 @@ from exchange.entities.profile import Profile
 from exchange.entities.releases import LATEST
 from exchange.entities.unread import UnreadPart
 from exchange.errors import InputError
-from exchange.text.site import how_to_install
 from exchange.text.display import escape_line
+from exchange.text.site import how_to_install
 from exchange.topology.topology import Topology
 
 __all__ = ["find_vhost", "read_app", "topology_of"]

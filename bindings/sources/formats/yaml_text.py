@@ -17,8 +17,8 @@ from bindings.sources.formats.format import File
 from bindings.sources.formats.nodes import Node, Path, json_node
 from exchange.errors import InputError
 from exchange.limits import DOCUMENT_ITEMS, INTEGER_DIGITS, NESTING, YAML_BYTES
-from exchange.text.site import how_to_install
 from exchange.text.display import clip_line
+from exchange.text.site import how_to_install
 
 __all__ = ["documents_of", "read_documents", "write_documents"]
 

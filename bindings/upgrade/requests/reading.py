@@ -14,7 +14,7 @@ from bindings.sources.files import decode_text, gunzip, open_file, read_whole
 from bindings.sources.recording.file import is_recording, read_recording
 from bindings.sources.recording.model import Client, Publishing, Recording, Unread
 from exchange.errors import InputError
-from exchange.site import how_to_install
+from exchange.text.site import how_to_install
 
 __all__ = ["read_asked"]
 

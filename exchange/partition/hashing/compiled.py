@@ -16,7 +16,7 @@ from exchange.partition.hashing import erlang, guava
 from exchange.partition.hashing.hashes import STREAM_SEED, murmur3
 from exchange.partition.hashing.java import string_hash
 from exchange.partition.hashing.remembered import KEYS, remember
-from exchange.site import how_to_install
+from exchange.text.site import how_to_install
 
 __all__ = ["PYTHON", "Hashes", "compile_hashes", "hashes"]
 

@@ -25,7 +25,7 @@ from bindings.diff.planning.step import Step
 from bindings.sources.management import Management
 from exchange import Binding, Exchange, Policy, Queue, Topology
 from exchange.errors import InputError
-from exchange.site import how_to_install
+from exchange.text.site import how_to_install
 from tests.support import topologies
 from tests.support.amqp_wire import encode_field
 from tests.support.program import run_program

@@ -15,7 +15,7 @@ import pytest
 from bindings.audit.spark import session as session_module
 from bindings.audit.spark.session import java_version, session, spark_version, watch_progress
 from exchange import LATEST, InputError
-from exchange.site import how_to_install
+from exchange.text.site import how_to_install
 from tests.support.archives.lines import records_for, topology_for, write_parquet
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from bridge.groups import ConsumerGroup, Publisher, connection
 from bridge.groups.connection import ConnectionLost, Lease, build_properties, connect, losing, read_message
 from exchange.errors import HashstarError, InputError
-from exchange.values.message import Message
 from exchange.text.site import how_to_install
+from exchange.values.message import Message
 from tests.support.waiting import find_limit
 
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from exchange.commands import console
 from exchange.commands.console import exit_on_error, progress, show_warnings, status
 from exchange.errors import HashstarError, InputError
-from exchange.site import how_to_install
+from exchange.text.site import how_to_install
 
 
 class Terminal(StringIO):

@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry
 from exchange import Delivery, Dispatcher, Message
 from exchange.dispatch.middleware import deduplicated, logged, measured, observed, traced
 from exchange.dispatch.middleware.duplicates import SeenInMemory
-from exchange.site import how_to_install
+from exchange.text.site import how_to_install
 from tests.support.memory_link import MemoryLink
 from tests.support.virtual_loop import pass_time, run_virtually
 from tests.support.waiting import until

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from bindings.archive.reading import Bad
 from bindings.archive.rocketmq.timer import SLOT, UNIT, read_timer_files
 from bridge.cli import hashstar
-from exchange.site import how_to_install
+from exchange.text.site import how_to_install
 from tests.recorders import golden
 from tests.recorders.rocketmq_database import GROUP, TOPICS, VARIANTS
 

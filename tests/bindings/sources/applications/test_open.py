@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bridge.cli import hashstar
-from exchange.site import how_to_install
+from exchange.text.site import how_to_install
 
 SHOP = """
 from celery import Celery

@@ -10,7 +10,7 @@ import yaml
 
 from bindings.sources.formats.yaml_text import read_documents, write_documents
 from exchange.errors import InputError
-from exchange.site import how_to_install
+from exchange.text.site import how_to_install
 
 
 def read(text: str) -> list[Any]:
