@@ -86,12 +86,19 @@ class ArchiveSource(Source):
         """Files, each with the number of its last delivery, that are not settled yet."""
         self._keeping: asyncio.Task[None] | None = None
         self._keep_now = asyncio.Event()
+        self._unkept: str | None = None
+        """Why the file does not keep what was settled last; None if it does. Nothing is read until it does: else a
+        crash would let far more than a window come again."""
         self._began: tuple[float, int] | None = None
         """Time of the first record by the loop's clock, in seconds, and by the record itself, in microseconds."""
 
     @property
     def places(self) -> frozenset[Place]:
         return frozenset([Place("archive", str(Path(self._path).absolute()), "archive")])
+
+    @property
+    def lost(self) -> Disconnected | None:
+        return None if self._unkept is None else Disconnected(self._unkept)
 
     def follows(self, folder: Path) -> bool:
         """Return whether it would read what is written to a folder."""
@@ -121,7 +128,10 @@ class ArchiveSource(Source):
         """Check that there is an archive, and read how far it is settled. Raises OSError, InputError."""
         if not await asyncio.to_thread(Path(self._path).exists):
             raise InputError(f"{self._path}: there is no such file or folder")
-        if self._settled is None or self._settled_path is not None:
+        if self._settled is not None and self._unkept is not None:
+            await asyncio.to_thread(self._settled.write, dict(self._settled.files))
+            self._unkept = None
+        elif self._settled is None or self._settled_path is not None:
             self._settled = await asyncio.to_thread(Settled.read, self._settled_path)
         if self._settled.files:
             count = sum([records for records, _ in self._settled.files.values()])
@@ -162,6 +172,8 @@ class ArchiveSource(Source):
         """Return the next item of the archive; None at its end. May be cancelled, losing nothing."""
         if self._replay is None:
             raise Disconnected("closed")
+        if self.lost is not None:
+            raise self.lost
         if self._loading is None:
             self._loading = asyncio.create_task(asyncio.to_thread(next, self._items, None))
         try:
@@ -184,7 +196,8 @@ class ArchiveSource(Source):
             self._leave_out(bad.reason, f"{bad.source} at {bad.offset}")
         for reason, count in chunk.skipped:
             self.skipped[reason] += count
-        lane, prefix, file = self._lane, f"{self._prefix}/{quote(chunk.file)}", chunk.file
+        lane, file = self._lane, chunk.file.name
+        prefix = f"{self._prefix}/{quote(file)}"
         for number, record in chunk.records:
             if record.lacks_body and not self._without_bodies:
                 self._leave_out(NO_BODY, f"{file} at {number}")
@@ -199,7 +212,7 @@ class ArchiveSource(Source):
             self._given += 1
             self._ready.append(
                 Delivery(
-                    message, lane, (self._given, file, number), identity, record.time, False,
+                    message, lane, (self._given, chunk.file, number), identity, record.time, False,
                     len(message.body) + FIXED_BYTES, f"{file} at {number}",
                 )
             )  # fmt: skip
@@ -257,8 +270,10 @@ class ArchiveSource(Source):
         assert self._settled is not None  # noqa: S101  it is open
         try:
             await asyncio.to_thread(self._settled.write, dict(self._settled.files))
-        except Exception as error:  # noqa: BLE001  a replay that must begin anew is better than one that stops
-            LOG.warning("%s: %s: cannot be written: %s", self.name, self._settled_path, error)
+        except Exception as error:  # noqa: BLE001  whatever it is, it may pass
+            reason = str(error) or type(error).__name__
+            self._unkept = f"{self._settled_path}: how far the replay is settled cannot be kept: {reason}"
+            LOG.warning("%s: %s", self.name, self._unkept)
 
     async def close(self) -> None:
         self._lane += 1

@@ -2,7 +2,8 @@
 
 The records of a file are counted from 0 as its format yields them, so a file and a number are a position, whatever the
 format. The files of an archive are read in the order of their names; for parts of our own, that is the order of time
-within a folder. How far a replay is settled is kept in a small file, for each file of the archive: `Settled`.
+within a folder. How far a replay is settled is kept in a small file, for each file of the archive: `Settled`. Which
+file that is, `bridge.endpoints.archive.files` knows: its name may be another's by now.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from bindings.archive.mapping import USUAL, FieldMapping
 from bindings.archive.reading import NOT_READ, Bad, Format, Skipped, Split
 from bindings.archive.record import Record, to_records_or_bad
 from bindings.sources.files import open_file, replacing
+from bridge.endpoints.archive.files import NEVER_SEEN, ArchiveFile, ArchiveFiles, Fingerprint
 from exchange.errors import InputError
 from exchange.values.json_text import parse_leniently
 
@@ -57,7 +59,7 @@ class Window(NamedTuple):
 class Chunk(NamedTuple):
     """Consecutive records of a file."""
 
-    file: str
+    file: ArchiveFile
     records: list[tuple[int, Record]]
     """Records that are wanted, with their numbers in the file."""
     unreadable: list[Bad]
@@ -67,7 +69,7 @@ class Chunk(NamedTuple):
 class Done(NamedTuple):
     """The end of a file, which was read up to here."""
 
-    file: str
+    file: ArchiveFile
     records: int
     size: int
     """Size of the file at that moment, in bytes."""
@@ -81,8 +83,8 @@ class Settled:
     """How far each file of an archive is settled, kept at ``path``; without one, in memory only."""
 
     path: Path | None
-    files: dict[str, tuple[int, int | None]] = field(default_factory=dict)
-    """File, relative to the archive -> number of its records that are settled, and its size if those are all."""
+    files: dict[ArchiveFile, tuple[int, int | None]] = field(default_factory=dict)
+    """File -> number of its records that are settled, and its size if those are all."""
 
     @classmethod
     def read(cls, path: Path | None) -> Settled:
@@ -94,7 +96,14 @@ class Settled:
                 saved = parse_leniently(file.read())
             if saved["version"] != VERSION:
                 raise InputError(f"{path}: written by another version of this program")
-            return cls(path, {name: (int(n), size) for name, (n, size) in saved["files"].items()})
+            prints = {
+                name: Fingerprint(int(size), int(inode), int(length), str(digest))
+                for name, (size, inode, length, digest) in saved.get("fingerprints", {}).items()
+            }
+            return cls(path, {
+                ArchiveFile(name, prints.get(name, NEVER_SEEN)): (int(n), size)
+                for name, (n, size) in saved["files"].items()
+            })  # fmt: skip
         except FileNotFoundError:
             return cls(path)
         except OSError as error:
@@ -102,12 +111,18 @@ class Settled:
         except (ValueError, KeyError, TypeError, AttributeError):
             raise InputError(f"{path}: does not say how far a replay is; remove it to begin anew") from None
 
-    def write(self, files: MappingOf[str, tuple[int, int | None]]) -> None:
+    def write(self, files: MappingOf[ArchiveFile, tuple[int, int | None]]) -> None:
         """Replace the file atomically. Raises OSError."""
         if self.path is None:
             return
+        there = {each: done for each, done in files.items() if not each.is_gone}
+        saved = {
+            "version": VERSION,
+            "files": {each.name: done for each, done in there.items()},
+            "fingerprints": {each.name: each.fingerprint for each in there},
+        }
         with replacing(self.path, durable=True) as file:
-            file.write(json.dumps({"version": VERSION, "files": files}, separators=(",", ":")).encode())
+            file.write(json.dumps(saved, separators=(",", ":")).encode())
 
 
 class Replay:
@@ -120,7 +135,7 @@ class Replay:
         self,
         path: str,
         window: Window,
-        settled: MappingOf[str, tuple[int, int | None]],
+        settled: MappingOf[ArchiveFile, tuple[int, int | None]],
         *,
         grows: bool,
         mapping: FieldMapping = USUAL,
@@ -132,49 +147,53 @@ class Replay:
         self._chunk_bytes = chunk_bytes
         self._grows = grows
         """Whether the archive grows: incomplete records are left for later, and an empty folder is no error."""
-        self._read: dict[str, tuple[int, int | None]] = dict(settled)
+        self._files = ArchiveFiles([each for each in settled if not each.is_gone])
+        self._read: dict[ArchiveFile, tuple[int, int | None]] = dict(settled)
         """File -> number of its records that were yielded or were settled before, and its size if it was read to its
         end."""
-        self._ends: dict[str, int] = {}
+        self._ends: dict[ArchiveFile, int] = {}
         """File -> where its complete records end, as its format counts; only files that this has read before."""
-        self._sizes: dict[str, int] = {}
-        """File -> its size, in bytes."""
         self._reported: set[str] = set()
         """Files that are no archive and were counted as such. One that grows may become an archive."""
 
     @property
     def progress(self) -> tuple[int, int]:
         """Size of the files that were read to their end, and of all files, in bytes."""
-        read = sum([size or 0 for _, size in list(self._read.values())])
-        return read, max(read, sum(list(self._sizes.values())))
+        read = sum([size or 0 for file, (_, size) in list(self._read.items()) if not file.is_gone])
+        return read, max(read, self._files.size)
 
     def read_items(self) -> Iterator[Item]:
         """Yield all records that are there now and were not yielded before. Raises InputError if it is no archive."""
         archive = self._detect()
-        files = archive.files
         for other in archive.others:
             if other not in self._reported:
                 self._reported.add(other)
-                yield Chunk(self._relative(other), [], [Bad(other, 0, NOT_READ)], [])
-        self._sizes = {file: Path(file).stat().st_size for file, _ in files}
-        for file, form in files:
-            name = self._relative(file)
-            before, known = self._read.get(name, (0, None))
-            size = self._sizes[file]
+                yield Chunk(ArchiveFile(self._relative(other)), [], [Bad(other, 0, NOT_READ)], [])
+        there = {self._relative(path): (path, form) for path, form in archive.files}
+        for file in self._look({name: path for name, (path, _) in there.items()}):
+            path, form = there[file.name]
+            before, known = self._read.get(file, (0, None))
+            size = file.fingerprint.size
             if known == size and not form.in_place:
                 continue
             # A file that this replay has read goes on where it ended; any other is counted from its first record.
             number = before if file in self._ends else 0
-            for split in self._plan(form, file):
+            for split in self._plan(form, path, file):
                 for item in form.read(split):
                     if isinstance(item, pa.RecordBatch):
-                        yield from self._chunks(name, item, number, before)
+                        yield from self._chunks(file, item, number, before)
                         number += item.num_rows
-                        self._read[name] = max(number, before), None
+                        self._read[file] = max(number, before), None
                     elif number >= before:
-                        yield Chunk(name, [], [item], []) if isinstance(item, Bad) else Chunk(name, [], [], [item])
-            self._read[name] = max(number, before), size
-            yield Done(name, max(number, before), size)
+                        yield Chunk(file, [], [item], []) if isinstance(item, Bad) else Chunk(file, [], [], [item])
+            self._read[file] = max(number, before), size
+            yield Done(file, max(number, before), size)
+
+    def _look(self, paths: MappingOf[str, str]) -> list[ArchiveFile]:
+        try:
+            return self._files.look(paths)
+        except OSError as error:
+            raise InputError(f"{error.filename}: cannot be read: {error.strerror}") from None
 
     def _detect(self) -> Archive:
         if not self._grows:
@@ -189,14 +208,14 @@ class Replay:
     def _relative(self, file: str) -> str:
         return Path(file).name if file == self._path else os.path.relpath(file, self._path)
 
-    def _plan(self, form: Format, file: str) -> Sequence[Split]:
+    def _plan(self, form: Format, path: str, file: ArchiveFile) -> Sequence[Split]:
         if not self._grows:
-            return form.plan(file)
-        settled = form.plan_complete(file, self._ends.get(file, 0))
+            return form.plan(path)
+        settled = form.plan_complete(path, self._ends.get(file, 0))
         self._ends[file] = settled.end
         return settled.splits
 
-    def _chunks(self, name: str, batch: pa.RecordBatch, number: int, before: int) -> Iterator[Chunk]:
+    def _chunks(self, file: ArchiveFile, batch: pa.RecordBatch, number: int, before: int) -> Iterator[Chunk]:
         """Yield the records of a batch from number ``before`` on, in chunks; its first record has ``number``."""
         for start, end in _cut(batch, max(before - number, 0), self._chunk_bytes):
             rows = batch.slice(start, end - start)
@@ -206,7 +225,7 @@ class Replay:
                     unreadable.append(record)
                 elif self._window.has(record.time):
                     wanted.append((position, record))
-            yield Chunk(name, wanted, unreadable, [])
+            yield Chunk(file, wanted, unreadable, [])
 
 
 def _cut(batch: pa.RecordBatch, start: int, most_bytes: int) -> Iterator[tuple[int, int]]:
