@@ -41,6 +41,7 @@ BENCHMARKS: Final[Mapping[str, Callable[[bool], None]]] = {
     "sparse-100k": matching.sparse,
     "unique-ids": matching.unique,
     "million": bindings.million,
+    "million-wild": bindings.million_wild,
     "headers": bindings.headers,
     "columns": columns.columns,
     "partition": partition.partition,

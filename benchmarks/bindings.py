@@ -1,4 +1,4 @@
-"""What bindings cost: to load a million, to bind and unbind one among them, to search 10,000 by headers.
+"""What bindings cost: to load a million of each kind, to bind and unbind one among them, to search 10,000 by headers.
 
 Memory is that of a process of its own: what the process grew by until all bindings were loaded, the bindings
 themselves included, since who loads them keeps them.
@@ -7,14 +7,15 @@ themselves included, since who loads them keeps them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from random import Random
 from typing import Any, Final, NamedTuple
 
 from benchmarks.measure import Contestant, in_child, microseconds_per, resident_mb, run_rounds, show, time_call
-from benchmarks.workloads import EXCHANGE, headers_bindings, headers_messages, million_keys
+from benchmarks.workloads import EXCHANGE, SEED, headers_bindings, headers_messages, million_keys
 from exchange import Binding, Exchange, Matcher, Message, Pattern, Queue, Router, Topology
 from exchange.kinds.headers import match_mode
 
-__all__ = ["headers", "million"]
+__all__ = ["headers", "million", "million_wild"]
 
 SAMPLE: Final = 10_000
 
@@ -40,6 +41,80 @@ def million(quick: bool) -> None:
         figures = f"{load.seconds:>10.1f}{load.megabytes:>10.0f}{load.bind:>10.2f}{load.unbind:>11.2f}"
         print(f"  {load.name:<12}{figures}{load.bind_wild:>11.2f}{load.unbind_wild:>13.2f}")
     print("  bind and unbind in us; with a *, of patterns with one. The floor is a dict from key to a set of queues.")
+
+
+WILD: Final[dict[str, Callable[[int], str]]] = {
+    "test.qN.M, no wildcards": lambda number: f"test.q{number % 10}.{number // 10}",
+    "a.N.*.bM": lambda number: f"a.{number // 1000}.*.b{number % 1000}",
+    "aN.bM.#": lambda number: f"a{number // 1000}.b{number % 1000}.#",
+    "#.aN.bM": lambda number: f"#.a{number // 1000}.b{number % 1000}",
+    "#.aN.bM.#": lambda number: f"#.a{number // 1000}.b{number % 1000}.#",
+    "four words, 30 % wild": lambda number: _mixed(number, 4, 4),
+    "two to six words, 30 % wild": lambda number: _mixed(number, 2, 6),
+}
+"""Name of a kind of bindings -> the key of each; in the last two rows a word is a ``*`` (20 %), a ``#`` (10 %), or one
+of a thousand."""
+
+
+def _mixed(number: int, least: int, most: int) -> str:
+    chance = Random(SEED + number)
+    words = chance.choices(("*", "#", ""), (20, 10, 70), k=chance.randint(least, most))
+    return ".".join([word or f"w{chance.randrange(1000)}" for word in words])
+
+
+class WildLoad(NamedTuple):
+    """The cost of loading a kind of bindings, up to the router, and of the first routes."""
+
+    seconds: float
+    megabytes: float
+    first: float
+    first_of_others: float
+    each: float
+    megabytes_after: float
+
+
+def million_wild(quick: bool) -> None:
+    """Measure a million bindings with wildcards of several kinds, over ten queues and over a thousand."""
+    number = 100_000 if quick else 1_000_000
+    print(f"\nmillion-wild: {number:,} bindings of one topic exchange, up to a router that is ready")
+    head = f"{'load s':>9}{'RSS +MB':>9}{'first s':>9}{'others s':>10}{'then us':>9}{'RSS +MB':>9}"
+    print(f"  {'':<36}{head}")
+    for name in WILD:
+        for queues in (10, 1_000):
+            load = in_child(load_wild, name, number, queues)
+            figures = f"{load.seconds:>9.1f}{load.megabytes:>9.0f}{load.first:>9.2f}{load.first_of_others:>10.2f}"
+            figures += f"{load.each:>9.1f}{load.megabytes_after:>9.0f}"
+            print(f"  {f'{name}; {queues:,} queues':<36}{figures}")
+    print("  first: the first route; others: the longest first route of another number of words, up to nine.")
+
+
+def load_wild(name: str, number: int, queues: int) -> WildLoad:
+    """Load bindings of a kind into a router, and route keys that it has not seen."""
+    key_of = WILD[name]
+    keys = [key_of(number) for number in range(number)]  # not counted: the keys come from somewhere
+    chance = Random(SEED)
+    before = resident_mb()
+
+    def load() -> Router:
+        names = [f"q{place}" for place in range(queues)]
+        bindings = (Binding.to_queue(EXCHANGE, names[at % queues], key) for at, key in enumerate(keys))
+        return Router(Topology([Exchange(EXCHANGE, "topic")], map(Queue, names), bindings))
+
+    def key_like(key: str) -> str:
+        return key.replace("*", f"w{chance.randrange(1000)}").replace("#", f"w{chance.randrange(1000)}")
+
+    seconds, router = time_call(load)
+    loaded = resident_mb() - before
+    first, _ = time_call(lambda: router.route(Message(EXCHANGE, key_like(keys[0]))))
+    others = []
+    for words in range(1, 10):
+        key = ".".join(f"w{chance.randrange(1000)}" for _ in range(words))
+        others.append(time_call(lambda key=key: router.route(Message(EXCHANGE, key)))[0])  # type: ignore[misc]
+    messages = [Message(EXCHANGE, key_like(key)) for key in chance.sample(keys, SAMPLE)]
+    for message in messages[SAMPLE // 2 :]:
+        router.route(message)
+    each = microseconds_per(router.route, messages[: SAMPLE // 2])
+    return WildLoad(seconds, loaded, first, max(others), each, resident_mb() - before)
 
 
 MORE: Final = [f"test.more.{number}" for number in range(SAMPLE)]

@@ -3,8 +3,9 @@
 Each pattern is in one of two structures:
 
 * without a wildcard: in a dict from key to values;
-* with wildcards: in indexes, one for each length of key that occurs, up to `LONGEST` words, and one for all longer
-  keys. Before that, `ordered` brings each run of wildcards into one order.
+* with wildcards, and many others have theirs at the same places: in a dict from text to values, see `Shapes`;
+* with other wildcards: in indexes, one for each length of key that occurs, up to `LONGEST` words, and one for all
+  longer keys. Before that, `ordered` brings each run of wildcards into one order.
 
 Memory grows with the patterns only, and no search backtracks. docs/decisions/0002-matcher.md explains why these
 structures were chosen, and not a trie or an automaton.
@@ -29,7 +30,8 @@ from exchange.concurrency import threads
 from exchange.concurrency.forks import MATCHERS, lock_at_forks
 from exchange.errors import InputError
 from exchange.patterns.conjunctions import with_value, without_value
-from exchange.patterns.pattern import AMQP, MQTT, NATS, ONE_PLAIN, Dialect, Pattern, dialect_named, ordered
+from exchange.patterns.pattern import AMQP, MQTT, NATS, ONE_PLAIN, Dialect, Pattern, dialect_named
+from exchange.patterns.shapes import Shapes
 from exchange.patterns.wildcards import LONGEST, Wild, WildIndex
 
 if TYPE_CHECKING:
@@ -69,13 +71,15 @@ class Matcher(Generic[V]):
         self._distinct: Final = distinct
         self._lock: Final = lock_at_forks(MATCHERS)
         self._literal: dict[str, Collection[V]] = {}
-        self._wild: dict[str, Wild[V]] = {}
+        self._shapes: Final[Shapes[V]] = Shapes(self._add, self._remove)
         self._indexes: dict[int | None, WildIndex[V]] = {}
-        self._vocabulary: dict[str, str] = {}  # each word that a wildcard pattern names -> itself
+        self._vocabulary: dict[str, str] = {}  # each word that a pattern in the indexes names -> itself
         self._named: dict[str, int] = {}  # word -> number of patterns that name it, if more than one
         self._narrow: dict[int, _Narrow[V] | None] = {}  # number of words -> how such keys are searched, if narrow
         self._signatures: dict[tuple[str | bool | None, ...], tuple[V, ...]] = {}
         self._answers: dict[tuple[Wild[V], ...], tuple[V, ...]] = {}  # matching patterns -> their values
+        # Identity of an answer of the indexes, and texts of patterns of shapes -> that answer, and the one with theirs.
+        self._joined: dict[tuple[int | str, ...], tuple[tuple[V, ...], tuple[V, ...]]] = {}
         self._columns: ColumnMatcher[V] | None = None
         self._cache_size: Final = cache
         self._keys: Final = threads.Caches(lambda: _Keys(self._remember))
@@ -88,7 +92,7 @@ class Matcher(Generic[V]):
 
     def __len__(self) -> int:
         """Return the number of distinct patterns bound."""
-        return len(self._literal) + len(self._wild)
+        return len(self._literal) + len(self._shapes)
 
     def match(self, key: str) -> tuple[V, ...]:
         """Return the values of all patterns that match the key, each once, in no particular order."""
@@ -109,15 +113,10 @@ class Matcher(Generic[V]):
                 self._literal[pattern.text] = with_value(values, value)
                 self._forget_key(pattern.text)
                 return True
-            wild = self._wild.get(pattern.text)
-            if wild is None:
-                wild = self._wild[pattern.text] = Wild(ordered(pattern.words))
-                self._add(wild)
-            elif value in wild:
-                return False
-            wild[value] = None
-            self._forget()
-            return True
+            added = self._shapes.bind(pattern, value)
+            if added:
+                self._forget()
+            return added
 
     def unbind(self, pattern: Pattern, value: V) -> bool:
         """Remove a value from a pattern; return False if it is not there. Raises ValueError for another dialect."""
@@ -132,15 +131,10 @@ class Matcher(Generic[V]):
                     del self._literal[pattern.text]
                 self._forget_key(pattern.text)
                 return True
-            wild = self._wild.get(pattern.text)
-            if wild is None or value not in wild:
-                return False
-            del wild[value]
-            if not wild:
-                del self._wild[pattern.text]
-                self._remove(wild)
-            self._forget()
-            return True
+            removed = self._shapes.unbind(pattern, value)
+            if removed:
+                self._forget()
+            return removed
 
     def match_many(self, keys: Any) -> Matches[V]:
         """Return the values for each key of a column, as `match` returns them one by one.
@@ -159,8 +153,7 @@ class Matcher(Generic[V]):
 
         with self._lock:
             if self._columns is None:
-                wild = [(each.words, tuple(each)) for each in self._wild.values()]
-                self._columns = ColumnMatcher(self._literal, wild)
+                self._columns = ColumnMatcher(self._literal, list(self._shapes.items()))
             columns = self._columns
         return columns.match(keys, self._search)
 
@@ -200,6 +193,7 @@ class Matcher(Generic[V]):
         self._narrow.clear()
         self._signatures.clear()
         self._answers.clear()
+        self._joined.clear()
         self._columns = None
 
     def _forget_key(self, key: str) -> None:
@@ -225,7 +219,9 @@ class Matcher(Generic[V]):
             if values is None:
                 values = self._answer_narrow(narrow, ruled_out)
         else:
-            values = self._search_named(key, words) if self._wild else ()
+            values = self._search_named(key, words) if self._shapes.has_small else ()
+        if self._shapes.has_large:
+            values = self._join_shapes(values, words)
         literal = self._literal.get(key)
         return self._join(literal, values) if literal else values
 
@@ -270,12 +266,31 @@ class Matcher(Generic[V]):
 
     def _search(self, key: str) -> tuple[V, ...]:
         with self._lock:
-            values = self._search_wild(self.dialect.split(key))
+            words = self.dialect.split(key)
+            values = self._search_wild(words)
+            if self._shapes.has_large:
+                values = self._join_shapes(values, words)
             literal = self._literal.get(key)
             return self._join(literal, values) if literal else values
 
     def _join(self, literal: Collection[V], wild: tuple[V, ...]) -> tuple[V, ...]:
         return (*literal, *wild) if self._distinct else tuple(dict.fromkeys((*literal, *wild)))
+
+    def _join_shapes(self, values: tuple[V, ...], words: list[str]) -> tuple[V, ...]:
+        """Return these values and those of the patterns of large shapes: the same tuple again, while it is kept."""
+        found = self._shapes.search(words)
+        if not found:
+            return values
+        patterns: tuple[int | str, ...] = (id(values), *found)
+        kept = self._joined.get(patterns)
+        if kept is None:
+            joined = self._join(values, tuple(chain.from_iterable(found.values())))
+            kept = values, joined  # with the values, so that their identity stays theirs
+            if self._cache_size:
+                if len(self._joined) >= self._cache_size:
+                    self._joined.clear()
+                self._joined[patterns] = kept
+        return kept[1]
 
     def _search_wild(self, words: list[str]) -> tuple[V, ...]:
         if self.dialect is not AMQP and not self.dialect.has_key_of(words):
@@ -304,7 +319,7 @@ class Matcher(Generic[V]):
 
     def _build(self, length: int | None) -> WildIndex[V]:
         index = self._indexes[length] = WildIndex(length, answers=min(self._cache_size, 4096))
-        for wild in self._wild.values():
+        for wild in self._shapes.small():
             if wild.fits(length):
                 index.add(wild)
         return index

@@ -65,6 +65,23 @@ EXCHANGE: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
+        "exchange/patterns/shapes.py",
+        "exchange/patterns/test_matcher.py exchange/patterns/test_matcher_memory.py",
+        (
+            "places of a tail are counted from the beginning",
+            "enumerate(form.tail, -len(form.tail))",
+            "enumerate(form.tail)",
+        ),
+        ("an inner part is never at the end", "range(first, end - size + 1)", "range(first, end - size)"),
+        ("a shape stays large when it is empty", "if not large.values:", "if False:"),
+        (
+            "shapes that fit a length are remembered when others come",
+            "patterns)\n            self._fitting.clear()",
+            "patterns)",
+        ),
+        ("patterns of a large shape stay in the indexes", "                self._remove(each)", "                pass"),
+    ),
+    *mutants_of(
         "exchange/patterns/wildcards.py",
         "exchange/patterns/test_matcher_memory.py exchange/patterns/test_matcher.py",
         (

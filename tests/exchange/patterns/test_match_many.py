@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange import InputError, Matcher, Pattern
+from exchange.patterns import shapes as shapes_module
 from exchange.patterns.columns import column_matcher, pattern_sets
 from tests.support import topologies
 from tests.support.tiers import examples
@@ -20,14 +21,17 @@ def keys_for(rng: Random, number: int) -> list[str]:
 
 
 @examples(150)
-@given(st.integers(0, 2**32), st.sampled_from([0, 20, 4096]), st.sampled_from([0, 3, 1 << 19]))
-def test_a_column_has_the_matches_of_its_keys(seed: int, conjunctions: int, sets: int) -> None:
+@given(
+    st.integers(0, 2**32), st.sampled_from([0, 20, 4096]), st.sampled_from([0, 3, 1 << 19]), st.sampled_from([2, 1024])
+)
+def test_a_column_has_the_matches_of_its_keys(seed: int, conjunctions: int, sets: int, large: int) -> None:
     """By bit planes or an automaton, with many sets allowed or few, before and after patterns change."""
     rng = Random(seed)
     matcher: Matcher[int] = Matcher()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pattern_sets, "MOST_CONJUNCTIONS", conjunctions)
         patch.setattr(column_matcher, "SETS", sets)
+        patch.setattr(shapes_module, "LARGE", large)
         for _ in range(3):
             for _ in range(8):
                 pattern = Pattern.of_binding_key(topologies.words(rng, topologies.PATTERN_WORDS))

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from exchange import Matcher, Pattern
 from exchange.patterns import conjunctions as conjunctions_module
+from exchange.patterns import shapes as shapes_module
 from exchange.patterns.conjunctions import PRESENT, Conjunctions
 from exchange.patterns.pattern import DIALECTS, MQTT
 from tests.support.threads import reading
@@ -41,13 +42,20 @@ def random_pattern(rng: Random, dialect: str) -> Pattern:
 
 
 @examples(150)
-@given(SEED, st.sampled_from(list(DIALECTS)), st.sampled_from([0, 3, 65_536]), st.sampled_from([2, 5, 1024]))
-def test_match_is_what_the_slow_matcher_says(seed: int, dialect: str, cache: int, width: int) -> None:
+@given(
+    SEED,
+    st.sampled_from(list(DIALECTS)),
+    st.sampled_from([0, 3, 65_536]),
+    st.sampled_from([2, 5, 1024]),
+    st.sampled_from([1, 2, 3, 1024]),
+)
+def test_match_is_what_the_slow_matcher_says(seed: int, dialect: str, cache: int, width: int, large: int) -> None:
     """Through any binding and unbinding, match gives the values whose pattern matches, each once."""
     rng = Random(seed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(conjunctions_module, "WIDTH", width)
         patch.setattr(conjunctions_module, "MASKS", 2 * width)
+        patch.setattr(shapes_module, "LARGE", large)
         matcher: Matcher[int] = Matcher(DIALECTS[dialect], cache=cache)
         bound: dict[tuple[Pattern, int], None] = {}
         for _ in range(150):
@@ -72,14 +80,16 @@ def test_match_is_what_the_slow_matcher_says(seed: int, dialect: str, cache: int
 
 
 @examples(50)
-@given(SEED, st.sampled_from([0, 100]))
-def test_a_distinct_matcher_finds_the_same(seed: int, cache: int) -> None:
+@given(SEED, st.sampled_from([0, 100]), st.sampled_from([1, 3, 1024]))
+def test_a_distinct_matcher_finds_the_same(seed: int, cache: int, large: int) -> None:
     """When no value is bound twice, not comparing values changes nothing: each is still there once."""
     rng = Random(seed)
     matcher: Matcher[str] = Matcher(cache=cache, distinct=True)
     patterns = {random_pattern(rng, "amqp") for _ in range(60)}
-    for pattern in patterns:
-        matcher.bind(pattern, pattern.text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shapes_module, "LARGE", large)
+        for pattern in patterns:
+            matcher.bind(pattern, pattern.text)
     for _ in range(60):
         key = ".".join(random_words(rng, ["a", "b", "c", ""]))
         assert sorted(matcher.match(key)) == sorted(p.text for p in patterns if p.matches(key))
@@ -93,13 +103,14 @@ def test_an_impossible_key_matches_nothing_whatever_was_matched_before(dialect: 
 
 
 @examples(50)
-@given(SEED, st.sampled_from([2, 1024]))
-def test_unbinding_frees_what_binding_took(seed: int, width: int) -> None:
+@given(SEED, st.sampled_from([2, 1024]), st.sampled_from([1, 3, 1024]))
+def test_unbinding_frees_what_binding_took(seed: int, width: int, large: int) -> None:
     """When every pattern is gone, so is everything in the matcher but empty indexes."""
     rng = Random(seed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(conjunctions_module, "WIDTH", width)
         patch.setattr(conjunctions_module, "MASKS", 2 * width)
+        patch.setattr(shapes_module, "LARGE", large)
         matcher: Matcher[int] = Matcher(cache=0)
         for length in range(12):
             matcher.match(".".join("a" * length))

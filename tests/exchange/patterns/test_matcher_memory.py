@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from exchange import Matcher, Pattern
 from exchange.patterns import conjunctions as conjunctions_module
+from exchange.patterns import shapes as shapes_module
 from exchange.patterns.conjunctions import PRESENT, Conjunctions
 from exchange.patterns.pattern import DIALECTS, MQTT
 from tests.support.tiers import examples
@@ -51,9 +52,23 @@ def key_near(rng: Random, words: list[str], dialect: str) -> str:
 
 
 @examples(150)
-@given(st.integers(0, 2**32), st.sampled_from(list(DIALECTS)), st.sampled_from([0, 4, 65_536]))
-def test_keys_made_from_patterns_match_as_the_slow_matcher_says(seed: int, dialect: str, cache: int) -> None:
+@given(
+    st.integers(0, 2**32),
+    st.sampled_from(list(DIALECTS)),
+    st.sampled_from([0, 4, 65_536]),
+    st.sampled_from([1, 2, 1024]),
+)
+def test_keys_made_from_patterns_match_as_the_slow_matcher_says(
+    seed: int, dialect: str, cache: int, large: int
+) -> None:
     """Few keys, near to the patterns and asked again and again: whatever is remembered is looked up."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shapes_module, "LARGE", large)
+        match_keys_near_to_patterns(seed, dialect, cache)
+
+
+def match_keys_near_to_patterns(seed: int, dialect: str, cache: int) -> None:
+    """Bind, unbind and match, and compare each answer with `Pattern.matches`."""
     rng = Random(seed)
     matcher: Matcher[int] = Matcher(DIALECTS[dialect], cache=cache)
     bound: dict[tuple[Pattern, int], None] = {}
