@@ -131,6 +131,8 @@ class RocketmqSource(Source):
         """Set when the next commit must not wait for `COMMIT_EVERY`."""
         self._committed = asyncio.Event()
         """Set when the window may have room again, or the connection is broken."""
+        self._vanished_before = 0
+        """Number of messages that had vanished when the last connection ended."""
         self._pulse: Pulse | None = None
         self._broken: Exception | None = None
         """Exception that ended a task of this connection, which should not end."""
@@ -156,6 +158,10 @@ class RocketmqSource(Source):
         if self._consumer is None:
             return None
         return sum([max(0, each.max_offset - each.next_offset) for each in self._consumer.assigned.values()])
+
+    @property
+    def vanished(self) -> int:
+        return self._vanished_before + (0 if self._consumer is None else self._consumer.vanished)
 
     @property
     def places(self) -> frozenset[Place]:
@@ -330,6 +336,7 @@ class RocketmqSource(Source):
 
     async def close(self) -> None:
         consumer, self._consumer = self._consumer, None
+        self._vanished_before += 0 if consumer is None else consumer.vanished
         client, self._client = self._client, None
         pulse, self._pulse = self._pulse, None
         tasks = [task for task in (self._committing, *self._commits.values()) if task is not None]

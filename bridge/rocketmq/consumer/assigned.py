@@ -87,7 +87,7 @@ class AssignedQueue:
 
     __slots__ = (
         "_held", "_order", "_ready", "dropped", "leaving", "locked_until", "marked", "max_offset", "next_offset",
-        "ordered", "paused", "position", "pulled", "queue", "size", "suspended_until",
+        "ordered", "paused", "position", "pulled", "queue", "size", "stored_at", "suspended_until",
     )  # fmt: skip
 
     def __init__(self, queue: TopicQueue, offset: int, *, ordered: bool = False) -> None:
@@ -103,6 +103,8 @@ class AssignedQueue:
         """Size of the messages that are kept, in bytes."""
         self.locked_until = -inf if ordered else inf
         """Time until which the broker's lock is ours for certain."""
+        self.stored_at: int | None = None
+        """Time at which the last message that was pulled was stored, in milliseconds since 1970."""
         self.suspended_until = -inf
         """Time until which no message is handed out."""
         self.leaving = False
@@ -184,6 +186,7 @@ class AssignedQueue:
                 self._order.append(offset)
                 self._ready.append(message)
                 self.size += message.weight
+                self.stored_at = message.store_time
                 wanted = offset + 1
         self.next_offset = max(next_offset, wanted)
         self.max_offset = max_offset

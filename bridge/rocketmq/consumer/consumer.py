@@ -97,6 +97,11 @@ class Consumer:
         return self._share.unpersisted
 
     @property
+    def vanished(self) -> int:
+        """Number of messages that brokers removed before they were read."""
+        return self._share.vanished
+
+    @property
     def broken(self) -> Exception | None:
         """Exception that ended a task of this consumer: some queues may not be read any more, so it must be closed."""
         return self._share.broken

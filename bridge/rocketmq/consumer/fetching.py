@@ -59,6 +59,8 @@ class Fetching:
         self._news: Final = news
         self._reset: Final = reset
         self._bytes_left: Final = bytes_left
+        self.vanished = 0
+        """Number of messages that brokers removed before they were read."""
 
     async def pull(self, assigned: AssignedQueue, room: int, commit: int | None) -> float | None:
         """Pull once, and commit the offset ``commit`` with it.
@@ -69,7 +71,10 @@ class Fetching:
         subscription = self._group.subscriptions[queue.topic]
         try:
             answer = await self._queues.pull(queue, subscription, assigned.next_offset, room, commit)
-            self._take_answer(assigned, answer, subscription)
+            if answer.status is PullStatus.OFFSET_ILLEGAL:
+                await self._move(assigned, answer)
+            else:
+                self._take_answer(assigned, answer, subscription)
         except (RemotingError, InputError) as error:
             code = error.code if isinstance(error, BrokerError) else None
             if code == ResponseCode.FLOW_CONTROL:
@@ -85,16 +90,31 @@ class Fetching:
             LOG.info("group %s: %s is pulled again", self._group.name, queue)
         return None
 
-    def _take_answer(self, assigned: AssignedQueue, answer: Pulled, subscription: Subscription) -> None:
-        """Keep the messages of an answer, or continue at its offset (`DefaultMQPushConsumerImpl.pullMessage`)."""
-        if answer.status is PullStatus.OFFSET_ILLEGAL:
-            queue = assigned.queue
-            LOG.warning(
-                "group %s: %s has no offset %d; it goes on at %d",
-                self._group.name, queue, assigned.next_offset, answer.next_offset,
+    async def _move(self, assigned: AssignedQueue, answer: Pulled) -> None:
+        """Continue a queue that has not the offset that was pulled. Raises RemotingError.
+
+        Where messages were removed from its beginning, or the group's offset was reset, that is at the offset in the
+        answer. A queue that ends before the offset is another one: its topic was made anew, or the broker has lost the
+        end. The answer is then its end, and what it has was never read: so it is read from its beginning, or from the
+        messages on that were stored since the last one that came from here.
+        """
+        queue, wanted, offset = assigned.queue, assigned.next_offset, answer.next_offset
+        if wanted > answer.max_offset:
+            offset = max(0, answer.min_offset)
+            if assigned.stored_at is not None:
+                offset = max(offset, await self._queues.search_offset(queue, assigned.stored_at))
+            offset = min(offset, answer.max_offset)
+        elif 0 < wanted < offset == answer.min_offset:
+            self.vanished += offset - wanted
+            LOG.error(
+                "group %s: %s: %s messages were removed before they were read: it begins at offset %d; give them a "
+                "longer retention", self._group.name, queue, f"{offset - wanted:,}", offset,
             )  # fmt: skip
-            self._reset(assigned, answer.next_offset)
-            return
+        LOG.warning("group %s: %s has no offset %d; it goes on at %d", self._group.name, queue, wanted, offset)
+        self._reset(assigned, offset)
+
+    def _take_answer(self, assigned: AssignedQueue, answer: Pulled, subscription: Subscription) -> None:
+        """Keep the messages of an answer."""
         messages: Sequence[StoredMessage] = ()
         next_offset = answer.next_offset
         if answer.status is PullStatus.FOUND:

@@ -99,6 +99,11 @@ class Share:
         return self._persisting.unpersisted
 
     @property
+    def vanished(self) -> int:
+        """Number of messages that brokers removed before they were read."""
+        return self._fetching.vanished
+
+    @property
     def broken(self) -> Exception | None:
         """Exception that ended a task which should not end."""
         return self._tasks.broken
