@@ -64,3 +64,38 @@ def test_a_package_is_called_as_its_function(name: str) -> None:
     assert package.__call__ is function
     assert inspect.signature(package) == inspect.signature(function)
     assert pickle.loads(pickle.dumps(package)) is package  # noqa: S301
+
+
+TOPOLOGY = ROOT / "examples/orders/orders.bindings"
+
+
+def test_results_are_one_line_in_a_notebook() -> None:
+    """All of one has tens of thousands of characters; HTML has the totals, dead bindings and unroutable messages."""
+    report = bindings.audit(TOPOLOGY, ROOT / "examples/orders/traffic.jsonl")
+    difference = bindings.diff(TOPOLOGY, ROOT / "examples/demo/definitions.json")
+    upgrade = bindings.upgrade(TOPOLOGY, "4.3", old="3.13")
+    for result in (report, difference, upgrade):
+        assert len(repr(result)) < 200
+        assert repr(result).startswith(f"<{type(result).__name__}")
+        assert "\n" not in repr(result)
+    page = report._repr_html_()
+    assert "<p>Dead bindings: 4</p>" in page
+    assert "documents -&gt; audit: &#x27;&#x27; any { urgent = true, copies = 2 }" in page
+    assert "<li>4 published to amq.topic</li>" in page
+    assert len(page) < 2_000
+
+
+@pytest.mark.parametrize("path", [TOPOLOGY, str(TOPOLOGY)])
+def test_a_path_stands_for_its_topology(path: Any, tmp_path: Path) -> None:
+    """And for its expectations, which a topology alone does not have."""
+    topology = bindings.load(TOPOLOGY)
+    other = exchange.Topology()
+    assert bindings.diff(path, other) == bindings.diff(topology, other)
+    assert bindings.diff(other, path) == bindings.diff(other, topology)
+    broken = tmp_path / "broken.bindings"
+    broken.write_text(TOPOLOGY.read_text() + "expect orders 'nothing.at.all' -> billing\n".replace("'", '"'))
+    assert "HS801" in [finding.code for finding in bindings.check(broken)]
+    assert bindings.check(path) == bindings.check(topology)
+    for function in (bindings.check, lambda missing: bindings.diff(missing, other)):
+        with pytest.raises(exchange.InputError, match="No such file"):
+            function(tmp_path / "missing.json")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from os import PathLike
 from typing import Final
 
 from bindings.check.lives import ends, rounds
@@ -30,6 +31,7 @@ from bindings.check.rules.view import TopologyView
 from bindings.check.rules.words import quote_exchange
 from bindings.sources.definitions.import_warnings import NOT_READ
 from bindings.sources.language.expectations import Expectation
+from bindings.sources.open import open_source
 from exchange.entities.entities import Binding
 from exchange.topology.topology import Topology
 from exchange.topology.unread import UnreadPart, find_unread, not_proved
@@ -64,17 +66,28 @@ UNLIMITED: Final = frozenset({"HS801", "HS901", NOT_READ})
 
 
 def check(
-    topology: Topology, expectations: Sequence[Expectation] = (), *, optional: Iterable[str] = ()
+    topology: Topology | str | PathLike[str],
+    expectations: Sequence[Expectation] = (),
+    *,
+    optional: Iterable[str] = (),
 ) -> list[Finding]:
     """Return the findings about a topology, ordered by code, then by what they are about.
+
+    It may be a path, or the address of a live broker, as `load` takes it: then its own expectations are checked, too.
 
     ``expectations`` are those of a .bindings file: each that fails is a finding. ``optional`` are the codes of optional
     rules to apply as well (`bindings.check.rules.finding.Rule.optional`). Where one exchange has more than `LISTED`
     findings of a code, one more finding gives the number of the others. No topology raises an error.
 
+    Raises InputError for a path that cannot be read.
+
     >>> [finding.message for finding in check(Topology(queues=[Queue("billing")]))]
     ["no binding leads to queue 'billing'"]
     """
+    if not isinstance(topology, Topology):
+        source = open_source(topology)
+        topology = source.topology()
+        expectations = (*source.expectations(topology.vhost), *expectations)
     return list_findings(find_all(topology, expectations, optional=optional), topology)
 
 

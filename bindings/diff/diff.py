@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from os import PathLike
 from typing import Final, NamedTuple
 
 from bindings.analysis.crawl import Deadline
@@ -10,7 +11,9 @@ from bindings.diff.comparison.compare import compare
 from bindings.diff.comparison.meaning import Choice, Meaning, Undecided
 from bindings.diff.planning.plan import Plan, make_plan
 from bindings.diff.settings.changes import SettingsChange, compare_settings
+from bindings.sources.open import load
 from exchange.entities.entities import Queue
+from exchange.text.display import count_noun
 from exchange.topology.topology import Topology
 
 __all__ = ["SECONDS", "Diff", "diff"]
@@ -25,6 +28,8 @@ class Diff(NamedTuple):
     """The plan from one topology to another, and which messages go elsewhere afterwards.
 
     >>> result = diff(Topology(), Topology(queues=[Queue("billing")]))
+    >>> result
+    <Diff: changed; 1 step, 1 queue with other messages, 0 changes of settings>
     >>> result.differs, result.loses, result.gains
     (True, False, True)
     """
@@ -33,6 +38,15 @@ class Diff(NamedTuple):
     meaning: Meaning
     settings: tuple[SettingsChange, ...] = ()
     """The settings in force of queues and exchanges that differ, operator policies included."""
+
+    def __repr__(self) -> str:
+        """Return a line: the parts may have thousands of terms."""
+        meaning, steps = self.meaning, len(self.plan.steps)
+        elsewhere = len({effect.queue for effect in meaning.effects})
+        return (
+            f"<Diff: {meaning.verdict}; {count_noun(steps, 'step')}, "
+            f"{count_noun(elsewhere, 'queue')} with other messages, {count_noun(len(self.settings), 'change')} of settings>"
+        )
 
     @property
     def differs(self) -> bool:
@@ -75,8 +89,8 @@ class Diff(NamedTuple):
 
 
 def diff(
-    old: Topology,
-    new: Topology,
+    old: Topology | str | PathLike[str],
+    new: Topology | str | PathLike[str],
     *,
     upgraded: bool = False,
     seconds: float = SECONDS,
@@ -84,13 +98,16 @@ def diff(
 ) -> Diff:
     """Return the plan that makes the new topology of the old one, and what that means to messages.
 
+    Each is a topology, or what `load` takes: a path, or the address of a live broker.
+
     Each routes by the rules of its own profile: if these are two releases, the result is what an upgrade means, and the
     plan is to be carried out on the release of ``new``. If the broker is ``upgraded`` between them, also to a release
     of the same profile, nothing is proved of exchanges whose choice depends on its metadata store. What is not decided
     within ``seconds`` is reported as undecided, and no difference is reported only where that is proved. ``progress``
     is called with the numbers of destinations compared and to compare.
 
-    Raises InputError where a topic exchange has a binding whose key is longer than AMQP allows: no router takes it.
+    Raises InputError for a path that cannot be read, and where a topic exchange has a binding whose key is longer than
+    AMQP allows: no router takes it.
 
     >>> old = Topology(queues=[Queue("billing")]).bind(Binding.to_queue("amq.topic", "billing", "order.*.paid"))
     >>> new = old.bind(Binding.to_queue("amq.topic", "billing", "order.eu.#"))
@@ -98,6 +115,7 @@ def diff(
     ...     print(step)
     bind exchange 'amq.topic' 'order.eu.#' -> queue 'billing'
     """
+    old, new = (each if isinstance(each, Topology) else load(each) for each in (old, new))
     deadline = Deadline(seconds)
     steps = make_plan(old.with_profile(new.profile), new, deadline=deadline.share(PLAN_SHARE))
     return Diff(

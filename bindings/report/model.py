@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from bindings.counts.coverage import AlternateUse, BindingUse, ExchangeUse, QueueUse, Totals
 from exchange.entities.entities import Binding, Destination
 from exchange.entities.unread import UnreadPart
+from exchange.values.notation import write_arguments
 
 if TYPE_CHECKING:
     from bindings.archive.formats.detect import Archive
@@ -33,6 +35,9 @@ __all__ = [
 State = Literal["dead", "stale", "hit", "possible", "ignored", "dead letters only", "not eligible"]
 """State of a binding. ``possible``: a random choice decides; counts as hit. ``stale``: not hit lately. ``dead letters
 only``: only dead letters can reach it, and none of the messages did."""
+
+SHOWN: Final = 10
+"""Maximum number of dead bindings, and of exchanges with unroutable messages, that a notebook shows."""
 
 STATES: Final[tuple[State, ...]] = (
     "dead", "stale", "possible", "hit", "ignored", "dead letters only", "not eligible",
@@ -333,6 +338,8 @@ class Report:
     ['', '', 'order.*.refunded', 'order.ap.paid']
     >>> report.summary.totals.routed, report.exit_code
     (151, 0)
+    >>> report
+    <Report of 'examples/orders/orders.bindings': 160 messages, 9 unroutable; 8 of 12 bindings hit; 0 bad records>
     """
 
     made: int
@@ -365,6 +372,26 @@ class Report:
     listing: Listed | None = None
     """None if the topology is not from a .bindings file."""
 
+    def __repr__(self) -> str:
+        """Return a line: all of it has thousands of characters."""
+        totals, bad = self.summary.totals, self.audited.records.unread.bad_records
+        return (
+            f"<Report of {self.audited.topology!r}: {totals.messages:,} messages, {totals.unroutable:,} unroutable; "
+            f"{totals.hit:,} of {totals.eligible:,} bindings hit; {bad:,} bad records>"
+        )
+
+    def _repr_html_(self) -> str:
+        """Return the totals, dead bindings and unroutable messages as HTML, which notebooks show."""
+        dead = [_describe(row.use.binding) for row in self.bindings if row.state == "dead"]
+        lost = [f"{row.messages:,} published to {row.exchange or 'the default exchange'}" for row in self.unroutable]
+        lists = [("Dead bindings", dead), ("Unroutable messages", lost)]
+        parts = [f"<p>{escape(repr(self)[1:-1])}</p>"]
+        for title, items in lists:
+            more = [f"and {len(items) - SHOWN:,} more"] if len(items) > SHOWN else []
+            listed = "".join([f"<li>{escape(item)}</li>" for item in [*items[:SHOWN], *more]])
+            parts.append(f"<p>{title}: {len(items):,}</p><ul>{listed}</ul>")
+        return "".join(parts)
+
     @property
     def passed(self) -> bool:
         """Whether no gate failed."""
@@ -374,3 +401,8 @@ class Report:
     def exit_code(self) -> int:
         """0 if all gates passed, 1 if one failed."""
         return 0 if self.passed else 1
+
+
+def _describe(binding: Binding) -> str:
+    arguments = f" {write_arguments(binding.arguments)}" if binding.arguments else ""
+    return f"{binding.source} -> {binding.destination.name}: {binding.routing_key!r}{arguments}"

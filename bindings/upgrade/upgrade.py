@@ -20,6 +20,7 @@ from bindings.upgrade.releases import Release, Step, find_steps
 from bindings.upgrade.requests.applications import Applications
 from bindings.upgrade.transform.transform import Applied, SectionChange, transform_topology
 from exchange.errors import InputError
+from exchange.text.display import list_some
 from exchange.topology.topology import Topology
 
 if TYPE_CHECKING:
@@ -118,6 +119,8 @@ class Upgrade(NamedTuple):
     """What an upgrade does to the virtual hosts of a source, and the way there.
 
     >>> result = upgrade(Topology(queues=[Queue("replies", durable=False)]), "4.3", old="3.13")
+    >>> result
+    <Upgrade from 3.13 to 4.3: '/' error>
     >>> [f"{step.start} to {step.end}" for step in result.steps], result.reaches("error")
     (['3.13 to 4.2', '4.2 to 4.3'], True)
     """
@@ -135,6 +138,11 @@ class Upgrade(NamedTuple):
     """What recorded applications are refused; None without a recording."""
     live: Shown | None = None
     """What a test broker of the new release has answered; None without one."""
+
+    def __repr__(self) -> str:
+        """Return a line: the parts have thousands of characters."""
+        found = [f"{vhost.vhost!r} {vhost.severity or 'nothing found'}" for vhost in self.vhosts]
+        return f"<Upgrade from {self.old} to {self.new}: {list_some(found, 5)}>"
 
     def reaches(self, severity: Severity) -> bool:
         """Return whether something has this severity or a higher one. Raises InputError for no severity."""

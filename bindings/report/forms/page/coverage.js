@@ -68,7 +68,14 @@ function exchangesSection(report) {
     ],
     detail: (at) => exchangeDetail(report, rows[at]),
   });
-  return [legend(stateParts(report.totals.bindings.states)), table];
+  const others = report.audited.topology.exchanges - rows.length;
+  return [
+    legend(stateParts(report.totals.bindings.states)),
+    table,
+    others > 0
+      ? el('p', { class: 'note' }, `${plural(others, 'more exchange')}: RabbitMQ’s own, without bindings and messages.`)
+      : null,
+  ];
 }
 
 function exchangeDetail(report, row) {
@@ -122,6 +129,8 @@ function argumentsText(row) {
   return written[row.number] || '';
 }
 
+const TRIAGE = ['dead', 'stale', 'possible', 'hit', 'ignored', 'dead_letters_only', 'not_eligible'];
+
 function bindingsSection(report, begin) {
   const rows = report.bindings;
   const column = columnsOf(rows);
@@ -130,7 +139,7 @@ function bindingsSection(report, begin) {
   const findings = new Map();
   for (const finding of report.findings)
     for (const number of finding.bindings) findings.set(number, [...(findings.get(number) || []), finding]);
-  const filters = ['dead', 'stale', 'possible', 'hit', 'ignored', 'dead_letters_only', 'not_eligible']
+  const filters = TRIAGE
     .map((id) => STATES.find((state) => state[0] === id))
     .map(([id, word, meaning]) => ({
       id,
@@ -146,7 +155,7 @@ function bindingsSection(report, begin) {
     length: rows.length,
     filters,
     prompt: 'Search source, key or destination',
-    begin: Object.assign({ sort: 'messages' }, begin),
+    begin: Object.assign({ sort: 'state', down: false }, begin), // why a reader comes is first: the dead ones
     size: 50,
     changed: (state) => remember('bindings', state),
     text: (at) =>
@@ -179,7 +188,7 @@ function bindingsSection(report, begin) {
       {
         id: 'state',
         label: 'State',
-        value: (at) => STATES.findIndex(([id]) => id === rows[at].state),
+        value: (at) => TRIAGE.indexOf(rows[at].state),
         cell: (at) => stateTag(rows[at].state),
       },
       column.messages('That matched it'),

@@ -10,13 +10,6 @@ const SECTIONS = [
     tally: (report) => report.gates.filter((gate) => !gate.passed).length,
     word: 'failed',
   },
-  { id: 'exchanges', title: 'Coverage by exchange', fill: exchangesSection },
-  { id: 'traffic', title: 'Traffic over time', fill: trafficSection },
-  {
-    id: 'source',
-    title: () => (sourceText ? 'The topology, line by line' : 'Bindings by exchange'),
-    fill: listingSection,
-  },
   {
     id: 'bindings',
     title: 'Bindings',
@@ -24,8 +17,6 @@ const SECTIONS = [
     tally: (report) => report.totals.bindings.states.dead,
     word: 'dead',
   },
-  { id: 'queues', title: 'Queues', fill: queuesSection },
-  { id: 'partitions', title: 'Partition skew', fill: partitionsSection },
   {
     id: 'unroutable',
     title: 'What no queue got',
@@ -33,6 +24,15 @@ const SECTIONS = [
     tally: (report) => sumBy(report.unroutable, 'messages'),
     word: 'messages',
   },
+  { id: 'exchanges', title: 'Coverage by exchange', fill: exchangesSection },
+  { id: 'traffic', title: 'Traffic over time', fill: trafficSection },
+  {
+    id: 'source',
+    title: () => (sourceText ? 'The topology, line by line' : 'Bindings by exchange'),
+    fill: listingSection,
+  },
+  { id: 'queues', title: 'Queues', fill: queuesSection },
+  { id: 'partitions', title: 'Partition skew', fill: partitionsSection },
   {
     id: 'findings',
     title: 'Findings of the check',

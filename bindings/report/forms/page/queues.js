@@ -34,7 +34,7 @@ function queuesSection(report) {
         id: 'skew',
         label: 'Max / mean',
         low: 2,
-        title: 'Of its partitions: 1 is even',
+        title: 'Messages in the fullest of its partitions, divided by the mean of all: 1 is even',
         figure: true,
         value: (at) => (rows[at].skew ? rows[at].skew.max_to_mean : null),
         cell: (at) => (rows[at].skew ? THREE.format(rows[at].skew.max_to_mean) : ''),

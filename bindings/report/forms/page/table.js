@@ -75,6 +75,9 @@ function makeTable(options) {
   );
   const pages = el('div', { class: 'pages' });
   const missing = leftOut[id] || 0;
+  const explained = columns.some((column) => column.title)
+    ? [pairs(columns.filter((column) => column.title).map((column) => [column.label.toLowerCase(), column.title]))]
+    : [];
   const bar = el('div', { class: 'bar' }, length > 8 ? search : null, chips, options.tools, status);
   const all = el(
     'div',
@@ -93,6 +96,7 @@ function makeTable(options) {
       : null,
     table,
     pages,
+    explained.length ? el('details', { class: 'note' }, el('summary', {}, 'What the columns mean'), explained) : null,
   );
 
   function kindOf(column) {
