@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support import tiers, unsteady
+from tests.support.browser import Browser, open_browser
 from tests.support.rocketmq_cluster import Cluster, cluster_with
 from tests.support.servers import SERVERS, Server, running
 
@@ -126,3 +127,10 @@ def rocketmq_cluster(rocketmq_servers: list[Server]) -> Iterator[Cluster]:
 def kafka(kafka_servers: list[Server]) -> Server:
     """Return the Kafka server for tests that need only one."""
     return kafka_servers[0]
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """Yield a browser that the tests of pages share: starting one takes longer than drawing a page."""
+    with open_browser(tmp_path_factory.mktemp("browser")) as opened:
+        yield opened

@@ -45,7 +45,8 @@ class Diff(NamedTuple):
         elsewhere = len({effect.queue for effect in meaning.effects})
         return (
             f"<Diff: {meaning.verdict}; {count_noun(steps, 'step')}, "
-            f"{count_noun(elsewhere, 'queue')} with other messages, {count_noun(len(self.settings), 'change')} of settings>"
+            f"{count_noun(elsewhere, 'queue')} with other messages, "
+            f"{count_noun(len(self.settings), 'change')} of settings>"
         )
 
     @property

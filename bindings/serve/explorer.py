@@ -29,7 +29,8 @@ from bindings.serve.watching import Watched
 from exchange.entities.entities import Binding, Destination
 from exchange.errors import HashstarError, InputError
 from exchange.routing.dead_letters import follow_dead_letters
-from exchange.routing.explain import to_json
+from exchange.routing.explain import obstacle_json, to_json
+from exchange.routing.nearest import Walk, find_missed
 from exchange.values.field_json import message_to_json
 from exchange.values.message import Message
 
@@ -181,6 +182,13 @@ def _nearest(explorer: Explorer, parameters: Parameters) -> Json:
     }
 
 
+def _missed(explorer: Explorer, parameters: Parameters) -> Json:
+    view, message = explorer.view(parameters), _message(parameters)
+    reached = frozenset(hop.exchange.name for hop in view.router.explain(message).hops)
+    walk = Walk(message, reached, view.topology.tables(), {}, view.topology.profile)
+    return {"obstacles": [obstacle_json(each) for each in find_missed(walk)]}
+
+
 def _rows(explorer: Explorer, parameters: Parameters) -> Json:
     view = explorer.view(parameters)
     source, destination = parameters.text("source"), parameters.part("destination")
@@ -276,6 +284,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     "search": Question(_search),
     "explain": Question(_explain),
     "nearest": Question(_nearest),
+    "missed": Question(_missed),
     "rows": Question(_rows),
     "part": Question(_part),
     "picture": Question(_picture),

@@ -1,13 +1,14 @@
 """The HTTP side of `hashstar serve`: the files of the page, and the questions it asks.
 
 =======================  ===================================================================================
-``GET /``                the page; ``GET /page.js``, ``/page.css``, ``/icon.svg``: its parts
+``GET /?token=TOKEN``    the page; ``GET /page.js``, ``/page.css``, ``/icon.svg``: its parts
 ``POST /api/QUESTION``   a question of `bindings.serve.explorer.QUESTIONS`, with a JSON object, answered with one
 =======================  ===================================================================================
 
-The page holds no data, so anybody may have it. A question needs the header ``X-Hashstar-Token`` with the token of the
-address that the command prints. So no other user of the machine can read the topology; and no page of another
-origin, since a browser sends this header to another origin only if that allows it, and this server never does.
+The page holds no data. It is given to those who have the token of the address that the command prints, so that others
+learn at once what is missing. A question needs the token in the header ``X-Hashstar-Token``. So no other user of the
+machine can read the topology; and no page of another origin, since a browser sends this header to another origin only
+if that allows it, and this server never does.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from functools import cache
 from hmac import compare_digest
 from importlib.resources import files
 from typing import Any, Final
+from urllib.parse import parse_qs
 
 from bindings.http.handler import NOTHING, PLAIN, Handler
 from bindings.http.hosts import HostCheck
@@ -40,6 +42,7 @@ SCRIPTS: Final = (
 )  # fmt: skip
 """The modules of the page's script in the order in which they are joined, each with the package it is in."""
 STYLES: Final = ((REPORT, "colours.css"), (SERVE, "serve.css"))
+MISSING: Final = "open the address that hashstar serve has printed: its token is missing"
 POLICY: Final = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 """Content security policy of the page: nothing from elsewhere, no script or style that is not in its files."""
 CODES: Final[tuple[tuple[type[HashstarError], int], ...]] = (
@@ -71,7 +74,9 @@ def make_handler(explorer: Explorer, token: str, check: HostCheck) -> type[Handl
                 self._answer_question(path)
                 return
             found = load_files().get(path)
-            if found is None:
+            if path == "/" and not self._is_token(*parse_qs(self.path.partition("?")[2]).get("token", [""])[:1]):
+                self.answer(403, PLAIN, f"{MISSING}\n".encode())
+            elif found is None:
                 self.answer(404, PLAIN, b"there is no such page; hashstar serve has printed its address\n")
             else:
                 kind, content = found
@@ -87,14 +92,16 @@ def make_handler(explorer: Explorer, token: str, check: HostCheck) -> type[Handl
 
         def _refusal(self, name: str, path: str) -> tuple[int, str] | None:
             """Return status and reason where the head of a question is wrong."""
-            given = self.headers.get("X-Hashstar-Token", "").encode("utf-8", "surrogateescape")
             if name not in QUESTIONS or name == path:
                 return 404, f"there are the questions {', '.join(QUESTIONS)}"
-            if not compare_digest(given, token.encode()):
-                return 403, "open the address that hashstar serve has printed: its token is missing"
+            if not self._is_token(self.headers.get("X-Hashstar-Token", "")):
+                return 403, MISSING
             if self.headers.get_content_type() != "application/json":
                 return 415, "send application/json"
             return None
+
+        def _is_token(self, given: str) -> bool:
+            return compare_digest(given.encode("utf-8", "surrogateescape"), token.encode())
 
         def _answer_json(self, code: int, value: Mapping[str, Any]) -> None:
             # ASCII: names may hold bytes that are not UTF-8, which stand as lone surrogates.

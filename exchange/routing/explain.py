@@ -177,7 +177,7 @@ def to_json(explanation: Explanation) -> ReasonsJson:
             "queue": explanation.asked,
             "gets_it": explanation.asked in route.queues,
             "exists": explanation.asked_exists,
-            "obstacles": [_obstacle_json(obstacle) for obstacle in explanation.obstacles],
+            "obstacles": [obstacle_json(obstacle) for obstacle in explanation.obstacles],
             "in_force": None if explanation.in_force is None else account_json(explanation.in_force),
         }
     return result
@@ -368,7 +368,8 @@ def _alternate_json(alternate: Alternate, hop: Hop) -> AlternateJson:
     }
 
 
-def _obstacle_json(obstacle: Obstacle) -> ObstacleJson:
+def obstacle_json(obstacle: Obstacle) -> ObstacleJson:
+    """Return an obstacle as JSON values."""
     return {
         "exchange": obstacle.exchange,
         "destination": {"kind": obstacle.destination.kind, "name": obstacle.destination.name},

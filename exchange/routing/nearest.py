@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from exchange.entities.entities import Binding, Destination, Exchange
 from exchange.entities.indexes import Tables
@@ -22,10 +22,13 @@ from exchange.routing.route import Obstacle
 from exchange.values.field_values import to_bytes
 from exchange.values.message import Message
 
-__all__ = ["NearestPath", "Walk", "find_nearest", "find_obstacles"]
+__all__ = ["NearestPath", "Walk", "find_missed", "find_nearest", "find_obstacles"]
 
 MAX_MEASURED = 50
 """Maximum number of bindings of one exchange whose distance is computed exactly: those with the smallest estimate."""
+
+MOST_MISSED: Final = 100_000
+"""Maximum number of bindings of the exchanges that an unroutable message reached, to look for the nearest one."""
 
 
 class NearestPath(NamedTuple):
@@ -113,6 +116,18 @@ def find_nearest(walk: Walk, exchange: Exchange, bindings: Sequence[Binding]) ->
         return NearestPath(distance, ())  # the binding matches as soon as the message reaches its exchange
     binding = bindings[nearest]
     return NearestPath(distance, (Obstacle(exchange.name, binding.destination, binding, reason),))
+
+
+def find_missed(walk: Walk) -> tuple[Obstacle, ...]:
+    """Return why the binding did not match that came nearest, of all exchanges which the message reached.
+
+    Empty if these have no bindings, or more than `MOST_MISSED` altogether.
+    """
+    ways = [(walk.tables.exchanges[name], walk.tables.bindings_from(name)) for name in sorted(walk.reached) if name]
+    if sum([len(bindings) for _, bindings in ways]) > MOST_MISSED:
+        return ()
+    found = [find_nearest(walk, exchange, tuple(bindings)) for exchange, bindings in ways if bindings]
+    return min(found, key=lambda path: path.distance, default=NearestPath(0.0, ())).obstacles
 
 
 def _check_length(message: Message) -> str:

@@ -2,6 +2,7 @@
 
 const askRoute = asker('explain');
 const askBefore = asker('explain');
+const askMissed = asker('missed');
 let route = null; // the route of the message, as `hashstar explain --json` has it
 
 /*
@@ -49,8 +50,11 @@ async function askAboutMessage() {
       askRoute({ ...subject(), message }),
       draft === null ? null : askBefore({ ...host, message }).catch(() => null),
     ]);
+    const missed = now.unroutable ? await askMissed({ ...subject(), message }).catch(() => null) : null;
     route = now;
     showRoute(place, now, before);
+    if (missed && missed.obstacles.length)
+      place.querySelector('.outcome').after(el('ul', { class: 'obstacles' }, obstacleItems(missed.obstacles)));
   } catch (error) {
     if (error.status === 410 && draft !== null) {
       draft = null; // the server has forgotten it

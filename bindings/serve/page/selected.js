@@ -51,16 +51,7 @@ function whyOf(why, queue) {
   if (why instanceof Error) return [faultOf(why.message)];
   const { asked } = why;
   if (asked.gets_it) return [el('p', { class: 'outcome routed' }, 'gets the message')];
-  const obstacles = asked.obstacles.map((obstacle) =>
-    el(
-      'li',
-      {},
-      obstacle.binding
-        ? ['the nearest binding is ', partLink('exchange', obstacle.exchange), ' ', bindingKey(obstacle.binding)]
-        : [partLink('exchange', obstacle.exchange), ' → ', named(obstacle.destination.name)],
-      el('div', { class: 'reason' }, obstacle.reason),
-    ),
-  );
+  const obstacles = obstacleItems(asked.obstacles);
   return [
     why.undecided.length
       ? el('p', { class: 'outcome' }, 'undecided: what ', why.undecided.map((name) => nameText(name)).join(', '), ' does is not known here')
@@ -72,6 +63,20 @@ function whyOf(why, queue) {
         : el('p', { class: 'reason' }, 'no binding leads here from where the message is'),
     asked.exists ? nearestTo(queue) : null,
   ];
+}
+
+function obstacleItems(obstacles) {
+  return obstacles.map((obstacle) =>
+    el(
+      'li',
+      {},
+      obstacle.binding
+        ? ['the nearest binding is ', partLink('exchange', obstacle.exchange), ' ', bindingKey(obstacle.binding)]
+        : partLink('exchange', obstacle.exchange),
+      [' → ', named(obstacle.destination.name)],
+      el('div', { class: 'reason' }, obstacle.reason),
+    ),
+  );
 }
 
 function nearestTo(queue) {

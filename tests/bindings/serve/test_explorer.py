@@ -82,6 +82,28 @@ def test_explain_is_the_json_of_the_command(exchange: str, key: str, options: li
     assert ask(explore(ORDERS), "explain", message=message, queue=queue) == json.loads(ended.stdout)
 
 
+@pytest.mark.parametrize(
+    ("exchange", "key", "headers", "reason"),
+    [
+        ("orders", "order.eu", {}, "audit"),
+        ("amq.topic", "sensor.cellar.humidity", {}, "word 3 is 'humidity', it wants 'temperature'"),
+        ("documents", "", {"urgent": False, "copies": 2.5}, "header 'urgent' is false, it wants true"),
+        ("amq.direct", "k", {}, None),
+    ],
+)
+def test_an_unroutable_message_has_the_nearest_binding(
+    exchange: str, key: str, headers: dict[str, Any], reason: str | None
+) -> None:
+    """Of keys as of headers, without a queue that is asked for; none where the exchange has no bindings."""
+    explorer, message = explore(ORDERS), message_of(exchange, key, **headers)
+    route = ask(explorer, "explain", message=message)
+    missed = ask(explorer, "missed", message=message)["obstacles"]
+    if route["unroutable"] is False:
+        return
+    assert [each["exchange"] for each in missed] == ([] if reason is None else [exchange])
+    assert all(reason in each["reason"] for each in missed if reason)
+
+
 def _value(text: str) -> Any:
     try:
         return json.loads(text)
@@ -290,7 +312,7 @@ def test_every_question_can_be_asked_about_any_name() -> None:
     topology = Document.loads("").topology()
     explorer = explorer_of(topology)
     for question in QUESTIONS:
-        if question in ("explain", "nearest"):
+        if question in ("explain", "nearest", "missed"):
             with pytest.raises(BrokerError):
                 ask(explorer, question, message=message_of(odd, odd), queue=odd)
         else:

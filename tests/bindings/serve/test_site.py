@@ -80,15 +80,26 @@ def test_every_question_needs_the_token(token: str) -> None:
             assert "orders" not in json.dumps(answer)
 
 
+@pytest.mark.parametrize("query", ["", "?token=", "?token=a-toke", "?token=%E9", "?other=a-token", "?token"])
+def test_the_page_is_refused_to_those_without_the_token(query: str) -> None:
+    """So that nobody waits for a page that stays empty; with others beside it, the token counts."""
+    with serving() as port:
+        status, headers, body = send(port, "GET", f"/{query}")
+        assert status == 403
+        assert body == b"open the address that hashstar serve has printed: its token is missing\n"
+        assert headers["Content-Type"].startswith("text/plain")
+        assert send(port, "GET", f"/?x=1&token={TOKEN}")[0] == 200
+
+
 def test_the_page_holds_nothing_of_the_topology_and_lets_nothing_in() -> None:
     with serving() as port:
         for path in load_files():
-            status, headers, body = send(port, "GET", path)
+            status, headers, body = send(port, "GET", f"{path}?token={TOKEN}")
             assert status == 200
             assert b"warehouse" not in body
             assert "Access-Control-Allow-Origin" not in headers
             assert headers["X-Content-Type-Options"] == "nosniff"
-        _, headers, body = send(port, "GET", "/")
+        _, headers, body = send(port, "GET", f"/?token={TOKEN}")
         assert headers["Content-Security-Policy"].startswith("default-src 'self';")
         assert headers["Referrer-Policy"] == "no-referrer"
         assert not re.findall(rb"https?:|//[a-z]+\.|<style|<script>|\bon[a-z]+=|style=", body)

@@ -27,6 +27,7 @@ from bridge.pump.pump import Inlet, Pump
 from exchange import Binding, Exchange, InputError, Queue, Router, Topology
 from tests.bridge.daemon.test_metrics import parse_metrics
 from tests.support.bridge.behaviour import Silent, on_a_loop
+from tests.support.browser import CHROMIUM, NO_BROWSER, Browser
 from tests.support.waiting import until
 
 TOPOLOGY = (
@@ -168,6 +169,31 @@ async def test_a_browser_runs_the_script_of_the_page_and_no_other() -> None:
     assert policy["default-src"] == policy["frame-ancestors"] == "'none'"
     assert policy["connect-src"] == "'self'"
     assert not re.search(r'\s(style|on\w+)="', page)  # which the policy forbids
+
+
+@pytest.mark.skipif(not CHROMIUM, reason=NO_BROWSER)
+def test_the_band_of_a_system_that_is_away_is_red(browser: Browser) -> None:
+    """And no other; as all others once it is there again."""
+
+    async def run() -> tuple[dict[str, bool], dict[str, bool]]:
+        web, metrics, _, address = serve()
+        metrics.connected("in")
+        metrics.disconnected("out", OSError("no broker answers"), 1.0)
+        away = await asyncio.to_thread(bands, address)
+        metrics.connected("out")
+        there = await asyncio.to_thread(bands, address)
+        web.stop()
+        return away, there
+
+    def bands(address: str) -> dict[str, bool]:
+        browser.visit(address)
+        browser.wait("document.querySelectorAll('#flow path').length === 2")
+        script = "[...document.querySelectorAll('#flow path')].map((each) => each.classList.contains('unwell'))"
+        left, right = browser.evaluate(script)
+        assert browser.errors == []
+        return {"in": left, "out": right}
+
+    assert asyncio.run(run()) == ({"in": False, "out": True}, {"in": False, "out": False})
 
 
 def answer_of(address: str) -> tuple[Message[str, str], str]:

@@ -58,7 +58,7 @@ function unroutableSection(report) {
         label: 'Almost matched',
         class: 'text',
         value: (at) => (rows[at].shape.nearest ? rows[at].shape.nearest.distance : null),
-        cell: (at) => nearMiss(rows[at].shape, types),
+        cell: (at) => nearMiss(rows[at].shape, types, rows[at].group.exchange),
       },
     ],
   });
@@ -79,9 +79,13 @@ function unroutableSection(report) {
   ];
 }
 
-function nearMiss(shape, types) {
+const BY_HEADERS = new Set(['headers', 'x-jms-topic']);
+const NO_HEADERS = 'an audit keeps no headers: hashstar explain, with those of a message, names the one that failed';
+
+function nearMiss(shape, types, exchange) {
   const near = shape.nearest;
-  if (!near) return el('span', { class: 'none' }, 'nothing is near');
+  if (!near)
+    return el('span', { class: 'none' }, BY_HEADERS.has(types.get(exchange)) ? NO_HEADERS : 'nothing is near');
   const to = near.destination_type === 'queue' ? 'queue ' : 'exchange ';
   const binding = near.binding;
   const words = binding && types.get(binding.source) === 'topic';
