@@ -16,7 +16,7 @@ from exchange.values.json_types import BindingJson, FieldJson
 from exchange.values.message import Message
 from exchange.values.notation import write_arguments, write_value
 
-__all__ = ["LaterJson", "ReasonsJson", "describe", "later_json", "to_json"]
+__all__ = ["LaterJson", "ReasonsJson", "describe", "later_json", "obstacle_json", "to_json"]
 
 
 def describe(explanation: Explanation) -> str:
