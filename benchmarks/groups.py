@@ -20,10 +20,10 @@ import aio_pika
 
 from benchmarks.broker import VARIABLE, images, run_broker
 from benchmarks.measure import Contestant, run_rounds, show
+from bridge.consumers.groups import ConsumerGroup, PartitionedQueue, create
 from bridge.endpoints.rabbitmq.addresses import parse_broker
 from bridge.endpoints.rabbitmq.connection import Connection
 from bridge.endpoints.rabbitmq.frames import Acked, Event, encode_publish
-from bridge.groups import ConsumerGroup, PartitionedQueue, create
 from exchange.amqp import ContentHeader
 
 __all__ = ["groups"]

@@ -44,7 +44,7 @@ GROUPS: Final = {
 
 OURS: Final = {
     "bridge": "bridge.daemon.commands",
-    "group": "bridge.groups.commands",
+    "group": "bridge.consumers.groups.commands",
     "rocketmq": "bridge.scaling.commands",
     "schema": "bridge.schema.command",
 }

@@ -38,11 +38,11 @@ from bindings.sources.open import open_source
 from bindings.sources.recording.file import read_recording
 from bindings.sources.toml_places import find_places
 from bindings.sources.tree import find_reason_to_skip
+from bridge.consumers.groups.barrier import read_news, read_resize
+from bridge.consumers.groups.membership import read_beat
+from bridge.consumers.groups.state import _read as read_state
 from bridge.endpoints.archive.replay import Settled
 from bridge.endpoints.rabbitmq import management as checked
-from bridge.groups.barrier import read_news, read_resize
-from bridge.groups.membership import read_beat
-from bridge.groups.state import _read as read_state
 from bridge.interop import amqp_guest, kafka_guest, rocketmq_packing
 from bridge.interop.texts import wire_of
 from bridge.rocketmq.consumer.offsets import parse_table
@@ -402,10 +402,12 @@ READERS: Final = {
     "bridge/endpoints/rabbitmq/management.py Management._ask": Reader(
         '{"a": 1}', ask(200, ask_checked), (checked.Unknown,)
     ),
-    "bridge/groups/barrier.py read_resize": Reader(RESIZE, call(read_resize, as_bytes=True)),
-    "bridge/groups/barrier.py read_news": Reader('{"passed": 1, "opened": null}', call(read_news, as_bytes=True), ()),
-    "bridge/groups/membership.py read_beat": Reader(BEAT, call(read_beat, as_bytes=True)),
-    "bridge/groups/state.py _read": Reader(
+    "bridge/consumers/groups/barrier.py read_resize": Reader(RESIZE, call(read_resize, as_bytes=True)),
+    "bridge/consumers/groups/barrier.py read_news": Reader(
+        '{"passed": 1, "opened": null}', call(read_news, as_bytes=True), ()
+    ),
+    "bridge/consumers/groups/membership.py read_beat": Reader(BEAT, call(read_beat, as_bytes=True)),
+    "bridge/consumers/groups/state.py _read": Reader(
         f'{{"slots": 12, "queue_type": "quorum", "partitions": 3, "owned": 3, "resize": {RESIZE}, "version": 1}}',
         call(partial(read_state, "q"), as_bytes=True),
     ),

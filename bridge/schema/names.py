@@ -101,7 +101,9 @@ SCHEMAS: Final[Mapping[str, Schema]] = MappingProxyType({
         "hashstar audit --format json, and /coverage of a bridge", "bindings.report.forms.json_types:AuditJson"
     ),
     "bridge-check": _of_types("hashstar bridge check --json", "bridge.daemon.probe:CheckJson"),
-    "group-describe": _of_types("hashstar group describe --format json", "bridge.groups.description:DescriptionJson"),
+    "group-describe": _of_types(
+        "hashstar group describe --format json", "bridge.consumers.groups.description:DescriptionJson"
+    ),
     "rocketmq-scale": _of_types("hashstar rocketmq scale --format json", "bridge.scaling.forms:ScaleJson"),
     "bridge-status": _of_types("/status of a bridge", "bridge.daemon.web:StatusJson"),
 })  # fmt: skip

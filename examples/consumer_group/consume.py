@@ -7,7 +7,7 @@ import asyncio
 import logging
 import signal
 
-from bridge.groups import ConsumerGroup
+from bridge.consumers.groups import ConsumerGroup
 from exchange import Delivery, Dispatcher, Message
 
 dispatcher = Dispatcher()

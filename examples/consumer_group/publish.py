@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 
-from bridge.groups import Publisher
+from bridge.consumers.groups import Publisher
 from exchange import Message
 
 

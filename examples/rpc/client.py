@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import json
 
-from bridge.requests import ReplyTimeout, Requester, Unroutable
+from bridge.consumers.requests import ReplyTimeout, Requester, Unroutable
 from exchange import Message
 
 

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import pika.exceptions
 
-from bindings.archive.rocketmq.id import OffsetId
 from bindings.sources.definitions import Definitions
 from bindings.sources.management import Management
 from bridge.interop.texts import text_of as text_of_field
@@ -24,6 +23,7 @@ from exchange.amqp.content import WIDTHS
 from exchange.amqp.fields import decode_value, encode_value
 from exchange.errors import HashstarError, InputError
 from exchange.partition.clients.rocketmq.queues import TopicRoute, publish_queues, subscribe_queues
+from exchange.rocketmq.offset_id import OffsetId
 from exchange.values.field_values import type_and_value
 from tests.fuzz.target import cut, is_same, text_of
 from tests.support.bridge.unconnected import UnconnectedWire

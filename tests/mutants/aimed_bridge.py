@@ -600,8 +600,8 @@ BRIDGE: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
-        "bridge/groups/partition.py",
-        "bridge/groups/test_partition.py",
+        "bridge/consumers/groups/partition.py",
+        "bridge/consumers/groups/test_partition.py",
         (
             "a handler that fails while it is drained ends nothing",
             "            if not worker.cancelled():\n                worker.result()",

@@ -11,9 +11,10 @@ from typing import Final, NamedTuple
 
 from bindings.archive.mapped import Bytes, Mapped
 from bindings.archive.reading import Bad, Split, take_sample
-from bindings.archive.rocketmq.id import format_host, format_id
 from bindings.archive.rocketmq.log import NAME, LogRecord, read_log, read_record
-from bindings.archive.rocketmq.record import (
+from exchange.errors import InputError
+from exchange.rocketmq.offset_id import format_host, format_id
+from exchange.rocketmq.stored_record import (
     BATCH,
     START,
     BatchMessage,
@@ -22,7 +23,6 @@ from bindings.archive.rocketmq.record import (
     split_batch,
     unpack_body,
 )
-from exchange.errors import InputError
 
 __all__ = ["CommitLog", "NumberedFile", "Stored", "parse_number", "list_numbered"]
 

@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 
 from bindings.archive.reading import Bad
 from bindings.archive.rocketmq.commit import Stored
-from bindings.archive.rocketmq.id import OffsetId
 from bindings.archive.rocketmq.store import Store
 from exchange.errors import InputError
+from exchange.rocketmq.offset_id import OffsetId
 
 __all__ = ["Matches", "find_by_id", "find_by_key"]
 

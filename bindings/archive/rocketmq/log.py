@@ -37,7 +37,8 @@ from bindings.archive.reading import (
     take_sample,
 )
 from bindings.archive.record import Rows
-from bindings.archive.rocketmq.record import (
+from exchange.errors import HashstarError, InputError
+from exchange.rocketmq.stored_record import (
     BATCH,
     LEAST,
     START,
@@ -49,7 +50,6 @@ from bindings.archive.rocketmq.record import (
     split_record,
     unpack_body,
 )
-from exchange.errors import HashstarError, InputError
 from exchange.values.message import Message
 
 __all__ = [

@@ -6,7 +6,6 @@ from collections import deque
 from typing import Final
 from urllib.parse import quote
 
-from bindings.archive.rocketmq.record import PACKED
 from bridge.endpoint import Delivery, known_time
 from bridge.interop import Unmappable, from_rocketmq, identity_of_stored
 from bridge.interop.record import is_showable
@@ -14,6 +13,7 @@ from bridge.interop.rocketmq_topics import name_of
 from bridge.rocketmq.consumer.assigned import AssignedQueue
 from bridge.rocketmq.remoting.message import StoredMessage
 from exchange.amqp import ContentHeader, message_of
+from exchange.rocketmq.stored_record import PACKED
 from exchange.values.message import Message
 
 __all__ = ["Lane"]

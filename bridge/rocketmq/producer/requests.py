@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Self
 from uuid import uuid4
 
-from bindings.archive.rocketmq.record import unpack_body
 from bridge.rocketmq.producer.producer import Producer
 from bridge.rocketmq.producer.publishing import MESSAGE_TYPE, REPLY
 from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode
@@ -24,6 +23,7 @@ from bridge.rocketmq.remoting.properties import check_property, decode_propertie
 from exchange.errors import InputError
 from exchange.partition.clients.rocketmq.message_queue import MessageQueue
 from exchange.partition.partitioner import Partitioner
+from exchange.rocketmq.stored_record import unpack_body
 
 __all__ = ["ReplyTimeout", "Requester", "reply_to"]
 

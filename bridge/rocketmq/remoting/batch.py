@@ -11,7 +11,6 @@ from itertools import zip_longest
 from struct import Struct
 from typing import Final
 
-from bindings.archive.rocketmq.record import PART, split_batch
 from bridge.rocketmq.remoting.message import RocketMessage
 from bridge.rocketmq.remoting.properties import (
     DELAY,
@@ -24,6 +23,7 @@ from bridge.rocketmq.remoting.properties import (
     encode_checked_properties,
 )
 from exchange.errors import InputError
+from exchange.rocketmq.stored_record import PART, split_batch
 
 __all__ = ["encode_batch", "decode_batch"]
 

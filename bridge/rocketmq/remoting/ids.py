@@ -19,7 +19,7 @@ from collections.abc import Callable
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final, NamedTuple
 
-from bindings.archive.rocketmq.id import OffsetId, parse_id
+from exchange.rocketmq.offset_id import OffsetId, parse_id
 
 __all__ = ["OffsetId", "UniqueId", "UniqueIds"]
 

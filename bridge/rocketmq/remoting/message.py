@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from bindings.archive.rocketmq.id import format_host, format_id
-from bindings.archive.rocketmq.record import PACKED
 from bridge.rocketmq.remoting.properties import (
     DELAY,
     KEYS,
@@ -23,6 +21,8 @@ from bridge.rocketmq.remoting.properties import (
     IllegalMessage,
     check_property,
 )
+from exchange.rocketmq.offset_id import format_host, format_id
+from exchange.rocketmq.stored_record import PACKED
 from exchange.text.digits import read_integer
 
 __all__ = ["DELAY_LEVELS", "RocketMessage", "StoredMessage", "read_number"]

@@ -14,8 +14,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from bindings.archive.rocketmq.record import parse_properties
 from exchange.errors import HashstarError
+from exchange.rocketmq.stored_record import parse_properties
 
 __all__ = [
     "BODY_BYTES", "DELAY", "GROUP_LENGTH", "KEYS", "PROPERTIES_BYTES", "RESERVED", "SHARDING_KEY", "SYSTEM", "TAGS",

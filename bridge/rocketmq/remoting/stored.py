@@ -14,7 +14,9 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-from bindings.archive.rocketmq.record import (
+from bridge.rocketmq.remoting.message import StoredMessage
+from exchange.errors import InputError
+from exchange.rocketmq.stored_record import (
     BATCH,
     LEAST,
     MAGICS,
@@ -24,8 +26,6 @@ from bindings.archive.rocketmq.record import (
     split_batch,
     unpack_body,
 )
-from bridge.rocketmq.remoting.message import StoredMessage
-from exchange.errors import InputError
 
 __all__ = ["stored_messages", "stored_records"]
 

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bindings.archive.rocketmq.record import PACKED
 from bridge.interop import (
     IDENTITY,
     Unmappable,
@@ -38,6 +37,7 @@ from bridge.rocketmq.remoting.properties import (
 )
 from exchange.amqp import ContentHeader, content_of, message_of
 from exchange.errors import InputError
+from exchange.rocketmq.stored_record import PACKED
 from exchange.values.field_values import Typed
 from exchange.values.message import Message
 from tests.bridge.interop.test_mapping import parts, records

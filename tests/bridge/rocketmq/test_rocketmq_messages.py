@@ -12,7 +12,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bindings.archive.rocketmq.record import PACKED
 from bridge.rocketmq.remoting.batch import decode_batch, encode_batch
 from bridge.rocketmq.remoting.ids import OffsetId, UniqueId, UniqueIds
 from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
@@ -34,6 +33,7 @@ from bridge.rocketmq.remoting.properties import (
 )
 from bridge.rocketmq.remoting.stored import stored_messages
 from exchange.errors import InputError
+from exchange.rocketmq.stored_record import PACKED
 from tests.recorders import golden
 from tests.recorders.rocketmq_message import BATCHES, GROUPS, RECORDS, STRINGS, TOPICS, USER_PROPERTIES
 

@@ -11,13 +11,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.archive.rocketmq.record import PACKED, V1
 from bridge.rocketmq.consumer.assigned import AssignedQueue, TopicQueue
 from bridge.rocketmq.consumer.fetching import Fetching
 from bridge.rocketmq.consumer.pulling import Pulled, PullStatus
 from bridge.rocketmq.consumer.room import ANSWER_BYTES, Reading, Room
 from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.remoting.message import StoredMessage
+from exchange.rocketmq.stored_record import PACKED, V1
 from tests.bridge.rocketmq.test_rocketmq_stored import record as any_record
 from tests.support.bridge.behaviour import on_a_loop
 

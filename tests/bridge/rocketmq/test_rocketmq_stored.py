@@ -11,7 +11,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bindings.archive.rocketmq.record import BATCH, PACKED, V1, V2, unpack_body
 from bridge.rocketmq.consumer.assigned import TopicQueue
 from bridge.rocketmq.consumer.pulling import Pulled, PullStatus
 from bridge.rocketmq.consumer.subscription import Subscription
@@ -20,6 +19,7 @@ from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
 from bridge.rocketmq.remoting.stored import stored_messages
 from exchange.errors import InputError
 from exchange.limits import BODY_BYTES
+from exchange.rocketmq.stored_record import BATCH, PACKED, V1, V2, unpack_body
 from tests.support.tiers import examples
 
 BORN_V6: Final = 0x10

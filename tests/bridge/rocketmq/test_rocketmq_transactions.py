@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.archive.rocketmq.id import format_id
 from bridge.rocketmq.producer.decisions import Decision, Decisions, MemoryDecisions, SqliteDecisions
 from bridge.rocketmq.producer.publishing import ProducerSettings, SendResult
 from bridge.rocketmq.producer.transactions import Check, Transactions
@@ -24,6 +23,7 @@ from bridge.rocketmq.remoting.errors import ClientError, RemotingError, SendRequ
 from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
 from exchange.errors import InputError
 from exchange.partition.clients.rocketmq.message_queue import MessageQueue
+from exchange.rocketmq.offset_id import format_id
 from tests.support.archives.rocketmq_files import message as stored_message
 from tests.support.tiers import examples
 from tests.support.virtual_loop import pass_time, run_virtually

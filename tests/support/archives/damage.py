@@ -29,8 +29,8 @@ from bindings.archive.mapping import FieldMapping as Places
 from bindings.archive.reading import SPLIT_BYTES, Bad, Bias, Skipped, Split
 from bindings.archive.record import Record, build_batch, to_records_or_bad
 from bindings.archive.rocketmq.log import BLANK, COMMITTED, OWN_TOPICS, TRANSACTION, LogRecord, read_log
-from bindings.archive.rocketmq.record import BATCH, split_batch, unpack_body
 from exchange.errors import InputError
+from exchange.rocketmq.stored_record import BATCH, split_batch, unpack_body
 from tests.bindings.archive.test_traces import TRACED, text_entry
 from tests.recorders import golden
 

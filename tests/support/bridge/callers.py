@@ -18,7 +18,7 @@ from aio_pika.abc import AbstractIncomingMessage
 from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from bridge.requests import ReplyTimeout, Requester
+from bridge.consumers.requests import ReplyTimeout, Requester
 from bridge.rocketmq.consumer.consumer import Consumer as RocketConsumer
 from bridge.rocketmq.consumer.group import ConsumerSettings
 from bridge.rocketmq.consumer.offsets import ConsumeFrom

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from bindings.archive.rocketmq.record import PACKED
 from bridge.endpoint import Delivery, Disconnected, Outgoing
 from bridge.endpoints.rocketmq.addresses import read_settings
 from bridge.endpoints.rocketmq.config import Destination, dead_letter_target, destination_of, source, target
@@ -30,6 +29,7 @@ from exchange.partition.clients.rocketmq.queues import BrokerData, QueueData, To
 from exchange.partition.partitioning.key_source import KeySource
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.partition.partitions import Partitions
+from exchange.rocketmq.stored_record import PACKED
 
 URL = "rocketmq://h"
 

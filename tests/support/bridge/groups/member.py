@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from struct import Struct
 
-from bridge.groups import ConsumerGroup
+from bridge.consumers.groups import ConsumerGroup
 from exchange.values.message import Message
 
 RECORD = Struct("<dII")

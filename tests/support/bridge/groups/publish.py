@@ -10,7 +10,7 @@ import sys
 import time
 from itertools import islice
 
-from bridge.groups import Publisher
+from bridge.consumers.groups import Publisher
 from exchange.values.message import Message
 from tests.support.bridge.groups.member import BODY
 

@@ -6,10 +6,10 @@ declare it, a `Publisher` chooses partitions by key, a `ConsumerGroup` is one me
 
 from __future__ import annotations
 
-from bridge.groups.description import Description, describe
-from bridge.groups.group import ConsumerGroup
-from bridge.groups.names import PartitionedQueue
-from bridge.groups.publisher import Publisher
-from bridge.groups.resizing import create, resize
+from bridge.consumers.groups.description import Description, describe
+from bridge.consumers.groups.group import ConsumerGroup
+from bridge.consumers.groups.names import PartitionedQueue
+from bridge.consumers.groups.publisher import Publisher
+from bridge.consumers.groups.resizing import create, resize
 
 __all__ = ["ConsumerGroup", "Description", "PartitionedQueue", "Publisher", "create", "describe", "resize"]

@@ -1,6 +1,6 @@
 """Requests that wait for their replies, over AMQP, with aio-pika (the extra ``aio-pika``)."""
 
-from bridge.requests.requester import (
+from bridge.consumers.requests.requester import (
     ConnectionLost,
     Refused,
     ReplyTimeout,

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 from inspect import isawaitable
 from typing import Any, Final, Literal
 
-from bridge.groups.connection import ConnectionLost
-from bridge.groups.membership import LONGEST_HEARTBEAT, Plan, Progress
-from bridge.groups.partition import ApplicationFailed, Settings
-from bridge.groups.session import Session
+from bridge.consumers.groups.connection import ConnectionLost
+from bridge.consumers.groups.membership import LONGEST_HEARTBEAT, Plan, Progress
+from bridge.consumers.groups.partition import ApplicationFailed, Settings
+from bridge.consumers.groups.session import Session
 from exchange.errors import InputError
 from exchange.values.message import Message
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.groups import ConsumerGroup, Publisher, connection
-from bridge.groups.connection import ConnectionLost, Lease, build_properties, connect, losing, read_message
+from bridge.consumers.groups import ConsumerGroup, Publisher, connection
+from bridge.consumers.groups.connection import ConnectionLost, Lease, build_properties, connect, losing, read_message
 from exchange.errors import HashstarError, InputError
 from exchange.text.site import how_to_install
 from exchange.values.message import Message

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-from bridge.groups.connection import (
+from bridge.consumers.groups.connection import (
     ConnectionLost,
     Lease,
     close,
@@ -25,10 +25,10 @@ from bridge.groups.connection import (
     losses,
     seconds,
 )
-from bridge.groups.membership import BEATS, Beat, Membership, Plan, read_beat
-from bridge.groups.names import PartitionedQueue
-from bridge.groups.partition import ApplicationFailed, OwnedPartition, Settings
-from bridge.groups.state import find_state, read_state
+from bridge.consumers.groups.membership import BEATS, Beat, Membership, Plan, read_beat
+from bridge.consumers.groups.names import PartitionedQueue
+from bridge.consumers.groups.partition import ApplicationFailed, OwnedPartition, Settings
+from bridge.consumers.groups.state import find_state, read_state
 from exchange.errors import InputError
 
 if TYPE_CHECKING:

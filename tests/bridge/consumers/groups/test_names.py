@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.groups import PartitionedQueue
-from bridge.groups.names import split_key
+from bridge.consumers.groups import PartitionedQueue
+from bridge.consumers.groups.names import split_key
 from exchange.errors import InputError
 from exchange.partition.slots import place_slots
 from exchange.routing.router import Router

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, Generic, TypeVar
 from uuid import UUID
 
-from bridge.groups.names import check_partitions
+from bridge.consumers.groups.names import check_partitions
 from exchange.errors import InputError
 from exchange.partition.slots import moved_slots
 from exchange.values.json_text import parse_leniently

@@ -6,16 +6,14 @@ needs only Python; pyarrow, which unpacks LZ4 and Zstandard, is imported on dema
 
 from __future__ import annotations
 
+import mmap
 import struct
 import zlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from exchange.errors import InputError
 from exchange.limits import BODY_BYTES
-
-if TYPE_CHECKING:
-    from bindings.archive.mapped import Bytes
 
 __all__ = ["BATCH", "LEAST", "MAGICS", "PACKED", "START", "V1", "V2", "BatchMessage", "count_host_bytes"]
 __all__ += ["split_batch", "split_record", "parse_properties", "unpack_body"]
@@ -55,7 +53,9 @@ def count_host_bytes(system_flag: int) -> tuple[int, int]:
     return 20 if system_flag & HOST_V6[0] else 8, 20 if system_flag & HOST_V6[1] else 8
 
 
-def split_record(data: Bytes, place: int, size: int, magic: int, system_flag: int) -> tuple[bytes, bytes, bytes] | None:
+def split_record(
+    data: bytes | mmap.mmap, place: int, size: int, magic: int, system_flag: int
+) -> tuple[bytes, bytes, bytes] | None:
     """Return body, topic and properties of the record at a byte; None if they do not fit exactly in its size.
 
     All of the record must be in the data, and its ``size`` at least `LEAST`.

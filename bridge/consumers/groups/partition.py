@@ -16,10 +16,18 @@ from dataclasses import dataclass
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from bridge.groups.barrier import GATE, MARKER, Gate, Resize, read_news, read_resize, write_news
-from bridge.groups.connection import ConnectionLost, Lease, close_channel, is_missing, losing, losses, read_message
-from bridge.groups.membership import Progress
-from bridge.groups.names import split_key
+from bridge.consumers.groups.barrier import GATE, MARKER, Gate, Resize, read_news, read_resize, write_news
+from bridge.consumers.groups.connection import (
+    ConnectionLost,
+    Lease,
+    close_channel,
+    is_missing,
+    losing,
+    losses,
+    read_message,
+)
+from bridge.consumers.groups.membership import Progress
+from bridge.consumers.groups.names import split_key
 from exchange.dispatch.answers import Answers
 from exchange.dispatch.turns import Turns
 from exchange.errors import InputError
@@ -45,7 +53,7 @@ class ApplicationFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of a partition; see `bridge.groups.group.ConsumerGroup`."""
+    """The settings of a partition; see `bridge.consumers.groups.group.ConsumerGroup`."""
 
     queue: str
     """Name of the partitioned queue."""

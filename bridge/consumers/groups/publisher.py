@@ -9,8 +9,8 @@ from random import randrange
 from types import TracebackType
 from typing import Any, Final, Self
 
-from bridge.groups.connection import build_properties, close, connect, import_aiormq, losing
-from bridge.groups.state import read_state
+from bridge.consumers.groups.connection import build_properties, close, connect, import_aiormq, losing
+from bridge.consumers.groups.state import read_state
 from exchange.dispatch.publishing import finish
 from exchange.errors import HashstarError
 from exchange.partition.partitioning.key_source import KeySource

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from bindings.http.exposition import family_lines
-from bridge.groups.connection import close, close_channel, connect, losing
-from bridge.groups.membership import Beat, Plan, read_beat
-from bridge.groups.names import PartitionedQueue
-from bridge.groups.state import State, read_state
+from bridge.consumers.groups.connection import close, close_channel, connect, losing
+from bridge.consumers.groups.membership import Beat, Plan, read_beat
+from bridge.consumers.groups.names import PartitionedQueue
+from bridge.consumers.groups.state import State, read_state
 from exchange.errors import InputError
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pamqp.commands import Basic
 
-from bridge.groups.barrier import GATE, MARKER, Resize, read_news, write_news
-from bridge.groups.connection import Lease
-from bridge.groups.partition import ApplicationFailed, OwnedPartition, Settings
+from bridge.consumers.groups.barrier import GATE, MARKER, Resize, read_news, write_news
+from bridge.consumers.groups.connection import Lease
+from bridge.consumers.groups.partition import ApplicationFailed, OwnedPartition, Settings
 from exchange import Message
 from exchange.partition.slots import moved_slots
 from tests.support.tiers import examples

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from bridge.groups import PartitionedQueue, create
+from bridge.consumers.groups import PartitionedQueue, create
 from tests.support.pages import ROOT, blocks
 from tests.support.servers import Server
 

@@ -1,7 +1,7 @@
 """Declare a partitioned queue, and change the number of its partitions while publishers and members run.
 
 A change begins when it is written into the state. From then on any process can complete it, by running it again: each
-step may be repeated. `bridge.groups.barrier` explains how messages of a key stay in order.
+step may be repeated. `bridge.consumers.groups.barrier` explains how messages of a key stay in order.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-from bridge.groups.barrier import GATE, MARKER, Resize, read_news
-from bridge.groups.connection import close, close_channel, connect, import_aiormq, is_missing, losing, losses
-from bridge.groups.names import PartitionedQueue, binding_key, check_partitions
-from bridge.groups.session import LOOK
-from bridge.groups.state import State, declare_state, find_state, name_state, read_state, write_state
+from bridge.consumers.groups.barrier import GATE, MARKER, Resize, read_news
+from bridge.consumers.groups.connection import close, close_channel, connect, import_aiormq, is_missing, losing, losses
+from bridge.consumers.groups.names import PartitionedQueue, binding_key, check_partitions
+from bridge.consumers.groups.session import LOOK
+from bridge.consumers.groups.state import State, declare_state, find_state, name_state, read_state, write_state
 from exchange.errors import HashstarError, InputError
 from exchange.partition.slots import moved_slots, place_slots
 from exchange.text.display import list_some

@@ -23,9 +23,9 @@ from pathlib import Path
 
 import pytest
 
-from bridge.groups import ConsumerGroup, PartitionedQueue, Publisher, create, describe, resize
-from bridge.groups.barrier import GATE
-from bridge.groups.connection import connect
+from bridge.consumers.groups import ConsumerGroup, PartitionedQueue, Publisher, create, describe, resize
+from bridge.consumers.groups.barrier import GATE
+from bridge.consumers.groups.connection import connect
 from exchange.errors import InputError
 from exchange.partition.slots import place_slots
 from exchange.values.message import Message

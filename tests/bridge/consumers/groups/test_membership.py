@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.groups.membership import BEATS, PATIENCE, Beat, Membership, Plan, Progress, read_beat
+from bridge.consumers.groups.membership import BEATS, PATIENCE, Beat, Membership, Plan, Progress, read_beat
 from exchange.errors import InputError
 from exchange.limits import BEAT_BYTES
 from tests.support.tiers import examples

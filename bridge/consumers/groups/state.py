@@ -10,9 +10,9 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from bridge.groups.barrier import Resize, read_resize
-from bridge.groups.connection import close_channel, is_missing, losses
-from bridge.groups.names import PartitionedQueue
+from bridge.consumers.groups.barrier import Resize, read_resize
+from bridge.consumers.groups.connection import close_channel, is_missing, losses
+from bridge.consumers.groups.names import PartitionedQueue
 from exchange.errors import HashstarError, InputError
 from exchange.values.json_text import parse_leniently
 

@@ -129,7 +129,7 @@ class Requester:
         if most_in_flight < 1:
             raise ValueError(f"most_in_flight is at least 1, not {most_in_flight}")
         try:
-            from bridge.requests import messages  # imports aio-pika, which is an extra
+            from bridge.consumers.requests import messages  # imports aio-pika, which is an extra
         except ImportError as error:
             raise ImportError(f"Requester needs {error.name}: {how_to_install('aio-pika')}") from None
         self._messages: Final = messages

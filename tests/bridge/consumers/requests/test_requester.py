@@ -15,7 +15,7 @@ from aiormq import spec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.requests import (
+from bridge.consumers.requests import (
     ConnectionLost,
     Refused,
     ReplyTimeout,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.groups.barrier import Gate, Resize, read_news, read_resize, write_news
+from bridge.consumers.groups.barrier import Gate, Resize, read_news, read_resize, write_news
 from exchange.errors import InputError
 from exchange.partition.slots import moved_slots, place_slots
 from tests.support.tiers import examples

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bindings import AmqpServer
-from bridge.groups import ConsumerGroup, Publisher, create
+from bridge.consumers.groups import ConsumerGroup, Publisher, create
 from exchange import Dispatcher, Message
 from tests.support.waiting import until
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import aio_pika
 import pytest
 
-from bridge.requests import ConnectionLost, Refused, ReplyTimeout, Requester, Unroutable
+from bridge.consumers.requests import ConnectionLost, Refused, ReplyTimeout, Requester, Unroutable
 from exchange import Delivery, Dispatcher
 from exchange.values.message import Message
 from tests.support.servers import Server

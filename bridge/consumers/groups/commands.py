@@ -17,7 +17,7 @@ from exchange.limits import GROUP_PARTITIONS
 from exchange.text.display import count_noun, dump_json, escape_line, list_some
 
 if TYPE_CHECKING:
-    from bridge.groups.description import Description
+    from bridge.consumers.groups.description import Description
 
 __all__ = ["group_command"]
 
@@ -70,7 +70,7 @@ def create_command(
     Exit codes: 0 declared, or there already; 2 it exists with other settings, no broker, or bad usage.
     """
     with exit_on_error():
-        from bridge.groups import PartitionedQueue, create
+        from bridge.consumers.groups import PartitionedQueue, create
 
         wanted = PartitionedQueue(queue, slots, queue_type)
         is_new = _run(create(_address(url), wanted, partitions, dry_run=dry_run))
@@ -111,7 +111,7 @@ def resize_command(
     Exit codes: 0 done, or that number already; 2 no such queue, another change in progress, no broker, or bad usage.
     """
     with exit_on_error():
-        from bridge.groups import resize
+        from bridge.consumers.groups import resize
 
         with status("connecting ...") as show:
             # In a pipe, too, each step is a line: it may wait long for members.
@@ -144,7 +144,7 @@ def describe_command(url: str | None, form: str, listen: float, queue: str) -> N
     Exit codes: 0 each partition has an owner; 1 some have none; 2 no such queue, no broker, or bad usage.
     """
     with exit_on_error():
-        from bridge.groups.description import describe, describe_as_json, metric_lines
+        from bridge.consumers.groups.description import describe, describe_as_json, metric_lines
 
         with status("listening ..."):
             described = _run(describe(_address(url), queue, listen=listen))
