@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from bridge.table import SIZES, Secret, Table
-from exchange.text.duration import PATTERN
+from bridge.table import Secret, Table, describe
+from exchange.text.display import suggest
+from exchange.text.duration import PATTERN, parse_duration
 
 __all__ = [
     "FILE", "FLAG", "HAS_VARIABLE", "MAYBE_NUMBER", "MAYBE_TEXT", "MOMENT", "SECONDS", "SECRET", "SHARE", "SIZE",
@@ -23,6 +26,7 @@ __all__ = [
 ]  # fmt: skip
 
 T = TypeVar("T")
+Number = TypeVar("Number", int, float)
 
 HAS_VARIABLE: Final[Mapping[str, Any]] = {"type": "string", "pattern": r"\$\{[^}]*\}"}
 """Schema of a text with a variable of the environment."""
@@ -101,37 +105,93 @@ def _or_variable(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"anyOf": [schema, HAS_VARIABLE]}
 
 
+def accept(convert: Callable[[Any], T], what: str, schema: Mapping[str, Any], example: str = "") -> Form[T]:
+    """Return the form of the values that ``convert`` takes; which raises TypeError or ValueError for
+    others; ``what`` describes them.
+
+    A wrong value is a mistake that is kept, where mistakes are, and the default stands for it.
+    """
+
+    def read(table: Table, key: str, default: Any) -> T:
+        value = table.take(key, default)
+        try:
+            return convert(value)
+        except (TypeError, ValueError):
+            shown = f": {key} = {example}" if example else ""
+            mistake = table.error(key, f"must be {what}, and is {describe(value)}{shown}")
+            if default is None:
+                raise mistake from None
+            table.keep(mistake)
+            return convert(default)
+
+    return Form(read, schema)
+
+
+def maybe(form: Form[T], default: object = None) -> Form[T | None]:
+    """Return the form of a value that may be missing: None. ``default`` stands for one whose mistake is kept."""
+    return Form(lambda table, key, _: form.read(table, key, default) if table.has(key) else None, form.schema)
+
+
+def _to_flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError
+    return value
+
+
+def _to_number(value: Any, most: float = sys.float_info.max) -> float:
+    """Return a number above zero as a float. Raises ValueError for all else, such as one beyond the range of floats."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= most:
+        raise ValueError
+    return float(value)
+
+
+def _to_moment(value: Any) -> int:
+    """Return a date, or a date and time, as microseconds since 1970; UTC if it has no offset."""
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime(value.year, value.month, value.day, tzinfo=UTC)
+    if not isinstance(value, datetime):
+        raise TypeError
+    return int((value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp() * 1_000_000)
+
+
+def _measure(parse: Callable[[str], float | None], unit: type[Number], what: str, pattern: str) -> Form[Number]:
+    """Return the form of a number that is not negative, or of a text that stands for one."""
+
+    def convert(value: Any) -> Number:
+        number = parse(value) if isinstance(value, str) else value
+        return unit(number if number == 0 and number is not False else _to_number(number))
+
+    schema = {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": pattern}]}
+    return accept(convert, what, schema)
+
+
+def _parse_size(text: str) -> float | None:
+    parts = re.fullmatch(SIZE_PATTERN, text, re.ASCII)
+    return float(text.strip().removesuffix(parts[2])) * SIZES[parts[2]] if parts is not None else None
+
+
+SIZES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+SIZE_PATTERN: Final = rf"^\s*[0-9]+(\.[0-9]+)?\s*({'|'.join(SIZES)})\s*$"
+
 TEXT: Final[Form[str]] = Form(lambda table, key, default: table.text(key, default), {"type": "string", "minLength": 1})
-MAYBE_TEXT: Final[Form[str | None]] = Form(lambda table, key, _: table.maybe_text(key), TEXT.schema)
+MAYBE_TEXT: Final = maybe(TEXT)
 FILE: Final[Form[str | None]] = Form(lambda table, key, _: table.file(key), TEXT.schema)
-FLAG: Final[Form[bool]] = Form(lambda table, key, default: table.flag(key, default), {"type": "boolean"})
+FLAG: Final = accept(_to_flag, "true or false", {"type": "boolean"})
 TEXTS: Final[Form[list[str]]] = Form(
     lambda table, key, default: table.texts(key, default),
     {"anyOf": [TEXT.schema, {"type": "array", "items": TEXT.schema}]},
 )
-MAYBE_NUMBER: Final[Form[float | None]] = Form(
-    lambda table, key, _: table.maybe_number(key), {"type": "number", "exclusiveMinimum": 0}
+NUMBER: Final = accept(_to_number, "a number above zero", {"type": "number", "exclusiveMinimum": 0})
+MAYBE_NUMBER: Final = maybe(NUMBER, 1.0)
+SHARE: Final = accept(
+    lambda value: _to_number(value, 1.0), "a number above zero and at most 1", {**NUMBER.schema, "maximum": 1}
 )
-SHARE: Final[Form[float]] = Form(
-    lambda table, key, default: table.number(key, default, most=1.0),
-    {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
-)
-MOMENT: Final[Form[int | None]] = Form(
-    lambda table, key, _: table.moment(key),
-    # A date of TOML, which is a text where TOML is read as JSON.
-    {"type": "string", "pattern": r"^\d{4}-\d\d-\d\d([Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)?)?$"},
-)
-TABLE: Final[Form[Table | None]] = Form(lambda table, key, _: table.maybe_table(key), {"type": "object"})
-
-
-def _measure(pattern: str) -> Mapping[str, Any]:
-    return {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": pattern}]}
-
-
-SECONDS: Final[Form[float]] = Form(lambda table, key, default: table.seconds(key, default), _measure(PATTERN))
-SIZE: Final[Form[int]] = Form(
-    lambda table, key, default: table.size(key, default), _measure(rf"^\s*[0-9]+(\.[0-9]+)?\s*({'|'.join(SIZES)})\s*$")
-)
+# A date of TOML, which is a text where TOML is read as JSON.
+DATE: Final = {"type": "string", "pattern": r"^\d{4}-\d\d-\d\d([Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)?)?$"}
+MOMENT: Final = maybe(accept(_to_moment, "a date", DATE, "2026-11-21T08:00:00Z"))
+TABLE: Final[Form[Table | None]] = maybe(Form(lambda table, key, _: table.table(key), {"type": "object"}))
+SECONDS: Final = _measure(parse_duration, float, "a number of seconds or a text such as '30 s' or '5 m'", PATTERN)
+SIZE: Final = _measure(_parse_size, int, "a number of bytes or a text such as '64 MiB'", SIZE_PATTERN)
 SECRET: Final[Form[Secret | None]] = Form(
     lambda table, key, _: table.secret(key),
     {
@@ -161,19 +221,34 @@ def any_needs(keys: Iterable[Key[Any]], needed: Key[bool]) -> Mapping[str, Any]:
 
 def whole(least: int = 0, most: int | None = None) -> Form[int]:
     """Return the form of a whole number, at least ``least``. The reader of the key checks ``most``."""
+
+    def convert(value: Any) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise ValueError
+        return value
+
     schema = {"type": "integer", "minimum": least} | ({} if most is None else {"maximum": most})
-    return Form(lambda table, key, default: table.integer(key, default, least=least), schema)
+    return accept(convert, f"a whole number, at least {least:,}", schema)
 
 
 def choice(*words: str) -> Form[str]:
     """Return the form of one of several words."""
-    return Form(lambda table, key, default: table.choice(key, words, default), _or_variable({"enum": [*words]}))
+
+    def read(table: Table, key: str, default: Any) -> str:
+        value = table.text(key, default)
+        if value in words:
+            return value
+        table.keep(table.error(key, f"must be one of {', '.join(words)}, and is {value!r}{suggest(value, words)}"))
+        return str(default)
+
+    return Form(read, _or_variable({"enum": [*words]}))
 
 
 def number_or(word: str) -> Form[float | None]:
     """Return the form of a number above zero, or a word that stands for no number."""
-    schema = {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"const": word}]}
-    return Form(lambda table, key, default: table.number_or(key, word, default), schema)
+    schema = {"anyOf": [NUMBER.schema, {"const": word}]}
+    what = f'a number above zero or "{word}"'
+    return accept(lambda value: None if value == word else _to_number(value), what, schema)
 
 
 def matching(form: Form[T], *patterns: str | re.Pattern[str]) -> Form[T]:

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Callable, Collection, Mapping
-from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
@@ -23,9 +21,8 @@ from bridge.endpoint import Disconnected
 from bridge.mistakes import ConfigWarning, KeyMistake, Mistakes
 from exchange.errors import InputError
 from exchange.text.display import SECRETIVE, find_alike, suggest
-from exchange.text.duration import parse_duration
 
-__all__ = ["Secret", "Table", "read_address", "refuse_second_login", "suggest"]
+__all__ = ["Secret", "Table", "describe", "read_address", "refuse_second_login"]
 
 T = TypeVar("T")
 
@@ -33,8 +30,6 @@ VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")
 
 WHOLE_LOGIN: Final = re.compile(r"(?<=://).*@", re.DOTALL)
 """The same in a value that is printed whole. A password may hold spaces and quotes, too: better hide too much."""
-
-SIZES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
 def read_address(table: Table, text: str, schemes: Collection[str], example: str, key: str = "url") -> Address:
@@ -121,36 +116,27 @@ class Table:
         line, caret = locate(self.source, self.path, key, masked=masked)
         return KeyMistake(f"{self.source}{line}: {where}{key}: {problem}{caret}", (self.path, key))
 
-    def _refuse(self, key: str, problem: str, default: T | None) -> T:
-        """Keep the error of a wrong value and return the default; raise the error if there is no default."""
-        error = self.error(key, problem)
-        if self.mistakes is None or default is None:
-            raise error
-        self.mistakes.keep(error)
-        return default
-
-    def _refuse_unknown(self, key: str, known: Collection[str]) -> None:
-        """Keep or raise the error of a key that is not known, whose value may be a secret under a misspelt name."""
-        error = self.error(key, f"is not known here; known: {', '.join(known)}{suggest(key, known)}", masked=True)
+    def keep(self, error: InputError) -> None:
+        """Keep a mistake without which the table can be read on; raise it where none are kept."""
         if self.mistakes is None:
             raise error
         self.mistakes.keep(error)
 
+    def _refuse_unknown(self, key: str, known: Collection[str]) -> None:
+        """Keep or raise the error of a key that is not known, whose value may be a secret under a misspelt name."""
+        self.keep(self.error(key, f"is not known here; known: {', '.join(known)}{suggest(key, known)}", masked=True))
+
     def text(self, key: str, default: str | None = None) -> str:
         """Read a text that is not empty. The key is required if there is no default."""
-        value = self._take(key, default)
+        value = self.take(key, default)
         if not isinstance(value, str) or not (value or default == ""):
-            raise self.error(key, f'must be a text in quotes, and is {_describe(value)}: {key} = "..."')
+            raise self.error(key, f'must be a text in quotes, and is {describe(value)}: {key} = "..."')
         self._texts[key] = self._expand(key, value)
         return self._texts[key]
 
     def reread_text(self, key: str) -> str | None:
         """Return a text that was read before; None if the key was missing."""
         return self._texts.get(key)
-
-    def maybe_text(self, key: str) -> str | None:
-        """Read a text; None if the key is missing."""
-        return self.text(key) if self.has(key) else None
 
     def has(self, key: str) -> bool:
         """Return whether a key is there, and add it to the known keys."""
@@ -164,9 +150,9 @@ class Table:
 
     def file(self, key: str) -> str | None:
         """Read the path of a file, and check that the file can be read; None if the key is missing."""
-        written = self.maybe_text(key)
-        if written is None:
+        if not self.has(key):
             return None
+        written = self.text(key)
         path = self.resolve_path(written)
         self._check_file(key, written, path)
         return str(path)
@@ -178,83 +164,17 @@ class Table:
         except OSError as error:
             raise self.error(key, f"the file {written} cannot be read: {error.strerror}") from None
 
-    def choice(self, key: str, choices: Collection[str], default: str) -> str:
-        """Read one of several words."""
-        value = self.text(key, default)
-        if value not in choices:
-            return self._refuse(
-                key, f"must be one of {', '.join(choices)}, and is {value!r}{suggest(value, choices)}", default
-            )
-        return value
-
-    def integer(self, key: str, default: int | None = None, least: int = 0) -> int:
-        """Read a whole number."""
-        value = self._take(key, default)
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            return self._refuse(key, f"must be a whole number, at least {least:,}, and is {_describe(value)}", default)
-        return value
-
-    def number(self, key: str, default: float | None = None, *, most: float | None = None) -> float:
-        """Read a number above zero, and at most ``most``."""
-        value = self._take(key, default)
-        number = _finite(value)
-        if number is None or number <= 0 or (most is not None and number > most):
-            up_to = "" if most is None else f" and at most {most:g}"
-            return self._refuse(key, f"must be a number above zero{up_to}, and is {_describe(value)}", default)
-        return number
-
-    def maybe_number(self, key: str) -> float | None:
-        """Read a number above zero; None if the key is missing."""
-        return self.number(key, 1.0) if self.has(key) else None  # the default serves only where the mistake is kept
-
-    def number_or(self, key: str, word: str, default: str) -> float | None:
-        """Read a number above zero; None for a word that stands for no number."""
-        value = self._take(key, default)
-        if value == word:
-            return None
-        number = _finite(value)
-        if number is None or number <= 0:
-            self._refuse(key, f'must be a number above zero or "{word}", and is {_describe(value)}', default)
-            return None
-        return number
-
-    def moment(self, key: str) -> int | None:
-        """Read a date and time as microseconds since 1970; UTC if it has no offset. None if the key is missing."""
-        if not self.has(key):
-            return None
-        value = self._values.pop(key)
-        if isinstance(value, date) and not isinstance(value, datetime):
-            value = datetime(value.year, value.month, value.day, tzinfo=UTC)
-        if not isinstance(value, datetime):
-            raise self.error(key, f"must be a date, and is {_describe(value)}: {key} = 2026-11-21T08:00:00Z")
-        return int((value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp() * 1_000_000)
-
     def is_list(self, key: str) -> bool:
         """Return whether the value is a list."""
         return self.has(key) and isinstance(self._values[key], list)
 
-    def seconds(self, key: str, default: float | str | None = None) -> float:
-        """Read a duration: a number of seconds, or a text such as ``"500 ms"``, ``"30 s"``, ``"5 m"``, ``"1h30m"``."""
-        return self._measure(key, default, parse_duration, "a number of seconds or a text such as '30 s' or '5 m'")
-
-    def size(self, key: str, default: int | str | None = None) -> int:
-        """Read a size: a number of bytes, or a text such as ``"64 MiB"``."""
-        return int(self._measure(key, default, _parse_size, "a number of bytes or a text such as '64 MiB'"))
-
-    def flag(self, key: str, default: bool) -> bool:
-        """Read true or false."""
-        value = self._take(key, default)
-        if not isinstance(value, bool):
-            return self._refuse(key, f"must be true or false, and is {_describe(value)}", default)
-        return value
-
     def texts(self, key: str, default: Collection[str] | None = None) -> list[str]:
         """Read a list of texts; a single text is a list of one."""
-        value = self._take(key, default)
+        value = self.take(key, default)
         texts = [value] if isinstance(value, str) else value
         if not isinstance(texts, list | tuple) or not all(isinstance(each, str) and each for each in texts):
             wrong = next((each for each in value if not isinstance(each, str)), "") if isinstance(value, list) else None
-            found = f"is {_describe(value)}" if wrong is None else f"has {_describe(wrong)}"
+            found = f"is {describe(value)}" if wrong is None else f"has {describe(wrong)}"
             raise self.error(key, f'must be a list of texts, and {found}: {key} = ["...", "..."]')
         return [self._expand(key, each) for each in texts]
 
@@ -292,10 +212,10 @@ class Table:
 
     def table(self, key: str) -> Table:
         """Read a table in this table; an empty one if the key is missing."""
-        value = self._take(key, {})
+        value = self.take(key, {})
         path = f"{self.path}.{key}" if self.path else key
         if not isinstance(value, dict):
-            raise self.error(key, f"must be a table, and is {_describe(value)}: [{path}]")
+            raise self.error(key, f"must be a table, and is {describe(value)}: [{path}]")
         within = Table(value, self.source, path, self._environment)
         within.warnings = self.warnings
         within.mistakes = self.mistakes
@@ -309,10 +229,6 @@ class Table:
         values = {key: value for key, value in self._values.items() if kept is None or key in kept}
         return Table({**values, **(added or {})}, self.source, self.path, self._environment)
 
-    def maybe_table(self, key: str) -> Table | None:
-        """Read a table in this table; None if the key is missing."""
-        return self.table(key) if self.has(key) else None
-
     def tables(self, key: str) -> dict[str, Table]:
         """Read a table of tables, such as ``[sources.orders]`` and ``[sources.billing]``, by name."""
         within = self.table(key)
@@ -323,18 +239,18 @@ class Table:
 
         ``read`` converts a value, and raises ValueError for a wrong one; ``what`` describes a right one.
         """
-        value = self._take(key, {})
+        value = self.take(key, {})
         if isinstance(value, list) and all(isinstance(each, str) for each in value):
             value = {each: each for each in value}
         if not isinstance(value, dict):
-            raise self.error(key, f"must be a table, and is {_describe(value)}: {what}")
+            raise self.error(key, f"must be a table, and is {describe(value)}: {what}")
         values = {}
         for name, each in value.items():
             try:
                 values[name] = read(self._expand(key, each) if isinstance(each, str) else each)
             except ValueError as error:
                 why = f": {error}" if str(error) else ""
-                shown = "'***'" if SECRETIVE.search(name) else _describe(each)
+                shown = "'***'" if SECRETIVE.search(name) else describe(each)
                 raise self.error(f"{key}.{name}", f"must be {what}, and is {shown}{why}") from None
         return values
 
@@ -344,21 +260,13 @@ class Table:
         for key in self._values:
             self._refuse_unknown(key, self._known)
 
-    def _take(self, key: str, default: Any) -> Any:
+    def take(self, key: str, default: Any) -> Any:
         """Remove a value from the table and return it, or the default. Raises InputError if there is neither."""
         if self.has(key):
             return self._values.pop(key)
         if default is None:
             raise self.missing(key, f"is missing; write {key} = ...")
         return default
-
-    def _measure(self, key: str, default: float | str | None, parse: Callable[[str], float | None], what: str) -> float:
-        value = self._take(key, default)
-        number = _to_base_unit(value, parse)
-        if number is None:
-            instead = _to_base_unit(default, parse)
-            return self._refuse(key, f"must be {what}, and is {_describe(value)}", instead)
-        return number
 
     def _expand(self, key: str, text: str) -> str:
         return VARIABLE.sub(lambda match: self._read_variable(key, match[1]), text)
@@ -370,29 +278,8 @@ class Table:
             raise self.error(key, f"the environment has no variable {name}") from None
 
 
-def _parse_size(text: str) -> float | None:
-    parts = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)\s*", text, re.ASCII)
-    return float(parts[1]) * SIZES[parts[2]] if parts is not None and parts[2] in SIZES else None
-
-
-def _to_base_unit(value: Any, parse: Callable[[str], float | None]) -> float | None:
-    """Return a number that is not negative, or that of a text; None for any other value."""
-    number = _finite(parse(value) if isinstance(value, str) else value)
-    return number if number is not None and number >= 0 else None
-
-
-def _finite(value: Any) -> float | None:
-    """Return a finite number as a float; None for any other value, and for a number beyond the range of floats."""
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not -sys.float_info.max <= value <= sys.float_info.max
-    ):
-        return None
-    return float(value)
-
-
-def _describe(value: Any) -> str:
+def describe(value: Any) -> str:
+    """Return what a value is, for errors, without any login in it."""
     if value is None:
         return "nothing"
     if isinstance(value, Mapping | list):  # with secrets, perhaps

@@ -71,17 +71,6 @@ class Request(NamedTuple):
         return max(1, self.deadline - now)
 
 
-# Reading.
-
-
-def find_caller(message: Message, system: str) -> Caller | None:
-    """Return the caller that waits for a reply to a message read from a system; None if the message is no request.
-
-    Raises Unmappable for values that contradict the system's convention, MalformedHeader.
-    """
-    return CALLERS[system](content_of(message))
-
-
 def _rabbitmq_caller(content: ContentHeader) -> Caller | None:
     reply_to, correlation = content.property("reply_to"), content.property("correlation_id")
     if not reply_to:
@@ -113,19 +102,71 @@ def _rocketmq_caller(content: ContentHeader) -> Caller | None:
     return Caller(address, None if limit is None else _number(_text(limit)))
 
 
-CALLERS: Final[Mapping[str, Callable[[ContentHeader], Caller | None]]] = {
-    RABBITMQ: _rabbitmq_caller,
-    KAFKA: _kafka_caller,
-    ROCKETMQ: _rocketmq_caller,
+def _ask_rabbitmq(content: ContentHeader, request: Request, now: int) -> ContentHeader:
+    if len(request.token) > NAME_LIMIT:
+        raise Unmappable(f"its return address takes {len(request.token)} bytes; correlation_id has {NAME_LIMIT}")
+    content = content.with_property("correlation_id", request.token).with_property("reply_to", request.place)
+    return content.with_property("expiration", str(request.left(now)))
+
+
+def _ask_kafka(content: ContentHeader, request: Request, _: int) -> ContentHeader:
+    for name in (REPLY_TOPIC, REPLY_PARTITION, CORRELATION, DEADLINE):
+        content = content.without_header(name)
+    for name, value in ((REPLY_TOPIC, request.place), (CORRELATION, request.token), (DEADLINE, request.deadline)):
+        content = content.with_header(name, str(value))
+    return content
+
+
+class Convention(NamedTuple):
+    """How messages of a system ask for a reply and are one, as far as a message of AMQP can hold that."""
+
+    find_caller: Callable[[ContentHeader], Caller | None]
+    correlation: Callable[[ContentHeader], bytes | None]
+    """Returns the correlation id of a reply."""
+    ask: Callable[[ContentHeader, Request, int], ContentHeader]
+    """Adds what asks for the reply to a request, at a time in milliseconds since 1970."""
+    correlate: Callable[[ContentHeader, bytes], ContentHeader]
+    """Adds the caller's correlation id to a reply."""
+    by_key: bool = False
+    """Whether the default exchange takes replies to the caller, whose name is the routing key."""
+
+
+CONVENTIONS: Final[Mapping[str, Convention]] = {
+    RABBITMQ: Convention(
+        _rabbitmq_caller,
+        lambda content: _bytes(content.property("correlation_id")),
+        _ask_rabbitmq,
+        lambda content, raw: content.with_property("correlation_id", _text(raw)),
+        by_key=True,
+    ),
+    KAFKA: Convention(
+        _kafka_caller,
+        lambda content: _last(content, CORRELATION),
+        _ask_kafka,
+        lambda content, raw: content.with_header(CORRELATION, Typed("longstr", raw)),
+    ),
+    # Its own properties are added where its message is made: `rocketmq_request`, `rocketmq_reply`.
+    ROCKETMQ: Convention(
+        _rocketmq_caller,
+        lambda content: _last(content, OF_ROCKETMQ + CORRELATION_ID),
+        lambda content, _, __: content,
+        lambda content, _: content,
+    ),
 }
+"""System -> its convention."""
+
+
+def find_caller(message: Message, system: str) -> Caller | None:
+    """Return the caller that waits for a reply to a message read from a system; None if the message is no request.
+
+    Raises Unmappable for values that contradict the system's convention, MalformedHeader.
+    """
+    return CONVENTIONS[system].find_caller(content_of(message))
 
 
 def correlation_of(message: Message, system: str) -> bytes | None:
     """Return the correlation id of a reply that was read from a system; None if it has none. Raises MalformedHeader."""
-    content = content_of(message)
-    if system == RABBITMQ:
-        return _bytes(content.property("correlation_id"))
-    return _last(content, CORRELATION if system == KAFKA else OF_ROCKETMQ + CORRELATION_ID)
+    return CONVENTIONS[system].correlation(content_of(message))
 
 
 def partition_of(address: ReturnAddress, count: int) -> int | None:
@@ -138,25 +179,12 @@ def partition_of(address: ReturnAddress, count: int) -> int | None:
     return partition
 
 
-# Writing.
-
-
 def to_request(message: Message, system: str, request: Request, now: int) -> Message:
     """Return a message with the fields that ask for its reply in a system; ``now`` is in milliseconds since 1970.
 
     Raises Unmappable where RabbitMQ cannot hold the token.
     """
-    content = content_of(message)
-    if system == RABBITMQ:
-        if len(request.token) > NAME_LIMIT:
-            raise Unmappable(f"its return address takes {len(request.token)} bytes; correlation_id has {NAME_LIMIT}")
-        content = content.with_property("correlation_id", request.token).with_property("reply_to", request.place)
-        content = content.with_property("expiration", str(request.left(now)))
-    elif system == KAFKA:
-        for name in (REPLY_TOPIC, REPLY_PARTITION, CORRELATION, DEADLINE):
-            content = content.without_header(name)
-        for name, value in ((REPLY_TOPIC, request.place), (CORRELATION, request.token), (DEADLINE, request.deadline)):
-            content = content.with_header(name, str(value))
+    content = CONVENTIONS[system].ask(content_of(message), request, now)
     return message_of(message.exchange, message.routing_key, content, message.body)
 
 
@@ -165,17 +193,13 @@ def to_reply(message: Message, system: str, address: ReturnAddress) -> Message:
 
     The headers of other systems' conventions are removed.
     """
-    content = content_of(message)
+    convention, content = CONVENTIONS[system], content_of(message).with_property("correlation_id", None)
     for name in MARKS:
         content = content.without_header(name)
-    exchange, key = message.exchange, message.routing_key
-    text = None
-    if system == RABBITMQ:
-        exchange, key = "", address.name
-        text = None if address.correlation is None else _text(address.correlation)
-    elif system == KAFKA and address.correlation is not None:
-        content = content.with_header(CORRELATION, Typed("longstr", address.correlation))
-    return message_of(exchange, key, content.with_property("correlation_id", text), message.body)
+    if address.correlation is not None:
+        content = convention.correlate(content, address.correlation)
+    exchange, key = ("", address.name) if convention.by_key else (message.exchange, message.routing_key)
+    return message_of(exchange, key, content, message.body)
 
 
 def rocketmq_request(request: Request, client_id: str, now: int) -> dict[str, str]:

@@ -25,7 +25,7 @@ from exchange.text.display import count_noun, dump_json
 
 if TYPE_CHECKING:
     from bridge.rocketmq.remoting.client import ClientSettings
-    from bridge.scaling.scaling import Event, Plan
+    from bridge.scaling.scaling import ScalingPlan, StepEvent
     from exchange.partition.clients.rocketmq.scaling import Counts, Step
 
 __all__ = ["rocketmq_command"]
@@ -103,9 +103,9 @@ def scale_command(
     topic, no name server, or bad usage.
     """
     from bridge.scaling.forms import moves_line, moves_of, plan_lines, to_json
-    from bridge.scaling.refused import Refused
+    from bridge.scaling.refused import ScalingRefused
     from bridge.scaling.scaling import plan, scale
-    from bridge.scaling.sight import Scope, check_topic
+    from bridge.scaling.topic_state import Scope, check_topic
     from exchange.partition.partitioning.specification import parse_partitioner
 
     with exit_on_error():
@@ -138,9 +138,9 @@ def scale_command(
     try:
         with screen:
             # The brokers are those of the plan: one that is lost meanwhile must not pass for one that is done.
-            planned = replace(scope, brokers=tuple(made.sight.target))
+            planned = replace(scope, brokers=tuple(made.state.target))
             asyncio.run(scale(settings, planned, drain_timeout=wait, report=screen.report))
-    except Refused as error:
+    except ScalingRefused as error:
         show_json(done=False, refused=str(error))
         echo_error(error)
         sys.exit(error.exit_code)
@@ -158,8 +158,8 @@ def scale_command(
 class _Screen:
     """Shows what happens: a line for each step, and on a terminal the progress of what is waited for."""
 
-    def __init__(self, made: Plan, *, as_lines: bool) -> None:
-        self._numbers = made.sight.situation.counts
+    def __init__(self, made: ScalingPlan, *, as_lines: bool) -> None:
+        self._numbers = made.state.situation.counts
         """Numbers of queues of the brokers, after the steps that were taken."""
         self._as_lines: Final = as_lines
         self._bar = ExitStack()
@@ -175,7 +175,7 @@ class _Screen:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         self._bar.close()
 
-    def report(self, event: Event) -> None:
+    def report(self, event: StepEvent) -> None:
         """Show what has happened."""
         step = event.step
         if event.is_done:
@@ -211,7 +211,7 @@ class _Screen:
         self._waiting, self._update = None, None
 
 
-def _ask(made: Plan, yes: bool) -> None:
+def _ask(made: ScalingPlan, yes: bool) -> None:
     """Ask whether the plan is to be carried out. Ends the command if it is not, or if nobody can be asked."""
     if yes:
         return

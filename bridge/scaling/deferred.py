@@ -21,7 +21,7 @@ from bridge.rocketmq.remoting.command import now_ms
 from bridge.rocketmq.remoting.errors import BrokerError
 from bridge.rocketmq.remoting.message import StoredMessage, read_number
 from bridge.rocketmq.remoting.statistics import consume_stats, delay_offsets, timed_messages, topic_stats
-from bridge.scaling.refused import Refused
+from bridge.scaling.refused import ScalingRefused
 from exchange.limits import DEFERRED_MESSAGES
 
 __all__ = ["DeferredMessages"]
@@ -85,8 +85,8 @@ class DeferredMessages:
     async def count(self) -> Counter[int]:
         """Return the number of messages on their way to each queue of the topic.
 
-        Raises RemotingError; and Refused if halves cannot be read yet, or if more than `DEFERRED_MESSAGES` wait in one
-        of the broker's queues.
+        Raises RemotingError; and ScalingRefused if halves cannot be read yet, or if more than `DEFERRED_MESSAGES` wait
+        in one of the broker's queues.
         """
         counts: Counter[int] = Counter()
         for room in [*await self._delayed(), *await self._halves(), *await self._timed()]:
@@ -107,7 +107,7 @@ class DeferredMessages:
     async def _halves(self) -> list[_Room]:
         queues = await self._offsets(HALVES)
         if not queues and await self._has_hidden_halves():
-            raise Refused(
+            raise ScalingRefused(
                 f"broker {self._broker!r} has half messages of transactions, and shows them only from its first check "
                 "of transactions on, a minute after its start; run it again then"
             )
@@ -138,7 +138,7 @@ class DeferredMessages:
         """Read what is new in a room."""
         at = max(known.next_offset, room.start)
         if room.end - at > DEFERRED_MESSAGES:
-            raise Refused(
+            raise ScalingRefused(
                 f"broker {self._broker!r} has {room.end - at:,} deferred messages in {room.topic}; at most "
                 f"{DEFERRED_MESSAGES:,} can be searched for those of this topic. Run it when there are fewer"
             )

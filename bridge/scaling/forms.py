@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, Literal, NotRequired, TypedDict
+from typing import Final, NotRequired, TypedDict
 
-from bridge.scaling.scaling import Plan
+from bridge.scaling.scaling import ScalingPlan
 from exchange.partition.clients.rocketmq.queues import WRITE
-from exchange.partition.clients.rocketmq.scaling import Counts, Step, counts_after, moved_keys, refusal
+from exchange.partition.clients.rocketmq.scaling import Action, Counts, Step, counts_after, moved_keys, refusal
 from exchange.partition.moves import KeyCounts, Moves
 from exchange.partition.partitioner import Partitioner
 from exchange.text.display import count_noun, count_rest, list_some
@@ -16,9 +16,9 @@ __all__ = ["ScaleJson", "describe_step", "moves_line", "moves_of", "plan_lines",
 
 SAMPLE: Final = 10_000
 """Number of keys that stand for those of the topic, if none are given: the numbers from 0 on as text."""
-LISTED: Final = 20
+LINES_SHOWN: Final = 20
 """Maximum number of steps, groups or queues listed."""
-UNREAD: Final = 5
+QUEUES_SHOWN: Final = 5
 """Maximum number of queues listed in one step."""
 
 
@@ -58,7 +58,7 @@ class UnreadJson(TypedDict):
 class StepJson(TypedDict):
     """A step."""
 
-    action: Literal["set read", "set offsets", "set write", "drain", "settle", "stop producers"]
+    action: Action
     broker: str | None
     """null for a step at all brokers."""
     number: int
@@ -99,9 +99,9 @@ class ScaleJson(TypedDict):
     """Why it stopped, with the way out."""
 
 
-def plan_lines(plan: Plan) -> Iterator[str]:
+def plan_lines(plan: ScalingPlan) -> Iterator[str]:
     """Yield the lines about a plan: the brokers, the groups, the steps with what they wait for."""
-    situation, target = plan.sight.situation, plan.sight.target
+    situation, target = plan.state.situation, plan.state.target
     yield f"topic {plan.scope.topic}, to {count_noun(plan.scope.queues, 'queue')} on each broker"
     width = max(map(len, (*situation.counts, "broker")))
     yield f"{'broker':{width}}  {'write':>6}  {'read':>6}  {'to':>6}"
@@ -110,53 +110,53 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     groups = [
         f"{name} ({'broadcasting, ' if members.is_broadcasting else ''}{count_noun(len(members.client_ids), 'member')}"
         f"{'' if _counts(plan, name) else ', not counted'})"
-        for name, members in sorted(plan.sight.groups.items())
+        for name, members in sorted(plan.state.groups.items())
     ]
-    yield f"consumer groups: {list_some(groups, LISTED) or 'none'}"
+    yield f"consumer groups: {list_some(groups, LINES_SHOWN) or 'none'}"
     if not plan.steps:
         yield "nothing to do"
         return
-    if plan.sight.is_resumed:
+    if plan.state.is_resumed:
         yield "a change is under way already; it is continued from here"
     yield "steps:"
     numbers = situation.counts
-    for step in plan.steps[:LISTED]:
+    for step in plan.steps[:LINES_SHOWN]:
         yield f"  {describe_step(step, numbers)}"
         yield f"      {_why(plan, step)}"
         numbers = counts_after(numbers, step)
-    yield from count_rest(len(plan.steps), LISTED)
+    yield from count_rest(len(plan.steps), LINES_SHOWN)
 
 
 def describe_step(step: Step, numbers: Mapping[str, Counts]) -> str:
     """Return a step as a line; ``numbers`` are those of the brokers before it."""
     where = f"{step.broker}: " if step.broker else ""
     counts = numbers.get(step.broker)
-    if step.action == "stop producers":
+    if step.action == Action.STOP_PRODUCERS:
         return "stop the producers"
-    if step.action == "settle":
+    if step.action == Action.SETTLE:
         return f"{where}wait {step.number / 1000:g} s, until no producer has the old route"
-    if step.action == "set offsets":
+    if step.action == Action.SET_OFFSETS:
         queues = sorted({each.queue.queue_id for each in step.offsets})
         groups = list(dict.fromkeys([each.group for each in step.offsets]))
-        return f"{where}give {list_some(groups, UNREAD)} an offset in queues {queues[0]} to {queues[-1]}"
-    if step.action == "drain":
+        return f"{where}give {list_some(groups, QUEUES_SHOWN)} an offset in queues {queues[0]} to {queues[-1]}"
+    if step.action == Action.DRAIN:
         queues_text = "all queues"
         if counts is not None:
             queues_text = f"queues {step.number} to {max(counts) - 1}"
         return f"{where}drain {queues_text}"
-    before = "" if counts is None else f"{counts.read if step.action == 'set read' else counts.write} -> "
+    before = "" if counts is None else f"{counts.read if step.action == Action.SET_READ else counts.write} -> "
     return f"{where}{step.action} {before}{step.number}"
 
 
-def moves_of(plan: Plan, partitioner: Partitioner, keys: KeyCounts | None) -> Moves | None:
+def moves_of(plan: ScalingPlan, partitioner: Partitioner, keys: KeyCounts | None) -> Moves | None:
     """Return which keys move, or those of a sample; None if no queue list changes, or it cannot be known."""
-    sight = plan.sight
+    state = plan.state
     written = {
         broker: counts
-        for broker, counts in sight.situation.counts.items()
-        if counts.write and sight.configs[broker].perm & WRITE
+        for broker, counts in state.situation.counts.items()
+        if counts.write and state.configs[broker].perm & WRITE
     }
-    target = {broker: number for broker, number in sight.target.items() if broker in written}
+    target = {broker: number for broker, number in state.target.items() if broker in written}
     if all(written[broker].write == number for broker, number in target.items()):
         return None
     if keys is None:
@@ -175,10 +175,10 @@ def moves_line(moves: Moves, partitioner: str, *, sampled: bool) -> str:
 
 
 def to_json(
-    plan: Plan, moves: Moves | None, partitioner: str, *, sampled: bool, dry_run: bool, done: bool, refused: str
+    plan: ScalingPlan, moves: Moves | None, partitioner: str, *, sampled: bool, dry_run: bool, done: bool, refused: str
 ) -> ScaleJson:
     """Return a plan, and what became of it, as JSON."""
-    situation, target = plan.sight.situation, plan.sight.target
+    situation, target = plan.state.situation, plan.state.target
     result: ScaleJson = {
         "topic": plan.scope.topic,
         "to": plan.scope.queues,
@@ -191,7 +191,7 @@ def to_json(
                 "group": name, "members": len(members.client_ids), "broadcasting": members.is_broadcasting,
                 "counted": _counts(plan, name),
             }
-            for name, members in sorted(plan.sight.groups.items())
+            for name, members in sorted(plan.state.groups.items())
         ],
         "steps": [
             {
@@ -215,28 +215,28 @@ def to_json(
     return result
 
 
-def _counts(plan: Plan, group: str) -> bool:
+def _counts(plan: ScalingPlan, group: str) -> bool:
     return not plan.scope.groups or group in plan.scope.groups
 
 
-def _why(plan: Plan, step: Step) -> str:
+def _why(plan: ScalingPlan, step: Step) -> str:
     """Return why a step is safe now, or what it waits for."""
     if step not in plan.possible:
         return f"waits: {_waits_for(plan, step)}"
     if step.unread:
-        return f"now: {list_some(_texts(step), UNREAD)}"
-    if step.action == "stop producers":
+        return f"now: {list_some(_texts(step), QUEUES_SHOWN)}"
+    if step.action == Action.STOP_PRODUCERS:
         return "now, by you: --producers-stopped"
     return "safe now"
 
 
-def _waits_for(plan: Plan, step: Step) -> str:
+def _waits_for(plan: ScalingPlan, step: Step) -> str:
     """Return what a step that is not possible now waits for."""
-    reason = refusal(plan.sight.situation, step)
+    reason = refusal(plan.state.situation, step)
     if reason:
         return reason
-    if step.action == "drain" and step.unread:
-        return f"for the steps before it; {list_some(_texts(step), UNREAD)}"
+    if step.action == Action.DRAIN and step.unread:
+        return f"for the steps before it; {list_some(_texts(step), QUEUES_SHOWN)}"
     return "for the steps before it"
 
 

@@ -6,10 +6,10 @@ from typing import ClassVar
 
 from exchange.errors import HashstarError
 
-__all__ = ["Refused"]
+__all__ = ["ScalingRefused"]
 
 
-class Refused(HashstarError):
+class ScalingRefused(HashstarError):
     """A topic must not be scaled, or not now: messages would be lost, or it cannot be known whether any would be."""
 
     exit_code: ClassVar[int] = 1

@@ -13,6 +13,7 @@ import re
 import sys
 import types
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from functools import cache
 from typing import (
     Annotated,
@@ -74,6 +75,8 @@ def _schema(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of a type; types with a name become definitions, to which it refers."""
     if kind in PLAIN:
         return dict(PLAIN[kind])
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        return {"enum": [str(each) for each in kind]}
     if is_typeddict(kind):
         name = _name(kind)
         if name not in definitions:

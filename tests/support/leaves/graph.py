@@ -1,7 +1,7 @@
 """What each module imports, as its source has it: at once, inside of functions, for type checkers, and by name.
 
-An import by name is a string that names a module: wherever it stands if it is absolute (``"bridge.pump.window"``), and of
-the module's own package if the module calls what imports by name (``import_module``).
+An import by name is a string that names a module: wherever it stands if it is absolute (``"bridge.pump.window"``), and
+of the module's own package if the module calls what imports by name (``import_module``).
 """
 
 from __future__ import annotations

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from types import MappingProxyType
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 from exchange.errors import InputError
 from exchange.partition.clients.rocketmq.message_queue import MessageQueue
@@ -27,7 +28,7 @@ from exchange.partition.partitioner import Partitioner
 from exchange.partition.partitions import Partitions
 
 __all__ = [
-    "SETTLED", "Beginning", "Counts", "Offsets", "Situation", "Step", "Unread", "all_steps", "counts_after",
+    "SETTLED", "Action", "Beginning", "Counts", "Offsets", "Situation", "Step", "Unread", "all_steps", "counts_after",
     "moved_keys", "next_steps", "publish_list", "refusal",
 ]  # fmt: skip
 
@@ -97,10 +98,26 @@ class Beginning(NamedTuple):
     offset: int
 
 
+class Action(StrEnum):
+    """The kind of a step."""
+
+    SET_READ = "set read"
+    SET_OFFSETS = "set offsets"
+    SET_WRITE = "set write"
+    DRAIN = "drain"
+    SETTLE = "settle"
+    STOP_PRODUCERS = "stop producers"
+
+    @property
+    def is_change(self) -> bool:
+        """Whether the step changes something at a broker; else it is waited for."""
+        return self in (Action.SET_READ, Action.SET_OFFSETS, Action.SET_WRITE)
+
+
 class Step(NamedTuple):
     """A step that can be taken now; it changes at most one number on one broker."""
 
-    action: Literal["set read", "set offsets", "set write", "drain", "settle", "stop producers"]
+    action: Action
     broker: str = ""
     """Name of the broker; empty for a step at all brokers."""
     number: int = 0
@@ -175,10 +192,10 @@ def all_steps(situation: Situation, target: Mapping[str, int]) -> tuple[Step, ..
     for broker in sorted(situation.counts, key=code_units):
         now = situation
         while step := next(_steps(now, broker, target.get(broker)), None):
-            if step.action == "settle":
+            if step.action == Action.SETTLE:
                 above = [MessageQueue(broker, at) for at in range(target[broker], now.counts[broker].read)]
                 steps[step] = None
-                step = Step("drain", broker, target[broker], situation.unread(above))
+                step = Step(Action.DRAIN, broker, target[broker], situation.unread(above))
                 now = replace(now, since_write={**now.since_write, broker: now.settled})
             steps[step] = None
             now = _after(now, step)
@@ -187,9 +204,9 @@ def all_steps(situation: Situation, target: Mapping[str, int]) -> tuple[Step, ..
 
 def counts_after(counts: Mapping[str, Counts], step: Step) -> Mapping[str, Counts]:
     """Return the brokers' numbers of queues after a step."""
-    if step.action == "set read":
+    if step.action == Action.SET_READ:
         return {**counts, step.broker: counts[step.broker]._replace(read=step.number)}
-    if step.action == "set write":
+    if step.action == Action.SET_WRITE:
         return {**counts, step.broker: counts[step.broker]._replace(write=step.number)}
     return counts
 
@@ -197,14 +214,14 @@ def counts_after(counts: Mapping[str, Counts], step: Step) -> Mapping[str, Count
 def refusal(situation: Situation, step: Step) -> str:
     """Return why a step must not be taken now, and what to do first; empty if it is safe."""
     broker, number = step.broker, step.number
-    if step.action not in ("set read", "set write"):
+    if step.action not in (Action.SET_READ, Action.SET_WRITE):
         return ""
     if broker not in situation.counts:
         return f"no broker {broker!r} has the topic"
     if number < 1:
         return f"{broker}: {number} queues would be none"
     counts = situation.counts[broker]
-    if step.action == "set write":
+    if step.action == Action.SET_WRITE:
         if number > counts.read:
             unread = f"queues {counts.read} to {number - 1} would be written and not read"
             return f"{broker}: {unread}; set read to {number} first"
@@ -252,22 +269,22 @@ def _steps(situation: Situation, broker: str, target: int | None) -> Iterator[St
     # Each queue that is, or will be, written or that has unread messages must be read: that comes first.
     least_read = max(counts.write, target or 0, *held, 0)
     if counts.read < least_read:
-        yield Step("set read", broker, least_read)
+        yield Step(Action.SET_READ, broker, least_read)
     elif target is not None and (beginnings := _beginnings(situation, broker, target)):
-        yield Step("set offsets", broker, offsets=beginnings)
+        yield Step(Action.SET_OFFSETS, broker, offsets=beginnings)
     elif target is not None and counts.write != target:
-        yield from _write_steps(situation, Step("set write", broker, target))
+        yield from _write_steps(situation, Step(Action.SET_WRITE, broker, target))
     elif target is not None and counts.read > target:
-        yield from _shrink(situation, Step("set read", broker, target))
+        yield from _shrink(situation, Step(Action.SET_READ, broker, target))
 
 
 def _write_steps(situation: Situation, step: Step) -> Iterator[Step]:
     if not situation.keyed:
         yield step
     elif not situation.producers_stopped:
-        yield Step("stop producers")
+        yield Step(Action.STOP_PRODUCERS)
     elif unread := situation.unread(_all_queues(situation)):
-        yield Step("drain", unread=unread)
+        yield Step(Action.DRAIN, unread=unread)
     elif reason := refusal(situation, step):
         raise InputError(reason)
     else:
@@ -279,9 +296,9 @@ def _shrink(situation: Situation, step: Step) -> Iterator[Step]:
     above = [MessageQueue(broker, at) for at in range(step.number, situation.counts[broker].read)]
     to_wait = _to_wait(situation, broker)
     if to_wait:
-        yield Step("settle", broker, to_wait)
+        yield Step(Action.SETTLE, broker, to_wait)
     elif unread := situation.unread(above):
-        yield Step("drain", broker, step.number, unread)
+        yield Step(Action.DRAIN, broker, step.number, unread)
     elif reason := refusal(situation, step):
         raise InputError(reason)
     else:
@@ -304,13 +321,13 @@ def _after(situation: Situation, step: Step) -> Situation:
     """Return the situation after a step, if no message comes meanwhile."""
     counts, offsets = situation.counts, dict(situation.offsets)
     since_write, stopped = dict(situation.since_write), situation.producers_stopped
-    if step.action == "set read":
+    if step.action == Action.SET_READ:
         for at in range(step.number):  # new queues, which are empty
             offsets.setdefault(MessageQueue(step.broker, at), Offsets(0))
-    elif step.action == "set write":
+    elif step.action == Action.SET_WRITE:
         if step.number < counts[step.broker].write:
             since_write[step.broker] = 0
-    elif step.action == "stop producers":
+    elif step.action == Action.STOP_PRODUCERS:
         stopped = True
     for queue, group, offset in step.offsets:
         offsets[queue] = offsets[queue]._replace(consumed={**offsets[queue].consumed, group: offset})

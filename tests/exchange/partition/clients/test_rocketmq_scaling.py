@@ -14,6 +14,7 @@ from exchange.errors import InputError
 from exchange.partition.clients.rocketmq.message_queue import MessageQueue
 from exchange.partition.clients.rocketmq.scaling import (
     SETTLED,
+    Action,
     Counts,
     Offsets,
     Situation,
@@ -47,7 +48,7 @@ class Cluster:
 
     def take(self, step: Step) -> None:
         old = self.counts[step.broker]
-        if step.action == "set write":
+        if step.action == Action.SET_WRITE:
             if step.number < old.write:
                 self.lowered[step.broker] = self.now
             self.counts[step.broker] = old._replace(write=step.number)
@@ -141,7 +142,7 @@ class Scaling(RuleBasedStateMachine):
     @rule(at=st.integers(0, 1), meanwhile=st.lists(st.tuples(st.integers(0, 1), st.integers(0, 11)), max_size=4))
     def follow(self, at: int, meanwhile: list[tuple[int, int]]) -> None:
         """Take one of the steps for what was seen, maybe long ago; messages come between the look and the step."""
-        steps = [step for step in next_steps(self.seen, self.goal) if step.action.startswith("set ")]
+        steps = [step for step in next_steps(self.seen, self.goal) if step.action.is_change]
         for producer, number in meanwhile:
             self.send(producer, number, arrives=True)
         if steps:
@@ -174,9 +175,9 @@ class Scaling(RuleBasedStateMachine):
         for _ in range(20):
             steps = next_steps(cluster.situation(), self.goal)
             for step in steps:
-                if step.action.startswith("set "):
+                if step.action.is_change:
                     cluster.take(step)
-                elif step.action == "settle":
+                elif step.action == Action.SETTLE:
                     cluster.wait(step.number)
                 else:
                     for unread in step.unread:
@@ -213,14 +214,14 @@ def loss_after(cluster: Cluster, step: Step) -> set[MessageQueue]:
 
 def test_lowering_read_first_loses_messages_and_is_refused() -> None:
     cluster = Cluster({"a": Counts(4, 4)})
-    step = Step("set read", "a", 2)
+    step = Step(Action.SET_READ, "a", 2)
     assert refusal(cluster.situation(), step) == "a: queues 2 to 3 are written; set write to 2 first"
     assert loss_after(cluster, step) == {MessageQueue("a", 2), MessageQueue("a", 3)}
 
 
 def test_raising_write_first_loses_messages_and_is_refused() -> None:
     cluster = Cluster({"a": Counts(2, 2)})
-    step = Step("set write", "a", 3)
+    step = Step(Action.SET_WRITE, "a", 3)
     assert refusal(cluster.situation(), step) == "a: queues 2 to 2 would be written and not read; set read to 3 first"
     assert loss_after(cluster, step) == {MessageQueue("a", 2)}
 
@@ -230,23 +231,23 @@ def test_lowering_read_before_all_groups_have_drained_is_refused() -> None:
     cluster.send(0, 1)
     cluster.arrive()
     cluster.consume("g", 0, 1)
-    cluster.take(Step("set write", "a", 1))
+    cluster.take(Step(Action.SET_WRITE, "a", 1))
     cluster.wait(SETTLED)
-    step = Step("set read", "a", 1)
+    step = Step(Action.SET_READ, "a", 1)
     assert refusal(cluster.situation(), step) == "not drained: a:1 has 1 for h"
     (advised,) = next_steps(cluster.situation(), {"a": 1})
-    assert advised == Step("drain", "a", 1, unread=(Unread(MessageQueue("a", 1), "h", 1),))
+    assert advised == Step(Action.DRAIN, "a", 1, unread=(Unread(MessageQueue("a", 1), "h", 1),))
     assert loss_after(cluster, step) == {MessageQueue("a", 1)}
 
 
 def test_lowering_read_while_producers_have_the_old_route_is_refused() -> None:
     """All is drained when one looks, and a message comes between the look and the step."""
     cluster = Cluster({"a": Counts(2, 2)})
-    cluster.take(Step("set write", "a", 1))
+    cluster.take(Step(Action.SET_WRITE, "a", 1))
     cluster.wait(1_000)
-    seen, step = cluster.situation(), Step("set read", "a", 1)
+    seen, step = cluster.situation(), Step(Action.SET_READ, "a", 1)
     assert refusal(seen, step) == "a: producers with the old route may still write to the queues; wait 32000 ms"
-    assert next_steps(seen, {"a": 1}) == (Step("settle", "a", 32_000),)
+    assert next_steps(seen, {"a": 1}) == (Step(Action.SETTLE, "a", 32_000),)
     cluster.send(0, 1)
     cluster.arrive()
     cluster.take(step)
@@ -255,7 +256,7 @@ def test_lowering_read_while_producers_have_the_old_route_is_refused() -> None:
 
 def test_an_unknown_queue_is_not_taken_for_empty() -> None:
     situation = Situation({"a": Counts(1, 3)}, {MessageQueue("a", 1): Offsets(0)})
-    assert refusal(situation, Step("set read", "a", 1)) == "the offsets of a:2 are not known"
+    assert refusal(situation, Step(Action.SET_READ, "a", 1)) == "the offsets of a:2 are not known"
     with pytest.raises(InputError, match="the offsets of a:2 are not known"):
         next_steps(situation, {"a": 1})
 
@@ -263,7 +264,7 @@ def test_an_unknown_queue_is_not_taken_for_empty() -> None:
 def test_queues_that_are_written_or_unread_but_not_read_are_mended_first() -> None:
     offsets = {MessageQueue("b", 6): Offsets(5, {"g": 2})}
     situation = Situation({"a": Counts(4, 2), "b": Counts(1, 1)}, offsets)
-    assert next_steps(situation, {}) == (Step("set read", "a", 4), Step("set read", "b", 7))
+    assert next_steps(situation, {}) == (Step(Action.SET_READ, "a", 4), Step(Action.SET_READ, "b", 7))
 
 
 def test_messages_that_were_deleted_are_not_waited_for() -> None:
@@ -275,12 +276,12 @@ def test_where_the_order_of_keys_counts_all_is_drained_before_queues_change() ->
     cluster = Cluster({"a": Counts(2, 4)})
     cluster.send(0, 0)
     cluster.arrive()
-    step = Step("set write", "a", 4)
-    assert next_steps(cluster.situation(keyed=True), {"a": 4}) == (Step("stop producers"),)
+    step = Step(Action.SET_WRITE, "a", 4)
+    assert next_steps(cluster.situation(keyed=True), {"a": 4}) == (Step(Action.STOP_PRODUCERS),)
     assert "stop the producers" in refusal(cluster.situation(keyed=True), step)
     stopped = cluster.situation(keyed=True, producers_stopped=True)
     unread = tuple(Unread(MessageQueue("a", 0), group, 1) for group in GROUPS)
-    assert next_steps(stopped, {"a": 4}) == (Step("drain", unread=unread),)
+    assert next_steps(stopped, {"a": 4}) == (Step(Action.DRAIN, unread=unread),)
     assert "would overtake" in refusal(stopped, step)
     for group in GROUPS:
         cluster.consume(group, 0, 1)

@@ -25,7 +25,7 @@ from bridge.rocketmq.remoting.statistics import (
     topic_stats,
 )
 from bridge.scaling.deferred import DeferredMessages
-from bridge.scaling.refused import Refused
+from bridge.scaling.refused import ScalingRefused
 from exchange.errors import InputError
 from exchange.limits import PARTITIONS
 from exchange.partition.clients.rocketmq.message_queue import MessageQueue
@@ -33,7 +33,7 @@ from exchange.partition.clients.rocketmq.queues import MASTER, READ, TopicRoute
 from exchange.partition.clients.rocketmq.scaling import SETTLED, Counts, Offsets, Situation
 from exchange.text.display import count_noun, list_some
 
-__all__ = ["Eye", "Scope", "Sight", "check_topic"]
+__all__ = ["TopicReader", "Scope", "TopicState", "check_topic"]
 
 SYSTEM_TOPICS: Final = frozenset({
     "TBW102", "SCHEDULE_TOPIC_XXXX", "BenchmarkTest", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRACE_TOPIC",
@@ -50,7 +50,7 @@ OWN: Final = {
 }
 """Beginning of names of topics that brokers create themselves -> what they are."""
 
-LISTED: Final = 5
+NAMES_SHOWN: Final = 5
 """Maximum number of names or queues listed in an error."""
 
 
@@ -74,8 +74,8 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
-    """What was seen at one time."""
+class TopicState:
+    """The state of a topic at one time, as its brokers have it."""
 
     situation: Situation
     target: Mapping[str, int]
@@ -93,16 +93,16 @@ class Sight:
 
 
 def check_topic(topic: str) -> None:
-    """Raise Refused for a topic that brokers make themselves."""
+    """Raise ScalingRefused for a topic that brokers make themselves."""
     if topic in SYSTEM_TOPICS:
-        raise Refused(f"{topic} is a topic of the brokers' own; topics of applications can be scaled")
+        raise ScalingRefused(f"{topic} is a topic of the brokers' own; topics of applications can be scaled")
     for begin, meaning in OWN.items():
         if topic.lower().startswith(begin.lower()):
-            raise Refused(f"{topic} is {meaning}; topics of applications can be scaled")
+            raise ScalingRefused(f"{topic} is {meaning}; topics of applications can be scaled")
 
 
-class Eye:
-    """Looks at a topic, again and again; remembers since when each broker has its write number."""
+class TopicReader:
+    """Reads the state of a topic, again and again; remembers since when each broker has its write number."""
 
     def __init__(self, client: Client, scope: Scope) -> None:
         self._client: Final = client
@@ -113,18 +113,18 @@ class Eye:
         self.deleted: Final[set[str]] = set()
         """Groups that were deleted, and whose offsets are still there."""
 
-    async def look(self) -> Sight:
+    async def read(self) -> TopicState:
         """Return the present state.
 
-        Raises Refused where the topic must not be scaled, InputError for brokers and groups that are not there, and
-        RemotingError.
+        Raises ScalingRefused where the topic must not be scaled, InputError for brokers and groups that are not there,
+        and RemotingError.
         """
         scope, client = self._scope, self._client
         check_topic(scope.topic)
         route = await self._route()
         addresses = _masters(route)
         if scope.topic in addresses:
-            raise Refused(f"{scope.topic} is the topic that the broker of this name made for itself")
+            raise ScalingRefused(f"{scope.topic} is the topic that the broker of this name made for itself")
         configs = await self._configs(addresses)
         counts = {name: Counts(config.write_queues, config.read_queues) for name, config in configs.items()}
         target = self._target(counts)
@@ -144,9 +144,9 @@ class Eye:
             settled=round(scope.settle * 1000),
             from_first=frozenset([group for group, members in groups.items() if members.from_first]),
         )  # fmt: skip
-        sight = Sight(situation, target, configs, addresses, groups)
-        self._check(sight, counted)
-        return sight
+        state = TopicState(situation, target, configs, addresses, groups)
+        self._check(state, counted)
+        return state
 
     async def disagreement(self, broker: str, config: TopicConfig) -> str:
         """Return where the broker or a name server has other numbers of queues than these; "" if all have them."""
@@ -179,13 +179,13 @@ class Eye:
                 raise InputError(f"there is no topic {topic!r} at {self._client.settings.namesrv_addr}") from None
             raise
         if route.order_topic_conf:
-            raise Refused(
+            raise ScalingRefused(
                 f"topic {topic!r} has an order configuration, {route.order_topic_conf}: its producers choose among "
                 "these queues, whatever the brokers' numbers are. Delete it first: mqadmin updateOrderConf -m delete "
                 f"-t {topic}"
             )
         if route.mappings:
-            raise Refused(f"{topic!r} is a static topic; its queues are moved by mqadmin updateStaticTopic")
+            raise ScalingRefused(f"{topic!r} is a static topic; its queues are moved by mqadmin updateStaticTopic")
         if sum([max(data.write_queues, data.read_queues) for data in route.queues]) > PARTITIONS:
             raise InputError(f"topic {topic!r} has more than {PARTITIONS:,} queues")
         return route
@@ -200,7 +200,7 @@ class Eye:
         for broker, address in addresses.items():
             config = await topic_config(self._client, address, self._scope.topic)
             if config is None:
-                raise Refused(
+                raise ScalingRefused(
                     f"the name server lists topic {self._scope.topic!r} at broker {broker!r}, which does not have it; "
                     "brokers register every 30 s: run it again then"
                 )
@@ -211,8 +211,8 @@ class Eye:
         unknown = [name for name in self._scope.brokers if name not in counts]
         if unknown:
             raise InputError(
-                f"no broker {list_some(unknown, LISTED)} has topic {self._scope.topic!r}; there are "
-                f"{list_some(sorted(counts), LISTED)}"
+                f"no broker {list_some(unknown, NAMES_SHOWN)} has topic {self._scope.topic!r}; there are "
+                f"{list_some(sorted(counts), NAMES_SHOWN)}"
             )
         return dict.fromkeys(self._scope.brokers or sorted(counts), self._scope.queues)
 
@@ -239,9 +239,10 @@ class Eye:
         """Return the groups that must have read what is hidden."""
         unknown = [group for group in self._scope.groups if group not in groups]
         if unknown:
-            known = list_some(sorted(groups), LISTED) or "none"
+            known = list_some(sorted(groups), NAMES_SHOWN) or "none"
             raise InputError(
-                f"no broker of topic {self._scope.topic!r} knows group {list_some(unknown, LISTED)}; known: {known}"
+                f"no broker of topic {self._scope.topic!r} knows group {list_some(unknown, NAMES_SHOWN)}; "
+                f"known: {known}"
             )
         return sorted(self._scope.groups or groups)
 
@@ -276,26 +277,26 @@ class Eye:
             offsets[MessageQueue(broker, queue)] = Offsets(end, consumed[queue], start, coming.get(queue, 0))
         return offsets
 
-    def _check(self, sight: Sight, counted: Collection[str]) -> None:
-        """Raise Refused where nothing can be known about messages that would be hidden, or about their order."""
-        topic, situation = self._scope.topic, sight.situation
-        for broker, number in sight.target.items():
-            counts, config = situation.counts[broker], sight.configs[broker]
+    def _check(self, state: TopicState, counted: Collection[str]) -> None:
+        """Raise ScalingRefused where nothing can be known about messages that would be hidden, or about their order."""
+        topic, situation = self._scope.topic, state.situation
+        for broker, number in state.target.items():
+            counts, config = situation.counts[broker], state.configs[broker]
             if (config.order or dict(config.attributes or {}).get("message.type") == "FIFO") and not situation.keyed:
-                raise Refused(
+                raise ScalingRefused(
                     f"topic {topic!r} is ordered at broker {broker!r}, and keys would move to other queues; "
                     "--keep-order changes the number of queues only while producers are stopped and all is read"
                 )
             if number >= counts.read:
                 continue
             if not config.perm & READ:
-                raise Refused(
+                raise ScalingRefused(
                     f"topic {topic!r} cannot be read at broker {broker!r} (perm {config.perm}); give it perm 6"
                 )
-            broadcasting = [group for group in counted if sight.groups[group].is_broadcasting]
+            broadcasting = [group for group in counted if state.groups[group].is_broadcasting]
             if broadcasting:
-                raise Refused(
-                    f"group {list_some(broadcasting, LISTED)} is broadcasting: its members keep their offsets "
+                raise ScalingRefused(
+                    f"group {list_some(broadcasting, NAMES_SHOWN)} is broadcasting: its members keep their offsets "
                     f"themselves. Make sure that they have read queues {number} to {counts.read - 1}, and name the "
                     "other groups with --group"
                 )
@@ -304,21 +305,22 @@ class Eye:
                 if queue.broker == broker and queue.queue_id >= number and offsets.end > offsets.start
             ]  # fmt: skip
             if left and not counted:
-                raise Refused(
+                raise ScalingRefused(
                     f"no consumer group has read topic {topic!r}, and {count_noun(len(left), 'queue')} to hide "
-                    f"({list_some([queue.name for queue in left], LISTED)}) have messages; start its consumers first"
+                    f"({list_some([queue.name for queue in left], NAMES_SHOWN)}) have messages; start "
+                    "its consumers first"
                 )
 
 
 def _masters(route: TopicRoute) -> dict[str, str]:
-    """Return the address of the master of each broker that has the topic. Raises Refused where one has none."""
+    """Return the address of the master of each broker that has the topic. Raises ScalingRefused where one has none."""
     servers = {data.broker: dict(data.addresses) for data in route.brokers}
     names = sorted({data.broker for data in route.queues})
     missing = [name for name in names if MASTER not in servers.get(name, {})]
     if missing:
-        raise Refused(
-            f"broker {list_some(missing, LISTED)} has no master now; numbers of queues are changed at masters. Run it "
-            "again when it has one"
+        raise ScalingRefused(
+            f"broker {list_some(missing, NAMES_SHOWN)} has no master now; numbers of queues are changed at masters. "
+            "Run it again when it has one"
         )
     return {name: servers[name][MASTER] for name in names}
 
