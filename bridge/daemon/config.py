@@ -17,13 +17,13 @@ from bindings.operating_system import find_signals
 from bindings.sources.open import open_source
 from bindings.sources.toml_file import read_toml
 from bridge.daemon import keys
+from bridge.daemon.loops import find_dead_letter_loop, find_feedback, find_near_exchange
 from bridge.daemon.replies import Ends, read_replies
 from bridge.endpoint import Layout, Misfit, Place, Source, Target
 from bridge.endpoints import build_dead_letter_target, build_source, build_target
 from bridge.mistakes import ConfigWarning, Mistakes
 from bridge.pump import keys as pump_keys
-from bridge.pump.filtering import read_filter
-from bridge.pump.loops import find_dead_letter_loop, find_feedback, find_near_exchange
+from bridge.pump.inlet import read_filter
 from bridge.pump.policy import Backoff, Policy, Unroutable
 from bridge.pump.pump import NO_PARTITIONERS, NO_REPLIES, Inlet
 from bridge.pump.replies import Replies

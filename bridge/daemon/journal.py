@@ -193,7 +193,7 @@ class Journal:
         """Write that a SIGHUP was received, which changes nothing."""
         self.write("warning", "hangup", text="nothing is reloaded; restart it to read the configuration again")
 
-    # The events of `bridge.pump.pump.PumpEvents`.
+    # The events of `bridge.pump.events.PumpEvents`.
 
     def connected(self, name: str) -> None:
         self.write_rarely("info", "connected", (name,), endpoint=name)

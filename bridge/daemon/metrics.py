@@ -37,7 +37,7 @@ Gauges = Mapping[str, tuple[Literal["gauge", "counter"], str, Mapping[tuple[tupl
 
 
 class Metrics:
-    """Counts the events of `bridge.pump.pump.PumpEvents`. The counters are by name of source or target."""
+    """Counts the events of `bridge.pump.events.PumpEvents`. The counters are by name of source or target."""
 
     def __init__(self) -> None:
         self.read_messages = Counter[str]()

@@ -16,9 +16,8 @@ from bridge.endpoints import build_caller_target, build_reply_source, system_of
 from bridge.interop.requests import KAFKA, RABBITMQ, ROCKETMQ
 from bridge.interop.return_address import Sealer
 from bridge.mistakes import Mistakes
-from bridge.pump.inlet import Inlet
+from bridge.pump.inlet import Inlet, reachable_queues
 from bridge.pump.policy import Policy, Unroutable
-from bridge.pump.reach import reachable_queues
 from bridge.pump.replies import Callers, Replies, Servers
 from bridge.table import Table
 from exchange.topology.topology import Topology

@@ -26,7 +26,8 @@ from bridge.daemon.signals import Handlers, Stopping
 from bridge.daemon.web import Web
 from bridge.daemon.workers import SETTLED, WRONG, build_command, run_workers
 from bridge.endpoint import Delivery, Failure, Outgoing
-from bridge.pump.pump import Inlet, Pump, PumpEvents
+from bridge.pump.events import PumpEvents
+from bridge.pump.pump import Inlet, Pump
 from bridge.pump.replies import ReplyOutcome, RequestOutcome
 from exchange.errors import InputError
 from exchange.routing.router import Router

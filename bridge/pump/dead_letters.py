@@ -27,18 +27,18 @@ hashstar-packed             only if the target of dead letters refused this one 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
 from math import ceil
-from typing import Final
+from typing import Any, Final
 
-from bridge.endpoint import Delivery
+from bridge.endpoint import Delivery, Outgoing
 from exchange.amqp import MalformedHeader, content_of
 from exchange.values.field_json import json_line, message_to_json
 from exchange.values.field_values import Typed
 from exchange.values.message import Message
 
-__all__ = ["DeadLetterLimit", "build_dead_letter", "is_packed", "pack"]
+__all__ = ["DeadLetterLimit", "build_dead_letter", "count_written", "is_packed", "pack"]
 
 PACKED: Final = "hashstar-packed"
 
@@ -213,3 +213,18 @@ class DeadLetterLimit:
             f"of the latest {tally.messages:,} messages{where}, {tally.dead:,} ({tally.share:.0%}) became dead "
             f"letters; {len(self._waiting):,} more would, and wait: {reason}"
         )
+
+
+def count_written(messages: Iterable[Outgoing], counts: Mapping[tuple[Any, str], int]) -> None:
+    """Have the limits count written messages, ``counts`` by window and queue; what waited for a limit does no more."""
+    reached = set()
+    for (window, queue), count in counts.items():
+        if window.limit is not None:
+            window.limit.note_written(queue, count)
+            if window.limit.is_reached:
+                reached.add(window)
+    if reached:
+        for outgoing in messages:
+            window = outgoing.context.window
+            if window in reached:
+                window.limit.release(outgoing.context, outgoing.queue)

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import TypeAlias
 
 from bridge.endpoint import Failure, Outgoing
 
-__all__ = ["CALM", "Gate"]
+__all__ = ["CALM", "Gate", "Partition", "partition_of"]
 
 CALM = 60.0
 """Seconds without a refusal after which a queue's gate is removed."""
@@ -83,3 +84,13 @@ class Gate:
     def is_calm(self, now: float) -> bool:
         """Return whether the gate can be removed: no message waits or was refused for `CALM` seconds."""
         return not self._ready and not self.waits and self.failure is None and now - self.refused_at >= CALM
+
+
+Partition: TypeAlias = tuple[str, object]
+"""A queue of the topology, and its partition or None. Each has a gate of its own."""
+
+
+def partition_of(outgoing: Outgoing) -> Partition:
+    """Return the queue of a copy, and its partition, which share a gate."""
+    placement = outgoing.placement
+    return outgoing.queue, None if placement is None else placement.partition

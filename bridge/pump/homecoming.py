@@ -7,27 +7,18 @@ system refuses is dropped: its caller is gone, and must not delay other callers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, Protocol
+from typing import Final
 
-from bridge.endpoint import Delivery, Failure, Outgoing, describe
+from bridge.endpoint import Failure, Outgoing, describe
+from bridge.pump.events import ReplyEvents
 from bridge.pump.inlet import Inlet
-from bridge.pump.outlet import Events, Outlet
+from bridge.pump.outlet import Outlet
 from bridge.pump.policy import Policy, Unroutable
 from bridge.pump.replies import Home, Replies, ReplyOutcome, Servers
 from bridge.pump.window import Pending
 from exchange.errors import HashstarError
 
-__all__ = ["Homecoming", "ReplyEvents"]
-
-
-class ReplyEvents(Events, Protocol):
-    """Receives what happens to replies, to count and log it."""
-
-    def unroutable(self, source: str, delivery: Delivery, fate: str, reason: str) -> None:
-        """Take note of a delivery that no queue of the topology, or no caller, gets."""
-
-    def replied(self, source: str, outcome: ReplyOutcome) -> None:
-        """Take note of a reply that a source has given."""
+__all__ = ["Homecoming"]
 
 
 class Homecoming:

@@ -28,15 +28,21 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from bridge.endpoint import Delivery, Disconnected, EndOfStream, Source, disconnection
+from bridge.interop import headers_for_property
 from bridge.pump.dead_letters import DeadLetterLimit
-from bridge.pump.filtering import Filter
+from bridge.pump.keys import SELECTOR, TAGS
 from bridge.pump.outlet import Outlet
 from bridge.pump.policy import Attempts, Policy
 from bridge.pump.replies import Servers
 from bridge.pump.window import Window
+from bridge.table import Table
+from exchange.entities.alternates import alternates_in_effect
+from exchange.errors import HashstarError
+from exchange.selector import Selector, SelectorFailure, Tags, properties_of
+from exchange.topology.topology import Topology
 from exchange.values.message import Message, assemble_message
 
-__all__ = ["Inlet", "Reading"]
+__all__ = ["Filter", "Inlet", "Reading", "read_filter", "reachable_queues"]
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -45,6 +51,37 @@ BATCH: Final = 1_000
 
 LOOK: Final = 0.25
 """Seconds between checks of what an inlet waits for, such as whether the open source has lost its connection."""
+
+
+NO_MATCH: Final = "no match"
+FAILS: Final = "fails"
+"""The selector cannot be evaluated for the message, such as ``price > 10`` for the price ``9.99``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """RocketMQ's SQL92 selector, tags, or both, which must both match, for messages of every system.
+
+    `exchange.selector.amqp` defines what they read. A message that does not match is counted and settled.
+    """
+
+    selector: Selector | None = None
+    tags: Tags | None = None
+
+    def objection(self, message: Message) -> str | None:
+        """Return why the message does not match: ``NO_MATCH``, or ``FAILS`` and the comparison; None if it matches.
+
+        Raises HashstarError for headers that cannot be read.
+        """
+        if self.tags is not None and not self.tags(properties_of(message, self.tags.names, headers_for_property)):
+            return NO_MATCH
+        if self.selector is None:
+            return None
+        try:
+            matches = self.selector.evaluate(properties_of(message, self.selector.names, headers_for_property))
+        except SelectorFailure as failure:
+            return f"{FAILS}: {self.selector.text[slice(*failure.span)]}"
+        return None if matches else NO_MATCH
 
 
 @dataclass(slots=True, eq=False)
@@ -254,3 +291,45 @@ class Reading:
                 if self._task is not asyncio.current_task():
                     self._task.cancel()  # its read may wait for a delivery that never comes
         self._moved.set()
+
+
+def read_filter(table: Table) -> Filter | None:
+    """Read the filter of a source's table, ``selector`` and ``tags``; None if it has neither. Raises InputError."""
+    selector, tags = SELECTOR.read(table), TAGS.read(table)
+    if selector is None and tags is None:
+        return None
+    key = "selector"
+    try:
+        by_sql = None if selector is None else Selector.parse(selector)
+        key = "tags"
+        return Filter(by_sql, None if tags is None else Tags.parse(tags))
+    except HashstarError as error:
+        raise table.error(key, str(error)) from None
+
+
+def reachable_queues(topology: Topology, exchange: str | None) -> frozenset[str]:
+    """Return the names of the queues that a message published to ``exchange`` can reach, whatever its key.
+
+    ``None`` and the default exchange can reach every queue.
+    """
+    if not exchange:
+        return frozenset(topology.queues)
+    queues: set[str] = set()
+    seen = {exchange}
+    waiting = [exchange]
+    while waiting:
+        name = waiting.pop()
+        reached = topology.exchanges.get(name)
+        if reached is None:
+            continue
+        following = [name for name in alternates_in_effect(reached, topology.policies) if name is not None]
+        for binding in topology.bindings_from(name):
+            if binding.destination.kind == "queue":
+                queues.add(binding.destination.name)
+            else:
+                following.append(binding.destination.name)
+        for each in following:
+            if each and each not in seen:
+                seen.add(each)
+                waiting.append(each)
+    return frozenset(queues)

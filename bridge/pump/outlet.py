@@ -14,61 +14,24 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Final, Protocol, TypeAlias
+from typing import Final
 
-from bridge.endpoint import Disconnected, Failure, Outgoing, Target, describe, disconnection
-from bridge.pump.gate import Gate
+from bridge.endpoint import Disconnected, Failure, Outgoing, Target, disconnection
+from bridge.pump.dead_letters import count_written
+from bridge.pump.events import TargetEvents
+from bridge.pump.gate import Gate, Partition, partition_of
 from bridge.pump.order import Held, by_number
 from bridge.pump.policy import Attempts, Policy, Unroutable
+from bridge.pump.sending import LiveReceiver, Sender
 from bridge.pump.window import Pending, Window
 
-__all__ = ["Events", "Outlet"]
+__all__ = ["Outlet"]
 
 LOG: Final = logging.getLogger(__name__)
 
 WAITING: Final = 3.0
 """Maximum number of seconds between the tries of a message that waits (`Failure.waits`)."""
-
-
-class Events(Protocol):
-    """Receives what happens to targets and their messages, to count and log it."""
-
-    def connected(self, name: str) -> None:
-        """Take note that a source or target was opened."""
-
-    def disconnected(self, name: str, error: Exception, wait: float) -> None:
-        """Take note that a source or target was lost or could not be opened; ``wait``: seconds until the next try."""
-
-    def confirmed(self, target: str, messages: Sequence[Outgoing], now: float) -> None:
-        """Take note that a target has stored these messages; ``now`` is the loop's time."""
-
-    def refused(self, target: str, message: Outgoing, failure: Failure, retry_in: float | None) -> None:
-        """Take note that a target refused a message; ``retry_in`` is in seconds, None if it is not tried again."""
-
-    def gave_up(self, target: str, message: Outgoing, failure: Failure, fate: str) -> None:
-        """Take note that a message is given up: ``fate`` is ``dead-letter`` or ``hold``."""
-
-
-@dataclass(slots=True, eq=False)
-class Connection:
-    """Passes a target's reports on to the outlet while the connection lasts, and ignores later ones."""
-
-    outlet: Outlet | None
-    """None if the connection is lost or was closed, or was never made."""
-
-    def confirmed(self, messages: Sequence[Outgoing]) -> None:
-        if self.outlet is not None:
-            self.outlet.confirmed(messages)
-
-    def failed(self, message: Outgoing, failure: Failure) -> None:
-        if self.outlet is not None:
-            self.outlet.failed(message, failure)
-
-    def lost(self, error: Disconnected) -> None:
-        if self.outlet is not None:
-            self.outlet.lost(error)
 
 
 class Outlet:
@@ -85,7 +48,7 @@ class Outlet:
         self,
         target: Target,
         policy: Policy,
-        events: Events,
+        events: TargetEvents,
         random: Callable[[], float],
         dead_letter: Callable[[Outgoing, Failure, str], None] | None = None,
         changed: Callable[[], None] = lambda: None,
@@ -109,13 +72,12 @@ class Outlet:
         self._gates: dict[Partition, Gate] = {}
         self._in_flight: dict[int, Outgoing] = {}
         """Number -> message without an answer that was sent, or will be once there is a connection."""
-        self._connection = Connection(None)
+        self._connection = LiveReceiver(None)
         self._gone = asyncio.Event()
         self._gone.set()
         self._progressed = False
         """Whether the target has confirmed or refused a message over this connection."""
-        self._one_by_one = False
-        """Whether messages are sent one by one, because `Target.send` raised an exception that one of them causes."""
+        self._sender: Final = Sender(target)
 
     @property
     def connected(self) -> bool:
@@ -151,7 +113,7 @@ class Outlet:
         """Keep the target open until cancelled."""
         loop, attempts = asyncio.get_running_loop(), Attempts(self._policy.reconnect, self._random)
         while True:
-            connection = Connection(self)
+            connection = LiveReceiver(self)
             self._gone.clear()  # before opening: the connection may be lost before `open` has returned
             try:
                 await self.target.open(connection)
@@ -190,21 +152,17 @@ class Outlet:
             fresh = list(messages)
             self._in_flight.update([(outgoing.number, outgoing) for outgoing in fresh])
             if self.connected:
-                self._write(fresh)
+                self._sender.write(self._connection, fresh)
             return
-        ready = []
+        firsts = []
         for outgoing in messages:
-            gate = self._gates.get(_partition_of(outgoing)) if self._gates else None
-            if gate is not None or self._policy.one_at_a_time or self._held.holds(outgoing):
+            waits = self._gates and partition_of(outgoing) in self._gates
+            if waits or self._policy.one_at_a_time or self._held.holds(outgoing):
                 self._held.add(outgoing)
                 if not self._held.is_first(outgoing):
                     continue
-            if gate is None:
-                ready.append(outgoing)
-            else:
-                gate.offer(outgoing)
-        self._launch(ready)
-        self._launch_from_gates()
+            firsts.append(outgoing)
+        self._release(firsts)
 
     def discard(self, window: Window) -> None:
         """Forget the messages of a window that were dropped and not sent yet: their source will give them again.
@@ -240,7 +198,7 @@ class Outlet:
         self._progressed |= bool(known)
         now = asyncio.get_running_loop().time()
         if self._is_limited:
-            self._note_written(known, counts)
+            count_written(known, counts)
         if self._gates:
             self._let_through(known)
         if self._held:
@@ -255,7 +213,7 @@ class Outlet:
         """Decide on a refused message: wait behind a gate, try again, hold it for ever, or send a dead letter."""
         if self._in_flight.pop(outgoing.number, None) is None:
             return
-        gate = self._gates.get(_partition_of(outgoing)) if self._gates else None
+        gate = self._gates.get(partition_of(outgoing)) if self._gates else None
         if gate is not None:
             gate.under_way.discard(outgoing.number)
         if outgoing.context.dropped:
@@ -308,20 +266,6 @@ class Outlet:
         pending.held_reason = None
         return True
 
-    def _note_written(self, messages: Iterable[Outgoing], counts: Mapping[tuple[Window, str], int]) -> None:
-        """Have the limits of dead letters count these messages; those among them that waited for a limit do no more."""
-        reached = set()
-        for (window, queue), count in counts.items():
-            if window.limit is not None:
-                window.limit.note_written(queue, count)
-                if window.limit.is_reached:
-                    reached.add(window)
-        if reached:
-            for outgoing in messages:
-                window = outgoing.context.window
-                if window in reached:
-                    window.limit.release(outgoing.context, outgoing.queue)
-
     def _wait(self, outgoing: Outgoing, failure: Failure) -> None:
         """Hold a message and its key until it passes, or, after ``give_up_after``, becomes a dead letter."""
         now = asyncio.get_running_loop().time()
@@ -364,17 +308,16 @@ class Outlet:
     def _wait_behind_gate(self, outgoing: Outgoing, failure: Failure) -> None:
         """Hold the message and all others for its queue or partition, and try again later, through a gate."""
         loop = asyncio.get_running_loop()
-        partition = _partition_of(outgoing)
+        partition = partition_of(outgoing)
         gate = self._gates.get(partition)
         if gate is None:
             gate = self._gates[partition] = Gate()
             # The target may refuse the messages in flight, too: they are held, so that newer ones of their keys wait.
             for each in self._in_flight.values():
-                if _partition_of(each) == partition:
+                if partition_of(each) == partition:
                     self._held.add(each)
                     gate.under_way.add(each.number)
-        starts_timer = gate.refuse(failure, loop.time())
-        if starts_timer:
+        if gate.refuse(failure, loop.time()):
             wait = self._policy.backoff.delay(gate.attempts, self._random())
             self._events.refused(self.target.name, outgoing, failure, wait)
             loop.call_later(wait, self._reopen, partition)
@@ -391,7 +334,7 @@ class Outlet:
 
         Messages in flight stay, as the target may still confirm them.
         """
-        held = [each for each in self._held.all() if _partition_of(each) == partition]
+        held = [each for each in self._held.all() if partition_of(each) == partition]
         waiting = [each for each in held if each.number not in self._in_flight]
         for outgoing in sorted({refused, *waiting}, key=by_number):
             self._held.remove(outgoing)
@@ -404,7 +347,7 @@ class Outlet:
     def _let_through(self, messages: Iterable[Outgoing]) -> None:
         """Open the gates of confirmed messages wider."""
         for outgoing in messages:
-            gate = self._gates.get(_partition_of(outgoing))
+            gate = self._gates.get(partition_of(outgoing))
             if gate is not None:
                 gate.under_way.discard(outgoing.number)
                 gate.accept()
@@ -425,8 +368,7 @@ class Outlet:
 
     def _leave(self, gone: Outgoing) -> None:
         """Forget a message that is not to be sent any more, and release the next one of its key."""
-        first = self._held.remove(gone)
-        if first is not None:
+        if (first := self._held.remove(gone)) is not None:
             self._release([first])
         elif self._gates:
             self._launch_from_gates()
@@ -435,7 +377,7 @@ class Outlet:
         """Send messages, each the first of its key, or offer them to their gates."""
         ready = []
         for outgoing in firsts:
-            gate = self._gates.get(_partition_of(outgoing)) if self._gates else None
+            gate = self._gates.get(partition_of(outgoing)) if self._gates else None
             if gate is None:
                 ready.append(outgoing)
             else:
@@ -447,30 +389,7 @@ class Outlet:
         fresh = [outgoing for outgoing in messages if outgoing.number not in self._in_flight]
         self._in_flight.update([(outgoing.number, outgoing) for outgoing in fresh])
         if fresh and self.connected:
-            self._write(fresh)
-
-    def _write(self, messages: Sequence[Outgoing]) -> None:
-        """Give messages to the target.
-
-        If `Target.send` raises an exception, the connection is made again, and from then on messages are sent one by
-        one: then the message that causes the exception counts as refused, and the others are written.
-        """
-        connection, loop = self._connection, asyncio.get_running_loop()
-        try:
-            if not self._one_by_one:
-                self.target.send(messages)
-                return
-        except Exception as error:
-            self._one_by_one = True
-            LOG.exception("%s: sending", self.target.name)
-            loop.call_soon(connection.lost, disconnection(error))
-            return
-        for outgoing in messages:
-            try:
-                self.target.send([outgoing])
-            except Exception as error:  # noqa: BLE001  this message causes it
-                failure = Failure(describe(error), final=True)
-                loop.call_soon(connection.failed, outgoing, failure)
+            self._sender.write(self._connection, fresh)
 
     def _send_again(self) -> None:
         """Send the messages in flight over a new connection, in their order.
@@ -486,11 +405,10 @@ class Outlet:
         firsts: list[Outgoing] = []
         for outgoing in under_way:
             if outgoing.context.dropped:
-                first = self._held.remove(outgoing)
-                if first is not None:
+                if (first := self._held.remove(outgoing)) is not None:
                     firsts.append(first)
                 continue
-            if _partition_of(outgoing) in self._gates or self._held.holds(outgoing):
+            if partition_of(outgoing) in self._gates or self._held.holds(outgoing):
                 self._held.add(outgoing)
                 if self._held.is_first(outgoing):
                     firsts.append(outgoing)
@@ -499,12 +417,3 @@ class Outlet:
         self._launch(again)
         self._release([outgoing for outgoing in firsts if self._may_go(outgoing)])
         self._launch_from_gates()
-
-
-Partition: TypeAlias = tuple[str, object]
-"""A queue of the topology, and its partition or None. Each has a gate of its own."""
-
-
-def _partition_of(outgoing: Outgoing) -> Partition:
-    placement = outgoing.placement
-    return outgoing.queue, None if placement is None else placement.partition

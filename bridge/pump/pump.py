@@ -10,24 +10,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import count
 from random import random as any_random
 from time import monotonic, time
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing, Target, describe
-from bridge.interop.marks import NAMED_HOPS, hops_of, is_dead_letter
-from bridge.pump.dead_letters import build_dead_letter, is_packed, pack
-from bridge.pump.homecoming import Homecoming, ReplyEvents
-from bridge.pump.inlet import Inlet, Reading
+from bridge.interop.marks import NAMED_HOPS, hops_of
+from bridge.pump.events import PumpEvents
+from bridge.pump.homecoming import Homecoming
+from bridge.pump.inlet import Inlet, Reading, reachable_queues
 from bridge.pump.learning import Learning
 from bridge.pump.outlet import Outlet
 from bridge.pump.placing import Placing
 from bridge.pump.policy import Policy, Unroutable
-from bridge.pump.reach import reachable_queues
 from bridge.pump.replies import Asked, Replies, RequestOutcome
+from bridge.pump.undeliverable import Undeliverable
 from bridge.pump.window import Pending
 from exchange.amqp import Headers
 from exchange.errors import HashstarError, InputError
@@ -36,7 +35,7 @@ from exchange.routing.route import Placement
 from exchange.routing.router import Router
 from exchange.values.message import Message
 
-__all__ = ["NO_PARTITIONERS", "NO_REPLIES", "Inlet", "Pump", "PumpEvents"]
+__all__ = ["NO_PARTITIONERS", "NO_REPLIES", "Inlet", "Pump"]
 
 CLOSING: Final = 2.0
 """Maximum number of seconds for closing all targets, and then again for all sources, after a stop."""
@@ -47,30 +46,11 @@ FINISHING: Final = 90.0
 AGAIN: Final = 1.0
 """Seconds after which a cancelled task that has not ended is cancelled again."""
 
-LIMITED: Final = 5.0
-"""Seconds after which a delivery is routed again that could not become a dead letter, as too many others did."""
-
 NO_REPLIES: Final = Replies({}, {})
 NO_REQUESTS: Final[Mapping[str, Asked | None]] = {}
 
 NO_PLACEMENTS: Final[Mapping[str, Placement]] = {}
 NO_PARTITIONERS: Final[Mapping[str, Partitioner]] = {}
-
-
-class PumpEvents(ReplyEvents, Protocol):
-    """Receives what happens in a pump, to count and log it."""
-
-    def read(self, source: str, deliveries: Sequence[Delivery]) -> None:
-        """Take note of deliveries that were read."""
-
-    def filtered(self, source: str, delivery: Delivery, reason: str) -> None:
-        """Take note of a delivery that the source's filter rejects; it is settled without being sent."""
-
-    def requested(self, source: str, outcome: RequestOutcome) -> None:
-        """Take note of a request that a source has given, and that goes to servers of another system."""
-
-    def ended(self, source: str) -> None:
-        """Take note that a source has ended, and all its deliveries are settled."""
 
 
 class Pump:
@@ -109,22 +89,14 @@ class Pump:
         self._ignored = ignored
         self._replies = replies
         self._numbers = count(1)
-        self._dead_outlet: Outlet | None = None
-        if dead_letters is not None:
-            patient = replace(policy, give_up_after=None)  # a dead letter has no other target
-            self._dead_outlet = Outlet(
-                dead_letters,
-                patient,
-                events,
-                random,
-                self._send_packed,
-                self._wake,
-                lambda dead: is_packed(dead.message),
-            )
+        self._undeliverable = Undeliverable(
+            dead_letters, policy, events, random, clock, self._numbers, self._wake, self._route_again
+        )
+        dead = self._undeliverable.outlet
         outlets: dict[Target, Outlet] = {}
         for target in targets.values():
             if target not in outlets:
-                dead_letter = self._send_dead_letter if self._dead_outlet is not None else None
+                dead_letter = None if dead is None else self._undeliverable.send
                 outlets[target] = Outlet(
                     target, policy, events, random, dead_letter, self._wake, is_limited=dead_letter is not None
                 )
@@ -134,8 +106,8 @@ class Pump:
         }
         """Queue of the topology -> those who answer the requests in it."""
         self._homecoming = Homecoming(replies, policy, events, random, self._numbers, clock, self._wake)
-        dead = [] if self._dead_outlet is None else [self._dead_outlet]
-        self._all = [*outlets.values(), *self._homecoming.outlets, *dead]
+        last = [] if dead is None else [dead]
+        self._all = [*outlets.values(), *self._homecoming.outlets, *last]
         self._readings: dict[Inlet, Reading] = {}
         for inlet in inlets:
             if inlet.replies_of is None:
@@ -144,7 +116,7 @@ class Pump:
             else:
                 reached = [*self._homecoming.outlets]
             self._readings[inlet] = Reading(
-                inlet, dict.fromkeys([*reached, *dead]), policy, random, self._take, self._is_paused
+                inlet, dict.fromkeys([*reached, *last]), policy, random, self._take, lambda: self._paused
             )
         self._stopping = asyncio.Event()
         self._paused = False
@@ -213,20 +185,11 @@ class Pump:
             await _run_within(seconds, [outlet.close() for outlet in self._all])
             await _run_within(seconds, [reading.close() for reading in self._readings.values()])
 
-    # Reading.
-
     async def _read(self, reading: Reading) -> None:
         name, events = reading.inlet.source.name, self._events
-
-        def disconnected(error: Disconnected, wait: float) -> None:
-            events.disconnected(name, error, wait)
-
         if not self._stopping.is_set():
-            await reading.run(lambda: events.connected(name), disconnected)
+            await reading.run(partial(events.connected, name), partial(events.disconnected, name))
             events.ended(name)
-
-    def _is_paused(self) -> bool:
-        return self._paused
 
     def _wake(self) -> None:
         for reading in self._readings.values():
@@ -250,7 +213,7 @@ class Pump:
         """
         ready: dict[Outlet, list[Outgoing]] = {}
         enter, route_of, wanted = inlet.enter, self._router.route, inlet.filter
-        max_hops = self._policy.max_hops
+        max_hops, give_up = self._policy.max_hops, self._undeliverable
         bad: list[Callable[[], None]] = []
         """What decides on each delivery that cannot be routed: after all others, as the share of these counts."""
         for pending in pendings:
@@ -261,11 +224,11 @@ class Pump:
                 if type(headers) is not Headers or NAMED_HOPS in headers.content.raw:
                     hops = hops_of(delivery.message)
                     if hops > max_hops:
-                        bad.append(partial(self._give_up_loop, inlet, pending, hops, ready))
+                        bad.append(partial(give_up.end_loop, inlet, pending, hops, ready))
                         continue
                 # Before the filter, which must not see an incomplete message.
                 if delivery.refusal is not None:
-                    bad.append(partial(self._unroutable, inlet, pending, delivery.refusal, ready))
+                    bad.append(partial(give_up.unroutable, inlet, pending, delivery.refusal, ready))
                     continue
                 if wanted is not None and (objection := wanted.objection(delivery.message)) is not None:
                     self._events.filtered(inlet.source.name, delivery, objection)
@@ -277,10 +240,10 @@ class Pump:
             except Exception as error:  # noqa: BLE001  an unexpected error of one message must not stop the others
                 # A known error is what a broker would refuse, or a header that cannot be read.
                 reason = str(error) if isinstance(error, HashstarError) else describe(error)
-                bad.append(partial(self._unroutable, inlet, pending, reason, ready))
+                bad.append(partial(give_up.unroutable, inlet, pending, reason, ready))
                 continue
             if not queues:
-                bad.append(partial(self._unroutable, inlet, pending, "no queue of the topology gets it", ready))
+                bad.append(partial(give_up.unroutable, inlet, pending, "no queue of the topology gets it", ready))
                 continue
             placements = {placement.queue: placement for placement in placed} if placed else NO_PLACEMENTS
             dead = 0
@@ -302,13 +265,12 @@ class Pump:
             outlet.send(messages)
         inlet.window.settle()
 
-    # Requests and replies.
-
     def _pass_on(
         self, inlet: Inlet, delivery: Delivery, message: Message, queues: Collection[str]
     ) -> Mapping[str, Asked | None]:
-        """Return the message as a request, for each of these queues whose servers shall reply to it; None where its
-        caller waits no longer. Raises as `Replies.pass_on`.
+        """Return the request for each queue whose servers shall reply, None if its caller waits no longer.
+
+        Raises as `Replies.pass_on`.
         """
         name, requests = inlet.source.name, {}
         for queue in queues:
@@ -339,7 +301,7 @@ class Pump:
 
         There are ``dead_letters`` of it already.
         """
-        copies = []
+        copies, dead_outlet = [], self._undeliverable.outlet
         for queue in queues:
             outlet = self._outlets.get(queue)  # an ignored queue has none
             asked = requests.get(queue, (message, None))
@@ -347,37 +309,14 @@ class Pump:
                 outgoing = Outgoing(asked[0], pending.delivery, queue, placements.get(queue), next(self._numbers))
                 outgoing.context, outgoing.request = pending, asked[1]
                 copies.append((outlet, outgoing))
-            elif outlet is not None and self._servers[queue].expired is Unroutable.DEAD_LETTER and self._dead_outlet:
-                failure = Failure("expired: its caller waits no longer", final=True)
-                dead = self._make_dead_letter(pending, failure, outlet.target.name, queue, 0)
-                copies.append((self._dead_outlet, dead))
+            elif outlet is not None and self._servers[queue].expired is Unroutable.DEAD_LETTER and dead_outlet:
+                reason = "expired: its caller waits no longer"
+                copies.append((dead_outlet, self._undeliverable.build(pending, reason, outlet.target.name, queue)))
         pending.copies = max(1, dead_letters + len(copies))
         for outlet, outgoing in copies:
             ready.setdefault(outlet, []).append(outgoing)
         if not copies and not dead_letters:
             pending.window.finish_copy(pending)
-
-    # What cannot be routed.
-
-    def _unroutable(self, inlet: Inlet, pending: Pending, reason: str, ready: dict[Outlet, list[Outgoing]]) -> None:
-        """Drop a delivery, hold it, or add its dead letter to ``ready``, as the policy says."""
-        fate = self._policy.unroutable
-        if fate is Unroutable.DEAD_LETTER and self._dead_outlet is None:
-            fate = Unroutable.HOLD
-        if fate is Unroutable.DEAD_LETTER and not self._may_become_dead_letter(inlet, pending, "", reason):
-            return
-        if pending.held_reason is None or fate is not Unroutable.HOLD:  # else the first try was reported
-            self._events.unroutable(inlet.source.name, pending.delivery, fate.value, reason)
-        if fate is not Unroutable.HOLD:
-            pending.held_reason = None
-        if fate is Unroutable.DROP:
-            inlet.window.finish_copy(pending)
-        elif fate is Unroutable.DEAD_LETTER and self._dead_outlet is not None:
-            dead = self._make_dead_letter(pending, Failure(f"unroutable: {reason}"), inlet.source.name, "", 0)
-            ready.setdefault(self._dead_outlet, []).append(dead)
-        else:
-            pending.held_reason = reason
-            self._route_later(inlet, pending)
 
     def _add_copies(
         self,
@@ -389,13 +328,8 @@ class Pump:
         dead: int,
     ) -> None:
         """Add a copy of the message for each queue to ``ready``, where ``dead`` letters of it are already."""
-        ignored, outlets, numbers, delivery, copies = (
-            self._ignored,
-            self._outlets,
-            self._numbers,
-            pending.delivery,
-            dead,
-        )
+        ignored, outlets, numbers = self._ignored, self._outlets, self._numbers
+        delivery, copies = pending.delivery, dead
         for queue in queues:
             if queue not in ignored:
                 copies += 1
@@ -433,85 +367,23 @@ class Pump:
                     chosen[queue] = self._placing.place(message, placement, self._outlets[queue].target)
                 except InputError as error:
                     refused[queue] = f"unmappable: {error}"
-        dead_outlet = self._dead_outlet
+        dead_outlet = self._undeliverable.outlet
         if refused and dead_outlet is None:
-            self._hold(inlet, pending, next(iter(refused.values())))
+            self._undeliverable.hold(inlet, pending, next(iter(refused.values())))
             return None
-        if not all(self._may_become_dead_letter(inlet, pending, queue, why) for queue, why in refused.items()):
+        if not all(self._undeliverable.permits(inlet, pending, queue, why) for queue, why in refused.items()):
             return None
         for queue, reason in refused.items():
             assert dead_outlet is not None  # noqa: S101  else the delivery is held
-            target, failure = self._outlets[queue].target.name, Failure(reason, final=True)
+            target = self._outlets[queue].target.name
             outgoing = Outgoing(message, pending.delivery, queue, placements[queue], next(self._numbers), 0, pending)
-            self._events.gave_up(target, outgoing, failure, Unroutable.DEAD_LETTER.value)
-            ready.setdefault(dead_outlet, []).append(self._make_dead_letter(pending, failure, target, queue, 0))
+            self._events.gave_up(target, outgoing, Failure(reason, final=True), Unroutable.DEAD_LETTER.value)
+            ready.setdefault(dead_outlet, []).append(self._undeliverable.build(pending, reason, target, queue))
         return tuple([queue for queue in queues if queue not in refused]), chosen, len(refused)
-
-    def _hold(self, inlet: Inlet, pending: Pending, reason: str) -> None:
-        """Keep a delivery, and route it again later."""
-        if pending.held_reason is None:  # else this is another try, and the first one was reported
-            self._events.unroutable(inlet.source.name, pending.delivery, Unroutable.HOLD.value, reason)
-        pending.held_reason = reason
-        self._route_later(inlet, pending)
-
-    def _may_become_dead_letter(self, inlet: Inlet, pending: Pending, queue: str, reason: str) -> bool:
-        """Return whether the limit of the source permits that; else hold the delivery, and route it again later."""
-        limit = inlet.window.limit
-        if limit is None:
-            return True
-        loop = asyncio.get_running_loop()
-
-        def again() -> None:
-            timer.cancel()
-            self._route_again(inlet, pending)
-            if limit.release(pending, queue, again):  # else it waits once more
-                pending.held_reason = None
-
-        timer = loop.call_later(LIMITED, again)
-        if limit.permit(pending, queue, reason, again, loop.time()):
-            timer.cancel()
-            return True
-        if pending.held_reason is None:  # else this is another try, and the first one was reported
-            self._events.unroutable(inlet.source.name, pending.delivery, Unroutable.HOLD.value, reason)
-        pending.held_reason = reason
-        return False
-
-    def _route_later(self, inlet: Inlet, pending: Pending) -> None:
-        asyncio.get_running_loop().call_later(self._policy.backoff.most, self._route_again, inlet, pending)
-
-    def _give_up_loop(self, inlet: Inlet, pending: Pending, hops: int, ready: dict[Outlet, list[Outgoing]]) -> None:
-        """End a loop of bridges with a dead letter, or, if the message is a dead letter itself, by holding it."""
-        reason = f"loop: passed {hops} bridges"
-        if self._dead_outlet is None or is_dead_letter(pending.delivery.message):
-            self._hold(inlet, pending, reason)
-            return
-        if not self._may_become_dead_letter(inlet, pending, "", reason):
-            return
-        self._events.unroutable(inlet.source.name, pending.delivery, Unroutable.DEAD_LETTER.value, reason)
-        dead = self._make_dead_letter(pending, Failure(reason, final=True), inlet.source.name, "", 0)
-        ready.setdefault(self._dead_outlet, []).append(dead)
 
     def _route_again(self, inlet: Inlet, pending: Pending) -> None:
         if not pending.dropped:
             self._route(inlet, [pending])
-
-    # Dead letters, and the end.
-
-    def _send_dead_letter(self, outgoing: Outgoing, failure: Failure, target: str) -> None:
-        assert self._dead_outlet is not None  # noqa: S101  outlets get this method only if there is one
-        dead = self._make_dead_letter(outgoing.context, failure, target, outgoing.queue, outgoing.attempts)
-        self._dead_outlet.send([dead])
-
-    def _send_packed(self, dead: Outgoing, failure: Failure, target: str) -> None:
-        """Send a refused dead letter again, with its headers in its body."""
-        assert self._dead_outlet is not None  # noqa: S101  it has called this method
-        self._dead_outlet.send(
-            [Outgoing(pack(dead.message), dead.delivery, "", None, next(self._numbers), 0, dead.context)]
-        )
-
-    def _make_dead_letter(self, pending: Pending, failure: Failure, where: str, queue: str, attempts: int) -> Outgoing:
-        message = build_dead_letter(pending.delivery, failure.reason, where, queue, attempts, self._clock())
-        return Outgoing(message, pending.delivery, "", None, next(self._numbers), context=pending)
 
     async def _drain(self) -> None:
         """Wait, for each source, until all deliveries are settled or it is lost; at most `Policy.drain` seconds."""

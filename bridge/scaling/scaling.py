@@ -15,7 +15,6 @@ from bridge.rocketmq.remoting.client import Client, ClientSettings
 from bridge.rocketmq.remoting.codes import ResponseCode
 from bridge.rocketmq.remoting.errors import BrokerError, ConnectError, RemotingTimeout, SendRequestError
 from bridge.scaling.refused import ScalingRefused
-from bridge.scaling.sight import Scope
 from bridge.scaling.topic_state import Scope, TopicReader, TopicState
 from exchange.partition.clients.rocketmq.message_queue import MessageQueue
 from exchange.partition.clients.rocketmq.scaling import Action, Step, Unread, all_steps, next_steps

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.pump.reach import reachable_queues
+from bridge.pump.inlet import reachable_queues
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from exchange.entities.entities import Policy
 

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 
 import pytest
 
+from bridge.daemon.loops import find_dead_letter_loop, find_feedback, find_near_exchange
 from bridge.endpoint import Place
 from bridge.endpoints.memory import MemorySource, MemoryTarget
-from bridge.pump.filtering import Filter
-from bridge.pump.loops import find_dead_letter_loop, find_feedback, find_near_exchange
+from bridge.pump.inlet import Filter, reachable_queues
 from bridge.pump.pump import Inlet
-from bridge.pump.reach import reachable_queues
 from exchange import Binding, Exchange, Queue, Topology
 
 TOPOLOGY = (

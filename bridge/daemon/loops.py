@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from bridge.endpoint import Place, Target
-from bridge.pump.inlet import Inlet
-from bridge.pump.reach import reachable_queues
+from bridge.pump.inlet import Inlet, reachable_queues
 from exchange.topology.topology import Topology
 
 __all__ = ["DeadLetterLoop", "Feedback", "find_dead_letter_loop", "find_feedback", "find_near_exchange"]

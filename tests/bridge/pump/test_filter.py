@@ -20,7 +20,7 @@ from bridge.daemon.metrics import Metrics
 from bridge.endpoint import Delivery
 from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.interop import from_rocketmq, headers_for_property, to_rocketmq
-from bridge.pump.filtering import Filter
+from bridge.pump.inlet import Filter
 from bridge.pump.policy import Backoff, Policy
 from bridge.pump.pump import Inlet, Pump
 from bridge.rocketmq.remoting.message import StoredMessage
