@@ -15,6 +15,7 @@ from bridge.daemon.run import calm_collector
 from bridge.endpoint import Outgoing, Receiver, Source, Target
 from bridge.endpoints.rabbitmq.addresses import parse_broker
 from bridge.endpoints.rabbitmq.config import Address, RabbitmqSource, RabbitmqTarget
+from bridge.endpoints.topics import TopicDestination
 from bridge.pump.policy import Policy
 from bridge.pump.pump import Inlet, Pump
 from exchange import Binding, Exchange, Queue, Router, Topology
@@ -148,9 +149,9 @@ def from_topic(url: str, topic: str) -> Source:
 
 def to_topic(url: str) -> Target:
     """Return the topic that is written, as a target."""
-    from bridge.endpoints.kafka.config import Destination, KafkaTarget
+    from bridge.endpoints.kafka.config import KafkaTarget
 
-    return KafkaTarget("bench", {"bootstrap.servers": url}, {TO: Destination(TO)})
+    return KafkaTarget("bench", {"bootstrap.servers": url}, {TO: TopicDestination(TO)})
 
 
 def unique(name: str) -> str:

@@ -433,7 +433,7 @@ BRIDGE: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
-        "bridge/endpoints/rocketmq/target.py",
+        "bridge/endpoints/rocketmq/writing.py",
         "bridge/endpoints/rocketmq/test_rocketmq_writing.py",
         (
             "a batch that is too large is sent again for ever",

@@ -12,22 +12,18 @@ Tables of a configuration::
 
 from __future__ import annotations
 
-from typing import Any
-
 from bridge.endpoint import Target
 from bridge.endpoints.kafka import keys
 from bridge.endpoints.kafka.cluster.addresses import check_settings, read_settings
 from bridge.endpoints.kafka.consumer.source import KafkaSource
 from bridge.endpoints.kafka.producer.plain import KafkaTarget
 from bridge.endpoints.kafka.producer.transactional import TransactionalTarget
-from bridge.endpoints.kafka.producer.writer import Destination
+from bridge.endpoints.topics import TopicDestination, parse_destination
 from bridge.pump.policy import Policy
 from bridge.table import Table
-from exchange.errors import HashstarError
-from exchange.partition.partitioning.specification import parse_key_source
 
 __all__ = [
-    "Destination", "KafkaSource", "KafkaTarget", "TransactionalTarget", "caller_target", "dead_letter_target", "source",
+    "KafkaSource", "KafkaTarget", "TransactionalTarget", "caller_target", "dead_letter_target", "source",
     "target",
 ]  # fmt: skip
 
@@ -56,7 +52,7 @@ def source(name: str, url: str, table: Table, policy: Policy) -> KafkaSource:
 
 def target(name: str, url: str, table: Table) -> tuple[Target, list[str]]:
     """Build the target of a configuration, and return it with its queues; see `bridge.endpoints`."""
-    destinations = keys.QUEUES.read(table).convert(parse_destination)
+    destinations = keys.QUEUES.read(table).convert(lambda value: parse_destination(value, ("topic", "key")))
     settings = read_settings(url, table)
     made: KafkaTarget | TransactionalTarget
     if not keys.TRANSACTIONAL.read(table):
@@ -71,7 +67,7 @@ def target(name: str, url: str, table: Table) -> tuple[Target, list[str]]:
 
 def dead_letter_target(name: str, url: str, table: Table) -> KafkaTarget:
     """Build the target of dead letters of a configuration; see `bridge.endpoints`."""
-    made = KafkaTarget(name, read_settings(url, table), {"": Destination(keys.DEAD_LETTER_TOPIC.read(table))})
+    made = KafkaTarget(name, read_settings(url, table), {"": TopicDestination(keys.DEAD_LETTER_TOPIC.read(table))})
     check_settings(table, made.make_offline)
     return made
 
@@ -84,20 +80,6 @@ def caller_target(name: str, url: str, table: Table) -> tuple[KafkaTarget, froze
     topics = keys.REPLY_TOPICS.read(table)
     if not topics:
         return None
-    made = KafkaTarget(name, read_settings(url, table), {topic: Destination(topic) for topic in topics})
+    made = KafkaTarget(name, read_settings(url, table), {topic: TopicDestination(topic) for topic in topics})
     check_settings(table, made.make_offline)
     return made, frozenset(topics)
-
-
-def parse_destination(value: Any) -> Destination:
-    """Return a destination from its form in a configuration. Raises ValueError."""
-    if isinstance(value, str):
-        return Destination(value)
-    if not isinstance(value, dict) or not {"topic"} <= {*value} <= {"topic", "key"}:
-        raise ValueError
-    if not all(isinstance(each, str) for each in value.values()):
-        raise ValueError("each of them must be a text")
-    try:
-        return Destination(value["topic"], parse_key_source(value["key"]) if "key" in value else None)
-    except HashstarError as error:
-        raise ValueError(str(error)) from None

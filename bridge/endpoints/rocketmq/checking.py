@@ -15,7 +15,8 @@ from typing import Final
 
 from bridge.aside import call_aside
 from bridge.endpoint import Disconnected, Finding, Place
-from bridge.endpoints.rocketmq.placing import Destination, Spread, route_of
+from bridge.endpoints.rocketmq.placing import Spread, route_of
+from bridge.endpoints.topics import TopicDestination
 from bridge.interop.rocketmq_topics import name_of
 from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.remoting.client import Client, ClientSettings
@@ -46,7 +47,7 @@ async def check_source(settings: ClientSettings, group: str, subscriptions: Sequ
 
 
 async def check_target(
-    settings: ClientSettings, destinations: Mapping[str, Destination], partitioned: Mapping[str, Partitioning]
+    settings: ClientSettings, destinations: Mapping[str, TopicDestination], partitioned: Mapping[str, Partitioning]
 ) -> list[Finding]:
     """Return findings for a target; ``partitioned`` has the partitionings of the topology's queues."""
     return await _look(settings, lambda client, findings: _look_at_target(client, findings, destinations, partitioned))
@@ -107,7 +108,7 @@ async def _look_at_source(
 async def _look_at_target(
     client: Client,
     findings: list[Finding],
-    destinations: Mapping[str, Destination],
+    destinations: Mapping[str, TopicDestination],
     partitioned: Mapping[str, Partitioning],
 ) -> None:
     for topic in sorted({destination.topic for destination in destinations.values()}):

@@ -13,23 +13,20 @@ Names that RocketMQ does not allow are topics by `bridge.interop.rocketmq_topics
 
 from __future__ import annotations
 
-from typing import Any
-
 from bridge.endpoints.rocketmq import keys
 from bridge.endpoints.rocketmq.addresses import read_settings
-from bridge.endpoints.rocketmq.placing import Destination
 from bridge.endpoints.rocketmq.replying import CallerTarget
 from bridge.endpoints.rocketmq.source import RocketmqSource
 from bridge.endpoints.rocketmq.target import RocketmqTarget
+from bridge.endpoints.topics import TopicDestination, parse_destination
 from bridge.interop import group_of, topic_of
 from bridge.pump.policy import Policy
 from bridge.rocketmq.consumer.subscription import SUB_ALL, Subscription
 from bridge.table import Table
 from exchange.errors import HashstarError, InputError
-from exchange.partition.partitioning.specification import parse_key_source
 from exchange.selector import Selector
 
-__all__ = ["Destination", "RocketmqSource", "RocketmqTarget", "caller_target", "dead_letter_target", "source", "target"]
+__all__ = ["RocketmqSource", "RocketmqTarget", "caller_target", "dead_letter_target", "source", "target"]
 
 
 def source(name: str, url: str, table: Table, policy: Policy) -> RocketmqSource:
@@ -82,7 +79,9 @@ def _subscription(topic: str, tags: str, sql: str | None, table: Table) -> Subsc
 
 def target(name: str, url: str, table: Table) -> tuple[RocketmqTarget, list[str]]:
     """Return the target of a configuration, and its queues; see `bridge.endpoints`."""
-    destinations = keys.QUEUES.read(table).convert(destination_of)
+    destinations = keys.QUEUES.read(table).convert(
+        lambda value: parse_destination(value, ("topic", "key", "tag"), topic_of)
+    )
     return _target(name, url, table, destinations), list(destinations)
 
 
@@ -92,7 +91,7 @@ def dead_letter_target(name: str, url: str, table: Table) -> RocketmqTarget:
         topic = topic_of(keys.DEAD_LETTER_TOPIC.read(table))
     except InputError as error:
         raise table.error("topic", str(error)) from None
-    return _target(name, url, table, {"": Destination(topic)})
+    return _target(name, url, table, {"": TopicDestination(topic)})
 
 
 def caller_target(name: str, url: str, table: Table) -> tuple[CallerTarget, None]:
@@ -100,21 +99,7 @@ def caller_target(name: str, url: str, table: Table) -> tuple[CallerTarget, None
     return CallerTarget(name, read_settings(url, table)), None
 
 
-def _target(name: str, url: str, table: Table, destinations: dict[str, Destination]) -> RocketmqTarget:
+def _target(name: str, url: str, table: Table, destinations: dict[str, TopicDestination]) -> RocketmqTarget:
     settings = read_settings(url, table)
     confirms = keys.NOT_STORE_OK.read(table) == keys.CONFIRM
     return RocketmqTarget(name, settings, destinations, confirm_not_store_ok=confirms)
-
-
-def destination_of(value: Any) -> Destination:
-    """Return the destination in a configuration's value. Raises ValueError."""
-    texts = {"topic": value} if isinstance(value, str) else value
-    if not isinstance(texts, dict) or not {"topic"} <= {*texts} <= {"topic", "key", "tag"}:
-        raise ValueError
-    if not all(isinstance(each, str) for each in texts.values()):
-        raise ValueError("each of them must be a text")
-    try:
-        key, tag = (parse_key_source(texts[name]) if name in texts else None for name in ("key", "tag"))
-        return Destination(topic_of(texts["topic"]), key, tag)
-    except HashstarError as error:
-        raise ValueError(str(error)) from None

@@ -11,10 +11,10 @@ queues of the topic take turns, as for Java's ``send(Message)``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from bridge.endpoint import Disconnected, Outgoing
+from bridge.endpoints.topics import KeyCache, TopicDestination
 from bridge.interop import to_rocketmq
 from bridge.interop.marks import HOPS, mark_message
 from bridge.interop.requests import rocketmq_request
@@ -29,27 +29,11 @@ from exchange.partition.clients.rocketmq.message_queue import MessageQueue
 from exchange.partition.clients.rocketmq.queues import TopicRoute, publish_queues
 from exchange.partition.clients.rocketmq.round_robin import RoundRobin
 from exchange.partition.hashing.keys import serialize_key
-from exchange.partition.partitioning.key_source import ROUTING_KEY, KeySource
+from exchange.partition.partitioning.key_source import ROUTING_KEY
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.partition.partitions import Partitions
 
-__all__ = ["Destination", "Spread", "Writer", "route_of"]
-
-REMEMBERED: Final = 65_536
-"""Maximum number of keys of a topic whose queue is cached."""
-
-
-@dataclass(frozen=True, slots=True)
-class Destination:
-    """The topic for messages of a queue of the topology."""
-
-    topic: str
-    """Name of the topic in RocketMQ."""
-    key: KeySource | None = None
-    """Source of a message's key; None: the routing key. The key decides the message queue, unless the topology
-    partitions its queue, and is in KEYS of messages from other systems."""
-    tag: KeySource | None = None
-    """Source of the tag that is in TAGS of messages from other systems; None: they have none."""
+__all__ = ["Spread", "Writer", "route_of"]
 
 
 class Spread:
@@ -61,7 +45,7 @@ class Spread:
         self.queues = tuple([MessageQueue.of(partition) for partition in partitions])
         self._by_name = {queue.name: queue for queue in self.queues}
         self._hash = Partitioning("rocketmq.hash", partitions)
-        self._known: dict[str, int] = {}
+        self._cache: Final = KeyCache[str](self._hash.partition_for)
         self._agreed: dict[str, Partitioning] = {}
         """Queue of the topology -> its partitioning, which `agree` has accepted."""
 
@@ -77,16 +61,8 @@ class Spread:
         """Return the queue for a key; None if it decides nothing, as it is none, or has no hashCode in Java."""
         if key is None or key == "":
             return None
-        position = self._known.get(key) if type(key) is str else None
-        if position is None:
-            position = self._hash.partition_for(key)
-            if position is None:
-                return None
-            if type(key) is str:
-                if len(self._known) >= REMEMBERED:
-                    self._known.clear()
-                self._known[key] = position
-        return self.queues[position]
+        position = (self._cache if type(key) is str else self._hash).partition_for(key)
+        return None if position is None else self.queues[position]
 
     def queue_of(self, name: str, partitioning: Partitioning, partition: int) -> MessageQueue:
         """Return the queue for a partition of the topology's queue ``name``. Raises Disconnected if there is none."""
@@ -119,7 +95,7 @@ class Writer:
     """Makes messages for RocketMQ, and chooses their queues."""
 
     def __init__(
-        self, destinations: Mapping[str, Destination], client_id: str = "", turns: Turns | None = None
+        self, destinations: Mapping[str, TopicDestination], client_id: str = "", turns: Turns | None = None
     ) -> None:
         self._destinations = destinations
         self._client_id = client_id

@@ -21,6 +21,7 @@ from bridge.endpoints.kafka.producer import writer as kafka
 from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.endpoints.rabbitmq.routes import Address, Route
 from bridge.endpoints.rocketmq import placing as rocketmq
+from bridge.endpoints.topics import TopicDestination
 from bridge.interop import Record
 from bridge.interop.guests import to_amqp
 from bridge.pump.placing import Turns
@@ -198,7 +199,7 @@ def test_records_without_a_key_go_where_kafkas_producer_sends_them(kinds: list[s
         "lazy": message_of_record(NOTHING), "eager": to_amqp(NOTHING), "empty": message_of_record(EMPTY),
     }  # fmt: skip
     writer = kafka.Writer(
-        {"q": kafka.Destination("t")}, {"t": Topic(count, None)}, Turns(default_3_3(), Random(seed).randrange)
+        {"q": TopicDestination("t")}, {"t": Topic(count, None)}, Turns(default_3_3(), Random(seed).randrange)
     )
     predicted = Producer(default_3_3(), Random(seed).randrange)
     partitions, stored = Partitions.of(count), dict[int, list[kafka_batches.Record]]()
@@ -228,7 +229,7 @@ def test_messages_without_a_key_take_the_turns_of_rocketmqs_producer(
 ) -> None:
     """`TopicPublishInfo.selectOneMessageQueue`; an empty routing key, and a null key of Kafka, are no keys."""
     turns = Turns(RoundRobin(), Random(seed).randrange)
-    writer = rocketmq.Writer({"q": rocketmq.Destination("t")}, turns=turns)
+    writer = rocketmq.Writer({"q": TopicDestination("t")}, turns=turns)
     route = TopicRoute((QueueData("a", count, count),), (BrokerData("a", ((0, "a:10911"),)),))
     writer.spreads["t"] = rocketmq.Spread.of("t", route)
     predicted = Producer(RoundRobin(), Random(seed).randrange)

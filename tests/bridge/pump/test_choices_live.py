@@ -11,11 +11,10 @@ from random import Random
 import pytest
 
 from bridge.endpoint import Target
-from bridge.endpoints.kafka.config import Destination as KafkaDestination
 from bridge.endpoints.kafka.config import KafkaTarget
 from bridge.endpoints.memory import MemorySource
-from bridge.endpoints.rocketmq.config import Destination as RocketmqDestination
 from bridge.endpoints.rocketmq.config import RocketmqTarget
+from bridge.endpoints.topics import TopicDestination
 from bridge.pump.pump import Inlet, Pump
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from exchange.partition.partitioning import Partitioning
@@ -47,7 +46,7 @@ def test_turns_at_rocketmq_are_those_of_the_topic(rocketmq_servers: list[Server]
     """One of four queues got all of them, as each message had four copies; an unpartitioned topic used one, by ""."""
     with rocketmq_topics.topics_at(rocketmq_servers[0].url) as topics:
         spread, plain = topics.make(4), topics.make(4)
-        destinations = {"p": RocketmqDestination(spread), **dict.fromkeys("qrs", RocketmqDestination(plain))}
+        destinations = {"p": TopicDestination(spread), **dict.fromkeys("qrs", TopicDestination(plain))}
         carry("rocketmq.round_robin over 4", RocketmqTarget("t", topics.settings, destinations), "pqrs")
         found = {int(message.body[:4]): message.queue_id for message in topics.read(spread, COUNT)}
         assert found == {n: (found[0] + n) % 4 for n in range(COUNT)}
@@ -59,7 +58,7 @@ def test_turns_at_kafka_are_those_of_the_topic(kafka: Server) -> None:
     """KIP-794: a partition until a batch of 16 KB is full. All of them were in the partition of the key ""."""
     with kafka_topics.topics_at(kafka.url) as topics:
         spread, plain = topics.make(4), topics.make(4)
-        destinations = {"p": KafkaDestination(spread), "q": KafkaDestination(plain)}
+        destinations = {"p": TopicDestination(spread), "q": TopicDestination(plain)}
         carry("kafka.round_robin over 4", KafkaTarget("t", topics.settings, destinations), "pq")
         found = {int(message.value()[:4]): message.partition() for message in topics.read(spread, COUNT)}
         assert found == {n: n % 4 for n in range(COUNT)}

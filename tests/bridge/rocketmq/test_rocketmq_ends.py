@@ -13,9 +13,9 @@ import pytest
 
 from bridge.endpoint import Disconnected, Place, Source
 from bridge.endpoints.rocketmq import addresses
-from bridge.endpoints.rocketmq.placing import Destination
 from bridge.endpoints.rocketmq.source import RocketmqSource
 from bridge.endpoints.rocketmq.target import RocketmqTarget
+from bridge.endpoints.topics import TopicDestination
 from bridge.rocketmq.consumer.assigned import TopicQueue
 from bridge.rocketmq.consumer.consumer import Consumer
 from bridge.rocketmq.consumer.group import ConsumerSettings, Group
@@ -41,7 +41,7 @@ def source(settings: ClientSettings) -> RocketmqSource:
 
 
 def target(settings: ClientSettings) -> RocketmqTarget:
-    return RocketmqTarget("t", settings, {"q": Destination("t")})
+    return RocketmqTarget("t", settings, {"q": TopicDestination("t")})
 
 
 async def opened(endpoint: Endpoint) -> None:

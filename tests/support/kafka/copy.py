@@ -15,7 +15,8 @@ from collections.abc import Callable
 from tempfile import TemporaryFile
 from typing import Any
 
-from bridge.endpoints.kafka.config import Destination, KafkaSource, KafkaTarget, TransactionalTarget
+from bridge.endpoints.kafka.config import KafkaSource, KafkaTarget, TransactionalTarget
+from bridge.endpoints.topics import TopicDestination
 from bridge.pump.policy import Backoff, Policy
 from bridge.pump.pump import Inlet, Pump
 from tests.support.bridge.behaviour import router_to
@@ -53,7 +54,7 @@ async def copy(job: dict[str, Any]) -> None:
     source = KafkaSource("read", group, [job["read"]], window=window, transactional=transactional)
     make = TransactionalTarget if transactional else KafkaTarget
     own = {**settings, "message.timeout.ms": 0, **job.get("settings", {})}
-    target = make("written", own, {"queue": Destination(job["written"])})
+    target = make("written", own, {"queue": TopicDestination(job["written"])})
     policy = Policy(window, reconnect=Backoff(0.05, 0.5), drain=20.0)
     pump = Pump([Inlet(source, "in")], router_to("queue"), {"queue": target}, Journal("read"), policy)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, pump.stop)

@@ -29,7 +29,8 @@ from bridge.endpoints.kafka.cluster.health import MEASURE_EVERY, NO_BROKER, Heal
 from bridge.endpoints.kafka.cluster.topics import Partitioned, Topic, check_topics, fetch_topics
 from bridge.endpoints.kafka.producer.batches import BATCH_BYTES, Batching
 from bridge.endpoints.kafka.producer.watching import Watch
-from bridge.endpoints.kafka.producer.writer import Destination, Writer, key_for_partitioner, with_whole_key
+from bridge.endpoints.kafka.producer.writer import Writer, key_for_partitioner, with_whole_key
+from bridge.endpoints.topics import TopicDestination
 from bridge.pump.placing import Turns
 from exchange.errors import HashstarError
 from exchange.partition.clients.kafka import default_3_3
@@ -110,7 +111,7 @@ C = TypeVar("C", bound=Connection)
 class TopicTarget(Target, Generic[C]):
     """Topics. ``destinations`` maps the topology's queues to them; ``""`` among them is for messages of no queue."""
 
-    def __init__(self, name: str, settings: Settings, destinations: Mapping[str, Destination]) -> None:
+    def __init__(self, name: str, settings: Settings, destinations: Mapping[str, TopicDestination]) -> None:
         self.name = name
         self._given = settings
         self._destinations = destinations

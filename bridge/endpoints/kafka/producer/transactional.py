@@ -37,7 +37,8 @@ from bridge.endpoints.kafka.producer.batches import ONE_BY_ONE
 from bridge.endpoints.kafka.producer.plain import end_producer
 from bridge.endpoints.kafka.producer.target import CLOSING, TopicTarget
 from bridge.endpoints.kafka.producer.transaction import PAUSE, WAITING, Incomplete, Transacting, group_metadata_of
-from bridge.endpoints.kafka.producer.writer import Destination, Writer
+from bridge.endpoints.kafka.producer.writer import Writer
+from bridge.endpoints.topics import TopicDestination
 from exchange.errors import InputError
 
 __all__ = ["TransactionalTarget"]
@@ -76,7 +77,7 @@ class TransactionalTarget(TopicTarget[Transacting]):
         self,
         name: str,
         settings: Settings,
-        destinations: Mapping[str, Destination],
+        destinations: Mapping[str, TopicDestination],
         messages: int = 1_000,
         seconds: float = 0.1,
         transactional_id: str | None = None,

@@ -9,12 +9,12 @@ each message of AMQP has one. librdkafka's own partitioners are never asked.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from bridge.endpoint import Outgoing
 from bridge.endpoints.kafka.cluster.lazy import record_of
 from bridge.endpoints.kafka.cluster.topics import Topic, check_partitions
+from bridge.endpoints.topics import KeyCache, TopicDestination
 from bridge.interop import IDENTITY, Record, to_kafka
 from bridge.interop.kafka_guest import KEY
 from bridge.interop.marks import HOPS, hop_header, hops_of, mark_message
@@ -27,26 +27,13 @@ from exchange.amqp import content_of
 from exchange.partition.clients.kafka import default_3_3
 from exchange.partition.hashing.keys import serialize_key
 from exchange.partition.hashing.librdkafka import murmur2_partition
-from exchange.partition.partitioning.key_source import ROUTING_KEY, KeySource
+from exchange.partition.partitioning.key_source import ROUTING_KEY
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.partition.partitions import Partitions
 from exchange.routing.route import Placement
 from exchange.values.message import Message, assemble_message
 
-__all__ = ["Destination", "Writer", "key_for_partitioner", "with_whole_key"]
-
-REMEMBERED: Final = 65_536
-"""Maximum number of keys of a topic whose partition is remembered."""
-
-
-@dataclass(frozen=True, slots=True)
-class Destination:
-    """Topic that the messages of a topology's queue go to."""
-
-    topic: str
-    key: KeySource | None = None
-    """What decides the partition where the topology does not partition the queue, and is the key of records that have
-    none of their own; None: the routing key."""
+__all__ = ["Writer", "key_for_partitioner", "with_whole_key"]
 
 
 class Spread:
@@ -57,7 +44,7 @@ class Spread:
         self.partitions = partitions
         self.count = partitions.count
         self._turns = turns
-        self._known: dict[bytes, int] = {}
+        self._cache: Final = KeyCache[bytes](lambda key: murmur2_partition(key, self.count))
         self.accepted: dict[str, Partitioning] = {}
         """Queue -> its partitioning in the topology, whose number of partitions is this topic's."""
 
@@ -65,13 +52,7 @@ class Spread:
         """Return the partition of a record for a key, which may be another than its own."""
         if key is None:
             return self._turns.place(outgoing, self.topic, self.partitions, record.value)
-        partition = self._known.get(key)
-        if partition is None:
-            partition = murmur2_partition(key, self.count)
-            if len(self._known) >= REMEMBERED:
-                self._known.clear()
-            self._known[key] = partition
-        return partition
+        return self._cache.partition_for(key) or 0
 
     def accept(self, queue: str, partitioning: Partitioning) -> None:
         """Raise Disconnected if the topology spreads the queue over another number of partitions."""
@@ -83,7 +64,7 @@ class Writer:
     """Makes records of messages, and chooses their partitions."""
 
     def __init__(
-        self, destinations: Mapping[str, Destination], topics: Mapping[str, Topic], turns: Turns | None = None
+        self, destinations: Mapping[str, TopicDestination], topics: Mapping[str, Topic], turns: Turns | None = None
     ) -> None:
         self.leaders: Final = {name: topic.leaders for name, topic in topics.items() if topic.leaders is not None}
         """Topic -> its partitions, with their leaders."""

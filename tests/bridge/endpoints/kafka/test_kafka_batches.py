@@ -18,7 +18,8 @@ from bridge.endpoints.kafka.cluster.errors import Reasons
 from bridge.endpoints.kafka.cluster.topics import Topic
 from bridge.endpoints.kafka.producer.batches import Batching
 from bridge.endpoints.kafka.producer.plain import BATCHES, Producing
-from bridge.endpoints.kafka.producer.writer import Destination, Writer
+from bridge.endpoints.kafka.producer.writer import Writer
+from bridge.endpoints.topics import TopicDestination
 from exchange import Message
 from tests.support.bridge.behaviour import Reports
 from tests.support.tiers import examples
@@ -131,7 +132,7 @@ class Scene:
 
     def __init__(self, random: Random) -> None:
         self.broker, self.reports, self.made = Broker(), Reports(), 0
-        self.state = Producing(self.reports, Writer({"q": Destination("t")}, {"t": Topic(2, None)}), Reasons())
+        self.state = Producing(self.reports, Writer({"q": TopicDestination("t")}, {"t": Topic(2, None)}), Reasons())
         self.random = random
         self.make(BATCHES)
         self.state.renew = self.renew

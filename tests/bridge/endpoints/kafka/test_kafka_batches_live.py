@@ -18,7 +18,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from bridge.endpoint import Delivery, Outgoing
-from bridge.endpoints.kafka.config import Destination, KafkaTarget
+from bridge.endpoints.kafka.config import KafkaTarget
+from bridge.endpoints.topics import TopicDestination
 from exchange import Message
 from exchange.partition.partitioning.specification import parse_key_source
 from tests.support.bridge.behaviour import Reports, on_a_loop
@@ -71,7 +72,7 @@ async def test_records_without_a_key_are_refused_by_a_compacted_topic_and_those_
 ) -> None:
     monkeypatch.setattr("bridge.endpoints.kafka.producer.target.Producer", make)
     topic = topics.make(2, config={"cleanup.policy": "compact"})
-    destination = Destination(topic, parse_key_source('header "k"'))
+    destination = TopicDestination(topic, parse_key_source('header "k"'))
     target, reports = KafkaTarget("written", topics.settings, {"queue": destination}), Reports()
     await target.open(reports)
     headers = [{} if n in GUILTY else {"k": f"k{n % 10}"} for n in range(COUNT)]
@@ -84,7 +85,7 @@ async def test_records_without_a_key_are_refused_by_a_compacted_topic_and_those_
 @on_a_loop
 async def test_a_limit_that_was_lowered_since_makes_dead_letters_of_larger_messages_only(topics: Topics) -> None:
     topic = topics.make(2)
-    target, reports = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Reports()
+    target, reports = KafkaTarget("written", topics.settings, {"queue": TopicDestination(topic)}), Reports()
     await target.open(reports)
     entry = ConfigEntry("max.message.bytes", "5000", incremental_operation=AlterConfigOpType.SET)
     changed = topics.admin.incremental_alter_configs(

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from bridge.endpoints.kafka.config import Destination, KafkaSource, KafkaTarget
+from bridge.endpoints.kafka.config import KafkaSource, KafkaTarget
+from bridge.endpoints.topics import TopicDestination
 from exchange import Message
 from tests.support.bridge.behaviour import Place, SourceBehaviour, TargetBehaviour
 from tests.support.kafka.topics import Topics, topics_at
@@ -45,7 +46,7 @@ def place(request: pytest.FixtureRequest, topics: Topics) -> Place:
     return Place(
         make_source=lambda: KafkaSource("read", {**settings, "group.id": read}, [read], until_end=bool(ends)),
         make_target=lambda: KafkaTarget(
-            "written", settings, {"queue": Destination(written), "small": Destination(small)}
+            "written", settings, {"queue": TopicDestination(written), "small": TopicDestination(small)}
         ),
         put=put,
         read_all=read_all,

@@ -10,7 +10,8 @@ import pytest
 
 from bridge.endpoint import Delivery, Disconnected, Outgoing, Place
 from bridge.endpoints.kafka.cluster.topics import Topic, check_topics
-from bridge.endpoints.kafka.config import Destination, KafkaSource, KafkaTarget, TransactionalTarget, source
+from bridge.endpoints.kafka.config import KafkaSource, KafkaTarget, TransactionalTarget, source
+from bridge.endpoints.topics import TopicDestination
 from bridge.pump.policy import Policy
 from bridge.table import Table
 from exchange import InputError, Message
@@ -175,7 +176,9 @@ def make_outgoing(key: str, queue: str = "all", **headers: Any) -> Outgoing:
 
 @pytest.mark.parametrize("kind", [KafkaTarget, TransactionalTarget])
 def test_messages_are_kept_in_order_by_the_key_that_decides_their_partition(kind: Any) -> None:
-    target = kind("to", {}, {"all": Destination("t", parse_key_source('header "tenant"')), "some": Destination("t")})
+    target = kind(
+        "to", {}, {"all": TopicDestination("t", parse_key_source('header "tenant"')), "some": TopicDestination("t")}
+    )
     one = target.key_of(make_outgoing("a", tenant="x"))
     assert target.key_of(make_outgoing("b", tenant="x")) == one
     assert target.key_of(make_outgoing("a", tenant="y")) != one
@@ -189,7 +192,7 @@ def test_messages_are_kept_in_order_by_the_key_that_decides_their_partition(kind
 
 
 def test_messages_of_a_partitioned_queue_are_kept_in_order_by_the_topologys_key() -> None:
-    target = KafkaTarget("to", {}, {"all": Destination("t", parse_key_source('header "tenant"'))})
+    target = KafkaTarget("to", {}, {"all": TopicDestination("t", parse_key_source('header "tenant"'))})
     partitioning = Partitioning.parse("kafka.murmur2 over 3 by word 1")
 
     def place(key: str, tenant: str) -> Outgoing:
@@ -244,5 +247,5 @@ def test_the_password_is_read_anew_each_time() -> None:
 def test_endpoints_name_the_topics_they_read_and_write() -> None:
     reading = KafkaSource("s", {"bootstrap.servers": "h:1,i:2", "group.id": "g"}, ["a", "^b"])
     assert reading.places == {Place("kafka", "h:1", "topic a"), Place("kafka", "h:1", "topic ^b")}
-    writing = KafkaTarget("t", {"bootstrap.servers": "h:1"}, {"q": Destination("a")})
+    writing = KafkaTarget("t", {"bootstrap.servers": "h:1"}, {"q": TopicDestination("a")})
     assert writing.places == {Place("kafka", "h:1", "topic a")}

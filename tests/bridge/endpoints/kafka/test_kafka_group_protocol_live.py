@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from bridge.endpoint import Delivery, Disconnected
-from bridge.endpoints.kafka.config import Destination, KafkaSource, TransactionalTarget
+from bridge.endpoints.kafka.config import KafkaSource, TransactionalTarget
 from bridge.endpoints.kafka.consumer import fetching
+from bridge.endpoints.topics import TopicDestination
 from bridge.pump.pump import Inlet, Pump
 from tests.support.bridge.behaviour import QUICK, Silent, on_a_loop, read_all_of, router_to
 from tests.support.kafka.topics import SOON, Topics, eventually, topics_at
@@ -80,7 +81,7 @@ async def test_offsets_are_committed_in_transactions_by_members_of_such_groups(k
         read, written = topics.make(2), topics.make(2)
         topics.put(read, [(b"%d" % n, b"%d" % n) for n in range(100)])
         source = source_of(topics, read, transactional=True)
-        target = TransactionalTarget("written", topics.settings, {"queue": Destination(written)}, 20, 0.05)
+        target = TransactionalTarget("written", topics.settings, {"queue": TopicDestination(written)}, 20, 0.05)
         pump = Pump([Inlet(source, "in")], router_to("queue"), {"queue": target}, Silent(), QUICK)
         running = asyncio.ensure_future(pump.run())
         await asyncio.to_thread(

@@ -8,7 +8,8 @@ import pytest
 from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]
 
 from bridge.endpoint import Disconnected, Source, Target
-from bridge.endpoints.kafka.config import Destination, KafkaSource, KafkaTarget
+from bridge.endpoints.kafka.config import KafkaSource, KafkaTarget
+from bridge.endpoints.topics import TopicDestination
 from exchange import Message
 from tests.support.bridge.behaviour import Reports, on_a_loop, send_to
 from tests.support.kafka.broker import brokers
@@ -25,7 +26,7 @@ def topics() -> Iterator[Topics]:
 
 def endpoints_of(topics: Topics, topic: str) -> tuple[Source, Target]:
     source = KafkaSource("read", {**topics.settings, "group.id": topic}, [topic])
-    return source, KafkaTarget("written", topics.settings, {"queue": Destination(topic)})
+    return source, KafkaTarget("written", topics.settings, {"queue": TopicDestination(topic)})
 
 
 @on_a_loop
@@ -42,7 +43,7 @@ async def test_a_topic_that_may_not_be_seen_is_not_called_missing(topics: Topics
             assert any("allow WRITE" in text for text in found), found
             assert not any("create it" in text for text in found)
             await endpoint.close()
-    missing = KafkaTarget("written", topics.settings, {"queue": Destination("hashstar-none")})
+    missing = KafkaTarget("written", topics.settings, {"queue": TopicDestination("hashstar-none")})
     with pytest.raises(Disconnected, match="there is no topic 'hashstar-none'; create it"):
         await missing.open(Reports())
     await missing.close()

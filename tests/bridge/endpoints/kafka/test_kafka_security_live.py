@@ -18,7 +18,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from bridge.cli import hashstar
 from bridge.endpoint import Disconnected
 from bridge.endpoints.kafka.cluster.addresses import read_settings
-from bridge.endpoints.kafka.config import Destination, KafkaSource, KafkaTarget
+from bridge.endpoints.kafka.config import KafkaSource, KafkaTarget
+from bridge.endpoints.topics import TopicDestination
 from bridge.table import Table
 from exchange import Message
 from tests.support.bridge.behaviour import Reports, on_a_loop, read_all_of, send_to
@@ -77,7 +78,7 @@ async def test_each_way_to_log_in_writes_and_reads(
 ) -> None:
     topic = await asyncio.to_thread(topics.make)
     own = settings(list_logins(broker, certificates)[name])
-    target, reports = KafkaTarget("written", own, {"queue": Destination(topic)}), Reports()
+    target, reports = KafkaTarget("written", own, {"queue": TopicDestination(topic)}), Reports()
     await target.open(reports)
     send_to(target, reports, [Message("", "k", body=b"%d" % n) for n in range(10)], "queue")
     await reports.answers(10)
@@ -123,7 +124,7 @@ async def test_a_refused_login_is_explained_without_its_secret(
     caplog.set_level(0)
     for endpoint in (
         KafkaSource("read", {**own, "group.id": "g"}, ["none"]),
-        KafkaTarget("written", own, {"queue": Destination("none")}),
+        KafkaTarget("written", own, {"queue": TopicDestination("none")}),
     ):
         with pytest.raises(Disconnected, match=words) as caught:
             await (endpoint.open() if isinstance(endpoint, KafkaSource) else endpoint.open(Reports()))

@@ -20,8 +20,9 @@ from confluent_kafka.admin import AclOperation, NewPartitions  # type: ignore[at
 
 from bridge.endpoint import Delivery, Disconnected, EndOfStream
 from bridge.endpoints.kafka.cluster.asking import fetch_committed, make_asking_consumer
-from bridge.endpoints.kafka.config import Destination, KafkaSource, KafkaTarget, TransactionalTarget
+from bridge.endpoints.kafka.config import KafkaSource, KafkaTarget, TransactionalTarget
 from bridge.endpoints.memory import MemoryTarget
+from bridge.endpoints.topics import TopicDestination
 from bridge.interop import bind_identity, to_kafka
 from bridge.pump import learning
 from bridge.pump.pump import Inlet, Pump
@@ -199,7 +200,7 @@ async def test_partitions_move_between_members_while_messages_are_in_flight(topi
     keys = 40
 
     def make_pump() -> Pump:
-        target = KafkaTarget("written", topics.settings, {"queue": Destination(written)})
+        target = KafkaTarget("written", topics.settings, {"queue": TopicDestination(written)})
         return Pump([Inlet(make_source(topics, topic), "in")], router_to("queue"), {"queue": target}, Silent(), QUICK)
 
     first, second = make_pump(), make_pump()
@@ -575,7 +576,7 @@ async def test_a_broker_may_be_restarted(broker: Broker, topics: Topics) -> None
     keys, count = 30, 4_000
     records = [(b"%d" % (n % keys), b"%d" % n) for n in range(count)]
     await asyncio.to_thread(topics.put, topic, records)
-    target = KafkaTarget("written", topics.settings, {"queue": Destination(written)})
+    target = KafkaTarget("written", topics.settings, {"queue": TopicDestination(written)})
     source = make_source(topics, topic, window=QUICK.window)  # as of a configuration
     inlet = Inlet(source, "in", policy=replace(QUICK, rate=2_000.0))
     observer = Observer()
@@ -598,9 +599,9 @@ async def test_a_broker_may_be_restarted(broker: Broker, topics: Topics) -> None
 @on_a_loop
 async def test_a_broker_that_is_silent_is_reported_and_so_is_one_that_is_back(broker: Broker, topics: Topics) -> None:
     topic, written = topics.make(2), topics.make(2)
-    target, reports = KafkaTarget("written", topics.settings, {"queue": Destination(written)}), Reports()
+    target, reports = KafkaTarget("written", topics.settings, {"queue": TopicDestination(written)}), Reports()
     transactional, reports_too = (
-        TransactionalTarget("once", topics.settings, {"queue": Destination(written)}),
+        TransactionalTarget("once", topics.settings, {"queue": TopicDestination(written)}),
         Reports(),
     )
     source = make_source(topics, topic)
@@ -643,11 +644,11 @@ async def test_a_check_finds_what_is_there_and_leaves_no_trace(topics: Topics) -
     asked = [each.group_id for each in topics.admin.list_consumer_groups().result(30).valid]
     assert group not in asked
     assert "hashstar-none" not in topics.admin.list_topics(timeout=30).topics
-    target = KafkaTarget("written", topics.settings, {"queue": Destination(topic)})
+    target = KafkaTarget("written", topics.settings, {"queue": TopicDestination(topic)})
     target._partitioned = {"queue": (topic, 4)}
     levels = {each.key: each for each in await target.check() if each.level != "ok"}
     assert "has 3 partitions, and the topology spreads queue 'queue' over 4" in levels["queues.queue"].text
-    nowhere = KafkaTarget("nowhere", topics.settings, {"queue": Destination("hashstar-none")})
+    nowhere = KafkaTarget("nowhere", topics.settings, {"queue": TopicDestination("hashstar-none")})
     assert [each.level for each in await nowhere.check()] == ["error"]
     with topics.not_allowed(topic, AclOperation.READ):
         assert "may not read" in (await source.check())[0].text

@@ -11,7 +11,8 @@ import pytest
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
 from bridge.endpoint import Delivery, Disconnected, Outgoing
-from bridge.endpoints.kafka.config import Destination, KafkaTarget
+from bridge.endpoints.kafka.config import KafkaTarget
+from bridge.endpoints.topics import TopicDestination
 from bridge.interop import IDENTITY, Record, to_amqp
 from exchange import Message
 from exchange.errors import InputError
@@ -46,7 +47,7 @@ async def test_ten_thousand_keys_land_where_the_java_producer_puts_them(topics: 
     random = Random(0)
     keys = [random.randbytes(random.randrange(64)).decode("utf-8", "surrogateescape") for _ in range(10_000)]
     topic = topics.make(7)
-    target, reports = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Reports()
+    target, reports = KafkaTarget("written", topics.settings, {"queue": TopicDestination(topic)}), Reports()
     await target.open(reports)
     send_to(target, reports, [Message("", key, body=b"%d" % n) for n, key in enumerate(keys)], "queue")
     await reports.answers(len(keys))
@@ -63,7 +64,7 @@ async def test_ten_thousand_keys_land_where_the_java_producer_puts_them(topics: 
 async def test_the_topologys_partitioning_decides_and_its_key_is_the_key_of_the_record(topics: Topics) -> None:
     topic = topics.make(5)
     partitioning = Partitioning.parse("librdkafka.consistent over 5 by word 2")
-    target, reports = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Reports()
+    target, reports = KafkaTarget("written", topics.settings, {"queue": TopicDestination(topic)}), Reports()
     await target.open(reports)
     messages = [Message("", f"order.{n}.paid", body=b"%d" % n) for n in range(50)]
     target.send([make_placed(message, partitioning, n) for n, message in enumerate(messages, 1)])
@@ -80,7 +81,7 @@ async def test_nothing_is_written_to_a_topic_with_other_partitions_than_the_topo
     topics: Topics,
 ) -> None:
     topic = topics.make(3)
-    target, reports = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Reports()
+    target, reports = KafkaTarget("written", topics.settings, {"queue": TopicDestination(topic)}), Reports()
     await target.open(reports)
     target.send([make_placed(Message("", "k"), Partitioning.parse("kafka.murmur2 over 4"))])
     await reports.loss()
@@ -92,7 +93,7 @@ async def test_nothing_is_written_to_a_topic_with_other_partitions_than_the_topo
 @on_a_loop
 async def test_the_configured_key_decides(topics: Topics) -> None:
     topic = topics.make(5)
-    destination = Destination(topic, parse_key_source('header "tenant"'))
+    destination = TopicDestination(topic, parse_key_source('header "tenant"'))
     target, reports = KafkaTarget("written", topics.settings, {"queue": destination}), Reports()
     await target.open(reports)
     send_to(target, reports, [Message("", "same", {"tenant": f"t{n}"}, body=b"%d" % n) for n in range(30)], "queue")
@@ -118,7 +119,7 @@ async def test_records_return_as_they_were_and_messages_with_an_identity(topics:
         Record("elsewhere", key, value, headers, 1_700_000_000_123, partition=4, offset=7)
         for key, value in ((b"k", b"v"), (None, None), (b"", b""))
     ]
-    target, reports = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Reports()
+    target, reports = KafkaTarget("written", topics.settings, {"queue": TopicDestination(topic)}), Reports()
     await target.open(reports)
     send_to(target, reports, [to_amqp(record) for record in records], "queue")
     message = Message("", "k", {"n": 1}, {"message_id": "m"})
@@ -135,7 +136,7 @@ async def test_records_return_as_they_were_and_messages_with_an_identity(topics:
 @on_a_loop
 async def test_a_message_that_is_too_large_is_refused_for_good_and_small_ones_beside_it_pass(topics: Topics) -> None:
     topic = topics.make(1, config={"max.message.bytes": "5000"})
-    target, reports = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Reports()
+    target, reports = KafkaTarget("written", topics.settings, {"queue": TopicDestination(topic)}), Reports()
     await target.open(reports)
     bodies = [bytes(1_000)] * 30
     bodies[10] = bytes(6_000)
@@ -152,7 +153,7 @@ async def test_a_message_that_is_too_large_is_refused_for_good_and_small_ones_be
 async def test_a_full_queue_of_the_client_holds_messages_back(topics: Topics) -> None:
     topic = topics.make(1)
     settings = {**topics.settings, "queue.buffering.max.messages": 10}
-    target, reports = KafkaTarget("written", settings, {"queue": Destination(topic)}), Reports()
+    target, reports = KafkaTarget("written", settings, {"queue": TopicDestination(topic)}), Reports()
     await target.open(reports)
     send_to(target, reports, [Message("", "k", body=b"%d" % n) for n in range(500)], "queue")
     await reports.answers(500)
@@ -165,8 +166,8 @@ async def test_a_partition_that_is_added_is_used_or_loses_the_target_of_a_partit
     topics: Topics,
 ) -> None:
     topic = topics.make(1)
-    free, reports = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Reports()
-    bound, told_too = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Reports()
+    free, reports = KafkaTarget("written", topics.settings, {"queue": TopicDestination(topic)}), Reports()
+    bound, told_too = KafkaTarget("written", topics.settings, {"queue": TopicDestination(topic)}), Reports()
     bound._partitioned = {"queue": (topic, 1)}
     await free.open(reports)
     await bound.open(told_too)
@@ -189,7 +190,7 @@ async def test_a_partition_that_is_added_is_used_or_loses_the_target_of_a_partit
 
 @on_a_loop
 async def test_a_topic_that_is_missing_is_reported_and_not_made(topics: Topics) -> None:
-    target = KafkaTarget("written", topics.settings, {"queue": Destination("hashstar-none")})
+    target = KafkaTarget("written", topics.settings, {"queue": TopicDestination("hashstar-none")})
     with pytest.raises(Disconnected, match="there is no topic 'hashstar-none'; create it"):
         await target.open(Reports())
     await target.close()
@@ -202,7 +203,7 @@ async def test_a_topic_that_is_deleted_meanwhile_loses_the_target(topics: Topics
     settings: dict[str, Any] = {
         **topics.settings, "topic.metadata.refresh.interval.ms": 300, "topic.metadata.propagation.max.ms": 500,
     }  # fmt: skip
-    target, reports = KafkaTarget("written", settings, {"queue": Destination(topic)}), Reports()
+    target, reports = KafkaTarget("written", settings, {"queue": TopicDestination(topic)}), Reports()
     await target.open(reports)
     topics.admin.delete_topics([topic])[topic].result(30)
     topics.made.remove(topic)
@@ -215,7 +216,7 @@ async def test_a_topic_that_is_deleted_meanwhile_loses_the_target(topics: Topics
 
 @on_a_loop
 async def test_settings_that_contradict_the_promises_are_errors(topics: Topics) -> None:
-    target = KafkaTarget("written", {**topics.settings, "acks": 1}, {"queue": Destination(topics.make(1))})
+    target = KafkaTarget("written", {**topics.settings, "acks": 1}, {"queue": TopicDestination(topics.make(1))})
     with pytest.raises(InputError, match="acks"):
         await target.open(Reports())
     await target.close()

@@ -20,14 +20,15 @@ from bridge.endpoints.kafka.consumer.assignment import Assignment, Lane, is_curr
 from bridge.endpoints.kafka.producer.batches import ONE_BY_ONE
 from bridge.endpoints.kafka.producer.transaction import Incomplete, Transacting
 from bridge.endpoints.kafka.producer.transactional import STALLED, TransactionalTarget, _call_within
-from bridge.endpoints.kafka.producer.writer import Destination, Writer
+from bridge.endpoints.kafka.producer.writer import Writer
+from bridge.endpoints.topics import TopicDestination
 from bridge.pump.window import Window
 from exchange import Message
 from tests.support.bridge.behaviour import on_a_loop
 from tests.support.tiers import examples
 from tests.support.virtual_loop import run_virtually
 
-DESTINATIONS = {"a": Destination("out"), "b": Destination("out")}
+DESTINATIONS = {"a": TopicDestination("out"), "b": TopicDestination("out")}
 
 
 class Producer:

@@ -16,8 +16,9 @@ import pytest
 from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]
 
 from bridge.endpoint import Delivery, Outgoing
-from bridge.endpoints.kafka.config import Destination, KafkaSource, TransactionalTarget
+from bridge.endpoints.kafka.config import KafkaSource, TransactionalTarget
 from bridge.endpoints.memory import MemoryTarget
+from bridge.endpoints.topics import TopicDestination
 from bridge.pump.pump import Inlet, Pump
 from exchange import Message
 from tests.support.bridge.behaviour import QUICK, Reports, Silent, on_a_loop, router_to
@@ -74,7 +75,7 @@ class Copy:
         self, transactional_id: str | None = None, dead: Any = None, observer: Any = None, **settings: Any
     ) -> Pump:
         target = TransactionalTarget(
-            "written", {**self.topics.settings, **settings}, {"queue": Destination(self.written)}, 100, 0.05,
+            "written", {**self.topics.settings, **settings}, {"queue": TopicDestination(self.written)}, 100, 0.05,
             transactional_id,
         )  # fmt: skip
         inlets = [Inlet(self.source(), "in")]
@@ -242,7 +243,7 @@ async def test_a_transaction_that_took_too_long_is_aborted_and_the_next_may_take
     source = copy.source()
     settings = {**topics.settings, "transaction.timeout.ms": 1_000}
     # Longer than the first two timeouts, after which the broker of these tests looks every 0.2 s.
-    target = TransactionalTarget("written", settings, {"queue": Destination(copy.written)}, 100, 3.0)
+    target = TransactionalTarget("written", settings, {"queue": TopicDestination(copy.written)}, 100, 3.0)
     pump = Pump([Inlet(source, "in")], router_to("queue"), {"queue": target}, Silent(), QUICK)
     running = asyncio.ensure_future(pump.run())
     await asyncio.to_thread(copy.wait, running=[running])
@@ -307,7 +308,7 @@ async def test_a_missing_permission_loses_the_target_and_once_granted_all_arrive
 
 @on_a_loop
 async def test_a_message_of_another_source_loses_the_target(topics: Topics) -> None:
-    target = TransactionalTarget("written", topics.settings, {"queue": Destination(topics.make())})
+    target = TransactionalTarget("written", topics.settings, {"queue": TopicDestination(topics.make())})
     reports = Reports()
     await target.open(reports)
     message = Message("", "k")

@@ -9,7 +9,8 @@ import asyncio
 
 import pytest
 
-from bridge.endpoints.kafka.config import Destination, KafkaSource, KafkaTarget
+from bridge.endpoints.kafka.config import KafkaSource, KafkaTarget
+from bridge.endpoints.topics import TopicDestination
 from bridge.pump.pump import Inlet, Pump
 from tests.bridge.endpoints.kafka.test_kafka_transactions_live import SOON_HEARD, Copy
 from tests.support.bridge.behaviour import QUICK, Silent, on_a_loop, router_to
@@ -28,7 +29,7 @@ async def test_two_bridges_share_a_group_and_nothing_is_lost(kafka_servers: list
             def pump_of(copy: Copy = copy) -> Pump:
                 settings = copy.topics.settings
                 source = KafkaSource("read", {**settings, **SOON_HEARD, "group.id": copy.read}, [copy.read], window=300)
-                target = KafkaTarget("written", settings, {"queue": Destination(copy.written)})
+                target = KafkaTarget("written", settings, {"queue": TopicDestination(copy.written)})
                 return Pump([Inlet(source, "in")], router_to("queue"), {"queue": target}, Silent(), QUICK)
 
             await asyncio.to_thread(copy.put, 1_000)

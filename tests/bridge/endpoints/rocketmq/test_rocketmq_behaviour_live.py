@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from bridge.endpoints.rocketmq.config import Destination, RocketmqSource, RocketmqTarget
+from bridge.endpoints.rocketmq.config import RocketmqSource, RocketmqTarget
+from bridge.endpoints.topics import TopicDestination
 from bridge.interop import from_rocketmq, to_rocketmq
 from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.remoting.message import RocketMessage
@@ -37,7 +38,7 @@ class Cut:
         self._tasks: list[asyncio.Task[None]] = []
 
     def target(self, topics: Topics, topic: str) -> RocketmqTarget:
-        target = RocketmqTarget("written", topics.settings, {"queue": Destination(topic)})
+        target = RocketmqTarget("written", topics.settings, {"queue": TopicDestination(topic)})
         self.targets.append(target)
         return target
 
@@ -85,7 +86,7 @@ def place_with(topics: Topics, queues: int, *, orderly: bool = False, cut: Cut |
     def target() -> RocketmqTarget:
         if cut is not None:
             return cut.target(topics, written)
-        return RocketmqTarget("written", topics.settings, {"queue": Destination(written)})
+        return RocketmqTarget("written", topics.settings, {"queue": TopicDestination(written)})
 
     return Place(
         make_source=source,

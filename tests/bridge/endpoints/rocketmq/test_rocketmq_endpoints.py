@@ -12,11 +12,13 @@ import pytest
 
 from bridge.endpoint import Delivery, Disconnected, Outgoing
 from bridge.endpoints.rocketmq.addresses import read_settings
-from bridge.endpoints.rocketmq.config import Destination, dead_letter_target, destination_of, source, target
+from bridge.endpoints.rocketmq.config import dead_letter_target, source, target
 from bridge.endpoints.rocketmq.lane import Lane
 from bridge.endpoints.rocketmq.placing import Spread, Writer
-from bridge.endpoints.rocketmq.target import BATCH_MESSAGES, Line
+from bridge.endpoints.rocketmq.writing import BATCH_MESSAGES, Line
+from bridge.endpoints.topics import TopicDestination, parse_destination
 from bridge.interop import from_rocketmq
+from bridge.interop.rocketmq_topics import topic_of
 from bridge.pump.policy import Policy
 from bridge.rocketmq.consumer.assigned import AssignedQueue, TopicQueue
 from bridge.rocketmq.remoting.codes import ResponseCode
@@ -123,11 +125,11 @@ def test_a_target_has_a_topic_a_key_and_a_tag_for_each_queue() -> None:
     made, names = target("t", URL, table(queues=queues, not_store_ok="confirm"))
     assert names == ["a", "b"]
     assert made._destinations == {
-        "a": Destination("orders%2Eeu"),
-        "b": Destination("t", KeySource("word", word=2), KeySource("word", word=1)),
+        "a": TopicDestination("orders%2Eeu"),
+        "b": TopicDestination("t", KeySource("word", word=2), KeySource("word", word=1)),
     }
     assert dead_letter_target("d", URL, table(topic="dead.letters"))._destinations == {
-        "": Destination("dead%2Eletters")
+        "": TopicDestination("dead%2Eletters")
     }
 
 
@@ -145,7 +147,7 @@ def test_a_target_has_a_topic_a_key_and_a_tag_for_each_queue() -> None:
 )
 def test_a_wrong_destination_is_refused_with_the_reason(value: Any, reason: str) -> None:
     with pytest.raises(ValueError, match=reason or None):
-        destination_of(value)
+        parse_destination(value, ("topic", "key", "tag"), topic_of)
     with pytest.raises(InputError, match=rf"queues\.q: must be the name of a topic, or .* and is .*{reason}"):
         target("t", URL, table(queues={"q": value}))
 
@@ -177,7 +179,7 @@ def outgoing(message: Message, partitioning: str | None = None, number: int = 1)
     return Outgoing(message, Delivery(message), "q", placements.get("q"), number)
 
 
-def writer(spread: TopicRoute, destination: Destination = Destination("t")) -> Writer:  # noqa: B008  a frozen value
+def writer(spread: TopicRoute, destination: TopicDestination = TopicDestination("t")) -> Writer:  # noqa: B008  a frozen value
     made = Writer({"q": destination})
     made.spreads["t"] = Spread.of("t", spread)
     return made
@@ -197,7 +199,7 @@ def test_a_message_goes_to_the_queue_that_java_would_choose_for_its_key() -> Non
 
 
 def test_the_key_may_be_a_part_of_the_message() -> None:
-    placing = writer(route(a=8), Destination("t", KeySource("header", "tenant"), KeySource("word", word=1)))
+    placing = writer(route(a=8), TopicDestination("t", KeySource("header", "tenant"), KeySource("word", word=1)))
     choose = Partitioning("rocketmq.hash", Partitions.of(8))
     message, queue = placing.place(outgoing(Message("", "created.7", {"tenant": "x"}, body=b"x")))
     assert queue.queue_id == choose.choose_for("x").partition

@@ -15,7 +15,8 @@ import pytest
 from bridge.daemon.config import read_config
 from bridge.daemon.probe import as_object, check
 from bridge.endpoint import Delivery, Disconnected, EndOfStream, Finding
-from bridge.endpoints.rocketmq.config import Destination, RocketmqSource, RocketmqTarget
+from bridge.endpoints.rocketmq.config import RocketmqSource, RocketmqTarget
+from bridge.endpoints.topics import TopicDestination
 from bridge.interop import from_rocketmq, to_amqp, to_kafka, to_rocketmq
 from bridge.interop.record import Record
 from bridge.rocketmq.consumer.assigned import TopicQueue
@@ -68,7 +69,7 @@ async def write(target: RocketmqTarget, messages: list[Message]) -> Reports:
 def test_messages_are_on_the_queues_that_javas_selector_chooses(topics: Topics) -> None:
     topic = topics.make(5)
     messages = [Message("", f"key.{n % 17}", body=b"%d" % n) for n in range(400)]
-    told = asyncio.run(write(RocketmqTarget("t", topics.settings, {"q": Destination(topic)}), messages))
+    told = asyncio.run(write(RocketmqTarget("t", topics.settings, {"q": TopicDestination(topic)}), messages))
     assert len(told.confirmations) == 400
     partitions = publish_queues(topics.do(topics.client.route(topic)))
     choose = Partitioning("rocketmq.hash", partitions)
@@ -104,7 +105,7 @@ def test_batches_shrink_to_what_a_broker_takes_and_only_larger_messages_are_refu
     bodies = [b"%d:%b" % (n, Random(n).randbytes(30_000 if n in large else 1_000)) for n in range(300)]
     messages = [Message("", "k", body=body) for body in bodies]
     with broker_setting(topics, "maxMessageSize", "16384", str(4 << 20)):
-        told = asyncio.run(write(RocketmqTarget("t", topics.settings, {"q": Destination(topic)}), messages))
+        told = asyncio.run(write(RocketmqTarget("t", topics.settings, {"q": TopicDestination(topic)}), messages))
     assert not told.losses
     assert [outgoing.message.body for outgoing, _ in told.failures] == [bodies[n] for n in large]
     assert [int(each.body.partition(b":")[0]) for each in topics.read(topic, 297)] == [
@@ -125,7 +126,7 @@ async def test_a_message_of_every_system_comes_home_over_rocketmq(topics: Topics
     await reading.open()
     [delivery] = await reading.read(10)
     reading.settle(delivery)
-    target = RocketmqTarget("t", topics.settings, {"q": Destination(topic)})
+    target = RocketmqTarget("t", topics.settings, {"q": TopicDestination(topic)})
     # The last one not in a batch: brokers of 4.9 give all messages of a batch the unique id of the batch.
     for some in ([amqp, to_amqp(record)], [delivery.message]):
         told = await write(target, some)
@@ -155,7 +156,7 @@ async def test_a_message_that_does_not_fit_fails_finally_and_the_others_pass(top
         Message("", "k", {"x-rocketmq-topic": "t", "x-rocketmq-queue": "one"}, {}, b"x"),
     ]
     told = await write(
-        RocketmqTarget("t", topics.settings, {"q": Destination(topic)}),
+        RocketmqTarget("t", topics.settings, {"q": TopicDestination(topic)}),
         [each for pair in zip(good, bad, strict=True) for each in pair],
     )
     assert [outgoing.message.body for outgoing in told.confirmations] == [b"0", b"1", b"2", b"3"]
@@ -178,7 +179,7 @@ async def test_a_message_that_does_not_fit_fails_finally_and_the_others_pass(top
 @on_a_loop
 async def test_a_missing_topic_or_one_that_disagrees_with_the_topology_is_disconnected(topics: Topics) -> None:
     told = Reports()
-    gone = RocketmqTarget("t", topics.settings, {"q": Destination("no-such-topic")})
+    gone = RocketmqTarget("t", topics.settings, {"q": TopicDestination("no-such-topic")})
     with pytest.raises(Disconnected, match="there is no topic 'no-such-topic'; create it"):
         await gone.open(told)
     await gone.close()
@@ -227,7 +228,7 @@ def test_a_check_reports_what_is_missing_at_the_configured_cluster(topics: Topic
 async def test_an_address_without_a_server_is_disconnected(topics: Topics) -> None:
     nobody = ClientSettings("127.0.0.1:1")
     writing, reading = (
-        RocketmqTarget("t", nobody, {"q": Destination("t")}),
+        RocketmqTarget("t", nobody, {"q": TopicDestination("t")}),
         RocketmqSource("s", nobody, "g", [Subscription.to_tags("t")]),
     )
     for opening in (writing.open(Reports()), reading.open()):
@@ -351,7 +352,7 @@ async def test_a_check_reports_queues_that_are_never_read_and_other_numbers_of_q
     found = await source(topics, topic).check()
     assert never_read in texts(found, "warning")
     assert not texts(found, "error")
-    target = RocketmqTarget("write", topics.settings, {"q": Destination(topic), "p": Destination(topic)})
+    target = RocketmqTarget("write", topics.settings, {"q": TopicDestination(topic), "p": TopicDestination(topic)})
     target._partitioned = {"q": Partitioning.parse("rocketmq.hash over 3")}
     found = await target.check()
     assert never_read in texts(found, "warning")
@@ -369,7 +370,10 @@ async def test_a_check_reports_queues_that_are_never_read_and_other_numbers_of_q
 
 @on_a_loop
 async def test_a_check_finds_what_is_missing(topics: Topics) -> None:
-    for endpoint in (source(topics, "no-such"), RocketmqTarget("w", topics.settings, {"q": Destination("no-such")})):
+    for endpoint in (
+        source(topics, "no-such"),
+        RocketmqTarget("w", topics.settings, {"q": TopicDestination("no-such")}),
+    ):
         [found] = await endpoint.check()
         assert (found.level, found.text) == ("error", "there is no topic 'no-such'; create it")
         with pytest.raises(Disconnected, match="there is no topic"):
@@ -408,7 +412,7 @@ async def test_a_check_leaves_no_trace(topics: Topics) -> None:
         found = await source(topics, topic, name).check()
         assert f"group {name!r}: not there" in texts(found, "warning")
         assert "4 queues to read at 1 broker(s)" in texts(found, "ok")
-        await RocketmqTarget("w", topics.settings, {"q": Destination(topic)}).check()
+        await RocketmqTarget("w", topics.settings, {"q": TopicDestination(topic)}).check()
     assert name not in groups()
     assert committed() == before
     assert len(topics.read(topic, 8)) == 8
@@ -426,7 +430,7 @@ async def test_opening_that_is_cancelled_at_any_moment_leaves_no_member_at_the_b
     for turn in range(200):
         endpoint: RocketmqSource | RocketmqTarget = source(topics, topic, name)
         if turn % 2:
-            endpoint = RocketmqTarget("w", topics.settings, {"q": Destination(topic)})
+            endpoint = RocketmqTarget("w", topics.settings, {"q": TopicDestination(topic)})
         work = endpoint.open() if isinstance(endpoint, RocketmqSource) else endpoint.open(Reports())
         opening = asyncio.create_task(work)
         await asyncio.sleep(chance.random() * 0.03)

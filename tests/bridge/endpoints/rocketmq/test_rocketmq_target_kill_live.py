@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from bridge.endpoints.memory import MemorySource
-from bridge.endpoints.rocketmq.config import Destination, RocketmqTarget
+from bridge.endpoints.rocketmq.config import RocketmqTarget
+from bridge.endpoints.topics import TopicDestination
 from bridge.interop import from_rocketmq
 from bridge.pump.pump import Inlet, Pump
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
@@ -35,7 +36,7 @@ def test_a_queue_whose_broker_is_killed_is_waited_for(rocketmq_cluster: Cluster)
 
         async def fill() -> None:
             source = MemorySource(MESSAGES[: COUNT // 2])
-            target = RocketmqTarget("written", topics.settings, {"q": Destination(topic)})
+            target = RocketmqTarget("written", topics.settings, {"q": TopicDestination(topic)})
             running = asyncio.ensure_future(Pump([Inlet(source, "in")], router, {"q": target}, Silent(), QUICK).run())
             await asyncio.sleep(0.3)
             await asyncio.to_thread(broker.kill)

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 
 from bridge.endpoint import Disconnected, Source, Target
-from bridge.endpoints.rocketmq.placing import Destination
 from bridge.endpoints.rocketmq.source import RocketmqSource
 from bridge.endpoints.rocketmq.target import RocketmqTarget
+from bridge.endpoints.topics import TopicDestination
 from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.remoting import admin
 from bridge.rocketmq.remoting.client import Client, ClientSettings
@@ -41,7 +41,7 @@ class Watched:
     def __init__(self, settings: ClientSettings, topic: str, group: str = "g") -> None:
         self.topic = topic
         self.source = RocketmqSource("s", settings, f"{group}-{topic}", [Subscription.to_tags(topic)])
-        self.target = RocketmqTarget("t", settings, {"q": Destination(topic)})
+        self.target = RocketmqTarget("t", settings, {"q": TopicDestination(topic)})
         self.told = Reports()
 
     async def open(self) -> None:
@@ -222,7 +222,7 @@ def test_an_endpoint_whose_cluster_hangs_cannot_be_opened_and_is_closed_in_time(
         try:
             other: list[tuple[Source | Target, Awaitable[None]]] = []
             source = RocketmqSource("s", settings, "g", [Subscription.to_tags(topic)])
-            target = RocketmqTarget("t", settings, {"q": Destination(topic)})
+            target = RocketmqTarget("t", settings, {"q": TopicDestination(topic)})
             other = [(source, source.open()), (target, target.open(Reports()))]
             for endpoint, opening in other:
                 with pytest.raises(Disconnected, match=r"no name server answers|no answer"):

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import bridge.endpoints.rocketmq.target as module
+import bridge.endpoints.rocketmq.writing as module
 from bridge.endpoint import Delivery, Outgoing
-from bridge.endpoints.rocketmq.placing import Destination, Spread, Writer
-from bridge.endpoints.rocketmq.target import BATCH_MESSAGES, Writing
+from bridge.endpoints.rocketmq.placing import Spread, Writer
+from bridge.endpoints.rocketmq.writing import BATCH_MESSAGES, Writing
+from bridge.endpoints.topics import TopicDestination
 from bridge.rocketmq.producer.producer import Producer
 from bridge.rocketmq.producer.publishing import SendResult
 from bridge.rocketmq.remoting.client import Client
@@ -74,7 +75,7 @@ class Scripted:
 
 
 def writing(producer: Scripted, told: Reports, *, queues: int = 1, confirm: bool = False) -> Writing:
-    writer = Writer({"q": Destination("t")})
+    writer = Writer({"q": TopicDestination("t")})
     writer.spreads["t"] = Spread("t", Partitions.queues({"a": queues}))
     return Writing(cast("Client", None), cast("Producer", producer), told, writer, confirm_not_store_ok=confirm)
 

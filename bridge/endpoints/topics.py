@@ -1,0 +1,63 @@
+"""Topics of Kafka and RocketMQ as targets: where messages go, in a configuration, and the partitions of their keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from exchange.errors import HashstarError
+from exchange.partition.partitioning.key_source import KeySource
+from exchange.partition.partitioning.specification import parse_key_source
+
+__all__ = ["KeyCache", "TopicDestination", "parse_destination"]
+
+REMEMBERED: Final = 65_536
+"""Maximum number of keys of a topic whose partition is remembered."""
+
+K = TypeVar("K", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDestination:
+    """The topic for messages of a queue of the topology."""
+
+    topic: str
+    key: KeySource | None = None
+    """Source of a message's key; None: the routing key. The key decides the partition, unless the topology partitions
+    the queue, and is the key of messages from other systems."""
+    tag: KeySource | None = None
+    """Source of the tag that is in RocketMQ's TAGS of messages from other systems; None: they have none."""
+
+
+def parse_destination(
+    value: Any, names: Collection[str], topic_of: Callable[[str], str] = lambda name: name
+) -> TopicDestination:
+    """Return a destination from its form in a configuration, a topic or a table with these names. Raises ValueError."""
+    texts = {"topic": value} if isinstance(value, str) else value
+    if not isinstance(texts, dict) or not {"topic"} <= {*texts} <= {*names}:
+        raise ValueError
+    if not all(isinstance(each, str) for each in texts.values()):
+        raise ValueError("each of them must be a text")
+    try:
+        key, tag = (parse_key_source(texts[name]) if name in texts else None for name in ("key", "tag"))
+        return TopicDestination(topic_of(texts["topic"]), key, tag)
+    except HashstarError as error:
+        raise ValueError(str(error)) from None
+
+
+class KeyCache(Generic[K]):
+    """The partitions of the latest keys of a topic; ``choose`` returns them first, None if a key decides nothing."""
+
+    def __init__(self, choose: Callable[[K], int | None]) -> None:
+        self._choose: Final = choose
+        self._known: dict[K, int] = {}
+
+    def partition_for(self, key: K) -> int | None:
+        """Return the partition of a key."""
+        partition = self._known.get(key)
+        if partition is None and (partition := self._choose(key)) is not None:
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            self._known[key] = partition
+        return partition
