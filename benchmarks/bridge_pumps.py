@@ -14,7 +14,7 @@ from benchmarks.measure import processor_seconds
 from bridge.daemon.run import calm_collector
 from bridge.endpoint import Outgoing, Receiver, Source, Target
 from bridge.endpoints.rabbitmq.addresses import parse_broker
-from bridge.endpoints.rabbitmq.config import Address, RabbitmqSource, RabbitmqTarget
+from bridge.endpoints.rabbitmq.config import PublishAddress, RabbitmqSource, RabbitmqTarget
 from bridge.endpoints.topics import TopicDestination
 from bridge.pump.policy import Policy
 from bridge.pump.pump import Inlet, Pump
@@ -136,7 +136,7 @@ def from_queue(url: str) -> RabbitmqSource:
 
 def to_queue(url: str) -> RabbitmqTarget:
     """Return the other queue, as a target."""
-    return RabbitmqTarget("bench", [parse_broker(url)], {TO: Address.queue(TO)})
+    return RabbitmqTarget("bench", [parse_broker(url)], {TO: PublishAddress.queue(TO)})
 
 
 def from_topic(url: str, topic: str) -> Source:

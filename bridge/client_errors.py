@@ -12,10 +12,10 @@ import os
 import re
 from typing import Final, NamedTuple
 
-__all__ = ["MEANINGS", "Meaning", "explain", "words_for"]
+__all__ = ["MEANINGS", "ErrorMeaning", "explain", "words_for"]
 
 
-class Meaning(NamedTuple):
+class ErrorMeaning(NamedTuple):
     """A kind of failure."""
 
     sign: re.Pattern[str]
@@ -24,8 +24,8 @@ class Meaning(NamedTuple):
     """What it means, and the way out."""
 
 
-def _meaning(sign: str, words: str) -> Meaning:
-    return Meaning(re.compile(sign), words)
+def _meaning(sign: str, words: str) -> ErrorMeaning:
+    return ErrorMeaning(re.compile(sign), words)
 
 
 DESCRIPTORS: Final = (

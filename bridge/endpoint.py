@@ -42,7 +42,7 @@ __all__ = [
     "Endpoint",
     "Failure",
     "Finding",
-    "Layout",
+    "BridgeLayout",
     "Misfit",
     "Outgoing",
     "Place",
@@ -143,7 +143,7 @@ class Outgoing:
     context: Any = field(default=None, repr=False)
     """Reserved for the pump: the `Pending` delivery."""
     request: Any = None
-    """Of a request: the `bridge.interop.requests.Request` by which it asks for its reply. Of a reply: the
+    """Of a request: the `bridge.interop.requests.ReplyRequest` by which it asks for its reply. Of a reply: the
     `bridge.pump.replies.Home` that it goes to. None for all other messages."""
     waiting: tuple[Failure, float] | None = None
     """Reserved for the pump: the failure after which it waits (`Failure.waits`), and the time of the first such one."""
@@ -228,7 +228,7 @@ class Endpoint(ABC):
         """Places that it reads or writes, as far as its configuration names them; loops are found by them."""
         return frozenset()
 
-    def meet(self, layout: Layout) -> None:  # noqa: B027  most endpoints fit everywhere
+    def meet(self, layout: BridgeLayout) -> None:  # noqa: B027  most endpoints fit everywhere
         """Check that it fits into its bridge, before anything is opened. Raises Misfit."""
 
     async def check(self) -> Sequence[Finding]:
@@ -366,7 +366,7 @@ class Target(Endpoint):
         """Disconnect at once; messages without an answer may or may not have been written. Never raises."""
 
 
-class Layout(NamedTuple):
+class BridgeLayout(NamedTuple):
     """The bridge that an endpoint is part of."""
 
     sources: Sequence[Source]

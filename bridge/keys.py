@@ -1,8 +1,8 @@
 """The keys of a configuration's tables: name, form, default and meaning, each in one place.
 
 The reader of a table, its JSON Schema and its rows in ``docs/bridge-*.md`` all follow from the same `Key`.
-A `Form` reads a value from a `Table`, and has the schema that accepts what it reads. Where a text may hold ``${NAME}``,
-the schema accepts any text with such a variable, as its value is not in the file.
+A `KeyForm` reads a value from a `Table`, and has the schema that accepts what it reads. Where a text may hold
+``${NAME}``, the schema accepts any text with such a variable, as its value is not in the file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from exchange.text.duration import PATTERN, parse_duration
 
 __all__ = [
     "FILE", "FLAG", "HAS_VARIABLE", "MAYBE_NUMBER", "MAYBE_TEXT", "MOMENT", "SECONDS", "SECRET", "SHARE", "SIZE",
-    "TABLE", "TEXT", "TEXTS", "Entries", "Form", "Key", "Keys", "any_needs", "choice", "destination", "entries",
+    "TABLE", "TEXT", "TEXTS", "Entries", "KeyForm", "Key", "Keys", "any_needs", "choice", "destination", "entries",
     "matching", "number_or", "queues", "whole",
 ]  # fmt: skip
 
@@ -35,7 +35,7 @@ LINK: Final = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Form(Generic[T]):
+class KeyForm(Generic[T]):
     """The form of a value: how it is read, and the JSON Schema of what is accepted."""
 
     read: Callable[[Table, str, Any], T]
@@ -53,7 +53,7 @@ class Key(Generic[T]):
     """
 
     name: str
-    form: Form[T]
+    form: KeyForm[T]
     about: str
     """Its meaning, in Markdown."""
     default: Any = None
@@ -105,7 +105,7 @@ def _or_variable(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"anyOf": [schema, HAS_VARIABLE]}
 
 
-def accept(convert: Callable[[Any], T], what: str, schema: Mapping[str, Any], example: str = "") -> Form[T]:
+def accept(convert: Callable[[Any], T], what: str, schema: Mapping[str, Any], example: str = "") -> KeyForm[T]:
     """Return the form of the values that ``convert`` takes; which raises TypeError or ValueError for
     others; ``what`` describes them.
 
@@ -124,12 +124,12 @@ def accept(convert: Callable[[Any], T], what: str, schema: Mapping[str, Any], ex
             table.keep(mistake)
             return convert(default)
 
-    return Form(read, schema)
+    return KeyForm(read, schema)
 
 
-def maybe(form: Form[T], default: object = None) -> Form[T | None]:
+def maybe(form: KeyForm[T], default: object = None) -> KeyForm[T | None]:
     """Return the form of a value that may be missing: None. ``default`` stands for one whose mistake is kept."""
-    return Form(lambda table, key, _: form.read(table, key, default) if table.has(key) else None, form.schema)
+    return KeyForm(lambda table, key, _: form.read(table, key, default) if table.has(key) else None, form.schema)
 
 
 def _to_flag(value: Any) -> bool:
@@ -154,7 +154,7 @@ def _to_moment(value: Any) -> int:
     return int((value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp() * 1_000_000)
 
 
-def _measure(parse: Callable[[str], float | None], unit: type[Number], what: str, pattern: str) -> Form[Number]:
+def _measure(parse: Callable[[str], float | None], unit: type[Number], what: str, pattern: str) -> KeyForm[Number]:
     """Return the form of a number that is not negative, or of a text that stands for one."""
 
     def convert(value: Any) -> Number:
@@ -173,11 +173,13 @@ def _parse_size(text: str) -> float | None:
 SIZES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 SIZE_PATTERN: Final = rf"^\s*[0-9]+(\.[0-9]+)?\s*({'|'.join(SIZES)})\s*$"
 
-TEXT: Final[Form[str]] = Form(lambda table, key, default: table.text(key, default), {"type": "string", "minLength": 1})
+TEXT: Final[KeyForm[str]] = KeyForm(
+    lambda table, key, default: table.text(key, default), {"type": "string", "minLength": 1}
+)
 MAYBE_TEXT: Final = maybe(TEXT)
-FILE: Final[Form[str | None]] = Form(lambda table, key, _: table.file(key), TEXT.schema)
+FILE: Final[KeyForm[str | None]] = KeyForm(lambda table, key, _: table.file(key), TEXT.schema)
 FLAG: Final = accept(_to_flag, "true or false", {"type": "boolean"})
-TEXTS: Final[Form[list[str]]] = Form(
+TEXTS: Final[KeyForm[list[str]]] = KeyForm(
     lambda table, key, default: table.texts(key, default),
     {"anyOf": [TEXT.schema, {"type": "array", "items": TEXT.schema}]},
 )
@@ -189,10 +191,10 @@ SHARE: Final = accept(
 # A date of TOML, which is a text where TOML is read as JSON.
 DATE: Final = {"type": "string", "pattern": r"^\d{4}-\d\d-\d\d([Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)?)?$"}
 MOMENT: Final = maybe(accept(_to_moment, "a date", DATE, "2026-11-21T08:00:00Z"))
-TABLE: Final[Form[Table | None]] = maybe(Form(lambda table, key, _: table.table(key), {"type": "object"}))
+TABLE: Final[KeyForm[Table | None]] = maybe(KeyForm(lambda table, key, _: table.table(key), {"type": "object"}))
 SECONDS: Final = _measure(parse_duration, float, "a number of seconds or a text such as '30 s' or '5 m'", PATTERN)
 SIZE: Final = _measure(_parse_size, int, "a number of bytes or a text such as '64 MiB'", SIZE_PATTERN)
-SECRET: Final[Form[Secret | None]] = Form(
+SECRET: Final[KeyForm[Secret | None]] = KeyForm(
     lambda table, key, _: table.secret(key),
     {
         "anyOf": [
@@ -219,7 +221,7 @@ def any_needs(keys: Iterable[Key[Any]], needed: Key[bool]) -> Mapping[str, Any]:
     }
 
 
-def whole(least: int = 0, most: int | None = None) -> Form[int]:
+def whole(least: int = 0, most: int | None = None) -> KeyForm[int]:
     """Return the form of a whole number, at least ``least``. The reader of the key checks ``most``."""
 
     def convert(value: Any) -> int:
@@ -231,7 +233,7 @@ def whole(least: int = 0, most: int | None = None) -> Form[int]:
     return accept(convert, f"a whole number, at least {least:,}", schema)
 
 
-def choice(*words: str) -> Form[str]:
+def choice(*words: str) -> KeyForm[str]:
     """Return the form of one of several words."""
 
     def read(table: Table, key: str, default: Any) -> str:
@@ -241,24 +243,24 @@ def choice(*words: str) -> Form[str]:
         table.keep(table.error(key, f"must be one of {', '.join(words)}, and is {value!r}{suggest(value, words)}"))
         return str(default)
 
-    return Form(read, _or_variable({"enum": [*words]}))
+    return KeyForm(read, _or_variable({"enum": [*words]}))
 
 
-def number_or(word: str) -> Form[float | None]:
+def number_or(word: str) -> KeyForm[float | None]:
     """Return the form of a number above zero, or a word that stands for no number."""
     schema = {"anyOf": [NUMBER.schema, {"const": word}]}
     what = f'a number above zero or "{word}"'
     return accept(lambda value: None if value == word else _to_number(value), what, schema)
 
 
-def matching(form: Form[T], *patterns: str | re.Pattern[str]) -> Form[T]:
+def matching(form: KeyForm[T], *patterns: str | re.Pattern[str]) -> KeyForm[T]:
     """Return the form of a text that matches one of the patterns as a whole; the reader of the key checks that."""
     texts = [pattern if isinstance(pattern, str) else pattern.pattern for pattern in patterns]
     each = [re.sub(r"\?P<\w+>", "", text) for text in texts]  # schemas have no names of groups
     text = _or_variable({"type": "string", "pattern": f"^(?:{'|'.join(each)})$"})
     if form.schema is TEXTS.schema:
-        return Form(form.read, {"anyOf": [text, {"type": "array", "items": text}]})
-    return Form(form.read, text)
+        return KeyForm(form.read, {"anyOf": [text, {"type": "array", "items": text}]})
+    return KeyForm(form.read, text)
 
 
 class Entries(NamedTuple):
@@ -279,16 +281,16 @@ class Entries(NamedTuple):
         return self.table.mapping(self.key, read, self.what)
 
 
-def entries(what: str, each: Mapping[str, Any]) -> Form[Entries]:
+def entries(what: str, each: Mapping[str, Any]) -> KeyForm[Entries]:
     """Return the form of a table whose values match ``each``; ``what`` describes a value for errors."""
-    return Form(lambda table, key, _: Entries(table, key, what), {"type": "object", "additionalProperties": each})
+    return KeyForm(lambda table, key, _: Entries(table, key, what), {"type": "object", "additionalProperties": each})
 
 
-def queues(what: str, destination: Mapping[str, Any]) -> Form[Entries]:
+def queues(what: str, destination: Mapping[str, Any]) -> KeyForm[Entries]:
     """Return the form of ``queues``: a list of queues, or queue -> destination, and at least one."""
     listed = {"type": "array", "items": {"type": "string"}, "minItems": 1}
     form = entries(what, destination)
-    return Form(form.read, {"anyOf": [listed, {**form.schema, "minProperties": 1}]})
+    return KeyForm(form.read, {"anyOf": [listed, {**form.schema, "minProperties": 1}]})
 
 
 def destination(*names: str, required: str) -> Mapping[str, Any]:

@@ -63,7 +63,7 @@ HOMES: Final = ("exchange.values.json_text", "exchange.partition.clients.rocketm
 ELSEWHERE: Final = {
     "bindings/mcp/lines.py _find_reason": "a line that has been refused: tests/bindings/mcp/test_mcp.py",
     "bindings/archive/rocketmq/store.py _Databases.read_config": "the same reader as of files, on values in RocksDB",
-    "bridge/endpoints/kafka/cluster/health.py Health.look": "the statistics of librdkafka, in this process",
+    "bridge/endpoints/kafka/cluster/health.py ClientHealth.look": "the statistics of librdkafka, in this process",
     "bridge/endpoints/archive/rotation.py Rotator.rotate": "a pipe from a process of its own",
     "bridge/endpoints/archive/rotation.py main": "a pipe from the bridge that started it",
 }
@@ -193,7 +193,7 @@ def ask(status: int, read: Callable[[str], object]) -> Callable[[str, Path], obj
 
 
 def ask_checked(address: str) -> object:
-    return checked.Management(pika.URLParameters(f"amqp://{address}"), f"http://{address}")._ask("/api/x")
+    return checked.ManagementClient(pika.URLParameters(f"amqp://{address}"), f"http://{address}")._ask("/api/x")
 
 
 def read_header(text: str, folder: Path) -> object:
@@ -399,7 +399,7 @@ READERS: Final = {
     "bridge/endpoints/archive/replay.py Settled.read": Reader(
         '{"version": 1, "files": {"f": [5, null]}}', of_file("s", lambda path: Settled.read(Path(path)))
     ),
-    "bridge/endpoints/rabbitmq/management.py Management._ask": Reader(
+    "bridge/endpoints/rabbitmq/management.py ManagementClient._ask": Reader(
         '{"a": 1}', ask(200, ask_checked), (checked.Unknown,)
     ),
     "bridge/consumers/groups/barrier.py read_resize": Reader(RESIZE, call(read_resize, as_bytes=True)),

@@ -31,8 +31,9 @@ LIVE = [
     for block in PYTHON
     if "await " in block.text and not any(broker in block.text for broker in ("AmqpServer(", "TestRabbitBroker("))
 ]
-"""They need a broker: tests/bridge/rocketmq/test_rocketmq_guide_live.py, tests/bridge/consumers/groups/test_groups_guide_live.py
-tests/exchange/dispatch/test_consume_guide_live.py and tests/bridge/consumers/requests/test_rpc_example_live.py run them."""
+"""They need a broker: tests/bridge/rocketmq/test_rocketmq_guide_live.py,
+tests/bridge/consumers/groups/test_groups_guide_live.py, tests/exchange/dispatch/test_consume_guide_live.py and
+tests/bridge/consumers/requests/test_rpc_example_live.py run them."""
 SPARK = [block for block in PYTHON if "spark." in block.text]
 """They need Spark: tests/bindings/audit/test_guide.py runs them."""
 WHOLE = [block for block in PYTHON if block not in PYTEST + LIVE + SPARK]

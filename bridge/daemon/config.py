@@ -19,7 +19,7 @@ from bindings.sources.toml_file import read_toml
 from bridge.daemon import keys
 from bridge.daemon.loops import find_dead_letter_loop, find_feedback, find_near_exchange
 from bridge.daemon.replies import Ends, read_replies
-from bridge.endpoint import Layout, Misfit, Place, Source, Target
+from bridge.endpoint import BridgeLayout, Misfit, Place, Source, Target
 from bridge.endpoints import build_dead_letter_target, build_source, build_target
 from bridge.mistakes import ConfigWarning, Mistakes
 from bridge.pump import keys as pump_keys
@@ -144,7 +144,7 @@ def read_config(path: Path, environment: Mapping[str, str] = os.environ, worker:
     table.refuse_unread(keys.FILE.names)
     mistakes.raise_any()  # afterwards there is a topology
     _check_queues(table, mistakes, topology, targets, ignored)
-    layout = Layout([inlet.source for inlet in inlets.values()], targets, topology, workers)
+    layout = BridgeLayout([inlet.source for inlet in inlets.values()], targets, topology, workers)
     for name, inlet in inlets.items():
         with mistakes.collect():
             _check_fit(inlet.source, source_tables[name], layout)
@@ -384,7 +384,7 @@ def _read_inlet(name: str, table: Table, policy: Policy, topology: Topology | No
     return Inlet(source, exchange, routing_key, own, message_filter)
 
 
-def _check_fit(endpoint: Source | Target, table: Table, layout: Layout) -> None:
+def _check_fit(endpoint: Source | Target, table: Table, layout: BridgeLayout) -> None:
     """Check that an endpoint fits into its bridge. Raises InputError with the key of its table."""
     try:
         endpoint.meet(layout)

@@ -24,15 +24,15 @@ from bridge.endpoint import Delivery
 from bridge.pump.pump import Inlet
 from exchange.topology.topology import Topology
 
-__all__ = ["Coverage"]
+__all__ = ["CoverageCounter"]
 
 ROWS: Final = 1 << 12
-"""Number of messages that are counted at once; `Coverage.tally` counts the rest, which are fewer."""
+"""Number of messages that are counted at once; `CoverageCounter.tally` counts the rest, which are fewer."""
 SERIES: Final = 1_000
 """Maximum number of bindings in the metrics for Prometheus; the report has all bindings."""
 
 
-class Coverage:
+class CoverageCounter:
     """Counts the messages that are read. Use it on the event loop's thread, except `report` and `lines`."""
 
     def __init__(self, name: str, topology: Topology) -> None:

@@ -16,7 +16,7 @@ from bridge.endpoint import Endpoint, Finding
 from bridge.pump.policy import Policy
 from exchange.text.display import count_noun, hide_logins
 
-__all__ = ["CheckJson", "Checked", "Report", "as_object", "as_text", "check"]
+__all__ = ["CheckJson", "Checked", "CheckReport", "as_object", "as_text", "check"]
 
 SECONDS: Final = 20.0
 """Maximum number of seconds for the check of an endpoint."""
@@ -35,7 +35,7 @@ class Checked(NamedTuple):
     findings: Sequence[Finding]
 
 
-class Report(NamedTuple):
+class CheckReport(NamedTuple):
     """The result of a check: all findings, in the order of the configuration."""
 
     path: str
@@ -55,7 +55,7 @@ class Report(NamedTuple):
         return sum(finding.level == "warning" for each in self.checked for finding in each.findings)
 
 
-async def check(config: Config, *, offline: bool = False, seconds: float = SECONDS) -> Report:
+async def check(config: Config, *, offline: bool = False, seconds: float = SECONDS) -> CheckReport:
     """Check a configuration: the file alone and, unless offline, each endpoint, for at most ``seconds``."""
     endpoints = list(_endpoints_by_table(config))
     tables = dict.fromkeys([table for table, _ in endpoints])
@@ -83,7 +83,7 @@ async def check(config: Config, *, offline: bool = False, seconds: float = SECON
     for (table, endpoint), findings in zip(endpoints, results, strict=True):
         hidden = [each._replace(text=hide_logins(each.text)) for each in findings]
         checked.append(Checked(table, endpoint.name, [*known.pop(table, ()), *hidden]))
-    return Report(config.path, len(config.inlets), len({*config.targets.values()}), offline, checked)
+    return CheckReport(config.path, len(config.inlets), len({*config.targets.values()}), offline, checked)
 
 
 def _endpoints_by_table(config: Config) -> Iterator[tuple[str, Endpoint]]:
@@ -124,7 +124,7 @@ async def _check_endpoint(endpoint: Endpoint, seconds: float) -> Sequence[Findin
         return [Finding("error", explain(text.removeprefix(f"{endpoint.name}: ")))]
 
 
-def as_text(report: Report) -> Iterator[str]:
+def as_text(report: CheckReport) -> Iterator[str]:
     """Yield the lines of the report for people: the findings by endpoint, then the verdict."""
     for each in report.checked:
         yield f"[{each.table}]" if each.table else report.path
@@ -137,7 +137,7 @@ def as_text(report: Report) -> Iterator[str]:
     yield verdict(report)
 
 
-def verdict(report: Report) -> str:
+def verdict(report: CheckReport) -> str:
     """Return the last line: whether the bridge can run, with counts."""
     warnings = [count_noun(report.warnings, "warning")] if report.warnings else []
     if report.errors:
@@ -179,7 +179,7 @@ class CheckJson(TypedDict):
     findings: list[FindingJson]
 
 
-def as_object(report: Report) -> CheckJson:
+def as_object(report: CheckReport) -> CheckJson:
     """Return the report as a JSON object; docs/bridge.md describes it."""
     return {
         "version": 1,

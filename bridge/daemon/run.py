@@ -105,10 +105,10 @@ async def _run_pump(
     coverage = None
     if config.coverage:
         try:
-            from bridge.daemon.coverage import Coverage  # imports pyarrow and numpy, which nothing else here needs
+            from bridge.daemon.coverage import CoverageCounter  # imports pyarrow and numpy, which nothing else needs
         except ImportError as error:
             raise InputError(f"{config.path}: coverage: needs {error.name}: {how_to_install('audit')}") from None
-        coverage = Coverage(config.path, config.topology)
+        coverage = CoverageCounter(config.path, config.topology)
         events = _CoverageEvents(journal, metrics, {inlet.source.name: inlet for inlet in config.inlets}, coverage.read)
     pump = Pump(
         config.inlets, Router(config.topology), config.targets, events, config.policy, config.dead_letters,

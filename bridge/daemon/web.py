@@ -46,7 +46,7 @@ from exchange.text.site import hashstar_version
 
 if TYPE_CHECKING:  # these modules import pyarrow
     from bindings.counts.tally import Tally
-    from bridge.daemon.coverage import Coverage
+    from bridge.daemon.coverage import CoverageCounter
 
 __all__ = ["StatusJson", "Web"]
 
@@ -206,7 +206,7 @@ class Web:
         metrics: Metrics,
         health: Health,
         loop: asyncio.AbstractEventLoop,
-        coverage: Coverage | None = None,
+        coverage: CoverageCounter | None = None,
     ) -> None:
         self._coverage = coverage
         self._config = config
@@ -339,7 +339,7 @@ class Web:
         """Return the report on the bindings; None if they are not counted. Raises TimeoutError if the loop hangs."""
         return None if self._coverage is None else self._coverage.report(self._tally(self._coverage))
 
-    def _tally(self, coverage: Coverage) -> Tally:
+    def _tally(self, coverage: CoverageCounter) -> Tally:
         """Return the present tally, made on the event loop's thread, where messages are counted."""
         result: Future[Tally] = Future()
 

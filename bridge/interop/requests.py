@@ -21,8 +21,8 @@ from exchange.values.field_values import Typed
 from exchange.values.message import Message
 
 __all__ = [
-    "KAFKA", "RABBITMQ", "ROCKETMQ", "Caller", "Request", "correlation_of", "find_caller", "partition_of", "to_reply",
-    "to_request", "rocketmq_reply", "rocketmq_request",
+    "KAFKA", "RABBITMQ", "ROCKETMQ", "Caller", "ReplyRequest", "correlation_of", "find_caller", "partition_of",
+    "to_reply", "to_request", "rocketmq_reply", "rocketmq_request",
 ]  # fmt: skip
 
 RABBITMQ, KAFKA, ROCKETMQ = "rabbitmq", "kafka", "rocketmq"
@@ -57,7 +57,7 @@ class Caller(NamedTuple):
     """Time until which the caller waits, in milliseconds since 1970; None if the request has none."""
 
 
-class Request(NamedTuple):
+class ReplyRequest(NamedTuple):
     """How a request asks for its reply in the system that it goes to."""
 
     place: str
@@ -102,14 +102,14 @@ def _rocketmq_caller(content: ContentHeader) -> Caller | None:
     return Caller(address, None if limit is None else _number(_text(limit)))
 
 
-def _ask_rabbitmq(content: ContentHeader, request: Request, now: int) -> ContentHeader:
+def _ask_rabbitmq(content: ContentHeader, request: ReplyRequest, now: int) -> ContentHeader:
     if len(request.token) > NAME_LIMIT:
         raise Unmappable(f"its return address takes {len(request.token)} bytes; correlation_id has {NAME_LIMIT}")
     content = content.with_property("correlation_id", request.token).with_property("reply_to", request.place)
     return content.with_property("expiration", str(request.left(now)))
 
 
-def _ask_kafka(content: ContentHeader, request: Request, _: int) -> ContentHeader:
+def _ask_kafka(content: ContentHeader, request: ReplyRequest, _: int) -> ContentHeader:
     for name in (REPLY_TOPIC, REPLY_PARTITION, CORRELATION, DEADLINE):
         content = content.without_header(name)
     for name, value in ((REPLY_TOPIC, request.place), (CORRELATION, request.token), (DEADLINE, request.deadline)):
@@ -123,7 +123,7 @@ class Convention(NamedTuple):
     find_caller: Callable[[ContentHeader], Caller | None]
     correlation: Callable[[ContentHeader], bytes | None]
     """Returns the correlation id of a reply."""
-    ask: Callable[[ContentHeader, Request, int], ContentHeader]
+    ask: Callable[[ContentHeader, ReplyRequest, int], ContentHeader]
     """Adds what asks for the reply to a request, at a time in milliseconds since 1970."""
     correlate: Callable[[ContentHeader, bytes], ContentHeader]
     """Adds the caller's correlation id to a reply."""
@@ -179,7 +179,7 @@ def partition_of(address: ReturnAddress, count: int) -> int | None:
     return partition
 
 
-def to_request(message: Message, system: str, request: Request, now: int) -> Message:
+def to_request(message: Message, system: str, request: ReplyRequest, now: int) -> Message:
     """Return a message with the fields that ask for its reply in a system; ``now`` is in milliseconds since 1970.
 
     Raises Unmappable where RabbitMQ cannot hold the token.
@@ -202,7 +202,7 @@ def to_reply(message: Message, system: str, address: ReturnAddress) -> Message:
     return message_of(exchange, key, content, message.body)
 
 
-def rocketmq_request(request: Request, client_id: str, now: int) -> dict[str, str]:
+def rocketmq_request(request: ReplyRequest, client_id: str, now: int) -> dict[str, str]:
     """Return the properties by which a message of RocketMQ asks for its reply; ``now`` as for `to_request`."""
     return {CORRELATION_ID: request.token, REPLY_TO_CLIENT: client_id, TTL: str(request.left(now))}
 

@@ -28,7 +28,7 @@ from hashlib import blake2b
 from hmac import compare_digest
 from typing import Final, NamedTuple
 
-__all__ = ["ReturnAddress", "Sealer", "Token", "open_token"]
+__all__ = ["ReturnAddress", "Sealer", "ReturnToken", "open_token"]
 
 
 class ReturnAddress(NamedTuple):
@@ -43,7 +43,7 @@ class ReturnAddress(NamedTuple):
     after a colon."""
 
 
-class Token(NamedTuple):
+class ReturnToken(NamedTuple):
     """The contents of a token."""
 
     caller: str
@@ -87,7 +87,7 @@ class Sealer:
         rest = f"{self.id}{time}{_sized(name)}{_sized(detail)}{_form(address.correlation)}"
         return f"{PREFIX}{self._digest(rest)}{rest}"
 
-    def open(self, token: str) -> Token | None:
+    def open(self, token: str) -> ReturnToken | None:
         """Return the contents of a token; None if it is no token of this source."""
         digest, rest = token[len(PREFIX) :][:DIGEST_LENGTH], token[len(PREFIX) + DIGEST_LENGTH :]
         if not token.startswith(PREFIX) or not compare_digest(digest, self._digest(rest)):
@@ -97,13 +97,13 @@ class Sealer:
         detail, correlation = _next(fields)
         texts = [(_value(form) or b"").decode("utf-8", "surrogateescape") for form in (name, detail)]
         address = ReturnAddress(texts[0], _value(correlation), texts[1])
-        return Token(self.name, address, int.from_bytes(urlsafe_b64decode(time)))
+        return ReturnToken(self.name, address, int.from_bytes(urlsafe_b64decode(time)))
 
     def _digest(self, rest: str) -> str:
         return _base64(blake2b(rest.encode(), digest_size=DIGEST_BYTES, key=self._key).digest())
 
 
-def open_token(correlation: bytes | None, sealers: Mapping[str, Sealer]) -> Token | None:
+def open_token(correlation: bytes | None, sealers: Mapping[str, Sealer]) -> ReturnToken | None:
     """Return the contents of a reply's correlation id; None if it is no token of these sources.
 
     ``sealers`` maps ids to sealers.

@@ -42,7 +42,7 @@ from exchange.selector import Selector, SelectorFailure, Tags, properties_of
 from exchange.topology.topology import Topology
 from exchange.values.message import Message, assemble_message
 
-__all__ = ["Filter", "Inlet", "Reading", "read_filter", "reachable_queues"]
+__all__ = ["Filter", "Inlet", "InletReader", "read_filter", "reachable_queues"]
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -119,7 +119,7 @@ class Inlet:
         )
 
 
-class Reading:
+class InletReader:
     """The life of one inlet in a pump.
 
     ``outlets`` are those that its messages can reach. ``take`` is called with the deliveries that were read;

@@ -25,7 +25,7 @@ from exchange.partition.partitions import Partitions
 from exchange.routing.route import Placement
 from exchange.values.message import Message
 
-__all__ = ["Placing", "Turns"]
+__all__ = ["Placing", "KeylessTurns"]
 
 STREAMS: Final = "rabbitmq."
 """Prefix of the strategies by which RabbitMQ and its clients choose: they hash the routing key, also an empty one."""
@@ -95,7 +95,7 @@ class Placing:
         return producer
 
 
-class Turns:
+class KeylessTurns:
     """The partitions of messages that neither the topology nor a key places: the memory of a target, by topic.
 
     It outlives the target's connections. ``partitioner`` is what the system's own client does without a key; ``draw``

@@ -20,7 +20,7 @@ from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing, Target, d
 from bridge.interop.marks import NAMED_HOPS, hops_of
 from bridge.pump.events import PumpEvents
 from bridge.pump.homecoming import Homecoming
-from bridge.pump.inlet import Inlet, Reading, reachable_queues
+from bridge.pump.inlet import Inlet, InletReader, reachable_queues
 from bridge.pump.learning import Learning
 from bridge.pump.outlet import Outlet
 from bridge.pump.placing import Placing
@@ -108,14 +108,14 @@ class Pump:
         self._homecoming = Homecoming(replies, policy, events, random, self._numbers, clock, self._wake)
         last = [] if dead is None else [dead]
         self._all = [*outlets.values(), *self._homecoming.outlets, *last]
-        self._readings: dict[Inlet, Reading] = {}
+        self._readings: dict[Inlet, InletReader] = {}
         for inlet in inlets:
             if inlet.replies_of is None:
                 queues = reachable_queues(router.topology, inlet.exchange)
                 reached = [self._outlets[queue] for queue in queues if queue in self._outlets]
             else:
                 reached = [*self._homecoming.outlets]
-            self._readings[inlet] = Reading(
+            self._readings[inlet] = InletReader(
                 inlet, dict.fromkeys([*reached, *last]), policy, random, self._take, lambda: self._paused
             )
         self._stopping = asyncio.Event()
@@ -185,7 +185,7 @@ class Pump:
             await _run_within(seconds, [outlet.close() for outlet in self._all])
             await _run_within(seconds, [reading.close() for reading in self._readings.values()])
 
-    async def _read(self, reading: Reading) -> None:
+    async def _read(self, reading: InletReader) -> None:
         name, events = reading.inlet.source.name, self._events
         if not self._stopping.is_set():
             await reading.run(partial(events.connected, name), partial(events.disconnected, name))
@@ -388,7 +388,7 @@ class Pump:
     async def _drain(self) -> None:
         """Wait, for each source, until all deliveries are settled or it is lost; at most `Policy.drain` seconds."""
 
-        async def drain(reading: Reading) -> None:
+        async def drain(reading: InletReader) -> None:
             try:
                 await reading.empty()
             except Disconnected as error:

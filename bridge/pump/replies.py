@@ -13,7 +13,7 @@ from typing import Final, Literal, NamedTuple
 
 from bridge.endpoint import Delivery, Target
 from bridge.interop.record import Unmappable
-from bridge.interop.requests import RABBITMQ, Request, correlation_of, find_caller, to_reply, to_request
+from bridge.interop.requests import RABBITMQ, ReplyRequest, correlation_of, find_caller, to_reply, to_request
 from bridge.interop.return_address import ReturnAddress, Sealer, open_token
 from bridge.pump.policy import Unroutable
 from exchange.values.message import Message
@@ -54,7 +54,7 @@ class Asked(NamedTuple):
     """A request as it is passed on."""
 
     message: Message
-    request: Request
+    request: ReplyRequest
 
 
 class Home(NamedTuple):
@@ -99,7 +99,7 @@ class Replies:
         deadline = min(published, present) + limit if caller.deadline is None else caller.deadline
         if deadline <= present:
             raise TimeoutError
-        request = Request(servers.place, servers.sealers[source].seal(caller.address, deadline), deadline)
+        request = ReplyRequest(servers.place, servers.sealers[source].seal(caller.address, deadline), deadline)
         return Asked(to_request(message, servers.system, request, present), request)
 
     def bring_home(self, servers: Servers, delivery: Delivery, now: float) -> Home | ReplyOutcome:

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from exchange.values.json_schema import schema_of
 
-__all__ = ["SCHEMAS", "Schema"]
+__all__ = ["SCHEMAS", "NamedSchema"]
 
 
 @dataclass(frozen=True, slots=True)
-class Schema:
+class NamedSchema:
     """A schema that can be built."""
 
     about: str
@@ -26,14 +26,14 @@ class Schema:
     """Builds it, given its name. What it is made of is imported only then."""
 
 
-def _of_types(about: str, *types: str) -> Schema:
+def _of_types(about: str, *types: str) -> NamedSchema:
     """Describe an output of one of several types, each as ``module:name``."""
 
     def build(name: str) -> dict[str, Any]:
         kinds = [getattr(import_module(module), kind) for module, _, kind in (each.partition(":") for each in types)]
         return schema_of(kinds, name, about)
 
-    return Schema(about, build)
+    return NamedSchema(about, build)
 
 
 def _build_bridge(_: str) -> dict[str, Any]:
@@ -51,9 +51,9 @@ def _build_settings(_: str) -> dict[str, Any]:
 SELECTOR: Final = "exchange.commands.selector"
 INSPECTION: Final = "bindings.report.inspection_types"
 
-SCHEMAS: Final[Mapping[str, Schema]] = MappingProxyType({
-    "bridge": Schema("The configuration of a bridge, bridge.toml", _build_bridge),
-    "hashstar": Schema("The settings of audits, hashstar.toml", _build_settings),
+SCHEMAS: Final[Mapping[str, NamedSchema]] = MappingProxyType({
+    "bridge": NamedSchema("The configuration of a bridge, bridge.toml", _build_bridge),
+    "hashstar": NamedSchema("The settings of audits, hashstar.toml", _build_settings),
     "message": _of_types(
         "A message: a line that route, explain, partition --by and diff --messages read",
         "exchange.values.json_types:MessageInput",

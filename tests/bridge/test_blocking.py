@@ -22,8 +22,8 @@ from confluent_kafka import KafkaError, KafkaException
 from bridge.aside import call_aside
 from bridge.daemon.config import read_config
 from bridge.endpoint import Disconnected, Source, Target
-from bridge.endpoints.kafka.cluster.topics import Topic
-from bridge.endpoints.rabbitmq.consumer.offsets import Offsets
+from bridge.endpoints.kafka.cluster.topics import KafkaTopic
+from bridge.endpoints.rabbitmq.consumer.offsets import StreamOffsets
 from tests.support.bridge.behaviour import Reports
 from tests.support.waiting import stretch, wait_until
 from tests.support.watchdog import LONGEST, watched
@@ -195,7 +195,9 @@ def test_a_client_of_kafka_that_takes_its_time_to_be_made_blocks_no_loop(
     config = read_config(tmp_path / "bridge.toml")
     for module in ("consumer.member.Consumer", "producer.target.Producer"):
         monkeypatch.setattr(f"bridge.endpoints.kafka.{module}", make_slowly)
-    monkeypatch.setattr("bridge.endpoints.kafka.producer.target.fetch_topics", lambda *_, **__: {"y": Topic(1, None)})
+    monkeypatch.setattr(
+        "bridge.endpoints.kafka.producer.target.fetch_topics", lambda *_, **__: {"y": KafkaTopic(1, None)}
+    )
     source, target = config.inlets[0].source, config.targets["q"]
 
     async def check() -> None:
@@ -239,7 +241,7 @@ class Held:
 def test_a_file_of_offsets_is_written_aside(tmp_path: Path) -> None:
     """Each settled offset of a stream: fsync takes as long as the disk."""
     threads: list[str] = []
-    offsets = Offsets(tmp_path / "offsets")
+    offsets = StreamOffsets(tmp_path / "offsets")
     offsets.settle(7, lambda: "f")
 
     def note(descriptor: int) -> None:

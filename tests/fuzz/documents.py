@@ -25,7 +25,7 @@ from bridge.daemon.config import read_config
 from bridge.endpoints.archive.replay import Settled
 from bridge.endpoints.kafka.cluster.addresses import read_settings as kafka_settings
 from bridge.endpoints.rabbitmq.addresses import cluster_name_of, read_brokers, read_management
-from bridge.endpoints.rabbitmq.consumer.offsets import Offsets
+from bridge.endpoints.rabbitmq.consumer.offsets import StreamOffsets
 from bridge.endpoints.rocketmq.addresses import read_settings as rocketmq_settings
 from bridge.rocketmq.consumer.offsets import LocalOffsets
 from bridge.table import Table
@@ -101,7 +101,7 @@ def growth(data: bytes) -> None:
 def state_files(data: bytes) -> None:
     """Read what a bridge kept of where it was: offsets of streams and of RocketMQ, what is settled of a replay."""
     path = write("state", data)
-    for read in (lambda: Offsets(path).last, lambda: Settled.read(path), lambda: LocalOffsets(path).load()):
+    for read in (lambda: StreamOffsets(path).last, lambda: Settled.read(path), lambda: LocalOffsets(path).load()):
         with suppress(InputError):
             read()
 

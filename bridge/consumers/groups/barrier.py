@@ -25,7 +25,7 @@ from exchange.errors import InputError
 from exchange.partition.slots import moved_slots
 from exchange.values.json_text import parse_leniently
 
-__all__ = ["GATE", "MARKER", "Gate", "Resize", "read_news", "read_resize", "write_news"]
+__all__ = ["GATE", "MARKER", "PartitionGate", "Resize", "read_news", "read_resize", "write_news"]
 
 GATE: Final = "hashstar.gate"
 MARKER: Final = "hashstar.marker"
@@ -94,7 +94,7 @@ def read_news(body: bytes) -> tuple[int | None, int | None]:
     return passed if isinstance(passed, int) else None, opened if isinstance(opened, int) else None
 
 
-class Gate(Generic[M]):
+class PartitionGate(Generic[M]):
     """The gate of a partition that gets slots; M is a message."""
 
     def __init__(self, resize: Resize, target: int) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pamqp.commands import Basic
 
 __all__ = [
-    "ConnectionLost", "Lease", "build_properties", "close", "close_channel", "connect", "is_blocked", "is_missing",
+    "GroupConnectionLost", "Lease", "build_properties", "close", "close_channel", "connect", "is_blocked", "is_missing",
     "losing", "losses", "read_message", "seconds",
 ]  # fmt: skip
 
@@ -35,7 +35,7 @@ CLOSING: Final = 5.0
 """Maximum number of seconds to wait for the broker when a connection or channel is closed."""
 
 
-class ConnectionLost(HashstarError):
+class GroupConnectionLost(HashstarError):
     """The connection to the broker is lost, or may be lost."""
 
 
@@ -60,13 +60,13 @@ def losing(what: str) -> Iterator[None]:
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
-        raise ConnectionLost(f"{what}: the connection is lost") from None
+        raise GroupConnectionLost(f"{what}: the connection is lost") from None
     except HashstarError:
         raise
     except Exception as error:
         if not isinstance(error, losses()) and type(error) is not Exception:
             raise
-        raise ConnectionLost(f"{what}: {error or 'the connection is lost'}") from error
+        raise GroupConnectionLost(f"{what}: {error or 'the connection is lost'}") from error
 
 
 def losses() -> tuple[type[BaseException], ...]:
@@ -97,7 +97,7 @@ async def connect(url: str, name: str, heartbeat: float) -> Any:
 
 async def close(connection: Any) -> None:
     """Close a connection, whatever its state; wait for the broker for a few seconds only."""
-    with suppress(ConnectionLost), losing("closing"):
+    with suppress(GroupConnectionLost), losing("closing"):
         async with asyncio.timeout(CLOSING):
             await connection.close()
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from bindings.http.exposition import family_lines
 from bridge.consumers.groups.connection import close, close_channel, connect, losing
-from bridge.consumers.groups.membership import Beat, Plan, read_beat
+from bridge.consumers.groups.membership import Beat, GroupPlan, read_beat
 from bridge.consumers.groups.names import PartitionedQueue
-from bridge.consumers.groups.state import State, read_state
+from bridge.consumers.groups.state import GroupState, read_state
 from exchange.errors import InputError
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ class PartitionStatus:
 class Description:
     """A partitioned queue and its group."""
 
-    state: State
-    plan: Plan | None
+    state: GroupState
+    plan: GroupPlan | None
     """The newest plan that was announced; None if no member was heard."""
     members: Mapping[str, Beat]
     partitions: tuple[PartitionStatus, ...]
@@ -123,7 +123,7 @@ async def describe(url: str, queue: str, *, listen: float = LISTENING) -> Descri
         with losing("the broker refused, or the connection is lost"):
             state = await read_state(connection, queue)
             beats = await _listen(connection, state.queue, listen)
-            plan: Plan | None = None
+            plan: GroupPlan | None = None
             for beat in beats.values():
                 if beat.plan is not None and beat.plan.supersedes(plan):
                     plan = beat.plan

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 from inspect import isawaitable
 from typing import Any, Final, Literal
 
-from bridge.consumers.groups.connection import ConnectionLost
-from bridge.consumers.groups.membership import LONGEST_HEARTBEAT, Plan, Progress
-from bridge.consumers.groups.partition import ApplicationFailed, Settings
+from bridge.consumers.groups.connection import GroupConnectionLost
+from bridge.consumers.groups.membership import LONGEST_HEARTBEAT, GroupPlan, Progress
+from bridge.consumers.groups.partition import ApplicationFailed, PartitionSettings
 from bridge.consumers.groups.session import Session
 from exchange.errors import InputError
 from exchange.values.message import Message
@@ -92,7 +92,7 @@ class ConsumerGroup:
         if on_error not in ("raise", "dead-letter"):
             raise InputError(f'on_error is "raise" or "dead-letter", not {on_error!r}')
         self.url: Final = url
-        self.settings: Final = Settings(
+        self.settings: Final = PartitionSettings(
             queue, handler, on_error == "dead-letter", int(prefetch), int(concurrency), drain_seconds
         )
         self.name: Final = name or socket.gethostname()[:40] or "member"
@@ -104,7 +104,7 @@ class ConsumerGroup:
         self._stopping = asyncio.Event()
         self._ended = asyncio.Event()
         self._ended.set()
-        self.plan: Plan | None = None
+        self.plan: GroupPlan | None = None
         """The plan that this member follows; None before it has joined."""
 
     async def run(self) -> None:
@@ -127,7 +127,7 @@ class ConsumerGroup:
             )
             try:
                 await session.run()
-            except ConnectionLost as error:
+            except GroupConnectionLost as error:
                 failed = 0 if self.plan is not None else failed + 1
                 wait = REJOINING[min(failed, len(REJOINING) - 1)]
                 log.warning("%s: %s; joining again in %g s", self.settings.queue, error, wait)
@@ -162,7 +162,7 @@ class ConsumerGroup:
         """The member's id; None while it is in no group. It has a new one whenever it joins again."""
         return None if self._session is None else self._session.member
 
-    def _take_plan(self, plan: Plan) -> None:
+    def _take_plan(self, plan: GroupPlan) -> None:
         """Note the plan that is followed from now on."""
         self.plan = plan
 

@@ -20,7 +20,7 @@ from exchange.limits import BEAT_BYTES, GROUP_PARTITIONS
 from exchange.partition.assignment import assign_sticky
 from exchange.values.json_text import parse_leniently
 
-__all__ = ["BEATS", "LONGEST_HEARTBEAT", "PATIENCE", "Beat", "Membership", "Plan", "Progress", "read_beat"]
+__all__ = ["BEATS", "LONGEST_HEARTBEAT", "PATIENCE", "Beat", "Membership", "GroupPlan", "Progress", "read_beat"]
 
 BEATS: Final = 4
 """Number of beats in a heartbeat."""
@@ -35,7 +35,7 @@ GATHERING: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class GroupPlan:
     """Assignment of partitions to members."""
 
     epoch: int
@@ -46,7 +46,7 @@ class Plan:
     assignment: Mapping[str, tuple[int, ...]]
     """Member -> its partitions, in order."""
 
-    def supersedes(self, other: Plan | None) -> bool:
+    def supersedes(self, other: GroupPlan | None) -> bool:
         """Return whether members that know both plans follow this one."""
         return other is None or (self.epoch, self.planner) > (other.epoch, other.planner)
 
@@ -73,7 +73,7 @@ class Beat:
     held: Mapping[int, Progress] = field(default_factory=dict)
     """The partitions that it holds, those that it still drains included."""
     leaving: bool = False
-    plan: Plan | None = None
+    plan: GroupPlan | None = None
     """The plan that it follows; only a planner announces it."""
 
     def to_bytes(self) -> bytes:
@@ -108,13 +108,13 @@ def read_beat(body: bytes) -> Beat:
         raise InputError(f"not a member's announcement: {error!r:.200}") from None
 
 
-def _read_plan(plan: Mapping[str, Any]) -> Plan:
+def _read_plan(plan: Mapping[str, Any]) -> GroupPlan:
     partitions = int(plan["partitions"])
     assignment = {_text(name): tuple(map(int, mine)) for name, mine in plan["assignment"].items()}
     assigned = sorted(number for mine in assignment.values() for number in mine)
     if not 0 <= partitions <= GROUP_PARTITIONS or assigned != list(range(partitions)):
         raise ValueError("a plan that does not assign each partition once")
-    return Plan(int(plan["epoch"]), _text(plan["planner"]), partitions, assignment)
+    return GroupPlan(int(plan["epoch"]), _text(plan["planner"]), partitions, assignment)
 
 
 def _text(value: object) -> str:
@@ -140,7 +140,7 @@ class Membership:
         # When this member heard itself last. Silence is measured by it: if the broker delivers no beats at all, silence
         # shows nothing about a member.
         self._echo = now
-        self.plan: Plan | None = None
+        self.plan: GroupPlan | None = None
         """The plan to follow."""
 
     def hear(self, beat: Beat, now: float) -> None:
@@ -168,7 +168,7 @@ class Membership:
         staying = [(beat.joined, name) for name, beat in self.others().items() if not beat.leaving]
         return min([*staying, (self.joined, self._me)]) == (self.joined, self._me)
 
-    def plan_if_due(self, now: float, partitions: int) -> Plan | None:
+    def plan_if_due(self, now: float, partitions: int) -> GroupPlan | None:
         """Return the new plan, which is to be announced, if this member has to make one; else None.
 
         Members that have gone are replaced at once. When some have joined, it waits a moment for more.
@@ -182,7 +182,7 @@ class Membership:
             return None
         previous = self.plan.assignment if self.plan is not None else {}
         epoch = self.plan.epoch + 1 if self.plan is not None else 1
-        self.plan = Plan(epoch, self._me, partitions, assign_sticky(partitions, members, previous))
+        self.plan = GroupPlan(epoch, self._me, partitions, assign_sticky(partitions, members, previous))
         return self.plan
 
     def assigned(self) -> tuple[int, ...]:

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from bridge.consumers.groups.barrier import GATE, MARKER, Gate, Resize, read_news, read_resize, write_news
+from bridge.consumers.groups.barrier import GATE, MARKER, PartitionGate, Resize, read_news, read_resize, write_news
 from bridge.consumers.groups.connection import (
-    ConnectionLost,
+    GroupConnectionLost,
     Lease,
     close_channel,
     is_missing,
@@ -36,7 +36,7 @@ from exchange.values.message import Message
 if TYPE_CHECKING:
     from aiormq.abc import DeliveredMessage
 
-__all__ = ["ApplicationFailed", "Host", "OwnedPartition", "Settings"]
+__all__ = ["ApplicationFailed", "PartitionHost", "OwnedPartition", "PartitionSettings"]
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class ApplicationFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class PartitionSettings:
     """The settings of a partition; see `bridge.consumers.groups.group.ConsumerGroup`."""
 
     queue: str
@@ -65,10 +65,10 @@ class Settings:
     drain_seconds: float
 
 
-class Host(Protocol):
+class PartitionHost(Protocol):
     """What a partition needs from its member."""
 
-    settings: Settings
+    settings: PartitionSettings
     lease: Lease
     carrying: Any
     """The connection for deliveries."""
@@ -82,7 +82,7 @@ class Host(Protocol):
 class OwnedPartition:
     """A partition from its assignment to its hand-over or loss; `run` is its life."""
 
-    def __init__(self, number: int, host: Host) -> None:
+    def __init__(self, number: int, host: PartitionHost) -> None:
         self.number: Final = number
         self._host: Final = host
         self._settings: Final = host.settings
@@ -90,7 +90,7 @@ class OwnedPartition:
         self._answers: Final = Answers()
         self._unsettled: Final[dict[int, None]] = {}  # tags of all that is not answered, in order
         self._markers: Final[deque[tuple[int, Resize]]] = deque()
-        self._gates: Final[dict[str, tuple[int, Gate[DeliveredMessage]]]] = {}
+        self._gates: Final[dict[str, tuple[int, PartitionGate[DeliveredMessage]]]] = {}
         self._aside: Final[set[asyncio.Task[None]]] = set()  # tasks for gates and markers
         self._wake: Final = asyncio.Event()
         self._active: Final = asyncio.Event()
@@ -147,7 +147,7 @@ class OwnedPartition:
                         assigned = False
                         await host.call("revoked", self.number)
                 if closed.done() and not released.done():
-                    raise ConnectionLost(f"partition {self.number}: the channel is closed: {closed.result()}")
+                    raise GroupConnectionLost(f"partition {self.number}: the channel is closed: {closed.result()}")
         finally:
             self._released.set()
             for task in (*tasks, *self._aside):
@@ -212,7 +212,7 @@ class OwnedPartition:
         elif resize.id in self._gates or self.number not in resize.targets:
             self._settle(tag)  # a repeated gate or marker: the change was run again
         else:
-            self._gates[resize.id] = tag, Gate(resize, self.number)
+            self._gates[resize.id] = tag, PartitionGate(resize, self.number)
             self._start_aside(self._guard(resize))
 
     async def _work(self) -> None:

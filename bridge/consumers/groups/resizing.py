@@ -18,7 +18,7 @@ from bridge.consumers.groups.barrier import GATE, MARKER, Resize, read_news
 from bridge.consumers.groups.connection import close, close_channel, connect, import_aiormq, is_missing, losing, losses
 from bridge.consumers.groups.names import PartitionedQueue, binding_key, check_partitions
 from bridge.consumers.groups.session import LOOK
-from bridge.consumers.groups.state import State, declare_state, find_state, name_state, read_state, write_state
+from bridge.consumers.groups.state import GroupState, declare_state, find_state, name_state, read_state, write_state
 from exchange.errors import HashstarError, InputError
 from exchange.partition.slots import moved_slots, place_slots
 from exchange.text.display import list_some
@@ -68,7 +68,7 @@ async def create(url: str, queue: PartitionedQueue | str, partitions: int, *, dr
             await channel.queue_declare(queue.partition(number), durable=True, arguments=queue.arguments)
         for slot, number in enumerate(place_slots(queue.slots, partitions)):
             await channel.queue_bind(queue.partition(number), queue.name, binding_key(slot))
-        await write_state(channel, State(queue, partitions, partitions))
+        await write_state(channel, GroupState(queue, partitions, partitions))
     return True
 
 
@@ -116,7 +116,7 @@ class _Resizing:
         self,
         connection: Any,
         channel: Any,
-        state: State,
+        state: GroupState,
         change: Resize,
         grace: float,
         wait: float | None,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from bridge.consumers.groups.connection import (
-    ConnectionLost,
+    GroupConnectionLost,
     Lease,
     close,
     close_channel,
@@ -25,9 +25,9 @@ from bridge.consumers.groups.connection import (
     losses,
     seconds,
 )
-from bridge.consumers.groups.membership import BEATS, Beat, Membership, Plan, read_beat
+from bridge.consumers.groups.membership import BEATS, Beat, GroupPlan, Membership, read_beat
 from bridge.consumers.groups.names import PartitionedQueue
-from bridge.consumers.groups.partition import ApplicationFailed, OwnedPartition, Settings
+from bridge.consumers.groups.partition import ApplicationFailed, OwnedPartition, PartitionSettings
 from bridge.consumers.groups.state import find_state, read_state
 from exchange.errors import InputError
 
@@ -56,12 +56,12 @@ class Session:
         url: str,
         name: str,
         heartbeat: int,
-        settings: Settings,
+        settings: PartitionSettings,
         call: Callable[[str, int], Awaitable[None]],
-        take_plan: Callable[[Plan], None],
+        take_plan: Callable[[GroupPlan], None],
     ) -> None:
         self.call: Callable[[str, int], Awaitable[None]] = call
-        self.settings: Settings = settings
+        self.settings: PartitionSettings = settings
         self.lease: Lease = Lease(heartbeat)
         self.carrying: Any = None
         self.member: Final = f"{name}-{uuid4().hex[:8]}"
@@ -76,7 +76,7 @@ class Session:
         self._beats: Any = None  # the channel for beats
         self._owned: int | None = None
         self._looked = 0.0
-        self._plan: Plan | None = None
+        self._plan: GroupPlan | None = None
         self._lives: Final[dict[int, asyncio.Task[None]]] = {}
         self._changed: Final = asyncio.Event()
         self._hurried: Final = asyncio.Event()
@@ -200,7 +200,7 @@ class Session:
                 async with asyncio.timeout(LOSING * self._heartbeat):
                     await channel.basic_qos(prefetch_count=1)  # changes nothing: nothing is consumed on this channel
             except TimeoutError:
-                raise ConnectionLost("the broker does not answer") from None
+                raise GroupConnectionLost("the broker does not answer") from None
             if not self.lease.is_valid() and seconds() - proved > self._heartbeat:
                 log.warning(
                     "%s: no message was begun for %.1f s, as the broker or this process was slow: if it was the "
@@ -219,7 +219,7 @@ class Session:
         for closing in closings:
             if closing.done():
                 error = None if closing.cancelled() else closing.exception()
-                raise ConnectionLost(f"the connection is closed: {error or 'by the broker'}")
+                raise GroupConnectionLost(f"the connection is closed: {error or 'by the broker'}")
 
     async def _follow(self) -> None:
         """Own the assigned partitions, hand over all others; return when the member has left."""
@@ -252,7 +252,7 @@ class Session:
         self._hurried.set()
         try:
             await partition.run()
-        except ConnectionLost as error:
+        except GroupConnectionLost as error:
             if not self._leaving:
                 log.warning("%s: %s", self.settings.queue, error)
             await asyncio.sleep(RETRYING)

@@ -16,14 +16,14 @@ from bridge.consumers.groups.names import PartitionedQueue
 from exchange.errors import HashstarError, InputError
 from exchange.values.json_text import parse_leniently
 
-__all__ = ["State", "declare_state", "find_state", "name_state", "read_state", "write_state"]
+__all__ = ["GroupState", "declare_state", "find_state", "name_state", "read_state", "write_state"]
 
 READING: Final = 5.0
 """Maximum number of seconds until a reader finds the state, which other processes may be reading."""
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class GroupState:
     """The state of a partitioned queue."""
 
     queue: PartitionedQueue
@@ -43,12 +43,12 @@ class State:
         }).encode()  # fmt: skip
 
 
-def _read(name: str, body: bytes) -> State:
+def _read(name: str, body: bytes) -> GroupState:
     try:
         read: Any = parse_leniently(body)
         resize = read["resize"] and read_resize(json.dumps(read["resize"]).encode())
         queue = PartitionedQueue(name, int(read["slots"]), read["queue_type"])
-        return State(queue, int(read["partitions"]), int(read["owned"]), resize, int(read["version"]))
+        return GroupState(queue, int(read["partitions"]), int(read["owned"]), resize, int(read["version"]))
     except (ValueError, TypeError, KeyError, InputError) as error:
         raise InputError(f"the queue {name}.state holds no state of a partitioned queue: {error!r:.200}") from None
 
@@ -64,7 +64,7 @@ async def declare_state(channel: Any, queue: PartitionedQueue) -> None:
     await channel.queue_declare(name_state(queue.name), durable=True, arguments=arguments)
 
 
-async def write_state(channel: Any, state: State) -> None:
+async def write_state(channel: Any, state: GroupState) -> None:
     """Replace the state; ``channel`` has publisher confirms."""
     from pamqp.commands import Basic
 
@@ -73,7 +73,7 @@ async def write_state(channel: Any, state: State) -> None:
     )
 
 
-async def read_state(connection: Any, name: str) -> State:
+async def read_state(connection: Any, name: str) -> GroupState:
     """Return the state of a partitioned queue. Raises InputError if there is none, or something else in its place."""
     state = await find_state(connection, name)
     if state is None:
@@ -81,7 +81,7 @@ async def read_state(connection: Any, name: str) -> State:
     return state
 
 
-async def find_state(connection: Any, name: str, *, wait: float = READING) -> State | None:
+async def find_state(connection: Any, name: str, *, wait: float = READING) -> GroupState | None:
     """Return the state of a partitioned queue; None if the queue of the state is empty for ``wait`` seconds.
 
     Raises InputError if there is no such queue, or it holds something else.
@@ -91,7 +91,7 @@ async def find_state(connection: Any, name: str, *, wait: float = READING) -> St
     channel = await connection.channel(publisher_confirms=False)
     try:
         while True:
-            newest: State | None = None
+            newest: GroupState | None = None
             while (got := await channel.basic_get(name_state(name))).delivery_tag is not None:
                 state = _read(name, got.body)
                 newest = state if newest is None or state.version > newest.version else newest

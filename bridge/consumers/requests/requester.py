@@ -90,7 +90,7 @@ class RequestCounts(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Link:
+class RequestLink:
     """A connection, its channel, and the address for replies that is valid on it."""
 
     connection: AbstractConnection
@@ -137,11 +137,11 @@ class Requester:
         self._uses_queue: Final = replies == "queue"
         self._timeout: Final = timeout
         self._room: Final = asyncio.Semaphore(most_in_flight)
-        self._link: Link | None = None
+        self._link: RequestLink | None = None
         self._linked: Final = asyncio.Event()
         self._idle: Final = asyncio.Event()
         self._idle.set()
-        self._waiting: Final[dict[str, tuple[Link, asyncio.Future[Message]]]] = {}
+        self._waiting: Final[dict[str, tuple[RequestLink, asyncio.Future[Message]]]] = {}
         """Correlation id -> the connection that the request was sent over, and the future of its reply."""
         self._ids: Final[set[str]] = set()
         """Message ids that callers have set in waiting requests."""
@@ -252,7 +252,7 @@ class Requester:
             if not self._calls:
                 self._idle.set()
 
-    async def _wait_for_link(self) -> Link:
+    async def _wait_for_link(self) -> RequestLink:
         while (link := self._link) is None or link.lost.done():
             if self._closing and link is None:
                 raise RequesterClosed("the requester was closed before the request was sent")
@@ -260,7 +260,7 @@ class Requester:
             await self._linked.wait()
         return link
 
-    async def _ask(self, link: Link, message: Message, until: float) -> Message:
+    async def _ask(self, link: RequestLink, message: Message, until: float) -> Message:
         """Publish a request over a connection, and wait for its reply."""
         from aio_pika.exceptions import AMQPError, DeliveryError, PublishError
 
@@ -294,7 +294,7 @@ class Requester:
             if not replied.cancel() and not replied.cancelled():
                 replied.exception()  # so that asyncio does not log it as never retrieved
 
-    async def _exchange(self, link: Link, name: str) -> Any:
+    async def _exchange(self, link: RequestLink, name: str) -> Any:
         """Return an exchange. Raises Refused if there is none: publishing to it would end the channel of all calls."""
         if name not in link.exchanges:
             probe = link.probes.get(name)
@@ -320,7 +320,7 @@ class Requester:
 
     # The connection.
 
-    async def _open_link(self) -> Link:
+    async def _open_link(self) -> RequestLink:
         connection = await self._connect()
         lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
@@ -340,13 +340,13 @@ class Requester:
         except BaseException:
             await connection.close()
             raise
-        return Link(connection, channel, queue.name, lost)
+        return RequestLink(connection, channel, queue.name, lost)
 
-    def _use(self, link: Link) -> None:
+    def _use(self, link: RequestLink) -> None:
         self._link = link
         self._linked.set()
 
-    async def _keep(self, link: Link) -> None:
+    async def _keep(self, link: RequestLink) -> None:
         """Connect again whenever the connection or the channel is lost, until cancelled."""
         while True:
             reason = await link.lost
@@ -366,7 +366,7 @@ class Requester:
                 wait = min(2 * wait, RECONNECT_MOST)
             self._use(link)
 
-    def _fail_calls(self, link: Link | None, error: RequestError) -> None:
+    def _fail_calls(self, link: RequestLink | None, error: RequestError) -> None:
         """End all calls that were sent over a connection, or all calls if ``link`` is None."""
         for sent_over, replied in list(self._waiting.values()):
             if (link is None or sent_over is link) and not replied.done():
@@ -383,7 +383,7 @@ def _connect_to(url: str) -> Connect:
     return partial(aio_pika.connect, url)
 
 
-async def _probe(link: Link, exchange: str) -> str | None:
+async def _probe(link: RequestLink, exchange: str) -> str | None:
     """Return why there is no such exchange; None if there is. The question may end its channel, so it has its own."""
     from aio_pika.exceptions import ChannelClosed
 

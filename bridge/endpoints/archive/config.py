@@ -16,7 +16,7 @@ from bindings.archive.mapping import USUAL, FieldMapping
 from bridge.endpoints.archive import keys
 from bridge.endpoints.archive.columns import to_folder_name
 from bridge.endpoints.archive.reading import ArchiveSource
-from bridge.endpoints.archive.replay import CHUNK_BYTES, Window
+from bridge.endpoints.archive.replay import CHUNK_BYTES, ReplayWindow
 from bridge.endpoints.archive.writing import ArchiveTarget
 from bridge.pump.keys import EXCHANGE, ROUTING_KEY
 from bridge.pump.policy import Policy
@@ -35,7 +35,7 @@ def source(name: str, url: str, table: Table, policy: Policy) -> ArchiveSource:
         str(path),
         None if kept == "off" else beside if kept is None else table.resolve_path(kept),
         speed=keys.SPEED.read(table),
-        window=Window(keys.SINCE.read(table), keys.UNTIL.read(table)),
+        window=ReplayWindow(keys.SINCE.read(table), keys.UNTIL.read(table)),
         follow=keys.FOLLOW.read(table),
         without_bodies=keys.WITHOUT_BODIES.read(table),
         mapping=_mapping(table),

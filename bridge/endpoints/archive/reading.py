@@ -22,7 +22,7 @@ from bindings.archive.formats.detect import detect
 from bindings.archive.mapping import USUAL, FieldMapping
 from bridge.endpoint import Delivery, Disconnected, EndOfStream, Finding, Place, Source
 from bridge.endpoints.archive.checking import check_source
-from bridge.endpoints.archive.replay import CHUNK_BYTES, Chunk, Done, Item, Replay, Settled, Window
+from bridge.endpoints.archive.replay import CHUNK_BYTES, Chunk, Done, Item, Replay, ReplayWindow, Settled
 from bridge.endpoints.archive.rows import restore_message
 from bridge.interop import choose_identity
 from exchange.errors import InputError
@@ -55,7 +55,7 @@ class ArchiveSource(Source):
         settled: Path | None,
         *,
         speed: float | None = None,
-        window: Window = Window(),  # noqa: B008  a value
+        window: ReplayWindow = ReplayWindow(),  # noqa: B008  a value
         follow: bool = False,
         without_bodies: bool = False,
         mapping: FieldMapping = USUAL,

@@ -29,7 +29,7 @@ from bridge.endpoints.archive.files import NEVER_SEEN, ArchiveFile, ArchiveFiles
 from exchange.errors import InputError
 from exchange.values.json_text import parse_leniently
 
-__all__ = ["Chunk", "Done", "Item", "Replay", "Settled", "Window"]
+__all__ = ["Chunk", "Done", "Item", "Replay", "Settled", "ReplayWindow"]
 
 ROWS: Final = 1_000
 """Maximum number of records of a chunk."""
@@ -39,7 +39,7 @@ VERSION: Final = 1
 """Version of the format of the file that `Settled` writes."""
 
 
-class Window(NamedTuple):
+class ReplayWindow(NamedTuple):
     """The records wanted: from ``since`` on and before ``until``, microseconds since 1970; None: no bound."""
 
     since: int | None = None
@@ -134,7 +134,7 @@ class Replay:
     def __init__(
         self,
         path: str,
-        window: Window,
+        window: ReplayWindow,
         settled: MappingOf[ArchiveFile, tuple[int, int | None]],
         *,
         grows: bool,

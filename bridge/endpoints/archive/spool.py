@@ -30,7 +30,7 @@ import pyarrow as pa
 
 from bindings.operating_system import NOT_INHERITED, lock_file, read_at, sync_data, sync_folder, unlock_file
 
-__all__ = ["SPOOLED", "Frame", "Gone", "Spool", "find_spools", "lock_spool", "read_frames", "token_of"]
+__all__ = ["SPOOLED", "SpoolFrame", "SpoolGone", "Spool", "find_spools", "lock_spool", "read_frames", "token_of"]
 
 SPOOLED: Final = pa.schema([
     pa.field("folder", pa.string()),
@@ -57,11 +57,11 @@ COPY_BYTES: Final = 1 << 20
 """Number of bytes copied at once."""
 
 
-class Gone(Exception):
+class SpoolGone(Exception):
     """A spool's file is not where it was made: it, or a folder above it, was moved or removed."""
 
 
-class Frame(NamedTuple):
+class SpoolFrame(NamedTuple):
     """A batch of a spool, or bytes before, between or after batches that are none."""
 
     batch: pa.RecordBatch | None
@@ -96,7 +96,7 @@ class Spool:
             _write(self._file, [HEADER.pack(MARK, data.size, zlib.crc32(data)), data])
             sync_data(self._file)
             self.require_place()
-        except (OSError, Gone):
+        except (OSError, SpoolGone):
             # The messages are not confirmed and come again, into another spool. After a failed sync it is unknown
             # which of the bytes are on the disk, and another sync may succeed although they are not.
             with suppress(OSError):
@@ -112,7 +112,7 @@ class Spool:
     def require_place(self) -> None:
         """Raise Gone unless its file is still the one at its path."""
         if not self.is_in_place():
-            raise Gone(f"{self.path}: it, or its folder, was moved or removed")
+            raise SpoolGone(f"{self.path}: it, or its folder, was moved or removed")
 
     def is_lost(self) -> bool:
         """Return whether its rows are neither at its path nor in parts."""
@@ -213,7 +213,7 @@ def _is_at(file: int, path: Path) -> bool:
         return False
 
 
-def read_frames(path: Path) -> Iterator[Frame]:
+def read_frames(path: Path) -> Iterator[SpoolFrame]:
     """Yield all of a spool in its order: batches, and bytes that are none."""
     data = pa.memory_map(str(path)).read_buffer() if path.stat().st_size else pa.py_buffer(b"")
     view = memoryview(data)
@@ -222,11 +222,11 @@ def read_frames(path: Path) -> Iterator[Frame]:
         size = _batch_size_at(view, at)
         if size is None:
             following = _find_frame(view, at + 1)
-            yield Frame(None, following - at)
+            yield SpoolFrame(None, following - at)
             at = following
         else:
             batch = pa.ipc.read_record_batch(data.slice(at + HEADER.size, size), SPOOLED)
-            yield Frame(batch, HEADER.size + size)
+            yield SpoolFrame(batch, HEADER.size + size)
             at += HEADER.size + size
 
 

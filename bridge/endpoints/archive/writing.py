@@ -22,12 +22,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from bridge.endpoint import Disconnected, Finding, Layout, Misfit, Outgoing, Place, Receiver, Target, disconnection
+from bridge.endpoint import (
+    BridgeLayout,
+    Disconnected,
+    Finding,
+    Misfit,
+    Outgoing,
+    Place,
+    Receiver,
+    Target,
+    disconnection,
+)
 from bridge.endpoints.archive.checking import check_target, make_folder
 from bridge.endpoints.archive.columns import FRAME_BYTES, FRAME_ROWS, prepare_batch, read_clock
 from bridge.endpoints.archive.reading import ArchiveSource
 from bridge.endpoints.archive.rotation import BadSpool, Rotated, Rotator
-from bridge.endpoints.archive.spool import Gone, Spool, find_spools
+from bridge.endpoints.archive.spool import Spool, SpoolGone, find_spools
 
 __all__ = ["ArchiveTarget"]
 
@@ -105,7 +115,7 @@ class ArchiveTarget(Target):
     def places(self) -> frozenset[Place]:
         return frozenset([Place("archive", str(self._root.absolute()), "archive")])
 
-    def meet(self, layout: Layout) -> None:
+    def meet(self, layout: BridgeLayout) -> None:
         """Raise Misfit for a folder that a source of the bridge follows."""
         root = self._root.resolve()
         for source in layout.sources:
@@ -244,7 +254,7 @@ class ArchiveTarget(Target):
         """Make parts of a spool that this target wrote. Raises Gone if its rows are neither there nor in parts."""
         rotated = await self._rotate(state.rotator, spool.path)
         if rotated is None and await asyncio.to_thread(spool.is_lost):
-            raise Gone(f"{spool.path}: it, or its folder, was moved or removed")
+            raise SpoolGone(f"{spool.path}: it, or its folder, was moved or removed")
 
     async def _rotate(self, rotator: Rotator, path: Path) -> Rotated | None:
         """Rotate a spool, and log damage; return None for a spool that has an owner, is gone, or cannot become parts.
@@ -311,7 +321,7 @@ class ArchiveTarget(Target):
     def _disconnected(self, error: Exception) -> Disconnected:
         if isinstance(error, OSError):
             return Disconnected(f"{self._root}: cannot be written: {error.strerror or error}")
-        if isinstance(error, Gone):
+        if isinstance(error, SpoolGone):
             return Disconnected(str(error))
         return disconnection(error)
 

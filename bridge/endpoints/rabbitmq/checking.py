@@ -13,13 +13,13 @@ from typing import Any, Final
 
 import pika
 
-from bridge.endpoint import Disconnected, Finding, Layout, Place
+from bridge.endpoint import BridgeLayout, Disconnected, Finding, Place
 from bridge.endpoints.rabbitmq.addresses import cluster_name_of
 from bridge.endpoints.rabbitmq.connection import Connection
-from bridge.endpoints.rabbitmq.management import Management, Unknown
+from bridge.endpoints.rabbitmq.management import ManagementClient, Unknown
 from bridge.endpoints.rabbitmq.queue_facts import QueueFacts, setting_of
 from bridge.endpoints.rabbitmq.refusals import NO_ACCESS, NOT_FOUND
-from bridge.endpoints.rabbitmq.routes import Expected, Route
+from bridge.endpoints.rabbitmq.routes import Expected, PublishRoute
 from exchange.errors import BrokerError
 
 __all__ = ["SourceSettings", "check_source", "check_target", "places_of_queue"]
@@ -54,7 +54,7 @@ class Look:
     """One check of a broker: its connection, and the findings so far."""
 
     connection: Connection
-    management: Management
+    management: ManagementClient
     sources: frozenset[str]
     """Queues of this broker that the bridge reads."""
     findings: list[Finding] = field(default_factory=list)
@@ -177,9 +177,9 @@ async def check_source(
 
 async def check_target(
     brokers: Sequence[pika.URLParameters],
-    routes: Mapping[str, Route],
+    routes: Mapping[str, PublishRoute],
     management: str | None = None,
-    layout: Layout | None = None,
+    layout: BridgeLayout | None = None,
 ) -> Sequence[Finding]:
     """Check the queues and exchanges of a target, and return the findings; see `bridge.endpoint.Endpoint.check`."""
     look = await _begin_look(brokers, management, _source_queues(brokers[0], layout))
@@ -216,7 +216,7 @@ async def _begin_look(
     except Disconnected as error:
         return Finding("error", str(error), "url")
     parameters = connection.parameters
-    look = Look(connection, Management(parameters, management), sources)
+    look = Look(connection, ManagementClient(parameters, management), sources)
     try:
         await look.begin()
     except BaseException:
@@ -225,7 +225,7 @@ async def _begin_look(
     return look
 
 
-def _source_queues(broker: pika.URLParameters, layout: Layout | None) -> frozenset[str]:
+def _source_queues(broker: pika.URLParameters, layout: BridgeLayout | None) -> frozenset[str]:
     """Return the queues of a target's broker that the bridge reads."""
     if layout is None:
         return frozenset()
@@ -362,7 +362,7 @@ def _warn_of_consumers(look: Look, name: str, count: int) -> None:
     )
 
 
-async def _check_expected(look: Look, expected: Expected, queue: str, layout: Layout | None) -> None:
+async def _check_expected(look: Look, expected: Expected, queue: str, layout: BridgeLayout | None) -> None:
     """Check a queue or an exchange that is written to, or a queue that must not be there."""
     kind, name, key = expected.kind, expected.name, expected.key
     if await look.declare(kind, name, key, expected.reason, absent=expected.absent) is None:
@@ -391,7 +391,7 @@ async def _check_expected(look: Look, expected: Expected, queue: str, layout: La
         )
 
 
-async def _check_exchange(look: Look, expected: Expected, queue: str, layout: Layout | None) -> None:
+async def _check_exchange(look: Look, expected: Expected, queue: str, layout: BridgeLayout | None) -> None:
     """Check an exchange that is written to: its type, its partitions, the queues behind it."""
     name, key = expected.name, expected.key
     try:

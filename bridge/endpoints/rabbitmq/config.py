@@ -22,13 +22,21 @@ from typing import Any
 from bridge.endpoints.rabbitmq import keys
 from bridge.endpoints.rabbitmq.addresses import read_brokers, read_management
 from bridge.endpoints.rabbitmq.consumer.reading import RabbitmqSource
-from bridge.endpoints.rabbitmq.routes import PARTITION, Address
+from bridge.endpoints.rabbitmq.routes import PARTITION, PublishAddress
 from bridge.endpoints.rabbitmq.target import RabbitmqTarget
 from bridge.pump.policy import Policy
 from bridge.table import Table
 from exchange.text.digits import is_digits
 
-__all__ = ["Address", "RabbitmqSource", "RabbitmqTarget", "caller_target", "dead_letter_target", "source", "target"]
+__all__ = [
+    "PublishAddress",
+    "RabbitmqSource",
+    "RabbitmqTarget",
+    "caller_target",
+    "dead_letter_target",
+    "source",
+    "target",
+]
 
 
 def source(name: str, url: str, table: Table, policy: Policy) -> RabbitmqSource:
@@ -72,7 +80,7 @@ def dead_letter_target(name: str, url: str, table: Table) -> RabbitmqTarget:
     if queue is not None and exchange is not None:
         raise table.error("queue", "say either the queue that takes dead letters, or an exchange")
     routing_key = None if queue is not None else keys.DEAD_LETTER_ROUTING_KEY.read(table)
-    address = Address.queue(queue) if queue is not None else Address(exchange or "", routing_key)
+    address = PublishAddress.queue(queue) if queue is not None else PublishAddress(exchange or "", routing_key)
     if address.is_template:
         raise table.error("queue" if queue is not None else "routing_key", f"dead letters have no {PARTITION}")
     return RabbitmqTarget(name, read_brokers(name, url, table), {"": address}, read_management(table))
@@ -81,15 +89,15 @@ def dead_letter_target(name: str, url: str, table: Table) -> RabbitmqTarget:
 def caller_target(name: str, url: str, table: Table) -> tuple[RabbitmqTarget, None]:
     """Read the target for replies to the callers of a source; see `bridge.endpoints`. Raises InputError."""
     brokers = read_brokers(name, url, table)
-    return RabbitmqTarget(name, brokers, {"": Address()}, read_management(table), to_callers=True), None
+    return RabbitmqTarget(name, brokers, {"": PublishAddress()}, read_management(table), to_callers=True), None
 
 
-def read_address(value: Any) -> Address:
+def read_address(value: Any) -> PublishAddress:
     """Read the address of a queue's messages. Raises ValueError."""
     if isinstance(value, str):
-        return Address.queue(value)
+        return PublishAddress.queue(value)
     if not isinstance(value, dict) or not {*value} <= {"exchange", "routing_key"} or "exchange" not in value:
         raise ValueError
     if not all(isinstance(each, str) for each in value.values()):
         raise ValueError
-    return Address(value["exchange"], value.get("routing_key"))
+    return PublishAddress(value["exchange"], value.get("routing_key"))

@@ -21,7 +21,7 @@ from bindings.sources.http_answer import read_answer
 from exchange.limits import CHECK_BYTES, CHECK_SECONDS
 from exchange.values.json_text import parse_leniently
 
-__all__ = ["Management", "Unknown"]
+__all__ = ["ManagementClient", "Unknown"]
 
 PORTS: Final = {"http": 15672, "https": 15671}
 
@@ -30,7 +30,7 @@ class Unknown(Exception):
     """The API gives no answer; the message has the reason."""
 
 
-class Management:
+class ManagementClient:
     """The management API of a broker."""
 
     def __init__(self, parameters: pika.URLParameters, url: str | None = None) -> None:

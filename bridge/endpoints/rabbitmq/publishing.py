@@ -20,15 +20,15 @@ from bridge.endpoint import Failure, Outgoing, Receiver
 from bridge.endpoints.rabbitmq.connection import Channel, Connection
 from bridge.endpoints.rabbitmq.frames import Acked, Event, Returned, encode_publish
 from bridge.endpoints.rabbitmq.refusals import Refused
-from bridge.endpoints.rabbitmq.returns import Sent, match_returns
-from bridge.endpoints.rabbitmq.routes import Route
+from bridge.endpoints.rabbitmq.returns import SentMessage, match_returns
+from bridge.endpoints.rabbitmq.routes import PublishRoute
 from bridge.endpoints.rabbitmq.suspects import Suspects
 from bridge.endpoints.rabbitmq.unrouted import Unrouted
 from bridge.interop.marks import FIRST_HOP, mark_header, origin_fields
 from exchange.amqp import ContentHeader, content_of
 from exchange.errors import InputError
 
-__all__ = ["Publishing"]
+__all__ = ["ChannelPublishing"]
 
 NO_ROUTE: Final = 312
 
@@ -47,7 +47,7 @@ CONTENT_BYTES: Final = 20
 """Number of bytes of a content header's frame besides flags and properties."""
 
 
-class Publishing:
+class ChannelPublishing:
     """The publishes of one connection. As long as there are suspects, only one message at a time is under way."""
 
     def __init__(
@@ -55,7 +55,7 @@ class Publishing:
         connection: Connection,
         channel: Channel,
         receiver: Receiver,
-        routes: Mapping[str, Route],
+        routes: Mapping[str, PublishRoute],
         suspects: Suspects,
         unrouted: Unrouted,
         *,
@@ -207,14 +207,14 @@ class Publishing:
         exchange, key, _ = self._address(outgoing)
         return self._unrouted.judge(exchange, key, outgoing.message, failure.reason, self._silent_since)
 
-    def _make_sent(self, outgoing: Outgoing) -> Sent:
+    def _make_sent(self, outgoing: Outgoing) -> SentMessage:
         exchange, key, marks = self._address(outgoing)
 
         def content() -> ContentHeader:
             raw = mark_header(content_of(outgoing.message), outgoing.delivery.identity, marks, self._user)
             return ContentHeader(raw)
 
-        return Sent(exchange, key, outgoing.message.body, content)
+        return SentMessage(exchange, key, outgoing.message.body, content)
 
     def _take_answer(self, event: Acked, confirmed: list[Outgoing], failed: list[tuple[Outgoing, Failure]]) -> None:
         """Add the messages that an ack or nack answers to ``confirmed`` and ``failed``.

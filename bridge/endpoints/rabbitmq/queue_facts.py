@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 
 import pika
 
-from bridge.endpoints.rabbitmq.management import Management
+from bridge.endpoints.rabbitmq.management import ManagementClient
 from exchange.entities.releases import profile_for
 from exchange.lifecycle.limits import find_delivery_limit
 
@@ -74,7 +74,7 @@ class QueueFacts:
 
 async def fetch_facts(parameters: pika.URLParameters, url: str, server: Mapping[str, Any], queue: str) -> QueueFacts:
     """Ask the management API at ``url`` about a queue of the broker with these properties. Raises Unknown."""
-    management = Management(parameters, url)
+    management = ManagementClient(parameters, url)
     await management.check_cluster(server.get("cluster_name"))
     return QueueFacts.from_answer(await management.queue(queue), str(server.get("version", "")))
 

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple, TypeAlias
 from bridge.endpoints.rabbitmq.frames import Returned
 from exchange.amqp import ContentHeader, MalformedHeader
 
-__all__ = ["Sent", "match_returns"]
+__all__ = ["SentMessage", "match_returns"]
 
 
-class Sent(NamedTuple):
+class SentMessage(NamedTuple):
     """A publish that is not confirmed."""
 
     exchange: bytes
@@ -30,7 +30,7 @@ class Sent(NamedTuple):
 
 
 def match_returns(
-    sent: Mapping[int, Sent], events: Sequence[Returned], known: Collection[int] = ()
+    sent: Mapping[int, SentMessage], events: Sequence[Returned], known: Collection[int] = ()
 ) -> Iterator[tuple[Returned, list[int]]]:
     """Yield each return with the number of its publish; with several if it is unclear which, with none if it is known.
 
@@ -54,7 +54,7 @@ Envelope: TypeAlias = tuple[bytes, bytes, bytes]
 class _Group:
     """The messages of one envelope, by their looks: the part of the content header that a return has unchanged."""
 
-    def __init__(self, sent: Mapping[int, Sent], numbers: Sequence[int], known: Collection[int]) -> None:
+    def __init__(self, sent: Mapping[int, SentMessage], numbers: Sequence[int], known: Collection[int]) -> None:
         self._looks: dict[Any, deque[int]] = {}
         """Look -> numbers of the messages with it, without those known to be returned."""
         self._mixed: set[Any] = set()

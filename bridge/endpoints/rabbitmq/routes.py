@@ -1,9 +1,9 @@
 """Where the messages of a topology's queue are published in a broker: exchange and routing key, for each partition.
 
-A partitioned queue is spread over its partitions as the topology decides. `Address` names a queue for each partition
-with ``{partition}``; or a super stream by its name; or an exchange whose bindings have the partitions' names as keys,
-with ``routing_key = "{partition}"``; or an exchange that hashes as the topology does. Any other address would put
-messages into other partitions than the topology, and is refused when the configuration is read.
+A partitioned queue is spread over its partitions as the topology decides. `PublishAddress` names a queue for each
+partition with ``{partition}``; or a super stream by its name; or an exchange whose bindings have the partitions' names
+as keys, with ``routing_key = "{partition}"``; or an exchange that hashes as the topology does. Any other address would
+put messages into other partitions than the topology, and is refused when the configuration is read.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from bridge.endpoint import Layout, Misfit, Outgoing
+from bridge.endpoint import BridgeLayout, Misfit, Outgoing
 from exchange.kinds import KINDS
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.partition.partitions import Partitions
 
-__all__ = ["PARTITION", "Address", "Expected", "Route", "build_routes"]
+__all__ = ["PARTITION", "PublishAddress", "Expected", "PublishRoute", "build_routes"]
 
 PARTITION: Final = "{partition}"
 """Placeholder for the name of a partition."""
@@ -28,7 +28,7 @@ HASHING: Final = {kind.strategy: name for name, kind in KINDS.items() if kind.st
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class PublishAddress:
     """The address in a broker at which messages of a topology's queue are published."""
 
     exchange: str = ""
@@ -36,7 +36,7 @@ class Address:
     """The same for all messages, or with ``{partition}``; None: each message's own routing key."""
 
     @classmethod
-    def queue(cls, name: str) -> Address:
+    def queue(cls, name: str) -> PublishAddress:
         """Return the address of a queue, by way of the default exchange."""
         return cls("", name)
 
@@ -65,12 +65,12 @@ class Expected(NamedTuple):
     """The type that an exchange must have; "" for any."""
 
 
-class Route:
+class PublishRoute:
     """Publishes the messages of one queue of the topology: its exchange and routing keys."""
 
     __slots__ = ("_keys", "_order", "_turn", "exchange", "expected", "is_hashed", "is_plain", "key", "marks_place")
 
-    def __init__(self, queue: str, address: Address) -> None:
+    def __init__(self, queue: str, address: PublishAddress) -> None:
         self.exchange: Final = _bytes(address.exchange)
         self.key: Final = None if address.routing_key is None else _bytes(address.routing_key)
         """The fixed routing key; None: that of the message or of its partition."""
@@ -91,7 +91,7 @@ class Route:
             self.expected.append(Expected("queue", address.routing_key, key))
 
     @classmethod
-    def spread(cls, queue: str, address: Address, partitioning: Partitioning) -> Route:
+    def spread(cls, queue: str, address: PublishAddress, partitioning: Partitioning) -> PublishRoute:
         """Return the route of a partitioned queue. Raises Misfit if its messages would get into other partitions."""
         partitions, strategy = partitioning.partitions, partitioning.strategy.partition("(")[0]
         key = f"queues.{queue}"
@@ -108,7 +108,7 @@ class Route:
             return route
         else:
             raise Misfit(key, _way_out(queue, address, partitioning, strategy))
-        route = cls(queue, Address(address.exchange, None))
+        route = cls(queue, PublishAddress(address.exchange, None))
         names = {each.id: template.replace(PARTITION, each.name) for each in partitions}
         route._keys = {number: _bytes(name) for number, name in names.items()}
         route._order = tuple(route._keys.values())
@@ -136,13 +136,15 @@ class Route:
         return self._keys[placement.partition]
 
 
-def build_routes(addresses: Mapping[str, Address], layout: Layout | None = None) -> dict[str, Route]:
+def build_routes(
+    addresses: Mapping[str, PublishAddress], layout: BridgeLayout | None = None
+) -> dict[str, PublishRoute]:
     """Build the route of each queue of the topology. Raises Misfit for an address that does not fit the partitions."""
     routes = {}
     for queue, address in addresses.items():
         partitioning = None if layout is None else layout.topology.queues[queue].partitioning
         if partitioning is not None:
-            routes[queue] = Route.spread(queue, address, partitioning)
+            routes[queue] = PublishRoute.spread(queue, address, partitioning)
         elif layout is not None and address.is_template:
             raise Misfit(
                 f"queues.{queue}",
@@ -150,7 +152,7 @@ def build_routes(addresses: Mapping[str, Address], layout: Layout | None = None)
                 f"partitioned rabbitmq.super_stream over 3, or name one queue here",
             )
         else:
-            routes[queue] = Route(queue, address)
+            routes[queue] = PublishRoute(queue, address)
     return routes
 
 
@@ -159,7 +161,7 @@ def is_numbered(partitions: Partitions) -> bool:
     return partitions == Partitions.of(partitions.count)
 
 
-def _way_out(queue: str, address: Address, partitioning: Partitioning, strategy: str) -> str:
+def _way_out(queue: str, address: PublishAddress, partitioning: Partitioning, strategy: str) -> str:
     what = f"the topology spreads {queue!r} over {partitioning.partitions.count} partitions, and {address} is one place"
     if not address.exchange:
         return f'{what}; name a queue for each: "{address.routing_key}-{PARTITION}"'

@@ -13,20 +13,20 @@ from typing import Final
 
 import pika
 
-from bridge.endpoint import Disconnected, Finding, Layout, Outgoing, Place, Receiver, Target
+from bridge.endpoint import BridgeLayout, Disconnected, Finding, Outgoing, Place, Receiver, Target
 from bridge.endpoints.rabbitmq.addresses import cluster_name_of
 from bridge.endpoints.rabbitmq.connection import Connection
-from bridge.endpoints.rabbitmq.management import Management, Unknown
-from bridge.endpoints.rabbitmq.publishing import Publishing
+from bridge.endpoints.rabbitmq.management import ManagementClient, Unknown
+from bridge.endpoints.rabbitmq.publishing import ChannelPublishing
 from bridge.endpoints.rabbitmq.refusals import ABOUT_A_MESSAGE, NO_ACCESS, NOT_FOUND, NOT_OURS_TO_SEE, Refused
-from bridge.endpoints.rabbitmq.routes import Address, Expected, Route, build_routes
+from bridge.endpoints.rabbitmq.routes import Expected, PublishAddress, PublishRoute, build_routes
 from bridge.endpoints.rabbitmq.suspects import Suspects
 from bridge.endpoints.rabbitmq.unrouted import Unrouted
 from exchange.entities.entities import Exchange
 from exchange.errors import BrokerError
 from exchange.kinds import Decider, kind_of
 
-__all__ = ["Address", "RabbitmqTarget"]
+__all__ = ["PublishAddress", "RabbitmqTarget"]
 
 TYPES_SECONDS: Final = 2.0
 """Maximum number of seconds until the management API answers with the types of exchanges."""
@@ -47,7 +47,7 @@ class RabbitmqTarget(Target):
         self,
         name: str,
         brokers: Sequence[pika.URLParameters],
-        addresses: Mapping[str, Address],
+        addresses: Mapping[str, PublishAddress],
         management: str | None = None,
         *,
         to_callers: bool = False,
@@ -58,10 +58,10 @@ class RabbitmqTarget(Target):
         self._brokers = brokers
         self._addresses = addresses
         self._management = management
-        self._routes: Mapping[str, Route] = build_routes(addresses)
-        self._layout: Layout | None = None
+        self._routes: Mapping[str, PublishRoute] = build_routes(addresses)
+        self._layout: BridgeLayout | None = None
         self._connection: Connection | None = None
-        self._publishing: Publishing | None = None
+        self._publishing: ChannelPublishing | None = None
         self._watching: asyncio.Task[None] | None = None
         self._missing: str | None = None
         """Text about an exchange or queue that was missing at the last check; None if none was."""
@@ -69,7 +69,7 @@ class RabbitmqTarget(Target):
         self._unrouted: Final = Unrouted(unrouted_after)
         """What exchanges have routed; as what broke a connection, it outlives that."""
 
-    def meet(self, layout: Layout) -> None:
+    def meet(self, layout: BridgeLayout) -> None:
         self._layout = layout
         self._routes = build_routes(self._addresses, layout)
 
@@ -118,14 +118,14 @@ class RabbitmqTarget(Target):
             if self._management is not None:
                 with suppress(TimeoutError, Unknown):
                     async with asyncio.timeout(TYPES_SECONDS):
-                        await self._learn_types(Management(connection.parameters, self._management))
+                        await self._learn_types(ManagementClient(connection.parameters, self._management))
         except BrokerError as error:
             await self.close()
             raise Disconnected(str(error)) from None
         except BaseException:
             await self.close()
             raise
-        self._publishing = Publishing(
+        self._publishing = ChannelPublishing(
             connection, channel, receiver, self._routes, self._suspects, self._unrouted, to_callers=self._to_callers
         )
         self._unrouted.note_connection()
@@ -144,7 +144,7 @@ class RabbitmqTarget(Target):
                     break
             self._missing = missing
 
-    async def _learn_types(self, management: Management) -> None:
+    async def _learn_types(self, management: ManagementClient) -> None:
         """Learn which exchanges route by headers, before the first message is judged. Raises Unknown."""
         for name in dict.fromkeys([route.exchange for route in self._routes.values() if route.exchange]):
             shown = name.decode("utf-8", "surrogateescape")

@@ -15,7 +15,7 @@ from typing import Final
 
 from bridge.aside import call_aside
 from bridge.endpoint import Disconnected, Finding, Place
-from bridge.endpoints.rocketmq.placing import Spread, route_of
+from bridge.endpoints.rocketmq.placing import WritableQueues, route_of
 from bridge.endpoints.topics import TopicDestination
 from bridge.interop.rocketmq_topics import name_of
 from bridge.rocketmq.consumer.subscription import Subscription
@@ -116,7 +116,7 @@ async def _look_at_target(
         if route is None:
             continue
         try:
-            spread = Spread.of(topic, route)
+            spread = WritableQueues.of(topic, route)
         except Disconnected as error:
             findings.append(Finding("error", f"{error}; give it write queues, perm 6 and a master", "queues"))
             continue
@@ -162,7 +162,7 @@ def _without_master(topic: str, route: TopicRoute) -> list[Finding]:
     ]
 
 
-def _disagreement(spread: Spread, queue: str, partitioning: Partitioning) -> list[Finding]:
+def _disagreement(spread: WritableQueues, queue: str, partitioning: Partitioning) -> list[Finding]:
     try:
         spread.agree(queue, partitioning)
         for number in range(partitioning.partitions.count):

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from bridge.keys import FILE, FLAG, MAYBE_TEXT, SECRET, TEXT, TEXTS, Key, Keys, any_needs, choice, destination, queues
+from bridge.keys import (
+    FILE,
+    FLAG,
+    MAYBE_TEXT,
+    SECRET,
+    TEXT,
+    TEXTS,
+    Key,
+    Keys,
+    any_needs,
+    choice,
+    destination,
+    queues,
+)
 from bridge.pump.keys import URL
 from bridge.rocketmq.consumer.subscription import SUB_ALL
 

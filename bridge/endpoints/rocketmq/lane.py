@@ -16,13 +16,13 @@ from exchange.amqp import ContentHeader, message_of
 from exchange.rocketmq.stored_record import PACKED
 from exchange.values.message import Message
 
-__all__ = ["Lane"]
+__all__ = ["QueueLane"]
 
 FIXED_BYTES: Final = 1_024
 """Approximate size of a delivery in memory beside its body, in bytes."""
 
 
-class Lane:
+class QueueLane:
     """A queue from its assignment until it is taken away."""
 
     __slots__ = ("_identity", "_origin", "assigned", "has_news", "offsets")

@@ -18,7 +18,7 @@ from bridge.endpoints.topics import KeyCache, TopicDestination
 from bridge.interop import to_rocketmq
 from bridge.interop.marks import HOPS, mark_message
 from bridge.interop.requests import rocketmq_request
-from bridge.pump.placing import Turns
+from bridge.pump.placing import KeylessTurns
 from bridge.rocketmq.remoting.client import Client
 from bridge.rocketmq.remoting.codes import ResponseCode
 from bridge.rocketmq.remoting.command import now_ms
@@ -33,10 +33,10 @@ from exchange.partition.partitioning.key_source import ROUTING_KEY
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.partition.partitions import Partitions
 
-__all__ = ["Spread", "Writer", "route_of"]
+__all__ = ["WritableQueues", "MessageWriter", "route_of"]
 
 
-class Spread:
+class WritableQueues:
     """The queues of a topic, over which messages are spread."""
 
     def __init__(self, topic: str, partitions: Partitions) -> None:
@@ -50,7 +50,7 @@ class Spread:
         """Queue of the topology -> its partitioning, which `agree` has accepted."""
 
     @classmethod
-    def of(cls, topic: str, route: TopicRoute) -> Spread:
+    def of(cls, topic: str, route: TopicRoute) -> WritableQueues:
         """Take the queues of a topic's route. Raises Disconnected if it has none to write to."""
         try:
             return cls(topic, publish_queues(route))
@@ -91,17 +91,17 @@ class Spread:
         self._agreed[name] = partitioning
 
 
-class Writer:
+class MessageWriter:
     """Makes messages for RocketMQ, and chooses their queues."""
 
     def __init__(
-        self, destinations: Mapping[str, TopicDestination], client_id: str = "", turns: Turns | None = None
+        self, destinations: Mapping[str, TopicDestination], client_id: str = "", turns: KeylessTurns | None = None
     ) -> None:
         self._destinations = destinations
         self._client_id = client_id
         """Id of the client to which brokers push replies."""
-        self._turns = turns or Turns(RoundRobin())
-        self.spreads: dict[str, Spread] = {}
+        self._turns = turns or KeylessTurns(RoundRobin())
+        self.spreads: dict[str, WritableQueues] = {}
         """Topic -> its present queues."""
 
     def place(self, outgoing: Outgoing) -> tuple[RocketMessage, MessageQueue]:

@@ -25,9 +25,9 @@ from typing import Final
 from bridge.aside import call_aside
 from bridge.endpoint import Delivery, Disconnected, EndOfStream, Finding, Place, Source, disconnection
 from bridge.endpoints.rocketmq.checking import check_source, places_of
-from bridge.endpoints.rocketmq.lane import Lane
+from bridge.endpoints.rocketmq.lane import QueueLane
 from bridge.endpoints.rocketmq.placing import route_of
-from bridge.rocketmq.consumer.assigned import AssignedQueue, Limits
+from bridge.rocketmq.consumer.assigned import AssignedQueue, PullLimits
 from bridge.rocketmq.consumer.consumer import Consumer
 from bridge.rocketmq.consumer.group import ConsumerSettings
 from bridge.rocketmq.consumer.offsets import ConsumeFrom
@@ -107,7 +107,7 @@ class RocketmqSource(Source):
         self._consuming = ConsumerSettings(
             orderly=orderly,
             consume_from=ConsumeFrom.LAST if from_last else ConsumeFrom.FIRST,
-            limits=Limits(
+            limits=PullLimits(
                 pull_threshold_for_queue=window,
                 pull_threshold_size_for_queue=QUEUE_BYTES,
                 pull_threshold_size_for_all=max(window_bytes, 1),
@@ -120,7 +120,7 @@ class RocketmqSource(Source):
         self._committing: asyncio.Task[None] | None = None
         self._commits: dict[str, asyncio.Task[None]] = {}
         """Broker -> the commit that is under way."""
-        self._lanes: dict[AssignedQueue, Lane] = {}
+        self._lanes: dict[AssignedQueue, QueueLane] = {}
         self._uncommitted = 0
         """Number of deliveries that were read and are not committed."""
         self._settled_since = 0
@@ -243,7 +243,7 @@ class RocketmqSource(Source):
     def _deliveries(self, assigned: AssignedQueue, messages: Sequence[StoredMessage]) -> list[Delivery]:
         lane = self._lanes.get(assigned)
         if lane is None:
-            lane = self._lanes[assigned] = Lane(self.name, assigned)
+            lane = self._lanes[assigned] = QueueLane(self.name, assigned)
         lane.offsets += [message.queue_offset for message in messages]
         self._uncommitted += len(messages)
         return [lane.make_delivery(message) for message in messages]
@@ -290,7 +290,7 @@ class RocketmqSource(Source):
 
     def settle(self, delivery: Delivery) -> None:
         if self._consumer is not None:
-            lane: Lane = delivery.lane  # type: ignore[assignment]  # a delivery of this source
+            lane: QueueLane = delivery.lane  # type: ignore[assignment]  # a delivery of this source
             count = self._consumer.done_before(lane.assigned, delivery.position + 1)
             if count:
                 lane.has_news = True
@@ -311,14 +311,14 @@ class RocketmqSource(Source):
             self._settled.clear()
             self._many_settled.clear()
             self._settled_since = 0
-            news: dict[str, list[Lane]] = {}
+            news: dict[str, list[QueueLane]] = {}
             for lane in self._lanes.values():
                 if lane.has_news and lane.assigned.queue.broker not in self._commits:
                     news.setdefault(lane.assigned.queue.broker, []).append(lane)
             for broker, lanes in news.items():
                 self._commits[broker] = self._start(self._commit_at(consumer, broker, lanes))
 
-    async def _commit_at(self, consumer: Consumer, broker: str, lanes: Sequence[Lane]) -> None:
+    async def _commit_at(self, consumer: Consumer, broker: str, lanes: Sequence[QueueLane]) -> None:
         """Commit the offsets of lanes at their broker."""
         for lane in lanes:
             lane.has_news = False

@@ -11,12 +11,12 @@ from functools import partial
 from typing import Any, Final
 
 from bridge.aside import call_aside
-from bridge.endpoint import Disconnected, Finding, Layout, Outgoing, Place, Receiver, Target, disconnection
+from bridge.endpoint import BridgeLayout, Disconnected, Finding, Outgoing, Place, Receiver, Target, disconnection
 from bridge.endpoints.rocketmq.checking import check_target, places_of
-from bridge.endpoints.rocketmq.placing import Spread, Writer, route_of
+from bridge.endpoints.rocketmq.placing import MessageWriter, WritableQueues, route_of
 from bridge.endpoints.rocketmq.writing import Writing
 from bridge.endpoints.topics import TopicDestination
-from bridge.pump.placing import Turns
+from bridge.pump.placing import KeylessTurns
 from bridge.rocketmq.producer.producer import Producer
 from bridge.rocketmq.producer.publishing import ProducerSettings
 from bridge.rocketmq.remoting.client import Client, ClientSettings
@@ -72,7 +72,7 @@ class RocketmqTarget(Target):
         self._topics = sorted({destination.topic for destination in destinations.values()})
         self._confirm_not_store_ok = confirm_not_store_ok
         self._partitioned: dict[str, Partitioning] = {}
-        self._turns = Turns(RoundRobin())
+        self._turns = KeylessTurns(RoundRobin())
         self._client: Client | None = None
         self._writing: Writing | None = None
         self._pulse: Pulse | None = None
@@ -95,7 +95,7 @@ class RocketmqTarget(Target):
         """Write requests, whose servers reply to the name of this target's client; see `replying`."""
         self._settings = replace(self._settings, instance_name=REPLIES_INSTANCE)
 
-    def meet(self, layout: Layout) -> None:
+    def meet(self, layout: BridgeLayout) -> None:
         for queue in self._destinations:
             partitioning = layout.topology.queues[queue].partitioning
             if partitioning is not None:
@@ -122,9 +122,9 @@ class RocketmqTarget(Target):
             await client.open()
             # The replies to requests are read from the topic where brokers store them; see `replying`.
             client.handle(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, Command.response)
-            writer = Writer(self._destinations, client.client_id, self._turns)
+            writer = MessageWriter(self._destinations, client.client_id, self._turns)
             for topic in self._topics:
-                writer.spreads[topic] = Spread.of(topic, await route_of(client, topic))
+                writer.spreads[topic] = WritableQueues.of(topic, await route_of(client, topic))
             for queue, partitioning in self._partitioned.items():
                 writer.spreads[self._destinations[queue].topic].agree(queue, partitioning)
             producer = Producer(client, ProducerSettings(GROUP, SENDING))
@@ -143,7 +143,7 @@ class RocketmqTarget(Target):
         """Use a new route: brokers came or went, or the topic has other queues."""
         if topic in writing.writer.spreads:
             try:
-                writing.writer.spreads[topic] = Spread.of(topic, route)
+                writing.writer.spreads[topic] = WritableQueues.of(topic, route)
             except Disconnected as error:
                 writing.lose(error)
 

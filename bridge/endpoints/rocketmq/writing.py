@@ -32,7 +32,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from bridge.endpoint import Disconnected, Failure, Outgoing, Receiver, disconnection
-from bridge.endpoints.rocketmq.placing import Writer
+from bridge.endpoints.rocketmq.placing import MessageWriter
 from bridge.rocketmq.producer.producer import Producer
 from bridge.rocketmq.remoting.client import Client
 from bridge.rocketmq.remoting.codes import ResponseCode
@@ -74,7 +74,7 @@ LATE: Final = 5.0
 Queued = tuple[Outgoing, RocketMessage]
 
 
-class Line:
+class QueueLine:
     """The messages that wait to be written to one queue, in order."""
 
     __slots__ = ("asked", "batch_bytes", "busy", "queue", "running", "topic", "waiting")
@@ -131,13 +131,19 @@ class Writing:
     """The writing over one connection, from its opening to its end."""
 
     def __init__(
-        self, client: Client, producer: Producer, receiver: Receiver, writer: Writer, *, confirm_not_store_ok: bool
+        self,
+        client: Client,
+        producer: Producer,
+        receiver: Receiver,
+        writer: MessageWriter,
+        *,
+        confirm_not_store_ok: bool,
     ) -> None:
         self.client = client
         self.producer = producer
         self.writer = writer
         self.closed = False
-        self.lines: dict[tuple[str, MessageQueue], Line] = {}
+        self.lines: dict[tuple[str, MessageQueue], QueueLine] = {}
         self._receiver = receiver
         self._confirm_not_store_ok = confirm_not_store_ok
         self._failed: list[tuple[Outgoing, Failure]] = []
@@ -171,7 +177,7 @@ class Writing:
                 continue
             line = self.lines.get((message.topic, queue))
             if line is None:
-                line = self.lines[message.topic, queue] = Line(message.topic, queue)
+                line = self.lines[message.topic, queue] = QueueLine(message.topic, queue)
             line.waiting.append((outgoing, message))
             if line.running is None:
                 line.running = loop.create_task(self._write(line))
@@ -192,7 +198,7 @@ class Writing:
         """Report the loss of the connection for an exception that ended a background task."""
         self.lose(disconnection(error if isinstance(error, Exception) else RuntimeError(repr(error))))
 
-    async def _write(self, line: Line) -> None:
+    async def _write(self, line: QueueLine) -> None:
         """Write the messages of a queue, one request after the other, until none waits or the connection is lost."""
         try:
             while line.waiting and not self.closed:
@@ -202,7 +208,7 @@ class Writing:
         finally:
             line.running = None
 
-    async def _deliver(self, line: Line, batch: list[Queued]) -> bool:
+    async def _deliver(self, line: QueueLine, batch: list[Queued]) -> bool:
         """Send a batch until it is confirmed or refused, and return whether the broker has taken all of its messages.
 
         Raises errors that are no fault of its messages.
@@ -239,7 +245,7 @@ class Writing:
                     self._receiver.failed(outgoing, Failure(f"not as safe as it is to be: {status}", busy=True))
         return True
 
-    async def _deliver_halves(self, line: Line, batch: list[Queued]) -> bool:
+    async def _deliver_halves(self, line: QueueLine, batch: list[Queued]) -> bool:
         """Deliver a refused batch in two; if the broker takes all of it now, the batch was too large."""
         half, taken = len(batch) // 2, True
         for part in (batch[:half], batch[half:]):
@@ -261,7 +267,7 @@ class Writing:
                 others.append((outgoing, message))
         return others
 
-    async def _store(self, line: Line, messages: list[RocketMessage]) -> str:
+    async def _store(self, line: QueueLine, messages: list[RocketMessage]) -> str:
         """Send messages, again while the broker is busy, and return the status of its answer."""
         loop = asyncio.get_running_loop()
         until, wait = loop.time() + BUSY_SECONDS, BUSY_FIRST

@@ -17,7 +17,7 @@ from exchange.partition.clients.rocketmq.message_queue import MessageQueue
 from exchange.partition.hashing.java import code_units
 from exchange.partition.partitions import Partition
 
-__all__ = ["AssignedQueue", "Limits", "TopicQueue"]
+__all__ = ["AssignedQueue", "PullLimits", "TopicQueue"]
 
 MIB: Final = 1 << 20
 
@@ -49,7 +49,7 @@ class TopicQueue(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class PullLimits:
     """Limits of the messages kept of a queue, which is not pulled beyond one; named as in `DefaultMQPushConsumer`."""
 
     pull_threshold_for_queue: int = 1000
@@ -165,7 +165,7 @@ class AssignedQueue:
         """Whether all messages that the queue had at the last pull have been pulled."""
         return self.pulled and self.next_offset >= self.max_offset
 
-    def room(self, limits: Limits, queues: int) -> int:
+    def room(self, limits: PullLimits, queues: int) -> int:
         """Return how many messages may be pulled now (`DefaultMQPushConsumerImpl.pullMessage`)."""
         messages, size = limits.of_queue(queues)
         if self.size >= size or (not self.ordered and self.span > limits.consume_concurrently_max_span):

@@ -19,7 +19,7 @@ from bridge.rocketmq.remoting.errors import BrokerError, RemotingError
 from bridge.rocketmq.remoting.message import StoredMessage
 from exchange.errors import HashstarError, InputError
 
-__all__ = ["Fetching"]
+__all__ = ["QueuePulls"]
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ HEARTBEAT_SECONDS: Final = 1.0
 """Seconds to wait after a heartbeat until the broker has processed it."""
 
 
-class Fetching:
+class QueuePulls:
     """The pulls of a group. The error of a failed pull is put into ``troubles``, under its queue.
 
     ``news`` is called when messages came, ``reset`` with a queue that must continue at another offset. ``bytes_left``

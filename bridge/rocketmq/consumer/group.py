@@ -16,9 +16,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
-from bridge.rocketmq.consumer.assigned import Limits, TopicQueue
+from bridge.rocketmq.consumer.assigned import PullLimits, TopicQueue
 from bridge.rocketmq.consumer.offsets import RETRY_PREFIX, ConsumeFrom
-from bridge.rocketmq.consumer.pop.assigning import Assignment, query_assignment
+from bridge.rocketmq.consumer.pop.assigning import BrokerAssignment, query_assignment
 from bridge.rocketmq.consumer.pop.handle import pop_retry_topic
 from bridge.rocketmq.consumer.retrying import MAX_RECONSUME_TIMES, retry_topic
 from bridge.rocketmq.consumer.subscription import Subscription
@@ -56,7 +56,7 @@ class ConsumerSettings:
     """Time for TIMESTAMP, in milliseconds since 1970."""
     allocation: Allocation = field(default_factory=Averagely)
     """Strategy of the division; all members must have the same."""
-    limits: Limits = field(default_factory=Limits)
+    limits: PullLimits = field(default_factory=PullLimits)
     window: int = 0
     """Maximum number of messages of a queue that are handed out and not acknowledged; 0: bounded by ``limits`` alone.
 
@@ -181,14 +181,14 @@ class Group:
             self.subscriptions[topic] = before.at(max(now_ms(), before.version + 1))
         await self.client.heartbeat()
 
-    async def share(self, topic: str) -> Assignment:
+    async def share(self, topic: str) -> BrokerAssignment:
         """Return the queues of a topic that this member must read now (`RebalanceImpl.doRebalance`).
 
         Raises RemotingError if a server does not answer, or if the broker does not know this member, as after a restart
         of the broker. Raises InputError where the allocation fails. In all these cases the member keeps its queues.
         """
         if self.fixed is not None:
-            return Assignment(frozenset([queue for queue in self.fixed if queue.topic == topic]))
+            return BrokerAssignment(frozenset([queue for queue in self.fixed if queue.topic == topic]))
         route = await self.client.route(topic)
         is_shared = self.settings.message_model is MessageModel.CLUSTERING
         if is_shared and not self.settings.client_rebalance and topic not in self._divided_here:
@@ -199,7 +199,7 @@ class Group:
             self._divided_here.add(topic)
         queues = subscribe_queues(route).all
         if not is_shared:
-            return Assignment(frozenset([TopicQueue.of(topic, queue) for queue in queues]))
+            return BrokerAssignment(frozenset([TopicQueue.of(topic, queue) for queue in queues]))
         members = await self._members(route)
         if self.client.client_id not in members:
             await self.client.heartbeat()
@@ -210,9 +210,9 @@ class Group:
         # member were counted twice, half of its queues would be read by no member.
         every = sorted(set(members), key=code_units)
         ours = self.settings.allocation.allocate(topic, self.client.client_id, queues, every)
-        return Assignment(frozenset([TopicQueue.of(topic, queue) for queue in ours]))
+        return BrokerAssignment(frozenset([TopicQueue.of(topic, queue) for queue in ours]))
 
-    async def _ask_broker(self, topic: str, route: TopicRoute) -> Assignment | None:
+    async def _ask_broker(self, topic: str, route: TopicRoute) -> BrokerAssignment | None:
         """Return the share that a broker of the topic assigns; None if it assigns none ever. Raises RemotingError."""
         problem: RemotingError = ClientError(f"group {self.name}: no broker to ask for its queues of {topic}")
         strategy, model = self.settings.allocation.name, self.settings.message_model.value

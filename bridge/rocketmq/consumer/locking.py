@@ -12,7 +12,7 @@ from typing import Final
 from bridge.rocketmq.consumer.assigned import TopicQueue
 from bridge.rocketmq.consumer.ordering import REBALANCE_LOCK_INTERVAL, REBALANCE_LOCK_MAX_LIVE_TIME, Locks
 from bridge.rocketmq.consumer.persisting import Persisting
-from bridge.rocketmq.consumer.room import Reading
+from bridge.rocketmq.consumer.room import PulledQueue
 from bridge.rocketmq.consumer.tasks import wait_for
 from bridge.rocketmq.remoting.client import Client
 from bridge.rocketmq.remoting.command import now_ms
@@ -37,12 +37,12 @@ class Locking:
         self,
         client: Client,
         group: str,
-        readings: Mapping[TopicQueue, Reading],
+        readings: Mapping[TopicQueue, PulledQueue],
         persisting: Persisting,
         troubles: dict[TopicQueue | str, HashstarError],
         *,
         renewed: Callable[[], None],
-        lost: Callable[[Reading], None],
+        lost: Callable[[PulledQueue], None],
     ) -> None:
         self._client: Final = client
         self._group: Final = group
@@ -66,7 +66,7 @@ class Locking:
         """Unlock queues."""
         await self._locks.unlock(queues)
 
-    def check(self, reading: Reading) -> None:
+    def check(self, reading: PulledQueue) -> None:
         """Regard a lock as lost when its connection has ended: a broker that was restarted has no locks."""
         if reading.channel is not None and reading.channel.closed:
             reading.channel = None
@@ -97,7 +97,7 @@ class Locking:
                     reading.assigned.locked_until = -inf
                     self._lost(reading)
 
-    async def _renew(self, reading: Reading, asked: float) -> None:
+    async def _renew(self, reading: PulledQueue, asked: float) -> None:
         """Extend the lock of a queue.
 
         If it had expired at ``asked``, when the request was sent, another member may have had it: the queue is given up
@@ -117,7 +117,7 @@ class Locking:
         reading.moved.set()
         self._renewed()
 
-    def hold(self, reading: Reading, until: float) -> None:
+    def hold(self, reading: PulledQueue, until: float) -> None:
         """Regard the lock as ours until a time; without an open connection to the broker, have it asked for again."""
         with suppress(ClientError):
             reading.channel = self._client.open_channel(self._client.address(reading.assigned.queue.broker))

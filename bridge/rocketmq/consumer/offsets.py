@@ -23,7 +23,7 @@ from bridge.rocketmq.remoting.errors import BrokerError, RemotingError
 from exchange.errors import InputError
 from exchange.values.json_text import scan_value
 
-__all__ = ["BrokerOffsets", "ConsumeFrom", "LocalOffsets", "Offsets", "parse_table", "start_offset", "format_table"]
+__all__ = ["BrokerOffsets", "ConsumeFrom", "LocalOffsets", "OffsetStore", "parse_table", "start_offset", "format_table"]
 
 RETRY_PREFIX: Final = "%RETRY%"
 
@@ -39,7 +39,7 @@ class ConsumeFrom(Enum):
     """At the first message stored at or after a time."""
 
 
-class Offsets(Protocol):
+class OffsetStore(Protocol):
     """The store of a group's offsets. All messages of a queue before its offset are acknowledged."""
 
     async def read(self, queue: TopicQueue) -> int | None:
@@ -53,7 +53,7 @@ class Offsets(Protocol):
 
 
 async def start_offset(
-    queue: TopicQueue, offsets: Offsets, queues: BrokerQueues, where: ConsumeFrom, time: int = 0
+    queue: TopicQueue, offsets: OffsetStore, queues: BrokerQueues, where: ConsumeFrom, time: int = 0
 ) -> int:
     """Return the offset at which to begin a queue just assigned (`RebalancePushImpl.computePullFromWhere...`).
 

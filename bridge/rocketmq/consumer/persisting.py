@@ -9,8 +9,8 @@ from typing import Final
 
 from bridge.rocketmq.consumer.assigned import TopicQueue
 from bridge.rocketmq.consumer.group import Group
-from bridge.rocketmq.consumer.offsets import Offsets
-from bridge.rocketmq.consumer.room import Reading
+from bridge.rocketmq.consumer.offsets import OffsetStore
+from bridge.rocketmq.consumer.room import PulledQueue
 
 __all__ = ["Persisting", "offsets_of"]
 
@@ -20,7 +20,7 @@ LOG: Final = logging.getLogger(__name__)
 class Persisting:
     """Where the offsets of a member's queues are kept, with what could not be persisted last."""
 
-    def __init__(self, group: Group, readings: Mapping[TopicQueue, Reading], offsets: Offsets) -> None:
+    def __init__(self, group: Group, readings: Mapping[TopicQueue, PulledQueue], offsets: OffsetStore) -> None:
         self.offsets = offsets
         self.unpersisted: Final[dict[TopicQueue, Exception]] = {}
         """Queue -> why the last try to persist its offset failed."""
@@ -48,7 +48,7 @@ class Persisting:
         return {queue: offset for queue, offset in offsets.items() if queue not in failed}
 
 
-def offsets_of(readings: Iterable[Reading]) -> dict[TopicQueue, int]:
+def offsets_of(readings: Iterable[PulledQueue]) -> dict[TopicQueue, int]:
     """Return the offsets to persist, without those of queues whose lock has expired: another member may have the
     lock by now, and may have persisted a later offset.
     """

@@ -11,7 +11,7 @@ from bridge.rocketmq.consumer.assigned import AssignedQueue, TopicQueue
 from bridge.rocketmq.remoting.channel import Channel
 from bridge.rocketmq.remoting.command import now_ms
 
-__all__ = ["ANSWER_BYTES", "Reading", "Room"]
+__all__ = ["ANSWER_BYTES", "PulledQueue", "Room"]
 
 ANSWER_BYTES: Final = 8 << 20
 """Maximum size of the messages unpacked from one answer of a broker, in bytes; only the last record may exceed it.
@@ -19,7 +19,7 @@ Without this bound, a compressed answer of 256 KiB could block the event loop fo
 pulled again."""
 
 
-class Reading:
+class PulledQueue:
     """An assigned queue, and the task that pulls it."""
 
     __slots__ = ("assigned", "channel", "consumed_ms", "locked_ms", "moved", "pulled_ms", "task", "waits")
@@ -44,10 +44,10 @@ class Room:
     kept are acknowledged sooner or later, and then all queues that wait try again.
     """
 
-    def __init__(self, readings: Mapping[TopicQueue, Reading], most: int) -> None:
+    def __init__(self, readings: Mapping[TopicQueue, PulledQueue], most: int) -> None:
         self._readings: Final = readings
         self._most: Final = most
-        self._waiting: Final[set[Reading]] = set()
+        self._waiting: Final[set[PulledQueue]] = set()
 
     def left(self) -> float:
         """Return how many bytes may still be kept; negative where the bound is exceeded."""
@@ -55,10 +55,10 @@ class Room:
             return inf
         return self._most - sum([reading.assigned.size for reading in self._readings.values()])
 
-    def messages_for(self, reading: Reading) -> int:
+    def messages_for(self, reading: PulledQueue) -> int:
         """Return how many messages a queue may pull, assuming the average size of those that it keeps.
 
-        A queue that keeps none has no bound here. After a 0, its `Reading.moved` is set when there is room again.
+        A queue that keeps none has no bound here. After a 0, its `PulledQueue.moved` is set when there is room again.
         """
         left = self.left()
         if left <= 0:
@@ -74,7 +74,7 @@ class Room:
                 reading.moved.set()
             self._waiting.clear()
 
-    def remove(self, reading: Reading) -> None:
+    def remove(self, reading: PulledQueue) -> None:
         """Forget a queue that was given up."""
         self._waiting.discard(reading)
         self.wake()

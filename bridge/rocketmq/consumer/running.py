@@ -16,7 +16,7 @@ from typing import Any, Final
 from bridge.rocketmq.consumer.assigned import AssignedQueue, TopicQueue
 from bridge.rocketmq.consumer.group import ConsumerSettings, Group
 from bridge.rocketmq.consumer.pop.popping import PopQueue
-from bridge.rocketmq.consumer.room import Reading
+from bridge.rocketmq.consumer.room import PulledQueue
 
 __all__ = ["offsets_body", "running_info", "stacks"]
 
@@ -27,7 +27,7 @@ MIB: Final = 1 << 20
 
 def running_info(
     group: Group,
-    readings: Iterable[Reading],
+    readings: Iterable[PulledQueue],
     name_servers: Iterable[str],
     started: int,
     jstack: str | None = None,
@@ -53,7 +53,7 @@ def running_info(
     return _with_tables(info, {"mqTable": queues, "mqPopTable": pops})
 
 
-def offsets_body(readings: Iterable[Reading], topic: str) -> bytes:
+def offsets_body(readings: Iterable[PulledQueue], topic: str) -> bytes:
     """Return the answer's body to GET_CONSUMER_STATUS_FROM_CLIENT: the offsets in a topic (`GetConsumerStatusBody`)."""
     queues = [reading.assigned for reading in readings]
     offsets = {queue.queue: _offset(queue) for queue in queues if queue.queue.topic == topic}
@@ -95,7 +95,7 @@ def _properties(group: Group, name_servers: Iterable[str], started: int) -> dict
     return {name: str(value) for name, value in own.items()}
 
 
-def _queue_info(reading: Reading, now: float) -> dict[str, Any]:
+def _queue_info(reading: PulledQueue, now: float) -> dict[str, Any]:
     """Describe a queue as `ProcessQueue.fillProcessQueueInfo` does.
 
     There, ``transaction`` means the messages handed out of a queue that is read in order, and ``cached`` all others.

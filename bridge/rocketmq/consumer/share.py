@@ -16,7 +16,7 @@ from math import inf
 from typing import Final
 
 from bridge.rocketmq.consumer.assigned import AssignedQueue, TopicQueue
-from bridge.rocketmq.consumer.fetching import Fetching
+from bridge.rocketmq.consumer.fetching import QueuePulls
 from bridge.rocketmq.consumer.group import Group, MessageModel
 from bridge.rocketmq.consumer.locking import Locking
 from bridge.rocketmq.consumer.offsets import BrokerOffsets, LocalOffsets, start_offset
@@ -24,7 +24,7 @@ from bridge.rocketmq.consumer.ordering import REBALANCE_LOCK_MAX_LIVE_TIME
 from bridge.rocketmq.consumer.persisting import Persisting, offsets_of
 from bridge.rocketmq.consumer.pop.popping import Popping
 from bridge.rocketmq.consumer.pulling import BrokerQueues
-from bridge.rocketmq.consumer.room import Reading, Room
+from bridge.rocketmq.consumer.room import PulledQueue, Room
 from bridge.rocketmq.consumer.tasks import Tasks, wait_for
 from bridge.rocketmq.remoting.client import Client
 from bridge.rocketmq.remoting.command import now_ms
@@ -65,9 +65,9 @@ class Share:
         """Topics of which this member has all queues of its share, as of the last rebalance."""
         self._group: Final = group
         self._settings: Final = group.settings
-        self._readings: Final[dict[TopicQueue, Reading]] = {}
+        self._readings: Final[dict[TopicQueue, PulledQueue]] = {}
         self._room: Final = Room(self._readings, self._settings.limits.pull_threshold_size_for_all)
-        self._turns: Final[deque[Reading]] = deque()
+        self._turns: Final[deque[PulledQueue]] = deque()
         """The same readings, in the order in which they are asked for messages; `take` rotates them."""
         self._changed: Final = asyncio.Event()
         """Set when the group or a route has changed."""
@@ -81,7 +81,7 @@ class Share:
         )  # fmt: skip
         self._tasks: Final = Tasks(failed=news)
         self._news: Final = news
-        self._fetching: Final = Fetching(
+        self._fetching: Final = QueuePulls(
             client, group, self._queues, self.troubles,
             news=news, reset=self._move, bytes_left=self._room.left,
         )  # fmt: skip
@@ -109,7 +109,7 @@ class Share:
         return self._tasks.broken
 
     @property
-    def readings(self) -> Mapping[TopicQueue, Reading]:
+    def readings(self) -> Mapping[TopicQueue, PulledQueue]:
         """Readings of the queues that are assigned now, by queue."""
         return self._readings
 
@@ -251,7 +251,7 @@ class Share:
                 return reading.assigned
         return None
 
-    def _advance(self, reading: Reading) -> None:
+    def _advance(self, reading: PulledQueue) -> None:
         """Wake the tasks that wait for an acknowledgement, or for the room that it makes."""
         reading.consumed_ms = now_ms()
         if reading.waits:
@@ -262,7 +262,7 @@ class Share:
 
     # Pulling.
 
-    async def _pull_on(self, reading: Reading) -> None:
+    async def _pull_on(self, reading: PulledQueue) -> None:
         """Pull one queue until it is given up; wait while pulls are paused, and while it has no room or no lock."""
         assigned = reading.assigned
         while not assigned.leaving:
@@ -311,7 +311,7 @@ class Share:
         """Divide the queues anew, and return whether this member has all of its share (`RebalanceImpl.doRebalance`)."""
         for topic in {queue.topic for queue in self._readings} - self._group.subscriptions.keys():  # unsubscribed
             await self._leave([reading for queue, reading in self._readings.items() if queue.topic == topic])
-        complete, changed, fresh = set[str](), set[str](), list[Reading]()
+        complete, changed, fresh = set[str](), set[str](), list[PulledQueue]()
         for topic in tuple(self._group.subscriptions):
             try:
                 wanted, popped = await self._group.share(topic)
@@ -344,7 +344,7 @@ class Share:
         self.complete = frozenset(complete)
         return complete == self._group.subscriptions.keys()
 
-    async def _join(self, queues: list[TopicQueue]) -> list[Reading]:
+    async def _join(self, queues: list[TopicQueue]) -> list[PulledQueue]:
         """Assign these queues, and return their readings; not of queues without a lock or a known first offset."""
         # We count the age of a lock from before the request, the broker from the grant, which is later: so a lock
         # expires here before it expires there.
@@ -358,7 +358,7 @@ class Share:
             if offset is None:
                 continue
             assigned = AssignedQueue(queue, offset, ordered=self._settings.orderly)
-            reading = self._readings[queue] = Reading(assigned)
+            reading = self._readings[queue] = PulledQueue(assigned)
             if self._settings.locks:
                 self._locking.hold(reading, until)
             else:
@@ -381,7 +381,7 @@ class Share:
         self.troubles.pop(queue, None)
         return offset
 
-    async def _leave(self, readings: Iterable[Reading]) -> None:
+    async def _leave(self, readings: Iterable[PulledQueue]) -> None:
         """Give queues up: without locks at once, with locks when all messages handed out are acknowledged."""
         offsets: dict[TopicQueue, int] = {}
         for reading in readings:
@@ -394,7 +394,7 @@ class Share:
                 offsets |= self._let_go(reading)
         await self._persisting.persist(offsets)
 
-    async def _leave_in_order(self, reading: Reading) -> None:
+    async def _leave_in_order(self, reading: PulledQueue) -> None:
         """Give a locked queue up (`RebalancePushImpl.tryRemoveOrderMessageQueue`).
 
         Wait at most ``unlock_delay_time`` for the acknowledgements, then persist the offset, then unlock the queue.
@@ -413,7 +413,7 @@ class Share:
         self._let_go(reading)
         self._changed.set()
 
-    def _let_go(self, reading: Reading) -> dict[TopicQueue, int]:
+    def _let_go(self, reading: PulledQueue) -> dict[TopicQueue, int]:
         """Give a queue up at once, and return the offset to persist, as `offsets_of` does."""
         assigned = reading.assigned
         if self._readings.get(assigned.queue) is not reading:
@@ -440,7 +440,7 @@ class Share:
                 )
         return offsets
 
-    def _lose(self, reading: Reading) -> None:
+    def _lose(self, reading: PulledQueue) -> None:
         """Give up a queue that another member has locked."""
         self._let_go(reading)
         self._changed.set()

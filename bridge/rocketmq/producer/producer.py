@@ -16,10 +16,10 @@ from typing import Any, Final, Self
 
 from bridge.rocketmq.producer.publishing import (
     ProducerSettings,
-    Publishing,
-    Request,
+    SendRequest,
     SendResult,
     SendTo,
+    TopicPublishInfo,
     build_request,
 )
 from bridge.rocketmq.producer.tries import Tries, encode_frame
@@ -61,7 +61,7 @@ class Producer:
         self.settings: Final = settings
         self._tries: Final = Tries(client, settings, draw)
         self._draw: Final = draw
-        self._publishing: Final[dict[str, Publishing]] = {}
+        self._publishing: Final[dict[str, TopicPublishInfo]] = {}
         self._selectors: Final[dict[Partitioner, partitioner.Producer]] = {}
         self._ids: UniqueIds | None = None
 
@@ -192,7 +192,7 @@ class Producer:
         It is encoded as a message and as a batch of one.
         """
         request = self._request(message)
-        target = Publishing(message.topic, Partitions.queues({"": 1}), self.settings).queues[0]
+        target = TopicPublishInfo(message.topic, Partitions.queues({"": 1}), self.settings).queues[0]
         encode(target.command(request, now_ms()))
         self._batch([message])
 
@@ -212,12 +212,12 @@ class Producer:
             raise ClientError(f"the producer of group {self.settings.group} is not open")
         return self._ids
 
-    def _request(self, message: RocketMessage) -> Request:
+    def _request(self, message: RocketMessage) -> SendRequest:
         if message.topic not in self._publishing:
             check_topic(message.topic)
         return build_request(message, self.settings, self._open_ids().next())
 
-    def _batch(self, messages: Sequence[RocketMessage]) -> Request:
+    def _batch(self, messages: Sequence[RocketMessage]) -> SendRequest:
         """Build the request of a batch, each of whose messages has a unique id. Raises IllegalMessage."""
         limit = self.settings.max_message_size
         ids = self._open_ids().take(len(messages))
@@ -230,17 +230,17 @@ class Producer:
         # Java's clients of 5.x give the batch an id of its own. Here it has none: brokers of 4.x would give that id to
         # each of its messages.
         own = {WAIT: "true" if messages[0].wait_store_ok else "false"}
-        return Request(
+        return SendRequest(
             RequestCode.SEND_BATCH_MESSAGE, check_topic(messages[0].topic),
             check_body(body, limit), encode_checked_properties(own), ",".join(ids), 0, 0, is_batch=True,
         )  # fmt: skip
 
-    async def _look_up(self, topic: str) -> Publishing:
+    async def _look_up(self, topic: str) -> TopicPublishInfo:
         """Look up the queues of a topic; for a topic that does not exist yet, the queues with which brokers will create
         it (`tryToFindTopicPublishInfo`).
         """
         try:
-            publishing = Publishing.of(topic, await self.client.route(topic), self.settings)
+            publishing = TopicPublishInfo.of(topic, await self.client.route(topic), self.settings)
         except ClientError as error:
             if error.code != ResponseCode.TOPIC_NOT_EXIST:
                 raise
@@ -248,7 +248,7 @@ class Producer:
                 route = await self.client.route(self.settings.create_topic_key)
             except ClientError:
                 raise error from None
-            publishing = Publishing.of(topic, route, self.settings, is_new=True)
+            publishing = TopicPublishInfo.of(topic, route, self.settings, is_new=True)
             # These queues are a guess: look the topic up again after the time in which a route would be refreshed.
             seconds = self.client.settings.poll_name_server_interval
             asyncio.get_running_loop().call_later(seconds, self._publishing.pop, topic, None)

@@ -28,8 +28,8 @@ from exchange.partition.partitions import Partitions
 __all__ = [
     "PublishQueue",
     "ProducerSettings",
-    "Publishing",
-    "Request",
+    "TopicPublishInfo",
+    "SendRequest",
     "SendResult",
     "SendTo",
     "build_request",
@@ -98,7 +98,7 @@ class SendResult(NamedTuple):
     """Handle by which a timed message can be recalled, since 5.3."""
 
 
-class Request(NamedTuple):
+class SendRequest(NamedTuple):
     """A message or a batch, encoded except for the fields that depend on its queue."""
 
     code: int
@@ -120,7 +120,7 @@ class PublishQueue(NamedTuple):
     raw: bytes
     """The same fields, as they are in a binary header."""
 
-    def command(self, request: Request, born: int) -> Command:
+    def command(self, request: SendRequest, born: int) -> Command:
         """Return the request to this queue; ``born`` is in milliseconds since 1970."""
         varying = {
             "f": str(request.system_flag), "g": str(born), "h": str(request.flag), "i": request.properties.decode(),
@@ -128,7 +128,7 @@ class PublishQueue(NamedTuple):
         }  # fmt: skip
         return Command(request.code, self.fields | varying, request.body)
 
-    def frame(self, request: Request, born: int, opaque: int, flag: int = 0) -> bytes:
+    def frame(self, request: SendRequest, born: int, opaque: int, flag: int = 0) -> bytes:
         """Return the frame of `command` with a binary header; no Command is made, since this runs for each message."""
         code, _, body, properties, _, system_flag, user_flag, is_batch = request
         size = len(properties)
@@ -150,7 +150,7 @@ def _flags(system_flag: int, flag: int, is_batch: bool) -> bytes:
 NO_FLAGS: Final = _flags(0, 0, is_batch=False)
 
 
-class Publishing:
+class TopicPublishInfo:
     """The queues of a topic: ``partitions`` for selectors, and ``queues`` at the same positions."""
 
     __slots__ = ("_by_queue", "_settings", "_topic", "partitions", "queues")
@@ -165,7 +165,7 @@ class Publishing:
         self._by_queue: Final = {each.queue: each for each in self.queues}
 
     @classmethod
-    def of(cls, topic: str, route: TopicRoute, settings: ProducerSettings, *, is_new: bool = False) -> Publishing:
+    def of(cls, topic: str, route: TopicRoute, settings: ProducerSettings, *, is_new: bool = False) -> TopicPublishInfo:
         """Return the queues of a route. With ``is_new`` the topic does not exist yet, and the route is that of
         ``create_topic_key``. Raises ClientError where the route has no queue.
         """
@@ -188,7 +188,7 @@ class Publishing:
 class SendTo(NamedTuple):
     """The destination of a message: a topic, and maybe one of its queues."""
 
-    publishing: Publishing
+    publishing: TopicPublishInfo
     chosen: PublishQueue | None
     """The queue that the caller or the selector has chosen; None: the producer chooses one for each try."""
 
@@ -207,7 +207,7 @@ def _make_queue(topic: str, queue: MessageQueue, settings: ProducerSettings) -> 
     return PublishQueue(queue, fields, b"".join([encode_field(name, value) for name, value in fields.items()]))
 
 
-def build_request(message: RocketMessage, settings: ProducerSettings, unique_id: str) -> Request:
+def build_request(message: RocketMessage, settings: ProducerSettings, unique_id: str) -> SendRequest:
     """Build the request of a message, compressed if it is large; ``unique_id`` is for a message that has none.
 
     Raises IllegalMessage for a message that brokers refuse.
@@ -225,10 +225,10 @@ def build_request(message: RocketMessage, settings: ProducerSettings, unique_id:
         system_flag |= PREPARED
     is_reply = properties.get(MESSAGE_TYPE) == REPLY
     code = RequestCode.SEND_REPLY_MESSAGE_V2 if is_reply else RequestCode.SEND_MESSAGE_V2
-    return Request(code, topic, body, encode_checked_properties(properties), unique_id, system_flag, flag)
+    return SendRequest(code, topic, body, encode_checked_properties(properties), unique_id, system_flag, flag)
 
 
-def result_of(answer: Command, request: Request, queue: MessageQueue, address: str) -> SendResult:
+def result_of(answer: Command, request: SendRequest, queue: MessageQueue, address: str) -> SendResult:
     """Return the result in a broker's answer (`MQClientAPIImpl.processSendResponse`).
 
     Raises BrokerError for a refusal, CommandError.

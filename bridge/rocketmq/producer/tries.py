@@ -16,11 +16,11 @@ from typing import Any, Final, cast
 
 from bridge.rocketmq.producer.publishing import (
     ProducerSettings,
-    Publishing,
     PublishQueue,
-    Request,
+    SendRequest,
     SendResult,
     SendTo,
+    TopicPublishInfo,
     result_of,
 )
 from bridge.rocketmq.remoting.channel import Answer, Channel
@@ -80,7 +80,7 @@ class Tries:
     # Where a message goes.
 
     def select(
-        self, publishing: Publishing, topic: str, last_broker: str | None, *, reset: bool = False
+        self, publishing: TopicPublishInfo, topic: str, last_broker: str | None, *, reset: bool = False
     ) -> PublishQueue:
         """Choose the queue of the next try, if neither the caller nor a selector has (`selectOneMessageQueue`)."""
         if not self.settings.faults.enabled:  # the same choice as by the disabled strategy, without its tables
@@ -95,7 +95,7 @@ class Tries:
         self._memories[topic], self.faults = selection.memory, selection.faults
         return publishing.find(selection.queue)
 
-    def first_queue(self, request: Request, send_to: SendTo) -> PublishQueue:
+    def first_queue(self, request: SendRequest, send_to: SendTo) -> PublishQueue:
         """Return the queue of the first try."""
         return send_to.chosen or self.select(send_to.publishing, request.topic, None)
 
@@ -125,7 +125,7 @@ class Tries:
 
     # Messages whose answer is awaited.
 
-    async def send(self, request: Request, send_to: SendTo, timeout_ms: int | None) -> SendResult:
+    async def send(self, request: SendRequest, send_to: SendTo, timeout_ms: int | None) -> SendResult:
         """Try until the message is stored, or may not be tried again. Raises as `Producer.send`."""
         publishing, chosen = send_to
         settings = self.settings.sending
@@ -154,7 +154,7 @@ class Tries:
             return result
         raise _failure(step, error, tried, request.topic, int((time.monotonic() - began) * 1000))
 
-    async def _once(self, request: Request, target: PublishQueue, seconds: float) -> SendResult:
+    async def _once(self, request: SendRequest, target: PublishQueue, seconds: float) -> SendResult:
         """Send once, and wait ``seconds`` for the answer. After GO_AWAY, later requests use a new connection."""
         broker = target.queue.broker
         channel = self.open_channel(broker) or await self.channel(broker)
@@ -165,7 +165,7 @@ class Tries:
 
     # Messages that are sent asynchronously.
 
-    async def start(self, request: Request, send_to: SendTo, timeout_ms: int | None) -> asyncio.Future[SendResult]:
+    async def start(self, request: SendRequest, send_to: SendTo, timeout_ms: int | None) -> asyncio.Future[SendResult]:
         """Start to send a message once there is room for it, and return the future of its result."""
         while self._is_full() and self.under_way:
             await self._change()
@@ -190,12 +190,12 @@ class Tries:
             self._ended_one = asyncio.get_running_loop().create_future()
         await asyncio.shield(self._ended_one)
 
-    def count_start(self, request: Request) -> None:
+    def count_start(self, request: SendRequest) -> None:
         """Count a message as under way."""
         self.under_way += 1
         self.bytes_under_way += len(request.body)
 
-    def count_end(self, request: Request) -> None:
+    def count_end(self, request: SendRequest) -> None:
         """Count a message as no longer under way."""
         self.under_way -= 1
         self.bytes_under_way -= len(request.body)
@@ -255,7 +255,7 @@ class PendingSend:
         "result",
     )  # fmt: skip
 
-    def __init__(self, tries: Tries, request: Request, send_to: SendTo, timeout_ms: int | None) -> None:
+    def __init__(self, tries: Tries, request: SendRequest, send_to: SendTo, timeout_ms: int | None) -> None:
         self.result: Final[asyncio.Future[SendResult]] = asyncio.get_running_loop().create_future()
         self._tries = tries
         self._publishing = send_to.publishing
@@ -373,7 +373,7 @@ class PendingSend:
         return int((time.monotonic() - self._started) * 1000)
 
 
-def encode_frame(channel: Channel, target: PublishQueue, request: Request, opaque: int, flag: int = 0) -> bytes:
+def encode_frame(channel: Channel, target: PublishQueue, request: SendRequest, opaque: int, flag: int = 0) -> bytes:
     """Return the frame of a request to this queue, in the form that the connection is set to. Raises CommandError."""
     born = now_ms()
     settings = channel.settings

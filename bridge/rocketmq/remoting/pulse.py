@@ -34,7 +34,7 @@ NAME_SERVERS: Final = ""
 """Key of the name servers in the table of watched servers, whose other keys are names of brokers."""
 
 
-class Watched(NamedTuple):
+class WatchedServer(NamedTuple):
     """Servers of which at least one must be alive."""
 
     addresses: tuple[str, ...]
@@ -56,7 +56,7 @@ class Pulse:
         self._topics: Final = tuple(topics)
         self._replicas: Final = replicas
         self._failed: Final = failed
-        self._watched: dict[str, Watched] = {}
+        self._watched: dict[str, WatchedServer] = {}
         self._heard: Final[dict[str, float]] = {}
         """Address -> time of the last answer to a probe, by the loop's clock."""
         self._reasons: Final[dict[str, str]] = {}
@@ -91,7 +91,7 @@ class Pulse:
         silences = [text for name, watched in self._watched.items() if (text := self._silence(name, watched, now))]
         return "; ".join(silences) or None
 
-    def _silence(self, name: str, watched: Watched, now: float) -> str | None:
+    def _silence(self, name: str, watched: WatchedServer, now: float) -> str | None:
         heard = max([self._heard_from(address) for address in watched.addresses], default=self._since)
         if now - heard < SILENT:
             return None
@@ -120,12 +120,12 @@ class Pulse:
                         self._probe(name, address, watched.topic)
             await asyncio.sleep(LOOK_EVERY)
 
-    def _to_watch(self) -> dict[str, Watched]:
+    def _to_watch(self) -> dict[str, WatchedServer]:
         """Return the servers to watch: name servers, brokers in the routes, and with ``replicas`` also silent brokers
         that have left the routes.
         """
         topic = self._topics[0] if self._topics else ""
-        to_watch = {NAME_SERVERS: Watched(self._client.settings.name_servers, topic), **dict(self._in_routes())}
+        to_watch = {NAME_SERVERS: WatchedServer(self._client.settings.name_servers, topic), **dict(self._in_routes())}
         if self._replicas:
             now = self._loop.time()
             for name, watched in self._watched.items():
@@ -134,7 +134,7 @@ class Pulse:
                     to_watch[name] = watched
         return to_watch
 
-    def _in_routes(self) -> Iterator[tuple[str, Watched]]:
+    def _in_routes(self) -> Iterator[tuple[str, WatchedServer]]:
         """Yield the brokers in the routes of the topics."""
         routes = self._client.routes()
         for topic in self._topics:
@@ -146,7 +146,7 @@ class Pulse:
                 if data.broker in with_queues:
                     servers: Mapping[int, str] = dict(data.addresses)
                     needed = [servers[at] for at in sorted(servers) if self._replicas or at == MASTER]
-                    yield data.broker, Watched(tuple(needed), topic)
+                    yield data.broker, WatchedServer(tuple(needed), topic)
 
     def _probe(self, name: str, address: str, topic: str) -> None:
         task = self._probes[address] = self._loop.create_task(self._ask(name, address, topic))

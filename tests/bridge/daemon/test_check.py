@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bridge.daemon.config import Config
-from bridge.daemon.probe import Report, as_object, as_text, check
+from bridge.daemon.probe import CheckReport, as_object, as_text, check
 from bridge.endpoint import Disconnected, Finding
 from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.mistakes import ConfigWarning
@@ -45,7 +45,9 @@ def config(tmp_path: Path, *targets: Looking, warnings: Sequence[ConfigWarning] 
     )
 
 
-def report(tmp_path: Path, *targets: Looking, warnings: Sequence[ConfigWarning] = (), offline: bool = False) -> Report:
+def report(
+    tmp_path: Path, *targets: Looking, warnings: Sequence[ConfigWarning] = (), offline: bool = False
+) -> CheckReport:
     return asyncio.run(check(config(tmp_path, *targets, warnings=warnings), offline=offline, seconds=0.2))
 
 

@@ -18,7 +18,7 @@ import yaml
 
 from bindings.commands.check import check_command
 from bridge.daemon.config import read_config
-from bridge.daemon.coverage import Coverage
+from bridge.daemon.coverage import CoverageCounter
 from bridge.daemon.health import KINDS, Health
 from bridge.daemon.journal import Journal
 from bridge.daemon.metrics import FATES, Metrics
@@ -190,7 +190,7 @@ def every_metric() -> dict[str, tuple[str, Family]]:
     metrics.gave_up("t", outgoing, Failure("nack"), "drop")
     metrics.unreadable["s"] = metrics.read_messages
     config = read_config(EXAMPLES / "replay.toml", ENVIRONMENT)
-    coverage = Coverage("", config.topology)
+    coverage = CoverageCounter("", config.topology)
     inlet = Inlet(MemorySource())
     coverage.read(inlet, [outgoing.delivery])
 

@@ -16,7 +16,7 @@ import pytest
 from bindings.counts.tally import fingerprint
 from bindings.http.exposition import format_labels, format_number
 from bridge.daemon import gauges
-from bridge.daemon.coverage import Coverage
+from bridge.daemon.coverage import CoverageCounter
 from bridge.daemon.gauges import build_info, process_metrics
 from bridge.daemon.metrics import BUCKETS, Metrics
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing
@@ -215,7 +215,7 @@ def test_coverage_counts_what_enters_the_topology_as_the_audit_does() -> None:
         .bind(Binding.to_queue("e", "all", "#"))
         .bind(Binding.to_queue("e", "none", "x.*"))
     )
-    coverage = Coverage("bridge.toml", topology)
+    coverage = CoverageCounter("bridge.toml", topology)
     inlet = Inlet(MemorySource(), "e")
     messages = [Message("other", f"k.{n}", {"CC": ["x.y"]} if n % 2 else {}) for n in range(5_000)]
     expected: dict[str, int] = defaultdict(int)

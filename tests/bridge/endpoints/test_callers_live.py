@@ -10,7 +10,7 @@ import pika
 import pytest
 
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing, Target
-from bridge.endpoints.rabbitmq.config import Address, RabbitmqTarget
+from bridge.endpoints.rabbitmq.config import PublishAddress, RabbitmqTarget
 from bridge.endpoints.rocketmq.replying import CallerTarget
 from bridge.interop.return_address import ReturnAddress
 from bridge.pump.replies import Home
@@ -63,7 +63,7 @@ def send(target: Target, replies: Sequence[Outgoing]) -> Reports:
 
 
 def test_a_reply_to_a_queue_of_rabbitmq_that_is_gone_is_refused_for_good(rabbitmq: Server) -> None:
-    target = RabbitmqTarget("callers", [pika.URLParameters(rabbitmq.url)], {"": Address()}, to_callers=True)
+    target = RabbitmqTarget("callers", [pika.URLParameters(rabbitmq.url)], {"": PublishAddress()}, to_callers=True)
     name = unique_name("caller")
     gone = f"{name}-gone"
     with pika.BlockingConnection(pika.URLParameters(rabbitmq.url)) as connection:
@@ -84,7 +84,7 @@ def test_a_reply_to_a_queue_of_rabbitmq_that_is_gone_is_refused_for_good(rabbitm
 def test_a_reply_by_direct_reply_to_is_never_returned(rabbitmq_servers: list[Server]) -> None:
     """RabbitMQ 4.0 would return it although the caller gets it, if it were mandatory."""
     for server in rabbitmq_servers:
-        target = RabbitmqTarget("callers", [pika.URLParameters(server.url)], {"": Address()}, to_callers=True)
+        target = RabbitmqTarget("callers", [pika.URLParameters(server.url)], {"": PublishAddress()}, to_callers=True)
         got: list[bytes] = []
 
         def take(*given: Any, got: list[bytes] = got) -> None:

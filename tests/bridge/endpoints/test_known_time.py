@@ -6,9 +6,9 @@ import pytest
 from confluent_kafka import Message as Found
 
 from bridge.endpoint import known_time
-from bridge.endpoints.kafka.consumer.reader import Reader
+from bridge.endpoints.kafka.consumer.reader import LaneReader
 from bridge.endpoints.rabbitmq.consumer.deliveries import read_identity_and_time
-from bridge.endpoints.rocketmq.lane import Lane
+from bridge.endpoints.rocketmq.lane import QueueLane
 from bridge.rocketmq.consumer.assigned import AssignedQueue, TopicQueue
 from bridge.rocketmq.remoting.message import StoredMessage
 from exchange.amqp import ContentHeader
@@ -40,7 +40,7 @@ def test_of_a_message_of_rabbitmq(stamp: int, known: bool) -> None:
 @pytest.mark.parametrize(("stamp", "known"), [(NOW * 1_000, True), (NOW * 1_000_000_000, False), (GREATEST, False)])
 def test_of_a_record_of_kafka(stamp: int, known: bool) -> None:
     found = Found(topic="t", partition=0, offset=1, key=b"k", value=b"v", headers=None, timestamp=(1, stamp))
-    delivery = Reader("k", "t", 0).make_delivery(found, "lane")
+    delivery = LaneReader("k", "t", 0).make_delivery(found, "lane")
     assert delivery.time == (stamp * 1_000 if known else None)
     assert delivery.message.headers["x-kafka-timestamp"] == stamp
 
@@ -48,5 +48,5 @@ def test_of_a_record_of_kafka(stamp: int, known: bool) -> None:
 @pytest.mark.parametrize(("stamp", "known"), [(NOW * 1_000, True), (NOW * 1_000_000_000, False), (GREATEST, False)])
 def test_of_a_message_of_rocketmq(stamp: int, known: bool) -> None:
     stored = StoredMessage("t", b"v", {}, 0, "b", 2, 7, 9, 0, stamp, bytes(8), 5, bytes(8), 0)
-    delivery = Lane("r", AssignedQueue(TopicQueue("t", "b", 2), 0)).make_delivery(stored)
+    delivery = QueueLane("r", AssignedQueue(TopicQueue("t", "b", 2), 0)).make_delivery(stored)
     assert delivery.time == (stamp * 1_000 if known else None)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from bridge.endpoint import Delivery, Outgoing
 from bridge.endpoints.kafka.cluster.lazy import message_of_record
-from bridge.endpoints.kafka.cluster.topics import Topic
-from bridge.endpoints.kafka.producer.writer import Writer
+from bridge.endpoints.kafka.cluster.topics import KafkaTopic
+from bridge.endpoints.kafka.producer.writer import RecordWriter
 from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.endpoints.topics import TopicDestination
 from bridge.interop import Record, from_rocketmq, to_amqp, to_rocketmq
@@ -176,7 +176,7 @@ def outgoing(message: Message) -> Outgoing:
 
 
 def test_every_bridge_adds_a_hop_whatever_systems_are_between_them() -> None:
-    writer = Writer({"queue": TopicDestination("t")}, {"t": Topic(1, None)})
+    writer = RecordWriter({"queue": TopicDestination("t")}, {"t": KafkaTopic(1, None)})
     message = message_of("shop", "key", ContentHeader.of({"CC": ["other"], "n": 5}), b"v")
     for hops in range(1, 7, 3):
         record, _ = writer.make_record(outgoing(message))  # to Kafka
@@ -205,7 +205,7 @@ def stored(rocket: RocketMessage, properties: dict[str, str]) -> Any:
 
 
 def test_a_record_from_kafka_to_kafka_only_has_one_hop_more() -> None:
-    writer = Writer({"queue": TopicDestination("t")}, {"t": Topic(1, None)})
+    writer = RecordWriter({"queue": TopicDestination("t")}, {"t": KafkaTopic(1, None)})
     for before, after in (([], b"1"), ([("x-hashstar-hops", b"4")], b"5")):
         record = Record("s", b"k", None, [("a", None), *before], 7, False, 0, 9)
         written, _ = writer.make_record(outgoing(message_of_record(record)))

@@ -15,7 +15,7 @@ from bridge.interop.requests import (
     KAFKA,
     RABBITMQ,
     ROCKETMQ,
-    Request,
+    ReplyRequest,
     correlation_of,
     find_caller,
     partition_of,
@@ -48,7 +48,7 @@ class System:
     name: str
     ask: Callable[[bytes], Message]
     """Returns a request with this correlation id, as the bridge reads it."""
-    serve: Callable[[Message, Request], Message]
+    serve: Callable[[Message, ReplyRequest], Message]
     """Returns the reply of a server to a request that the bridge writes here, as the bridge reads it."""
     take: Callable[[Message, ReturnAddress], tuple[Any, ...]]
     """Returns where a reply that the bridge writes goes, with its correlation id and its body."""
@@ -56,7 +56,7 @@ class System:
     """Where the replies to its callers must go."""
 
 
-def serve_rabbitmq(request: Message, _: Request) -> Message:
+def serve_rabbitmq(request: Message, _: ReplyRequest) -> Message:
     assert request.properties["reply_to"] == "place"
     correlation = request.properties["correlation_id"]
     return Message("", request.properties["reply_to"], {}, {"correlation_id": correlation}, b"done")
@@ -71,7 +71,7 @@ def ask_kafka(correlation: bytes) -> Message:
     return to_amqp(Record("t", b"k", b"{}", headers, partition=0, offset=5))
 
 
-def serve_kafka(request: Message, _: Request) -> Message:
+def serve_kafka(request: Message, _: ReplyRequest) -> Message:
     headers = dict(to_kafka(request, "served").headers)
     assert headers["kafka_replyTopic"] == b"place"
     assert "kafka_replyPartition" not in headers
@@ -90,7 +90,7 @@ def ask_rocketmq(correlation: bytes) -> Message:
     return from_rocketmq(stored(RocketMessage.of("t", b"{}", keys="k")._replace(properties=own)))
 
 
-def serve_rocketmq(request: Message, asked: Request) -> Message:
+def serve_rocketmq(request: Message, asked: ReplyRequest) -> Message:
     made = to_rocketmq(request, "served")
     written = RocketMessage(made.topic, made.body, {**made.properties, **rocketmq_request(asked, "me", NOW)})
     return from_rocketmq(stored(reply_to(stored(written), b"done")))
@@ -120,11 +120,11 @@ CORRELATIONS = st.text(st.characters(codec="utf-8", exclude_characters="\0\1\2")
 )
 
 
-def send(message: Message, callers: System, servers: System, sealer: Sealer = SEALER) -> tuple[Message, Request]:
+def send(message: Message, callers: System, servers: System, sealer: Sealer = SEALER) -> tuple[Message, ReplyRequest]:
     """Return a caller's message as the bridge writes it for servers, and how it asks for its reply."""
     caller = find_caller(message, callers.name)
     assert caller is not None
-    request = Request("place", sealer.seal(caller.address, NOW + 1_000), NOW + 1_000)
+    request = ReplyRequest("place", sealer.seal(caller.address, NOW + 1_000), NOW + 1_000)
     return to_request(message, servers.name, request, NOW), request
 
 
@@ -157,7 +157,7 @@ def test_replies_go_home_over_two_bridges(first: System, middle: System, last: S
     assert first.take(to_reply(back, first.name, inner.address), inner.address) == (first.home, b"id-1", b"done")
 
 
-def arrive(request: Message, asked: Request, system: System) -> Message:
+def arrive(request: Message, asked: ReplyRequest, system: System) -> Message:
     """Return a request that a bridge has written to a system, as the next bridge reads it there."""
     if system.name == KAFKA:
         return to_amqp(to_kafka(request, "t"))
@@ -186,7 +186,7 @@ def test_a_message_that_asks_for_nothing_is_no_request(system: str) -> None:
 
 
 def test_time_limits_travel() -> None:
-    request = Request("place", "token", NOW + 1_500)
+    request = ReplyRequest("place", "token", NOW + 1_500)
     message = Message("", "k", {}, {"expiration": "9000", "reply_to": "q"})
     caller = find_caller(message, RABBITMQ)
     assert caller is not None
@@ -216,7 +216,7 @@ def test_values_that_break_the_convention_are_refused(message: Message, system: 
 
 
 def test_a_token_that_rabbitmq_cannot_hold_is_refused() -> None:
-    request = Request("place", 256 * "x", NOW)
+    request = ReplyRequest("place", 256 * "x", NOW)
     with pytest.raises(Unmappable, match="256 bytes; correlation_id has 255"):
         to_request(Message("", "k"), RABBITMQ, request, NOW)
     to_request(Message("", "k"), KAFKA, request, NOW)

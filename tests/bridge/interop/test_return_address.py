@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.interop.return_address import ReturnAddress, Sealer, Token, open_token
+from bridge.interop.return_address import ReturnAddress, ReturnToken, Sealer, open_token
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=60)
 ADDRESSES = st.builds(
@@ -18,7 +18,7 @@ TIMES = st.integers(0, (1 << 48) - 1)
 ORDERS = Sealer("orders", "kafka 127.0.0.1:9092")
 
 
-def opened(token: str, *sealers: Sealer) -> Token | None:
+def opened(token: str, *sealers: Sealer) -> ReturnToken | None:
     return open_token(token.encode(), {each.id: each for each in sealers})
 
 
@@ -27,7 +27,7 @@ def test_a_token_holds_its_return_address(address: ReturnAddress, deadline: int)
     token = ORDERS.seal(address, deadline)
     assert token.isascii()
     assert token.isprintable()
-    assert opened(token, Sealer("others", "x"), ORDERS) == Token("orders", address, deadline)
+    assert opened(token, Sealer("others", "x"), ORDERS) == ReturnToken("orders", address, deadline)
 
 
 @given(ADDRESSES, TIMES, st.data())

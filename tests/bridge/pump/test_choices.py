@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 from bridge.endpoint import Delivery, Outgoing
 from bridge.endpoints.archive.writing import ArchiveTarget
 from bridge.endpoints.kafka.cluster.lazy import message_of_record
-from bridge.endpoints.kafka.cluster.topics import Topic
+from bridge.endpoints.kafka.cluster.topics import KafkaTopic
 from bridge.endpoints.kafka.producer import writer as kafka
 from bridge.endpoints.memory import MemorySource, MemoryTarget
-from bridge.endpoints.rabbitmq.routes import Address, Route
+from bridge.endpoints.rabbitmq.routes import PublishAddress, PublishRoute
 from bridge.endpoints.rocketmq import placing as rocketmq
 from bridge.endpoints.topics import TopicDestination
 from bridge.interop import Record
 from bridge.interop.guests import to_amqp
-from bridge.pump.placing import Turns
+from bridge.pump.placing import KeylessTurns
 from bridge.pump.pump import Inlet, Pump
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from exchange.errors import InputError
@@ -198,8 +198,10 @@ def test_records_without_a_key_go_where_kafkas_producer_sends_them(kinds: list[s
         "plain": Message("", "k", body=b"x"), "": Message("", "", body=b"v" * 700),
         "lazy": message_of_record(NOTHING), "eager": to_amqp(NOTHING), "empty": message_of_record(EMPTY),
     }  # fmt: skip
-    writer = kafka.Writer(
-        {"q": TopicDestination("t")}, {"t": Topic(count, None)}, Turns(default_3_3(), Random(seed).randrange)
+    writer = kafka.RecordWriter(
+        {"q": TopicDestination("t")},
+        {"t": KafkaTopic(count, None)},
+        KeylessTurns(default_3_3(), Random(seed).randrange),
     )
     predicted = Producer(default_3_3(), Random(seed).randrange)
     partitions, stored = Partitions.of(count), dict[int, list[kafka_batches.Record]]()
@@ -228,10 +230,10 @@ def test_messages_without_a_key_take_the_turns_of_rocketmqs_producer(
     keys: list[str | None], count: int, seed: int
 ) -> None:
     """`TopicPublishInfo.selectOneMessageQueue`; an empty routing key, and a null key of Kafka, are no keys."""
-    turns = Turns(RoundRobin(), Random(seed).randrange)
-    writer = rocketmq.Writer({"q": TopicDestination("t")}, turns=turns)
+    turns = KeylessTurns(RoundRobin(), Random(seed).randrange)
+    writer = rocketmq.MessageWriter({"q": TopicDestination("t")}, turns=turns)
     route = TopicRoute((QueueData("a", count, count),), (BrokerData("a", ((0, "a:10911"),)),))
-    writer.spreads["t"] = rocketmq.Spread.of("t", route)
+    writer.spreads["t"] = rocketmq.WritableQueues.of("t", route)
     predicted = Producer(RoundRobin(), Random(seed).randrange)
     hashed = Partitioning("rocketmq.hash", writer.spreads["t"].partitions)
     for key in keys:
@@ -264,7 +266,7 @@ def test_a_record_without_a_key_has_none_where_the_topology_partitions_by_routin
 
 def test_partitions_of_rabbitmq_take_turns_of_their_own() -> None:
     by_number = Partitioning.parse("kafka.explicit over 3")
-    route = Route.spread("q", Address("", "q-{partition}"), by_number)
+    route = PublishRoute.spread("q", PublishAddress("", "q-{partition}"), by_number)
     router = Router(
         Topology([Exchange("in", "fanout")], [Queue("q", partitioning=by_number)], [Binding.to_queue("in", "q")])
     )

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.daemon.config import read_config
-from bridge.daemon.coverage import Coverage
+from bridge.daemon.coverage import CoverageCounter
 from bridge.daemon.journal import Journal
 from bridge.daemon.metrics import Metrics
 from bridge.endpoint import Delivery
@@ -128,7 +128,7 @@ def test_a_refused_message_is_a_dead_letter_whatever_the_filter_and_the_topology
     assert not metrics.filtered_calls
     assert not target.messages
     assert not source.unsettled
-    coverage = Coverage("bridge", TOPOLOGY)
+    coverage = CoverageCounter("bridge", TOPOLOGY)
     coverage.read(inlet, [outgoing.delivery for outgoing in dead.messages])
     assert coverage.tally().unread.bad == {"too long for AMQP": 2}
 
@@ -207,7 +207,7 @@ def test_the_journal_has_only_the_first_rejected_message_but_each_failing_compar
 
 
 def test_coverage_counts_what_enters_the_topology() -> None:
-    coverage = Coverage("", TOPOLOGY)
+    coverage = CoverageCounter("", TOPOLOGY)
     inlet = Inlet(MemorySource(), "in", filter=Filter(Selector.parse("n > 4")))
     coverage.read(inlet, [Delivery(Message("", "k", {"n": n})) for n in range(10)])
     assert 'destination="q",routing_key=""} 5' in "\n".join(coverage.lines(coverage.tally()))

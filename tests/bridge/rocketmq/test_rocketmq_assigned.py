@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.rocketmq.consumer.assigned import AssignedQueue, Limits, TopicQueue
+from bridge.rocketmq.consumer.assigned import AssignedQueue, PullLimits, TopicQueue
 from bridge.rocketmq.remoting.message import StoredMessage
 
 QUEUE = TopicQueue("orders", "broker-a", 3)
@@ -214,7 +214,9 @@ def test_a_window_bounds_the_messages_that_are_handed_out() -> None:
 
 
 def test_no_more_messages_are_pulled_than_may_be_kept() -> None:
-    limits = Limits(pull_threshold_for_queue=40, pull_threshold_size_for_queue=1000, consume_concurrently_max_span=100)
+    limits = PullLimits(
+        pull_threshold_for_queue=40, pull_threshold_size_for_queue=1000, consume_concurrently_max_span=100
+    )
     queue = AssignedQueue(QUEUE, 0)
     assert queue.room(limits, 1) == 32
     queue.put([message(n) for n in range(30)], 30, 99)
@@ -227,15 +229,15 @@ def test_pulling_stops_when_the_first_message_is_not_acknowledged_for_long_unles
     for ordered in (False, True):
         queue = AssignedQueue(QUEUE, 0, ordered=ordered)
         queue.put([message(0), message(2001)], 2002, 9999)
-        assert queue.room(Limits(), 1) == (32 if ordered else 0)
+        assert queue.room(PullLimits(), 1) == (32 if ordered else 0)
 
 
 def test_a_bound_for_all_queues_is_shared_equally() -> None:
-    limits = Limits(pull_threshold_for_topic=100, pull_threshold_size_for_topic=1000)
+    limits = PullLimits(pull_threshold_for_topic=100, pull_threshold_size_for_topic=1000)
     assert limits.of_queue(8) == (12, 125)
     assert limits.of_queue(1000) == (1, 1)
     assert limits.of_queue(0) == (100, 1000)
-    assert Limits().of_queue(8) == (1000, 100 << 20)
+    assert PullLimits().of_queue(8) == (1000, 100 << 20)
 
 
 def test_a_queue_that_is_reset_commits_its_new_offset_only() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bridge.rocketmq.consumer.assigned import Limits, TopicQueue
+from bridge.rocketmq.consumer.assigned import PullLimits, TopicQueue
 from bridge.rocketmq.consumer.consumer import Consumer
 from bridge.rocketmq.consumer.group import MessageModel
 from bridge.rocketmq.consumer.offsets import ConsumeFrom, LocalOffsets
@@ -321,7 +321,7 @@ def test_a_paused_consumer_keeps_its_queues_and_a_full_one_stops_pulling(
         topic = await topic_at(client, queues=1)
         queue = (await queues_of(client, topic))[0]
         await send(client, numbered(topic, 100), queue)
-        async with consumer_of(client, topic, limits=Limits(pull_threshold_for_queue=40)) as consumer:
+        async with consumer_of(client, topic, limits=PullLimits(pull_threshold_for_queue=40)) as consumer:
             held = await read(consumer, 40, done=False)
             await nothing_more(consumer)
             assert max(len(each) for each in consumer.assigned.values()) == 40

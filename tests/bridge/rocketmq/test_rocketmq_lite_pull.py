@@ -11,7 +11,7 @@ import pytest
 from bridge.rocketmq.consumer.assigned import TopicQueue
 from bridge.rocketmq.consumer.group import ConsumerSettings, Group
 from bridge.rocketmq.consumer.lite_pull import LitePullConsumer
-from bridge.rocketmq.consumer.pop.assigning import Assignment
+from bridge.rocketmq.consumer.pop.assigning import BrokerAssignment
 from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.remoting.client import Client, ClientSettings
 from bridge.rocketmq.remoting.codes import RequestCode
@@ -105,9 +105,9 @@ def test_a_member_asks_the_broker_for_its_queues_and_divides_them_where_it_does_
         client.client_id = "me"
         group = Group(client, "g", [Subscription.to_tags("orders")], ConsumerSettings(client_rebalance=False))
         every = frozenset([TopicQueue("orders", "b", at) for at in range(2)])
-        popped = Assignment(frozenset(), frozenset([TopicQueue("orders", "b", -1)]))
+        popped = BrokerAssignment(frozenset(), frozenset([TopicQueue("orders", "b", -1)]))
         for _ in range(2):
-            assert await group.share("orders") == (popped if knows else Assignment(every))
+            assert await group.share("orders") == (popped if knows else BrokerAssignment(every))
 
     run(work)
     once = [RequestCode.QUERY_ASSIGNMENT] * (2 if knows else 1)

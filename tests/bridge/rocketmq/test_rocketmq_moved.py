@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.rocketmq.consumer.assigned import AssignedQueue, TopicQueue
-from bridge.rocketmq.consumer.fetching import Fetching
+from bridge.rocketmq.consumer.fetching import QueuePulls
 from bridge.rocketmq.consumer.pulling import Pulled, PullStatus
 from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.remoting.message import StoredMessage
@@ -72,7 +72,7 @@ class Member:
         self.assigned = AssignedQueue(QUEUE, offset)
         self.times: list[int] = []
         queues: Any = broker
-        self.fetching = Fetching(
+        self.fetching = QueuePulls(
             queues, group, queues, {}, news=lambda: None, reset=self._reset, bytes_left=lambda: 1 << 20,
         )  # fmt: skip
 

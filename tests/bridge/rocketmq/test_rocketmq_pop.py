@@ -16,7 +16,7 @@ from bridge.rocketmq.consumer.assigned import TopicQueue
 from bridge.rocketmq.consumer.group import ConsumerSettings
 from bridge.rocketmq.consumer.pop.acking import Acking
 from bridge.rocketmq.consumer.pop.answers import parse_pop
-from bridge.rocketmq.consumer.pop.assigning import Assignment, query_assignment
+from bridge.rocketmq.consumer.pop.assigning import BrokerAssignment, query_assignment
 from bridge.rocketmq.consumer.pop.handle import POP_CK, PopHandle, original_topic, pop_retry_topic, retry_mark
 from bridge.rocketmq.consumer.pop.requests import TopicHandle, batch_ack_body
 from bridge.rocketmq.consumer.retrying import restore_topic
@@ -123,17 +123,17 @@ class Asked:
         return Command(0, body=self.body)
 
 
-def assign(body: bytes | BrokerError) -> Assignment | None:
+def assign(body: bytes | BrokerError) -> BrokerAssignment | None:
     return run_virtually(query_assignment(Asked(body), "h:1", "orders", "group", "AVG", "CLUSTERING"))  # type: ignore[arg-type]
 
 
 def test_an_assignment_has_queues_to_pull_and_queues_to_pop() -> None:
     queue = {"brokerName": "b", "queueId": 1, "topic": "orders"}
     rows = [{"messageQueue": queue}, {"messageQueue": {**queue, "queueId": -1}, "mode": "POP"}]
-    assert assign(json.dumps({"messageQueueAssignments": rows}).encode()) == Assignment(
+    assert assign(json.dumps({"messageQueueAssignments": rows}).encode()) == BrokerAssignment(
         frozenset([TopicQueue("orders", "b", 1)]), frozenset([TopicQueue("orders", "b", -1)])
     )
-    assert assign(b'{"messageQueueAssignments":[]}') == Assignment(frozenset())
+    assert assign(b'{"messageQueueAssignments":[]}') == BrokerAssignment(frozenset())
 
 
 def test_a_broker_without_assignments_is_no_error_and_one_without_ours_is() -> None:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.rocketmq.producer.producer import Producer
-from bridge.rocketmq.producer.publishing import ProducerSettings, Publishing, Request
+from bridge.rocketmq.producer.publishing import ProducerSettings, SendRequest, TopicPublishInfo
 from bridge.rocketmq.remoting.acl import Credentials
 from bridge.rocketmq.remoting.channel import ChannelSettings
 from bridge.rocketmq.remoting.client import Client, ClientSettings
@@ -342,8 +342,8 @@ def test_the_frame_of_a_request_is_its_encoded_command(
     code: RequestCode, body: bytes, properties: dict[str, str], system_flag: int, flag: int, is_batch: bool, born: int,
     opaque: int,
 ) -> None:  # fmt: skip
-    place = Publishing.of("t", ROUTE, ProducerSettings("g", unit_mode=is_batch)).queues[3]
+    place = TopicPublishInfo.of("t", ROUTE, ProducerSettings("g", unit_mode=is_batch)).queues[3]
     raw = "".join([f"{name}\x01{value}\x02" for name, value in properties.items()]).encode()
-    request = Request(code, "t", body, raw, "", system_flag, flag, is_batch)
+    request = SendRequest(code, "t", body, raw, "", system_flag, flag, is_batch)
     (read,) = Decoder().feed(place.frame(request, born, opaque, 2))
     assert read == place.command(request, born)._replace(opaque=opaque, flag=2)

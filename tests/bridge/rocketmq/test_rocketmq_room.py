@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.rocketmq.consumer.assigned import AssignedQueue, TopicQueue
-from bridge.rocketmq.consumer.fetching import Fetching
+from bridge.rocketmq.consumer.fetching import QueuePulls
 from bridge.rocketmq.consumer.pulling import Pulled, PullStatus
-from bridge.rocketmq.consumer.room import ANSWER_BYTES, Reading, Room
+from bridge.rocketmq.consumer.room import ANSWER_BYTES, PulledQueue, Room
 from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.remoting.message import StoredMessage
 from exchange.rocketmq.stored_record import PACKED, V1
@@ -32,8 +32,8 @@ def stored(offset: int, size: int) -> StoredMessage:
     return StoredMessage("t", bytes(size), {}, 0, "b", 0, offset, 0, 0, 0, b"", 0, b"", 0)
 
 
-def reading(number: int) -> Reading:
-    return Reading(AssignedQueue(TopicQueue("t", "b", number), 0))
+def reading(number: int) -> PulledQueue:
+    return PulledQueue(AssignedQueue(TopicQueue("t", "b", number), 0))
 
 
 @on_a_loop
@@ -75,10 +75,10 @@ async def test_a_queue_that_is_given_up_makes_room_and_does_not_wait() -> None:
     assert not one.moved.is_set()
 
 
-def fetching(left: float) -> Fetching:
+def fetching(left: float) -> QueuePulls:
     group: Any = SimpleNamespace(retry_topic="%RETRY%g", name="g")
     nobody: Any = None
-    return Fetching(nobody, group, nobody, {}, news=lambda: None, reset=lambda *_: None, bytes_left=lambda: left)
+    return QueuePulls(nobody, group, nobody, {}, news=lambda: None, reset=lambda *_: None, bytes_left=lambda: left)
 
 
 def test_an_answer_is_unpacked_in_steps_and_not_at_all_without_room() -> None:

@@ -11,7 +11,7 @@ import pytest
 from bridge.rocketmq.consumer.assigned import AssignedQueue, TopicQueue
 from bridge.rocketmq.consumer.group import ConsumerSettings, Group
 from bridge.rocketmq.consumer.offsets import parse_table
-from bridge.rocketmq.consumer.room import Reading
+from bridge.rocketmq.consumer.room import PulledQueue
 from bridge.rocketmq.consumer.running import offsets_body, running_info, stacks
 from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.remoting.client import Client, ClientSettings
@@ -20,7 +20,7 @@ from bridge.rocketmq.remoting.message import StoredMessage
 QUEUE = TopicQueue("orders", "broker-a", 3)
 
 
-def reading(queue: TopicQueue = QUEUE, *, ordered: bool = False, count: int = 4) -> Reading:
+def reading(queue: TopicQueue = QUEUE, *, ordered: bool = False, count: int = 4) -> PulledQueue:
     """Return a queue of which this number of messages was pulled, from offset 10 on, and two handed out."""
     assigned = AssignedQueue(queue, 10, ordered=ordered)
     assigned.put(
@@ -30,10 +30,10 @@ def reading(queue: TopicQueue = QUEUE, *, ordered: bool = False, count: int = 4)
     )
     assigned.locked_until = 1e12
     assigned.take(2, 0.0)
-    return Reading(assigned)
+    return PulledQueue(assigned)
 
 
-async def read_info(found: list[Reading], jstack: str | None = None, **settings: Any) -> dict[str, Any]:
+async def read_info(found: list[PulledQueue], jstack: str | None = None, **settings: Any) -> dict[str, Any]:
     """Return the fields and the one queue's row, which is read separately, as JSON has no such keys."""
     group = Group(
         Client(ClientSettings("127.0.0.1:9876")),
@@ -74,7 +74,7 @@ def test_messages_handed_out_in_order_are_reported_as_a_transaction_as_in_java(o
 
 
 def test_the_status_has_the_offsets_of_one_topic() -> None:
-    new = Reading(AssignedQueue(TopicQueue("orders", "broker-b", 0), 77))
+    new = PulledQueue(AssignedQueue(TopicQueue("orders", "broker-b", 0), 77))
     other = reading(TopicQueue("others", "broker-a", 0))
     body = offsets_body([reading(), new, other], "orders").decode()
     assert parse_table(body.replace("messageQueueTable", "offsetTable")) == {QUEUE: 10, new.assigned.queue: 77}

@@ -13,7 +13,7 @@ from typing import Any, Final
 from bridge.endpoint import Disconnected
 from exchange.values.json_text import parse_leniently
 
-__all__ = ["MEASURE_EVERY", "NO_BROKER", "PATIENCE", "Health"]
+__all__ = ["MEASURE_EVERY", "NO_BROKER", "PATIENCE", "ClientHealth"]
 
 MEASURE_EVERY: Final = 1.0
 """Seconds between statistics."""
@@ -33,7 +33,7 @@ Problem = tuple[Hashable, str]
 """The key of a problem and its text. The key stays the same as long as the problem lasts."""
 
 
-class Health:
+class ClientHealth:
     """Remembers since when each problem has lasted. ``reason`` returns the last error of a connection, or ""."""
 
     def __init__(self, reason: Callable[[], str]) -> None:

@@ -15,7 +15,7 @@ from bridge.endpoints.kafka.cluster.errors import PERMISSIONS, Reasons, text_of
 from exchange.partition.partitions import Broker, Partition, Partitions
 
 __all__ = [
-    "Partitioned", "Racks", "Topic", "check_partitions", "check_rights", "check_topics", "count_partitions",
+    "Partitioned", "Racks", "KafkaTopic", "check_partitions", "check_rights", "check_topics", "count_partitions",
     "fetch_topics", "list_partitions",
 ]  # fmt: skip
 
@@ -26,7 +26,7 @@ Partitioned: TypeAlias = Mapping[str, tuple[str, int]]
 """Queue of the topology -> its topic, and over how many partitions the topology spreads it."""
 
 
-class Topic(NamedTuple):
+class KafkaTopic(NamedTuple):
     """A topic that exists."""
 
     partitions: int
@@ -60,7 +60,7 @@ def list_partitions(metadata: Any, name: str, racks: Racks) -> Partitions:
 
 def fetch_topics(
     settings: Mapping[str, Any], names: Sequence[str], reasons: Reasons, *, with_racks: bool = False
-) -> dict[str, Topic]:
+) -> dict[str, KafkaTopic]:
     """Return the topics of these names; wait for the answers. Raises KafkaException; Disconnected if one is missing."""
     admin = make_admin(settings, reasons)
     metadata = fetch_metadata(admin, reasons)
@@ -77,7 +77,7 @@ def fetch_topics(
         except (KafkaException, KeyError, TypeError, ValueError):
             continue  # who may write a topic need not be allowed to see how it is configured
     return {
-        name: Topic(count, limits.get(name), list_partitions(metadata, name, racks), racks)
+        name: KafkaTopic(count, limits.get(name), list_partitions(metadata, name, racks), racks)
         for name, count in counts.items()
     }
 
@@ -107,7 +107,7 @@ def _fetch_racks(admin: Any) -> Racks:
     return {node.id: node.rack for node in nodes}
 
 
-def check_topics(topics: Mapping[str, Topic], partitioned: Partitioned) -> None:
+def check_topics(topics: Mapping[str, KafkaTopic], partitioned: Partitioned) -> None:
     """Raise Disconnected if the topology spreads a queue over more or fewer partitions than its topic has."""
     for queue, (topic, wanted) in partitioned.items():
         check_partitions(topic, topics[topic].partitions, queue, wanted)

@@ -22,9 +22,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from bridge.endpoint import Delivery, Disconnected
 from bridge.endpoints.kafka.cluster.errors import PASSING, text_of
 from bridge.endpoints.kafka.consumer.backlog import Deletions
-from bridge.endpoints.kafka.consumer.reader import Reader
+from bridge.endpoints.kafka.consumer.reader import LaneReader
 
-__all__ = ["Assignment", "Lane", "is_current"]
+__all__ = ["PartitionAssignment", "PartitionLane", "is_current"]
 
 COMMIT_EVERY: Final = 0.1
 """Seconds between commits; sooner when a quarter of the window is settled."""
@@ -45,7 +45,7 @@ METADATA: Final = b"CGMDv2:"
 (`rd_kafka_consumer_group_metadata_write`)."""
 
 
-class Lane:
+class PartitionLane:
     """A partition, from its assignment until it is taken away, or until its offsets mean something else."""
 
     __slots__ = (
@@ -53,11 +53,11 @@ class Lane:
         "offsets", "partition", "reader", "settled", "topic", "topic_id",
     )  # fmt: skip
 
-    def __init__(self, assignment: Assignment, topic: str, partition: int, topic_id: str = "") -> None:
+    def __init__(self, assignment: PartitionAssignment, topic: str, partition: int, topic_id: str = "") -> None:
         self.assignment = assignment
         self.topic = topic
         self.partition = partition
-        self.reader = Reader(assignment.name, topic, partition)
+        self.reader = LaneReader(assignment.name, topic, partition)
         self.offsets: deque[int] = deque()
         """Offsets of the deliveries that are not committed."""
         self.next = 0
@@ -93,7 +93,7 @@ class Lane:
         return TopicPartition(self.topic, self.partition, offset, self.mark)
 
 
-class Assignment:
+class PartitionAssignment:
     """The lanes of one consumer, from its making until it leaves its group."""
 
     consumer: Consumer
@@ -103,7 +103,7 @@ class Assignment:
         self.name = name
         self.transactional = transactional
         """Whether commits are left to the transactions of a target."""
-        self.lanes: dict[tuple[str, int], Lane] = {}
+        self.lanes: dict[tuple[str, int], PartitionLane] = {}
         """Topic and partition -> lane."""
         self.unread: deque[Delivery] = deque()
         """Deliveries that were read, and wait for the pump to take them."""
@@ -134,7 +134,7 @@ class Assignment:
     def add(self, partitions: Iterable[TopicPartition]) -> None:
         """Make lanes of partitions."""
         for each in partitions:
-            self.lanes[each.topic, each.partition] = Lane(self, each.topic, each.partition)
+            self.lanes[each.topic, each.partition] = PartitionLane(self, each.topic, each.partition)
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
         """Forget the lanes of partitions that were taken away."""
@@ -144,14 +144,14 @@ class Assignment:
                 self.uncommitted -= len(lane.offsets)
         self._forget_stale()
 
-    def replace(self, lane: Lane, topic_id: str) -> Lane:
+    def replace(self, lane: PartitionLane, topic_id: str) -> PartitionLane:
         """Replace a lane whose offsets mean something else now, and return the new one.
 
         Lanes are settled as a prefix: in the old lane, settling what is read from now on would also settle what is
         still under way.
         """
         self.uncommitted -= len(lane.offsets)
-        new = self.lanes[lane.topic, lane.partition] = Lane(self, lane.topic, lane.partition, topic_id)
+        new = self.lanes[lane.topic, lane.partition] = PartitionLane(self, lane.topic, lane.partition, topic_id)
         new.begins_anew = True
         self._forget_stale()
         return new
@@ -172,7 +172,7 @@ class Assignment:
 
     def settle(self, delivery: Delivery) -> None:
         """Settle this delivery and all before it in its lane."""
-        lane: Lane = delivery.lane  # type: ignore[assignment]  # which is of this assignment
+        lane: PartitionLane = delivery.lane  # type: ignore[assignment]  # which is of this assignment
         if self.closed or not lane.current:
             return
         offset = delivery.position + 1
@@ -185,12 +185,12 @@ class Assignment:
         if self._fresh * 4 >= self._window:
             self._commit_now.set()
 
-    def begin_at(self, lane: Lane, offset: int) -> None:
+    def begin_at(self, lane: PartitionLane, offset: int) -> None:
         """Commit the first offset of a lane that begins anew: the group's offset is of another topic."""
         lane.settled = offset
         self._settled.set()
 
-    def note_committed(self, lane: Lane, offset: int) -> None:
+    def note_committed(self, lane: PartitionLane, offset: int) -> None:
         """Count the deliveries of a lane before this offset as committed."""
         offsets, before = lane.offsets, len(lane.offsets)
         while offsets and offsets[0] < offset:
@@ -230,7 +230,7 @@ class Assignment:
             if any(lane.settled > lane.committed for lane in self.lanes.values()):
                 self._settled.set()
 
-    def commit_last(self, lanes: Iterable[Lane]) -> None:
+    def commit_last(self, lanes: Iterable[PartitionLane]) -> None:
         """Commit what is settled in lanes that are given back; librdkafka waits for the answer before it does so."""
         if self.transactional or self.closed:
             return
@@ -289,5 +289,5 @@ def is_current(delivery: Delivery) -> bool:
     return bool(lane.current)
 
 
-def _commits_of(lanes: Iterable[Lane]) -> list[TopicPartition]:
+def _commits_of(lanes: Iterable[PartitionLane]) -> list[TopicPartition]:
     return [lane.commit_at(lane.settled) for lane in lanes if lane.settled > lane.committed]

@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException
 from bridge.endpoints.kafka.cluster.asking import fetch_committed, make_asking_consumer
 from bridge.endpoints.kafka.consumer.backlog import find_partition
 
-__all__ = ["LONGEST_IDLE", "Fetching", "Joining", "explain_idle"]
+__all__ = ["LONGEST_IDLE", "FetchQueues", "Joining", "explain_idle"]
 
 LONGEST_IDLE: Final = 30.0
 """Seconds without a fetch from a partition after which the connection is ended. They leave time for an open transaction
@@ -42,7 +42,7 @@ LONG: Final = 15.0
 """Seconds of waiting for the group after which it is reported; the other members may take minutes to join."""
 
 
-class Fetching:
+class FetchQueues:
     """Remembers since when partitions are idle."""
 
     def __init__(self) -> None:

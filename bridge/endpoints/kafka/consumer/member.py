@@ -23,13 +23,13 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from bridge.endpoint import Delivery, Disconnected
 from bridge.endpoints.kafka.cluster.calls import Calls
 from bridge.endpoints.kafka.cluster.errors import LOG, PASSING, Reasons, trouble_of
-from bridge.endpoints.kafka.cluster.health import NO_BROKER, Health
-from bridge.endpoints.kafka.consumer.assignment import Assignment, Lane, is_current
+from bridge.endpoints.kafka.cluster.health import NO_BROKER, ClientHealth
+from bridge.endpoints.kafka.consumer.assignment import PartitionAssignment, PartitionLane, is_current
 from bridge.endpoints.kafka.consumer.backlog import Backlog
-from bridge.endpoints.kafka.consumer.fetching import Fetching, Joining, explain_idle
+from bridge.endpoints.kafka.consumer.fetching import FetchQueues, Joining, explain_idle
 from bridge.endpoints.kafka.consumer.remade_topics import RemadeTopics
 
-__all__ = ["Member"]
+__all__ = ["GroupMember"]
 
 UNREAD: Final = 5.0
 """Seconds without a read, after which the member polls by itself to stay in its group."""
@@ -41,7 +41,7 @@ FIRST_READ: Final = 64
 """Maximum number of messages taken at once before their size is known."""
 
 
-class Member:
+class GroupMember:
     """A consumer. `connect` first, then `join` its group, `leave` it once, and `close`."""
 
     def __init__(
@@ -59,16 +59,16 @@ class Member:
         self._backlog = backlog
         self._is_drained = False
         """Whether librdkafka had nothing the last time that it was asked for all that it has."""
-        self.assignment = Assignment(name, window, transactional=transactional)
+        self.assignment = PartitionAssignment(name, window, transactional=transactional)
         self._reasons = reasons
         self._paused: dict[tuple[str, int], TopicPartition] = {}
         """Partitions to resume. One that is taken away stays paused, and still is when it comes back."""
         self._polled_at = asyncio.get_running_loop().time()
         self._tasks: list[asyncio.Task[None]] = []
-        self._fetching = Fetching()
+        self._fetching = FetchQueues()
         self._joining = Joining()
         self._remade = RemadeTopics(self.assignment, settings)
-        self.health = Health(lambda: reasons.latest)
+        self.health = ClientHealth(lambda: reasons.latest)
         self._read_bytes = read_bytes
         """Number of bytes taken from librdkafka at once, about."""
         self._at_once = FIRST_READ
@@ -215,7 +215,7 @@ class Member:
             self._at_once = max(1, min(self._read_bytes * len(messages) // max(size, 1), 4 * self._at_once, 10_000))
         return taken
 
-    def _note_error(self, error: KafkaError, topic: str | None, lane: Lane | None) -> None:
+    def _note_error(self, error: KafkaError, topic: str | None, lane: PartitionLane | None) -> None:
         if error.code() == KafkaError._PARTITION_EOF:
             if lane is not None:
                 lane.at_end = True

@@ -14,7 +14,7 @@ from bridge.interop.marks import HOPS
 from bridge.interop.record import is_showable
 from exchange.values.message import Message
 
-__all__ = ["Reader"]
+__all__ = ["LaneReader"]
 
 FIXED_BYTES: Final = 512
 """Memory that a delivery takes beside its value, in bytes, about."""
@@ -32,7 +32,7 @@ _make_record: Final = tuple.__new__
 """Makes a named tuple without calling a function written in Python."""
 
 
-class Reader:
+class LaneReader:
     """Makes deliveries of the records of one partition."""
 
     __slots__ = ("_identity", "_origin", "_partition", "_plain", "_source", "_topic")

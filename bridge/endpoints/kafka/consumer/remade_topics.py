@@ -18,7 +18,7 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaException, TopicPartition
 from bridge.endpoints.kafka.cluster.calls import Calls
 from bridge.endpoints.kafka.cluster.errors import LOG
 from bridge.endpoints.kafka.cluster.health import PATIENCE
-from bridge.endpoints.kafka.consumer.assignment import Assignment, Lane
+from bridge.endpoints.kafka.consumer.assignment import PartitionAssignment, PartitionLane
 from bridge.endpoints.kafka.consumer.topic_ids import Asker, Ids, mark_of
 
 __all__ = ["RemadeTopics"]
@@ -38,7 +38,7 @@ UNANSWERED_FOR: Final = 30.0
 class RemadeTopics:
     """Looks at the ids of the topics of an assignment, with clients of its own that have the consumer's settings."""
 
-    def __init__(self, assignment: Assignment, settings: Mapping[str, Any]) -> None:
+    def __init__(self, assignment: PartitionAssignment, settings: Mapping[str, Any]) -> None:
         self._assignment = assignment
         self._settings = settings
         self._look = asyncio.Event()
@@ -120,7 +120,7 @@ class RemadeTopics:
                 lane.kept = []
         self._look_again()
 
-    def _begin_anew(self, lane: Lane, before: str, now: str) -> None:
+    def _begin_anew(self, lane: PartitionLane, before: str, now: str) -> None:
         """Read a partition of a topic that was made anew from its beginning."""
         if lane.checked or not lane.begins_anew:  # else it has begun anew already, and the seek is tried again
             reason = f"the topic was deleted and made anew: its id is {now}, and was {before}"

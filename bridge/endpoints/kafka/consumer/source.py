@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException
 
-from bridge.endpoint import Delivery, Disconnected, EndOfStream, Finding, Layout, Misfit, Place, Source
+from bridge.endpoint import BridgeLayout, Delivery, Disconnected, EndOfStream, Finding, Misfit, Place, Source
 from bridge.endpoints.kafka.cluster.addresses import (
     QUIET,
     Settings,
@@ -28,9 +28,9 @@ from bridge.endpoints.kafka.cluster.checking import check_source, run_check
 from bridge.endpoints.kafka.cluster.errors import CONNECTING, LOG_LEVEL, Reasons
 from bridge.endpoints.kafka.cluster.health import MEASURE_EVERY
 from bridge.endpoints.kafka.cluster.topics import check_rights, count_partitions
-from bridge.endpoints.kafka.consumer.assignment import Lane
+from bridge.endpoints.kafka.consumer.assignment import PartitionLane
 from bridge.endpoints.kafka.consumer.backlog import Backlog
-from bridge.endpoints.kafka.consumer.member import Member
+from bridge.endpoints.kafka.consumer.member import GroupMember
 
 __all__ = ["KafkaSource"]
 
@@ -104,7 +104,7 @@ class KafkaSource(Source):
         self._calls: Calls | None = None
         self._backlog: Backlog | None = None
         """Set when it is opened first."""
-        self.member: Member | None = None
+        self.member: GroupMember | None = None
         """Set while the source is open."""
 
     @property
@@ -155,7 +155,7 @@ class KafkaSource(Source):
     async def check(self) -> Sequence[Finding]:
         return await run_check(lambda: check_source(self.settings, self._topics))
 
-    def meet(self, layout: Layout) -> None:
+    def meet(self, layout: BridgeLayout) -> None:
         if not self.transactional:
             return
         writers = {id(target): target.name for target in layout.targets.values() if target.transactional}
@@ -179,7 +179,7 @@ class KafkaSource(Source):
             if self._backlog is None:
                 level = settings.get("isolation.level", "read_committed")
                 self._backlog = Backlog(self.name, reads_committed=level == "read_committed")
-            member = self.member = Member(
+            member = self.member = GroupMember(
                 self.name, settings, reasons, window=self._window, transactional=self.transactional,
                 backlog=self._backlog, read_bytes=self._window_bytes // 8,
             )  # fmt: skip
@@ -211,7 +211,7 @@ class KafkaSource(Source):
             wait = min(wait * 2, LONGEST_WAIT)
 
     def settle(self, delivery: Delivery) -> None:
-        lane: Lane = delivery.lane  # type: ignore[assignment]  # which is of this source
+        lane: PartitionLane = delivery.lane  # type: ignore[assignment]  # which is of this source
         lane.assignment.settle(delivery)
 
     async def close(self) -> None:

@@ -23,7 +23,7 @@ from bridge.endpoints.kafka.cluster.calls import Calls
 from bridge.endpoints.kafka.cluster.errors import PURGED, REFUSALS, Reasons, failure_of, trouble_of
 from bridge.endpoints.kafka.producer.batches import ONE_BY_ONE
 from bridge.endpoints.kafka.producer.target import CLOSING, Connection, TopicTarget
-from bridge.endpoints.kafka.producer.writer import Writer
+from bridge.endpoints.kafka.producer.writer import RecordWriter
 from bridge.pump.order import by_number
 
 __all__ = ["KafkaTarget", "Producing", "end_producer"]
@@ -55,7 +55,7 @@ class Producing(Connection):
     stalls_after = 7.0
     stall_text = "the brokers confirm nothing"
 
-    def __init__(self, receiver: Receiver, writer: Writer, reasons: Reasons) -> None:
+    def __init__(self, receiver: Receiver, writer: RecordWriter, reasons: Reasons) -> None:
         super().__init__(receiver, writer, reasons)
         self.under_way = 0
         self.trouble: Disconnected | None = None
@@ -233,7 +233,7 @@ class KafkaTarget(TopicTarget[Producing]):
     def producer_settings(self, given: Mapping[str, Any], limits: Mapping[str, Any]) -> dict[str, Any]:
         return {**super().producer_settings(given, limits), **BATCHES}
 
-    def _connect(self, receiver: Receiver, writer: Writer, reasons: Reasons) -> Producing:
+    def _connect(self, receiver: Receiver, writer: RecordWriter, reasons: Reasons) -> Producing:
         return Producing(receiver, writer, reasons)
 
     async def _work(self, connection: Producing, _: Calls) -> None:

@@ -20,18 +20,18 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 from confluent_kafka import KafkaException, Producer
 
 from bridge.aside import call_aside
-from bridge.endpoint import Disconnected, Finding, Layout, Outgoing, Place, Receiver, Target
+from bridge.endpoint import BridgeLayout, Disconnected, Finding, Outgoing, Place, Receiver, Target
 from bridge.endpoints.kafka.cluster.addresses import QUIET, Settings, current_settings, offline, place_of
 from bridge.endpoints.kafka.cluster.calls import Calls
 from bridge.endpoints.kafka.cluster.checking import check_target, run_check
 from bridge.endpoints.kafka.cluster.errors import CONNECTING, LOG, LOG_LEVEL, Reasons
-from bridge.endpoints.kafka.cluster.health import MEASURE_EVERY, NO_BROKER, Health
-from bridge.endpoints.kafka.cluster.topics import Partitioned, Topic, check_topics, fetch_topics
+from bridge.endpoints.kafka.cluster.health import MEASURE_EVERY, NO_BROKER, ClientHealth
+from bridge.endpoints.kafka.cluster.topics import KafkaTopic, Partitioned, check_topics, fetch_topics
 from bridge.endpoints.kafka.producer.batches import BATCH_BYTES, Batching
-from bridge.endpoints.kafka.producer.watching import Watch
-from bridge.endpoints.kafka.producer.writer import Writer, key_for_partitioner, with_whole_key
+from bridge.endpoints.kafka.producer.watching import TopicWatch
+from bridge.endpoints.kafka.producer.writer import RecordWriter, key_for_partitioner, with_whole_key
 from bridge.endpoints.topics import TopicDestination
-from bridge.pump.placing import Turns
+from bridge.pump.placing import KeylessTurns
 from exchange.errors import HashstarError
 from exchange.partition.clients.kafka import default_3_3
 from exchange.partition.partitioning.key_source import KeySource
@@ -68,11 +68,11 @@ class Connection(ABC):
     renew: Callable[[Mapping[str, Any]], Coroutine[Any, Any, None]]
     """Makes another producer with these settings changed, and ends the former; set by the target."""
 
-    def __init__(self, receiver: Receiver, writer: Writer, reasons: Reasons) -> None:
+    def __init__(self, receiver: Receiver, writer: RecordWriter, reasons: Reasons) -> None:
         self.receiver = receiver
         self.writer = writer
         self.reasons = reasons
-        self.health = Health(lambda: reasons.latest)
+        self.health = ClientHealth(lambda: reasons.latest)
         self.waiting: deque[Outgoing] = deque()
         """Messages that the producer was not given yet."""
         self.batching = Batching()
@@ -119,10 +119,10 @@ class TopicTarget(Target, Generic[C]):
         self._partitioned: Partitioned = {}
         self._with_racks = False
         """Whether a partitioner may read the racks of leaders."""
-        self._turns = Turns(default_3_3())
+        self._turns = KeylessTurns(default_3_3())
         self._connection: C | None = None
         self._calls: Calls | None = None
-        self._watch: Watch | None = None
+        self._watch: TopicWatch | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -152,7 +152,7 @@ class TopicTarget(Target, Generic[C]):
     async def check(self) -> Sequence[Finding]:
         return await run_check(lambda: check_target(self.settings, self._topics, self._partitioned))
 
-    def meet(self, layout: Layout) -> None:
+    def meet(self, layout: BridgeLayout) -> None:
         self._partitioned = {
             queue: (destination.topic, len(list(partitioning.partitions)))
             for queue, destination in self._destinations.items()
@@ -197,7 +197,7 @@ class TopicTarget(Target, Generic[C]):
             topics = await calls.call(lambda: fetch_topics(given, self._topics, reasons, with_racks=self._with_racks))
             check_topics(topics, self._partitioned)
             await self._check_sources(calls, given, reasons)
-            connection = self._connect(receiver, Writer(self._destinations, topics, self._turns), reasons)
+            connection = self._connect(receiver, RecordWriter(self._destinations, topics, self._turns), reasons)
             callbacks = {"error_cb": reasons.note_error, "stats_cb": connection.on_statistics}
             settings = self.producer_settings(given, _limits_of(topics.values()))
             connection.producer = await calls.call(lambda: Producer({**settings, **callbacks}, logger=reasons))
@@ -216,7 +216,7 @@ class TopicTarget(Target, Generic[C]):
             await self._begin(connection, calls)
         except KafkaException as error:
             raise reasons.explain(error) from None
-        self._watch = Watch(lambda: connection.producer, topics, self._partitioned, reasons)
+        self._watch = TopicWatch(lambda: connection.producer, topics, self._partitioned, reasons)
         watching = self._watch.run(lambda changed: self._use(connection, changed))
         self._tasks = [asyncio.create_task(work) for work in (watching, self._work(connection, calls))]
         for task in self._tasks:
@@ -226,7 +226,7 @@ class TopicTarget(Target, Generic[C]):
         """Raise InputError or KafkaException for sources that do not fit."""
 
     @abstractmethod
-    def _connect(self, receiver: Receiver, writer: Writer, reasons: Reasons) -> C:
+    def _connect(self, receiver: Receiver, writer: RecordWriter, reasons: Reasons) -> C:
         """Return a connection without its producer."""
 
     async def _begin(self, connection: C, calls: Calls) -> None:
@@ -236,9 +236,9 @@ class TopicTarget(Target, Generic[C]):
     def _work(self, connection: C, calls: Calls) -> Coroutine[Any, Any, None]:
         """Work as long as the target is open."""
 
-    def _use(self, connection: C, topics: Mapping[str, Topic]) -> None:
+    def _use(self, connection: C, topics: Mapping[str, KafkaTopic]) -> None:
         """Write to partitions that were added, as producers everywhere else do."""
-        connection.writer = Writer(self._destinations, topics, self._turns)
+        connection.writer = RecordWriter(self._destinations, topics, self._turns)
 
     def _on_task_end(self, connection: C, task: asyncio.Task[None]) -> None:
         if task.cancelled() or (problem := task.exception()) is None:
@@ -274,7 +274,7 @@ class TopicTarget(Target, Generic[C]):
         """End a producer; wait for it. Called on the thread of calls."""
 
 
-def _limits_of(topics: Collection[Topic]) -> dict[str, int]:
+def _limits_of(topics: Collection[KafkaTopic]) -> dict[str, int]:
     """Return settings that allow messages up to the largest limit of the topics, and batches up to the smallest."""
     limits = [topic.most_bytes for topic in topics if topic.most_bytes is not None]
     if not limits:

@@ -20,10 +20,10 @@ from confluent_kafka import KafkaError, KafkaException
 
 from bridge.endpoint import Disconnected, Failure, Outgoing, Receiver
 from bridge.endpoints.kafka.cluster.errors import PURGED, REFUSALS, Reasons, failure_of, trouble_of
-from bridge.endpoints.kafka.consumer.assignment import Assignment, Lane
+from bridge.endpoints.kafka.consumer.assignment import PartitionAssignment, PartitionLane
 from bridge.endpoints.kafka.consumer.source import KafkaSource
 from bridge.endpoints.kafka.producer.target import Connection
-from bridge.endpoints.kafka.producer.writer import Writer
+from bridge.endpoints.kafka.producer.writer import RecordWriter
 from bridge.pump.window import Pending
 
 __all__ = ["PAUSE", "WAITING", "Incomplete", "Transacting", "group_metadata_of"]
@@ -57,7 +57,7 @@ class Transacting(Connection):
     def __init__(
         self,
         receiver: Receiver,
-        writer: Writer,
+        writer: RecordWriter,
         reasons: Reasons,
         patience: float,
         most_messages: int,
@@ -77,7 +77,7 @@ class Transacting(Connection):
         self.news = asyncio.Event()
         """Set when messages have come, or the connection is lost."""
         self._sources = sources
-        self._assignments: dict[Assignment, None] = {}
+        self._assignments: dict[PartitionAssignment, None] = {}
 
     @property
     def is_busy(self) -> bool:
@@ -99,7 +99,7 @@ class Transacting(Connection):
             if len(inside) >= self.most_messages and outgoing.delivery is not inside[-1].delivery:
                 break
             lane = outgoing.delivery.lane
-            if not isinstance(lane, Lane) or not lane.assignment.transactional:
+            if not isinstance(lane, PartitionLane) or not lane.assignment.transactional:
                 raise Disconnected(
                     f"a message from {outgoing.delivery.origin} cannot be in a transaction: all sources of a "
                     "transactional target must be Kafka's, and say transactional = true"
@@ -171,7 +171,7 @@ class Transacting(Connection):
             offsets |= of_lanes
         return all(outgoing.delivery.position < offsets.get(outgoing.delivery.lane, -1) for outgoing in self.inside)
 
-    def assignments(self) -> Sequence[Assignment]:
+    def assignments(self) -> Sequence[PartitionAssignment]:
         """Return the assignments whose offsets are committed: those of all sources, even if their messages went
         elsewhere or nowhere.
         """
@@ -182,14 +182,14 @@ class Transacting(Connection):
             del self._assignments[closed]
         return list(self._assignments)
 
-    def offsets(self) -> dict[Assignment, dict[Lane, int]]:
+    def offsets(self) -> dict[PartitionAssignment, dict[PartitionLane, int]]:
         """Return the offset to commit for each lane that has progressed: with this transaction, all deliveries before
         it are done.
         """
-        copies: dict[Lane, Counter[Pending]] = {}
+        copies: dict[PartitionLane, Counter[Pending]] = {}
         for outgoing in self.inside:
             copies.setdefault(outgoing.delivery.lane, Counter())[outgoing.context] += 1  # type: ignore[arg-type]
-        offsets: dict[Assignment, dict[Lane, int]] = {}
+        offsets: dict[PartitionAssignment, dict[PartitionLane, int]] = {}
         for assignment in self.assignments():
             for lane in assignment.lanes.values():
                 offset = lane.settled
@@ -203,7 +203,11 @@ class Transacting(Connection):
 
     # Calls that wait for brokers.
 
-    def commit(self, offsets: Mapping[Assignment, Mapping[Lane, int]], metadata: Mapping[Assignment, bytes]) -> None:
+    def commit(
+        self,
+        offsets: Mapping[PartitionAssignment, Mapping[PartitionLane, int]],
+        metadata: Mapping[PartitionAssignment, bytes],
+    ) -> None:
         """Add these offsets to the transaction, with their members' group metadata, and commit it.
 
         Raises Incomplete, KafkaException, Disconnected.
@@ -272,7 +276,7 @@ class Transacting(Connection):
         return cause
 
 
-def group_metadata_of(assignments: Iterable[Assignment]) -> dict[Assignment, bytes]:
+def group_metadata_of(assignments: Iterable[PartitionAssignment]) -> dict[PartitionAssignment, bytes]:
     """Return the metadata of consumers in their groups. Raises Incomplete if one is no member now."""
     metadata = {}
     for assignment in assignments:

@@ -27,7 +27,7 @@ from uuid import uuid4
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from bridge.endpoint import Disconnected, Layout, Misfit, Outgoing, Receiver
+from bridge.endpoint import BridgeLayout, Disconnected, Misfit, Outgoing, Receiver
 from bridge.endpoints.kafka.cluster.addresses import Settings
 from bridge.endpoints.kafka.cluster.asking import fetch_cluster_id
 from bridge.endpoints.kafka.cluster.calls import Calls
@@ -37,7 +37,7 @@ from bridge.endpoints.kafka.producer.batches import ONE_BY_ONE
 from bridge.endpoints.kafka.producer.plain import end_producer
 from bridge.endpoints.kafka.producer.target import CLOSING, TopicTarget
 from bridge.endpoints.kafka.producer.transaction import PAUSE, WAITING, Incomplete, Transacting, group_metadata_of
-from bridge.endpoints.kafka.producer.writer import Writer
+from bridge.endpoints.kafka.producer.writer import RecordWriter
 from bridge.endpoints.topics import TopicDestination
 from exchange.errors import InputError
 
@@ -101,7 +101,7 @@ class TransactionalTarget(TopicTarget[Transacting]):
             settings.pop("socket.timeout.ms")  # which must be less than that, and then is by itself
         return settings
 
-    def meet(self, layout: Layout) -> None:
+    def meet(self, layout: BridgeLayout) -> None:
         super().meet(layout)
         sources = [source for source in layout.sources if isinstance(source, KafkaSource) and source.transactional]
         others = [source.name for source in layout.sources if source not in sources]
@@ -131,7 +131,7 @@ class TransactionalTarget(TopicTarget[Transacting]):
         if self._sources:
             await calls.call(check)
 
-    def _connect(self, receiver: Receiver, writer: Writer, reasons: Reasons) -> Transacting:
+    def _connect(self, receiver: Receiver, writer: RecordWriter, reasons: Reasons) -> Transacting:
         return Transacting(receiver, writer, reasons, self._timeout / 1_000, self._messages, self._sources)
 
     async def open(self, receiver: Receiver) -> None:

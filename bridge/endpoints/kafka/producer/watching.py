@@ -17,9 +17,15 @@ from bridge.endpoint import Disconnected
 from bridge.endpoints.kafka.cluster.calls import Calls
 from bridge.endpoints.kafka.cluster.errors import Reasons
 from bridge.endpoints.kafka.cluster.health import PATIENCE
-from bridge.endpoints.kafka.cluster.topics import Partitioned, Topic, check_topics, count_partitions, list_partitions
+from bridge.endpoints.kafka.cluster.topics import (
+    KafkaTopic,
+    Partitioned,
+    check_topics,
+    count_partitions,
+    list_partitions,
+)
 
-__all__ = ["LOOK_EVERY", "Watch"]
+__all__ = ["LOOK_EVERY", "TopicWatch"]
 
 LOOK_EVERY: Final = 2.0
 """Seconds between looks; each is at the next topic."""
@@ -31,11 +37,15 @@ MISSED: Final = 2
 """Number of looks in a row that must find a topic missing: a broker that is starting may not know it yet."""
 
 
-class Watch:
+class TopicWatch:
     """Looks at the topics of a connection, from its opening to its end; ``producer`` returns its producer of now."""
 
     def __init__(
-        self, producer: Callable[[], Producer], topics: Mapping[str, Topic], partitioned: Partitioned, reasons: Reasons
+        self,
+        producer: Callable[[], Producer],
+        topics: Mapping[str, KafkaTopic],
+        partitioned: Partitioned,
+        reasons: Reasons,
     ) -> None:
         self._producer = producer
         self._topics = dict(topics)
@@ -52,7 +62,7 @@ class Watch:
         reason = self._reasons.latest
         return f"the brokers do not answer{': ' if reason else ''}{reason}"
 
-    async def run(self, changed: Callable[[Mapping[str, Topic]], None]) -> None:
+    async def run(self, changed: Callable[[Mapping[str, KafkaTopic]], None]) -> None:
         """Look until cancelled; call ``changed`` with all topics when one has other partitions or leaders.
 
         Raises Disconnected for a topic that is missing, or does not fit the topology any more.

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from bridge.endpoint import Outgoing
 from bridge.endpoints.kafka.cluster.lazy import record_of
-from bridge.endpoints.kafka.cluster.topics import Topic, check_partitions
+from bridge.endpoints.kafka.cluster.topics import KafkaTopic, check_partitions
 from bridge.endpoints.topics import KeyCache, TopicDestination
 from bridge.interop import IDENTITY, Record, to_kafka
 from bridge.interop.kafka_guest import KEY
@@ -21,7 +21,7 @@ from bridge.interop.marks import HOPS, hop_header, hops_of, mark_message
 from bridge.interop.record import routing_key_for, whole_key
 from bridge.interop.requests import partition_of
 from bridge.interop.return_address import ReturnAddress
-from bridge.pump.placing import Turns
+from bridge.pump.placing import KeylessTurns
 from bridge.pump.replies import Home
 from exchange.amqp import content_of
 from exchange.partition.clients.kafka import default_3_3
@@ -33,13 +33,13 @@ from exchange.partition.partitions import Partitions
 from exchange.routing.route import Placement
 from exchange.values.message import Message, assemble_message
 
-__all__ = ["Writer", "key_for_partitioner", "with_whole_key"]
+__all__ = ["RecordWriter", "key_for_partitioner", "with_whole_key"]
 
 
-class Spread:
+class TopicPartitions:
     """Partitions of a topic, and which of them a key belongs to."""
 
-    def __init__(self, topic: str, partitions: Partitions, turns: Turns) -> None:
+    def __init__(self, topic: str, partitions: Partitions, turns: KeylessTurns) -> None:
         self.topic = topic
         self.partitions = partitions
         self.count = partitions.count
@@ -60,17 +60,20 @@ class Spread:
         self.accepted[queue] = partitioning
 
 
-class Writer:
+class RecordWriter:
     """Makes records of messages, and chooses their partitions."""
 
     def __init__(
-        self, destinations: Mapping[str, TopicDestination], topics: Mapping[str, Topic], turns: Turns | None = None
+        self,
+        destinations: Mapping[str, TopicDestination],
+        topics: Mapping[str, KafkaTopic],
+        turns: KeylessTurns | None = None,
     ) -> None:
         self.leaders: Final = {name: topic.leaders for name, topic in topics.items() if topic.leaders is not None}
         """Topic -> its partitions, with their leaders."""
-        turns = turns or Turns(default_3_3())
+        turns = turns or KeylessTurns(default_3_3())
         self._spreads = {
-            name: Spread(name, topic.leaders or Partitions.of(topic.partitions), turns)
+            name: TopicPartitions(name, topic.leaders or Partitions.of(topic.partitions), turns)
             for name, topic in topics.items()
         }
         self._destinations = {
@@ -108,7 +111,9 @@ class Writer:
             record = _to_record(outgoing, topic, key)
         return record, spread.partition_of(key, outgoing, record)
 
-    def _make_reply(self, outgoing: Outgoing, topic: str, spread: Spread, caller: ReturnAddress) -> tuple[Record, int]:
+    def _make_reply(
+        self, outgoing: Outgoing, topic: str, spread: TopicPartitions, caller: ReturnAddress
+    ) -> tuple[Record, int]:
         """Return the record of a reply, at the partition where its caller waits; it has only a key of its own."""
         partition = partition_of(caller, spread.count)
         record = _to_record(outgoing, topic, None)

@@ -19,7 +19,7 @@ from bridge.endpoint import Disconnected
 from bridge.endpoints.rabbitmq.connection import Connection
 from bridge.endpoints.rabbitmq.consumer.offsets import OFFSET, offset_of
 from bridge.endpoints.rabbitmq.frames import Arrived, Event
-from bridge.endpoints.rabbitmq.management import Management, Unknown
+from bridge.endpoints.rabbitmq.management import ManagementClient, Unknown
 from exchange.amqp import ContentHeader
 from exchange.errors import BrokerError
 
@@ -181,7 +181,7 @@ class Backlog:
         """Return who the single active consumer is, `OURS` for a bridge; None if that is not known."""
         if self._management is None:
             return None
-        management = Management(self._connection.parameters, self._management)
+        management = ManagementClient(self._connection.parameters, self._management)
         try:
             known = await management.queue(self._queue)
             active = next((each for each in known.get("consumer_details") or () if _is_active(each)), None)

@@ -23,7 +23,7 @@ from exchange.errors import InputError
 from exchange.values.field_values import type_and_value
 from exchange.values.message import Message
 
-__all__ = ["OFFSET", "Offsets", "fingerprint_of", "fingerprint_of_message", "offset_of"]
+__all__ = ["OFFSET", "StreamOffsets", "fingerprint_of", "fingerprint_of_message", "offset_of"]
 
 OFFSET: Final = "x-stream-offset"
 """Argument of a consumer, where it begins to read; and header of its messages."""
@@ -46,7 +46,7 @@ def fingerprint_of_message(message: Message) -> str:
     return fingerprint_of(exchange, key, message.body)
 
 
-class Offsets:
+class StreamOffsets:
     """The last settled offset of a stream. ``path`` is a file for this reader alone; None: it is kept in memory."""
 
     def __init__(self, path: Path | None) -> None:

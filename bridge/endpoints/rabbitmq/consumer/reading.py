@@ -28,7 +28,7 @@ from bridge.endpoints.rabbitmq.consumer.backlog import Backlog, Reading
 from bridge.endpoints.rabbitmq.consumer.deliveries import FIXED_BYTES, find_breach, make_deliveries
 from bridge.endpoints.rabbitmq.consumer.offsets import (
     OFFSET,
-    Offsets,
+    StreamOffsets,
     fingerprint_of,
     fingerprint_of_message,
     offset_of,
@@ -88,7 +88,7 @@ class RabbitmqSource(Source):
         self._queue = queue
         self._prefetch = prefetch
         self._exclusive = exclusive
-        self._offsets: Final = Offsets(offsets)
+        self._offsets: Final = StreamOffsets(offsets)
         self._offset = offset
         self._arguments = arguments or {}
         self._title: Final = f"queue {queue!r}"

@@ -15,10 +15,10 @@ from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode
 from bridge.rocketmq.remoting.command import read_json
 from bridge.rocketmq.remoting.errors import BrokerError, ClientError
 
-__all__ = ["Assignment", "query_assignment"]
+__all__ = ["BrokerAssignment", "query_assignment"]
 
 
-class Assignment(NamedTuple):
+class BrokerAssignment(NamedTuple):
     """Queues of a topic that a member consumes."""
 
     pull: frozenset[TopicQueue]
@@ -28,7 +28,7 @@ class Assignment(NamedTuple):
 
 async def query_assignment(
     client: Client, address: str, topic: str, group: str, strategy: str, model: str
-) -> Assignment | None:
+) -> BrokerAssignment | None:
     """Ask a broker for the share of this client (`MQClientInstance.queryAssignment`).
 
     ``strategy`` is the name of an allocation that the broker has, ``AVG`` or ``AVG_BY_CIRCLE``; ``model`` is that of a
@@ -54,7 +54,7 @@ async def query_assignment(
     return assigned
 
 
-def _parse(body: Any) -> Assignment | None:
+def _parse(body: Any) -> BrokerAssignment | None:
     rows = body.get("messageQueueAssignments")
     if rows is None:
         return None
@@ -63,4 +63,4 @@ def _parse(body: Any) -> Assignment | None:
         queue = row["messageQueue"]
         found = TopicQueue(str(queue["topic"]), str(queue["brokerName"]), int(queue["queueId"]))
         queues[row.get("mode") == "POP"].add(found)
-    return Assignment(frozenset(queues[False]), frozenset(queues[True]))
+    return BrokerAssignment(frozenset(queues[False]), frozenset(queues[True]))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.consumers.groups.barrier import Gate, Resize, read_news, read_resize, write_news
+from bridge.consumers.groups.barrier import PartitionGate, Resize, read_news, read_resize, write_news
 from exchange.errors import InputError
 from exchange.partition.slots import moved_slots, place_slots
 from tests.support.tiers import examples
@@ -21,7 +21,7 @@ class Partitions:
         self.resize = Resize(ID, before, after, slots)
         self.bindings = [{partition} for partition in place_slots(slots, before)]
         self.queues: list[list[object]] = [[] for _ in range(max(before, after))]
-        self.gates: dict[int, Gate[tuple[int, int]]] = {}
+        self.gates: dict[int, PartitionGate[tuple[int, int]]] = {}
         self.handled: list[tuple[int, int]] = []
         self.passed: list[int] = []
         self.published = [0] * slots
@@ -37,7 +37,7 @@ class Partitions:
             return
         head = self.queues[partition].pop(0)
         if head == "gate":
-            self.gates[partition] = Gate(self.resize, partition)
+            self.gates[partition] = PartitionGate(self.resize, partition)
             for passed in self.passed:  # announcements wait for those that open their gate later
                 assert not list(self.gates[partition].let_through(passed))
         elif head == "marker":
@@ -99,7 +99,7 @@ def test_no_partition_gives_and_gets_so_no_gate_waits_for_itself(sizes: tuple[in
 
 
 def test_messages_of_other_slots_pass_a_gate() -> None:
-    gate: Gate[str] = Gate(Resize(ID, 2, 1, 4), 0)
+    gate: PartitionGate[str] = PartitionGate(Resize(ID, 2, 1, 4), 0)
     moved = next(iter(moved_slots(4, 2, 1)))
     stays = next(slot for slot, partition in enumerate(place_slots(4, 2)) if partition == 0)
     assert gate.hold("moved", moved)

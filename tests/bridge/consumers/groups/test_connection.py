@@ -12,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.consumers.groups import ConsumerGroup, Publisher, connection
-from bridge.consumers.groups.connection import ConnectionLost, Lease, build_properties, connect, losing, read_message
+from bridge.consumers.groups.connection import (
+    GroupConnectionLost,
+    Lease,
+    build_properties,
+    connect,
+    losing,
+    read_message,
+)
 from exchange.errors import HashstarError, InputError
 from exchange.text.site import how_to_install
 from exchange.values.message import Message
@@ -74,14 +81,14 @@ def test_what_is_no_address_is_refused_and_no_password_is_shown(url: str) -> Non
 
 
 def test_no_broker_is_a_loss_and_no_password_is_shown() -> None:
-    with pytest.raises(ConnectionLost, match="no connection to") as lost:
+    with pytest.raises(GroupConnectionLost, match="no connection to") as lost:
         asyncio.run(connect("amqp://guest:secret@127.0.0.1:1", "test", 1))
     assert "secret" not in str(lost.value)
 
 
 @pytest.mark.parametrize("error", [Exception(), OSError("gone"), RuntimeError("closed"), TimeoutError()])
 def test_errors_of_the_client_are_losses(error: Exception) -> None:
-    with pytest.raises(ConnectionLost, match=r"^what: "), losing("what"):
+    with pytest.raises(GroupConnectionLost, match=r"^what: "), losing("what"):
         raise error
 
 
@@ -98,7 +105,7 @@ def test_a_wait_that_the_client_cancels_is_a_loss_but_a_cancellation_is_none() -
             raise asyncio.CancelledError
 
     async def run() -> None:
-        with pytest.raises(ConnectionLost):
+        with pytest.raises(GroupConnectionLost):
             await wait_for_loss()
 
         async def sleep() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.consumers.groups.membership import BEATS, PATIENCE, Beat, Membership, Plan, Progress, read_beat
+from bridge.consumers.groups.membership import BEATS, PATIENCE, Beat, GroupPlan, Membership, Progress, read_beat
 from exchange.errors import InputError
 from exchange.limits import BEAT_BYTES
 from tests.support.tiers import examples
@@ -25,7 +25,7 @@ class Group:
         self.now = 0.0
         self.members: dict[str, Membership] = {}
         self.silent: set[str] = set()
-        self.plans: list[Plan] = []
+        self.plans: list[GroupPlan] = []
 
     def join(self, name: str, joined: float | None = None) -> None:
         when = self.now if joined is None else joined
@@ -43,7 +43,7 @@ class Group:
                 if (name, listener) not in lost:
                     self.members[listener].hear(read_beat(beat.to_bytes()), self.now)
 
-    def settle(self, partitions: int) -> Plan:
+    def settle(self, partitions: int) -> GroupPlan:
         """Let time pass until all agree, and return their plan."""
         for _ in range(int(PATIENCE / BEAT) + 10):
             self.beat(partitions)
@@ -157,7 +157,7 @@ def test_a_member_with_a_longer_heartbeat_may_be_silent_for_longer() -> None:
 
 
 def test_a_beat_is_read_as_it_was_written() -> None:
-    beat = Beat("a", 1.5, 2.0, 7, {3: Progress(10, 2)}, True, Plan(4, "a", 3, {"a": (0, 2), "b": (1,)}))
+    beat = Beat("a", 1.5, 2.0, 7, {3: Progress(10, 2)}, True, GroupPlan(4, "a", 3, {"a": (0, 2), "b": (1,)}))
     assert read_beat(beat.to_bytes()) == beat
     assert read_beat(replace(beat, plan=None).to_bytes()) == replace(beat, plan=None)
 

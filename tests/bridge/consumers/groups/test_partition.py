@@ -16,7 +16,7 @@ from pamqp.commands import Basic
 
 from bridge.consumers.groups.barrier import GATE, MARKER, Resize, read_news, write_news
 from bridge.consumers.groups.connection import Lease
-from bridge.consumers.groups.partition import ApplicationFailed, OwnedPartition, Settings
+from bridge.consumers.groups.partition import ApplicationFailed, OwnedPartition, PartitionSettings
 from exchange import Message
 from exchange.partition.slots import moved_slots
 from tests.support.tiers import examples
@@ -69,7 +69,7 @@ class World:
     """A member with one partition, whose handlers end when the test lets them."""
 
     def __init__(self, concurrency: int, dead_letters: bool) -> None:
-        self.settings = Settings("orders", self.handle, dead_letters, 100, concurrency, 60.0)
+        self.settings = PartitionSettings("orders", self.handle, dead_letters, 100, concurrency, 60.0)
         self.lease = Lease(1e9)
         self.carrying: Any = self
         self.call: Callable[[str, int], Awaitable[None]] = self.note_call

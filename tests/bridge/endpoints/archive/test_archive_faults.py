@@ -21,11 +21,11 @@ from bindings.archive.formats.parquet import ParquetWriter
 from bindings.archive.reading import COPIES, Bias
 from bindings.archive.record import Record, build_batch, to_records
 from bridge.cli import hashstar
-from bridge.endpoint import Delivery, Disconnected, Finding, Layout, Misfit, Outgoing
+from bridge.endpoint import BridgeLayout, Delivery, Disconnected, Finding, Misfit, Outgoing
 from bridge.endpoints.archive import reading, replay
 from bridge.endpoints.archive.columns import prepare_batch
 from bridge.endpoints.archive.config import ArchiveSource, ArchiveTarget
-from bridge.endpoints.archive.replay import Replay, Window
+from bridge.endpoints.archive.replay import Replay, ReplayWindow
 from bridge.endpoints.archive.rotation import Rotator, rotate
 from bridge.endpoints.archive.rows import RAW_HEADER, restore_message, to_rows
 from bridge.endpoints.archive.spool import Spool, find_spools
@@ -491,11 +491,11 @@ def test_the_bodies_of_a_chunk_are_bounded_in_bytes(tmp_path: Path, monkeypatch:
         return to_records(rows)
 
     monkeypatch.setattr("bindings.archive.record.to_records", watched)
-    items = Replay(str(tmp_path / "a"), Window(), {}, grows=False, chunk_bytes=1_000_000).read_items()
+    items = Replay(str(tmp_path / "a"), ReplayWindow(), {}, grows=False, chunk_bytes=1_000_000).read_items()
     chunks = [item for item in items if isinstance(item, replay.Chunk)]
     assert [number for chunk in chunks for number, _ in chunk.records] == list(range(100))
     assert max(made) == 10
-    items = Replay(str(tmp_path / "a"), Window(), {}, grows=False, chunk_bytes=1).read_items()
+    items = Replay(str(tmp_path / "a"), ReplayWindow(), {}, grows=False, chunk_bytes=1).read_items()
     assert [len(chunk.records) for chunk in items if isinstance(chunk, replay.Chunk)] == [1] * 100
 
 
@@ -647,9 +647,9 @@ def test_a_target_refuses_a_folder_that_a_source_follows(tmp_path: Path, below: 
     target = ArchiveTarget("out", tmp_path / "a" / below, {"queue": ""})
     followed = ArchiveSource("in", str(tmp_path / "a"), None, follow=True)
     with pytest.raises(Misfit, match="source in follows this folder"):
-        target.meet(Layout([followed], {"queue": target}, Topology(), 1))
-    target.meet(Layout([ArchiveSource("in", str(tmp_path / "b"), None, follow=True)], {}, Topology(), 1))
-    target.meet(Layout([ArchiveSource("in", str(tmp_path / "a"), None)], {}, Topology(), 1))
+        target.meet(BridgeLayout([followed], {"queue": target}, Topology(), 1))
+    target.meet(BridgeLayout([ArchiveSource("in", str(tmp_path / "b"), None, follow=True)], {}, Topology(), 1))
+    target.meet(BridgeLayout([ArchiveSource("in", str(tmp_path / "a"), None)], {}, Topology(), 1))
 
 
 def test_the_places_of_archives_are_their_folders(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from bridge.endpoint import Delivery, Disconnected
 from bridge.endpoints.archive.config import ArchiveSource
 from bridge.endpoints.archive.files import ArchiveFile
-from bridge.endpoints.archive.replay import Chunk, Done, Replay, Settled, Window
+from bridge.endpoints.archive.replay import Chunk, Done, Replay, ReplayWindow, Settled
 from tests.support.bridge.behaviour import on_a_loop
 from tests.support.tiers import examples
 from tests.support.waiting import until
@@ -44,7 +44,7 @@ class Reader:
 
     def start(self) -> None:
         self._settled = Settled.read(self.state)
-        self._replay = Replay(str(self.folder), Window(), self._settled.files, grows=True)
+        self._replay = Replay(str(self.folder), ReplayWindow(), self._settled.files, grows=True)
 
     def read(self) -> None:
         for item in self._replay.read_items():

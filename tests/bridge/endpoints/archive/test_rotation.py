@@ -13,7 +13,7 @@ from bridge.endpoint import Delivery, Outgoing
 from bridge.endpoints.archive import spool as spool_module
 from bridge.endpoints.archive.columns import prepare_batch
 from bridge.endpoints.archive.rotation import rotate
-from bridge.endpoints.archive.spool import Gone, Spool, find_spools, read_frames
+from bridge.endpoints.archive.spool import Spool, SpoolGone, find_spools, read_frames
 from exchange import Message
 
 
@@ -128,7 +128,7 @@ def test_a_batch_that_could_not_be_synced_is_not_in_the_spool(tmp_path: Path, mo
 def test_a_batch_in_a_spool_that_was_moved_is_not_safe(tmp_path: Path) -> None:
     spool = make_spool(tmp_path)
     spool.path.rename(tmp_path / "elsewhere")
-    with pytest.raises(Gone):
+    with pytest.raises(SpoolGone):
         spool.append(make_batch(b"lost"))
     assert spool.rows == 4
     spool.close()

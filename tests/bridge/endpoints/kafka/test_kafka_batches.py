@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from bridge.endpoint import Delivery, Outgoing
 from bridge.endpoints.kafka.cluster.errors import Reasons
-from bridge.endpoints.kafka.cluster.topics import Topic
+from bridge.endpoints.kafka.cluster.topics import KafkaTopic
 from bridge.endpoints.kafka.producer.batches import Batching
 from bridge.endpoints.kafka.producer.plain import BATCHES, Producing
-from bridge.endpoints.kafka.producer.writer import Writer
+from bridge.endpoints.kafka.producer.writer import RecordWriter
 from bridge.endpoints.topics import TopicDestination
 from exchange import Message
 from tests.support.bridge.behaviour import Reports
@@ -132,7 +132,9 @@ class Scene:
 
     def __init__(self, random: Random) -> None:
         self.broker, self.reports, self.made = Broker(), Reports(), 0
-        self.state = Producing(self.reports, Writer({"q": TopicDestination("t")}, {"t": Topic(2, None)}), Reasons())
+        self.state = Producing(
+            self.reports, RecordWriter({"q": TopicDestination("t")}, {"t": KafkaTopic(2, None)}), Reasons()
+        )
         self.random = random
         self.make(BATCHES)
         self.state.renew = self.renew

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bridge.endpoint import Delivery, Disconnected, Outgoing, Place
-from bridge.endpoints.kafka.cluster.topics import Topic, check_topics
+from bridge.endpoints.kafka.cluster.topics import KafkaTopic, check_topics
 from bridge.endpoints.kafka.config import KafkaSource, KafkaTarget, TransactionalTarget, source
 from bridge.endpoints.topics import TopicDestination
 from bridge.pump.policy import Policy
@@ -140,7 +140,7 @@ def test_paths_of_tls_files_are_relative_to_the_configuration(tmp_path: Path) ->
 
 
 def test_a_topic_with_other_partitions_than_its_queue_is_reported() -> None:
-    topics = {"orders": Topic(3, None)}
+    topics = {"orders": KafkaTopic(3, None)}
     check_topics(topics, {"all": ("orders", 3)})
     with pytest.raises(
         Disconnected, match="topic 'orders' has 3 partitions, and the topology spreads queue 'all' over 4"

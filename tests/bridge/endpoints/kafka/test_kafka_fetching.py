@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bridge.endpoints.kafka.consumer.fetching import LONG, LONGEST_IDLE, STUCK, Fetching, Joining
+from bridge.endpoints.kafka.consumer.fetching import LONG, LONGEST_IDLE, STUCK, FetchQueues, Joining
 
 OURS = [("orders", 0), ("orders", 1)]
 
@@ -22,7 +22,7 @@ def statistics(states: Mapping[str, Mapping[int, str]]) -> Mapping[str, Any]:
 
 
 def test_a_partition_that_is_idle_at_every_look_is_reported_after_a_while() -> None:
-    fetching = Fetching()
+    fetching = FetchQueues()
     idle = statistics({"orders": {-1: "none", 0: "active", 1: "none"}})
     assert fetching.find_idle(idle, OURS, 100.0) is None
     assert fetching.find_idle(idle, OURS, 100.0 + LONGEST_IDLE - 0.1) is None
@@ -31,14 +31,14 @@ def test_a_partition_that_is_idle_at_every_look_is_reported_after_a_while() -> N
 
 def test_a_partition_that_was_fetched_from_or_asked_about_meanwhile_is_not_reported() -> None:
     for state in ("active", "offset-query", "offset-wait", "validate-epoch-wait", "stopping"):
-        fetching = Fetching()
+        fetching = FetchQueues()
         assert fetching.find_idle(statistics({"orders": {0: "active", 1: "stopped"}}), OURS, 0.0) is None
         assert fetching.find_idle(statistics({"orders": {0: "active", 1: state}}), OURS, LONGEST_IDLE / 2) is None
         assert fetching.find_idle(statistics({"orders": {0: "active", 1: "none"}}), OURS, LONGEST_IDLE) is None
 
 
 def test_a_partition_that_was_taken_away_meanwhile_is_not_reported() -> None:
-    fetching, idle = Fetching(), statistics({"orders": {0: "active", 1: "none"}})
+    fetching, idle = FetchQueues(), statistics({"orders": {0: "active", 1: "none"}})
     assert fetching.find_idle(idle, OURS, 0.0) is None
     assert fetching.find_idle(idle, OURS[:1], LONGEST_IDLE / 2) is None
     assert fetching.find_idle(idle, OURS, LONGEST_IDLE) is None
@@ -47,7 +47,7 @@ def test_a_partition_that_was_taken_away_meanwhile_is_not_reported() -> None:
 
 def test_a_partition_that_librdkafka_does_not_mention_is_idle() -> None:
     for incomplete in (statistics({}), statistics({"orders": {0: "active"}})):
-        fetching = Fetching()
+        fetching = FetchQueues()
         assert fetching.find_idle(incomplete, OURS, 0.0) is None
         assert fetching.find_idle(incomplete, OURS, LONGEST_IDLE) in OURS
 

@@ -14,13 +14,13 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from bridge.endpoint import Disconnected
 from bridge.endpoints.kafka.cluster import checking
 from bridge.endpoints.kafka.cluster.errors import CLOSED, LOG, Reasons, text_of
-from bridge.endpoints.kafka.cluster.health import FORGOTTEN, NO_BROKER, PATIENCE, Health
+from bridge.endpoints.kafka.cluster.health import FORGOTTEN, NO_BROKER, PATIENCE, ClientHealth
 from bridge.endpoints.kafka.config import KafkaSource
 from bridge.endpoints.kafka.consumer.backlog import Backlog
-from bridge.endpoints.kafka.consumer.member import Member
+from bridge.endpoints.kafka.consumer.member import GroupMember
 from bridge.endpoints.kafka.producer.plain import Producing
 from bridge.endpoints.kafka.producer.transaction import Transacting
-from bridge.endpoints.kafka.producer.writer import Writer
+from bridge.endpoints.kafka.producer.writer import RecordWriter
 from tests.support.bridge.behaviour import Reports, on_a_loop
 
 OURS = [("orders", 0)]
@@ -51,7 +51,7 @@ def statistics(*brokers: Any, leader: int = 1, group: str = "up") -> str:
     ],
 )
 def test_a_problem_that_lasts_is_trouble_until_it_is_over(wrong: str, trouble: str) -> None:
-    health = Health(lambda: "why")
+    health = ClientHealth(lambda: "why")
     health.look(statistics(broker()), 90.0, OURS)
     health.look(wrong, 100.0, OURS)
     health.look(wrong, 100.0 + PATIENCE - 0.1, OURS)
@@ -63,7 +63,7 @@ def test_a_problem_that_lasts_is_trouble_until_it_is_over(wrong: str, trouble: s
 
 
 def test_a_broker_that_answers_each_of_many_requests_is_healthy() -> None:
-    health = Health(lambda: "")
+    health = ClientHealth(lambda: "")
     for second in range(60):
         health.look(statistics(broker(waiting=1, answers=second)), float(second), OURS)
         assert health.trouble is None
@@ -74,7 +74,7 @@ COORDINATOR = broker("TRY_CONNECT", source="logical", node=-1)
 
 
 def test_a_client_that_has_forgotten_all_brokers_is_abandoned() -> None:
-    health = Health(lambda: "")
+    health = ClientHealth(lambda: "")
     health.look(statistics(broker("DOWN"), COORDINATOR, group="query-coord"), 100.0)
     health.look(statistics(COORDINATOR, group="query-coord"), 101.0)
     health.look(statistics(COORDINATOR, group="query-coord"), 100.0 + FORGOTTEN - 0.1)
@@ -84,7 +84,7 @@ def test_a_client_that_has_forgotten_all_brokers_is_abandoned() -> None:
 
 
 def test_a_client_whose_brokers_are_all_down_is_not_abandoned() -> None:
-    health = Health(lambda: "")
+    health = ClientHealth(lambda: "")
     for second in range(60):
         for each in (broker("DOWN"), broker("TRY_CONNECT", source="configured", node=-1)):
             health.look(statistics(each, COORDINATOR, group="query-coord"), float(second))
@@ -97,11 +97,11 @@ async def test_abandoned_clients_end_their_connections(monkeypatch: pytest.Monke
     for module in ("consumer.member", "producer.target", "producer.transaction"):
         monkeypatch.setattr(f"bridge.endpoints.kafka.{module}.monotonic", lambda: clock[0])
     own = {"group.id": "g", "statistics.interval.ms": 0}
-    member = Member(
+    member = GroupMember(
         "kafka", own, Reasons(), window=10, transactional=False, backlog=Backlog("kafka", reads_committed=True)
     )
     member.connect()
-    reports, writer = Reports(), Writer({}, {})
+    reports, writer = Reports(), RecordWriter({}, {})
     producing, transacting = Producing(reports, writer, Reasons()), Transacting(reports, writer, Reasons(), 10.0, 1_000)
     producing.producer = transacting.producer = Producer({})
     for clock[0] in (0.0, FORGOTTEN - 0.1, FORGOTTEN):
@@ -127,7 +127,7 @@ def unanswered(_: float) -> None:
 
 
 def test_a_broker_that_is_not_needed_may_be_down() -> None:
-    health = Health(lambda: "")
+    health = ClientHealth(lambda: "")
     for second in range(60):
         health.look(statistics(broker(), broker("DOWN", node=2)), float(second), OURS)
         assert health.trouble is None

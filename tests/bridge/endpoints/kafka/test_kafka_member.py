@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from bridge.endpoint import Delivery
 from bridge.endpoints.kafka.cluster.errors import Reasons
-from bridge.endpoints.kafka.consumer.assignment import Lane
+from bridge.endpoints.kafka.consumer.assignment import PartitionLane
 from bridge.endpoints.kafka.consumer.backlog import Backlog
-from bridge.endpoints.kafka.consumer.member import Member
+from bridge.endpoints.kafka.consumer.member import GroupMember
 from tests.support.tiers import examples
 from tests.support.virtual_loop import pass_time, run_virtually
 
@@ -60,7 +60,9 @@ class Scene:
 
     def __init__(self, window: int = 10, *, transactional: bool = False) -> None:
         self.backlog = Backlog("kafka", reads_committed=True)
-        self.member = Member("kafka", {}, Reasons(), window=window, transactional=transactional, backlog=self.backlog)
+        self.member = GroupMember(
+            "kafka", {}, Reasons(), window=window, transactional=transactional, backlog=self.backlog
+        )
         self.member.connect()
         self.consumer: Any = self.member.consumer
 
@@ -72,7 +74,7 @@ class Scene:
     def take_away(self, *partitions: int) -> None:
         self.member._on_revoke(self.consumer, [TopicPartition("orders", each) for each in partitions])
 
-    def lane(self, partition: int = 0) -> Lane:
+    def lane(self, partition: int = 0) -> PartitionLane:
         return self.member.assignment.lanes["orders", partition]
 
     def read(self, limit: int = 100) -> list[Delivery]:

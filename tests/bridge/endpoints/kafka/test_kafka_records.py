@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from bridge.endpoint import Delivery, Outgoing
 from bridge.endpoints.kafka.cluster.lazy import RecordHeaders, message_of_record, record_of
-from bridge.endpoints.kafka.cluster.topics import Topic
+from bridge.endpoints.kafka.cluster.topics import KafkaTopic
 from bridge.endpoints.kafka.config import KafkaTarget
-from bridge.endpoints.kafka.consumer.reader import Reader
-from bridge.endpoints.kafka.producer.writer import Writer
+from bridge.endpoints.kafka.consumer.reader import LaneReader
+from bridge.endpoints.kafka.producer.writer import RecordWriter
 from bridge.endpoints.topics import TopicDestination
 from bridge.interop import IDENTITY, Record, Unmappable, identity_of_record, to_amqp, to_kafka, with_identity
 from bridge.interop.marks import HOPS
@@ -53,7 +53,7 @@ def to_record(consumed: Consumed) -> Record:
 
 
 def make_delivery(consumed: Consumed) -> Delivery:
-    return Reader("read", "orders", 3).make_delivery(consumed, "lane")
+    return LaneReader("read", "orders", 3).make_delivery(consumed, "lane")
 
 
 @given(consumed_records())
@@ -85,7 +85,7 @@ def test_a_record_is_written_as_if_it_had_been_a_message_of_amqp(
         delivery.identity = None
     read = delivery.message
     message = assemble_message(exchange, read.routing_key, read.headers, read.properties, read.body)
-    writer = Writer({"queue": TopicDestination("copy")}, {"copy": Topic(4, None)})
+    writer = RecordWriter({"queue": TopicDestination("copy")}, {"copy": KafkaTopic(4, None)})
     try:
         home = to_kafka(with_identity(to_amqp(to_record(consumed)), delivery.identity), "copy", b"")
     except Unmappable:
@@ -130,7 +130,7 @@ def test_a_long_key_is_written_whole_to_the_partition_that_the_java_producer_cho
     partitioning: str | None, abroad: bool
 ) -> None:
     murmur2 = build_partitioner("kafka.murmur2")
-    writer = Writer({"queue": TopicDestination("copy")}, {"copy": Topic(7, None)})
+    writer = RecordWriter({"queue": TopicDestination("copy")}, {"copy": KafkaTopic(7, None)})
     for n in range(50):
         key = DEBEZIUM % n
         record = Record("orders", key, b"v", [("n" * 300, b"1")], None, False, 3, n)
@@ -168,7 +168,7 @@ def test_a_record_that_cannot_be_read_is_refused_alone() -> None:
         def __getattr__(self, name: str) -> Any:
             return lambda: super(Called, self).__getattr__(name)
 
-    delivery = Reader("read", "orders", 3).make_refused(
+    delivery = LaneReader("read", "orders", 3).make_refused(
         Called(), "lane", UnicodeDecodeError("utf-8", b"a", 0, 1, "bad")
     )
     assert (delivery.message.body, delivery.position) == (b"v", 9)
@@ -177,6 +177,6 @@ def test_a_record_that_cannot_be_read_is_refused_alone() -> None:
 
 def test_a_header_name_that_would_crash_the_client_is_refused_with_its_message() -> None:
     message = to_amqp(Record("orders", b"k", b"v", [("\udcff", b"1")], None, False, 0, 9))
-    writer = Writer({"queue": TopicDestination("copy")}, {"copy": Topic(1, None)})
+    writer = RecordWriter({"queue": TopicDestination("copy")}, {"copy": KafkaTopic(1, None)})
     with pytest.raises(ValueError, match="surrogates"):
         writer.make_record(Outgoing(message, Delivery(message), "queue"))

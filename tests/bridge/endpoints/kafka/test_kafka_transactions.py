@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing
 from bridge.endpoints.kafka.cluster.calls import Calls
 from bridge.endpoints.kafka.cluster.errors import Reasons
-from bridge.endpoints.kafka.cluster.topics import Topic
-from bridge.endpoints.kafka.consumer.assignment import Assignment, Lane, is_current
+from bridge.endpoints.kafka.cluster.topics import KafkaTopic
+from bridge.endpoints.kafka.consumer.assignment import PartitionAssignment, PartitionLane, is_current
 from bridge.endpoints.kafka.producer.batches import ONE_BY_ONE
 from bridge.endpoints.kafka.producer.transaction import Incomplete, Transacting
 from bridge.endpoints.kafka.producer.transactional import STALLED, TransactionalTarget, _call_within
-from bridge.endpoints.kafka.producer.writer import Writer
+from bridge.endpoints.kafka.producer.writer import RecordWriter
 from bridge.endpoints.topics import TopicDestination
 from bridge.pump.window import Window
 from exchange import Message
@@ -72,12 +72,12 @@ class Scene:
 
     def __init__(self, messages: int = 1_000) -> None:
         self.target = TransactionalTarget("k", {}, DESTINATIONS)
-        self.answers, writer = Answers(), Writer(DESTINATIONS, {"out": Topic(1, None)})
+        self.answers, writer = Answers(), RecordWriter(DESTINATIONS, {"out": KafkaTopic(1, None)})
         self.state = Transacting(self.answers, writer, Reasons(), 10.0, messages)
         producer: Any = Producer()
         self.producer = self.state.producer = producer
-        assignment = Assignment("m", 1_000, transactional=True)
-        self.lane = assignment.lanes["in", 0] = Lane(assignment, "in", 0)
+        assignment = PartitionAssignment("m", 1_000, transactional=True)
+        self.lane = assignment.lanes["in", 0] = PartitionLane(assignment, "in", 0)
         self.window = Window(1_000, 1 << 30, lambda _: None)
 
     def copies(self, count: int, queues: str = "ab") -> list[Outgoing]:
@@ -227,7 +227,7 @@ def test_a_transaction_that_may_be_committed_is_whole_and_all_of_its_partitions_
         scene = Scene()
         state, loop = scene.state, asyncio.get_running_loop()
         assignment = scene.lane.assignment
-        lanes = [scene.lane, Lane(assignment, "in", 1)]
+        lanes = [scene.lane, PartitionLane(assignment, "in", 1)]
         assignment.lanes["in", 1] = lanes[1]
         half: list[Outgoing] = []
         numbers = [0, 0]

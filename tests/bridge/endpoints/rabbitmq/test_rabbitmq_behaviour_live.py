@@ -11,7 +11,7 @@ import pika
 import pytest
 
 from bridge.endpoints.rabbitmq.addresses import parse_broker
-from bridge.endpoints.rabbitmq.config import Address, RabbitmqSource, RabbitmqTarget
+from bridge.endpoints.rabbitmq.config import PublishAddress, RabbitmqSource, RabbitmqTarget
 from exchange import Message
 from tests.support.bridge.behaviour import Place, SourceBehaviour, TargetBehaviour
 from tests.support.bridge.relay import relay_to
@@ -71,7 +71,9 @@ def place(request: pytest.FixtureRequest, rabbitmq: Server, tmp_path: Path) -> I
         yield Place(
             make_source=lambda: RabbitmqSource("read", [broker], read, prefetch=2_000, offsets=offsets),
             make_target=lambda: RabbitmqTarget(
-                "written", [broker], {"queue": Address(f"exchange-{written}"), "nowhere": Address("amq.direct", "none")}
+                "written",
+                [broker],
+                {"queue": PublishAddress(f"exchange-{written}"), "nowhere": PublishAddress("amq.direct", "none")},
             ),
             put=put,
             read_all=read_all,

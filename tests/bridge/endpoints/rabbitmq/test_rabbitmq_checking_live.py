@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from bridge.endpoint import Finding, Layout, Place, Source
+from bridge.endpoint import BridgeLayout, Finding, Place, Source
 from bridge.endpoints.memory import MemorySource
 from bridge.endpoints.rabbitmq.addresses import parse_broker
 from bridge.endpoints.rabbitmq.checking import SourceSettings, check_source, places_of_queue
-from bridge.endpoints.rabbitmq.config import Address, RabbitmqTarget
+from bridge.endpoints.rabbitmq.config import PublishAddress, RabbitmqTarget
 from exchange import Queue, Topology
 from exchange.partition.partitioning.specification import Partitioning
 from tests.bridge.endpoints.rabbitmq.test_rabbitmq_live import Broker, closed_port
@@ -40,7 +40,7 @@ async def of_source(broker: Broker, queue: str, **settings: Any) -> Sequence[Fin
     return await check_source([broker.address], SourceSettings(queue, **settings), management(broker))
 
 
-async def of_target(broker: Broker, address: Address, layout: Layout | None = None) -> Sequence[Finding]:
+async def of_target(broker: Broker, address: PublishAddress, layout: BridgeLayout | None = None) -> Sequence[Finding]:
     target = RabbitmqTarget("to", [broker.address], {"q": address}, management(broker))
     if layout is not None:
         target.meet(layout)
@@ -67,16 +67,16 @@ class Reading(MemorySource):
         return self._read
 
 
-def layout_of(broker: Broker, read: str, queue: Queue | None = None) -> Layout:
+def layout_of(broker: Broker, read: str, queue: Queue | None = None) -> BridgeLayout:
     sources: list[Source] = [Reading(broker, read)]
-    return Layout(sources, {}, Topology(queues=[queue or Queue("q")]), 1)
+    return BridgeLayout(sources, {}, Topology(queues=[queue or Queue("q")]), 1)
 
 
 @on_a_loop
 async def test_a_quorum_queue_that_was_checked_25_times_has_all_its_messages_undelivered(broker: Broker) -> None:
     queue = broker.queue(x_queue_type="quorum")
     broker.put(queue, *[b"%d" % n for n in range(30)])
-    target = RabbitmqTarget("to", [broker.address], {"q": Address.queue(queue)}, management(broker))
+    target = RabbitmqTarget("to", [broker.address], {"q": PublishAddress.queue(queue)}, management(broker))
     for _ in range(25):
         assert not errors(await of_source(broker, queue))
         assert not errors(await target.check())
@@ -127,11 +127,11 @@ async def test_dead_letters_that_come_back_are_a_loop(broker: Broker) -> None:
     [warning] = warnings(await of_source(broker, looping))
     assert f"its dead letters may go to queue '{looping}' (by exchange '{exchange}')" in warning
     written = broker.queue(x_dead_letter_exchange="", x_dead_letter_routing_key=queue)
-    [warning] = warnings(await of_target(broker, Address.queue(written), layout_of(broker, queue)))
+    [warning] = warnings(await of_target(broker, PublishAddress.queue(written), layout_of(broker, queue)))
     assert f"its dead letters may go to queue '{queue}'" in warning
-    [warning] = warnings(await of_target(broker, Address(exchange), layout_of(broker, looping)))
+    [warning] = warnings(await of_target(broker, PublishAddress(exchange), layout_of(broker, looping)))
     assert f"exchange '{exchange}': it may lead to queue '{looping}', which the bridge reads: a loop" in warning
-    [warning] = warnings(await of_target(broker, Address.queue(queue), layout_of(broker, queue)))
+    [warning] = warnings(await of_target(broker, PublishAddress.queue(queue), layout_of(broker, queue)))
     assert f"queue '{queue}': the bridge reads it, too: a loop" in warning
 
 
@@ -161,9 +161,9 @@ async def test_other_consumers_and_limits_of_a_queue_are_warnings(broker: Broker
     [warning] = warnings(await of_source(broker, stream))
     assert "each start reads it all again" in warning
     assert not warnings(await of_source(broker, stream, keeps_offsets=True))
-    [warning] = warnings(await of_target(broker, Address.queue(rejecting)))
+    [warning] = warnings(await of_target(broker, PublishAddress.queue(rejecting)))
     assert "one_at_a_time" in warning
-    [warning] = warnings(await of_target(broker, Address.queue(dropping)))
+    [warning] = warnings(await of_target(broker, PublishAddress.queue(dropping)))
     assert "drops its oldest" in warning
     exclusive = await of_source(broker, broker.queue(x_queue_type="quorum", x_delivery_limit=-1), exclusive=True)
     assert "x-single-active-consumer" in warnings(exclusive)[0]
@@ -188,7 +188,10 @@ async def test_permissions_to_read_and_to_write_are_checked_separately(broker: B
         address = parse_broker(f"amqp://{user}:pw@{broker.host}:{broker.port}")
         [error] = errors(await check_source([address], SourceSettings(queue), management(broker)))
         assert error == f"queue '{queue}': user '{user}' may not read it; grant it: its pattern is '^nothing$'"
-        for place, words in ((Address.queue(queue), "the default exchange"), (Address(exchange), f"'{exchange}'")):
+        for place, words in (
+            (PublishAddress.queue(queue), "the default exchange"),
+            (PublishAddress(exchange), f"'{exchange}'"),
+        ):
             target = RabbitmqTarget("to", [address], {"q": place}, management(broker))
             [error] = errors(await target.check())
             assert words in error
@@ -205,13 +208,13 @@ async def test_permissions_to_read_and_to_write_are_checked_separately(broker: B
 async def test_partitions_are_compared_with_what_the_broker_has(broker: Broker) -> None:
     exchange, queue = broker.exchange("direct"), broker.queue()
     partitioned = Queue("q", partitioning=Partitioning.parse("rabbitmq.consistent_hash over 3"))
-    found = errors(await of_target(broker, Address(exchange), layout_of(broker, "none", partitioned)))
+    found = errors(await of_target(broker, PublishAddress(exchange), layout_of(broker, "none", partitioned)))
     assert found == [
         f"exchange '{exchange}': it is of type direct, and would have to be x-consistent-hash",
         f"exchange '{exchange}': 0 bindings, and the topology spreads 'q' over 3: change one of them",
     ]
     partitioned = Queue("q", partitioning=Partitioning.parse("kafka.murmur2 over 2"))
-    address = Address.queue(f"{queue}-{{partition}}")
+    address = PublishAddress.queue(f"{queue}-{{partition}}")
     assert len(errors(await of_target(broker, address, layout_of(broker, "none", partitioned)))) == 2
 
 

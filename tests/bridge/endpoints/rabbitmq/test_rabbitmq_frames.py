@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.endpoint import Disconnected
-from bridge.endpoints.rabbitmq.consumer.offsets import Offsets
+from bridge.endpoints.rabbitmq.consumer.offsets import StreamOffsets
 from bridge.endpoints.rabbitmq.frames import Acked, Arrived, Contents, Event, Returned, encode_publish
-from bridge.endpoints.rabbitmq.returns import Sent, match_returns
+from bridge.endpoints.rabbitmq.returns import SentMessage, match_returns
 from exchange.amqp import ContentHeader
 from tests.support.bridge.unconnected import UnconnectedWire
 
@@ -140,12 +140,12 @@ def test_a_publish_is_written_in_frames_that_fit(
     assert b"".join(payload for _, _, payload in payloads[2:]) == body
 
 
-def message(key: bytes, body: bytes = b"", **headers: object) -> Sent:
+def message(key: bytes, body: bytes = b"", **headers: object) -> SentMessage:
     content = ContentHeader.of(headers or None)
-    return Sent(b"x", key, body, lambda: content)
+    return SentMessage(b"x", key, body, lambda: content)
 
 
-def make_return(sent: Sent, **shown: object) -> Returned:
+def make_return(sent: SentMessage, **shown: object) -> Returned:
     content = ContentHeader.of(shown) if shown else sent.content()
     return Returned(312, b"NO_ROUTE", sent.exchange, sent.routing_key, content.raw, sent.body)
 
@@ -178,7 +178,7 @@ def test_a_return_of_an_unknown_message_is_matched_with_none() -> None:
 
 
 def test_without_a_file_offsets_are_forgotten_with_their_object() -> None:
-    offsets = Offsets(None)
+    offsets = StreamOffsets(None)
     assert offsets.last is None
     offsets.settle(0, lambda: "")
     asyncio.run(offsets.write())

@@ -18,7 +18,7 @@ import pytest
 from bridge.endpoint import Delivery, Disconnected, Outgoing, Target
 from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.endpoints.rabbitmq.addresses import parse_broker, read_brokers
-from bridge.endpoints.rabbitmq.config import Address, RabbitmqSource, RabbitmqTarget
+from bridge.endpoints.rabbitmq.config import PublishAddress, RabbitmqSource, RabbitmqTarget
 from bridge.interop import bind_identity
 from bridge.pump.policy import Backoff, Policy
 from bridge.pump.pump import Inlet, Pump
@@ -94,7 +94,9 @@ class Broker:
         return RabbitmqSource("from", [self.address], queue, **options)
 
     def target(self, exchange: str, routing_key: str | None = None, patience: float = 0.5) -> RabbitmqTarget:
-        return RabbitmqTarget("to", [self.address], {"queue": Address(exchange, routing_key)}, unrouted_after=patience)
+        return RabbitmqTarget(
+            "to", [self.address], {"queue": PublishAddress(exchange, routing_key)}, unrouted_after=patience
+        )
 
     def control(self, *arguments: str) -> str:
         """Run rabbitmqctl in the broker's container, and return its output."""
@@ -347,7 +349,7 @@ async def test_a_broker_takes_dead_letters_of_messages_that_it_refuses_or_would_
     queue, graveyard, other = broker.queue(), broker.queue(), broker.queue()
     properties = {"user_id": "nobody", "expiration": "soon"}
     messages = [Message("", "key", {"CC": [other]}, properties, b"bad"), Message("", "key", body=b"good")]
-    dead = RabbitmqTarget("dead", [broker.address], {"": Address.queue(graveyard)})
+    dead = RabbitmqTarget("dead", [broker.address], {"": PublishAddress.queue(graveyard)})
     await asyncio.wait_for(run_pump_with_dead_letters(messages, broker.target("", queue), dead), 120)
     await asyncio.sleep(0.1)
     _, letter, body = broker.get(graveyard)
@@ -440,7 +442,7 @@ async def test_permission_to_write_to_the_default_exchange_suffices_for_a_queue(
     queue = broker.queue()
     broker.control("set_permissions", other_user, "^$", "^amq\\.default$", "^$")
     address = parse_broker(f"amqp://{other_user}:pw@{broker.host}:{broker.port}")
-    target, reports = RabbitmqTarget("to", [address], {"queue": Address.queue(queue)}), Reports()
+    target, reports = RabbitmqTarget("to", [address], {"queue": PublishAddress.queue(queue)}), Reports()
     await target.open(reports)
     send_to(target, reports, [Message(body=b"x")], "queue")
     await reports.answers(1)
@@ -456,7 +458,7 @@ async def test_a_missing_permission_is_no_fault_of_the_messages(broker: Broker, 
     broker.channel.queue_bind(queue, exchange, "#")
     broker.control("set_permissions", other_user, "^$", "^$", "^$")
     address = parse_broker(f"amqp://{other_user}:pw@{broker.host}:{broker.port}")
-    target = RabbitmqTarget("to", [address], {"queue": Address(exchange)})
+    target = RabbitmqTarget("to", [address], {"queue": PublishAddress(exchange)})
 
     async def refused() -> None:
         for _ in range(2):  # nor when it is sent one by one
@@ -839,7 +841,7 @@ async def test_tls_checks_the_server_and_shows_the_client(broker: Broker, author
             return read_brokers("tls", url, Table(values, "bridge.toml"))
 
         target, reports = (
-            RabbitmqTarget("to", addresses(**right, server_name="localhost"), {"": Address.queue(queue)}),
+            RabbitmqTarget("to", addresses(**right, server_name="localhost"), {"": PublishAddress.queue(queue)}),
             Reports(),
         )
         await target.open(reports)

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bridge.endpoints.rabbitmq.consumer.offsets import Offsets
+from bridge.endpoints.rabbitmq.consumer.offsets import StreamOffsets
 from tests.support.tiers import examples
 
 STEPS = st.lists(st.tuples(st.sampled_from(["settle", "write", "forget", "restart"]), st.integers(0, 3)), max_size=12)
@@ -23,7 +23,7 @@ def test_the_file_has_what_was_settled_last_before_it_was_written(steps: list[tu
     """Also of a stream that was declared anew, whose offsets begin again: its messages are others."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "offset"
-        offsets = Offsets(path if has_file else None)
+        offsets = StreamOffsets(path if has_file else None)
         known: tuple[int, str] | None = None
         written: tuple[int, str] | None = None
         stream = 0
@@ -39,7 +39,7 @@ def test_the_file_has_what_was_settled_last_before_it_was_written(steps: list[tu
                 known = None
                 offsets.forget()
             else:
-                offsets = Offsets(path if has_file else None)
+                offsets = StreamOffsets(path if has_file else None)
                 known = None
             if has_file:
                 assert (path.read_text().split() if path.exists() else None) == (

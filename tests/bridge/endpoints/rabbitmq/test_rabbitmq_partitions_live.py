@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from bridge.endpoint import Delivery, Disconnected, Layout, Outgoing
-from bridge.endpoints.rabbitmq.config import Address, RabbitmqTarget
+from bridge.endpoint import BridgeLayout, Delivery, Disconnected, Outgoing
+from bridge.endpoints.rabbitmq.config import PublishAddress, RabbitmqTarget
 from exchange import Message, Queue, Router, Topology
 from exchange.partition.partitioning.specification import Partitioning
 from tests.bridge.endpoints.rabbitmq.test_rabbitmq_live import Broker
@@ -32,13 +32,15 @@ def topology_of(partitioning: str) -> Topology:
     return Topology(queues=[Queue("q", partitioning=Partitioning.parse(partitioning))])
 
 
-def target_of(broker: Broker, topology: Topology, address: Address) -> RabbitmqTarget:
+def target_of(broker: Broker, topology: Topology, address: PublishAddress) -> RabbitmqTarget:
     target = RabbitmqTarget("to", [broker.address], {"q": address})
-    target.meet(Layout([], {"q": target}, topology, 1))
+    target.meet(BridgeLayout([], {"q": target}, topology, 1))
     return target
 
 
-async def publish(broker: Broker, topology: Topology, address: Address, messages: list[Message]) -> list[str | None]:
+async def publish(
+    broker: Broker, topology: Topology, address: PublishAddress, messages: list[Message]
+) -> list[str | None]:
     """Publish messages to the topology's queue, and return the partitions that it chose."""
     target, reports = target_of(broker, topology, address), Reports()
     await target.open(reports)
@@ -97,7 +99,7 @@ async def test_600_messages_of_a_super_stream_are_in_the_streams_that_its_partit
     streams = [declare_queue(broker, f"{base}-{n}", "stream") for n in range(3)]
     for text, names in ((f"over {','.join(streams)}", streams), ("over 3", ["0", "1", "2"])):
         topology = topology_of(f"rabbitmq.super_stream {text}")
-        chosen = await publish(broker, topology, Address.queue(base), make_messages())
+        chosen = await publish(broker, topology, PublishAddress.queue(base), make_messages())
         placed = by_partition(chosen)
         assert sorted(placed) == names  # none is empty
         for stream, name in zip(streams, names, strict=True):
@@ -112,7 +114,9 @@ async def test_a_queue_for_each_partition_gets_what_kafkas_producer_would_put_th
     base = broker.queue()
     queues = [declare_queue(broker, f"{base}.{n}") for n in range(4)]
     topology = topology_of('kafka.murmur2 over 4 by header "tenant"')
-    placed = by_partition(await publish(broker, topology, Address.queue(f"{base}.{{partition}}"), make_messages()))
+    placed = by_partition(
+        await publish(broker, topology, PublishAddress.queue(f"{base}.{{partition}}"), make_messages())
+    )
     assert {name: [int(body) for body in broker.bodies(queues[int(name)])] for name in placed} == placed
 
 
@@ -122,7 +126,7 @@ async def test_an_exchange_is_published_to_with_the_partition_s_name_as_the_key(
     for name, queue in zip("abc", queues, strict=True):
         broker.channel.queue_bind(queue, exchange, name)
     topology = topology_of("rabbitmq.super_stream over a,b,c")
-    placed = by_partition(await publish(broker, topology, Address(exchange, "{partition}"), make_messages()))
+    placed = by_partition(await publish(broker, topology, PublishAddress(exchange, "{partition}"), make_messages()))
     assert {
         name: [int(body) for body in broker.bodies(queue)] for name, queue in zip("abc", queues, strict=True)
     } == placed
@@ -141,7 +145,7 @@ async def test_a_hashing_exchange_chooses_the_partitions_of_the_topology(broker:
     for queue in queues:
         broker.channel.queue_bind(queue, exchange, "1")
     topology = topology_of(f"rabbitmq.consistent_hash over 3 {key}")
-    placed = by_partition(await publish(broker, topology, Address(exchange), make_messages()))
+    placed = by_partition(await publish(broker, topology, PublishAddress(exchange), make_messages()))
     found = {str(n): [int(body) for body in broker.bodies(queue)] for n, queue in enumerate(queues)}
     assert found == placed
 
@@ -152,10 +156,12 @@ async def test_the_bridge_waits_while_partitions_are_missing_or_too_many(broker:
     names = [declare_queue(broker, f"{base}-{n}") for n in range(3)]
     for count, words in ((4, rf"'{base}-3': there is none; declare it \(the topology spreads 'q' over 4\)"),
                          (2, rf"'{base}-2' is one partition more")):  # fmt: skip
-        target = target_of(broker, topology_of(f"kafka.murmur2 over {count}"), Address.queue(f"{base}-{{partition}}"))
+        target = target_of(
+            broker, topology_of(f"kafka.murmur2 over {count}"), PublishAddress.queue(f"{base}-{{partition}}")
+        )
         with pytest.raises(Disconnected, match=words):
             await target.open(Reports())
-    target = target_of(broker, topology_of("kafka.murmur2 over 3"), Address.queue(f"{base}-{{partition}}"))
+    target = target_of(broker, topology_of("kafka.murmur2 over 3"), PublishAddress.queue(f"{base}-{{partition}}"))
     await target.open(Reports())
     await target.close()
     assert len(names) == 3

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing
 from bridge.endpoints.rabbitmq.frames import Acked, Returned
-from bridge.endpoints.rabbitmq.publishing import Publishing
+from bridge.endpoints.rabbitmq.publishing import ChannelPublishing
 from bridge.endpoints.rabbitmq.refusals import Refused
-from bridge.endpoints.rabbitmq.routes import Address, build_routes
+from bridge.endpoints.rabbitmq.routes import PublishAddress, build_routes
 from bridge.endpoints.rabbitmq.suspects import Suspects
 from bridge.endpoints.rabbitmq.unrouted import Unrouted
 from exchange import Message
@@ -64,9 +64,9 @@ class Scene:
     def __init__(self, suspects: int = 0) -> None:
         self.wire, self.answers = Wire(), Answers()
         wire: Any = self.wire
-        routes = build_routes({"q": Address("x"), "r": Address("x")})
+        routes = build_routes({"q": PublishAddress("x"), "r": PublishAddress("x")})
         self.suspects = Suspects(suspects)
-        self.publishing = Publishing(wire, wire, self.answers, routes, self.suspects, Unrouted(30.0))
+        self.publishing = ChannelPublishing(wire, wire, self.answers, routes, self.suspects, Unrouted(30.0))
         self.sent = 0
 
     def send(self, count: int = 1, queue: str = "q") -> None:

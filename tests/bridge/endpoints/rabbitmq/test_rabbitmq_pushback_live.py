@@ -9,7 +9,7 @@ import pytest
 
 from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.endpoints.rabbitmq import target as target_module
-from bridge.endpoints.rabbitmq.config import Address, RabbitmqTarget
+from bridge.endpoints.rabbitmq.config import PublishAddress, RabbitmqTarget
 from bridge.pump.policy import Backoff, Policy
 from bridge.pump.pump import Inlet, Pump
 from exchange import Message
@@ -36,7 +36,7 @@ async def move_past_an_outage(broker: Broker, keys: list[str]) -> tuple[list[byt
     messages = [Message("", key, body=b"%d" % n) for n, key in enumerate(keys)]
     source, dead = MemorySource(messages), MemoryTarget("dead")
     source.end()
-    target = RabbitmqTarget("to", [broker.address], {queue: Address(exchange)}, unrouted_after=1.0)
+    target = RabbitmqTarget("to", [broker.address], {queue: PublishAddress(exchange)}, unrouted_after=1.0)
     pump = Pump([Inlet(source, "in")], router_to(queue), {queue: target}, Silent(), POLICY, dead)
     running = asyncio.create_task(pump.run())
     (outlet,) = [each for each in pump.outlets if each.target is target]
@@ -79,7 +79,7 @@ async def test_what_was_routed_waits_while_its_queue_is_remade_beside_others(bro
     bind(other, "other")
     source, dead = MemorySource(), MemoryTarget("dead")
     management = broker.server.management_url if kind == "headers" else None
-    target = RabbitmqTarget("to", [broker.address], {"q": Address(exchange)}, management, unrouted_after=1.0)
+    target = RabbitmqTarget("to", [broker.address], {"q": PublishAddress(exchange)}, management, unrouted_after=1.0)
     pump = Pump([Inlet(source, "in")], router_to("q"), {"q": target}, Silent(), POLICY, dead)
     running = asyncio.create_task(pump.run())
 
@@ -117,7 +117,7 @@ async def test_a_target_queue_that_is_gone_is_trouble_before_a_message_comes(
 ) -> None:
     monkeypatch.setattr(target_module, "LOOK_EVERY", 0.05)
     queue, reports = broker.queue(), Reports()
-    target = RabbitmqTarget("to", [broker.address], {"queue": Address.queue(queue)})
+    target = RabbitmqTarget("to", [broker.address], {"queue": PublishAddress.queue(queue)})
     await target.open(reports)
     broker.channel.queue_delete(queue)
     await until(lambda: target.trouble == f"queue '{queue}': there is none; declare it")

@@ -12,7 +12,7 @@ from bindings.testing.server import AmqpServer
 from bindings.testing.server import connection as server_module
 from bridge.endpoints.memory import MemorySource
 from bridge.endpoints.rabbitmq.addresses import parse_broker
-from bridge.endpoints.rabbitmq.config import Address, RabbitmqTarget
+from bridge.endpoints.rabbitmq.config import PublishAddress, RabbitmqTarget
 from bridge.pump.policy import Backoff, Policy
 from bridge.pump.pump import Inlet, Pump
 from exchange import Message
@@ -50,8 +50,8 @@ async def test_a_dead_letter_that_is_too_large_is_held_with_a_way_out_and_the_ot
     source = MemorySource([Message("", f"key.{n % 7}", body=body) for n, body in enumerate(bodies)])
     brokers = [parse_broker(server.url)]
     target, dead = (
-        RabbitmqTarget("to", brokers, {"q": Address.queue("q")}),
-        RabbitmqTarget("dead", brokers, {"": Address.queue("dead")}),
+        RabbitmqTarget("to", brokers, {"q": PublishAddress.queue("q")}),
+        RabbitmqTarget("dead", brokers, {"": PublishAddress.queue("dead")}),
     )
     events = Events()
     pump = Pump([Inlet(source, "in")], router_to("q"), {"q": target}, events, POLICY, dead)

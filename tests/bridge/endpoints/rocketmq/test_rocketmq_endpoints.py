@@ -13,9 +13,9 @@ import pytest
 from bridge.endpoint import Delivery, Disconnected, Outgoing
 from bridge.endpoints.rocketmq.addresses import read_settings
 from bridge.endpoints.rocketmq.config import dead_letter_target, source, target
-from bridge.endpoints.rocketmq.lane import Lane
-from bridge.endpoints.rocketmq.placing import Spread, Writer
-from bridge.endpoints.rocketmq.writing import BATCH_MESSAGES, Line
+from bridge.endpoints.rocketmq.lane import QueueLane
+from bridge.endpoints.rocketmq.placing import MessageWriter, WritableQueues
+from bridge.endpoints.rocketmq.writing import BATCH_MESSAGES, QueueLine
 from bridge.endpoints.topics import TopicDestination, parse_destination
 from bridge.interop import from_rocketmq
 from bridge.interop.rocketmq_topics import topic_of
@@ -179,9 +179,9 @@ def outgoing(message: Message, partitioning: str | None = None, number: int = 1)
     return Outgoing(message, Delivery(message), "q", placements.get("q"), number)
 
 
-def writer(spread: TopicRoute, destination: TopicDestination = TopicDestination("t")) -> Writer:  # noqa: B008  a frozen value
-    made = Writer({"q": destination})
-    made.spreads["t"] = Spread.of("t", spread)
+def writer(spread: TopicRoute, destination: TopicDestination = TopicDestination("t")) -> MessageWriter:  # noqa: B008  a frozen value
+    made = MessageWriter({"q": destination})
+    made.spreads["t"] = WritableQueues.of("t", spread)
     return made
 
 
@@ -216,7 +216,7 @@ def test_the_topology_can_decide_the_queue() -> None:
     by_count = outgoing(message, "rocketmq.hash over 6")
     assert by_count.placement is not None
     assert by_count.placement.partition is not None
-    queues = Spread.of("t", route(a=4, b=2)).queues
+    queues = WritableQueues.of("t", route(a=4, b=2)).queues
     assert writer(route(a=4, b=2)).place(by_count)[1] == queues[by_count.placement.partition]
     by_name = outgoing(message, "rocketmq.hash over b:4,a:2")
     assert by_name.placement is not None
@@ -236,12 +236,12 @@ def test_a_topology_that_disagrees_with_the_topic_is_disconnected() -> None:
     with pytest.raises(Disconnected, match="topic 't' has no queue b:0 now, to which 'q' is spread"):
         writer(route(a=2)).place(by_name)
     with pytest.raises(Disconnected, match="topic 't': the route has no queue"):
-        Spread.of("t", TopicRoute())
+        WritableQueues.of("t", TopicRoute())
 
 
 def test_a_batch_has_messages_of_one_wait_setting_and_a_bounded_size() -> None:
     def batches(messages: list[RocketMessage]) -> list[int]:
-        line = Line("t", MessageQueue("a", 0))
+        line = QueueLine("t", MessageQueue("a", 0))
         line.waiting.extend((outgoing(Message()), message) for message in messages)
         found = []
         while line.waiting:
@@ -267,7 +267,7 @@ def stored(properties: dict[str, str], reconsumed: int = 0) -> StoredMessage:
     )
 
 
-LANE = Lane("main", AssignedQueue(TopicQueue("t", "b", 2), 0))
+LANE = QueueLane("main", AssignedQueue(TopicQueue("t", "b", 2), 0))
 
 
 def test_a_delivery_describes_its_message() -> None:
@@ -277,7 +277,7 @@ def test_a_delivery_describes_its_message() -> None:
     assert (found.time, found.redelivered, found.origin) == (1_700_000_000_123_000, False, "t at b:2 at 7")
     assert LANE.make_delivery(stored({"KEYS": "k", "x-hashstar-id": "own/7eb6749a"})).identity == "own/7eb6749a"
     assert LANE.make_delivery(stored({"x-hashstar-id": "own/00000001"})).identity == "rocketmq/main/t/b/2/7/6b643b84"
-    again = Lane("main", AssignedQueue(TopicQueue("%RETRY%g", "b", 0), 0)).make_delivery(stored({}, 1))
+    again = QueueLane("main", AssignedQueue(TopicQueue("%RETRY%g", "b", 0), 0)).make_delivery(stored({}, 1))
     assert (again.identity, again.redelivered) == ("rocketmq/main/%25RETRY%25g/b/0/7/6b643b84", True)
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import bridge.endpoints.rocketmq.writing as module
 from bridge.endpoint import Delivery, Outgoing
-from bridge.endpoints.rocketmq.placing import Spread, Writer
+from bridge.endpoints.rocketmq.placing import MessageWriter, WritableQueues
 from bridge.endpoints.rocketmq.writing import BATCH_MESSAGES, Writing
 from bridge.endpoints.topics import TopicDestination
 from bridge.rocketmq.producer.producer import Producer
@@ -75,8 +75,8 @@ class Scripted:
 
 
 def writing(producer: Scripted, told: Reports, *, queues: int = 1, confirm: bool = False) -> Writing:
-    writer = Writer({"q": TopicDestination("t")})
-    writer.spreads["t"] = Spread("t", Partitions.queues({"a": queues}))
+    writer = MessageWriter({"q": TopicDestination("t")})
+    writer.spreads["t"] = WritableQueues("t", Partitions.queues({"a": queues}))
     return Writing(cast("Client", None), cast("Producer", producer), told, writer, confirm_not_store_ok=confirm)
 
 
