@@ -38,11 +38,21 @@ class _CallableModule(ModuleType):
     """A package that is called as a function of one of its modules, which is imported at the first call."""
 
     implementation: str
+    extra: str
 
     @property
     def __wrapped__(self) -> Callable[..., Any]:
         """The function; `inspect.signature` looks for it here."""
-        function: Callable[..., Any] = getattr(import_module(self.implementation), self.__name__.rpartition(".")[2])
+        try:
+            module = import_module(self.implementation)
+        except ModuleNotFoundError as error:
+            if not self.extra:
+                raise
+            from exchange.text.site import how_to_install
+
+            reason = f"{self.__name__} needs {error.name}: {how_to_install(self.extra)}"
+            raise ModuleNotFoundError(reason, name=error.name) from None
+        function: Callable[..., Any] = getattr(module, self.__name__.rpartition(".")[2])
         return function
 
     # Python looks for __call__ in the class and binds it: the property returns the function, with its own docstring.
@@ -53,11 +63,12 @@ class _CallableModule(ModuleType):
         return import_module, (self.__name__,)
 
 
-def make_callable(package: str, module: str) -> None:
+def make_callable(package: str, module: str, extra: str = "") -> None:
     """Let an imported package be called as the function of its own name in one of its modules.
 
+    ``extra`` has the packages that the module needs, for the error where they are missing.
     ``bindings.audit`` with ``run`` is called as ``bindings.audit.run.audit``.
     """
     called = sys.modules[package]
     called.__class__ = _CallableModule
-    vars(called)["implementation"] = f"{package}.{module}"
+    vars(called).update(implementation=f"{package}.{module}", extra=extra)

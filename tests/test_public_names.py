@@ -18,6 +18,7 @@ import pytest
 import bindings
 import bridge
 import exchange
+from exchange.text.site import how_to_install
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = (bindings, bridge)
@@ -99,3 +100,16 @@ def test_a_path_stands_for_its_topology(path: Any, tmp_path: Path) -> None:
     for function in (bindings.check, lambda missing: bindings.diff(missing, other)):
         with pytest.raises(exchange.InputError, match="No such file"):
             function(tmp_path / "missing.json")
+
+
+def test_an_audit_without_its_packages_names_what_to_install() -> None:
+    code = """
+import sys
+sys.modules["numpy"] = sys.modules["pyarrow"] = None
+import bindings
+bindings.audit("a", "b")
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    error = ended.stderr.splitlines()[-1]
+    assert error.startswith("ModuleNotFoundError: bindings.audit needs ")
+    assert error.endswith(f": {how_to_install('audit')}")

@@ -8,4 +8,4 @@ The package is called as a function: ``bindings.audit(...)`` is `bindings.audit.
 
 from bindings.public_names import make_callable
 
-make_callable(__name__, "run")
+make_callable(__name__, "run", extra="audit")
