@@ -96,7 +96,7 @@ MEANINGS: Final = (
     ),
     _meaning("(?i)no route to host|network is unreachable|host is unreachable", "no network leads there from here"),
     _meaning(
-        "(?i)connection timed out|no connection in [0-9.]+ s",
+        "(?i)connection (?:attempt )?timed out|no connection in [0-9.]+ s",
         "nothing answers there: is the host up, and does a firewall let connections through?",
     ),
 )

@@ -22,6 +22,7 @@ from bridge.endpoint import Disconnected, Source
 from bridge.endpoints.kafka.config import KafkaSource
 from bridge.endpoints.rabbitmq.addresses import parse_broker
 from bridge.endpoints.rabbitmq.config import RabbitmqSource
+from bridge.endpoints.rabbitmq.refusals import explain_connect_error
 from bridge.endpoints.rocketmq.source import RocketmqSource
 from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.remoting.client import ClientSettings
@@ -222,3 +223,29 @@ def test_no_reason_begins_with_the_name_of_its_endpoint() -> None:
                 for reason in call.args:
                     if isinstance(reason, ast.JoinedStr) and isinstance(reason.values[0], ast.FormattedValue):
                         assert ast.unparse(reason.values[0].value) != "self.name", f"{path}:{call.lineno}"
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (
+            pika.exceptions.ConnectionClosedByBroker(530, "NOT_ALLOWED - vhost 'shop' not found"),
+            "127.0.0.1:5672: virtual host '/': NOT_ALLOWED - vhost 'shop' not found",
+        ),
+        (
+            pika.exceptions.AMQPConnectionError(
+                "ConnectionClosedByBroker: (530) \"NOT_ALLOWED - vhost 'shop' not found\""
+            ),
+            "127.0.0.1:5672: virtual host '/': 530 NOT_ALLOWED - vhost 'shop' not found",
+        ),
+        (
+            pika.exceptions.AMQPConnectionError(
+                "TCP connection attempt timed out: '127.0.0.1'/(<AddressFamily.AF_INET: 2>, <SocketKind: 1>, "
+                "6, '', ('127.0.0.1', 5672))"
+            ),
+            "127.0.0.1:5672: nothing answers there: is the host up, and does a firewall let connections through?",
+        ),
+    ],
+)
+def test_what_pika_knows_by_its_text_only_is_told_in_the_words_of_the_broker(error: Exception, text: str) -> None:
+    assert str(explain_connect_error(parse_broker("amqp://127.0.0.1"), error)) == text

@@ -115,18 +115,18 @@ class Connection:
             self._looking = None  # the broker has closed it
             raise
 
-    async def channel(self, *, apart: bool = False) -> Channel:
+    async def channel(self, *, apart: bool = False, on_end: Callable[[BaseException], None] | None = None) -> Channel:
         """Open a channel. Raises Disconnected.
 
-        The end of a channel ends the connection, unless the channel is ``apart`` or was asked something just then: the
-        end is the refusal of that.
+        The end of a channel ends the connection, unless the channel is ``apart``, or ``on_end`` is called with the
+        reason instead, or the channel was asked something just then: the end is the refusal of that.
         """
         opened: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         try:
             self._wire.channel(on_open_callback=lambda channel: fulfil(opened, channel))
         except pika.exceptions.AMQPError as error:
             raise Disconnected(describe_error(error)) from None
-        channel = Channel(self, await self.answer(opened, "channel.open"), apart=apart)
+        channel = Channel(self, await self.answer(opened, "channel.open"), apart=apart, on_end=on_end)
         self._channels.append(channel)
         return channel
 
@@ -237,7 +237,15 @@ class Connection:
 class Channel:
     """A channel. Rare operations go through pika, and wait for the broker's answer."""
 
-    def __init__(self, connection: Connection, channel: Any, *, apart: bool = False) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        channel: Any,
+        *,
+        apart: bool = False,
+        on_end: Callable[[BaseException], None] | None = None,
+    ) -> None:
+        self._on_end = on_end or connection.lose
         self.number: Final[int] = channel.channel_number
         self.on_events: Callable[[list[Event]], None] = lambda _: None
         """Called with the deliveries, returns and confirms that came together."""
@@ -274,14 +282,16 @@ class Channel:
 
     def _end(self, error: BaseException) -> None:
         """Report the end of the channel: to those who wait for its answers, as their refusal; else as the loss of the
-        connection, unless the channel is apart.
+        connection, or to who is told instead, unless the channel is apart.
         """
+        self.dispatch()  # what came before it
+        self._connection.unlisten(self.number)
         self._connection.forget(self)
         for answer in self._asked:
             if not answer.done():
                 answer.set_exception(to_answer_error(error))
         if not self._asked and not self._is_apart:
-            self._connection.lose(error)
+            self._on_end(error)
 
     async def enable_confirms(self) -> None:
         """Enable publisher confirms, which come as events. Raises the errors of `ask`."""

@@ -19,6 +19,7 @@ from typing import Final
 from bridge.endpoint import Failure, Outgoing, Receiver
 from bridge.endpoints.rabbitmq.connection import Channel, Connection
 from bridge.endpoints.rabbitmq.frames import Acked, Event, Returned, encode_publish
+from bridge.endpoints.rabbitmq.permissions import Permissions, Trials
 from bridge.endpoints.rabbitmq.refusals import Refused
 from bridge.endpoints.rabbitmq.returns import SentMessage, match_returns
 from bridge.endpoints.rabbitmq.routes import PublishRoute
@@ -58,6 +59,7 @@ class ChannelPublishing:
         routes: Mapping[str, PublishRoute],
         suspects: Suspects,
         unrouted: Unrouted,
+        permissions: Permissions,
         *,
         to_callers: bool = False,
     ) -> None:
@@ -74,6 +76,11 @@ class ChannelPublishing:
         self._returned: dict[int, Failure] = {}
         self._waiting: deque[Outgoing] = deque()  # messages to send once publishers are not blocked, or after a suspect
         self._unrouted = unrouted
+        self._permissions = permissions
+        self._trials = Trials(
+            connection, permissions, place=lambda outgoing: self._address(outgoing)[:2], encode=self._encode,
+            answered=self._take_trial, again=lambda messages: self._write(messages, tried=True), failed=self._refuse,
+        )  # fmt: skip
         self._silent_since = 0.0  # loop's time of the last answer, or of the first publish after it
         channel.on_events = self._take_events
         connection.on_unblocked = self._write_waiting
@@ -101,24 +108,36 @@ class ChannelPublishing:
         for outgoing, failure in self._suspects.find_guilty(error, self._under_way.values()):
             self._receiver.failed(outgoing, failure)
 
+    def close(self) -> None:
+        """Forget what was not published."""
+        self._trials.close()
+
     def _write_waiting(self) -> None:
         if self._connection.blocked:
             return
+        self._trials.go_on()
         if not self._suspects.count:
             messages = list(self._waiting)
             self._waiting.clear()
             self._write(messages)
         # A message that cannot be encoded is not under way afterwards, so the next one follows at once.
-        while self._suspects.count and self._waiting and not self._under_way:
+        while self._suspects.count and self._waiting and not self._under_way and not self._trials:
             self._write([self._waiting.popleft()])
 
-    def _write(self, messages: Sequence[Outgoing]) -> None:
-        """Publish messages in one write; what cannot be encoded, or must not be sent, is refused without a number."""
+    def _write(self, messages: Sequence[Outgoing], *, tried: bool = False) -> None:
+        """Publish messages in one write; what cannot be encoded, or must not be sent, is refused without a number.
+
+        What may be refused for a missing permission is tried apart, unless it was ``tried``.
+        """
         number, under_way, encode = self._number, self._under_way, self._encode
         frames, refused, objects = [], [], self._suspects.knows_guilty
+        now = asyncio.get_running_loop().time()
         if not under_way:
-            self._silent_since = asyncio.get_running_loop().time()
+            self._silent_since = now
         for outgoing in messages:
+            if self._permissions and not tried and self._is_doubted(outgoing, now):
+                self._trials.add(outgoing)
+                continue
             if objects and (objection := self._suspects.objection(outgoing)) is not None:
                 refused.append((outgoing, objection))
                 continue
@@ -133,11 +152,20 @@ class ChannelPublishing:
         self._number = number
         if frames:
             self._connection.write(b"".join(frames))
+        self._trials.go_on()
         for outgoing, failure in refused:
             # Not at once: the pump does not expect a report while it calls `send`.
             asyncio.get_running_loop().call_soon(self._refuse, outgoing, failure)
 
-    def _encode(self, outgoing: Outgoing) -> bytes:
+    def _is_doubted(self, outgoing: Outgoing, now: float) -> bool:
+        """Return whether the broker may refuse the message as it refused others, or it must not overtake such ones."""
+        try:
+            exchange, key, _ = self._address(outgoing)
+        except Exception:  # noqa: BLE001  whatever it is, it comes again when the message is encoded
+            return False
+        return self._permissions.doubts(exchange, key, now) or self._trials.holds(exchange)
+
+    def _encode(self, outgoing: Outgoing, channel: int | None = None) -> bytes:
         """Encode the frames of a publish. Raises any exception for a message that cannot be written."""
         exchange, routing_key, marks = self._address(outgoing)
         message, frame_max = outgoing.message, self._frame_max
@@ -145,9 +173,8 @@ class ChannelPublishing:
         if len(raw) + CONTENT_BYTES > frame_max > 0:
             raise InputError(f"the properties have {len(raw):,} bytes, a frame {frame_max:,}")
         mandatory = not (self._to_callers and routing_key.startswith(DIRECT))
-        return encode_publish(
-            self._channel.number, exchange, routing_key, raw, message.body, frame_max, mandatory=mandatory
-        )
+        number = self._channel.number if channel is None else channel
+        return encode_publish(number, exchange, routing_key, raw, message.body, frame_max, mandatory=mandatory)
 
     def _address(self, outgoing: Outgoing) -> tuple[bytes, bytes, bytes]:
         """Return the exchange and the routing key to publish with, in bytes, and the header fields to add: these keep
@@ -166,6 +193,12 @@ class ChannelPublishing:
     def _refuse(self, outgoing: Outgoing, failure: Failure) -> None:
         self._receiver.failed(outgoing, failure)
         self._suspects.count -= self._suspects.count > 0
+        self._write_waiting()
+
+    def _take_trial(self, outgoing: Outgoing) -> None:
+        self._suspects.count -= self._suspects.count > 0
+        self._receiver.confirmed([outgoing])
+        self._note_routed(outgoing)
         self._write_waiting()
 
     def _take_events(self, events: list[Event]) -> None:
@@ -244,11 +277,14 @@ class ChannelPublishing:
                 failure = Failure(f"nack: {place} is full, or cannot be written to now", busy=True)
             if failure is None:
                 confirmed.append(outgoing)
-                if self._routes[outgoing.queue].exchange and not self._to_callers:
-                    exchange, key, _ = self._address(outgoing)
-                    self._unrouted.note_routed(exchange, key, outgoing.message, self._silent_since)
+                self._note_routed(outgoing)
             else:
                 failed.append((outgoing, failure))
+
+    def _note_routed(self, outgoing: Outgoing) -> None:
+        if self._routes[outgoing.queue].exchange and not self._to_callers:
+            exchange, key, _ = self._address(outgoing)
+            self._unrouted.note_routed(exchange, key, outgoing.message, self._silent_since)
 
 
 def _name_place(exchange: bytes, routing_key: bytes) -> str:

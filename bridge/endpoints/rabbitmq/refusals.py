@@ -68,7 +68,10 @@ def explain_connect_error(parameters: pika.URLParameters, error: BaseException) 
     return Disconnected(f"{where}: {describe_error(chain[-1])}")
 
 
-CLOSED: Final = re.compile(r"ConnectionClosedByBroker: \(([0-9]+)\)")
+TUPLE: Final = re.compile(r": '[^']*'/\(<AddressFamily.*\)$")
+"""An address as pika shows it."""
+
+CLOSED: Final = re.compile(r"ConnectionClosedByBroker: \(([0-9]+)\)(?: (['\"])(.*?)\2)?")
 """The broker's own refusal within pika's exceptions, sometimes only as text."""
 
 
@@ -109,5 +112,8 @@ def to_answer_error(error: BaseException) -> Exception:
 
 def describe_error(error: BaseException) -> str:
     """Return the text of an exception of pika; never empty."""
-    text = getattr(error, "reply_text", None) or str(error) or type(error).__name__
-    return str(text)
+    text = str(getattr(error, "reply_text", None) or error) or type(error).__name__
+    closed = CLOSED.search(text)
+    if closed is not None and closed[3]:  # of an exception that pika knows by its text only
+        return f"{closed[1]} {closed[3]}"
+    return TUPLE.sub("", text)

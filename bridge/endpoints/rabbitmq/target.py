@@ -1,7 +1,8 @@
 """Exchanges and queues as a target: what must be there, the connection, and what a lost one leaves to the next.
 
-A missing permission is no fault of a message: the connection is lost, and made again until the permission is granted.
-How messages are published, and which of them ended a connection, is in `bridge.endpoints.rabbitmq.publishing`.
+A missing permission is no fault of a message, which waits (`bridge.endpoints.rabbitmq.permissions`); or, where the
+broker does not name the exchange, the connection is made again until the permission is granted. How messages are
+published, and which of them ended a connection, is in `bridge.endpoints.rabbitmq.publishing`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from bridge.endpoint import BridgeLayout, Disconnected, Finding, Outgoing, Place
 from bridge.endpoints.rabbitmq.addresses import cluster_name_of
 from bridge.endpoints.rabbitmq.connection import Connection
 from bridge.endpoints.rabbitmq.management import ManagementClient, Unknown
+from bridge.endpoints.rabbitmq.permissions import Permissions
 from bridge.endpoints.rabbitmq.publishing import ChannelPublishing
 from bridge.endpoints.rabbitmq.refusals import ABOUT_A_MESSAGE, NO_ACCESS, NOT_FOUND, NOT_OURS_TO_SEE, Refused
 from bridge.endpoints.rabbitmq.routes import Expected, PublishAddress, PublishRoute, build_routes
@@ -68,6 +70,7 @@ class RabbitmqTarget(Target):
         self._suspects: Final = Suspects()
         self._unrouted: Final = Unrouted(unrouted_after)
         """What exchanges have routed; as what broke a connection, it outlives that."""
+        self._permissions: Final = Permissions()
 
     def meet(self, layout: BridgeLayout) -> None:
         self._layout = layout
@@ -105,7 +108,11 @@ class RabbitmqTarget(Target):
                 self._suspects.forget()
             elif publishing is not None:
                 publishing.accuse(error)
-            if isinstance(error, Refused) and error.code == NO_ACCESS:
+            if publishing is not None:
+                publishing.close()
+            if self._permissions.note_refusal(error, asyncio.get_running_loop().time()):
+                error = Disconnected(f"{error}; grant it")
+            elif isinstance(error, Refused) and error.code == NO_ACCESS:
                 error = Disconnected(f"{error}; grant it: nothing can be published until then")
             receiver.lost(error)
 
@@ -126,8 +133,9 @@ class RabbitmqTarget(Target):
             await self.close()
             raise
         self._publishing = ChannelPublishing(
-            connection, channel, receiver, self._routes, self._suspects, self._unrouted, to_callers=self._to_callers
-        )
+            connection, channel, receiver, self._routes, self._suspects, self._unrouted, self._permissions,
+            to_callers=self._to_callers,
+        )  # fmt: skip
         self._unrouted.note_connection()
         self._watching = asyncio.create_task(self._watch(connection))
 
@@ -157,6 +165,8 @@ class RabbitmqTarget(Target):
             self._publishing.send(messages)
 
     async def close(self) -> None:
+        if self._publishing is not None:
+            self._publishing.close()
         connection, self._connection, self._publishing = self._connection, None, None
         if self._watching is not None:
             self._watching.cancel()

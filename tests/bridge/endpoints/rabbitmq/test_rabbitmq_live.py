@@ -30,6 +30,7 @@ from tests.support.bridge.behaviour import Reports, Silent, on_a_loop, open_agai
 from tests.support.bridge.relay import Relay, relay_to
 from tests.support.servers import Server, missing
 from tests.support.unique import unique_name
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.live
 
@@ -460,27 +461,34 @@ async def test_a_missing_permission_is_no_fault_of_the_messages(broker: Broker, 
     address = parse_broker(f"amqp://{other_user}:pw@{broker.host}:{broker.port}")
     target = RabbitmqTarget("to", [address], {"queue": PublishAddress(exchange)})
 
-    async def refused() -> None:
-        for _ in range(2):  # nor when it is sent one by one
-            reports = Reports()
-            await target.open(reports)
-            send_to(target, reports, [Message("", "a", body=b"x"), Message("", "b", body=b"y")], "queue")
-            await reports.loss()
-            await target.close()
-            assert not reports.failures
-            assert re.search(rf"403 .*{exchange}.*grant it", str(reports.losses[0]))
+    async def send() -> Reports:
+        reports = Reports()
+        await target.open(reports)
+        send_to(target, reports, [Message("", "a", body=b"x"), Message("", "b", body=b"y")], "queue")
+        await until(lambda: reports.losses or len(reports.failures) + len(reports.confirmations) == 2)
+        await target.close()
+        return reports
 
-    await refused()
+    def reasons(reports: Reports) -> list[str]:
+        return [failure.reason for _, failure in reports.failures]
+
+    lost = await send()  # the broker ends the connection for the first one, and that costs no other connection
+    assert not lost.failures
+    assert re.search(rf"403 .*{exchange}.*grant it", str(lost.losses[0]))
+    refused = await send()
+    assert not refused.losses
+    assert [failure.busy for _, failure in refused.failures] == [True, True]
+    assert all(re.search(rf"403 .*exchange '{exchange}'.*grant it", each) for each in reasons(refused))
     broker.control("set_permissions", other_user, "^$", ".*", "^$")
     broker.control("set_topic_permissions", other_user, exchange, "^a$", "^$")
-    await refused()
+    assert (await send()).losses
+    refused = await send()
+    assert not refused.losses
+    assert [failure.waits for _, failure in refused.failures] == [True]
+    assert re.search(rf"403 .*topic 'b' in exchange '{exchange}'.*grant it", reasons(refused)[0])
     broker.control("clear_topic_permissions", other_user)
     broker.bodies(queue)
-    reports = Reports()
-    await target.open(reports)
-    send_to(target, reports, [Message("", "a", body=b"x"), Message("", "b", body=b"y")], "queue")
-    await reports.answers(2)
-    await target.close()
+    assert len((await send()).confirmations) == 2
     assert broker.bodies(queue) == [b"x", b"y"]
 
 

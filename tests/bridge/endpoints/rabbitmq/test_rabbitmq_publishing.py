@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing
 from bridge.endpoints.rabbitmq.frames import Acked, Returned
+from bridge.endpoints.rabbitmq.permissions import Permissions
 from bridge.endpoints.rabbitmq.publishing import ChannelPublishing
 from bridge.endpoints.rabbitmq.refusals import Refused
 from bridge.endpoints.rabbitmq.routes import PublishAddress, build_routes
@@ -66,7 +67,9 @@ class Scene:
         wire: Any = self.wire
         routes = build_routes({"q": PublishAddress("x"), "r": PublishAddress("x")})
         self.suspects = Suspects(suspects)
-        self.publishing = ChannelPublishing(wire, wire, self.answers, routes, self.suspects, Unrouted(30.0))
+        self.publishing = ChannelPublishing(
+            wire, wire, self.answers, routes, self.suspects, Unrouted(30.0), Permissions()
+        )
         self.sent = 0
 
     def send(self, count: int = 1, queue: str = "q") -> None:
