@@ -129,8 +129,9 @@ class ArchiveSource(Source):
         if not await asyncio.to_thread(Path(self._path).exists):
             raise InputError(f"{self._path}: there is no such file or folder")
         if self._settled is not None and self._unkept is not None:
-            await asyncio.to_thread(self._settled.write, dict(self._settled.files))
-            self._unkept = None
+            await self._write_settled()
+            if self._unkept is not None:
+                raise InputError(self._unkept)
         elif self._settled is None or self._settled_path is not None:
             self._settled = await asyncio.to_thread(Settled.read, self._settled_path)
         if self._settled.files:
@@ -145,6 +146,8 @@ class ArchiveSource(Source):
         return (0, 0) if self._replay is None else self._replay.progress
 
     async def read(self, limit: int) -> Sequence[Delivery]:
+        if self.lost is not None:
+            raise self.lost
         while not self._ready:
             item = await self._next()
             if isinstance(item, Chunk):
@@ -172,8 +175,6 @@ class ArchiveSource(Source):
         """Return the next item of the archive; None at its end. May be cancelled, losing nothing."""
         if self._replay is None:
             raise Disconnected("closed")
-        if self.lost is not None:
-            raise self.lost
         if self._loading is None:
             self._loading = asyncio.create_task(asyncio.to_thread(next, self._items, None))
         try:
@@ -274,6 +275,8 @@ class ArchiveSource(Source):
             reason = str(error) or type(error).__name__
             self._unkept = f"{self._settled_path}: how far the replay is settled cannot be kept: {reason}"
             LOG.warning("%s: %s", self.name, self._unkept)
+        else:
+            self._unkept = None
 
     async def close(self) -> None:
         self._lane += 1
