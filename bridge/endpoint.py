@@ -47,6 +47,7 @@ __all__ = [
     "Outgoing",
     "Place",
     "Receiver",
+    "Removal",
     "Source",
     "Target",
     "describe",
@@ -200,6 +201,19 @@ class Finding(NamedTuple):
     """The key of the endpoint's table that it is about, ``queue``; "" if it is about none."""
 
 
+class Removal(NamedTuple):
+    """A setting by which a system removes messages that wait for a source, whether they were read or not."""
+
+    what: str
+    """What it removes and when, with its name: ``it drops messages that are not read within 60 s (message-ttl)``."""
+    seconds: float | None = None
+    """Longest outage that all messages survive, in seconds; None if their amount decides."""
+    messages: int | None = None
+    """Number of messages that may wait; None if something else decides."""
+    without_reader: bool = False
+    """Whether this is only so while no reader is connected."""
+
+
 class Place(NamedTuple):
     """A queue, exchange, topic or folder that an endpoint reads or writes, as its configuration names it."""
 
@@ -261,8 +275,11 @@ class Source(Endpoint):
 
     @property
     def lag(self) -> int | None:
-        """Number of messages that wait at the system and were not read yet; None if unknown. It is read every second,
-        on the event loop, so it must not wait: return the last known value.
+        """Number of messages that wait at the system and were not read yet; None if unknown.
+
+        These are all that a reader will get or would get, had it room and were nothing withheld: not what the system
+        has removed (`vanished`), nor what is not due yet, as a delayed message. What was read counts no more, settled
+        or not. It is read every second, on the event loop, so it must not wait: return the last known value.
         """
         return None
 
@@ -279,6 +296,11 @@ class Source(Endpoint):
         logs an error when it notices some.
         """
         return 0
+
+    @property
+    def removals(self) -> Sequence[Removal]:
+        """What removes messages that it does not read in time, as far as it is known; see `lag` for how it is read."""
+        return ()
 
     @abstractmethod
     async def open(self) -> None:

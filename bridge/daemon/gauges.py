@@ -96,6 +96,9 @@ def read_gauges(config: Config, pump: Pump, metrics: Metrics, health: Health, *,
         "hashstar_vanished_messages_total": ("counter", "Messages that the system removed unread.", by_source(
             state.vanished for _, state in sources
         )),
+        "hashstar_survives_seconds": ("gauge", "Longest outage that messages that wait survive.", {
+            (("source", inlet.source.name),): state.survives for inlet, state in sources if state.survives is not None
+        }),
         "hashstar_most_deliveries": ("gauge", "Earlier deliveries of a message near its delivery limit.", by_source(
             inlet.source.most_deliveries for inlet, _ in sources
         )),

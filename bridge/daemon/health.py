@@ -12,6 +12,7 @@ kind                meaning
 ``stalled``         the oldest unsettled message is older than ``stalled_after``
 ``window-full``     nothing was read for ``stalled_after``, because too many messages are unsettled
 ``vanished``        within the last minute, a system removed messages before they were read
+``at-risk``         nothing is read, and its system will soon remove messages that wait, or does so already
 ``paused``          a user has paused the bridge
 ``draining``        the bridge is about to end
 ==================  ================================================================================================
@@ -31,17 +32,18 @@ from typing import Any, Final
 
 from bridge.daemon.journal import Journal
 from bridge.daemon.metrics import History, Metrics
-from bridge.daemon.views import InletLike, OutletLike, PumpLike
-from bridge.endpoint import Endpoint, Outgoing
+from bridge.daemon.views import Condition, InletLike, OutletLike, PumpLike, SourceState, TargetState
+from bridge.endpoint import Endpoint, Outgoing, Source
+from bridge.endpoints.outages import find_risk, find_survived
 from bridge.pump.policy import Policy
 from bridge.pump.window import Pending
 from exchange.text.display import list_some
 
-__all__ = ["KINDS", "Condition", "Health", "SourceState", "TargetState"]
+__all__ = ["KINDS", "Health"]
 
 KINDS: Final = (
     "disconnected", "trouble", "backpressure", "dead-letters", "held", "waiting", "stalled", "window-full", "vanished",
-    "paused", "draining",
+    "at-risk", "paused", "draining",
 )  # fmt: skip
 """Kinds of conditions in the order in which they are shown: causes before their effects."""
 
@@ -56,6 +58,8 @@ may be written, and these permit more."""
 BACKPRESSURE_AFTER: Final = 3.0
 """Seconds for which a queue takes nothing before that is a condition: a full queue takes messages now and then."""
 VANISHED_FOR: Final = 60.0  # seconds for which messages that were removed unread are a condition
+NOT_READ: Final = ("disconnected", "trouble", "dead-letters", "waiting", "window-full")
+"""Kinds of conditions of a source of which nothing is read."""
 REMIND_AFTER: Final = 60.0
 REMIND_AT_MOST: Final = 600.0
 """Minimum and maximum number of seconds between reminders in the log; the interval doubles with each reminder."""
@@ -71,59 +75,6 @@ SCAN_EVERY_AT_MOST: Final = 4.0
 """Maximum number of seconds between scans, however long they take, so that their results are not too old."""
 SHOWN: Final = 3
 """Maximum number of queues or messages that a reason names."""
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """A reason why messages do not move, or soon will not."""
-
-    endpoint: str
-    """The name of an endpoint; "" for the bridge."""
-    kind: str
-    """One of `KINDS`."""
-    reason: str
-    since: float
-    """Start time, in seconds since 1970."""
-    way_out: str = ""
-    """What the owner of the bridge can do about it; "" if there is nothing to do."""
-
-    def __str__(self) -> str:
-        return f"{self.endpoint}: {self.reason}" if self.endpoint else self.reason
-
-
-@dataclass(frozen=True, slots=True)
-class SourceState:
-    """State of a source at the last look."""
-
-    up: bool
-    """Whether it is connected and without trouble."""
-    lag: int | None
-    withheld: int
-    vanished: int
-    unsettled_bytes: int
-    fill: float
-    """Used share of the window, by messages or by bytes, whichever is larger; 1: full."""
-    oldest_age: float
-    """Seconds since the oldest unsettled message was read; 0 if there is none."""
-    oldest: str
-    """Origin of that message; "" if there is none."""
-    on_hold: int
-    """Number of messages on hold."""
-    held: tuple[tuple[str, str], ...]
-    """Origin and reason of the first of these messages."""
-    dead_letter_share: float = 0.0
-    """Share of dead letters among its latest messages for one queue, that with the highest."""
-
-
-@dataclass(frozen=True, slots=True)
-class TargetState:
-    """State of a target at the last look."""
-
-    up: bool
-    oldest_age: float
-    """Seconds since the oldest message without an answer was read; 0 if none is old enough for a scan."""
-    waiting: Mapping[str, str]
-    """Queue of the topology -> reason why it takes nothing now."""
 
 
 @dataclass(slots=True)
@@ -194,6 +145,8 @@ class Health:
         """Earliest time of the next scan, by the loop's clock."""
         self._refusing: dict[tuple[str, str], float] = {}
         """Target and queue -> time since which it takes nothing, by the loop's clock."""
+        self._idle: dict[str, float] = {}
+        """Source -> time since which nothing of it is read, by the loop's clock."""
         self._vanished: dict[str, tuple[int, float]] = {}  # source -> messages removed unread, and when it grew
         self.conditions: tuple[Condition, ...] = ()
         self.sources: Mapping[str, SourceState] = {}
@@ -236,6 +189,8 @@ class Health:
         for kind, applies, reason, way_out in self._requests():
             if applies:
                 causes.add("", kind, reason, way_out=way_out)
+        for inlet in self._inlets:
+            self._add_risk(inlet.source, causes, now)
         self._compare(causes, now)
         self.history.add(now, self._metrics)
 
@@ -344,8 +299,22 @@ class Health:
             window.bytes, fill, age,
             oldest.delivery.origin if oldest is not None else "", len(held),
             tuple([(each.delivery.origin, each.held_reason or "") for each in held[:SHOWN]]),
+            find_survived(source.removals),
             0.0 if limit is None else limit.highest,
         )  # fmt: skip
+
+    def _add_risk(self, source: Source, causes: _Causes, now: float) -> None:
+        """Add a condition if nothing is read, and what waits may not survive that."""
+        name = source.name
+        is_ended = name in self._metrics.ended_sources
+        if is_ended or not (self._pump.paused or any((name, kind) in causes.all for kind in NOT_READ)):
+            self._idle.pop(name, None)
+            return
+        idle = now - self._idle.setdefault(name, now)
+        risk = find_risk(source.removals, idle, source.lag, is_open=bool(self._metrics.up.get(name)))
+        if risk is not None:
+            reason = f"messages may be lost while nothing is read: {risk.what}"
+            causes.add(name, "at-risk", reason, way_out="take that setting away, or raise it, until it is read again")
 
     def _add_held(self, inlet: InletLike, held: Sequence[Pending], causes: _Causes) -> None:
         first, window = held[0], inlet.window

@@ -36,8 +36,9 @@ from bindings.http.hosts import HostCheck
 from bindings.http.listener import Server, make_server
 from bridge.daemon.config import Config
 from bridge.daemon.gauges import build_info, process_metrics, read_gauges
-from bridge.daemon.health import Condition, Health, SourceState, TargetState
+from bridge.daemon.health import Health
 from bridge.daemon.metrics import BUCKETS, HistoryJson, Metrics
+from bridge.daemon.views import Condition, SourceState, TargetState
 from bridge.endpoint import Endpoint
 from bridge.pump.outlet import Outlet
 from bridge.pump.pump import Inlet, Pump
@@ -100,6 +101,8 @@ class SourceJson(TypedDict):
     """Those of them that are given to nobody, or to another reader."""
     vanished: int
     """Messages that the system removed before they were read."""
+    survives: float | None
+    """Longest outage, in seconds, that messages that wait survive; null if no time bounds it, as far as is known."""
     on_hold: int
     held: list[HeldJson]
     """The first of the messages on hold."""
@@ -303,6 +306,7 @@ class Web:
             "lag": state.lag,
             "withheld": state.withheld,
             "vanished": state.vanished,
+            "survives": state.survives,
             "on_hold": state.on_hold,
             "held": [{"origin": origin, "reason": reason} for origin, reason in state.held],
         }

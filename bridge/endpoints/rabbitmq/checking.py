@@ -14,17 +14,18 @@ from typing import Any, Final
 import pika
 
 from bridge.endpoint import BridgeLayout, Disconnected, Finding, Place
+from bridge.endpoints.outages import judge_removals
 from bridge.endpoints.rabbitmq.addresses import cluster_name_of
 from bridge.endpoints.rabbitmq.connection import Connection
 from bridge.endpoints.rabbitmq.management import ManagementClient, Unknown
-from bridge.endpoints.rabbitmq.queue_facts import QueueFacts, setting_of
+from bridge.endpoints.rabbitmq.queue_facts import QueueFacts, find_removals, limits_of, refuses_when_full, setting_of
 from bridge.endpoints.rabbitmq.refusals import NO_ACCESS, NOT_FOUND
 from bridge.endpoints.rabbitmq.routes import Expected, PublishRoute
 from exchange.errors import BrokerError
 
 __all__ = ["SourceSettings", "check_source", "check_target", "places_of_queue"]
 
-OUTAGE: Final = 1_800_000
+CONSUMER_TIMEOUT: Final = 1_800_000
 """RabbitMQ's default consumer_timeout, in milliseconds. A queue with a shorter one gets a warning: the broker would
 take messages back while a target is away."""
 
@@ -244,17 +245,12 @@ async def _check_read(look: Look, settings: SourceSettings, known: Mapping[str, 
     """Check a queue or stream that is read; ``known`` is what the management API knows about it."""
     name, kind = settings.queue, str(known.get("type", "classic"))
     title = f"{kind} queue {name!r}" if kind != "stream" else f"stream {name!r}"
+    if kind == "stream" and not settings.keeps_offsets:
+        way_out = 'write offsets = "FILE" to go on instead'
+        look.add("warning", f"{title}: each start reads it all again; {way_out}", "offsets")
+    _judge_removals(look, known, title, "queue")
     if kind == "stream":
-        if not settings.keeps_offsets:
-            way_out = 'write offsets = "FILE" to go on instead'
-            look.add("warning", f"{title}: each start reads it all again; {way_out}", "offsets")
-        for limit in ("max-age", "max-length-bytes"):
-            if (value := setting_of(known, limit)) is not None:
-                text = f"it removes its oldest messages, read or not ({limit} is {value}): while targets are away, too"
-                look.add("warning", f"{title}: {text}", "queue")
         return
-    _warn_of_removal(look, known, title)
-    _warn_of_drops(look, known, title, "queue")
     if kind == "quorum":
         if settings.exclusive:
             text = "quorum queues let several consumers be exclusive; declare it with x-single-active-consumer"
@@ -264,7 +260,7 @@ async def _check_read(look: Look, settings: SourceSettings, known: Mapping[str, 
     if exchange is not None:
         await _check_dead_letters(look, known, name, title, {name}, "queue")
     timeout = setting_of(known, "consumer-timeout")
-    if isinstance(timeout, int) and timeout < OUTAGE:
+    if isinstance(timeout, int) and timeout < CONSUMER_TIMEOUT:
         look.add(
             "warning",
             f"{title}: its consumer timeout is {timeout / 1_000:g} s; when targets are away for longer the broker "
@@ -276,31 +272,10 @@ async def _check_read(look: Look, settings: SourceSettings, known: Mapping[str, 
         _warn_of_consumers(look, name, others)
 
 
-def _warn_of_removal(look: Look, known: Mapping[str, Any], title: str) -> None:
-    """Warn of a queue that is deleted with its messages when the bridge does not read it."""
-    if (expires := setting_of(known, "expires")) is not None:
-        text = f"it is deleted with its messages when nothing reads it for {expires} ms, as while the bridge is away"
-        look.add("warning", f"{title}: {text}; take away the argument or policy (expires)", "queue")
-    if known.get("auto_delete") is True:
-        text = "it is deleted with its messages when its last reader goes (auto-delete), as when the bridge ends"
-        look.add("warning", f"{title}: {text}; declare it without", "queue")
-
-
-def _warn_of_drops(look: Look, known: Mapping[str, Any], title: str, key: str) -> None:
-    """Warn of a queue that drops messages, or dead-letters them, while it is not read."""
-    if (ttl := setting_of(known, "message-ttl")) is not None:
-        look.add("warning", f"{title}: it drops or dead-letters messages that are not read within {ttl} ms", key)
-    limits = _limits_of(known)
-    if limits and not _refuses_when_full(known):
-        look.add("warning", f"{title}: when it is full it drops its oldest messages ({limits[0]})", key)
-
-
-def _limits_of(known: Mapping[str, Any]) -> list[str]:
-    return [limit for limit in ("max-length", "max-length-bytes") if setting_of(known, limit) is not None]
-
-
-def _refuses_when_full(known: Mapping[str, Any]) -> bool:
-    return str(setting_of(known, "overflow")).startswith("reject-publish")
+def _judge_removals(look: Look, known: Mapping[str, Any], title: str, key: str, *, is_written: bool = False) -> None:
+    """Report the outage that the messages of a queue survive."""
+    for level, text, about in judge_removals(find_removals(known, title), key, is_written=is_written):
+        look.add(level, text, about)
 
 
 def _check_limit(look: Look, settings: SourceSettings, known: Mapping[str, Any], title: str) -> None:
@@ -381,8 +356,8 @@ async def _check_expected(look: Look, expected: Expected, queue: str, layout: Br
     title = f"queue {name!r}"
     if setting_of(known, "dead-letter-exchange") is not None and look.sources:
         await _check_dead_letters(look, known, name, title, set(look.sources), key)
-    _warn_of_drops(look, known, title, key)
-    if _limits_of(known) and _refuses_when_full(known):
+    _judge_removals(look, known, title, key, is_written=True)
+    if limits_of(known) and refuses_when_full(known):
         look.add(
             "warning",
             f"{title}: when it is full it refuses messages ({setting_of(known, 'overflow')}), and what is under way "

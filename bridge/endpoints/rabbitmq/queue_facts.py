@@ -5,17 +5,26 @@ It is asked at each connection, as a queue may be declared anew, and its policy 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
 import pika
 
+from bridge.endpoint import Removal
 from bridge.endpoints.rabbitmq.management import ManagementClient
 from exchange.entities.releases import profile_for
 from exchange.lifecycle.limits import find_delivery_limit
+from exchange.text.digits import is_digits
+from exchange.text.display import write_milliseconds
 
-__all__ = ["QueueFacts", "fetch_facts", "setting_of"]
+__all__ = ["QueueFacts", "fetch_facts", "find_removals", "limits_of", "refuses_when_full", "setting_of"]
+
+AGES: Final = {"Y": 31_536_000, "M": 2_592_000, "D": 86_400, "h": 3_600, "m": 60, "s": 1}
+"""Unit of an age of messages -> seconds."""
+
+LENGTHS: Final = {"max-length": "messages", "max-length-bytes": "bytes"}
+"""Limits of a queue's length, and their units."""
 
 TOGETHER: Final = 3
 """Minimum delivery limit of a queue whose messages are ever taken together."""
@@ -36,13 +45,15 @@ class QueueFacts:
     """Whether it is deleted when it has no consumer for a while."""
     is_provisional: bool = False
     """Whether its policy is not known yet, as in the seconds after it was declared; it may set a lower limit."""
+    removals: tuple[Removal, ...] = ()
+    """What removes messages that are not read in time."""
 
     @classmethod
-    def from_answer(cls, known: Mapping[str, Any], version: str) -> Self:
+    def from_answer(cls, known: Mapping[str, Any], version: str, title: str = "") -> Self:
         """Read the API's answer about a queue of a broker of this version."""
-        kind = str(known.get("type", "classic"))
+        kind, removals = str(known.get("type", "classic")), tuple(find_removals(known, title))
         if kind != "quorum":
-            return cls(kind)
+            return cls(kind, removals=removals)
         if (
             "delivery_limit" in known
         ):  # the one in force, since 4.0: a policy need not be in force in a queue that exists
@@ -53,7 +64,8 @@ class QueueFacts:
             limit = find_delivery_limit(given if type(given) is int else None, profile_for(version))
         is_single_active = setting_of(known, "single-active-consumer") is True
         expires = setting_of(known, "expires") is not None
-        return cls(kind, limit, is_single_active, expires, "effective_policy_definition" not in known)
+        is_provisional = "effective_policy_definition" not in known
+        return cls(kind, limit, is_single_active, expires, is_provisional, removals)
 
     @property
     def alone_from(self) -> int | None:
@@ -76,7 +88,45 @@ async def fetch_facts(parameters: pika.URLParameters, url: str, server: Mapping[
     """Ask the management API at ``url`` about a queue of the broker with these properties. Raises Unknown."""
     management = ManagementClient(parameters, url)
     await management.check_cluster(server.get("cluster_name"))
-    return QueueFacts.from_answer(await management.queue(queue), str(server.get("version", "")))
+    return QueueFacts.from_answer(await management.queue(queue), str(server.get("version", "")), f"queue {queue!r}")
+
+
+def find_removals(known: Mapping[str, Any], title: str) -> Iterator[Removal]:
+    """Yield what removes messages of a queue or stream that are not read in time, by the API's answer about it."""
+    if known.get("type") == "stream":
+        if isinstance(age := setting_of(known, "max-age"), str):
+            unit = AGES.get(age[-1:], 0)
+            seconds = int(age[:-1]) * unit if unit and is_digits(age[:-1]) else None
+            yield Removal(f"{title} removes its oldest messages, read or not (max-age is {age})", seconds)
+        if (size := setting_of(known, "max-length-bytes")) is not None:
+            yield Removal(f"{title} removes its oldest messages, read or not (max-length-bytes is {size})")
+        return
+    if isinstance(expires := setting_of(known, "expires"), int):
+        what = f"{title} is deleted with its messages when nothing reads it for {write_milliseconds(expires)} (expires)"
+        yield Removal(what, expires / 1_000, without_reader=True)
+    if known.get("auto_delete") is True:
+        what = f"{title} is deleted with its messages when its last reader goes (auto-delete)"
+        yield Removal(what, 0.0, without_reader=True)
+    verb = "drops" if setting_of(known, "dead-letter-exchange") is None else "dead-letters"
+    if isinstance(ttl := setting_of(known, "message-ttl"), int):
+        what = f"{title} {verb} messages that are not read within {write_milliseconds(ttl)} (message-ttl)"
+        yield Removal(what, ttl / 1_000)
+    if refuses_when_full(known):
+        return
+    for limit, counted in LENGTHS.items():
+        if isinstance(most := setting_of(known, limit), int):
+            what = f"{title} {verb} its oldest messages when more than {most:,} {counted} wait ({limit})"
+            yield Removal(what, messages=most if counted == "messages" else None)
+
+
+def refuses_when_full(known: Mapping[str, Any]) -> bool:
+    """Return whether a queue that is full refuses messages, rather than drop its oldest."""
+    return str(setting_of(known, "overflow")).startswith("reject-publish")
+
+
+def limits_of(known: Mapping[str, Any]) -> list[str]:
+    """Return the names of the limits of a queue's length."""
+    return [limit for limit in LENGTHS if setting_of(known, limit) is not None]
 
 
 def setting_of(known: Mapping[str, Any], name: str) -> Any:

@@ -15,7 +15,9 @@ from typing import Final
 
 from bridge.aside import call_aside
 from bridge.endpoint import Disconnected, Finding, Place
+from bridge.endpoints.outages import judge_removals
 from bridge.endpoints.rocketmq.placing import WritableQueues, route_of
+from bridge.endpoints.rocketmq.retention import look_up_removals
 from bridge.endpoints.topics import TopicDestination
 from bridge.interop.rocketmq_topics import name_of
 from bridge.rocketmq.consumer.subscription import Subscription
@@ -28,7 +30,7 @@ from exchange.partition.clients.rocketmq.message_queue import MessageQueue
 from exchange.partition.clients.rocketmq.queues import MASTER, READ, WRITE, TopicRoute, subscribe_queues
 from exchange.partition.partitioning.specification import Partitioning
 
-__all__ = ["check_source", "check_target", "places_of"]
+__all__ = ["check_source", "check_target", "places_of", "servers_of"]
 
 PATIENCE: Final = 20.0
 """Seconds until a check must have ended."""
@@ -100,9 +102,10 @@ async def _look_at_source(
         brokers = {MessageQueue.of(queue).broker for queue in queues}
         findings.append(Finding("ok", f"topic {topic!r}: {len(queues)} queues to read at {len(brokers)} broker(s)"))
         findings += _unread(topic, route)
-        for address, broker in _servers(route).items():
+        for address, broker in servers_of(route).items():
             findings += await _ask_broker(client, address, broker, each, group)
     findings += await _group(client, group, subscriptions)
+    findings += await _judge_outage(client, [each.topic for each in subscriptions], "topics")
 
 
 async def _look_at_target(
@@ -111,7 +114,8 @@ async def _look_at_target(
     destinations: Mapping[str, TopicDestination],
     partitioned: Mapping[str, Partitioning],
 ) -> None:
-    for topic in sorted({destination.topic for destination in destinations.values()}):
+    topics = sorted({destination.topic for destination in destinations.values()})
+    for topic in topics:
         route = await _route(client, topic, findings)
         if route is None:
             continue
@@ -127,8 +131,18 @@ async def _look_at_target(
                 findings += _disagreement(spread, queue, partitioning)
         findings += _without_master(name_of(topic), route)
         findings += _unread(name_of(topic), route)
-        for address, broker in _servers(route).items():
+        for address, broker in servers_of(route).items():
             findings += await _ask_broker(client, address, broker, Subscription(topic), None)
+    findings += await _judge_outage(client, topics, "queues")
+
+
+async def _judge_outage(client: Client, topics: Iterable[str], key: str) -> list[Finding]:
+    """Return which outage messages of these topics survive, as far as their brokers show it."""
+    servers: dict[str, str] = {}
+    for topic in topics:
+        if topic in client.routes():
+            servers |= servers_of(client.routes()[topic])
+    return [*judge_removals(await look_up_removals(client, servers), key, is_written=key == "queues")]
 
 
 async def _route(client: Client, topic: str, findings: list[Finding]) -> TopicRoute | None:
@@ -172,7 +186,7 @@ def _disagreement(spread: WritableQueues, queue: str, partitioning: Partitioning
     return [Finding("ok", f"queue {queue!r}: spread over {partitioning.partitions.count} queues, which are there")]
 
 
-def _servers(route: TopicRoute) -> dict[str, str]:
+def servers_of(route: TopicRoute) -> dict[str, str]:
     """Return the address to ask of each broker of a route, its master if there is one, and the broker's name."""
     with_queues = {data.broker for data in route.queues}
     return {
@@ -233,7 +247,7 @@ async def _group(client: Client, group: str, subscriptions: Sequence[Subscriptio
     asked: dict[str, str] = {}
     for each in subscriptions:
         if each.topic in client.routes():
-            asked |= _servers(client.routes()[each.topic])
+            asked |= servers_of(client.routes()[each.topic])
     for address, broker in asked.items():
         try:
             is_there = await _has_group(client, address, group)

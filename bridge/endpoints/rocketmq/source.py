@@ -18,15 +18,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
 from bridge.aside import call_aside
-from bridge.endpoint import Delivery, Disconnected, EndOfStream, Finding, Place, Source, disconnection
-from bridge.endpoints.rocketmq.checking import check_source, places_of
+from bridge.endpoint import Delivery, Disconnected, EndOfStream, Finding, Place, Removal, Source, disconnection
+from bridge.endpoints.rocketmq.backlog import Backlog
+from bridge.endpoints.rocketmq.checking import check_source, places_of, servers_of
 from bridge.endpoints.rocketmq.lane import QueueLane
 from bridge.endpoints.rocketmq.placing import route_of
+from bridge.endpoints.rocketmq.retention import look_up_removals
 from bridge.rocketmq.consumer.assigned import AssignedQueue, PullLimits
 from bridge.rocketmq.consumer.consumer import Consumer
 from bridge.rocketmq.consumer.group import ConsumerSettings
@@ -120,6 +122,9 @@ class RocketmqSource(Source):
         self._committing: asyncio.Task[None] | None = None
         self._commits: dict[str, asyncio.Task[None]] = {}
         """Broker -> the commit that is under way."""
+        self._asking: asyncio.Task[None] | None = None
+        self._backlog: Final = Backlog(name)
+        self._removals: Sequence[Removal] = ()
         self._lanes: dict[AssignedQueue, QueueLane] = {}
         self._uncommitted = 0
         """Number of deliveries that were read and are not committed."""
@@ -131,8 +136,6 @@ class RocketmqSource(Source):
         """Set when the next commit must not wait for `COMMIT_EVERY`."""
         self._committed = asyncio.Event()
         """Set when the window may have room again, or the connection is broken."""
-        self._vanished_before = 0
-        """Number of messages that had vanished when the last connection ended."""
         self._pulse: Pulse | None = None
         self._broken: Exception | None = None
         """Exception that ended a task of this connection, which should not end."""
@@ -155,13 +158,15 @@ class RocketmqSource(Source):
 
     @property
     def lag(self) -> int | None:
-        if self._consumer is None:
-            return None
-        return sum([max(0, each.max_offset - each.next_offset) for each in self._consumer.assigned.values()])
+        return None if self._consumer is None else self._backlog.count(self._consumer.assigned.values())
 
     @property
     def vanished(self) -> int:
-        return self._vanished_before + (0 if self._consumer is None else self._consumer.vanished)
+        return self._backlog.vanished
+
+    @property
+    def removals(self) -> Sequence[Removal]:
+        return self._removals
 
     @property
     def places(self) -> frozenset[Place]:
@@ -176,13 +181,18 @@ class RocketmqSource(Source):
             client = self._client = Client(await call_aside(self._settings.current))
             client.on_broken.append(self._break)
             await client.open()
+            servers: dict[str, str] = {}
             for each in self._subscriptions:
                 route = await route_of(client, each.topic)
+                servers |= servers_of(route)
                 try:
                     subscribe_queues(route)
                 except InputError:
                     raise Disconnected(f"topic {each.topic!r} has no queue that may be read") from None
-            consumer = Consumer(client, self._group, self._subscriptions, self._consuming, revoked=self._drop_lane)
+            consumer = Consumer(
+                client, self._group, self._subscriptions, self._consuming, revoked=self._drop_lane,
+                answered=self._backlog.take_answer,
+            )  # fmt: skip
             self._consumer = consumer
             await consumer.open()
         except Exception as error:
@@ -191,6 +201,12 @@ class RocketmqSource(Source):
         self._pulse = Pulse(client, [each.topic for each in self._subscriptions], replicas=True, failed=self._break)
         self._pulse.open()
         self._committing = self._start(self._commit(consumer))
+        self._asking = self._start(self._ask(client, consumer, servers))
+
+    async def _ask(self, client: Client, consumer: Consumer, servers: Mapping[str, str]) -> None:
+        """Ask brokers how long they keep messages, and then what waits, until cancelled."""
+        self._removals = await look_up_removals(client, servers)
+        await self._backlog.keep_asking(consumer, BrokerQueues(client, self._group))
 
     def _start(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
@@ -206,6 +222,7 @@ class RocketmqSource(Source):
         self._committed.set()
 
     def _drop_lane(self, assigned: AssignedQueue) -> None:
+        self._backlog.forget(assigned)
         lane = self._lanes.pop(assigned, None)
         if lane is not None:
             self._uncommitted -= len(lane.offsets)
@@ -336,13 +353,12 @@ class RocketmqSource(Source):
 
     async def close(self) -> None:
         consumer, self._consumer = self._consumer, None
-        self._vanished_before += 0 if consumer is None else consumer.vanished
         client, self._client = self._client, None
         pulse, self._pulse = self._pulse, None
-        tasks = [task for task in (self._committing, *self._commits.values()) if task is not None]
+        tasks = [task for task in (self._committing, self._asking, *self._commits.values()) if task is not None]
         for task in tasks:
             task.cancel()
-        self._committing = None
+        self._committing = self._asking = None
         self._commits.clear()
         has_left = False
         try:
@@ -354,6 +370,7 @@ class RocketmqSource(Source):
             if client is not None:
                 client.abort()
             self._lanes.clear()
+            self._backlog.clear()
             self._uncommitted = self._settled_since = 0
         if not has_left:
             with suppress(TimeoutError):

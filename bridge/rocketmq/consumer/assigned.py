@@ -86,8 +86,8 @@ class AssignedQueue:
     """
 
     __slots__ = (
-        "_held", "_order", "_ready", "dropped", "leaving", "locked_until", "marked", "max_offset", "next_offset",
-        "ordered", "paused", "position", "pulled", "queue", "size", "stored_at", "suspended_until",
+        "_held", "_order", "_ready", "begun", "dropped", "leaving", "locked_until", "marked", "max_offset",
+        "next_offset", "ordered", "paused", "position", "pulled", "queue", "size", "stored_at", "suspended_until",
     )  # fmt: skip
 
     def __init__(self, queue: TopicQueue, offset: int, *, ordered: bool = False) -> None:
@@ -95,6 +95,8 @@ class AssignedQueue:
         self.ordered = ordered
         self.next_offset = offset
         """Offset to pull next."""
+        self.begun = -1
+        """The group's offset when it was assigned; -1 if there was none."""
         self.max_offset = offset
         """Offset at which the queue ended at the last pull."""
         self.pulled = False

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, Self, TypeVar
 
 from bridge.rocketmq.consumer.assigned import AssignedQueue, TopicQueue
+from bridge.rocketmq.consumer.fetching import Answered
 from bridge.rocketmq.consumer.group import ConsumerSettings, Group, MessageModel
 from bridge.rocketmq.consumer.offsets import parse_table
 from bridge.rocketmq.consumer.pop.handle import POP_CK
@@ -39,7 +40,8 @@ LOG: Final = logging.getLogger(__name__)
 class Consumer:
     """A consumer of a group; ``async with`` opens and closes it.
 
-    ``assigned`` and ``revoked`` are called with each queue that comes and goes, on the event loop.
+    ``assigned`` and ``revoked`` are called with each queue that comes and goes, ``answered`` with each answer to a
+    pull; all on the event loop.
     """
 
     def __init__(
@@ -51,13 +53,16 @@ class Consumer:
         *,
         assigned: Callable[[AssignedQueue], None] | None = None,
         revoked: Callable[[AssignedQueue], None] | None = None,
+        answered: Answered | None = None,
     ) -> None:
         """Check settings and subscriptions. Raises InputError, IllegalMessage."""
         self.settings: Final = settings or ConsumerSettings()
         self.group: Final = Group(client, group, subscriptions, self.settings)
         self._client: Final = client
         self._news: Final = asyncio.Event()
-        self._share: Final = Share(client, self.group, news=self._news.set, assigned=assigned, revoked=revoked)
+        self._share: Final = Share(
+            client, self.group, news=self._news.set, assigned=assigned, revoked=revoked, answered=answered
+        )
         self._handlers: list[Callable[[], None]] = []
         self._is_open = False
         self._closing: asyncio.Future[None] | None = None
@@ -82,6 +87,11 @@ class Consumer:
         return {queue: reading.assigned for queue, reading in self._share.readings.items()}
 
     @property
+    def unpulled(self) -> Sequence[AssignedQueue]:
+        """Queues assigned now that are not pulled, as what was pulled before is to be acknowledged first."""
+        return [each.assigned for each in self._share.readings.values() if each.waits and not each.assigned.dropped]
+
+    @property
     def popped(self) -> frozenset[TopicQueue]:
         """Queues that are popped now, as the broker assigned them; -1 stands for all queues of a broker."""
         return frozenset(self._share.popping.queues)
@@ -95,11 +105,6 @@ class Consumer:
     def unpersisted(self) -> Mapping[TopicQueue, Exception]:
         """Queue -> why the last try to persist its offset failed; it is tried again."""
         return self._share.unpersisted
-
-    @property
-    def vanished(self) -> int:
-        """Number of messages that brokers removed before they were read."""
-        return self._share.vanished
 
     @property
     def broken(self) -> Exception | None:

@@ -19,7 +19,7 @@ from bridge.rocketmq.remoting.errors import BrokerError, RemotingError
 from bridge.rocketmq.remoting.message import StoredMessage
 from exchange.errors import HashstarError, InputError
 
-__all__ = ["QueuePulls"]
+__all__ = ["Answered", "QueuePulls"]
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -32,6 +32,11 @@ NO_SUBSCRIPTION: Final = frozenset({
 """Answers of a broker that was restarted and has had no heartbeat since."""
 HEARTBEAT_SECONDS: Final = 1.0
 """Seconds to wait after a heartbeat until the broker has processed it."""
+
+
+Answered = Callable[[AssignedQueue, int, int, int], None]
+"""Takes the answer to a pull: the queue, the offset that was asked for, the first after it that is read, and the offset
+at which the queue began then. What lies between the first two was removed, or the subscription does not want it."""
 
 
 class QueuePulls:
@@ -51,6 +56,7 @@ class QueuePulls:
         news: Callable[[], None],
         reset: Callable[[AssignedQueue, int], None],
         bytes_left: Callable[[], float],
+        answered: Answered | None = None,
     ) -> None:
         self._client: Final = client
         self._group: Final = group
@@ -59,8 +65,7 @@ class QueuePulls:
         self._news: Final = news
         self._reset: Final = reset
         self._bytes_left: Final = bytes_left
-        self.vanished = 0
-        """Number of messages that brokers removed before they were read."""
+        self._answered: Final = answered or (lambda *_: None)
 
     async def pull(self, assigned: AssignedQueue, room: int, commit: int | None) -> float | None:
         """Pull once, and commit the offset ``commit`` with it.
@@ -104,12 +109,8 @@ class QueuePulls:
             if assigned.stored_at is not None:
                 offset = max(offset, await self._queues.search_offset(queue, assigned.stored_at))
             offset = min(offset, answer.max_offset)
-        elif 0 < wanted < offset == answer.min_offset:
-            self.vanished += offset - wanted
-            LOG.error(
-                "group %s: %s: %s messages were removed before they were read: it begins at offset %d; give them a "
-                "longer retention", self._group.name, queue, f"{offset - wanted:,}", offset,
-            )  # fmt: skip
+        else:
+            self._answered(assigned, wanted, offset, answer.min_offset)
         LOG.warning("group %s: %s has no offset %d; it goes on at %d", self._group.name, queue, wanted, offset)
         self._reset(assigned, offset)
 
@@ -124,5 +125,9 @@ class QueuePulls:
             messages, next_offset = answer.first_messages(assigned.queue, subscription, min(left, ANSWER_BYTES))
         if assigned.queue.topic.startswith(RETRY_PREFIX):
             messages = [restore_topic(message, self._group.name) for message in messages]
-        if assigned.put(messages, next_offset, answer.max_offset):
+        asked = assigned.next_offset
+        is_news = assigned.put(messages, next_offset, answer.max_offset)
+        first = messages[0].queue_offset if messages else assigned.next_offset
+        self._answered(assigned, asked, first, answer.min_offset)
+        if is_news:
             self._news()

@@ -54,20 +54,21 @@ class OffsetStore(Protocol):
 
 async def start_offset(
     queue: TopicQueue, offsets: OffsetStore, queues: BrokerQueues, where: ConsumeFrom, time: int = 0
-) -> int:
+) -> tuple[int, bool]:
     """Return the offset at which to begin a queue just assigned (`RebalancePushImpl.computePullFromWhere...`).
 
-    ``time`` is for TIMESTAMP, in milliseconds since 1970. Raises RemotingError, InputError.
+    With it, whether that is the group's own. ``time`` is for TIMESTAMP, in milliseconds since 1970. Raises
+    RemotingError, InputError.
     """
     known = await offsets.read(queue)
     if known is not None:
-        return known
+        return known, True
     is_retry = queue.topic.startswith(RETRY_PREFIX)
     if where is ConsumeFrom.FIRST or (where is ConsumeFrom.LAST and is_retry):
-        return 0  # where the queue begins later, the broker answers the first pull with that offset
+        return 0, False  # where the queue begins later, the broker answers the first pull with that offset
     if where is ConsumeFrom.LAST or is_retry:
-        return await queues.max_offset(queue)
-    return await queues.search_offset(queue, time)
+        return await queues.max_offset(queue), False
+    return await queues.search_offset(queue, time), False
 
 
 class BrokerOffsets:

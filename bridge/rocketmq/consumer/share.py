@@ -16,7 +16,7 @@ from math import inf
 from typing import Final
 
 from bridge.rocketmq.consumer.assigned import AssignedQueue, TopicQueue
-from bridge.rocketmq.consumer.fetching import QueuePulls
+from bridge.rocketmq.consumer.fetching import Answered, QueuePulls
 from bridge.rocketmq.consumer.group import Group, MessageModel
 from bridge.rocketmq.consumer.locking import Locking
 from bridge.rocketmq.consumer.offsets import BrokerOffsets, LocalOffsets, start_offset
@@ -47,7 +47,7 @@ class Share:
     """The queues that a member reads, with the tasks that read them.
 
     ``news`` is called when there may be messages to hand out, ``assigned`` and ``revoked`` with each queue that comes
-    and goes; all on the event loop.
+    and goes, ``answered`` with each answer to a pull; all on the event loop.
     """
 
     def __init__(
@@ -58,6 +58,7 @@ class Share:
         news: Callable[[], None],
         assigned: Callable[[AssignedQueue], None] | None,
         revoked: Callable[[AssignedQueue], None] | None,
+        answered: Answered | None = None,
     ) -> None:
         self.troubles: Final[dict[TopicQueue | str, HashstarError]] = {}
         """Queue or topic -> why the last try to pull, lock or rebalance it failed."""
@@ -83,7 +84,7 @@ class Share:
         self._news: Final = news
         self._fetching: Final = QueuePulls(
             client, group, self._queues, self.troubles,
-            news=news, reset=self._move, bytes_left=self._room.left,
+            news=news, reset=self._move, bytes_left=self._room.left, answered=answered,
         )  # fmt: skip
         self.popping: Final = Popping(client, group, self.troubles, self._resumed, self._tasks.start, news)
         """The queues that are popped, where the broker assigns them."""
@@ -97,11 +98,6 @@ class Share:
     def unpersisted(self) -> Mapping[TopicQueue, Exception]:
         """Queue -> why the last try to persist its offset failed."""
         return self._persisting.unpersisted
-
-    @property
-    def vanished(self) -> int:
-        """Number of messages that brokers removed before they were read."""
-        return self._fetching.vanished
 
     @property
     def broken(self) -> Exception | None:
@@ -353,11 +349,13 @@ class Share:
             locked = await self._locking.acquire(queues)
             queues = [queue for queue in queues if queue in locked]
         joined = []
-        first_offsets = await asyncio.gather(*[self._first_offset(queue) for queue in queues])
-        for queue, offset in zip(queues, first_offsets, strict=True):
-            if offset is None:
+        starts = await asyncio.gather(*[self._find_start(queue) for queue in queues])
+        for queue, start in zip(queues, starts, strict=True):
+            if start is None:
                 continue
+            offset, is_known = start
             assigned = AssignedQueue(queue, offset, ordered=self._settings.orderly)
+            assigned.begun = offset if is_known else -1
             reading = self._readings[queue] = PulledQueue(assigned)
             if self._settings.locks:
                 self._locking.hold(reading, until)
@@ -369,17 +367,17 @@ class Share:
                 self._on_assigned(assigned)
         return joined
 
-    async def _first_offset(self, queue: TopicQueue) -> int | None:
-        """Return the offset to begin a queue with; None, with an entry in ``troubles``, if it cannot be read now."""
+    async def _find_start(self, queue: TopicQueue) -> tuple[int, bool] | None:
+        """Return what `start_offset` does; None, with an entry in ``troubles``, if the offset cannot be read now."""
         where, timestamp = self._settings.consume_from, self._settings.consume_timestamp
         try:
-            offset = await start_offset(queue, self._persisting.offsets, self._queues, where, timestamp)
+            start = await start_offset(queue, self._persisting.offsets, self._queues, where, timestamp)
         except (RemotingError, InputError) as error:
             LOG.warning("group %s: where to begin with %s is not known: %s", self._group.name, queue, error)
             self.troubles[queue] = error
             return None
         self.troubles.pop(queue, None)
-        return offset
+        return start
 
     async def _leave(self, readings: Iterable[PulledQueue]) -> None:
         """Give queues up: without locks at once, with locks when all messages handed out are acknowledged."""

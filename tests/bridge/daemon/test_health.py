@@ -20,7 +20,7 @@ from bridge.daemon.gauges import read_gauges
 from bridge.daemon.health import BACKPRESSURE_AFTER, KINDS, Health
 from bridge.daemon.journal import Journal
 from bridge.daemon.metrics import Metrics
-from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing
+from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing, Removal
 from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.pump.policy import Backoff, Policy, Unroutable
 from bridge.pump.pump import Inlet, Pump
@@ -37,6 +37,12 @@ class Troubled(MemorySource):
 
     problem: str | Exception | None = None
     removed = 0
+    removals: Sequence[Removal] = ()
+    waiting_there: int | None = -1
+
+    @property
+    def lag(self) -> int | None:  # type: ignore[override]  # of one that may not know
+        return super().lag if self.waiting_there == -1 else self.waiting_there
 
     @property
     def vanished(self) -> int:
@@ -266,6 +272,36 @@ def test_messages_that_were_removed_unread_are_a_condition_for_a_minute_after_th
     assert state.after(58.0)
     assert not state.after(1.0)
     assert not state.after(100.0)
+
+
+def test_what_an_outage_may_lose_is_a_condition_at_half_of_its_limit() -> None:
+    expires = Removal("it is deleted after 6 s (expires)", 6.0, without_reader=True)
+    old = Removal("it drops messages after 60 s (message-ttl)", 60.0)
+    long = Removal("it drops its oldest messages beyond 100 (max-length)", messages=100)
+    for removals, is_open, lag, after in (
+        ([expires], False, None, 3), ([expires], True, None, None), ([old], True, None, 30), ([old], False, None, 30),
+        ([expires._replace(seconds=0.0)], False, None, 0), ([long], True, 50, 0), ([long], True, 49, None),
+        ([long], False, None, 60), ([long._replace(messages=None)], True, 10_000, 60), ([], False, None, None),
+        ([long, old], True, 3, 30),
+    ):  # fmt: skip
+        state = State()
+        state.source.removals, state.source.waiting_there = removals, lag
+        assert not state.after(500.0), "it is read"
+        assert state.health.sources["rabbit"].survives == min(
+            [e.seconds for e in removals if e.seconds is not None], default=None
+        )
+        if is_open:
+            state.paused = True
+        else:
+            state.metrics.disconnected("rabbit", Disconnected("gone"), 1.0)
+        found = [second for second in range(120) if ("rabbit", "at-risk") in state.after(1.0)]
+        assert found == ([] if after is None else [*range(max(0, after - 1), 120)]), (removals, is_open)
+        if after is not None:
+            [condition] = [each for each in state.health.conditions if each.kind == "at-risk"]
+            assert condition.reason.startswith("messages may be lost while nothing is read: it ")
+        state.paused = False
+        state.metrics.connected("rabbit")
+        assert not state.after(1.0)
 
 
 def test_a_held_message_is_a_condition_that_names_the_way_out() -> None:

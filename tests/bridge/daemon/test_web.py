@@ -144,7 +144,7 @@ def documented_status() -> dict[str, set[str]]:
     return {
         "sources": {
             "name", "up", "ended", "places", "messages", "bytes", "redelivered", "filtered", "unreadable", "unsettled",
-            "unsettled_bytes", "fill", "oldest", "oldest_age", "lag", "withheld", "vanished",
+            "unsettled_bytes", "fill", "oldest", "oldest_age", "lag", "withheld", "vanished", "survives",
             "on_hold", "held",
         },
         "targets": {

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridge.endpoints.rocketmq.backlog import Backlog
 from bridge.rocketmq.consumer.assigned import AssignedQueue, TopicQueue
 from bridge.rocketmq.consumer.fetching import QueuePulls
 from bridge.rocketmq.consumer.pulling import Pulled, PullStatus
@@ -69,15 +70,22 @@ class Member:
 
     def __init__(self, broker: Broker, offset: int = 0) -> None:
         group: Any = SimpleNamespace(name="g", subscriptions={"t": Subscription("t")})
-        self.assigned = AssignedQueue(QUEUE, offset)
+        self.backlog = Backlog("r")
+        self._assign(offset, offset or -1)  # at 0 a group begins that has read nothing
         self.times: list[int] = []
         queues: Any = broker
         self.fetching = QueuePulls(
             queues, group, queues, {}, news=lambda: None, reset=self._reset, bytes_left=lambda: 1 << 20,
+            answered=self.backlog.take_answer,
         )  # fmt: skip
 
-    def _reset(self, assigned: AssignedQueue, offset: int) -> None:
+    def _assign(self, offset: int, begun: int) -> None:
         self.assigned = AssignedQueue(QUEUE, offset)
+        self.assigned.begun = begun
+
+    def _reset(self, assigned: AssignedQueue, offset: int) -> None:
+        self.backlog.forget(assigned)
+        self._assign(offset, offset)
 
     def read(self) -> None:
         """Pull until nothing new comes, and three times at least."""
@@ -121,16 +129,16 @@ def test_what_a_queue_has_is_read_whatever_becomes_of_it(steps: list[str]) -> No
             member.read()
     assert {*broker.times} <= {*member.times}
     assert [*dict.fromkeys(member.times)] == sorted({*member.times})
-    assert member.fetching.vanished == 0
+    assert member.backlog.vanished == 0
 
 
 @pytest.mark.parametrize(("offset", "vanished"), [(0, 0), (1, 9), (9, 1), (10, 0), (12, 0)])
 def test_messages_that_were_removed_unread_are_counted(offset: int, vanished: int) -> None:
     broker = Broker()
     broker.first, broker.times = 10, [1, 2, 3]
-    member = Member(broker, offset)  # at 0 a group begins that has read nothing
+    member = Member(broker, offset)
     member.read()
-    assert member.fetching.vanished == vanished
+    assert member.backlog.vanished == vanished
     assert member.times == [1, 2, 3][max(0, offset - 10) :]
 
 
@@ -151,7 +159,7 @@ def test_an_administrator_may_reset_the_offset_to_any_place(to: int) -> None:
     broker.reset = to
     member.read()
     assert member.times == [*range(6), *range(to, 6)]
-    assert member.fetching.vanished == 0
+    assert member.backlog.vanished == 0
 
 
 def test_of_a_queue_that_lost_its_end_only_what_came_since_is_read() -> None:

@@ -21,7 +21,9 @@ from bridge.endpoints.kafka.cluster.asking import (
 )
 from bridge.endpoints.kafka.cluster.calls import Calls
 from bridge.endpoints.kafka.cluster.errors import Reasons, text_of
+from bridge.endpoints.kafka.cluster.retention import ANSWER, fetch_removals
 from bridge.endpoints.kafka.cluster.topics import Partitioned, check_partitions
+from bridge.endpoints.outages import judge_removals
 from exchange.errors import HashstarError
 from exchange.text.display import count_noun
 
@@ -29,12 +31,6 @@ __all__ = ["check_source", "check_target", "run_check"]
 
 WITHIN: Final = 14.0
 """Seconds that a check may take."""
-OUTAGE: Final = 3_600_000
-"""Milliseconds for which targets may be away: a topic that keeps its records for less gets a warning."""
-LOOKED_AT: Final = 200
-"""Maximum number of topics whose configuration is asked for."""
-ANSWER: Final = 4.0
-"""Seconds that brokers may take to answer a question."""
 
 
 async def run_check(check: Callable[[], Sequence[Finding]]) -> Sequence[Finding]:
@@ -71,7 +67,7 @@ def check_source(settings: Mapping[str, Any], topics: Sequence[str]) -> list[Fin
             findings.append(Finding("ok", f"{len(matching)} {matches} {pattern!r}", "topics"))
         else:
             findings.append(Finding("warning", f"no topic matches {pattern!r} yet", "topics"))
-    findings += _check_retention(admin, read[:LOOKED_AT])
+    findings += judge_removals(fetch_removals(admin, read), "topics")
     findings += _check_group(admin, settings)
     if is_new_protocol(settings) and (problem := new_protocol_problem(own)):
         findings.append(Finding("error", problem, "librdkafka"))
@@ -103,6 +99,7 @@ def check_target(settings: Mapping[str, Any], topics: Sequence[str], partitioned
         else:
             text = f"topic {resource.name!r}: messages of up to {limit:,} bytes; a larger one is a dead letter"
             findings.append(Finding("ok", text, "queues"))
+    findings += judge_removals(fetch_removals(admin, [*counts]), "queues", is_written=True)
     return findings
 
 
@@ -145,32 +142,6 @@ def _check_topics(
         if away:
             yield Finding("warning", f"topic {name!r}: partitions {', '.join(map(str, away))} have no leader now", key)
         yield Finding("ok", f"topic {name!r}: {count_noun(len(topic.partitions), 'partition')}", key)
-
-
-def _check_retention(admin: AdminClient, names: Sequence[str]) -> Iterator[Finding]:
-    """Yield warnings of topics that delete records within an outage; none for those whose settings are not shown."""
-    if not names:  # librdkafka takes no empty list
-        return
-    asked = admin.describe_configs(
-        [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names], request_timeout=ANSWER
-    )
-    for resource, answer in asked.items():
-        try:
-            configured = answer.result(2 * ANSWER)
-            policy, milliseconds = str(configured["cleanup.policy"].value), int(configured["retention.ms"].value)
-            size = int(configured["retention.bytes"].value)
-        except (KafkaException, KeyError, TypeError, ValueError):
-            continue
-        if "delete" not in policy:
-            continue
-        limits = []
-        if 0 <= milliseconds < OUTAGE:
-            limits.append(f"after {milliseconds / 1_000:g} s (retention.ms)")
-        if size >= 0:
-            limits.append(f"beyond {size:,} bytes of a partition (retention.bytes)")
-        if limits:
-            text = f"topic {resource.name!r}: it deletes records, read or not, {' and '.join(limits)}"
-            yield Finding("warning", f"{text}: while targets are away, too; raise it", "topics")
 
 
 def _check_group(admin: AdminClient, settings: Mapping[str, Any]) -> Iterator[Finding]:

@@ -20,8 +20,8 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from bridge.endpoint import Delivery, Disconnected
+from bridge.endpoints.deletions import Deletions
 from bridge.endpoints.kafka.cluster.errors import PASSING, text_of
-from bridge.endpoints.kafka.consumer.backlog import Deletions
 from bridge.endpoints.kafka.consumer.reader import LaneReader
 
 __all__ = ["PartitionAssignment", "PartitionLane", "is_current"]

@@ -14,61 +14,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol
 
+from bridge.endpoints.deletions import Deletions
 from bridge.endpoints.kafka.cluster.errors import LOG
 
-__all__ = ["OPEN_FOR", "Backlog", "Deletions", "find_partition"]
+__all__ = ["OPEN_FOR", "Backlog", "find_partition"]
 
 OPEN_FOR: Final = 30.0
 """Seconds for which an open transaction withholds records before that is trouble. Java's producers end theirs after 60
 s, unless they have another timeout; one that hangs never ends."""
 
-LOOKS: Final = 5
-"""Number of statistics for which a gap is remembered: the start of the log is known a little later than the gap."""
-
 HANGING: Final = "kafka-transactions.sh find-hanging finds those that never will, and aborts them"
-
-
-class Deletions:
-    """Finds out how many records of a partition were deleted before they were read."""
-
-    __slots__ = ("_counted", "_gap", "_looks", "_stands_at", "begun")
-
-    def __init__(self) -> None:
-        self.begun = -1
-        """Offset of the group when the partition was assigned; -1 if there was none, or it is not known."""
-        self._gap = (0, 0)
-        """First offset that was passed over, 0 if nothing was read before, and the first after it that was read: the
-        largest gap of the last looks."""
-        self._looks = 0
-        """Number of looks at this gap."""
-        self._stands_at = -1
-        """Position at the last look, if nothing more was on its way then; else -1."""
-        self._counted = -1
-        """Offset up to which deleted records are counted."""
-
-    def pass_over(self, start: int, end: int) -> None:
-        """Take note that no record from ``start``, 0 if nothing was read before, up to ``end`` was read."""
-        if end - start > self._gap[1] - self._gap[0]:
-            self._gap, self._looks = (start, end), 0
-
-    def count(self, position: int, low: int, *, is_drained: bool) -> int:
-        """Return how many records were deleted unread and not counted yet.
-
-        ``position`` is the offset after the last record that was read, 0 if none was; ``low`` is the start of the log.
-        With ``is_drained`` nothing was on its way that was fetched before.
-        """
-        start, end = self._gap
-        if is_drained and self._stands_at == position < low:  # there may be nothing left to read
-            start, end = position, low
-        self._stands_at = position if is_drained else -1
-        self._looks += 1
-        if self._looks > LOOKS or self._gap[1] <= low:
-            self._gap = 0, 0
-        start, end = max(start or self.begun, self._counted), min(end, low)
-        if not 0 <= start < end:
-            return 0
-        self._counted = end
-        return end - start
 
 
 class Lane(Protocol):

@@ -8,12 +8,13 @@ the member stays in its group meanwhile.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException
 
-from bridge.endpoint import BridgeLayout, Delivery, Disconnected, EndOfStream, Finding, Misfit, Place, Source
+from bridge.endpoint import BridgeLayout, Delivery, Disconnected, EndOfStream, Finding, Misfit, Place, Removal, Source
 from bridge.endpoints.kafka.cluster.addresses import (
     QUIET,
     Settings,
@@ -27,6 +28,7 @@ from bridge.endpoints.kafka.cluster.calls import Calls
 from bridge.endpoints.kafka.cluster.checking import check_source, run_check
 from bridge.endpoints.kafka.cluster.errors import CONNECTING, LOG_LEVEL, Reasons
 from bridge.endpoints.kafka.cluster.health import MEASURE_EVERY
+from bridge.endpoints.kafka.cluster.retention import look_up_removals
 from bridge.endpoints.kafka.cluster.topics import check_rights, count_partitions
 from bridge.endpoints.kafka.consumer.assignment import PartitionLane
 from bridge.endpoints.kafka.consumer.backlog import Backlog
@@ -104,6 +106,9 @@ class KafkaSource(Source):
         self._calls: Calls | None = None
         self._backlog: Backlog | None = None
         """Set when it is opened first."""
+        self._removals: Sequence[Removal] = ()
+        self._asking: asyncio.Task[None] | None = None
+        """Task that asks how long the topics keep their records."""
         self.member: GroupMember | None = None
         """Set while the source is open."""
 
@@ -147,6 +152,10 @@ class KafkaSource(Source):
     @property
     def vanished(self) -> int:
         return 0 if self._backlog is None else self._backlog.vanished
+
+    @property
+    def removals(self) -> Sequence[Removal]:
+        return self._removals
 
     @property
     def places(self) -> frozenset[Place]:
@@ -194,8 +203,17 @@ class KafkaSource(Source):
                 if problem:
                     raise Disconnected(problem)
             member.join(self._topics)
+            read = [topic for topic in metadata.topics if any(_is_named(topic, each) for each in self._topics)]
+            self._asking = asyncio.create_task(self._ask_for_removals(settings, read))
         except KafkaException as error:
             raise reasons.explain(error) from None
+
+    async def _ask_for_removals(self, settings: Mapping[str, Any], topics: Sequence[str]) -> None:
+        calls = Calls()  # of its own: closing the consumer must not wait for the answer
+        try:
+            self._removals = await calls.call(lambda: look_up_removals(settings, topics))
+        finally:
+            calls.end()
 
     async def read(self, limit: int) -> Sequence[Delivery]:
         wait = FIRST_WAIT
@@ -219,6 +237,9 @@ class KafkaSource(Source):
         calls, self._calls = self._calls, None
         if member is not None:
             member.leave()
+        if self._asking is not None:
+            self._asking.cancel()
+            self._asking = None
         if self._backlog is not None:
             self._backlog.forget()
         if calls is None:
@@ -229,3 +250,11 @@ class KafkaSource(Source):
             if closing.done():
                 closing.exception()
         calls.end()
+
+
+def _is_named(topic: str, name: str) -> bool:
+    """Return whether a topic is that of this name, or matches it; librdkafka has regular expressions of its own."""
+    try:
+        return topic == name or (name.startswith("^") and re.match(name, topic) is not None)
+    except re.error:
+        return False

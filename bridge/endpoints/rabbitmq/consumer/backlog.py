@@ -5,6 +5,13 @@ its targets take nothing, the answer would not be read either, so another connec
 read: what waits there reaches from the offset that was read last to the stream's end, which is its first offset and
 the number of its messages. The first offset is that of the first message that a consumer is given.
 
+A stream has entries of the broker's own, at least one for each of its files, with offsets like those of messages. So
+what waits may be counted too high by some, until a reader that may be given more is given nothing.
+
+A broker removes messages that nobody has read. Of a stream, these are offsets that were passed over; of a queue, only
+this much can be known: when fewer messages are ready than before, nothing was given to this reader meanwhile, and it is
+the only one, the others were removed. Those that go while it is not connected, or while it reads, are not counted.
+
 Of a queue with a single active consumer, or with consumers of several priorities, one consumer may get everything.
 AMQP does not show it: the others are just given nothing while messages are ready.
 """
@@ -12,10 +19,12 @@ AMQP does not show it: the others are just given nothing while messages are read
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from bridge.endpoint import Disconnected
+from bridge.endpoints.deletions import Deletions
 from bridge.endpoints.rabbitmq.connection import Connection
 from bridge.endpoints.rabbitmq.consumer.offsets import OFFSET, offset_of
 from bridge.endpoints.rabbitmq.frames import Arrived, Event
@@ -23,7 +32,9 @@ from bridge.endpoints.rabbitmq.management import ManagementClient, Unknown
 from exchange.amqp import ContentHeader
 from exchange.errors import BrokerError
 
-__all__ = ["Backlog", "Reading"]
+__all__ = ["Backlog", "Reading", "Removed"]
+
+LOG: Final = logging.getLogger(__name__)
 
 COUNT_EVERY: Final = 5.0
 """Seconds between counts."""
@@ -39,6 +50,47 @@ OURS: Final = "hashstar"
 """Product of the connections of bridges, one of which may stand by for another."""
 
 
+class Removed:
+    """The messages of a source that were removed unread; it outlives the source's connections."""
+
+    def __init__(self, name: str, queue: str) -> None:
+        self._name = name
+        self._queue = queue
+        self.count = 0
+        """Number of messages that were removed before they were read."""
+        self.deletions = Deletions()
+        """Offsets of the present stream that were passed over."""
+
+    def forget(self) -> None:
+        """Forget the offsets of a stream that is gone."""
+        self.deletions = Deletions()
+
+    def pass_over(self, arrived: Sequence[Arrived], expected: int | None) -> int | None:
+        """Take note of the offsets of a stream that were passed over; return that after the last message.
+
+        ``expected`` is the offset after the message before these; None if it is not known.
+        """
+        last = offset_of(ContentHeader(arrived[-1].properties))
+        if expected is None:
+            expected = offset_of(ContentHeader(arrived[0].properties))
+        if last is not None and expected is not None and last - expected >= len(arrived):
+            for each in arrived:
+                offset = offset_of(ContentHeader(each.properties))
+                if offset is not None and offset > expected:
+                    self.deletions.pass_over(expected, offset)
+                expected = expected if offset is None else offset + 1
+        return expected if last is None else last + 1
+
+    def add(self, count: int, way_out: str) -> None:
+        """Count messages that were removed, and log it."""
+        if count > 0:
+            self.count += count
+            LOG.error(
+                "%s: queue %r: RabbitMQ has removed %s messages before they were read; %s",
+                self._name, self._queue, f"{count:,}", way_out,
+            )  # fmt: skip
+
+
 class Reading(NamedTuple):
     """How far a source has read, at a moment."""
 
@@ -46,11 +98,16 @@ class Reading(NamedTuple):
     """Number of messages that have arrived over this connection."""
     unread: int
     """Number of these that the pump has not read."""
-    is_busy: bool
-    """Whether messages are unacknowledged: no more may be due."""
+    acked: int
+    """Delivery tag up to which they are acknowledged."""
     next_offset: int | None = None
     """Offset in the stream after the last message that arrived; None for a queue, or if it is not known."""
     is_stream: bool = False
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether messages are unacknowledged: no more may be due."""
+        return self.arrived > self.acked
 
 
 class Backlog:
@@ -60,18 +117,28 @@ class Backlog:
     """
 
     def __init__(
-        self, connection: Connection, queue: str, reading: Callable[[], Reading], management: str | None
+        self,
+        connection: Connection,
+        queue: str,
+        reading: Callable[[], Reading],
+        management: str | None,
+        removed: Removed,
     ) -> None:
         self._connection = connection
         self._queue = queue
         self._reading = reading
         self._management = management
+        self._removed = removed
         self._other: Connection | None = None
         """Connection that asks while the own one is not read."""
-        self._waiting: int | None = None
-        """Number of messages that wait at the broker, at the last count."""
+        self._end: int | None = None
+        """Number of messages that have arrived and that wait at the broker, at the last count; of a stream, its end."""
         self._before: tuple[int, int] | None = None
         """Messages that had arrived, and that waited, at the count before; of a stream, the next offset, and all."""
+        self._stood_at: tuple[int, int] | None = None
+        """Messages that had arrived, and those that were acknowledged, at the count before; None if others read."""
+        self._still: int | None = None
+        """Number that waited at the count before, if nothing was read or acknowledged since the count before that."""
         self._passed_since: float | None = None
         """Since when nothing was given although messages waited, and were not taken by others; the loop's time."""
         self.withheld = 0
@@ -82,7 +149,11 @@ class Backlog:
     @property
     def lag(self) -> int | None:
         """Number of messages that were not read; None if it is not known."""
-        return None if self._waiting is None else self._waiting + self._reading().unread
+        if self._end is None:
+            return None
+        reading = self._reading()  # what arrived since the count waits no more
+        position = reading.next_offset if reading.is_stream else reading.arrived
+        return reading.unread + max(0, self._end - (position or 0))
 
     async def keep_counting(self) -> None:
         """Count every `COUNT_EVERY` seconds; a count that fails leaves the lag unknown, and the next is tried again."""
@@ -92,7 +163,7 @@ class Backlog:
                     async with asyncio.timeout(COUNT_SECONDS):
                         await self._count()
                 except (Disconnected, BrokerError, TimeoutError):  # no permission, or the end, reported elsewhere
-                    self._waiting = self._before = None
+                    self._end = self._before = self._stood_at = None
                     await self._close_other()
                 await asyncio.sleep(COUNT_EVERY)
         finally:
@@ -104,10 +175,24 @@ class Backlog:
         answer = await connection.look("queue", self._queue)
         count = int(answer.method.message_count)
         if reading.is_stream:
-            self._waiting = await self._count_in_stream(connection, count, reading)
+            self._end = await self._find_end_of_stream(connection, count, reading)
             return
-        self._waiting = count
+        self._end = reading.arrived + count
+        self._look_for_removed(count, reading, is_alone=answer.method.consumer_count <= 1)
         await self._look_for_others(count, reading)
+
+    def _look_for_removed(self, count: int, reading: Reading, *, is_alone: bool) -> None:
+        """Count what is gone of a queue, if neither this consumer nor another one was given it."""
+        position = reading.arrived, reading.acked
+        is_still = is_alone and not self._connection.is_paused and position == self._stood_at
+        now = self._reading()
+        if not is_still or (now.arrived, now.acked) != position:
+            self._still = None
+        else:  # what was on its way at the count before has arrived by now
+            if self._still is not None:
+                self._removed.add(self._still - count, "see its message-ttl and max-length; or it was purged")
+            self._still = count
+        self._stood_at = position if is_alone else None
 
     async def _choose_connection(self) -> Connection:
         if not self._connection.is_paused:
@@ -124,15 +209,23 @@ class Backlog:
 
     # Streams.
 
-    async def _count_in_stream(self, connection: Connection, count: int, reading: Reading) -> int | None:
-        if not count:
-            return 0
+    async def _find_end_of_stream(self, connection: Connection, count: int, reading: Reading) -> int | None:
+        """Return the offset after the last message of the stream; None if it is not known how far it was read."""
         if reading.next_offset is None:
-            return None
-        if self._before != (reading.next_offset, count):
-            self._waiting = max(0, await self._find_first_offset(connection) + count - reading.next_offset)
-            self._before = reading.next_offset, count
-        return self._waiting
+            return None if count else 0
+        if not count:
+            return reading.next_offset
+        if self._before == (reading.next_offset, count):
+            is_at_end = not (reading.is_busy or self._connection.is_paused)  # it would be given what there is
+            return reading.next_offset if is_at_end else self._end
+        first = await self._find_first_offset(connection)
+        self._before = reading.next_offset, count
+        removed = self._removed
+        removed.add(
+            removed.deletions.count(reading.next_offset, first, is_drained=not reading.is_busy),
+            "see its max-age and max-length-bytes",
+        )
+        return first + count
 
     async def _find_first_offset(self, connection: Connection) -> int:
         """Return the first offset of the stream, which is not empty."""

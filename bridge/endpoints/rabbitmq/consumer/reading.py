@@ -21,10 +21,10 @@ from typing import Any, Final, cast
 import pika
 
 from bridge.aside import call_aside
-from bridge.endpoint import Delivery, Disconnected, Finding, Place, Source
+from bridge.endpoint import Delivery, Disconnected, Finding, Place, Removal, Source
 from bridge.endpoints.rabbitmq.checking import SourceSettings, check_source, places_of_queue
 from bridge.endpoints.rabbitmq.connection import Channel, Connection
-from bridge.endpoints.rabbitmq.consumer.backlog import Backlog, Reading
+from bridge.endpoints.rabbitmq.consumer.backlog import Backlog, Reading, Removed
 from bridge.endpoints.rabbitmq.consumer.deliveries import FIXED_BYTES, find_breach, make_deliveries
 from bridge.endpoints.rabbitmq.consumer.offsets import (
     OFFSET,
@@ -118,6 +118,9 @@ class RabbitmqSource(Source):
         self._writing: asyncio.Task[None] | None = None
         self._write_now = asyncio.Event()
         self._backlog: Backlog | None = None
+        self._removed: Final = Removed(name, queue)
+        self._removals: Sequence[Removal] = ()
+        """What removes messages that are not read in time, as the management API has last named it."""
         self._counting: asyncio.Task[None] | None = None
         self._next_offset: int | None = None
         """Offset after the last message of a stream that was settled before, or that has arrived; None: unknown."""
@@ -146,6 +149,14 @@ class RabbitmqSource(Source):
     @property
     def withheld(self) -> int:
         return 0 if self._backlog is None else self._backlog.withheld
+
+    @property
+    def vanished(self) -> int:
+        return self._removed.count
+
+    @property
+    def removals(self) -> Sequence[Removal]:
+        return self._removals
 
     @property
     def places(self) -> frozenset[Place]:
@@ -182,7 +193,7 @@ class RabbitmqSource(Source):
         except BaseException:
             await self.close()
             raise
-        self._backlog = Backlog(connection, self._queue, self._describe_reading, self._management)
+        self._backlog = Backlog(connection, self._queue, self._describe_reading, self._management, self._removed)
         self._counting = asyncio.create_task(self._backlog.keep_counting())
 
     async def _learn(self, connection: Connection) -> None:
@@ -194,6 +205,7 @@ class RabbitmqSource(Source):
             except Unknown as error:
                 LOG.warning("%s: %s: if its queue has a delivery limit, that is not known", self.name, error)
             else:
+                self._removals = facts.removals
                 self._redeliveries.learn(facts.delivery_limit)
                 self._pacing = None if facts.alone_from is None else Pacing(facts.alone_from, self._prefetch)
         wait = self._redeliveries.wait(asyncio.get_running_loop().time())
@@ -201,9 +213,7 @@ class RabbitmqSource(Source):
             raise Disconnected(f"is not read for another {wait:.0f} s: {self._redeliveries.warning}")
 
     def _describe_reading(self) -> Reading:
-        return Reading(
-            self._last, len(self._arrived), self._last > self._acked, self._next_offset, self._is_stream
-        )  # fmt: skip
+        return Reading(self._last, len(self._arrived), self._acked, self._next_offset, self._is_stream)
 
     def _forget(self) -> None:
         """Forget what has arrived; it will be delivered again."""
@@ -216,6 +226,7 @@ class RabbitmqSource(Source):
         Raises BrokerError for other refusals, Disconnected.
         """
         last = self._offsets.last
+        self._is_stream, self._next_offset = True, None if last is None else last + 1  # messages come before the answer
         try:
             await self._begin(connection, {OFFSET: self._offset if last is None else last, **self._arguments})
         except BrokerError as error:
@@ -223,10 +234,8 @@ class RabbitmqSource(Source):
                 raise
             self._is_stream = False
             self._offsets.forget()  # of a stream that is gone; a later one of this name counts anew
+            self._removed.forget()
             await self._begin(connection, self._arguments)
-        else:
-            self._is_stream = True
-            self._next_offset = None if last is None else last + 1
 
     async def _begin(self, connection: Connection, arguments: Mapping[str, Any]) -> None:
         """Consume on a new channel. Raises BrokerError, Disconnected."""
@@ -293,6 +302,7 @@ class RabbitmqSource(Source):
             known = self._offsets.fingerprint
             if known and known != fingerprint_of(first.exchange, first.routing_key, first.body):
                 self._offsets.forget()  # without a file, the next try begins as a new source would
+                self._removed.forget()
                 way_out = f"; {self._offsets.way_out} to read it from its beginning" if self._offsets.has_file else ""
                 raise Disconnected(
                     f"stream {self._queue!r} has another message at offset {last} than the one that was "
@@ -309,8 +319,8 @@ class RabbitmqSource(Source):
             return
         arrived = cast("list[Arrived]", events)
         self._last = arrived[-1].tag
-        if self._is_stream and (offset := offset_of(ContentHeader(arrived[-1].properties))) is not None:
-            self._next_offset = offset + 1
+        if self._is_stream:
+            self._next_offset = self._removed.pass_over(arrived, self._next_offset)
         self._arrived += arrived
         self._arrived_bytes += sum([len(event.body) for event in arrived]) + FIXED_BYTES * len(arrived)
         if self._arrived_bytes > self._buffer_bytes and self._connection is not None:

@@ -9,7 +9,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.endpoints.kafka.consumer.backlog import LOOKS, OPEN_FOR, Backlog, Deletions
+from bridge.endpoints.deletions import LOOKS, Deletions
+from bridge.endpoints.kafka.consumer.backlog import OPEN_FOR, Backlog
 from tests.support.tiers import examples
 
 UNKNOWN = -1001

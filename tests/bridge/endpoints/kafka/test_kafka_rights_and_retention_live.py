@@ -14,6 +14,7 @@ from exchange import Message
 from tests.support.bridge.behaviour import Reports, on_a_loop, send_to
 from tests.support.kafka.broker import brokers
 from tests.support.kafka.topics import Topics, topics_at
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.live
 
@@ -80,4 +81,24 @@ async def test_a_check_warns_of_topics_that_delete_records_within_an_outage(topi
             assert warned.setdefault(name, len(found)) == len(found)
             assert all("read or not" in text for text in found)
             await source.close()
-    assert warned == {"kept": 0, "short": 1, "small": 1, "compacted": 0, "both": 1, "for ever": 0}
+        target = KafkaTarget("written", topics.settings, {"queue": TopicDestination(topic)})
+        assert len([each for each in await target.check() if each.level == "warning"]) == warned[name]
+        await target.close()
+    assert warned == {"kept": 0, "short": 1, "small": 1, "compacted": 0, "both": 2, "for ever": 0}
+
+
+@on_a_loop
+async def test_a_source_that_runs_knows_how_long_its_topics_keep_records(topics: Topics) -> None:
+    topic = topics.make(config={"retention.ms": "60000", "retention.bytes": "1000000"})
+    for read in ([topic], [f"^{topic}$"]):
+        source = KafkaSource("read", {**topics.settings, "group.id": topic}, read)
+        await source.open()
+        await until(lambda source=source: len(source.removals) == 2, lambda: "not known")  # type: ignore[misc]
+        assert [each.seconds for each in source.removals] == [60.0, None]
+        await source.close()
+    with topics.not_allowed(topic, AclOperation.DESCRIBE_CONFIGS):
+        source = KafkaSource("read", {**topics.settings, "group.id": topic}, [topic])
+        await source.open()
+        await until(lambda: source._asking is not None and source._asking.done())
+        assert (list(source.removals), source.lost) == ([], None)
+        await source.close()

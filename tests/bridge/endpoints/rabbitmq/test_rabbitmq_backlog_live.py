@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from bridge.endpoints.rabbitmq.config import RabbitmqSource
+from bridge.endpoints.rabbitmq.consumer.offsets import offset_of
+from exchange.amqp import content_of
 from tests.bridge.endpoints.rabbitmq.test_rabbitmq_live import Broker
 from tests.support.bridge.behaviour import on_a_loop, read_all_of
 from tests.support.servers import Server, missing
@@ -106,9 +108,84 @@ async def test_another_bridge_that_is_active_is_no_trouble_and_without_the_api_o
     await unknowing.open()
     await until(lambda: unknowing.trouble is not None, lambda: unknowing.lag)
     assert "90 messages are ready, and this bridge is given none of them" in str(unknowing.trouble)
-    assert (standby.withheld, standby.trouble) == (90, None)
+    # The management API knows who is active a little later.
+    await until(lambda: (standby.withheld, standby.trouble) == (90, None), lambda: standby.trouble)
     assert (active.withheld, active.trouble) == (0, None)
     await read_and_settle(active, 100)
     await until(lambda: unknowing.trouble is None)
     for each in (active, standby, unknowing):
         await each.close()
+
+
+async def until_counted(source: RabbitmqSource, lag: int, vanished: int = 0) -> None:
+    """Wait until this many messages wait, and this many are gone."""
+    await until(lambda: (source.lag, source.vanished) == (lag, vanished), lambda: (source.lag, source.vanished))
+
+
+async def until_known(source: RabbitmqSource) -> None:
+    """Wait until it is known how many messages wait."""
+    await until(lambda: source.lag is not None)
+
+
+@on_a_loop
+async def test_what_a_queue_drops_while_nothing_is_read_waits_no_more_and_is_counted(broker: Broker) -> None:
+    """A TTL, and a length with which the oldest go."""
+    for arguments, waits, vanished in (({"x_message_ttl": 2_000}, 0, 490), ({"x_max_length": 100}, 100, 0)):
+        queue = broker.queue(**arguments)
+        source = broker.source(queue, prefetch=10, management=broker.server.management_url)
+        broker.put(queue, *[b"%d" % n for n in range(10)])
+        await source.open()
+        await read_all_of(source, 10)
+        await until_counted(source, 0)
+        broker.put(queue, *[b"%d" % n for n in range(490)])
+        await until_counted(source, waits, vanished)
+        if broker.server.management_url is not None:
+            assert [each.what.startswith(f"queue '{queue}' drops") for each in source.removals] == [True]
+        await source.close()
+
+
+@on_a_loop
+async def test_what_a_stream_removed_unread_is_counted(broker: Broker) -> None:
+    small = {"x-max-length-bytes": 100_000, "x-stream-max-segment-size-bytes": 50_000}
+    queue = broker.queue(**{"x-queue-type": "stream", **small})
+    broker.put(queue, *[b"first"] * 10)
+    source = broker.source(queue, prefetch=10)
+    await source.open()
+    await read_and_settle(source, 10)
+    await until(lambda: source.lag == 0, lambda: source.lag)
+    await source.close()
+    broker.put(queue, *[b"%d" % n + bytes(5_000) for n in range(200)])  # some ten of them in each file
+    await source.open()
+    [delivery] = await read_all_of(source, 1)
+    first = offset_of(content_of(delivery.message))
+    assert first is not None
+    assert first > 10
+    await until(lambda: source.vanished == first - 10, lambda: source.vanished)
+    source.settle(delivery)
+    while not delivery.message.body.startswith(b"199"):
+        [delivery] = await read_all_of(source, 1)
+        source.settle(delivery)
+    await until(lambda: source.lag == 0, lambda: source.lag)
+    assert source.vanished - (first - 10) <= 2, "each file begins with an entry of the broker's own"
+    await source.close()
+
+
+@on_a_loop
+async def test_nothing_waits_as_soon_as_all_is_read(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The count of some seconds ago was shown: 18,000 after all 20,000 were settled."""
+    monkeypatch.setattr("bridge.endpoints.rabbitmq.consumer.backlog.COUNT_EVERY", 60.0)
+    for kind in ("classic", "stream"):
+        queue = broker.queue(**{"x-queue-type": kind})
+        broker.put(queue, *[b"x"] * 2_000)
+        source = broker.source(queue, prefetch=100)
+        await source.open()
+        await until_known(source)
+        left = 2_000
+        while left:
+            deliveries = await source.read(100)
+            source.settle(deliveries[-1])
+            left -= len(deliveries)
+            assert source.lag is not None
+            assert source.lag <= left
+        assert source.lag == 0
+        await source.close()

@@ -234,20 +234,25 @@ async def test_a_missing_queue_is_an_error_with_its_key_and_a_missing_management
 @on_a_loop
 async def test_a_queue_that_loses_messages_while_the_bridge_waits_is_a_warning(broker: Broker) -> None:
     for arguments, text in (
-        ({"x_expires": 60_000}, "is deleted with its messages when nothing reads it for 60000 ms"),
-        ({"x_message_ttl": 60_000}, "drops or dead-letters messages that are not read within 60000 ms"),
-        ({"x_max_length": 10}, "when it is full it drops its oldest messages (max-length)"),
+        ({"x_expires": 60_000}, "is deleted with its messages when nothing reads it for 1 min (expires); it survives"),
+        ({"x_message_ttl": 60_000}, "drops messages that are not read within 1 min (message-ttl); it survives"),
+        ({"x_max_length": 10}, "drops its oldest messages when more than 10 messages wait (max-length)"),
+        ({"x_queue_type": "stream", "x_max_age": "10m"}, "read or not (max-age is 10m); it survives an outage of 10 m"),
     ):
-        [warning] = warnings(await of_source(broker, broker.queue(**arguments)))
+        queue = broker.queue(**arguments)
+        [warning] = warnings(await of_source(broker, queue, keeps_offsets=True))
         assert text in warning
+        [written] = warnings(await of_target(broker, PublishAddress("", queue)))
+        assert text in written
     assert not warnings(await of_source(broker, broker.queue(x_max_length=10, x_overflow="reject-publish")))
     stream = broker.queue(x_queue_type="stream", x_max_age="7D")
-    [warning] = warnings(await of_source(broker, stream, keeps_offsets=True))
-    assert "removes its oldest messages, read or not (max-age is 7D)" in warning
+    findings = await of_source(broker, stream, keeps_offsets=True)
+    assert not warnings(findings)
+    assert any("(max-age is 7D); it survives an outage of 7 d" in each.text for each in findings)
 
 
 @on_a_loop
 async def test_a_queue_that_goes_with_its_last_reader_is_a_warning(broker: Broker) -> None:
     queue = broker.channel.queue_declare("", auto_delete=True).method.queue
     [warning] = warnings(await of_source(broker, queue))
-    assert "deleted with its messages when its last reader goes (auto-delete)" in warning
+    assert "deleted with its messages when its last reader goes (auto-delete); it survives none" in warning

@@ -29,7 +29,6 @@ class Consumer:
         self.troubles: dict[str, Exception] = {}
         self.unpersisted: dict[Any, Exception] = {}
         self.broken = None
-        self.vanished = 0
 
     def put(self, which: int, count: int) -> None:
         assigned = self.assigned[which]
