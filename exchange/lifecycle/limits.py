@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from exchange.entities.entities import Queue
 from exchange.entities.in_force import NO_DEAD_LETTERS, DeadLetters, Overflow, Policies, Settings
 from exchange.entities.profile import Profile
 
-__all__ = ["Limits", "find_delivery_limit", "limits_by", "limits_of"]
+__all__ = ["NOT_MODELLED", "Limits", "find_delivery_limit", "limits_by", "limits_of"]
+
+NOT_MODELLED: Final[Mapping[str, str]] = {
+    name: what
+    for names, what in (
+        ("delayed-retry-type delayed-retry-min delayed-retry-max",
+         "how long a message waits that comes back to a quorum queue"),
+        ("consumer-timeout consumer-disconnected-timeout", "when a queue takes messages back from a consumer"),
+        ("queue-mode queue-version", "storage of classic queues"),
+        ("queue-leader-locator queue-master-locator member-placement-tag", "the node of a queue"),
+        ("quorum-initial-group-size target-group-size initial-cluster-size", "the number of replicas"),
+        ("ha-mode ha-params ha-sync-mode ha-sync-batch-size ha-promote-on-shutdown ha-promote-on-failure", "mirrors"),
+        ("max-in-memory-length max-in-memory-bytes", "memory of quorum queues; read by no release since 3.10"),
+        ("max-age stream-max-segment-size-bytes stream-filter-size-bytes stream-initial-offset",
+         "retention, files and offsets of streams"),
+        ("federation-upstream federation-upstream-set federation-upstream-pattern shards-per-node routing-key",
+         "plugins"),
+    )
+    for name in names.split()
+}  # fmt: skip
+"""Setting that the model of a message's life leaves out, as policies name it -> what it does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -224,6 +224,10 @@ TABLE: Final = (
          "got it when it was published get it again with each retry: their consumers handle it several times.",
          'send what has waited back to its queue alone: dead-letter it to the default exchange ("") with the name of '
          "the queue as routing key, or to an exchange of its own"),
+    Rule("HS326", "not-modelled", "note",
+         "RabbitMQ has the setting and check knows its rules, but what it does is left out where the life of a message "
+         "is followed: in explain --life, VirtualBroker, the test server, and HS321 to HS325.",
+         "nothing, if what it does decides no test or question; else ask a broker"),
     # 4xx: patterns
     Rule("HS401", "zero-words", "note",
          "'#' stands for zero words, too: 'x.#' also matches 'x'. Another binding of the exchange asks for that key, "
@@ -396,5 +400,5 @@ RULES: Final = MappingProxyType({rule.code: rule for rule in TABLE})
 
 ABSENCES: Final = frozenset({
     "HS101", "HS102", "HS110", "HS702", *(code for code in RULES if code.startswith(("HS20", "HS3"))),
-}) - {"HS206", "HS207"}  # fmt: skip
+}) - {"HS206", "HS207", "HS326"}  # fmt: skip
 """Codes of findings that rest on what is *not* there: none is proved of a topology of which parts are missing."""

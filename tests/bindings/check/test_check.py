@@ -71,6 +71,7 @@ WRITTEN: dict[str, tuple[str, str | None]] = {
         'x-dead-letter-routing-key = "k"'),
         "k",
     ),
+    "HS326": ("queue q: stream, x-max-age = '1D'", None),
     "HS323": ("queue q: quorum, x-message-ttl = 5", "q"),
     "HS324": ("queue q", "q"),
     "HS401": (f'{T}t -> q: "a.#"\nt -> r: "a"', "a"),
