@@ -51,7 +51,8 @@ class Queue:
     @property
     def type(self) -> str:
         """The type, from ``x-queue-type`` as the broker reads it."""
-        return str(self.arguments.get("x-queue-type", "classic"))
+        kind = str(self.arguments.get("x-queue-type", "classic"))
+        return "classic" if kind in ("", "undefined") else kind  # where these two are not refused
 
 
 _new_tuple: Final = tuple.__new__

@@ -18,7 +18,7 @@ from exchange.patterns.pcre import expression
 from exchange.values.erlang_terms import show_json
 from exchange.values.field_values import to_bytes
 
-__all__ = ["SETTINGS", "refuse_policy", "wrong_settings"]
+__all__ = ["SETTINGS", "refuse_policy", "wrong_pattern", "wrong_settings"]
 
 
 class Setting(NamedTuple):
@@ -116,6 +116,8 @@ def _wrong_attributes(policy: Policy, profile: Profile) -> list[str]:
     pattern: object = policy.pattern  # of any type: `Policy` does not check it
     if not isinstance(pattern, str):
         wrong.append(f"pattern should be a binary but was {show_json(pattern)}")
+    elif _is_too_long(pattern, profile):
+        wrong.append(f"pattern must not exceed {profile.max_regex_bytes} bytes")
     elif expression(pattern).error:
         error = expression(pattern).error
         wrong.append(f"pattern should be regular expression but is invalid: {error}")
@@ -126,6 +128,17 @@ def _wrong_attributes(policy: Policy, profile: Profile) -> list[str]:
     if isinstance(policy.priority, bool) or not isinstance(policy.priority, (int, float)):
         wrong.append(f"priority should be a number, actually was {show_json(policy.priority)}")
     return wrong
+
+
+def _is_too_long(pattern: str, profile: Profile) -> bool:
+    return profile.max_regex_bytes is not None and len(to_bytes(pattern)) > profile.max_regex_bytes
+
+
+def wrong_pattern(pattern: str, profile: Profile) -> str:
+    """Return why a release refuses a regular expression, of a policy or a permission; empty if it takes it."""
+    if _is_too_long(pattern, profile):
+        return f"it must not exceed {profile.max_regex_bytes:,} bytes (pattern_too_long)"
+    return expression(pattern).error
 
 
 def wrong_settings(definition: Mapping[str, Any], profile: Profile, *, operator: bool = False) -> list[str]:

@@ -177,6 +177,14 @@ class Profile:
     """An import refuses topic permissions for an exchange that does not exist (4.3; not 4.0)."""
     import_skips_generated: bool = field(repr=False)
     """An import leaves out bindings to queues ``amq.*`` that are missing, with a warning (since 4.4.1)."""
+    import_takes_any_metadata: bool = field(repr=False)
+    """An import takes metadata of a virtual host that are no object, and reads none of it (4.3; not 4.0)."""
+    import_takes_undefined_type: bool = field(repr=False)
+    """An import takes "undefined" for the default queue type of a virtual host (3.13.7; not 3.10)."""
+    import_keeps_queue_limits: bool = field(repr=False)
+    """An import leaves out queues over the limit of their virtual host, without a word (since 3.13.3)."""
+    max_regex_bytes: int | None = field(repr=False)
+    """Maximum size of a regular expression of a policy or permission, in bytes (since 4.3.2); None for none."""
     settings: SettingRules
     """What it accepts and reads of the arguments of queues, and of policies."""
     lives: QueueBehaviour = field(repr=False)

@@ -231,6 +231,8 @@ def _type_of(arguments: Arguments, what: str, profile: Profile) -> str | None:
             return name
         if not name and profile.settings.empty_type_is_classic:
             return "classic"
+        if name == "undefined" and profile.settings.has_plugin_types:  # as virtual hosts without a default export it
+            return "classic"
         if name in PLUGIN_TYPES and profile.settings.has_plugin_types:
             return None
         wrong = show_string(f"unsupported queue type '{name}'")

@@ -94,6 +94,10 @@ _3_10: Final = Profile(
     import_skips_bindings=True,
     import_checks_topic_exchanges=False,
     import_skips_generated=False,
+    import_takes_any_metadata=False,
+    import_takes_undefined_type=False,
+    import_keeps_queue_limits=False,
+    max_regex_bytes=None,
     settings=SETTINGS_3_10,
     lives=_LIVES_3_10,
 )
@@ -108,6 +112,8 @@ _3_13: Final = replace(
     delay_is_annotation=True,
     import_needs_queue_flags=False,
     import_skips_bindings=False,
+    import_takes_undefined_type=True,
+    import_keeps_queue_limits=True,
     settings=SETTINGS_3_13,
     lives=_LIVES_3_13,
 )
@@ -133,11 +139,12 @@ _4_3_0: Final = replace(
     like_without_text_matches_nothing=True,
     import_needs_durable=False,
     import_checks_topic_exchanges=True,
+    import_takes_any_metadata=True,
     settings=SETTINGS_4_3_0,
     lives=_LIVES_4_3,
 )
 _4_3_1: Final = replace(_4_3_0, settings=SETTINGS_4_3_1)
-_4_3_2: Final = replace(_4_3_0, settings=SETTINGS_4_3)
+_4_3_2: Final = replace(_4_3_0, settings=SETTINGS_4_3, max_regex_bytes=1_024)
 _4_3: Final = replace(_4_3_2, name="rabbitmq-4.3", max_many=2, hashes_empty_arrays=True)
 _4_4_0: Final = replace(_4_3, name="", routes_as="rabbitmq-4.3", settings=SETTINGS_4_4)
 _4_4: Final = replace(_4_4_0, name="rabbitmq-4.4", import_skips_generated=True)

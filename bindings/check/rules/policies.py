@@ -11,7 +11,7 @@ from bindings.sources.definitions.import_warnings import PATTERN_SHOWN
 from exchange.entities.effects import NAMES, find_meant
 from exchange.entities.entities import PREDECLARED_NAMES, Exchange, Policy, Queue
 from exchange.entities.in_force import applies_to, is_for_type, unsupported_keys
-from exchange.entities.policy_definitions import wrong_settings
+from exchange.entities.policy_definitions import wrong_pattern, wrong_settings
 from exchange.entities.profile import Profile
 from exchange.entities.ranked import Ranked
 from exchange.patterns.pcre import expression
@@ -64,7 +64,7 @@ def _find(view: TopologyView, policies: Mapping[str, Policy]) -> Iterator[Findin
         if policy.apply_to not in known:
             message = f"RabbitMQ refuses {_name(policy)}: apply-to '{policy.apply_to}' unrecognised"
             yield Finding("HS705", policy, f"{message}{suggest(policy.apply_to, known)}")
-        elif (error := expression(policy.pattern).error) != "":
+        elif (error := wrong_pattern(policy.pattern, view.topology.profile)) != "":
             message = f"RabbitMQ refuses the pattern {pattern} of {_name(policy)}: {error}"
             yield Finding("HS701", policy, message)
         elif unsure[policy.name]:

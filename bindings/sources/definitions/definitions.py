@@ -94,7 +94,7 @@ class Definitions:
             for key, section in document.items():
                 document[key] = read_section(key, section)
             Additions.read(document.get(KEY))
-            list(read_operator_policies(document))  # raises the error of the first one that is wrong
+            list(read_operator_policies(document, with_idle=True))  # raises the error of the first one that is wrong
         except InputError as error:
             raise InputError(f"{name}: {error}") from None
         except RecursionError:

@@ -13,6 +13,7 @@ import binascii
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+from exchange.entities.policy_definitions import wrong_pattern
 from exchange.entities.profile import Profile
 from exchange.patterns.pcre import expression
 from exchange.text.display import clip_line
@@ -29,6 +30,7 @@ __all__ = [
     "Fault",
     "Field",
     "Known",
+    "find_wrong_tags",
     "show_value",
 ]
 
@@ -120,7 +122,7 @@ def _user(value: Any, known: Known) -> str | None:
 def _regex(value: Any, known: Known) -> str | None:
     if not isinstance(value, str):
         return f"{show_value(value)} is no regular expression (badarg)"
-    error = expression(value).error
+    error = wrong_pattern(value, known.profile)
     if error:
         return f"{show_value(value)} is no regular expression ({{invalid_regexp,{show_value(value)},{error}}})"
     unknown = expression(value).unknown
@@ -140,10 +142,6 @@ def _password_hash(value: Any, known: Known) -> str | None:
     return None
 
 
-def _algorithm(value: Any, known: Known) -> str | None:
-    return None if value is None or isinstance(value, str | bool) or value == [] else _text(value, known)
-
-
 def _tags(value: Any, known: Known) -> str | None:
     if value is ABSENT:
         return "a user needs tags (tags_not_present)"
@@ -155,7 +153,7 @@ def _tags(value: Any, known: Known) -> str | None:
 
 
 def _vhost_tags(value: Any, known: Known) -> str | None:
-    if isinstance(value, list) and not all(isinstance(each, str) for each in value):
+    if isinstance(value, list) and not all(each is None or isinstance(each, str | int) for each in value):
         return f"{show_value(value)} is no array of strings (case_clause)"
     return None if value is None else _tags(value, known)
 
@@ -185,11 +183,19 @@ def _vhost_limits(value: Any, known: Known) -> str | None:
 def _metadata(value: Any, known: Known) -> str | None:
     wrong = _object(value, known)
     if wrong is not None or DEFAULT_TYPE not in value:
-        return wrong
-    kind = value[DEFAULT_TYPE]
-    if kind in ("classic", "quorum", "stream", "undefined"):
+        return None if known.profile.import_takes_any_metadata and wrong else wrong
+    kind, profile = value[DEFAULT_TYPE], known.profile
+    is_none = (kind == "undefined" and profile.import_takes_undefined_type) or (
+        kind in ("", None) and profile.settings.empty_type_is_classic
+    )
+    if kind in ("classic", "quorum", "stream") or is_none:
         return None
     return f"{DEFAULT_TYPE}: {show_value(kind)} is no type of queues ({{error,invalid_queue_type,{show_value(kind)}}})"
+
+
+def find_wrong_tags(value: Any, known: Known) -> str | None:
+    """Return what is wrong with the tags in the metadata of a virtual host, which count if it has no others."""
+    return _may_be(_vhost_tags)(value.get("tags", ABSENT), known) if isinstance(value, dict) else None
 
 
 def _priority(value: Any, known: Known) -> str | None:
@@ -230,7 +236,6 @@ TABLE: Final[Mapping[str, tuple[Field, ...]]] = {
         Field("name", _text),
         Field("password_hash", _may_be(_password_hash)),
         Field("password", _may_be(_password)),
-        Field("hashing_algorithm", _may_be(_algorithm)),
         Field("tags", _tags),
         Field("limits", _may_be(_limits("max-connections", "max-channels"))),
     ),

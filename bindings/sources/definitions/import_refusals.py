@@ -20,16 +20,27 @@ from bindings.sources.definitions.import_fields import (
     UNSURE,
     VALUES,
     Known,
+    find_wrong_tags,
     show_value,
 )
+from bindings.sources.definitions.operator_policies import read_operator_policies
 from exchange.entities.entities import PREDECLARED_NAMES, Queue
+from exchange.entities.policy_definitions import refuse_policy
 from exchange.entities.profile import Profile
 from exchange.entities.queue_arguments import refuse_queue
 from exchange.errors import BrokerError
+from exchange.text.display import count_noun
 from exchange.values.field_values import FieldTable
 
-__all__ = ["Refusal", "find_refusals", "find_typed_by_default"]
+__all__ = ["CHANCE", "Refusal", "find_refusals", "find_typed_by_default"]
 
+CHANCE: Final = "which of them counts is left to chance, as RabbitMQ imports them at the same time"
+AT_THE_SAME_TIME: Final[Mapping[str, tuple[str, ...]]] = {
+    "permissions": ("user", "vhost"),
+    "topic_permissions": ("user", "vhost", "exchange"),
+    "vhosts": ("name",),
+}
+"""Section beside the topology whose entries the import handles at the same time -> the names of an entry."""
 DEFAULT_USER: Final = "guest"
 DEFAULT_VHOST: Final = "/"
 
@@ -65,6 +76,8 @@ def find_refusals(document: Mapping[str, Any], profile: Profile, *, of_one_vhost
             continue
         if section == "users":
             yield from _find_users_again(entries)
+        if section in AT_THE_SAME_TIME:
+            yield from _find_again(section, entries)
         for index, entry in enumerate(entries):
             if isinstance(entry, Entry) and type(entry.written) is tuple and entry.vhost in known.vhosts:
                 continue  # a plain binding: there can be a million
@@ -88,6 +101,9 @@ def find_refusals(document: Mapping[str, Any], profile: Profile, *, of_one_vhost
                 yield from more(entry, item, place, known)
     if not profile.import_skips_bindings:
         yield from _find_default_bindings(document, profile)
+    yield from _find_unused_policies(document, profile)
+    if profile.import_keeps_queue_limits:
+        yield from _find_over_queue_limit(document)
 
 
 def _find_default_bindings(document: Mapping[str, Any], profile: Profile) -> Iterator[Refusal]:
@@ -99,6 +115,39 @@ def _find_default_bindings(document: Mapping[str, Any], profile: Profile) -> Ite
         if not part.source and part.destination.kind == "queue" and (vhost, part.destination.name) not in queues:
             text = f"{part.destination} does not exist (resources_missing)"
             yield Refusal(f"bindings[{index}].destination", text)
+
+
+def _find_again(section: str, entries: list[Any]) -> Iterator[Refusal]:
+    """Yield entries that set again, and otherwise, what another one sets."""
+    seen: dict[tuple[str, ...], Any] = {}
+    for index, entry in enumerate(entries):
+        if isinstance(entry, dict):
+            names = tuple(show_value(entry.get(name, ABSENT)) for name in AT_THE_SAME_TIME[section])
+            if seen.setdefault(names, entry) != entry:
+                text = f"there is another entry for {', '.join(names)}; {CHANCE}"
+                yield Refusal(f"{section}[{index}]", text, is_sure=False)
+
+
+def _find_over_queue_limit(document: Mapping[str, Any]) -> Iterator[Refusal]:
+    """Yield the virtual hosts whose limits are imported before their queues, and do not let all of them in."""
+    parameters = document.get("parameters", [])
+    limits: dict[object, tuple[int, object]] = {}
+    for index, item in enumerate(parameters if isinstance(parameters, list) else ()):
+        if isinstance(item, dict) and item.get("component") == "vhost-limits" and item.get("name") == "limits":
+            value = item.get("value")
+            limits[item.get("vhost")] = index, value.get("max-queues") if isinstance(value, dict) else None
+    queues: dict[object, set[str]] = {}
+    for entry in document.get("queues", ()) if limits else ():
+        if not entry.part.name.startswith("amq."):
+            queues.setdefault(entry.vhost, set()).add(entry.part.name)
+    for vhost, (index, most) in limits.items():
+        number = len(queues.get(vhost, ()))
+        if isinstance(most, int) and 0 <= most < number:
+            text = f"max-queues is {most}, and the file has {count_noun(number, 'queue')} in {show_value(vhost)}"
+            left_out = (
+                "RabbitMQ's import leaves out those over the limit without a word, and fails if bindings name them"
+            )
+            yield Refusal(f"parameters[{index}].value", f"{text}: {left_out}", is_sure=False)
 
 
 def _find_users_again(entries: list[Any]) -> Iterator[Refusal]:
@@ -114,6 +163,38 @@ def _find_users_again(entries: list[Any]) -> Iterator[Refusal]:
 def _find_in_user(entry: Any, item: Mapping[str, Any], place: str, known: Known) -> Iterator[Refusal]:
     if "password" in item and "password_hash" in item:
         yield Refusal(place, "a user has one of both (both_password_and_password_hash_are_provided)")
+    algorithm = item.get("hashing_algorithm")
+    if "password_hash" in item and not (algorithm is None or isinstance(algorithm, str | bool) or algorithm == []):
+        yield Refusal(f"{place}.hashing_algorithm", f"{show_value(algorithm)} is no string (function_clause)")
+
+
+def _find_in_vhost(entry: Any, item: Mapping[str, Any], place: str, known: Known) -> Iterator[Refusal]:
+    wrong = find_wrong_tags(item.get("metadata"), known) if "tags" not in item else None
+    if wrong is not None:
+        yield Refusal(f"{place}.metadata.tags", wrong)
+
+
+def _find_unused_policies(document: Mapping[str, Any], profile: Profile) -> Iterator[Refusal]:
+    """Yield what is wrong with policies that no topology has: a later entry replaces them, or they apply to nothing."""
+    operators = [*read_operator_policies(document, with_idle=True)]
+    policies = [
+        *((f"policies[{index}]", entry.vhost, entry.part) for index, entry in enumerate(document.get("policies", ()))),
+        *(("parameters", vhost, policy) for vhost, policy in operators),
+    ]
+    used = {(vhost, policy.operator, policy.name): policy for _, vhost, policy in policies}
+    idle = [policy for _, policy in operators]
+    for _, policy in read_operator_policies(document):
+        idle.remove(policy)
+    for place, vhost, policy in policies:
+        is_idle = policy.operator and policy in idle
+        if is_idle:
+            text = f"operator policy {policy.name!r} has no apply-to: RabbitMQ imports it, and it applies to nothing"
+            yield Refusal(place, text, is_sure=False)
+        if is_idle or used[vhost, policy.operator, policy.name] is not policy:
+            try:
+                refuse_policy(policy, profile)
+            except BrokerError as error:
+                yield Refusal(place, f"policy {policy.name!r}, which is not in force, is refused: {error}")
 
 
 def _find_in_parameter(entry: Any, item: Mapping[str, Any], place: str, known: Known) -> Iterator[Refusal]:
@@ -149,6 +230,7 @@ def _find_in_queue(entry: Any, item: Mapping[str, Any], place: str, known: Known
 More = Callable[[Any, Mapping[str, Any], str, Known], Iterator[Refusal]]
 MORE: Final[Mapping[str, tuple[More, ...]]] = {
     "users": (_find_in_user,),
+    "vhosts": (_find_in_vhost,),
     "parameters": (_find_in_parameter,),
     "topic_permissions": (_find_in_topic_permission,),
     "queues": (_find_in_queue,),

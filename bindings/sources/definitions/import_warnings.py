@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from bindings.sources.definitions.entries import ENCODE, SECTIONS, Entry, Part
 from bindings.sources.definitions.extensions import KEY
 from bindings.sources.definitions.import_fields import COMPONENTS
-from bindings.sources.definitions.import_refusals import find_refusals, find_typed_by_default
+from bindings.sources.definitions.import_refusals import CHANCE, find_refusals, find_typed_by_default
 from exchange.entities.entities import PREDECLARED, PREDECLARED_NAMES, Binding, Exchange, Policy
 from exchange.entities.profile import Profile
 from exchange.entities.unread import UnreadPart
@@ -59,7 +59,6 @@ ONE_VHOST: Final = (
 AT_BOOT: Final = "a node of 4.0 or later that loads the file at boot (load_definitions) has none, and does not start"
 SIDE_BY_SIDE: Final = ("exchanges", "queues")
 """Sections whose entries the import handles at the same time."""
-CHANCE: Final = "which of them counts is left to chance, as RabbitMQ imports them at the same time"
 
 UNREAD: Final = ("users", "permissions", "topic_permissions", "parameters", "global_parameters")
 """Sections that are no part of a topology: arrays of objects, which are kept as they are."""

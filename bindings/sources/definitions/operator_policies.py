@@ -17,8 +17,12 @@ COMPONENT: Final = "operator_policy"
 SECTION: Final = "operator_policies"
 
 
-def read_operator_policies(document: Mapping[str, Any]) -> Iterator[tuple[str | None, Policy]]:
+def read_operator_policies(
+    document: Mapping[str, Any], *, with_idle: bool = False
+) -> Iterator[tuple[str | None, Policy]]:
     """Yield the virtual host and the policy of each; None for an entry that names no virtual host.
+
+    A parameter without "apply-to" is imported and applies to nothing: those are yielded only ``with_idle``.
 
     Raises InputError, which names the position, for what is no policy.
     """
@@ -32,7 +36,7 @@ def read_operator_policies(document: Mapping[str, Any]) -> Iterator[tuple[str | 
             value, place = {"name": item.get("name"), **item["value"]}, f"{place}.value"
         vhost = item.get("vhost")
         policy = SECTIONS["policies"](value, place)
-        if isinstance(policy, Policy):
+        if isinstance(policy, Policy) and (with_idle or "apply-to" in value):
             yield vhost if isinstance(vhost, str) else None, replace(policy, operator=True)
 
 

@@ -2,98 +2,55 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from random import Random
-from typing import Any, Final
-from urllib.parse import urlsplit
+import os
+from typing import Any, cast
 
 import pytest
 
-from bindings.check.source import check_source
-from bindings.sources.management import Management
-from bindings.sources.open import read_source
-from exchange.entities.releases import profile_for
-from exchange.errors import InputError
-from tests.support.bindings.imports import random_definitions
-from tests.support.servers import Server
+from tests.support.bindings.import_law import ImportLaw
+from tests.support.servers import SERVERS, amqp_url, amqp_version, rabbitmq_management, started
+from tests.support.starting import wait_for_service
 from tests.support.tiers import scale
-from tests.support.unique import unique_name
 
 pytestmark = pytest.mark.live
 
-REFUSED_BY: Final = frozenset({
-    "HS101", "HS102", "HS404", "HS405", "HS601", "HS602", "HS603", "HS605", "HS701", "HS705", "HS707", "HS903",
-})  # fmt: skip
-"""Codes of the errors about what an import refuses or leaves out."""
+IMPORTS = int(os.environ.get("HASHSTAR_IMPORTS", "0"))
+AT_ONCE = 300
 
 
-def broker_of(server: Server) -> Management:
-    """Return the management API of a broker."""
-    if server.management_url is None:
-        pytest.skip("needs the management API")
-    login = urlsplit(server.url)
-    return Management.at(server.management_url.replace("//", f"//{login.username}:{login.password}@"))
+@pytest.mark.parametrize("image", SERVERS["rabbitmq"].images())
+def test_check_names_what_an_import_refuses_and_all_else_is_imported_whole(image: str) -> None:
+    """What a release takes and leaves out without a word is named as well; and what is in force there is in force here.
 
-
-def refusal_of(broker: Management, document: dict[str, Any]) -> str:
-    """Return why the broker refuses to import definitions; empty if it imports them."""
-    try:
-        broker.request("POST", "/api/definitions", document)
-    except InputError as error:
-        return str(error)
-    return ""
-
-
-def forget(broker: Management, prefix: str) -> None:
-    """Delete the virtual hosts and users of a file."""
-    for kind, name in (("vhosts", f"{prefix}-v"), ("vhosts", f"{prefix}-w"), ("users", f"{prefix}-u")):
-        try:
-            broker.request("DELETE", f"/api/{kind}/{name}")
-        except InputError:
-            continue  # it was not imported
-
-
-def named_in(text: str, version: str) -> list[str]:
-    """Return the errors that `check` names about the import into a release, or why it cannot read the file."""
-    try:
-        report = check_source(read_source(text.encode(), "definitions.json"), profile=profile_for(version))
-    except InputError as error:
-        return [str(error)]
-    return [each.message for of in report.vhosts for each in of.findings if each.code in REFUSED_BY]
-
-
-def differences(broker: Management, text: str, version: str) -> Iterator[str]:
-    """Yield what a broker that imported a file does not have as the file says."""
-    source = read_source(text.encode(), "definitions.json")
-    for vhost in source.vhosts:
-        wanted = source.topology(vhost, profile_for(version))
-        there = broker.definitions(vhost).topology(vhost, profile_for(version))
-        for kind in ("exchanges", "queues", "policies", "bindings"):
-            lost = set(getattr(wanted, kind)) ^ set(getattr(there, kind))
-            if lost:
-                yield f"{vhost}: {kind} {lost}"
-
-
-def test_check_names_what_an_import_refuses_and_all_else_is_imported_whole(rabbitmq_servers: list[Server]) -> None:
-    """What a release takes and leaves out without a word, as 3.10 does with bindings, is named as well.
-
-    Half of the random files are valid, and all names are fresh.
+    All names are fresh. ``HASHSTAR_IMPORTS=20000`` imports that many files into each release.
     """
-    wrong: list[tuple[object, ...]] = []
-    refusals = imports = 0
-    for server in rabbitmq_servers:
-        broker = broker_of(server)
-        for seed in range(scale(60)):
-            prefix = unique_name(f"import-{seed}")
-            document = random_definitions(Random(f"{server.version}/{seed}"), prefix)
-            text = json.dumps(document)
-            found = named_in(text, server.version)
-            refusal = refusal_of(broker, document)
-            lost = [] if refusal else [*differences(broker, text, server.version)]
-            if bool(found) != bool(refusal or lost):
-                wrong.append((server.version, seed, "named", found, "refused", refusal, "lost", lost, text))
-            refusals, imports = refusals + bool(refusal), imports + (not refusal)
-            forget(broker, prefix)
-    assert not wrong, "\n".join(map(str, wrong))
-    assert min(refusals, imports) > (refusals + imports) // 8
+    from testcontainers.core.container import DockerContainer
+
+    container = DockerContainer(image)
+    cast("dict[Any, Any]", container.ports).update(dict.fromkeys((5672, 15672), ("127.0.0.1",)))
+    started(container, image)
+    try:
+        find = container.get_docker_client().port
+        name = container.get_container_id()
+        url = amqp_url("127.0.0.1", int(find(name, 5672)))
+        version = wait_for_service(f"a container of {image}", lambda: amqp_version(url))
+        at = "127.0.0.1", int(find(name, 15672))
+        there = wait_for_service("its management API", lambda: management(url, *at))
+        law = ImportLaw.at(container, url, there, version)
+        count = IMPORTS or scale(60)
+        wrong = [
+            difference
+            for first in range(0, count, AT_ONCE)
+            for difference in law.run(range(first, min(first + AT_ONCE, count)))
+        ]
+        assert not wrong, "\n".join(map(str, [version, *wrong]))
+        assert min(law.counts["refused"], law.counts["fine"]) > count // 8, law.counts
+    finally:
+        container.stop()
+
+
+def management(url: str, host: str, port: int) -> str:
+    found = rabbitmq_management(url, host, port)
+    if found is None:
+        raise ConnectionError("it does not answer")
+    return found

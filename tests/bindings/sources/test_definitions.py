@@ -482,7 +482,7 @@ def test_the_arguments_have_the_types_of_rabbitmqs_import() -> None:
             ),
         ),
         (
-            {"policies": [{"name": "p", "pattern": "", "definition": {}}] * 2},
+            {"policies": [{"name": "p", "pattern": "", "definition": {"max-length": 5}}] * 2},
             "policies[1]: policy 'p' is here again; the last counts",
         ),
         (
@@ -700,6 +700,23 @@ EXCHANGE = {"name": "e", "vhost": "v", "type": "topic"}
 QUEUE = {"name": "q", "vhost": "v", "arguments": {"x-max-priority": 3}, "durable": True, "auto_delete": False}
 
 
+POLICY = {"name": "p", "vhost": "v", "pattern": "^q", "definition": {"max-length": 5}}
+
+
+def operator_policy(definition: dict[str, Any], **more: str) -> dict[str, Any]:
+    value = {"pattern": "^q", "definition": definition, "priority": 0, **more}
+    return {"vhost": "v", "component": "operator_policy", "name": "o", "value": value}
+
+
+def of_two_queues(most: int) -> dict[str, Any]:
+    queues = [QUEUE, {**QUEUE, "name": "r"}]
+    return {"queues": queues, "parameters": [{**LIMITS, "value": {"max-queues": most}}]}
+
+
+def default_type(kind: Any) -> dict[str, Any]:
+    return {"vhosts": [{"name": "v", "metadata": {"default_queue_type": kind}}]}
+
+
 @pytest.mark.parametrize(
     ("section", "refusals"),
     [
@@ -732,8 +749,26 @@ QUEUE = {"name": "q", "vhost": "v", "arguments": {"x-max-priority": 3}, "durable
         ),
         ({"parameters": [{**LIMITS, "component": "x"}]}, dict.fromkeys(("3.10", "4.0", "4.3"), "not found")),
         ({"vhosts": [{"name": "v", "tracing": None}]}, dict.fromkeys(("3.10", "4.0", "4.3"), "case_clause")),
+        *(({"vhosts": [{"name": "v", **tags}]}, {}) for tags in (
+            {"tags": [5, "a", True, None]}, {"tags": None}, {"metadata": {"tags": [5, None]}},
+            {"tags": "a", "metadata": {"tags": 5}})),
+        *(({"vhosts": [{"name": "v", **tags}]}, dict.fromkeys(("3.10", "4.0", "4.3"), "clause")) for tags in (
+            {"metadata": {"tags": 5}}, {"metadata": {"tags": [1.5]}}, {"tags": [[1]]}, {"tags": True})),
+        ({"vhosts": [{"name": "v", "metadata": 5}]}, {"3.10": "function_clause", "4.0": "function_clause"}),
+        (default_type("undefined"), {"3.10": "invalid_queue_type"}),
+        (default_type(""), {"3.10": "invalid_queue_type", "4.0": "invalid_queue_type"}),
+        (default_type(None), {"3.10": "invalid_queue_type", "4.0": "invalid_queue_type"}),
+        (default_type("nope"), dict.fromkeys(("3.10", "4.0", "4.3"), "invalid_queue_type")),
+        ({"users": [{"name": "u", "password": "x", "tags": "", "hashing_algorithm": 5}]}, {}),
+        ({"users": [{**USER, "hashing_algorithm": 5}]}, dict.fromkeys(("3.10", "4.0", "4.3"), "function_clause")),
+        ({"permissions": [{**RIGHTS, "read": "a" * 1024}]}, {}),
+        ({"permissions": [{**RIGHTS, "read": "é" * 513}]}, {"4.3": "pattern_too_long"}),
+        ({"policies": [{**POLICY, "definition": {"nope": 1}}, POLICY]},
+         dict.fromkeys(("3.10", "4.0", "4.3"), "not recognised policy settings")),
+        ({"parameters": [operator_policy({"dead-letter-exchange": "x"}), operator_policy({"max-length": 5})]},
+         dict.fromkeys(("3.10", "4.0", "4.3"), "not recognised policy settings")),
     ],
-)
+)  # fmt: skip
 def test_what_an_import_refuses_is_named_for_each_release(section: Any, refusals: dict[str, str]) -> None:
     """As brokers of 3.10.8, 4.0.5 and 4.3 answered ``rabbit_definitions:import_raw`` on 2026-11-28."""
     definitions = loads({"vhosts": [{"name": "v"}], "users": [USER], **section})
@@ -745,6 +780,36 @@ def test_what_an_import_refuses_is_named_for_each_release(section: Any, refusals
         ]
         assert bool(found) == (release in refusals), (release, found)
         assert refusals.get(release, "") in "".join(found)
+
+
+@pytest.mark.parametrize(
+    ("section", "otherwise"),
+    [
+        ({"permissions": [RIGHTS, RIGHTS]}, {}),
+        ({"permissions": [RIGHTS, {**RIGHTS, "read": "a"}]}, dict.fromkeys(("3.10", "4.0", "4.3"), "left to chance")),
+        ({"vhosts": [{"name": "v"}, {"name": "v", "tags": "a"}]},
+         dict.fromkeys(("3.10", "4.0", "4.3"), "left to chance")),
+        ({"parameters": [operator_policy({"max-length": 5})]},
+         dict.fromkeys(("3.10", "4.0", "4.3"), "applies to nothing")),
+        ({"parameters": [operator_policy({"max-length": 5}, **{"apply-to": "queues"})]}, {}),
+        *((of_two_queues(most), {}) for most in (2, -1)),
+        *((of_two_queues(most), dict.fromkeys(("4.0", "4.3"), "leaves out those over")) for most in (0, 1)),
+    ],
+)  # fmt: skip
+def test_what_an_import_makes_otherwise_is_named_for_each_release(section: Any, otherwise: dict[str, str]) -> None:
+    """As brokers of 3.10.8, 4.0.5 and 4.3.6 imported it on 2026-11-28."""
+    definitions = loads({"vhosts": [{"name": "v"}], "users": [USER], **section})
+    for release in ("3.10", "4.0", "4.3"):
+        warnings = definitions.warnings_under(PROFILES[f"rabbitmq-{release}"])
+        found = [str(warning) for warning in warnings if warning.code in ("HS903", "HS904")]
+        assert bool(found) == (release in otherwise), (release, found)
+        assert otherwise.get(release, "") in "".join(found)
+
+
+def test_an_operator_policy_that_applies_to_nothing_is_in_no_topology() -> None:
+    definitions = loads({"queues": [QUEUE], "parameters": [operator_policy({"max-length": 5})]})
+    assert definitions.topology("v").operator_policies == {}
+    assert dumped(definitions)["parameters"] == [operator_policy({"max-length": 5})]
 
 
 @pytest.mark.parametrize(
