@@ -272,6 +272,8 @@ def is_alike(ours: Any, theirs: Any) -> bool:
     """Return whether a broker's value is the one of a file, as it writes it."""
     if isinstance(ours, str) and isinstance(theirs, list):
         ours = [one.strip() for one in ours.split(",") if one.strip()]
+    if isinstance(ours, list) and isinstance(theirs, list):  # a number among tags becomes a name
+        return [*map(str, ours)] == [*map(str, theirs)]
     if ours in ({}, []) and theirs in ({}, [], None):
         return True
     return bool(ours == theirs)
