@@ -46,36 +46,45 @@ def run_command(worker: int | None, path: Path) -> None:
     Exit codes: 0 all messages read are settled, 1 some are not and will be read again, 2 bad usage or configuration.
     """
     hangups = _hold_hangups()
-    leaving: list[threading.Timer] = []
-    try:
+
+    async def run_to_end() -> int:
         from bridge.daemon.config import read_config
         from bridge.daemon.journal import Journal
         from bridge.daemon.run import run
-        from bridge.daemon.signals import end_process_within
 
-        async def run_to_end() -> int:
-            config = read_config(path, worker=worker)
-            journal = Journal(config.log_format, config.log_level, worker=worker)
-            with journal.listen():
-                if hangups:
-                    journal.write_hangup()
-                code = 0 if await run(config, journal, worker=worker, owns_process=True) else 1
-            leaving.append(end_process_within(LEAVING, code))
-            return code
+        config = read_config(path, worker=worker)
+        journal = Journal(config.log_format, config.log_level, worker=worker)
+        with journal.listen():
+            if hangups:
+                journal.write_hangup()
+            return 0 if await run(config, journal, worker=worker, owns_process=True) else 1
 
-        code = _run(run_to_end())
+    _exit_after(run_to_end())
+
+
+def _exit_after(work: Coroutine[Any, Any, int]) -> NoReturn:
+    """Run a coroutine on an event loop, and exit with its result, soon, whatever the threads of clients do.
+
+    The loop waits by select or better: pika's connections need such a one.
+    """
+    from bridge.daemon.signals import end_process_within
+
+    leaving: list[threading.Timer] = []
+
+    async def work_to_end() -> int:
+        code = await work
+        leaving.append(end_process_within(LEAVING, code))
+        return code
+
+    try:
+        with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+            code = runner.run(work_to_end())
     except HashstarError as error:
         _fail(error)
     finally:
         for timer in leaving:
             timer.cancel()
     sys.exit(code)
-
-
-def _run(work: Coroutine[Any, Any, int]) -> int:
-    """Run a coroutine on an event loop that waits by select or better: pika's connections need such a one."""
-    with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
-        return runner.run(work)
 
 
 def _fail(error: HashstarError) -> NoReturn:
@@ -111,32 +120,17 @@ def check_command(offline: bool, form: str, path: Path) -> None:
 
     Exit codes: 0 ready to run (warnings included), 1 something is missing or wrong, 2 bad usage or configuration.
     """
-    leaving: list[threading.Timer] = []
-    try:
+
+    async def run_check() -> int:
         from bridge.daemon.config import read_config
         from bridge.daemon.probe import as_object, as_text, check
-        from bridge.daemon.signals import end_process_within
 
         # Clients log each attempt to connect; the findings already have the reason, once.
         logging.getLogger("bridge").addHandler(logging.NullHandler())
-        config = read_config(path)
+        report = await check(read_config(path), offline=offline)
+        lines = "\n".join(map(escape_line, as_text(report)))
+        click.echo(json.dumps(as_object(report), indent=2) if form == "json" else lines)
+        sys.stdout.flush()
+        return 1 if report.errors else 0
 
-        async def run_check() -> int:
-            report = await check(config, offline=offline)
-            code = 1 if report.errors else 0
-            click.echo(
-                json.dumps(as_object(report), indent=2)
-                if form == "json"
-                else "\n".join(map(escape_line, as_text(report)))
-            )
-            sys.stdout.flush()
-            leaving.append(end_process_within(LEAVING, code))
-            return code
-
-        code = _run(run_check())
-    except HashstarError as error:
-        _fail(error)
-    finally:
-        for timer in leaving:
-            timer.cancel()
-    sys.exit(code)
+    _exit_after(run_check())

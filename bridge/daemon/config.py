@@ -17,10 +17,10 @@ from bindings.operating_system import find_signals
 from bindings.sources.open import open_source
 from bindings.sources.toml_file import read_toml
 from bridge.daemon import keys
-from bridge.daemon.loops import find_dead_letter_loop, find_feedback, find_near_exchange
 from bridge.daemon.replies import Ends, read_replies
 from bridge.endpoint import BridgeLayout, Misfit, Place, Source, Target
 from bridge.endpoints import build_dead_letter_target, build_source, build_target
+from bridge.endpoints.loops import find_dead_letter_loop, find_feedback, find_near_exchange
 from bridge.mistakes import ConfigWarning, Mistakes
 from bridge.pump import keys as pump_keys
 from bridge.pump.inlet import read_filter
@@ -145,12 +145,12 @@ def read_config(path: Path, environment: Mapping[str, str] = os.environ, worker:
     mistakes.raise_any()  # afterwards there is a topology
     _check_queues(table, mistakes, topology, targets, ignored)
     layout = BridgeLayout([inlet.source for inlet in inlets.values()], targets, topology, workers)
-    for name, inlet in inlets.items():
+    endpoints: list[tuple[Source | Target, Table]] = [
+        (inlet.source, source_tables[name]) for name, inlet in inlets.items()
+    ]
+    for endpoint, own in (*endpoints, *[(target, target_tables[name]) for name, target in targets_by_name.items()]):
         with mistakes.collect():
-            _check_fit(inlet.source, source_tables[name], layout)
-    for name, target in targets_by_name.items():
-        with mistakes.collect():
-            _check_fit(target, target_tables[name], layout)
+            _check_fit(endpoint, own, layout)
     mistakes.raise_any()
     replies, reply_inlets = NO_REPLIES, list[Inlet]()
     if reply_tables:
@@ -170,22 +170,9 @@ def read_config(path: Path, environment: Mapping[str, str] = os.environ, worker:
             'write [dead_letters] with url = "..." and where',
         )
     return Config(
-        str(path),
-        topology,
-        (*inlets.values(), *reply_inlets),
-        targets,
-        policy,
-        dead_letters,
-        ignored,
-        http,
-        has_coverage,
-        workers,
-        log_format,
-        log_level,
-        tuple(table.warnings),
-        replies,
-        partitioners,
-    )
+        str(path), topology, (*inlets.values(), *reply_inlets), targets, policy, dead_letters, ignored, http,
+        has_coverage, workers, log_format, log_level, tuple(table.warnings), replies, partitioners,
+    )  # fmt: skip
 
 
 def _read_sources(

@@ -21,7 +21,6 @@ from bridge.daemon.config import Config, read_config
 from bridge.daemon.health import Health
 from bridge.daemon.journal import Journal
 from bridge.daemon.metrics import Metrics
-from bridge.daemon.progress import show_progress
 from bridge.daemon.signals import Handlers, Stopping
 from bridge.daemon.web import Web
 from bridge.daemon.workers import SETTLED, WRONG, build_command, run_workers
@@ -138,7 +137,7 @@ async def _run_pump(
     try:
         with signals:
             if owns_process and not is_worker and sys.stderr.isatty():
-                showing = asyncio.ensure_future(show_progress(config, metrics))
+                showing = asyncio.ensure_future(_show_progress(config, metrics))
                 running.add_done_callback(lambda _: showing.cancel())
             try:
                 await asyncio.wait([running])
@@ -292,3 +291,38 @@ class _CoverageEvents(_Events):
         super().read(source, deliveries)
         if self._inlets[source].replies_of is None:  # replies go past the topology
             self._count(self._inlets[source], deliveries)
+
+
+@runtime_checkable
+class _Replaying(Protocol):
+    """A source that has an end, and knows how far it is."""
+
+    name: str
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Bytes that were read, and all bytes there are."""
+
+
+async def _show_progress(config: Config, metrics: Metrics) -> None:
+    """Show the progress of all replays on standard error, until cancelled; return at once if there are none."""
+    replays = [inlet.source for inlet in config.inlets if isinstance(inlet.source, _Replaying)]
+    if not replays:
+        return
+    from rich.console import Console  # installed with what reads archives
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(),
+        TextColumn("{task.fields[messages]:,} messages"), TimeElapsedColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        tasks = {source.name: progress.add_task(source.name, total=None, messages=0) for source in replays}
+        while True:
+            for source in replays:
+                read, total = source.progress
+                progress.update(
+                    tasks[source.name], completed=read, total=total or None,
+                    messages=metrics.read_messages[source.name],
+                )  # fmt: skip
+            await asyncio.sleep(0.2)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from bridge.daemon.loops import find_dead_letter_loop, find_feedback, find_near_exchange
 from bridge.endpoint import Place
+from bridge.endpoints.loops import find_dead_letter_loop, find_feedback, find_near_exchange
 from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.pump.inlet import Filter, reachable_queues
 from bridge.pump.pump import Inlet
