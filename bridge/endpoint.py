@@ -33,6 +33,7 @@ from exchange.errors import HashstarError
 from exchange.partition.partitions import Partitions
 from exchange.routing.route import Placement
 from exchange.topology.topology import Topology
+from exchange.values.documents import document
 from exchange.values.message import Message
 
 __all__ = [
@@ -214,6 +215,7 @@ class Removal(NamedTuple):
     """Whether this is only so while no reader is connected."""
 
 
+@document("PlaceJson")
 class Place(NamedTuple):
     """A queue, exchange, topic or folder that an endpoint reads or writes, as its configuration names it."""
 

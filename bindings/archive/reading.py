@@ -23,6 +23,7 @@ from bindings.archive.unpacking import GZIP_BYTES, Broken, is_gzipped, read_head
 from bindings.sources.files import open_file
 from exchange.errors import InputError
 from exchange.limits import RECORD_BYTES
+from exchange.values.documents import document
 
 __all__ = [
     "BATCH_BYTES", "BATCH_ROWS", "COPIES", "NOT_READ", "SPLIT_BYTES", "Bad", "Bias", "Block", "Format", "Item",
@@ -78,6 +79,7 @@ class CompletePart(NamedTuple):
     """Whether bytes follow after ``end`` that may be the beginning of a record."""
 
 
+@document("BadUnitJson", "reason, source, offset")
 class Bad(NamedTuple):
     """Bytes or a row that could not be read as a record."""
 

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from bindings.archive.figures import Time
 
 if TYPE_CHECKING:  # it imports pyarrow, which reports do without
     from bindings.archive.reading import Bad
 
-__all__ = ["OTHER", "REASONS", "SAMPLES", "Span", "Time", "Unread"]
+__all__ = ["OTHER", "REASONS", "SAMPLES", "Span", "Unread"]
 
 REASONS: Final = 100
 """Maximum number of reasons that are counted one by one, as some reasons quote the wrong value."""
 OTHER: Final = "other reasons"
 SAMPLES: Final = 3
 """Maximum number of bad records kept for each reason."""
-
-
-Time: TypeAlias = Annotated[int, "int64"]
-"""Microseconds since 1970, UTC, which may be before it; in a table, of this Arrow type."""
 
 
 class Span(NamedTuple):

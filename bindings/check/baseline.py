@@ -16,10 +16,11 @@ from pathlib import Path, PurePath
 from typing import Any, Final
 
 from bindings.check.fingerprint import fingerprint
-from bindings.check.report import KnownFinding, part_json
+from bindings.check.report import GoneFinding, KnownFinding
 from bindings.check.rules.finding import Finding
 from bindings.sources.files import decode_text, read_content, save_lines
 from bindings.sources.management import is_address
+from exchange.entities.part import part_json
 from exchange.errors import InputError
 from exchange.values.json_text import parse
 
@@ -109,7 +110,7 @@ class BaselineRun:
             left[identity] -= left[identity] > 0
         return new
 
-    def find_gone(self) -> list[tuple[str, KnownFinding]]:
+    def find_gone(self) -> list[GoneFinding]:
         """Return the known findings that are gone, each with its file: the file was checked, or is no longer there."""
         gone = []
         for file, findings in self._baseline.files.items():
@@ -118,9 +119,9 @@ class BaselineRun:
                 for finding in filter(self._is_checked, findings):
                     if left[finding.fingerprint] > 0:
                         left[finding.fingerprint] -= 1
-                        gone.append((file, finding))
+                        gone.append(GoneFinding(file, finding))
             elif not self._baseline.exists(file):
-                gone += [(file, finding) for finding in findings]
+                gone += [GoneFinding(file, finding) for finding in findings]
         return gone
 
     def recorded(self) -> Baseline:

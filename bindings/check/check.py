@@ -26,13 +26,14 @@ from bindings.check.rules import (
     reach,
     redundancy,
 )
-from bindings.check.rules.finding import ABSENCES, RULES, Finding, Part
+from bindings.check.rules.finding import ABSENCES, RULES, Finding
 from bindings.check.rules.view import TopologyView
 from bindings.check.rules.words import quote_exchange
 from bindings.sources.definitions.import_warnings import NOT_READ
 from bindings.sources.language.expectations import Expectation
 from bindings.sources.open import open_source
 from exchange.entities.entities import Binding
+from exchange.entities.part import Part
 from exchange.topology.topology import Topology
 from exchange.topology.unread import UnreadPart, find_unread, not_proved
 

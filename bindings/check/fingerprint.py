@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import Any, Final
 
-from bindings.check.report import part_json
 from bindings.check.rules.finding import Finding
 from exchange.entities.entities import Binding
+from exchange.entities.part import part_json
 
 __all__ = ["fingerprint"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Final, TypeAlias
 
-from bindings.check.rules.finding import Part
 from bindings.sources.definitions.entries import SECTIONS
 from bindings.sources.definitions.positions import find_objects
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
+from exchange.entities.part import Part
 
 __all__ = ["find_lines"]
 

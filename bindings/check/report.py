@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypedDict
+from typing import Any, NamedTuple
 
-from bindings.check.rules.finding import RULES, SEVERITIES, Finding, Part, Severity
-from bindings.check.rules.life import LifeJson, life_json
+from bindings.check.rules.finding import RULES, SEVERITIES, Finding, Severity
 from bindings.sources.tree import SkippedFile
-from exchange.entities.entities import Binding, Exchange, Queue
 from exchange.errors import HashstarError
-from exchange.values.field_json import encode_table
-from exchange.values.json_types import BindingJson
+from exchange.text.display import hide_logins
+from exchange.values.documents import document
 
 __all__ = [
-    "BaselineUse", "BindingPartJson", "CheckResult", "FindingJson", "KnownFinding", "NamedPartJson", "Report",
-    "SourceError", "VhostFindings", "count_severities", "finding_json", "part_json",
+    "BaselineUse", "CheckResult", "GoneFinding", "KnownFinding", "Report", "SourceError", "VhostFindings",
+    "count_severities",
 ]  # fmt: skip
 
 
+@document("VhostJson", "vhost, findings")
 class VhostFindings(NamedTuple):
     """The findings about one virtual host, in order."""
 
@@ -31,14 +30,15 @@ class VhostFindings(NamedTuple):
     """Code -> number of findings, listed or not."""
 
 
+@document("ReportJson", "source = name, profile, vhosts, counts")
 class Report(NamedTuple):
-    """All findings about a source."""
+    """The findings about a file or a broker."""
 
     name: str
-    """The source as messages name it."""
+    """The file or address that was checked."""
     vhosts: Sequence[VhostFindings]
     profile: str = ""
-    """Name of the profile whose rules were applied."""
+    """The release of RabbitMQ whose rules were applied."""
     chosen_by: str | None = None
     """Why this profile was chosen; None where the user or the file names it, or the source is a broker."""
     path: str | None = None
@@ -60,11 +60,17 @@ class Report(NamedTuple):
         return count_severities([self])
 
 
+@document("ErrorJson", "source = name, message")
 class SourceError(NamedTuple):
     """A source that could not be checked, and why."""
 
     name: str
     error: HashstarError
+
+    @property
+    def message(self) -> str:
+        """The error, without passwords."""
+        return hide_logins(str(self.error))
 
 
 class KnownFinding(NamedTuple):
@@ -73,19 +79,32 @@ class KnownFinding(NamedTuple):
     code: str
     vhost: str
     part: Any
-    """What it is about, as `part_json` returns it; None for an expectation, or the file as a whole."""
+    """What it was about, as in a finding; None for an expectation, or the file as a whole."""
     message: str
     fingerprint: str
+    """Equal for the same finding, also where it moves to another line."""
 
 
+@document(
+    "GoneJson",
+    "source, finding.code, finding.vhost, finding.part, finding.message, finding.fingerprint",
+)
+class GoneFinding(NamedTuple):
+    """A finding of the baseline that is not found any more."""
+
+    source: str
+    """The file."""
+    finding: KnownFinding
+
+
+@document("BaselineJson", "file = name, known, gone")
 class BaselineUse(NamedTuple):
     """What a baseline did to a check."""
 
     name: str
     known: int
     """Number of findings that are not reported."""
-    gone: Sequence[tuple[str, KnownFinding]]
-    """Findings of the baseline that are not found any more, each with its file."""
+    gone: Sequence[GoneFinding]
 
 
 class CheckResult(NamedTuple):
@@ -104,6 +123,7 @@ class CheckResult(NamedTuple):
     fail_on: Severity = "error"
     """Lowest severity that makes the exit code 1."""
     baseline: BaselineUse | None = None
+    """Only with ``--baseline``."""
     statistics: bool = False
     """Whether the user asked for the number of findings of each code."""
     root: Path = Path()
@@ -125,73 +145,3 @@ def count_severities(reports: Iterable[Report]) -> dict[Severity, int]:
     """Return the number of listed findings of each severity, the most severe first."""
     counts = Counter(finding.rule.severity for report in reports for _, finding in report.findings())
     return {severity: counts[severity] for severity in reversed(SEVERITIES)}
-
-
-class NamedPartJson(TypedDict):
-    """An exchange, a queue or a policy."""
-
-    kind: Literal["exchange", "queue", "policy"]
-    name: str
-
-
-class BindingPartJson(BindingJson):
-    """A binding."""
-
-    kind: Literal["binding"]
-
-
-class FindingJson(TypedDict):
-    """A finding about a topology."""
-
-    code: str
-    """The rule, such as `HS101`; `hashstar check --explain CODE` prints its meaning."""
-    name: str
-    severity: Severity
-    message: str
-    """The finding in a sentence."""
-    says: str
-    """The meaning of the rule."""
-    way_out: str
-    """What the owner can do."""
-    witness: str | None
-    """A routing key, the shortest where possible, that shows it."""
-    life: LifeJson | None
-    """What may happen to a message with this key in queues, event by event; null for all but HS321 to HS324."""
-    line: int | None
-    """The line of the file; null where the source has no lines."""
-    part: NamedPartJson | BindingPartJson | None
-    """What it is about; null for an expectation, or for the file as a whole."""
-
-
-def finding_json(finding: Finding) -> FindingJson:
-    """Return a finding and its rule as JSON values; ``part`` is null for an expectation, or the file as a whole."""
-    rule = finding.rule
-    return {
-        "code": rule.code,
-        "name": rule.name,
-        "severity": rule.severity,
-        "message": finding.message,
-        "says": rule.meaning,
-        "way_out": rule.way_out,
-        "witness": finding.witness,
-        "life": None if finding.life is None else life_json(finding.life),
-        "line": finding.line,
-        "part": None if finding.part is None else part_json(finding.part),
-    }
-
-
-def part_json(part: Part) -> NamedPartJson | BindingPartJson:
-    """Return the kind and the name of a part as JSON values, with the field names of RabbitMQ."""
-    if isinstance(part, Binding):
-        return {
-            "kind": "binding",
-            "source": part.source,
-            "destination_type": part.destination.kind,
-            "destination": part.destination.name,
-            "routing_key": part.routing_key,
-            "arguments": encode_table(part.arguments),
-        }
-    kind: Literal["exchange", "queue", "policy"] = (
-        "exchange" if isinstance(part, Exchange) else "queue" if isinstance(part, Queue) else "policy"
-    )
-    return {"kind": kind, "name": part.name}

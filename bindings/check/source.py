@@ -13,13 +13,14 @@ from bindings.check.check import find_all, list_findings
 from bindings.check.lines import find_lines
 from bindings.check.report import Report, VhostFindings
 from bindings.check.rules import tasks
-from bindings.check.rules.finding import RULES, Finding, Part
+from bindings.check.rules.finding import RULES, Finding
 from bindings.sources.applications.celery import read_app
 from bindings.sources.definitions import Definitions
 from bindings.sources.definitions.import_warnings import FILE_CODES, FILE_ONLY, NOT_READ, SourceWarning
 from bindings.sources.files import decode_text, read_content
 from bindings.sources.open import Source
 from exchange.entities.entities import Exchange, Policy, Queue
+from exchange.entities.part import Part
 from exchange.entities.profile import Profile
 from exchange.topology.topology import Topology
 from exchange.topology.unread import not_proved

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from bindings.report.inspection import bad_lines, inspection_json, inspection_lines, skipped_lines
-from bindings.report.inspection_types import MatchesJson, StoreJson
-from bindings.report.kafka import kafka_json, kafka_lines
-from bindings.report.store import matches_json, matches_lines, store_json, store_lines
+from bindings.report.inspection import bad_lines, inspection_lines, skipped_lines
+from bindings.report.kafka import kafka_lines
+from bindings.report.store import matches_lines, store_lines
 from exchange.commands.console import echo_line, exit_on_error, progress
 from exchange.commands.options import Group, form_options, output_option, renamed
 from exchange.errors import InputError
@@ -142,10 +141,9 @@ def inspect_command(
             if topic is not None:
                 folder.keep_topic(topic)
         if form == "json":
-            output = inspection_json(archive, inspection)
-            if folder is not None:
-                output["kafka"] = kafka_json(folder)
-            click.echo(json.dumps(output, indent=2))
+            from bindings.report.inspection_json import inspection_json
+
+            _print(inspection_json(archive, inspection, folder))
         else:
             lines = [] if nothing is not None else [*inspection_lines(archive, inspection)]
             for line in [*lines, *(kafka_lines(folder) if folder is not None else ())]:
@@ -218,6 +216,7 @@ def _inspect_store(path: str, key: str | None, topic: str | None, message_id: st
     from bindings.archive.rocketmq.find import find_by_id, find_by_key
     from bindings.archive.rocketmq.inspection import inspect_store
     from bindings.archive.rocketmq.store import open_store
+    from bindings.report.store_json import matches_json, store_json
 
     if key is not None and message_id is not None:
         raise InputError("--key and --message-id: give one of them")
@@ -244,7 +243,7 @@ def _inspect_store(path: str, key: str | None, topic: str | None, message_id: st
         sys.exit(NOT_FOUND)
 
 
-def _print(output: StoreJson | MatchesJson | Iterable[str]) -> None:
+def _print(output: dict[str, Any] | Iterable[str]) -> None:
     if isinstance(output, dict):
         click.echo(json.dumps(output, indent=2))
         return

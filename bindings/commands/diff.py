@@ -181,10 +181,7 @@ def _compare(
 def _print_one(compared: FileDiff, moved: Moved | None, form: str) -> None:
     [each] = compared.vhosts
     if form == "json":
-        values = to_json(each.diff, each.profile, each.old_profile)
-        if moved is not None:
-            values["messages"] = moved.to_json()
-        click.echo(dump_json(values))
+        click.echo(dump_json(to_json(each.diff, each.profile, each.old_profile, moved)))
     elif form == "markdown":
         echo_text(to_markdown([compared]))
     else:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
+from bindings.archive.figures import Share, Time
 from bindings.counts.comparison import Change, Comparison, change_of
 from bindings.counts.outcome import ordered_bindings
 from bindings.counts.sketch import Frequent, count_distinct
@@ -21,6 +22,7 @@ from exchange.errors import InputError
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.text.display import count_noun
 from exchange.topology.topology import Topology
+from exchange.values.documents import document
 
 __all__ = [
     "BindingChange",
@@ -41,9 +43,9 @@ class Rerouted(NamedTuple):
 
     change: Change
     messages: int
-    first: int | None
-    last: int | None
-    """Microseconds since 1970, UTC; None if no message has a time. So is ``first``."""
+    first: Time | None
+    last: Time | None
+    """None if no message has a time. So is ``first``."""
     distinct_keys: int
     """Number of distinct keys, with the relative error `bindings.counts.sketch.ERROR`."""
     shapes: Frequent
@@ -63,6 +65,7 @@ class ShapeChange(NamedTuple):
     """A key of this shape."""
 
 
+@document("ChangedQueueJson")
 class QueueChange(NamedTuple):
     """Numbers of messages that a queue gets, before and after."""
 
@@ -110,12 +113,13 @@ class PartitionMoves(NamedTuple):
     """Names of the partitions before and after -> messages, including those that stay; None for no partition."""
 
     @property
-    def share(self) -> float | None:
+    def share(self) -> Share | None:
         """Share of messages that move, among those whose partitions are decided; None if there are none."""
         decided = self.messages - self.undecided
         return self.moved / decided if decided else None
 
 
+@document("ComparisonTotalsJson")
 class ChangeTotals(NamedTuple):
     """Numbers of messages over the whole comparison."""
 

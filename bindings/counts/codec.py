@@ -17,8 +17,9 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, Union, get_args, 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bindings.archive.figures import Time
 from bindings.archive.names import escape, unescape
-from bindings.archive.sums import Span, Time
+from bindings.archive.sums import Span
 from bindings.counts.sketch import FREQUENT, REGISTERS, SAMPLE
 from bindings.counts.witness import MOST
 from exchange.errors import InputError

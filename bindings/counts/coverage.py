@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from bindings.archive.figures import Share, Time
 from bindings.counts.sketch import Frequent
 from bindings.counts.tally import Tally, fingerprint
 from exchange.entities.entities import Binding
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
+from exchange.values.documents import document
 
 if TYPE_CHECKING:
     from bindings.counts.columnar.uses import Uses
@@ -55,11 +57,11 @@ class BindingUse(NamedTuple):
     """Number of messages that may match it, depending on a random choice; not among ``messages``."""
     only: int
     """Number of ``messages`` that reached its destination by this binding only, and by no alternate exchange."""
-    first: int | None
-    last: int | None
+    first: Time | None
+    last: Time | None
     distinct_keys: int
     """Approximate number of distinct keys, with the relative error `bindings.counts.sketch.ERROR`."""
-    share: float | None
+    share: Share | None
     """Share of its destination's messages that matched it; None if the destination got no messages."""
     exposure: int
     """Number of messages that passed its source, and so could have matched it."""
@@ -75,7 +77,7 @@ class BindingUse(NamedTuple):
         return self.eligible and not self.messages and not self.possible
 
     @property
-    def bound(self) -> float | None:
+    def bound(self) -> Share | None:
         """Maximum share of its source's messages that use it (95 % confidence); None if a message hit it."""
         return None if self.messages else min(1.0, RULE_OF_THREE / self.exposure) if self.exposure else 1.0
 
@@ -90,8 +92,8 @@ class QueueUse(NamedTuple):
     """Number of messages that it may get, depending on a random choice; not among ``messages``."""
     duplicates_avoided: int
     """Number of copies that it did not get, because another binding had already put the message into it."""
-    first: int | None
-    last: int | None
+    first: Time | None
+    last: Time | None
     distinct_keys: int
     hot: Frequent
     partitions: Mapping[int | None, int]
@@ -118,6 +120,7 @@ class ExchangeUse(NamedTuple):
     hot: Frequent
 
 
+@document("AlternateUseJson", "exchange, alternate, messages, shapes = shapes.items, shapes_error = shapes.error")
 class AlternateUse(NamedTuple):
     """An alternate exchange that messages took."""
 
@@ -138,8 +141,8 @@ class Unroutable(NamedTuple):
     shapes: Frequent
     sample: tuple[str, ...]
     """A few of their keys."""
-    first: int | None
-    last: int | None
+    first: Time | None
+    last: Time | None
 
 
 class Totals(NamedTuple):
@@ -159,12 +162,12 @@ class Totals(NamedTuple):
     duplicates_avoided: int
 
     @property
-    def binding_coverage(self) -> float | None:
+    def binding_coverage(self) -> Share | None:
         """Share of eligible bindings that were hit; None if no binding is eligible."""
         return self.hit / self.eligible if self.eligible else None
 
     @property
-    def message_coverage(self) -> float | None:
+    def message_coverage(self) -> Share | None:
         """Share of messages that were routed; None if there are no messages."""
         return self.routed / self.messages if self.messages else None
 

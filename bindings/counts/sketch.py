@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from math import log
 from typing import Annotated, Final, NamedTuple, TypeAlias
 
+from exchange.values.documents import document
+
 __all__ = [
     "ERROR", "FREQUENT", "REGISTERS", "REGISTER_BITS", "SAMPLE", "Frequent", "Hash", "Item", "SampledKey",
     "are_registers", "count_distinct", "hash_of", "join_registers", "keep_sample", "merge_summaries", "registers_of",
@@ -107,6 +109,7 @@ def keep_sample(keys: Iterable[SampledKey]) -> tuple[SampledKey, ...]:
     return tuple(sorted(set(keys))[:SAMPLE])
 
 
+@document("ShapeJson", "shape = text, messages = count, example")
 class Item(NamedTuple):
     """A frequent key, or a frequent shape of keys, with its count."""
 

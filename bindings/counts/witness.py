@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from bindings.counts.sketch import Hash
+from exchange.values.documents import document
 from exchange.values.message import Message
 
 __all__ = ["MOST", "Witness", "keep_witnesses"]
@@ -19,6 +20,7 @@ MOST: Final = 3
 """Maximum number of witnesses that are kept."""
 
 
+@document("WitnessJson", "message, source, offset, routed_queues")
 class Witness(NamedTuple):
     """A message that shows a claim, and where the archive has it."""
 

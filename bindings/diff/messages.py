@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import IO, Final, NamedTuple, TypedDict
+from typing import IO, Final, NamedTuple
 
 from exchange.errors import BrokerError, InputError
 from exchange.routing.router import Router
 from exchange.text.display import count_rest, describe_exchange, write_milliseconds
+from exchange.values.documents import document
 from exchange.values.field_json import message_from_line
 from exchange.values.lines import read_lines
 from exchange.values.message import Message
 
-__all__ = ["Moved", "MovedJson", "count_moves"]
+__all__ = ["Moved", "count_moves"]
 
 LISTED: Final = 20
 """Maximum number of kinds of move that are listed for people."""
@@ -23,38 +24,28 @@ class Move(NamedTuple):
     """The exchange that messages are published to, and the queues that they reach before and after."""
 
     exchange: str
+    """The exchange that they are published to."""
     before: tuple[str, ...]
+    """Queues that they reach before, with the partition of partitioned ones."""
     after: tuple[str, ...]
 
 
-class MoveJson(TypedDict):
+@document("MoveJson", "move.exchange, move.before, move.after, messages, first_routing_key")
+class MoveCount(NamedTuple):
     """Messages that go elsewhere in the same way."""
 
-    exchange: str
-    """The exchange that they are published to."""
-    before: list[str]
-    """Queues that they reach before, with the partition of partitioned ones."""
-    after: list[str]
+    move: Move
     messages: int
     first_routing_key: str
     """The routing key of the first of them."""
 
 
-class MovedJson(TypedDict):
-    """The messages of a file that go elsewhere."""
-
-    read: int
-    """Number of messages in the file."""
-    elsewhere: int
-    """Number of those that go elsewhere."""
-    moves: list[MoveJson]
-    """The most frequent first."""
-
-
+@document("MovedJson", "read, elsewhere, moves")
 class Moved(NamedTuple):
     """The messages of a file that go elsewhere."""
 
     read: int
+    """Number of messages in the file."""
     counts: Counter[Move]
     first: dict[Move, str]
     """The routing key of the first message of each."""
@@ -67,19 +58,15 @@ class Moved(NamedTuple):
             yield f"      {_describe_move(move)}"
         yield from count_rest(len(self.counts), LISTED, " kinds of move")
 
-    def to_json(self) -> MovedJson:
-        """Return all moves as JSON values."""
-        moves: list[MoveJson] = [
-            {
-                "exchange": move.exchange,
-                "before": list(move.before),
-                "after": list(move.after),
-                "messages": count,
-                "first_routing_key": self.first[move],
-            }
-            for move, count in self.counts.most_common()
-        ]
-        return {"read": self.read, "elsewhere": self.counts.total(), "moves": moves}
+    @property
+    def elsewhere(self) -> int:
+        """Number of messages that go elsewhere."""
+        return self.counts.total()
+
+    @property
+    def moves(self) -> list[MoveCount]:
+        """The most frequent first."""
+        return [MoveCount(move, count, self.first[move]) for move, count in self.counts.most_common()]
 
 
 def count_moves(file: IO[bytes], before: Router, after: Router) -> Moved:

@@ -18,12 +18,14 @@ from bindings.diff.comparison.compare import compare
 from bindings.diff.comparison.meaning import Meaning
 from bindings.diff.planning.fields import find_changes
 from bindings.diff.planning.plan import find_difference, is_reserved
-from bindings.diff.planning.step import Part
 from bindings.diff.settings.changes import SettingsChange, compare_settings
 from bindings.report.gates import matches_glob
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
+from exchange.entities.part import Part
 from exchange.topology.topology import Topology
 from exchange.topology.unread import UnreadPart, find_unread
+from exchange.values.documents import document
+from exchange.values.json_types import FieldJson
 
 __all__ = [
     "CHANGES", "KINDS", "REASONS", "Change", "Drift", "Field", "Ignoring", "Kind", "Object", "Reason",
@@ -48,20 +50,25 @@ class Named(NamedTuple):
     name: str
 
 
+@document("FieldDriftJson")
 class Field(NamedTuple):
     """A property of an object that differs, as JSON values; None where one side does not have it."""
 
     name: str
     """``durable``, ``arguments.x-max-length``, ``definition.max-length`` ..."""
-    file: Any
-    broker: Any
+    file: FieldJson
+    """None where the file does not have it."""
+    broker: FieldJson
+    """None where the broker does not have it."""
 
 
+@document("ObjectJson", "change, part, fields")
 @dataclass(frozen=True, slots=True)
 class Object:
     """An exchange, queue, binding or policy that differs."""
 
     change: Change
+    """`missing`: the broker does not have it; `extra`: only the broker has it; `changed`: both, and they differ."""
     part: Part
     """As the file has it; an extra one, as the broker has it."""
     live: Part | None = None

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, NotRequired, TypedDict
 
-from bindings.check.report import BindingPartJson, NamedPartJson, part_json
 from bindings.diff.comparison.meaning import Meaning
-from bindings.diff.forms.as_json import MeaningJson, SettingsChangeJson, meaning_to_json, settings_to_json
+from bindings.diff.forms import as_json  # noqa: F401  the documents of meanings
 from bindings.diff.forms.text import meaning_lines, settings_lines
 from bindings.diff.planning.step import describe_part
+from bindings.diff.settings.changes import SettingsChange
 from bindings.drift.drift import KINDS, REASONS, Change, Drift, Object, Reason, Verdict
 from exchange.text.display import count_noun, count_rest, list_some
-from exchange.topology.unread import UnreadPartJson, not_proved, unread_lines, unread_to_json
-from exchange.values.json_types import FieldJson
+from exchange.topology.unread import UnreadPart, not_proved, unread_lines
+from exchange.values.documents import encode_as
 
 __all__ = ["DriftJson", "UnknownJson", "drift_lines", "drift_to_json", "format_time", "headline", "unknown_to_json"]
 
@@ -46,27 +46,6 @@ MEANINGS: Final = 10
 """Maximum number of differences of each kind that are listed of what a drift means; JSON has all."""
 
 
-class FieldDriftJson(TypedDict):
-    """A property that differs."""
-
-    name: str
-    """`durable`, `arguments.x-max-length`, `definition.max-length` ..."""
-    file: FieldJson
-    """Null where the file does not have it."""
-    broker: FieldJson
-    """Null where the broker does not have it."""
-
-
-class ObjectJson(TypedDict):
-    """An object that differs."""
-
-    change: Change
-    """`missing`: the broker does not have it; `extra`: only the broker has it; `changed`: both, and they differ."""
-    part: NamedPartJson | BindingPartJson
-    fields: list[FieldDriftJson]
-    """What differs in a changed object."""
-
-
 class DriftJson(TypedDict):
     """The difference between a file and a broker: `hashstar drift --format json`."""
 
@@ -81,14 +60,14 @@ class DriftJson(TypedDict):
     """The broker's release."""
     state: Verdict
     """`undecided` if no object differs, and parts of the file were not read."""
-    objects: list[ObjectJson]
+    objects: tuple[Object, ...]
     ignored: dict[Reason, int]
     """Reason -> number of objects that differ and are ignored."""
-    meaning: MeaningJson | None
+    meaning: Meaning | None
     """Which messages go elsewhere by the drift, from the file to the broker; null if there is none."""
-    settings: list[SettingsChangeJson]
+    settings: tuple[SettingsChange, ...]
     """The settings in force that differ by the drift, from the file to the broker."""
-    unread: list[UnreadPartJson]
+    unread: tuple[UnreadPart, ...]
     """Parts of the file that were not read."""
 
 
@@ -164,9 +143,9 @@ def headline(drift: Drift) -> str:
     return f"drift: {count_noun(len(drift.objects), 'object')} of virtual host {drift.vhost!r} {differ} from the file"
 
 
-def drift_to_json(drift: Drift, meaning: Meaning | None, *, file: str, broker: str, time: float) -> DriftJson:
+def drift_to_json(drift: Drift, meaning: Meaning | None, *, file: str, broker: str, time: float) -> Any:
     """Return a drift as JSON values; ``time`` is in seconds since 1970."""
-    return {
+    value: DriftJson = {
         "version": 1,
         "time": format_time(time),
         "file": file,
@@ -174,19 +153,13 @@ def drift_to_json(drift: Drift, meaning: Meaning | None, *, file: str, broker: s
         "vhost": drift.vhost,
         "profile": drift.profile,
         "state": drift.state,
-        "objects": [
-            {
-                "change": item.change,
-                "part": part_json(item.part),
-                "fields": [{"name": field.name, "file": field.file, "broker": field.broker} for field in item.fields],
-            }
-            for item in drift.objects
-        ],
+        "objects": drift.objects,
         "ignored": {reason: drift.ignored[reason] for reason in REASONS if reason in drift.ignored},
-        "meaning": None if meaning is None else meaning_to_json(meaning),
-        "settings": settings_to_json(drift.settings),
-        "unread": unread_to_json(drift.unread),
+        "meaning": meaning,
+        "settings": drift.settings,
+        "unread": drift.unread,
     }
+    return encode_as(DriftJson, value)
 
 
 def unknown_to_json(error: str, *, file: str, broker: str, time: float, retry_in: float) -> UnknownJson:

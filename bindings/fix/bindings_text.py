@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from bindings.fix.candidates import Removal
-from bindings.sources.definitions.entries import Part
 from bindings.sources.document_reader import read
 from bindings.sources.language.blocks import find_levels
 from bindings.sources.language.syntax import Node, Shapes, parse
 from bindings.sources.language.tokens import Statement, Token, split_rows, split_statements
+from exchange.entities.part import Part
 
 __all__ = ["BindingsText"]
 

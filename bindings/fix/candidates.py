@@ -11,9 +11,9 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from bindings.check.rules.finding import Finding
-from bindings.sources.definitions.entries import Part
 from bindings.sources.language.expectations import Expectation
 from exchange.entities.entities import Binding, Destination, Exchange
+from exchange.entities.part import Part
 from exchange.topology.topology import Topology
 
 __all__ = ["FIXABLE", "Fix", "Removal", "find_fixes"]

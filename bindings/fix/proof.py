@@ -14,7 +14,7 @@ from bindings.diff.comparison.compare import compare
 from bindings.diff.comparison.meaning import Meaning
 from bindings.diff.forms.text import meaning_lines
 from bindings.fix.candidates import Fix
-from bindings.sources.definitions.entries import Part
+from exchange.entities.part import Part
 from exchange.topology.topology import Topology
 from exchange.topology.unread import not_proved
 

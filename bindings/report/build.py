@@ -48,8 +48,8 @@ from exchange.values.message import Message
 if TYPE_CHECKING:
     from bindings.check.rules.finding import Finding
     from bindings.counts.verification import Verification
-    from bindings.sources.definitions.entries import Part
     from bindings.sources.listing import Listing
+    from exchange.entities.part import Part
 
 __all__ = ["HOT", "SLOTS", "Sources", "build_report"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from bindings.archive.figures import to_percent
 from bindings.archive.reading import COPIES, TEXTS_ONLY
-from bindings.report.figures import to_percent
 from exchange.kinds import KINDS, Decider, Unknown
 from exchange.text.display import count_noun, list_some
 from exchange.topology.unread import not_proved

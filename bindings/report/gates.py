@@ -17,10 +17,11 @@ from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from bindings.report.figures import to_percent
+from bindings.archive.figures import to_percent
 from exchange.entities.entities import Binding
 from exchange.text.display import count_noun
 from exchange.topology.unread import UnreadPart, not_proved
+from exchange.values.documents import document
 
 if TYPE_CHECKING:
     from bindings.counts.verification import Verification
@@ -124,6 +125,9 @@ class Ignore(NamedTuple):
         return ", ".join([f"{name} '{glob}'" for name, glob in globs.items() if glob != "*"]) or "everything"
 
 
+@document(
+    "IgnoredJson", "entry.source, entry.destination, entry.pattern, entry.reason, entry.until, expired, bindings, hit"
+)
 class IgnoreUse(NamedTuple):
     """An entry of the ignore list, and the bindings that it matches."""
 
@@ -157,15 +161,17 @@ class Settings:
     """Number of decimals in percentages."""
 
 
+@document("GateJson")
 class Gate(NamedTuple):
     """A threshold and whether it was kept."""
 
     name: str
-    """Name of the threshold in `Limits`; ``ignore`` for an entry of the ignore list that expired, ``unread`` for a
-    topology of which parts were not read."""
+    """As in the settings; ``ignore`` for an entry that expired, ``unread`` for a topology of which parts were not read.
+    """
     scope: str
     """The exchange or queue to which the threshold applies; "" for everything."""
     of: Literal["", "exchange", "queue"]
+    """What the scope is a name of."""
     limit: str
     actual: str
     passed: bool

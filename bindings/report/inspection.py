@@ -1,22 +1,19 @@
-"""What an archive holds, as text and as JSON: what `bindings.archive.inspection` counted in it."""
+"""What an archive holds, as text: what `bindings.archive.inspection` counted in it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final, TypedDict
 
-from bindings.report.figures import format_time
-from bindings.report.forms.json_types import BadJson
-from bindings.report.inspection_types import BiasKey, InspectionJson
+from bindings.archive.figures import format_time
 from exchange.text.display import count_noun, count_rest, escape_line, list_some
 
 if TYPE_CHECKING:
     from bindings.archive.formats.detect import Archive
     from bindings.archive.inspection import Inspection
-    from bindings.archive.reading import Bias
     from bindings.archive.sums import Unread
 
-__all__ = ["bad_json", "bad_lines", "inspection_json", "inspection_lines", "skipped_lines"]
+__all__ = ["BadJson", "bad_json", "bad_lines", "inspection_lines", "list_bad", "skipped_lines"]
 
 LISTED: Final = 20
 """Maximum number of exchanges that are listed for people."""
@@ -68,42 +65,6 @@ def _window(inspection: Inspection) -> str:
     return f"{format_time(first)} to {format_time(last)}{unknown}"
 
 
-def inspection_json(archive: Archive, inspection: Inspection) -> InspectionJson:
-    """Return what an archive holds as the values of one JSON object, which docs/inspect-json.md describes."""
-    span = inspection.span
-    return {
-        "version": 1,
-        "path": archive.path,
-        "formats": list(archive.names),
-        "files": [
-            {"path": path, "format": form.name, "bias": _bias_key(form.bias_of(path))} for path, form in archive.files
-        ],
-        "not_archives": list(archive.others),
-        "bias": [_bias_key(bias) for bias in archive.biases],
-        "notes": list(archive.notes),
-        "auditable": bool(inspection.records),
-        "records": inspection.records,
-        "skipped": dict(inspection.unread.skipped),
-        "window": {
-            "first": None if span.first is None else format_time(span.first),
-            "last": None if span.last is None else format_time(span.last),
-            "records_without_time": inspection.untimed,
-        },
-        "bodies": {"bytes": inspection.body_bytes, "records_without_size": inspection.without_size},
-        "outcome": {"known": inspection.with_outcome, "nowhere": inspection.unrouted},
-        "exchanges": [
-            {"vhost": vhost, "exchange": name, "records": count}
-            for (vhost, name), count in inspection.exchanges.most_common()
-        ],
-        "bad": bad_json(inspection.unread),
-    }
-
-
-def _bias_key(bias: Bias) -> BiasKey:
-    key: BiasKey = bias.name  # type: ignore[assignment]  # a test compares the names
-    return key
-
-
 def bad_lines(unread: Unread) -> Iterator[str]:
     """Yield, for people, why records are bad or do not fit, how many, and some positions for each reason."""
     for reason, count in unread.bad.most_common(REASONS):
@@ -114,16 +75,40 @@ def bad_lines(unread: Unread) -> Iterator[str]:
     yield from count_rest(len(unread.bad), REASONS, " reasons", indent="bad: ")
 
 
+class SampleJson(TypedDict):
+    """A record that could not be read."""
+
+    source: str
+    """The file."""
+    offset: int
+    """A byte, line or offset, as the format counts."""
+    sample: str
+    """How the record begins."""
+
+
+class BadJson(TypedDict):
+    """Records that could not be read."""
+
+    reason: str
+    records: int
+    samples: list[SampleJson]
+
+
 def bad_json(unread: Unread) -> list[BadJson]:
     """Return what `bad_lines` shows as JSON values, with all reasons."""
+    return list_bad(unread, unread.bad.most_common())
+
+
+def list_bad(unread: Unread, counts: Iterable[tuple[str, int]]) -> list[BadJson]:
+    """Return reasons and numbers of bad records with their samples."""
     return [
         {
             "reason": reason,
             "records": count,
             "samples": [
                 {"source": bad.source, "offset": bad.offset, "sample": bad.sample.decode("utf-8", "replace")}
-                for bad in unread.samples[reason]
+                for bad in unread.samples.get(reason, ())
             ],
         }
-        for reason, count in unread.bad.most_common()
+        for reason, count in counts
     ]

@@ -1,40 +1,25 @@
-"""What the data folder of a Kafka broker holds, as text and as JSON: see `bindings.archive.kafka.folder`."""
+"""What the data folder of a Kafka broker holds, as text: see `bindings.archive.kafka.folder`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
-from uuid import UUID
 
-from bindings.report.figures import format_time
-from bindings.report.inspection import bad_json, bad_lines
-from bindings.report.kafka_types import (
-    KafkaClusterJson,
-    KafkaGroupJson,
-    KafkaJson,
-    KafkaPartitionJson,
-    KafkaTopicJson,
-    KafkaTopicPartitionJson,
-    KafkaTransactionJson,
-)
-from exchange.text.digits import is_digits
+from bindings.archive.figures import format_timestamp
+from bindings.report.inspection import bad_lines
 from exchange.text.display import clip_line, count_noun, count_rest, escape_line, list_some
 
 if TYPE_CHECKING:
     from bindings.archive.kafka.cluster import Cluster
     from bindings.archive.kafka.folder import FolderInspection, LocatedPartition, TopicFacts
-    from bindings.archive.kafka.groups import Group
-    from bindings.archive.kafka.side_files import Producer
     from bindings.archive.kafka.transaction_state import TransactionState
 
-__all__ = ["kafka_json", "kafka_lines"]
+__all__ = ["kafka_lines", "measure_lag"]
 
 LISTED: Final = 20
 """Maximum number of topics, groups, partitions, members or transactions in text; JSON has all."""
 WIDTH: Final = 60
 """Maximum number of characters of a name."""
-LATEST: Final = 253_402_300_799_999
-"""The last millisecond of the year 9999; later times are shown as unknown."""
 
 
 def kafka_lines(found: FolderInspection) -> Iterator[str]:
@@ -111,7 +96,9 @@ def _group_lines(found: FolderInspection) -> Iterator[str]:
     yield "consumer groups:"
     ends = found.end_offsets
     for group in found.groups[:LISTED]:
-        rows = [(where, each, _lag(ends.get(where), each.offset)) for where, each in sorted(group.offsets.items())]
+        rows = [
+            (where, each, measure_lag(ends.get(where), each.offset)) for where, each in sorted(group.offsets.items())
+        ]
         known = [lag for _, _, lag in rows if lag is not None]
         state = "" if group.state is None else f", {group.state}"
         sums = count_noun(len(group.members), "member") + (f", {sum(known):,} behind" if known else "")
@@ -131,7 +118,7 @@ def _transaction_line(each: TransactionState) -> str:
     parts = f" in {list_some(partitions, LISTED)}" if partitions else ""
     return (
         f"{clip_line(each.transactional_id, WIDTH)}: {each.state}{parts}, producer {each.producer_id}, "
-        f"epoch {each.epoch}, since {_time(each.updated) or 'unknown'}"
+        f"epoch {each.epoch}, since {format_timestamp(each.updated) or 'unknown'}"
     )
 
 
@@ -145,157 +132,11 @@ def _cluster_lines(found: FolderInspection, cluster: Cluster) -> Iterator[str]:
         yield f"  without a partition in this folder: {list_some([clip_line(name, WIDTH) for name in missing], LISTED)}"
 
 
-def _lag(end: int | None, offset: int) -> int | None:
+def measure_lag(end: int | None, offset: int) -> int | None:
+    """Return the number of offsets from one to the end of the log; None if that is not known."""
     return None if end is None else max(end - offset, 0)
 
 
-def _time(milliseconds: int | None) -> str | None:
-    return None if milliseconds is None or not 0 <= milliseconds <= LATEST else format_time(milliseconds * 1000)
-
-
 def _window(first: int | None, last: int | None) -> str:
-    begin, end = _time(first) or "unknown", _time(last) or "unknown"
+    begin, end = format_timestamp(first) or "unknown", format_timestamp(last) or "unknown"
     return begin if begin == end else f"{begin} to {end}"
-
-
-def kafka_json(found: FolderInspection) -> KafkaJson:
-    """Return what the data folder of a broker holds as JSON values, which docs/inspect-json.md describes."""
-    node = found.properties.get("node.id", found.properties.get("broker.id", ""))
-    names = found.topic_names
-    return {
-        "cluster_id": found.properties.get("cluster.id"),
-        "node_id": int(node) if is_digits(node) and len(node) < DIGITS else None,
-        "directory_id": found.properties.get("directory.id"),
-        "clean_shutdown": found.is_clean,
-        "topics": [_topic_json(topic) for topic in found.topics],
-        "groups": [_group_json(group, found.end_offsets, names) for group in found.groups],
-        "transactions": [_transaction_json(each) for each in found.transactions],
-        "cluster": None if found.cluster is None else _cluster_json(found.cluster),
-        "bad": bad_json(found.problems),
-    }
-
-
-DIGITS: Final = 19
-
-
-def _topic_json(topic: TopicFacts) -> KafkaTopicJson:
-    return {
-        "topic": topic.name,
-        "topic_id": topic.topic_id,
-        "own": topic.is_own,
-        "partitions": [_partition_json(each) for each in topic.partitions],
-    }
-
-
-def _partition_json(located: LocatedPartition) -> KafkaPartitionJson:
-    facts = located.facts
-    return {
-        "partition": facts.partition,
-        "start_offset": located.start_offset,
-        "end_offset": facts.end_offset,
-        "high_watermark": located.high_watermark,
-        "last_stable_offset": located.last_stable_offset,
-        "recovery_point": located.recovery_point,
-        "segments": facts.segments,
-        "bytes": facts.size,
-        "batches": facts.batches,
-        "records": facts.records,
-        "markers": facts.markers,
-        "bad": facts.bad,
-        "formats": sorted(facts.formats),
-        "first_time": _time(facts.first_time),
-        "last_time": _time(facts.last_time),
-        "leader_epochs": [{"epoch": each.epoch, "start_offset": each.start_offset} for each in facts.epochs],
-        "producers": [
-            {
-                "producer_id": each.producer_id,
-                "epoch": each.epoch,
-                "last_sequence": each.last_sequence,
-                "last_offset": each.last_offset,
-                "last_time": _time(each.last_time),
-                "coordinator_epoch": each.coordinator_epoch,
-                "open_since": each.open_since,
-            }
-            for each in sorted(facts.producers.values(), key=_producer_id)
-        ],
-        "aborted": [
-            {
-                "producer_id": each.producer_id,
-                "first_offset": each.first_offset,
-                "last_offset": each.last_offset,
-                "last_stable_offset": each.last_stable_offset,
-            }
-            for each in facts.aborted
-        ],
-    }
-
-
-def _producer_id(producer: Producer) -> int:
-    return producer.producer_id
-
-
-def _group_json(group: Group, ends: dict[tuple[str, int], int], names: dict[UUID, str]) -> KafkaGroupJson:
-    return {
-        "group": group.name,
-        "type": group.kind,  # type: ignore[typeddict-item]  # a test compares the names
-        "state": group.state,
-        "epoch": group.epoch,
-        "protocol": group.protocol,
-        "leader": group.leader,
-        "members": [
-            {
-                "member_id": each.member_id,
-                "instance": each.instance,
-                "client_id": each.client_id,
-                "host": each.host,
-                "partitions": [_topic_partition_json(topic, number, names) for topic, number in each.partitions],
-            }
-            for each in group.members.values()
-        ],
-        "offsets": [
-            {
-                "topic": topic,
-                "partition": partition,
-                "offset": each.offset,
-                "leader_epoch": None if each.leader_epoch < 0 else each.leader_epoch,
-                "committed": _time(each.time),
-                "metadata": each.metadata,
-                "lag": _lag(ends.get((topic, partition)), each.offset),
-            }
-            for (topic, partition), each in sorted(group.offsets.items())
-        ],
-    }
-
-
-def _topic_partition_json(topic: str | UUID, number: int, names: dict[UUID, str]) -> KafkaTopicPartitionJson:
-    from bindings.archive.kafka.side_files import format_id
-
-    if isinstance(topic, UUID):
-        return {"topic": names.get(topic), "topic_id": format_id(topic), "partition": number}
-    return {"topic": topic, "topic_id": None, "partition": number}
-
-
-def _transaction_json(each: TransactionState) -> KafkaTransactionJson:
-    return {
-        "transactional_id": each.transactional_id,
-        "producer_id": each.producer_id,
-        "epoch": each.epoch,
-        "state": each.state,
-        "timeout_ms": each.timeout,
-        "partitions": [_topic_partition_json(topic, number, {}) for topic, number in each.partitions],
-        "started": _time(each.started),
-        "updated": _time(each.updated),
-    }
-
-
-def _cluster_json(cluster: Cluster) -> KafkaClusterJson:
-    from bindings.archive.kafka.side_files import format_id
-
-    topics = sorted(cluster.topics.values(), key=lambda topic: topic.name)
-    return {
-        "topics": [
-            {"topic": each.name, "topic_id": format_id(each.topic_id), "partitions": len(each.partitions)}
-            for each in topics
-        ],
-        "features": dict(sorted(cluster.features.items())),
-    }

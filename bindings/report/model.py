@@ -10,21 +10,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple, TypeAlias
 
+from bindings.archive.figures import Share, Time
+from bindings.check.rules.finding import Finding
+from bindings.counts.changes import Changes
 from bindings.counts.coverage import AlternateUse, BindingUse, ExchangeUse, QueueUse, Totals
+from bindings.counts.verification import Verification
+from bindings.report.gates import Gate, IgnoreUse
 from exchange.entities.entities import Binding, Destination
 from exchange.entities.unread import UnreadPart
+from exchange.values.documents import document, with_underscores
 from exchange.values.notation import write_arguments
 
 if TYPE_CHECKING:
     from bindings.archive.formats.detect import Archive
     from bindings.archive.reading import Bias
     from bindings.archive.sums import Unread
-    from bindings.check.rules.finding import Finding
-    from bindings.counts.changes import Changes
-    from bindings.counts.verification import Verification
-    from bindings.report.gates import Gate, IgnoreUse
 
 __all__ = [
     "STATES", "UNCOUNTED", "Archived", "Audited", "BindingRow", "Compared", "Count", "Evidence", "ExchangeRow",
@@ -32,7 +34,8 @@ __all__ = [
     "Records", "Report", "Shape", "Skew", "State", "Summary", "Timeline", "UnroutableRow",
 ]  # fmt: skip
 
-State = Literal["dead", "stale", "hit", "possible", "ignored", "dead letters only", "not eligible"]
+States = Literal["dead", "stale", "hit", "possible", "ignored", "dead letters only", "not eligible"]
+State: TypeAlias = Annotated[States, with_underscores(States)]
 """State of a binding. ``possible``: a random choice decides; counts as hit. ``stale``: not hit lately. ``dead letters
 only``: only dead letters can reach it, and none of the messages did."""
 
@@ -48,7 +51,8 @@ UNCOUNTED: Final[frozenset[State]] = frozenset({"ignored", "dead letters only", 
 
 FlowKind = Literal["binding", "alternate", "default", "nowhere"]
 
-LineState = Literal["hit", "partial", "never", "unreached", "ignored", "dead letters only", "not eligible"]
+LineStates = Literal["hit", "partial", "never", "unreached", "ignored", "dead letters only", "not eligible"]
+LineState: TypeAlias = Annotated[LineStates, with_underscores(LineStates)]
 """State of a line that makes bindings. ``partial``: some were hit, others never. ``never``: none was, though messages
 passed its exchange. ``unreached``: no message passed its exchange."""
 
@@ -101,9 +105,9 @@ class Audited(NamedTuple):
     """Times of the first and the last message."""
     without_time: int
     """Number of messages whose time is unknown; they are not in the timeline."""
-    since: int | None = None
+    since: Time | None = None
     """Start, inclusive, of the window that the user asked for; ``until`` is its end, exclusive."""
-    until: int | None = None
+    until: Time | None = None
     missing: tuple[UnreadPart, ...] = ()
     """Parts of the topology, and of the one to compare with, that were not read."""
 
@@ -135,6 +139,7 @@ class BindingRow(NamedTuple):
     """Line of the .bindings file that makes it, from 1; None if there is no such file."""
 
 
+@document("LineRowJson")
 class LineRow(NamedTuple):
     """A line of a .bindings file that makes bindings, with the sums of their counts."""
 
@@ -159,6 +164,7 @@ class Listed(NamedTuple):
     """In the order of the lines."""
 
 
+@document("HotKeyJson", "key = text, messages, partition")
 class Count(NamedTuple):
     """A frequent text; its true count is between ``messages`` and ``messages`` plus the error of the list."""
 
@@ -168,6 +174,7 @@ class Count(NamedTuple):
     """Partition of a key in a partitioned queue, if the routing key alone decides it."""
 
 
+@document("PartitionJson")
 class PartitionRow(NamedTuple):
     """A partition of a queue."""
 
@@ -177,17 +184,18 @@ class PartitionRow(NamedTuple):
     messages: int
 
 
+@document("SkewJson")
 class Skew(NamedTuple):
     """Unevenness of partitions, empty ones included, for the messages whose key decides their partition."""
 
     partitions: int
-    max_to_mean: float
+    max_to_mean: Share
     """Fullest partition divided by the mean: 1 if all are equal, ``partitions`` if one has all."""
-    top_share: float
+    top_share: Share
     """Share of the fullest partition."""
-    gini: float
+    gini: Share
     """Gini coefficient: 0 if all are equal, near 1 if one has all."""
-    variation: float
+    variation: Share
     """Coefficient of variation: the standard deviation divided by the mean."""
 
 
@@ -196,7 +204,7 @@ class QueueRow(NamedTuple):
 
     use: QueueUse
     type: str
-    share: float | None
+    share: Share | None
     """Share of all messages that reached it; None if there are no messages."""
     hot: tuple[Count, ...]
     hot_error: int
@@ -230,12 +238,12 @@ class ExchangeRow(NamedTuple):
         return self.use.published - self.use.unroutable - self.use.undecided - self.use.refused
 
     @property
-    def binding_coverage(self) -> float | None:
+    def binding_coverage(self) -> Share | None:
         """Share of its eligible bindings that are hit; None if there are none."""
         return self.hit / self.eligible if self.eligible else None
 
     @property
-    def message_coverage(self) -> float | None:
+    def message_coverage(self) -> Share | None:
         """Share of the messages published to it that are routed; None if there are none."""
         return self.routed / self.use.published if self.use.published else None
 
@@ -250,10 +258,11 @@ class Nearest(NamedTuple):
     destination: Destination
     reason: str
     """What in the example did not match."""
-    distance: float
+    distance: Share
     """Distance as `exchange.routing.nearest` measures it: about the number of words that are wrong."""
 
 
+@document("UnroutableShapeJson")
 class Shape(NamedTuple):
     """Routing keys that differ only in words that no binding names; the shape has ``*`` for each of these."""
 
@@ -263,6 +272,7 @@ class Shape(NamedTuple):
     nearest: Nearest | None
 
 
+@document("UnroutableRowJson", "exchange, refused or null, messages, first, last, sample, shapes, shapes_error = error")
 class UnroutableRow(NamedTuple):
     """Messages published to one exchange that no queue got, by the error that the broker answers with."""
 
@@ -270,8 +280,8 @@ class UnroutableRow(NamedTuple):
     refused: str
     """Error that the broker answers with; "" if it drops the messages without an answer."""
     messages: int
-    first: int | None
-    last: int | None
+    first: Time | None
+    last: Time | None
     sample: tuple[str, ...]
     shapes: tuple[Shape, ...]
     error: int
@@ -283,8 +293,8 @@ class Timeline(NamedTuple):
 
     slot: int
     """Width of a slot in microseconds."""
-    start: int
-    """Start of slot 0, in microseconds since 1970."""
+    start: Time
+    """Start of slot 0."""
     slots: int
     counts: Mapping[str, tuple[tuple[int, int, int, int], ...]]
     """Exchange published to -> (slot, messages routed, not routed, undecided); slots without messages are left out."""
@@ -301,7 +311,8 @@ class Flow(NamedTuple):
     """Number of further messages that may go there, depending on a random choice. Disjoint from ``messages``."""
 
 
-Evidence = Literal["proved", "belied", "no traffic", ""]
+Evidences = Literal["proved", "belied", "no traffic", ""]
+Evidence: TypeAlias = Annotated[Evidences, with_underscores(Evidences)]
 """Whether traffic confirms a finding (``proved``) or contradicts it (``belied``); "" if it can do neither."""
 
 
@@ -342,8 +353,8 @@ class Report:
     <Report of 'examples/orders/orders.bindings': 160 messages, 9 unroutable; 8 of 12 bindings hit; 0 bad records>
     """
 
-    made: int
-    """Time of the report, in microseconds since 1970."""
+    made: Time
+    """Time of the report."""
     audited: Audited
     caveats: tuple[str, ...]
     """Sentences that a reader must know before the numbers."""

@@ -1,4 +1,4 @@
-"""The text and JSON of the store of a RocketMQ broker, and of messages that were found in it."""
+"""The text of the store of a RocketMQ broker, and of messages that were found in it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
-from bindings.report.figures import format_time
-from bindings.report.inspection import bad_json, bad_lines
-from bindings.report.inspection_types import LevelJson, MatchesJson, StoredMessageJson, StoreJson, TopicJson
+from bindings.archive.figures import format_time
+from bindings.report.inspection import bad_lines
 from exchange.errors import HashstarError
 from exchange.text.display import clip_line, count_noun, count_rest, escape_line, list_some
 from exchange.text.site import how_to_install
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from bindings.archive.rocketmq.store import Store, Topic
     from bindings.archive.rocketmq.timer import Timer
 
-__all__ = ["matches_json", "matches_lines", "store_json", "store_lines"]
+__all__ = ["find_code", "list_bodies", "matches_lines", "store_lines"]
 
 LISTED: Final = 20
 """Maximum number of topics, groups, tags or messages in text; JSON has all."""
@@ -96,14 +95,14 @@ def _topic_lines(topic: TopicFacts, config: Topic | None) -> Iterator[str]:
             f"{config.unread_queues} of them is never read; hashstar rocketmq scale changes both numbers in safe steps"
         )
     tags = [
-        f"{'none' if tag is None else clip_line(tag, WIDTH)} {count:,}{'' if tag is None else f' ({_code(tag)})'}"
+        f"{'none' if tag is None else clip_line(tag, WIDTH)} {count:,}{'' if tag is None else f' ({find_code(tag)})'}"
         for tag, count in topic.tags.items()
     ]
     if list(topic.tags) != [None] and tags:
         yield f"    tags (codes): {list_some(tags, LISTED)}"
 
 
-def _code(tag: str | None) -> int:
+def find_code(tag: str | None) -> int:
     """Return the code that stands for a tag in a broker's queues."""
     from bindings.archive.rocketmq.queue import encode_tag
 
@@ -150,98 +149,6 @@ def _window(first: int | None, last: int | None) -> str:
     return format_time(first * 1000) if first == last else f"{format_time(first * 1000)} to {format_time(last * 1000)}"
 
 
-def _moment(milliseconds: int | None) -> str | None:
-    return format_time(milliseconds * 1000) if milliseconds else None
-
-
-def store_json(store: Store, inspection: StoreInspection) -> StoreJson:
-    """Return the JSON of a store."""
-    return {
-        "version": 1,
-        "path": store.path,
-        "format": "RocketMQ store",
-        "abort": store.has_abort,
-        "in_database": list(store.in_database),
-        "log": {
-            "files": len(store.log.files),
-            "begin": store.log.begin,
-            "end": inspection.log_end,
-            "records": inspection.records,
-            "first_stored": _moment(inspection.first_stored),
-            "last_stored": _moment(inspection.last_stored),
-        },
-        "index": {"files": len(store.index), "keys": inspection.keys, "messages_behind": inspection.behind_index},
-        "checkpoint": None
-        if store.checkpoint is None
-        else {
-            "log": _moment(store.checkpoint.log),
-            "queues": _moment(store.checkpoint.queues),
-            "index": _moment(store.checkpoint.keys),
-        },
-        "topics": [_topic_json(topic, store.topics.get(topic.name)) for topic in inspection.topics],
-        "groups": [
-            {"group": row.group, "topic": row.topic, "queue": row.queue, "offset": row.offset, "lag": row.lag}
-            for row in inspection.groups
-        ],
-        "delayed": {
-            "levels": [_level_json(level) for level in inspection.levels],
-            "by_time": {
-                "waiting": inspection.wheel.waiting,
-                "first_due": _moment(inspection.wheel.first_due),
-                "last_due": _moment(inspection.wheel.last_due),
-            },
-            "timer": None if store.timer is None else {
-                "kind": store.timer.kind,
-                "entries": store.timer.entries,
-                "waiting": store.timer.waiting,
-                "first_due": _moment(store.timer.first_due),
-                "last_due": _moment(store.timer.last_due),
-                "slots": store.timer.slots,
-                "in_slots": store.timer.in_slots,
-            },
-        },
-        "bad": bad_json(inspection.problems),
-    }  # fmt: skip
-
-
-def _topic_json(topic: TopicFacts, config: Topic | None) -> TopicJson:
-    return {
-        "topic": topic.name,
-        "kind": topic.kind.name.lower(),  # type: ignore[typeddict-item]  # a test compares the names
-        "read_queues": None if config is None else config.read_queues,
-        "write_queues": None if config is None else config.write_queues,
-        "messages": topic.messages,
-        "bytes": topic.size,
-        "queues": [
-            {
-                "queue": queue.queue,
-                "min_offset": queue.min_offset,
-                "max_offset": queue.max_offset,
-                "messages": queue.messages,
-                "bytes": queue.size,
-                "first_stored": _moment(queue.first_stored),
-                "last_stored": _moment(queue.last_stored),
-                "in_batches": queue.batches,
-                "files": queue.files,
-                "deleted": queue.deleted,
-            }
-            for queue in topic.queues
-        ],
-        "tags": [{"tag": tag, "code": _code(tag), "messages": count} for tag, count in topic.tags.items()],
-    }
-
-
-def _level_json(level: Level) -> LevelJson:
-    return {
-        "level": level.level,
-        "delay": level.delay,
-        "next_offset": level.next_offset,
-        "waiting": level.waiting,
-        "first_due": _moment(level.first_due),
-        "last_due": _moment(level.last_due),
-    }
-
-
 def matches_lines(matches: Matches) -> Iterator[str]:
     """Yield the lines of the messages that were found."""
     for number, message in enumerate(matches.messages[:LISTED]):
@@ -257,7 +164,7 @@ def matches_lines(matches: Matches) -> Iterator[str]:
         for name, value in message.properties.items():
             if name != "UNIQ_KEY":
                 yield f"  {escape_line(name)}: {clip_line(value, BODY)}"
-        for size, text in _bodies(message):
+        for size, text in list_bodies(message):
             yield f"  body: {text}" if size is None else f"  body: {count_noun(size, 'byte')}: {text}"
     yield from count_rest(len(matches.messages), LISTED, " messages", indent="")
     if matches.deleted:
@@ -268,7 +175,7 @@ def matches_lines(matches: Matches) -> Iterator[str]:
         yield f"bad: {escape_line(bad.reason)}: {escape_line(bad.source)} at {bad.offset}"
 
 
-def _bodies(message: Stored) -> Iterator[tuple[int | None, str]]:
+def list_bodies(message: Stored) -> Iterator[tuple[int | None, str]]:
     """Yield size and beginning of the body, or of each in a batch; if it is unreadable, no size and the reason."""
     try:
         messages = message.parts()
@@ -281,41 +188,3 @@ def _bodies(message: Stored) -> Iterator[tuple[int | None, str]]:
         except UnicodeDecodeError:
             text = f"0x{each.body[: BODY // 4].hex()}{'...' if len(each.body) > BODY // 4 else ''}"
         yield len(each.body), text
-
-
-def matches_json(
-    matches: Matches, path: str, key: str | None, topic: str | None, message_id: str | None
-) -> MatchesJson:
-    """Return the JSON of the messages that were found."""
-    return {
-        "version": 1,
-        "path": path,
-        "key": key,
-        "topic": topic,
-        "message_id": message_id,
-        "messages": [_message_json(message) for message in matches.messages],
-        "deleted": matches.deleted,
-        "others": matches.others,
-        "bad": [{"reason": bad.reason, "source": bad.source, "offset": bad.offset} for bad in matches.problems],
-    }
-
-
-def _message_json(message: Stored) -> StoredMessageJson:
-    return {
-        "topic": message.topic,
-        "queue": message.queue,
-        "offset": message.offset,
-        "message_id": message.message_id,
-        "unique_id": message.unique_id,
-        "place": message.place,
-        "size": message.size,
-        "stored": _moment(message.stored),
-        "stored_at": message.stored_host,
-        "born": _moment(message.born),
-        "born_at": message.born_host,
-        "reconsumed": message.reconsumed,
-        "tag": message.tag,
-        "keys": list(message.keys),
-        "properties": dict(message.properties),
-        "bodies": [{"size": size, "begins": text} for size, text in _bodies(message)],
-    }

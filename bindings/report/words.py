@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from bindings.archive.figures import format_minute, to_percent
 from bindings.counts.comparison import Change
 from bindings.counts.verification import OTHERS, Difference
-from bindings.report.figures import format_minute, to_percent
 from bindings.report.model import Audited, Records, Report
 from exchange.entities.entities import Binding, Destination
 from exchange.text.display import count_noun, list_some

@@ -11,10 +11,9 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from bindings.analysis.crawl import Budget, Deadline
-from bindings.check.report import finding_json, part_json
 from bindings.check.rules.finding import Finding
 from bindings.diff.diff import diff
-from bindings.diff.forms.as_json import meaning_to_json, plan_to_json, settings_to_json
+from bindings.diff.forms.as_json import to_json as diff_to_json
 from bindings.diff.forms.text import meaning_lines, plan_lines, settings_lines
 from bindings.serve.drafts import MOST_EDITS, Drafts
 from bindings.serve.nearest import find_nearest
@@ -31,6 +30,7 @@ from exchange.errors import HashstarError, InputError
 from exchange.routing.dead_letters import follow_dead_letters
 from exchange.routing.explain import obstacle_json, to_json
 from exchange.routing.nearest import Walk, find_missed
+from exchange.values.documents import encode_as
 from exchange.values.field_json import message_to_json
 from exchange.values.message import Message
 
@@ -218,10 +218,7 @@ def _findings(explorer: Explorer, parameters: Parameters) -> Json:
     view = explorer.view(parameters)
     findings = view.findings()
     return {
-        "findings": [
-            {**finding_json(_with_line(view, finding)), "related": [part_json(part) for part in finding.related]}
-            for finding in findings[:MOST_FINDINGS]
-        ],
+        "findings": [encode_as(Finding, _with_line(view, finding)) for finding in findings[:MOST_FINDINGS]],
         "more": max(0, len(findings) - MOST_FINDINGS),
     }
 
@@ -240,12 +237,11 @@ def _text(explorer: Explorer, parameters: Parameters) -> Json:
 def _meaning(explorer: Explorer, parameters: Parameters) -> Json:
     old, new = explorer.base(parameters).topology, explorer.view(parameters).topology
     result = diff(old, new, seconds=STUDY_SECONDS * 0.75)
+    values = diff_to_json(result, new.profile.name)
     return {
-        "plan": plan_to_json(result.plan),
+        **{name: values[name] for name in ("plan", "meaning", "settings")},
         "plan_lines": [*plan_lines(result.plan)],
-        "meaning": meaning_to_json(result.meaning),
         "meaning_lines": [*meaning_lines(result.meaning)],
-        "settings": settings_to_json(result.settings),
         "settings_lines": [*settings_lines(result.settings)],
         "loses": result.loses,
         "gains": result.gains,

@@ -11,10 +11,10 @@ from bindings.check.rules.finding import Finding
 from bindings.diff.comparison.sides import Side
 from bindings.drawing.drawing import draw
 from bindings.drawing.model import Drawing, NodeId
-from bindings.sources.definitions.entries import Part
 from bindings.sources.language.expectations import Expectation
 from bindings.sources.open import Source
 from exchange.entities.entities import Destination
+from exchange.entities.part import Part
 from exchange.kinds import kind_of
 from exchange.routing.router import Router
 from exchange.topology.graph import TopologyGraph

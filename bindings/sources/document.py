@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
 from bindings.sources.definitions import Definitions
-from bindings.sources.definitions.entries import Part
 from bindings.sources.definitions.import_warnings import SourceWarning, part_warnings
 from bindings.sources.files import decode_text, read_content, save_lines
 from bindings.sources.language.expectations import Expectation
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
+from exchange.entities.part import Part
 from exchange.entities.profile import Profile
 from exchange.errors import InputError
 from exchange.topology.topology import Topology

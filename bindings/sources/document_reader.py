@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
-from bindings.sources.definitions.entries import Part
 from bindings.sources.document import Document, Section, identity_of
 from bindings.sources.language import statements
 from bindings.sources.language.blocks import find_levels
@@ -16,6 +15,7 @@ from bindings.sources.language.syntax import Node, Shapes, parse
 from bindings.sources.language.tokens import Statement, Token, split_rows, split_statements
 from bindings.sources.language.values import Budget, Item, Terms
 from exchange.entities.entities import Binding, Destination, Exchange, Policy, Queue
+from exchange.entities.part import Part
 from exchange.entities.profile import Profile
 from exchange.entities.releases import RELEASES, profile_by_name
 from exchange.errors import InputError

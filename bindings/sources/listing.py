@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from bindings.sources.definitions.entries import Part
 from bindings.sources.document import Section
+from exchange.entities.part import Part
 
 __all__ = ["Listing"]
 

@@ -15,7 +15,7 @@ from typing import Final
 from bindings.sources.applications.application import Application
 from bindings.sources.applications.open import is_application, open_application
 from bindings.sources.definitions import Definitions
-from bindings.sources.definitions.entries import SECTIONS, Part
+from bindings.sources.definitions.entries import SECTIONS
 from bindings.sources.definitions.import_warnings import SourceWarning, unread_in
 from bindings.sources.document import Document, Section
 from bindings.sources.files import decode_text, gunzip, list_files, read_content, read_whole
@@ -23,6 +23,7 @@ from bindings.sources.formats import NAMED_YAML, File, Format, Imported, format_
 from bindings.sources.language.expectations import Expectation
 from bindings.sources.listing import Listing
 from bindings.sources.management import Management, is_address
+from exchange.entities.part import Part
 from exchange.entities.profile import Profile
 from exchange.entities.releases import closest_profile
 from exchange.entities.unread import UnreadPart

@@ -20,6 +20,7 @@ from bindings.sources.formats import MODULE_NAMES, NAMED_YAML, OPERATOR, File, f
 from bindings.sources.glob_pattern import NOT_ENTERED, expand_pattern, is_pattern
 from exchange.errors import InputError
 from exchange.limits import FOLDER_FILES
+from exchange.values.documents import document
 from exchange.values.json_text import parse_leniently
 
 __all__ = [
@@ -63,6 +64,7 @@ class TopologyFile(NamedTuple):
     """The folder that the user named, below which it was found; None if the user named the file itself."""
 
 
+@document("SkippedJson", "source = name, reason")
 class SkippedFile(NamedTuple):
     """A file below a folder that is not read as a topology, and why."""
 

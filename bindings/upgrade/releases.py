@@ -13,6 +13,7 @@ from exchange.entities.profile import NEWEST_PATCH, Profile, read_release
 from exchange.entities.releases import SERIES, ReleaseRow, profile_by_name, row_for
 from exchange.errors import InputError
 from exchange.text.display import clip_line
+from exchange.values.documents import document
 
 __all__ = ["FLAGS", "Release", "Step", "find_steps", "release_of"]
 
@@ -49,13 +50,14 @@ class Release(NamedTuple):
         return self.numbers[2] == NEWEST_PATCH
 
 
+@document("StepJson", "start, end, before = first")
 class Step(NamedTuple):
     """An upgrade from one series of releases to another, node by node."""
 
     start: str
     end: str
     first: tuple[str, ...]
-    """What has to be done before it, beside `FLAGS`."""
+    """What has to be done before it, beside enabling all feature flags."""
 
 
 def release_of(name: str) -> Release:

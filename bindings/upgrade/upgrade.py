@@ -12,16 +12,18 @@ from bindings.diff.diff import SECONDS, Diff, diff
 from bindings.diff.settings.changes import SettingsChange, compare_settings
 from bindings.sources.definitions import Definitions
 from bindings.sources.document import Document
-from bindings.upgrade.facts.crossing import Crossing, Part
+from bindings.upgrade.facts.crossing import Crossing
 from bindings.upgrade.facts.fact import Fact, Severity
 from bindings.upgrade.facts.table import FACTS
 from bindings.upgrade.live.comparing import Shown
 from bindings.upgrade.releases import Release, Step, find_steps
 from bindings.upgrade.requests.applications import Applications
 from bindings.upgrade.transform.transform import Applied, SectionChange, transform_topology
+from exchange.entities.part import Part
 from exchange.errors import InputError
 from exchange.text.display import list_some
 from exchange.topology.topology import Topology
+from exchange.values.documents import document
 
 if TYPE_CHECKING:
     from bindings.upgrade.traffic import Traffic
@@ -37,18 +39,20 @@ class Sighting(NamedTuple):
 
     fact: Fact
     parts: tuple[Part, ...]
-    """Empty if it is about the whole broker."""
+    """Where it is seen; empty for what is about the whole broker."""
     detail: str
     """The broker's answer for what is refused, else ""."""
     explanation: str = ""
     """What the fact means to the parts because of others in the topology, "" for nothing beside what it says."""
 
 
+@document("TransformedJson", "transformations = applied, sightings, meaning, settings")
 class Transformed(NamedTuple):
     """The topology of a virtual host as the new release wants it, and the proof of what it is."""
 
     topology: Topology
     applied: tuple[Applied, ...]
+    """Those that changed something, or left what they are for, in the order in which they were done."""
     meaning: Meaning
     """Which messages the new release routes differently because of the transformations, should there be any."""
     settings: tuple[SettingsChange, ...]

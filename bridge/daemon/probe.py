@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from typing import Final, Literal, NamedTuple, TypedDict
+from typing import Any, Final, Literal, NamedTuple
 
 from bridge.client_errors import explain
 from bridge.daemon.config import DEAD_LETTERS, Config
 from bridge.endpoint import Endpoint, Finding
 from bridge.pump.policy import Policy
 from exchange.text.display import count_noun, hide_logins
+from exchange.values.documents import document, encode_as
 
-__all__ = ["CheckJson", "Checked", "CheckReport", "as_object", "as_text", "check"]
+__all__ = ["Checked", "CheckReport", "as_object", "as_text", "check"]
 
 SECONDS: Final = 20.0
 """Maximum number of seconds for the check of an endpoint."""
@@ -36,13 +37,20 @@ class Checked(NamedTuple):
 
 
 class CheckReport(NamedTuple):
-    """The result of a check: all findings, in the order of the configuration."""
+    """The check of a bridge's configuration: all findings, in its order."""
 
     path: str
+    """The file."""
     sources: int
     targets: int
     offline: bool
+    """Whether only the file was checked."""
     checked: Sequence[Checked]
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is no error."""
+        return not self.errors
 
     @property
     def errors(self) -> int:
@@ -147,58 +155,30 @@ def verdict(report: CheckReport) -> str:
     return f"{state}: {', '.join(counts)}"
 
 
-class FindingJson(TypedDict):
+@document("FindingJson", "checked.table, checked.endpoint, finding.level, finding.text, finding.key")
+class LocatedFinding(NamedTuple):
     """A finding about a bridge."""
 
-    table: str
-    """The table of the file that it is about, `targets.kafka`; "" for the file itself."""
-    endpoint: str
-    """The endpoint's name in logs and metrics; "" for the file itself."""
-    level: Literal["ok", "warning", "error"]
-    """An error keeps the endpoint from working; a warning will become a problem one day."""
-    text: str
-    """The result and, if something is wrong, the way out."""
-    key: str
-    """The key of the table that it is about; "" if it is about none."""
+    checked: Checked
+    finding: Finding
 
 
-class CheckJson(TypedDict):
-    """The check of a bridge's configuration: `hashstar bridge check --json`."""
-
-    version: Literal[1]
-    config: str
-    """The file."""
-    offline: bool
-    """Whether only the file was checked."""
-    ready: bool
-    """Whether there is no error."""
-    sources: int
-    targets: int
-    errors: int
-    warnings: int
-    findings: list[FindingJson]
+def _findings(report: CheckReport) -> list[LocatedFinding]:
+    return [LocatedFinding(each, finding) for each in report.checked for finding in each.findings]
 
 
-def as_object(report: CheckReport) -> CheckJson:
+def _version(_: CheckReport) -> Literal[1]:
+    return 1
+
+
+document(
+    "CheckJson",
+    "version, config = path, offline, ready, sources, targets, errors, warnings, findings",
+    version=_version,
+    findings=_findings,
+)(CheckReport)
+
+
+def as_object(report: CheckReport) -> Any:
     """Return the report as a JSON object; docs/bridge.md describes it."""
-    return {
-        "version": 1,
-        "config": report.path,
-        "offline": report.offline,
-        "ready": not report.errors,
-        "sources": report.sources,
-        "targets": report.targets,
-        "errors": report.errors,
-        "warnings": report.warnings,
-        "findings": [
-            {
-                "table": each.table,
-                "endpoint": each.endpoint,
-                "level": finding.level,
-                "text": finding.text,
-                "key": finding.key,
-            }
-            for each in report.checked
-            for finding in each.findings
-        ],
-    }
+    return encode_as(CheckReport, report)

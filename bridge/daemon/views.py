@@ -13,6 +13,7 @@ from bridge.endpoint import Disconnected, Failure, Outgoing, Source, Target
 from bridge.pump.dead_letters import DeadLetterLimit
 from bridge.pump.policy import Policy
 from bridge.pump.window import Pending
+from exchange.values.documents import document
 
 __all__ = ["Condition", "InletLike", "OutletLike", "PumpLike", "SourceState", "TargetState", "WindowLike"]
 
@@ -81,6 +82,7 @@ class PumpLike(Protocol):
     def waiting_for(self, inlet: Any, /) -> str | None: ...
 
 
+@document("ConditionJson")
 @dataclass(frozen=True, slots=True)
 class Condition:
     """A reason why messages do not move, or soon will not."""
@@ -88,7 +90,7 @@ class Condition:
     endpoint: str
     """The name of an endpoint; "" for the bridge."""
     kind: str
-    """One of `bridge.daemon.health.KINDS`."""
+    """One of those in docs/bridge-operations.md: ``bridge.daemon.health.KINDS``."""
     reason: str
     since: float
     """Start time, in seconds since 1970."""

@@ -22,14 +22,14 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
 from platform import python_version
-from typing import TYPE_CHECKING, Final, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from bindings.http.handler import NOTHING, PLAIN, Handler
 from bindings.http.hosts import HostCheck
@@ -39,11 +39,12 @@ from bridge.daemon.gauges import build_info, process_metrics, read_gauges
 from bridge.daemon.health import Health
 from bridge.daemon.metrics import BUCKETS, HistoryJson, Metrics
 from bridge.daemon.views import Condition, SourceState, TargetState
-from bridge.endpoint import Endpoint
+from bridge.endpoint import Place
 from bridge.pump.outlet import Outlet
 from bridge.pump.pump import Inlet, Pump
 from exchange.errors import InputError
 from exchange.text.site import hashstar_version
+from exchange.values.documents import encode_as
 
 if TYPE_CHECKING:  # these modules import pyarrow
     from bindings.counts.tally import Tally
@@ -54,15 +55,6 @@ __all__ = ["StatusJson", "Web"]
 SLOW: Final = 5.0
 """Seconds after which an event loop that has run no callback of `Web` counts as dead."""
 NOT_TURNING: Final = "the event loop does not turn"
-
-
-class PlaceJson(TypedDict):
-    """A queue, exchange, topic or folder that an endpoint reads or writes."""
-
-    system: str
-    """`rabbitmq`, `kafka`, `rocketmq` or `archive`."""
-    cluster: str
-    name: str
 
 
 class HeldJson(TypedDict):
@@ -79,7 +71,7 @@ class SourceJson(TypedDict):
     up: bool
     """Whether it is connected and without trouble."""
     ended: bool
-    places: list[PlaceJson]
+    places: list[Place]
     messages: int
     """Messages read."""
     bytes: int
@@ -129,7 +121,7 @@ class TargetJson(TypedDict):
 
     name: str
     up: bool
-    places: list[PlaceJson]
+    places: list[Place]
     dead_letters: bool
     """Whether it is the target of dead letters."""
     in_flight: int
@@ -143,20 +135,6 @@ class TargetJson(TypedDict):
     refusals: dict[str, int]
     """Reason -> number of refusals."""
     latency: LatencyJson
-
-
-class ConditionJson(TypedDict):
-    """A reason why messages do not move, or soon will not."""
-
-    endpoint: str
-    """The name; "" for the bridge."""
-    kind: str
-    """Described in docs/bridge-operations.md."""
-    reason: str
-    since: float
-    """Seconds since 1970."""
-    way_out: str
-    """What the owner can do; "" if there is nothing to do."""
 
 
 class FateJson(TypedDict):
@@ -187,7 +165,7 @@ class StatusJson(TypedDict):
     ready: bool
     missing: list[str]
     """Why it is not ready."""
-    conditions: list[ConditionJson]
+    conditions: Sequence[Condition]
     paused: bool
     draining: bool
     unsettled: int
@@ -257,11 +235,11 @@ class Web:
             return [NOT_TURNING]
         return [f"{each} ({each.kind} since {_format_time(each.since)})" for each in self._health.current()]
 
-    def status(self) -> StatusJson:
+    def status(self) -> Any:
         """Return the JSON object that the status page shows."""
         metrics, health = self._metrics, self._health
         conditions = health.current()
-        return {
+        value: StatusJson = {
             "version": 1,
             "hashstar": hashstar_version(),
             "python": python_version(),
@@ -271,7 +249,7 @@ class Web:
             "alive": self.alive,
             "ready": self.alive and not conditions,
             "missing": [str(each) for each in conditions] if self.alive else [NOT_TURNING],
-            "conditions": [_condition(each) for each in conditions],
+            "conditions": conditions,
             "paused": self._pump.paused,
             "draining": self._pump.draining,
             "unsettled": self._pump.in_flight,
@@ -285,6 +263,7 @@ class Web:
             "latency_bounds": list(BUCKETS),
             "history": health.history.as_json(),
         }
+        return encode_as(StatusJson, value)
 
     def _source(self, inlet: Inlet, state: SourceState) -> SourceJson:
         metrics, name = self._metrics, inlet.source.name
@@ -292,7 +271,7 @@ class Web:
             "name": name,
             "up": state.up,
             "ended": name in metrics.ended_sources,
-            "places": _places(inlet.source),
+            "places": sorted(inlet.source.places),
             "messages": metrics.read_messages[name],
             "bytes": metrics.read_bytes[name],
             "redelivered": metrics.redelivered[name],
@@ -316,7 +295,7 @@ class Web:
         return {
             "name": name,
             "up": state.up,
-            "places": _places(outlet.target),
+            "places": sorted(outlet.target.places),
             "dead_letters": outlet.target is self._config.dead_letters,
             "in_flight": outlet.in_flight,
             "held": outlet.held,
@@ -364,20 +343,6 @@ class Web:
 def _counts_of(name: str, counts: Mapping[tuple[str, str], int]) -> dict[str, int]:
     """Return the counts of one endpoint."""
     return {label: count for (endpoint, label), count in list(counts.items()) if endpoint == name}
-
-
-def _places(endpoint: Endpoint) -> list[PlaceJson]:
-    return [{"system": place.system, "cluster": place.cluster, "name": place.name} for place in sorted(endpoint.places)]
-
-
-def _condition(condition: Condition) -> ConditionJson:
-    return {
-        "endpoint": condition.endpoint,
-        "kind": condition.kind,
-        "reason": condition.reason,
-        "since": condition.since,
-        "way_out": condition.way_out,
-    }
 
 
 def _format_time(seconds: float) -> str:

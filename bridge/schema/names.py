@@ -49,7 +49,6 @@ def _build_settings(_: str) -> dict[str, Any]:
 
 
 SELECTOR: Final = "exchange.commands.selector"
-INSPECTION: Final = "bindings.report.inspection_types"
 
 SCHEMAS: Final[Mapping[str, NamedSchema]] = MappingProxyType({
     "bridge": NamedSchema("The configuration of a bridge, bridge.toml", _build_bridge),
@@ -72,15 +71,15 @@ SCHEMAS: Final[Mapping[str, NamedSchema]] = MappingProxyType({
     ),
     "check": _of_types(
         "hashstar check --format json, of one file or of several",
-        "bindings.check.forms.as_json:CheckJson",
-        "bindings.check.forms.as_json:CheckedFilesJson",
+        "bindings.check.forms.as_json:CheckedFile",
+        "bindings.check.forms.as_json:CheckResult",
     ),
     "diff": _of_types(
         "hashstar diff --json, of two topologies or with --against",
-        "bindings.diff.forms.as_json:DiffJson",
+        "bindings.diff.forms.as_json:DiffDocument",
         "bindings.diff.forms.as_json:AgainstJson",
     ),
-    "upgrade": _of_types("hashstar upgrade --format json", "bindings.upgrade.forms.as_json:UpgradeJson"),
+    "upgrade": _of_types("hashstar upgrade --format json", "bindings.upgrade.forms.as_json:Upgrade"),
     "recording": _of_types(
         "A line of a recording of hashstar record",
         *(f"bindings.sources.recording.file:{kind}Json" for kind in ("Recording", "Client", "Request", "Publishing")),
@@ -90,17 +89,17 @@ SCHEMAS: Final[Mapping[str, NamedSchema]] = MappingProxyType({
     ),
     "archive-inspect": _of_types(
         "hashstar archive inspect --json, of an archive or of the store of a RocketMQ broker",
-        f"{INSPECTION}:InspectionJson",
-        f"{INSPECTION}:StoreJson",
-        f"{INSPECTION}:MatchesJson",
+        "bindings.report.inspection_json:InspectionJson",
+        "bindings.report.store_json:StoreJson",
+        "bindings.report.store_json:MatchesJson",
     ),
     "archive-line": _of_types(
         "A line of hashstar archive convert IN OUT.jsonl", "bindings.archive.record_line:RecordLine"
     ),
     "audit": _of_types(
-        "hashstar audit --format json, and /coverage of a bridge", "bindings.report.forms.json_types:AuditJson"
+        "hashstar audit --format json, and /coverage of a bridge", "bindings.report.forms.as_json:Report"
     ),
-    "bridge-check": _of_types("hashstar bridge check --json", "bridge.daemon.probe:CheckJson"),
+    "bridge-check": _of_types("hashstar bridge check --json", "bridge.daemon.probe:CheckReport"),
     "group-describe": _of_types(
         "hashstar group describe --format json", "bridge.consumers.groups.description:DescriptionJson"
     ),

@@ -30,16 +30,17 @@ from exchange.commands.partition import partition_command
 from exchange.commands.selector import selector_command
 from exchange.entities.releases import LATEST, RELEASES, profile_by_name
 from exchange.errors import BrokerError, HashstarError, InputError, NotFound
-from exchange.lifecycle.forms import LivesJson, life_lines, lives_json
+from exchange.lifecycle.forms import life_lines
 from exchange.lifecycle.possible import PossibleLives, find_lives
 from exchange.limits import SHORTSTR_BYTES
 from exchange.routing.dead_letters import follow_dead_letters
-from exchange.routing.explain import LaterJson, ReasonsJson, describe, later_json, to_json
-from exchange.routing.route import Explanation, Route
+from exchange.routing.explain import ReasonsJson, describe, to_json
+from exchange.routing.route import Explanation, LaterRoute, Route
 from exchange.routing.router import Router
 from exchange.text.display import clip_line, dump_json, escape_line, escape_lines, list_some, suggest
 from exchange.topology.partitioners import import_partitioners
 from exchange.topology.topology import Topology
+from exchange.values.documents import encode_as
 from exchange.values.field_json import decode, json_line, message_from_json
 from exchange.values.field_values import to_bytes
 from exchange.values.json_text import JsonFault, parse, value_from_line
@@ -331,15 +332,13 @@ class ExplanationJson(ReasonsJson):
 
     profile: str
     """The release of RabbitMQ whose rules were applied."""
-    lives: NotRequired[LivesJson]
+    lives: NotRequired[PossibleLives]
     """With --life, what its queues may do with the message."""
 
 
-def _explanation_json(explanation: Explanation, topology: Topology, lives: PossibleLives | None) -> ExplanationJson:
-    reasons, profile = to_json(explanation), topology.profile.name
-    if lives is None:
-        return {**reasons, "profile": profile}  # type: ignore[typeddict-item]  # no key that may be absent is needed
-    return {**reasons, "profile": profile, "lives": lives_json(lives)}
+def _explanation_json(explanation: Explanation, topology: Topology, lives: PossibleLives | None) -> Any:
+    reasons = {**to_json(explanation), "profile": topology.profile.name}
+    return reasons if lives is None else {**reasons, "lives": encode_as(PossibleLives, lives)}
 
 
 class RouteLine(TypedDict):
@@ -358,7 +357,7 @@ class RouteLine(TypedDict):
     at_once: NotRequired[list[str]]
     """The queues that get it at once; only if an exchange delays it. If there are none, a mandatory message is
     returned."""
-    later: NotRequired[list[LaterJson]]
+    later: NotRequired[tuple[LaterRoute, ...]]
     """The exchanges that delay it, and the queues that get it then; absent if none does."""
 
 
@@ -381,8 +380,8 @@ def _format_line(message: Message, route: Route) -> bytes:
         fields["partitions"] = {placement.queue: placement.name for placement in route.placements}
     if route.delayed is not None:
         fields["at_once"] = list(route.at_once.queues)
-        fields["later"] = later_json(route)
-    return json_line(fields)
+        fields["later"] = route.later
+    return json_line(encode_as(RouteLine, fields))
 
 
 def _parse_field(option: str, given: str) -> tuple[str, Any]:

@@ -14,6 +14,7 @@ from exchange.selector import explanation
 from exchange.selector.selector import LATEST, RELEASES, Selector
 from exchange.selector.tags import TAGS, Tags
 from exchange.text.display import dump_json
+from exchange.values.documents import encode_as
 
 __all__ = ["SelectorCheckJson", "SelectorMatchJson", "TagsCheckJson", "TagsMatchJson", "selector_command"]
 
@@ -56,7 +57,7 @@ class SelectorMatchJson(TypedDict):
     """A selector and a message: `hashstar selector match --json`."""
 
     matches: bool
-    parts: list[explanation.PartJson]
+    parts: list[explanation.Part]
     """Each condition with its outcome, the whole selector first."""
 
 
@@ -158,12 +159,12 @@ def _check_json(selector: Selector | Tags, found: RemarksJson) -> SelectorCheckJ
     return {"tags": sorted(selector.tags), "codes": sorted(selector.codes), **found}
 
 
-def _match_json(
-    selector: Selector | Tags, matches: bool, parts: list[explanation.Part], tag: str | None
-) -> SelectorMatchJson | TagsMatchJson:
+def _match_json(selector: Selector | Tags, matches: bool, parts: list[explanation.Part], tag: str | None) -> Any:
     if isinstance(selector, Selector):
-        return {"matches": matches, "parts": explanation.to_json(parts)}
-    return {"matches": matches, "sent": selector.sends(tag)}
+        value: SelectorMatchJson = {"matches": matches, "parts": parts}
+        return encode_as(SelectorMatchJson, value)
+    sent: TagsMatchJson = {"matches": matches, "sent": selector.sends(tag)}
+    return sent
 
 
 def _parse(expression: str, by_tags: bool, release: str, exact: bool) -> Selector | Tags:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
 
 from exchange.patterns.pcre import expression
+from exchange.values.documents import document
 from exchange.values.field_values import EMPTY, FieldTable, freeze_table
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class Queue:
 _new_tuple: Final = tuple.__new__
 
 
+@document("DestinationJson")
 class Destination(NamedTuple):
     """The destination of a binding: a queue or an exchange."""
 

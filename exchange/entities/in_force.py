@@ -48,6 +48,7 @@ class Setting(NamedTuple):
     value: Any
     """A str, bool, int or float; arrays and tables as `exchange.values.field_values.type_and_value` returns them."""
     source: Source
+    """``default`` where the release decides, if two releases are compared."""
     policy: str | None = None
     """Name of the policy or operator policy; None for an argument, and for the default of a release."""
 

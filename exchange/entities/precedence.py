@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias, TypedDict
+from typing import Any, NamedTuple, TypeAlias
 
 from exchange.entities.entities import Policy, Queue
 from exchange.entities.in_force import (
@@ -18,85 +18,57 @@ from exchange.entities.in_force import (
     settings_given,
     unsupported_keys,
 )
+from exchange.values.documents import document
 from exchange.values.field_json import encode
 from exchange.values.notation import write_json
 
 __all__ = [
-    "Account", "AccountJson", "Possible", "ValueJson", "account_for", "account_json", "account_lines", "encode_setting",
-    "possible_values", "value_json", "write_setting",
+    "Account", "Possible", "account_for", "account_lines", "encode_setting", "possible_values", "write_setting",
 ]  # fmt: skip
 
 Possible: TypeAlias = tuple[Setting | None, ...]
 """The values that a setting may have, None for none: exactly one where it is known which policy is in force."""
 
 
+@document("PrecedenceJson")
 class Precedence(NamedTuple):
-    """One setting of a queue."""
+    """A setting of a queue."""
 
     name: str
+    """As policies name it, without ``x-``."""
     values: Possible
+    """The value in force. More than one, None for none, where it is not known which of several policies is."""
     overridden: tuple[Setting, ...]
     """Values that are given and not in force; empty where it is not known which policy is in force."""
 
 
+@document("LeftOutJson", "policy = policy.name, policy.operator, reason")
+class LeftOut(NamedTuple):
+    """A policy whose pattern matches the name of the queue and that is not in force."""
+
+    policy: Policy
+    reason: str
+
+
+@document("WithoutEffectJson", "*setting, name, reason")
+class WithoutEffect(NamedTuple):
+    """An argument of the queue, or a setting of a policy in force, that has no effect."""
+
+    name: str
+    """As it is written, arguments with ``x-``."""
+    setting: Setting
+    reason: str
+
+
+@document("AccountJson", "queue.type, settings, left_out, without_effect")
 class Account(NamedTuple):
-    """What is in force in a queue."""
+    """What is in force in a queue: its arguments, its policy and its operator policy, merged."""
 
     queue: Queue
     settings: tuple[Precedence, ...]
     """Sorted by name, without the type of the queue."""
-    left_out: tuple[tuple[Policy, str], ...]
-    """Policies and operator policies whose pattern matches the name and that are not in force, each with the reason."""
-    without_effect: tuple[tuple[str, Setting, str], ...]
-    """Arguments and settings of policies that are given and have no effect, each with its name and the reason."""
-
-
-class ValueJson(TypedDict):
-    """A value of a setting, and where it comes from."""
-
-    value: Any
-    """Encoded as field values are in messages: `{"!bytes": ...}` for bytes, and so on."""
-    source: str
-    """`argument`, `policy` or `operator policy`; `default` where the release decides, if two releases are compared."""
-    policy: str | None
-    """Name of the policy or operator policy; null for an argument and a default."""
-
-
-class PrecedenceJson(TypedDict):
-    """A setting of a queue."""
-
-    name: str
-    """As policies name it, without `x-`."""
-    values: list[ValueJson | None]
-    """The value in force. More than one, null for none, where it is not known which of several policies is."""
-    overridden: list[ValueJson]
-    """Values that are given and not in force."""
-
-
-class LeftOutJson(TypedDict):
-    """A policy whose pattern matches the name of the queue and that is not in force."""
-
-    policy: str
-    operator: bool
-    reason: str
-
-
-class WithoutEffectJson(ValueJson):
-    """An argument of the queue, or a setting of a policy in force, that has no effect."""
-
-    name: str
-    """As it is written, arguments with `x-`."""
-    reason: str
-
-
-class AccountJson(TypedDict):
-    """What is in force in a queue: its arguments, its policy and its operator policy, merged."""
-
-    type: str
-    """The type of the queue."""
-    settings: list[PrecedenceJson]
-    left_out: list[LeftOutJson]
-    without_effect: list[WithoutEffectJson]
+    left_out: tuple[LeftOut, ...]
+    without_effect: tuple[WithoutEffect, ...]
 
 
 def account_for(queue: Queue, policies: Policies) -> Account:
@@ -109,7 +81,9 @@ def account_for(queue: Queue, policies: Policies) -> Account:
         for name in names
     ]
     ineffective = {
-        (name, setting, str(why)): None for each in possible for name, (setting, why) in each.without_effect.items()
+        WithoutEffect(name, setting, str(why)): None
+        for each in possible
+        for name, (setting, why) in each.without_effect.items()
     }
     return Account(queue, tuple(settings), tuple(_left_out(queue, policies)), tuple(ineffective))
 
@@ -125,7 +99,7 @@ def _overridden(settings: Settings, queue: Queue, name: str) -> tuple[Setting, .
     return tuple(setting for setting in given if setting.source != chosen.source)
 
 
-def _left_out(queue: Queue, policies: Policies) -> Iterator[tuple[Policy, str]]:
+def _left_out(queue: Queue, policies: Policies) -> Iterator[LeftOut]:
     for candidates in (policies.policies, policies.operator_policies):
         possible = possible_policies(queue, candidates, policies.profile)
         for policy in sorted(candidates.values(), key=lambda policy: (-policy.priority, policy.name)):
@@ -138,7 +112,7 @@ def _left_out(queue: Queue, policies: Policies) -> Iterator[tuple[Policy, str]]:
                 reason = f"{queue.type} queues do not support {', '.join(keys)}, so it does not apply to them at all"
             else:
                 reason = f"'{next(other.name for other in possible if other)}' has a higher priority"
-            yield policy, reason
+            yield LeftOut(policy, reason)
 
 
 def account_lines(account: Account) -> Iterator[str]:
@@ -178,28 +152,9 @@ def write_setting(setting: Setting) -> str:
     return f"{write_json(encode_setting(setting.value), typed=True)} ({setting})"
 
 
-def account_json(account: Account) -> AccountJson:
-    """Return what is in force in a queue as JSON values."""
-    return {
-        "type": account.queue.type,
-        "settings": [
-            {
-                "name": setting.name,
-                "values": [None if value is None else value_json(value) for value in setting.values],
-                "overridden": [value_json(value) for value in setting.overridden],
-            }
-            for setting in account.settings
-        ],
-        "left_out": [
-            {"policy": policy.name, "operator": policy.operator, "reason": reason}
-            for policy, reason in account.left_out
-        ],
-        "without_effect": [
-            {**value_json(value), "name": name, "reason": reason} for name, value, reason in account.without_effect
-        ],
-    }
+def _encode_value(setting: Setting) -> Any:
+    """Encoded as field values are in messages: `{"!bytes": ...}` for bytes, and so on."""  # noqa: D401
+    return encode_setting(setting.value)
 
 
-def value_json(setting: Setting) -> ValueJson:
-    """Return a value with its source as JSON values."""
-    return {"value": encode_setting(setting.value), "source": setting.source, "policy": setting.policy}
+document("ValueJson", "value, source, policy", value=_encode_value)(Setting)

@@ -11,6 +11,7 @@ from typing import Final, Literal, NamedTuple
 
 from exchange.entities.entities import Exchange, Policy
 from exchange.entities.in_force import possible_policies
+from exchange.values.documents import document
 
 __all__ = ["SHARDS_MADE", "UnreadPart", "UnreadKind", "has_shards_made"]
 
@@ -20,6 +21,7 @@ stream); would have to evaluate something (an attribute known after terraform ap
 plugin of the broker makes it."""
 
 
+@document("UnreadPartJson")
 class UnreadPart(NamedTuple):
     """A part of a source that is missing in the topology."""
 

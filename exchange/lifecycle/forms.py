@@ -1,16 +1,16 @@
-"""Possible lives as lines of text and as JSON values."""
+"""Possible lives as lines of text."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Final, NotRequired, TypedDict
+from typing import Final
 
-from exchange.lifecycle.possible import REASONS, Deletion, PossibleLives, Reason, Way, goes_alone
+from exchange.lifecycle.possible import REASONS, Deletion, PossibleLives, Way, goes_alone
 from exchange.lifecycle.targets import Cause
 from exchange.text.display import count_rest, list_some, write_milliseconds
 
-__all__ = ["LivesJson", "life_lines", "lives_json"]
+__all__ = ["life_lines"]
 
 LISTED: Final = 5
 """Maximum number of queues that a line lists, and of rounds and of losses that are shown."""
@@ -71,79 +71,3 @@ def _describe_deletion(deletion: Deletion) -> str:
 
 def _witness(ways: Iterable[Way]) -> str:
     return ", ".join(map(str, ways))
-
-
-class WayJson(TypedDict):
-    """A way to die in a queue."""
-
-    queue: str
-    reason: Reason
-    """As in `x-death`."""
-    target: str | None
-    """A queue that gets the dead letter; null if it is lost."""
-    cause: NotRequired[Cause]
-    """Why it is lost; absent if it is not."""
-    after_ms: NotRequired[int]
-    """Time to live of an expired message, in milliseconds."""
-    condition: NotRequired[str]
-    """Which policy must be in force, in words; absent if that is known."""
-    kept: NotRequired[bool]
-    """True if the queue keeps the message and sends its dead letter again later; absent otherwise."""
-
-
-class DeletionJson(TypedDict):
-    """A queue that may be deleted with its messages, without dead letters."""
-
-    queue: str
-    after_ms: int | None
-    """Milliseconds without a consumer (`x-expires`); null if it is deleted with its last consumer (auto-delete)."""
-    condition: NotRequired[str]
-    """Which policy must be in force, in words; absent if that is known."""
-
-
-class LivesJson(TypedDict):
-    """What may become of a message in its queues."""
-
-    ways: list[WayJson]
-    rounds: list[list[WayJson]]
-    """Ways that lead from a queue back to it."""
-    leads: list[list[WayJson]]
-    """For each round, the ways from the publish to where it begins."""
-    losses: list[list[WayJson]]
-    """Ways from the publish to an end without a dead letter."""
-    deletions: list[DeletionJson]
-    """Queues on the way that may be deleted with the message."""
-    whole: bool
-    """Whether all of its lives were followed."""
-
-
-def lives_json(lives: PossibleLives) -> LivesJson:
-    """Return possible lives as JSON values."""
-    return {
-        "ways": [_way_json(way) for way in lives.ways],
-        "rounds": [[_way_json(way) for way in ways] for ways in lives.rounds],
-        "leads": [[_way_json(way) for way in ways] for ways in lives.leads],
-        "losses": [[_way_json(way) for way in ways] for ways in lives.losses],
-        "deletions": [_deletion_json(deletion) for deletion in lives.deletions],
-        "whole": lives.is_whole,
-    }
-
-
-def _way_json(way: Way) -> WayJson:
-    value: WayJson = {"queue": way.queue, "reason": way.reason, "target": way.target}
-    if way.cause is not None:
-        value["cause"] = way.cause
-    if way.after is not None:
-        value["after_ms"] = way.after
-    if way.condition is not None:
-        value["condition"] = way.condition
-    if way.is_kept:
-        value["kept"] = True
-    return value
-
-
-def _deletion_json(deletion: Deletion) -> DeletionJson:
-    value: DeletionJson = {"queue": deletion.queue, "after_ms": deletion.after}
-    if deletion.condition is not None:
-        value["condition"] = deletion.condition
-    return value

@@ -17,6 +17,7 @@ from exchange.lifecycle.limits import Limits, limits_by
 from exchange.lifecycle.targets import NO_EXCHANGE, Cause, find_targets
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology
+from exchange.values.documents import document
 from exchange.values.message import Message
 
 __all__ = ["REASONS", "Deletion", "PossibleLives", "Reason", "Way", "find_lives", "goes_alone"]
@@ -28,13 +29,19 @@ WAYS: Final = 20_000
 """Number of ways to die from which on no further state is followed: each queue behind a dead letter exchange is one."""
 
 
+@document(
+    "WayJson", "queue, reason, target, cause if any, after_ms = after if any, condition if any, kept = is_kept if any"
+)
 class Way(NamedTuple):
     """A way to die in a queue, and what follows: the dead letter in one queue or, without one, a cause."""
 
     queue: str
     reason: Reason
+    """As in ``x-death``."""
     target: str | None
+    """A queue that gets the dead letter; None if it is lost."""
     cause: Cause | None = None
+    """Why it is lost; absent if it is not."""
     after: int | None = None
     """Of ``expired``: the time to live in milliseconds."""
     condition: str | None = None
@@ -47,18 +54,20 @@ class Way(NamedTuple):
         return f"{REASONS[self.reason]} in '{self.queue}'{condition}"
 
 
+@document("DeletionJson", "queue, after_ms = after, condition if any")
 class Deletion(NamedTuple):
-    """The end of a queue with all of its messages, without dead letters."""
+    """A queue that may be deleted with its messages, without dead letters."""
 
     queue: str
     after: int | None
     """Milliseconds without a consumer, from which on the queue is deleted; None if it goes with its last consumer."""
     condition: str | None = None
-    """As of `Way`."""
+    """Which policy must be in force, in words; absent if that is known."""
 
 
+@document("LivesJson", "ways, rounds, leads, losses, deletions, whole = is_whole")
 class PossibleLives(NamedTuple):
-    """What may become of a message."""
+    """What may become of a message in its queues."""
 
     ways: tuple[Way, ...]
     """All ways to die, queue by queue in the order in which the message may come to them."""
@@ -71,7 +80,7 @@ class PossibleLives(NamedTuple):
     deletions: tuple[Deletion, ...]
     """Queues on the way that may be deleted with the message."""
     is_whole: bool
-    """Whether all states were followed, and not only so far as `STATES` and `WAYS` allow."""
+    """Whether all of its lives were followed, and not only so far as ``STATES`` and ``WAYS`` allow."""
 
 
 REASONS: Final[Mapping[Reason, str]] = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Final, Literal, NamedTuple, NotRequired, TypedDict
+from typing import Final, Literal, NamedTuple
 
 from exchange.entities.entities import Binding, Queue
 from exchange.entities.in_force import DeadLetters, Overflow, Policies, Settings
@@ -22,11 +22,11 @@ from exchange.routing.router import Router
 from exchange.text.display import count_noun, describe_exchange, list_some, write_milliseconds
 from exchange.topology.graph import TopologyGraph
 from exchange.topology.topology import Topology
+from exchange.values.documents import document
 from exchange.values.message import Message
 
 __all__ = [
-    "DeadLetterHop", "DeadLetterHopJson", "dead_letter_lines", "dead_letters_json", "find_hop", "follow_dead_letters",
-    "make_dead_letter",
+    "DeadLetterHop", "dead_letter_lines", "find_hop", "follow_dead_letters", "make_dead_letter",
 ]  # fmt: skip
 
 HOPS: Final = 100
@@ -47,6 +47,7 @@ chance, or a header of dead letters decides, or the broker would fail; ``missing
 ``dropped``: the queue has no dead letter exchange; ``unknown``: it is not known which policy is in force."""
 
 
+@document("DeadLetterHopJson", "queue, routing_key, exchange, with_key, outcome, queues, source = known_source if any")
 class DeadLetterHop(NamedTuple):
     """What becomes of a message that a queue rejects, lets expire or has no room for."""
 
@@ -67,6 +68,23 @@ class DeadLetterHop(NamedTuple):
     """Maximum number of bytes in the queue; None if there is none."""
     overflow: Overflow | None = None
     """What the queue does at its maximum; None if that is not known."""
+
+    @property
+    def exchange(self) -> str | None:
+        """The dead letter exchange in force; None if the queue has none, or if it is not known."""
+        return None if self.outcome == "unknown" else self.letters.exchange
+
+    @property
+    def with_key(self) -> str | None:
+        """The routing key of the dead letter; None where there is none."""
+        if self.exchange is None:
+            return None
+        return self.routing_key if self.letters.routing_key is None else self.letters.routing_key
+
+    @property
+    def known_source(self) -> str | None:
+        """What sets the dead letter exchange: ``argument``, ``policy 'NAME'``; absent without one."""
+        return None if self.exchange is None else self.source
 
 
 def follow_dead_letters(topology: Topology, router: Router, explanation: Explanation) -> Explanation:
@@ -205,49 +223,10 @@ def _describe(hop: DeadLetterHop) -> str:
     end = "kept, and sent again later" if hop.letters.at_least_once else "lost"
     if hop.outcome == "missing":
         return f"{end}, as {exchange} ({hop.source}) does not exist"
-    key = hop.routing_key if hop.letters.routing_key is None else hop.letters.routing_key
-    way = f"to {exchange} ({hop.source}) with the key '{key}'"
+    way = f"to {exchange} ({hop.source}) with the key '{hop.with_key}'"
     if hop.outcome == "unroutable":
         return f"{way}: {end}, as no queue gets it"
     queues = list_some([f"'{queue}'" for queue in hop.queues], LISTED)
     if hop.outcome == "undecided":
         return f"{way}: where that goes is not known here{f', but to {queues}' if queues else ''}"
     return f"{way}: queued in {queues}"
-
-
-class DeadLetterHopJson(TypedDict):
-    """What becomes of a message that a queue rejects, lets expire or has no room for."""
-
-    queue: str
-    routing_key: str
-    """The routing key that the message has in the queue."""
-    exchange: str | None
-    """The dead letter exchange in force; null if the queue has none, or if it is not known."""
-    with_key: str | None
-    """The routing key of the dead letter; null where there is none."""
-    outcome: Outcome
-    queues: list[str]
-    """The queues that get the dead letter, sorted."""
-    source: NotRequired[str]
-    """What sets the dead letter exchange: `argument`, `policy 'NAME'`; absent without one."""
-
-
-def dead_letters_json(hops: Iterable[DeadLetterHop]) -> list[DeadLetterHopJson]:
-    """Return what becomes of dead letters as JSON values."""
-    return [_hop_json(hop) for hop in hops]
-
-
-def _hop_json(hop: DeadLetterHop) -> DeadLetterHopJson:
-    known = hop.outcome != "unknown" and hop.letters.exchange is not None
-    key = hop.routing_key if hop.letters.routing_key is None else hop.letters.routing_key
-    values: DeadLetterHopJson = {
-        "queue": hop.queue,
-        "routing_key": hop.routing_key,
-        "exchange": hop.letters.exchange if known else None,
-        "with_key": key if known else None,
-        "outcome": hop.outcome,
-        "queues": list(hop.queues),
-    }
-    if known:
-        values["source"] = hop.source
-    return values

@@ -6,17 +6,29 @@ from collections.abc import Iterator
 from typing import Any, NotRequired, TypedDict
 
 from exchange.entities.entities import Binding, Exchange
-from exchange.entities.precedence import AccountJson, account_json, account_lines
+from exchange.entities.part import encode_binding
+from exchange.entities.precedence import Account, account_lines
 from exchange.kinds import Decider, Unknown, kind_of
-from exchange.routing.dead_letters import DeadLetterHopJson, dead_letter_lines, dead_letters_json
-from exchange.routing.route import Alternate, DelayedRoute, Explanation, Hop, Obstacle, Outcome, Placement, Route
+from exchange.routing.dead_letters import DeadLetterHop, dead_letter_lines
+from exchange.routing.route import (
+    Alternate,
+    DelayedRoute,
+    Explanation,
+    Hop,
+    LaterRoute,
+    Obstacle,
+    Outcome,
+    Placement,
+    Route,
+)
 from exchange.text.display import count_noun, describe_exchange, escape_line, write_milliseconds
-from exchange.values.field_json import encode, encode_table
+from exchange.values.documents import document, encode_as
+from exchange.values.field_json import encode
 from exchange.values.json_types import BindingJson, FieldJson
 from exchange.values.message import Message
 from exchange.values.notation import write_arguments, write_value
 
-__all__ = ["LaterJson", "ReasonsJson", "describe", "later_json", "obstacle_json", "to_json"]
+__all__ = ["ReasonsJson", "describe", "obstacle_json", "to_json"]
 
 
 def describe(explanation: Explanation) -> str:
@@ -29,21 +41,6 @@ class CopyJson(TypedDict):
 
     header: str
     key: str
-
-
-class PlacementJson(TypedDict):
-    """The partition of a partitioned queue that the message goes to."""
-
-    queue: str
-    partitioning: str
-    partition: int | None
-    """Id of the partition; null if the key does not decide it."""
-    name: str | None
-    key: FieldJson
-    """The key that the client would use."""
-    hash: int | None
-    rule: str
-    """How the partition follows from the hash, or what decides instead of the key."""
 
 
 class MatchJson(BindingJson):
@@ -114,16 +111,8 @@ class AskedJson(TypedDict):
     exists: bool
     obstacles: list[ObstacleJson]
     """Obstacles on the nearest path to the queue; empty if it gets the message, or if no path leads to it."""
-    in_force: AccountJson | None
+    in_force: Account | None
     """The settings in force in the queue; null if it does not exist."""
-
-
-class LaterJson(TypedDict):
-    """Where the message goes after an exchange has kept it for a delay."""
-
-    exchange: str
-    milliseconds: int
-    queues: list[str]
 
 
 class ReasonsJson(TypedDict):
@@ -139,11 +128,11 @@ class ReasonsJson(TypedDict):
     """Whether no queue gets it; null if that depends on an undecided exchange."""
     undecided: list[str]
     """Exchanges behind which there may be more queues."""
-    placements: list[PlacementJson]
+    placements: tuple[Placement, ...]
     """One for each partitioned queue."""
     hops: list[HopJson]
     """The exchanges that it passes, in order."""
-    dead_letters: list[DeadLetterHopJson]
+    dead_letters: tuple[DeadLetterHop, ...]
     """What becomes of the message if the queues that get it reject it, let it expire or have no room for it, and of its
     dead letters; empty if no queue has a dead letter exchange."""
     asked: NotRequired[AskedJson]
@@ -151,11 +140,11 @@ class ReasonsJson(TypedDict):
     at_once: NotRequired[list[str]]
     """The queues that get it at once; only if an exchange delays it. If there are none, a mandatory message is
     returned."""
-    later: NotRequired[list[LaterJson]]
+    later: NotRequired[tuple[LaterRoute, ...]]
     """The exchanges that delay it, and the queues that get it then; absent if none does."""
 
 
-def to_json(explanation: Explanation) -> ReasonsJson:
+def to_json(explanation: Explanation) -> Any:
     """Return the route and its reasons as JSON values; field values are encoded by `exchange.values.field_json`."""
     route = explanation.route
     result: ReasonsJson = {
@@ -165,30 +154,22 @@ def to_json(explanation: Explanation) -> ReasonsJson:
         "queues": list(route.queues),
         "unroutable": route.unroutable,
         "undecided": list(route.undecided),
-        "placements": [_placement_json(placement) for placement in route.placements],
+        "placements": route.placements,
         "hops": [_hop_json(hop, explanation.message) for hop in explanation.hops],
-        "dead_letters": dead_letters_json(explanation.dead_letters),
+        "dead_letters": explanation.dead_letters,
     }
     if route.delayed is not None:
         result["at_once"] = list(route.at_once.queues)
-        result["later"] = later_json(route)
+        result["later"] = route.later
     if explanation.asked is not None:
         result["asked"] = {
             "queue": explanation.asked,
             "gets_it": explanation.asked in route.queues,
             "exists": explanation.asked_exists,
             "obstacles": [obstacle_json(obstacle) for obstacle in explanation.obstacles],
-            "in_force": None if explanation.in_force is None else account_json(explanation.in_force),
+            "in_force": explanation.in_force,
         }
-    return result
-
-
-def later_json(route: Route) -> list[LaterJson]:
-    """Return the parts of a route that are taken after a delay as JSON values."""
-    return [
-        {"exchange": each.exchange, "milliseconds": each.milliseconds, "queues": list(each.route.queues)}
-        for each in route.later
-    ]
+    return encode_as(ReasonsJson, result)
 
 
 def _lines(explanation: Explanation) -> Iterator[str]:
@@ -322,16 +303,22 @@ def _binding(binding: Binding) -> str:
     return f"'{binding.routing_key}'{arguments} -> {binding.destination}"
 
 
-def _placement_json(placement: Placement) -> PlacementJson:
-    return {
-        "queue": placement.queue,
-        "partition": placement.partition,
-        "name": placement.name,
-        "key": placement.key if type(placement.key) is int else encode(placement.key),
-        "hash": placement.hash,
-        "rule": placement.rule,
-        "partitioning": str(placement.partitioning),
-    }
+def _placement_key(placement: Placement) -> FieldJson:
+    """The key that the client would use."""  # noqa: D401  it describes a field
+    return placement.key if type(placement.key) is int else encode(placement.key)
+
+
+def _partitioning(placement: Placement) -> str:
+    return str(placement.partitioning)
+
+
+document(
+    "PlacementJson",
+    "queue, partition, name, key, hash, rule, partitioning",
+    key=_placement_key,
+    partitioning=_partitioning,
+)(Placement)
+document("LaterJson", "exchange, milliseconds, route.queues")(LaterRoute)
 
 
 def _hop_json(hop: Hop, message: Message) -> HopJson:
@@ -356,7 +343,7 @@ def _hop_json(hop: Hop, message: Message) -> HopJson:
 
 def _match_json(binding: Binding, hop: Hop, message: Message, outcome: Outcome) -> MatchJson:
     header, key = _matching_key(hop.exchange, binding, message) or (None, None)
-    return {**_binding_json(binding), "outcome": outcome, "matched_key": key, "matched_header": header}
+    return {**encode_binding(binding), "outcome": outcome, "matched_key": key, "matched_header": header}
 
 
 def _alternate_json(alternate: Alternate, hop: Hop) -> AlternateJson:
@@ -373,16 +360,6 @@ def obstacle_json(obstacle: Obstacle) -> ObstacleJson:
     return {
         "exchange": obstacle.exchange,
         "destination": {"kind": obstacle.destination.kind, "name": obstacle.destination.name},
-        "binding": _binding_json(obstacle.binding) if obstacle.binding is not None else None,
+        "binding": encode_binding(obstacle.binding) if obstacle.binding is not None else None,
         "reason": obstacle.reason,
-    }
-
-
-def _binding_json(binding: Binding) -> BindingJson:
-    return {
-        "source": binding.source,
-        "destination": binding.destination.name,
-        "destination_type": binding.destination.kind,
-        "routing_key": binding.routing_key,
-        "arguments": encode_table(binding.arguments),
     }

@@ -35,7 +35,7 @@ class Placement(NamedTuple):
 
 
 class LaterRoute(NamedTuple):
-    """Where a message goes after an exchange kept it back: see `exchange.kinds.delayed`."""
+    """Where a message goes after an exchange has kept it for a delay: see `exchange.kinds.delayed`."""
 
     exchange: str
     """The exchange that keeps it, and routes it then."""

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final, Literal, NamedTuple, TypedDict
+from typing import Final, Literal, NamedTuple
 
 from exchange.errors import HashstarError
 from exchange.selector.expression import And, Expression, Not, Or, Property, children, walk
 from exchange.selector.meaning import evaluate
 from exchange.selector.selector import Selector
 from exchange.text.display import escape_line
+from exchange.values.documents import document
 
-__all__ = ["Part", "PartJson", "describe", "explain", "to_json"]
+__all__ = ["Part", "describe", "explain"]
 
 Outcome = Literal["true", "false", "unknown", "fails"]
 
 OUTCOMES: Final[dict[bool | None, Outcome]] = {True: "true", False: "false", None: "unknown"}
 
 
+@document("PartJson")
 class Part(NamedTuple):
     """A condition of a selector with its outcome for a message."""
 
@@ -67,19 +69,3 @@ def describe(parts: list[Part]) -> str:
     width = min(60, max(map(len, texts)))
     lines = [f"{text:<{width}}  {part.outcome:<7}  {part.why}" for text, part in zip(texts, parts, strict=True)]
     return "\n".join([escape_line(line.rstrip()) for line in lines])
-
-
-class PartJson(TypedDict):
-    """A condition of a selector with its outcome for a message."""
-
-    text: str
-    depth: int
-    """Level of nesting; 0 is the whole selector."""
-    outcome: Outcome
-    why: str
-    """The message's properties in the condition, or why it fails; empty if the condition has parts."""
-
-
-def to_json(parts: list[Part]) -> list[PartJson]:
-    """Return the parts as JSON objects."""
-    return [{"text": part.text, "depth": part.depth, "outcome": part.outcome, "why": part.why} for part in parts]

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, TypedDict
+from typing import Final
 
-from exchange.entities.unread import SHARDS_MADE, UnreadKind, UnreadPart, has_shards_made
+from exchange.entities.unread import SHARDS_MADE, UnreadPart, has_shards_made
 from exchange.errors import InputError
 from exchange.text.display import count_noun, count_rest
 from exchange.topology.topology import Topology
 
 __all__ = [
     "UnreadPart",
-    "UnreadPartJson",
     "find_unread",
     "not_proved",
     "require_whole",
     "unread_lines",
-    "unread_to_json",
 ]
 
 LISTED: Final = 20
@@ -33,16 +31,6 @@ def find_unread(*topologies: Topology) -> tuple[UnreadPart, ...]:
     """
     found = (each for topology in topologies if not topology.allows_unread for each in _missing_in(topology))
     return tuple(dict.fromkeys(found))
-
-
-class UnreadPartJson(TypedDict):
-    """A part of a source that was not read, or that a plugin makes in the broker: it is missing in the topology."""
-
-    kind: UnreadKind
-    where: str
-    """Where it stands in the source."""
-    text: str
-    """What it is, and why it is missing."""
 
 
 def not_proved(unread: Sequence[UnreadPart]) -> str:
@@ -62,11 +50,6 @@ def unread_lines(unread: Sequence[UnreadPart]) -> Iterator[str]:
         yield not_proved(unread)
     yield from (f"  ? {each.where}: {each.text} ({each.kind})" for each in unread[:LISTED])
     yield from count_rest(len(unread), LISTED, "; the JSON has all", indent="  ? ")
-
-
-def unread_to_json(unread: Sequence[UnreadPart]) -> list[UnreadPartJson]:
-    """Return what is missing as JSON values."""
-    return [{"kind": each.kind, "where": each.where, "text": each.text} for each in unread]
 
 
 def _missing_in(topology: Topology) -> Iterator[UnreadPart]:

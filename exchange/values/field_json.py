@@ -21,7 +21,8 @@ from typing import Any, Final, TypeAlias
 from exchange.errors import InputError
 from exchange.limits import NESTING, SHORTSTR_BYTES
 from exchange.text.display import clip_line
-from exchange.values.field_values import RANGES, Typed, float32, to_bytes, type_and_value
+from exchange.values.documents import write_as
+from exchange.values.field_values import RANGES, FieldTable, Typed, float32, to_bytes, type_and_value
 from exchange.values.json_text import value_from_line
 from exchange.values.json_types import BytesJson, FieldJson, MessageJson
 from exchange.values.message import Message, assemble_message
@@ -396,3 +397,7 @@ READERS: Final[Mapping[str, Reader]] = {
     "!table": _decode_table,
 }
 """The only key of a typed value -> its reader: one for every type in `field_values.TYPES`, and ``!bytes``."""
+
+
+write_as(FieldTable, encode_table, dict[str, FieldJson])
+write_as(Message, message_to_json, MessageJson)

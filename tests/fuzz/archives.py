@@ -33,9 +33,11 @@ from bindings.archive.rocketmq.inspection import inspect_store
 from bindings.archive.rocketmq.log import RocketmqLog
 from bindings.archive.rocketmq.store import open_store
 from bindings.archive.times import parse_time, parse_time_text
-from bindings.report.kafka import kafka_json, kafka_lines
+from bindings.report.kafka import kafka_lines
+from bindings.report.kafka_json import KafkaJson, kafka_json
 from bridge.endpoints.archive.rows import restore_message
 from exchange.errors import HashstarError, InputError
+from exchange.values.documents import encode_as
 from exchange.values.erlang_parser import parse
 from exchange.values.field_values import FieldTable
 from tests.fuzz.target import cut, folder, is_same, text_of, write
@@ -258,7 +260,7 @@ def kafka_folder(data: bytes) -> None:
         write(f"kafka/{name}", bytes(whole))
     with suppress(InputError):
         found = inspect_folder(str(folder() / "kafka"))
-        json.dumps(kafka_json(found))
+        json.dumps(encode_as(KafkaJson, kafka_json(found)))
         list(kafka_lines(found))
 
 

@@ -457,13 +457,36 @@ BINDINGS: Final[list[Mutant]] = [
     *mutants_of(
         "exchange/values/json_schema.py",
         "bridge/schema/test_schemas.py",
-        ("every field is required", "if get_origin(field) is NotRequired:", "if False:"),
-        ("no field is required", "            required.append(name)\n", "            pass\n"),
+        ("every field is required", "is_required = get_origin(field) is not NotRequired", "is_required = True"),
+        ("no field is required", "            required += [name] * is_required\n", "            pass\n"),
         (
             "fields of a base have no description",
-            "found |= describe_fields(above) if is_typeddict(above) else {}",
+            "found |= describe_fields(above) if isinstance(above, type) else {}",
             "pass",
         ),
+        ("absent fields are required", "required += [field.name] * (not field.if_any)", "required += [field.name]"),
+        ("what is null is a text", 'text.replace(\'""\', "null") if field.or_null else text', "text"),
+    ),
+    *mutants_of(
+        "exchange/values/documents.py",
+        "exchange/test_documents.py",
+        (
+            "a false value is absent by mistake",
+            "if result[name] is None or result[name] is False:",
+            "if not result[name]:",
+        ),
+        (
+            "sets are not sorted",
+            "sorted(values) if isinstance(values, (frozenset, set)) else list(values)",
+            "list(values)",
+        ),
+        (
+            "any class is a document",
+            "    if kind in _LAYOUTS:\n        return partial",
+            "    if True:\n        return partial",
+        ),
+        ("keys of mappings stay", "{key(name): item(each)", "{name: item(each)"),
+        ("null is kept", "encode(value) if value else None}", "encode(value)}"),
     ),
     *mutants_of(
         "bindings/check/rules/dead_letters.py",

@@ -16,9 +16,11 @@ from uuid import UUID
 
 from bindings.archive.kafka.partition import LoggedRecord, list_segments, read_committed
 from bindings.archive.kafka.schemas import INT16, INT32, STRING, UUID_FIELD, Field, Reader
+from bindings.archive.kafka.side_files import TopicId
 from bindings.archive.reading import Bad, take_sample
 from bindings.archive.sums import Unread
 from exchange.errors import InputError
+from exchange.values.documents import document
 
 __all__ = ["FOLDER", "Cluster", "ClusterTopic", "read_cluster"]
 
@@ -37,22 +39,39 @@ FIELDS: Final = {
 """Kind of a record (`MetadataRecordType`) -> its first fields. Versions add fields behind them, which are not read."""
 
 
+@document("KafkaClusterTopicJson", "topic = name, topic_id, partitions = count")
 @dataclass(slots=True)
 class ClusterTopic:
     """A topic of the cluster."""
 
     name: str
-    topic_id: UUID
+    topic_id: TopicId
     partitions: set[int] = field(default_factory=set)
 
+    @property
+    def count(self) -> int:
+        """Number of partitions."""
+        return len(self.partitions)
 
+
+@document("KafkaClusterJson", "topics = by_name, features = levels")
 @dataclass(slots=True)
 class Cluster:
-    """Topics and features of a cluster, as its metadata has them."""
+    """Metadata of a KRaft cluster, if the folder has it."""
 
     topics: dict[UUID, ClusterTopic] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=dict)
     """Name, such as metadata.version -> level."""
+
+    @property
+    def by_name(self) -> list[ClusterTopic]:
+        """The topics, sorted by name."""
+        return sorted(self.topics.values(), key=lambda topic: topic.name)
+
+    @property
+    def levels(self) -> dict[str, int]:
+        """Name -> level, sorted by name."""
+        return dict(sorted(self.features.items()))
 
 
 def read_cluster(folder: Path, problems: Unread) -> Cluster:

@@ -32,6 +32,7 @@ from bindings.archive.kafka.side_files import format_id, read_offsets, read_or_r
 from bindings.archive.kafka.transaction_state import TransactionState, read_transaction_states
 from bindings.archive.sums import Unread
 from exchange.errors import InputError
+from exchange.values.documents import document
 
 __all__ = ["FolderInspection", "LocatedPartition", "TopicFacts", "inspect_folder", "is_data_folder"]
 
@@ -46,15 +47,22 @@ OWN_TOPICS: Final = frozenset({
 })  # fmt: skip
 
 
+@document(
+    "KafkaPartitionJson",
+    "facts.partition, start_offset, facts.end_offset, high_watermark, last_stable_offset, recovery_point, "
+    "facts.segments, bytes = facts.size, facts.batches, facts.records, facts.markers, facts.bad, facts.formats, "
+    "facts.first_time, facts.last_time, leader_epochs = facts.epochs, producers = facts.by_id, facts.aborted",
+)
 class LocatedPartition(NamedTuple):
-    """A partition with what the folder's checkpoints have on it."""
+    """A partition of a topic, with what the folder's checkpoints have on it."""
 
     facts: PartitionFacts
     start_offset: int
     """Offset of the first record that consumers get."""
     high_watermark: int | None
-    """None if no checkpoint has it."""
+    """As the broker saved it last; None if no checkpoint has it."""
     recovery_point: int | None
+    """Offset up to which records are certainly on the disk."""
 
     @property
     def last_stable_offset(self) -> int:
@@ -62,6 +70,7 @@ class LocatedPartition(NamedTuple):
         return min([each.open_since or 0 for each in self.facts.open_transactions], default=self.facts.end_offset)
 
 
+@document("KafkaTopicJson", "topic = name, topic_id, own = is_own, partitions")
 class TopicFacts(NamedTuple):
     """A topic of which the folder has partitions."""
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from bindings.archive.figures import Timestamp
 from bindings.archive.kafka.partition import LoggedRecord
 from bindings.archive.kafka.schemas import (
     BYTES,
@@ -101,8 +102,8 @@ class CommittedOffset(NamedTuple):
     leader_epoch: int
     """-1 if the consumer gave none."""
     metadata: str
-    time: int
-    """When it was committed, in milliseconds since 1970."""
+    time: Timestamp
+    """When it was committed."""
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from bindings.archive.figures import Timestamp
 from bindings.archive.kafka.batches import Records, Spans, read_records
 from bindings.archive.kafka.header import Header
 from bindings.archive.kafka.messages import Run, read_message
@@ -85,14 +86,19 @@ class PartitionFacts:
     """Number of markers of transactions, and of other control records."""
     bad: int = 0
     """Number of batches and stretches of bytes that could not be read."""
-    first_time: int | None = None
-    """Least and greatest time of batches, in milliseconds since 1970."""
-    last_time: int | None = None
+    first_time: Timestamp | None = None
+    """Least and greatest time of batches."""
+    last_time: Timestamp | None = None
     formats: set[int] = field(default_factory=set)
     """Message formats of the batches."""
     epochs: tuple[EpochStart, ...] = ()
     producers: dict[int, Producer] = field(default_factory=dict)
     aborted: tuple[AbortedTransaction, ...] = ()
+
+    @property
+    def by_id(self) -> list[Producer]:
+        """The producers, sorted by id."""
+        return sorted(self.producers.values(), key=lambda producer: producer.producer_id)
 
     @property
     def open_transactions(self) -> list[Producer]:

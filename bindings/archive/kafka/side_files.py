@@ -15,17 +15,19 @@ import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Annotated, Final, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
+from bindings.archive.figures import Timestamp
 from bindings.archive.reading import Bad
 from bindings.archive.sums import Unread
 from bindings.sources.files import open_file
 from exchange.errors import InputError
 from exchange.limits import SIDE_FILE_BYTES
+from exchange.values.documents import As, document
 
 __all__ = [
-    "AbortedTransaction", "EpochStart", "Producer", "format_id", "parse_id", "read_aborted", "read_epochs",
+    "AbortedTransaction", "EpochStart", "Producer", "TopicId", "format_id", "parse_id", "read_aborted", "read_epochs",
     "read_offsets", "read_or_report", "read_properties", "read_snapshot",
 ]  # fmt: skip
 
@@ -40,6 +42,15 @@ ABORTED: Final = struct.Struct(">hqqqq")
 SEQUENCES: Final = 1 << 31
 
 
+def format_id(number: UUID) -> str:
+    """Return an id of a topic or folder as Kafka writes it: in base64, 22 characters."""
+    return base64.urlsafe_b64encode(number.bytes).decode().rstrip("=")
+
+
+TopicId: TypeAlias = Annotated[UUID, As(format_id, str)]
+
+
+@document("KafkaEpochJson")
 class EpochStart(NamedTuple):
     """The first offset that leaders of an epoch wrote."""
 
@@ -47,6 +58,7 @@ class EpochStart(NamedTuple):
     start_offset: int
 
 
+@document("KafkaAbortedJson")
 class AbortedTransaction(NamedTuple):
     """A transaction that was aborted."""
 
@@ -58,6 +70,7 @@ class AbortedTransaction(NamedTuple):
     """Last stable offset of the partition when the marker was written."""
 
 
+@document("KafkaProducerJson")
 @dataclass(frozen=True, slots=True)
 class Producer:
     """The state of an idempotent or transactional producer in a partition (`ProducerStateEntry`)."""
@@ -67,8 +80,7 @@ class Producer:
     last_sequence: int = -1
     """Sequence number of its last record; -1 if it has written none in this epoch."""
     last_offset: int = -1
-    last_time: int = -1
-    """Milliseconds since 1970."""
+    last_time: Timestamp = -1
     coordinator_epoch: int = -1
     """Epoch of the transaction coordinator that wrote its last marker; -1 if there is none."""
     open_since: int | None = None
@@ -133,11 +145,6 @@ def read_aborted(path: Path) -> Iterator[AbortedTransaction]:
         yield AbortedTransaction(*fields)
     if whole < len(data):
         raise InputError("it ends in the middle of a transaction")
-
-
-def format_id(number: UUID) -> str:
-    """Return an id of a topic or folder as Kafka writes it: in base64, 22 characters."""
-    return base64.urlsafe_b64encode(number.bytes).decode().rstrip("=")
 
 
 def parse_id(text: str) -> UUID | None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypedDict
 
+from bindings.archive.figures import Timestamp
 from bindings.archive.kafka.partition import LoggedRecord
 from bindings.archive.kafka.schemas import INT8, INT16, INT32, INT64, NEVER, STRING, Array, Field, Schema
 from bindings.archive.reading import Bad, take_sample
 from bindings.archive.sums import Unread
 from exchange.errors import InputError
+from exchange.values.documents import document
 
 __all__ = ["STATES", "TOPIC", "TransactionState", "read_transaction_states"]
 
@@ -30,6 +32,25 @@ STATES: Final = (
 """Names of states, by number (`TransactionState`)."""
 
 
+class KafkaTopicPartitionJson(TypedDict):
+    """A partition that is assigned to a member, or in a transaction."""
+
+    topic: str | None
+    """Null if only the id of the topic is known."""
+    topic_id: str | None
+    partition: int
+
+
+def _partitions_json(state: TransactionState) -> list[KafkaTopicPartitionJson]:
+    """The partitions in the transaction; empty once it has ended."""  # noqa: D401  it describes a field
+    return [{"topic": topic, "topic_id": None, "partition": number} for topic, number in state.partitions]
+
+
+@document(
+    "KafkaTransactionJson",
+    "transactional_id, producer_id, epoch, state, timeout_ms = timeout, partitions, started, updated",
+    partitions=_partitions_json,
+)
 class TransactionState(NamedTuple):
     """The state of a transactional producer and of its newest transaction."""
 
@@ -39,13 +60,12 @@ class TransactionState(NamedTuple):
     timeout: int
     """Milliseconds."""
     state: str
-    """One of `STATES`."""
+    """`Empty`, `Ongoing`, `PrepareCommit` ...: one of ``STATES``."""
     partitions: tuple[tuple[str, int], ...]
     """Topic and number of the partitions in the transaction; empty once it has ended."""
-    updated: int
-    """Milliseconds since 1970."""
-    started: int | None
-    """Milliseconds since 1970; None if there was no transaction."""
+    updated: Timestamp
+    started: Timestamp | None
+    """None if there was no transaction."""
 
 
 def read_transaction_states(

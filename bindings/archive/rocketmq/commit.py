@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from bindings.archive.figures import Milliseconds
 from bindings.archive.mapped import Bytes, Mapped
 from bindings.archive.reading import Bad, Split, take_sample
 from bindings.archive.rocketmq.log import NAME, LogRecord, read_log, read_record
@@ -45,12 +46,12 @@ class Stored(NamedTuple):
     flag: int
     """The flag of the user."""
     system_flag: int
-    born: int
-    """Milliseconds since 1970, by the producer's clock."""
+    born: Milliseconds
+    """By the producer's clock."""
     born_address: bytes
     """The address, 4 or 16 bytes, and the port, 4 bytes."""
-    stored: int
-    """Milliseconds since 1970, by the broker's clock."""
+    stored: Milliseconds
+    """By the broker's clock."""
     stored_address: bytes
     reconsumed: int
     """Number of times that a consumer sent it back."""

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from bindings.archive.figures import Milliseconds
 from bindings.archive.reading import Bad
 from bindings.archive.rocketmq.database import DatabaseQueue
 from bindings.archive.rocketmq.fit import EMPTY, SCHEDULE, WHEEL, Fit, LogColumns, add_problems, fit_queue
@@ -23,6 +24,7 @@ from bindings.archive.rocketmq.queue import ConsumeQueue
 from bindings.archive.rocketmq.store import QUEUES_IN_DATABASE, Store
 from bindings.archive.sums import Unread
 from exchange.errors import InputError
+from exchange.values.documents import document
 
 __all__ = [
     "NOT_YET",
@@ -71,21 +73,27 @@ STARTS: Final = (
 """Pairs of the prefix of a name and its kind; the first pair that fits counts."""
 
 
+@document(
+    "QueueJson",
+    "queue, min_offset, max_offset, messages, bytes = size, first_stored or null, last_stored or null, "
+    "in_batches = batches, files, deleted",
+)
 class QueueFacts(NamedTuple):
-    """The facts of a queue of a topic; offsets as the broker returns them (`MQAdminImpl.minOffset`, ``maxOffset``)."""
+    """A queue of a topic; offsets as the broker returns them (`MQAdminImpl.minOffset`, ``maxOffset``)."""
 
     queue: int
     batches: bool
     files: int
     min_offset: int
+    """Offset of the first message."""
     max_offset: int
+    """Offset behind the last message."""
     messages: int
     """Number of whole messages in the log to which units of the queue point."""
     size: int
     """Size of their records, in bytes."""
-    first_stored: int | None
-    """Milliseconds since 1970."""
-    last_stored: int | None
+    first_stored: Milliseconds | None
+    last_stored: Milliseconds | None
     deleted: int
     """Number of units whose messages were deleted from the log."""
 
@@ -110,6 +118,7 @@ class TopicFacts(NamedTuple):
         return sum(queue.size for queue in self.queues)
 
 
+@document("GroupJson")
 class GroupQueue(NamedTuple):
     """The position of a consumer group in a queue, as the broker saved it last."""
 
@@ -121,25 +130,27 @@ class GroupQueue(NamedTuple):
     """Number of messages from the offset to the end of the queue."""
 
 
+@document("LevelJson", "level, delay, next_offset, waiting, first_due or null, last_due or null")
 class Level(NamedTuple):
-    """A level of delay."""
+    """Messages of a level of delay."""
 
     level: int
     delay: int | None
     """The delay in milliseconds; None if no message shows it."""
     next_offset: int
+    """Offset of the next message to deliver."""
     waiting: int
-    first_due: int | None
-    """Milliseconds since 1970."""
-    last_due: int | None
+    first_due: Milliseconds | None
+    last_due: Milliseconds | None
 
 
+@document("WaitingJson", "waiting, first_due or null, last_due or null")
 class Wheel(NamedTuple):
     """The messages that wait in the timer wheel, each for its own delivery time."""
 
     waiting: int
-    first_due: int | None
-    last_due: int | None
+    first_due: Milliseconds | None
+    last_due: Milliseconds | None
 
 
 NONE_WAIT: Final = Wheel(0, None, None)

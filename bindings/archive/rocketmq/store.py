@@ -25,6 +25,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from bindings.archive.figures import Milliseconds
 from bindings.archive.reading import Bad
 from bindings.archive.rocketmq.commit import CommitLog, list_numbered
 from bindings.archive.rocketmq.database import DatabaseQueue, is_database, list_queues, read_column
@@ -35,6 +36,7 @@ from bindings.sources.files import open_file
 from exchange.errors import InputError
 from exchange.partition.clients.rocketmq.fastjson import parse_json
 from exchange.text.digits import is_digits
+from exchange.values.documents import document
 from exchange.values.field_values import RANGES
 
 __all__ = ["QUEUES_IN_DATABASE", "Checkpoint", "Store", "Topic", "is_store", "find_log_folder", "open_store"]
@@ -52,12 +54,13 @@ ONE_DATABASE: Final = "metadata"
 """Folder in ``config/`` of the database of a broker that keeps all of its configuration in one."""
 
 
+@document("CheckpointJson", "log or null, queues or null, index = keys or null")
 class Checkpoint(NamedTuple):
-    """Times in milliseconds since 1970, up to which log, queues and index are on the disk (`StoreCheckpoint`)."""
+    """Times up to which log, queues and index are certainly on the disk (`StoreCheckpoint`)."""
 
-    log: int
-    queues: int
-    keys: int
+    log: Milliseconds
+    queues: Milliseconds
+    keys: Milliseconds
     master_flushed: int = 0
     """A byte of the log; 0 in 4.x and without a master."""
     confirmed: int = 0

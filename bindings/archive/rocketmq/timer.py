@@ -21,6 +21,7 @@ from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
+from bindings.archive.figures import Milliseconds
 from bindings.archive.mapped import Bytes, Mapped, is_zero
 from bindings.archive.reading import Bad
 from bindings.archive.rocketmq.commit import list_numbered
@@ -28,6 +29,7 @@ from bindings.sources.files import open_file
 from exchange.errors import InputError
 from exchange.limits import SIDE_FILE_BYTES
 from exchange.text.digits import is_digits
+from exchange.values.documents import document
 
 __all__ = ["Timer", "read_timer_database", "read_timer_files"]
 
@@ -47,17 +49,17 @@ SIZE_BYTES: Final = 4
 """Size of the field with which a unit or a blank begins: its own size (`TimerLog.append`)."""
 
 
+@document("TimerJson", "kind, entries, waiting, first_due or null, last_due or null, slots, in_slots")
 class Timer(NamedTuple):
-    """What waits in the timer of a store."""
+    """The timer of a store, its wheel and its log or its database, and what waits in it."""
 
     kind: Literal["files", "database"]
     entries: int
     """Number of units in the timer log, or of entries in the database."""
     waiting: int
     """Number of messages that are due after the time up to which messages were delivered."""
-    first_due: int | None
-    """Milliseconds since 1970."""
-    last_due: int | None
+    first_due: Milliseconds | None
+    last_due: Milliseconds | None
     slots: int
     """Number of slots of the wheel that are in use; 0 in a database."""
     in_slots: int

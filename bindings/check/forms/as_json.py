@@ -1,160 +1,51 @@
-"""A check's findings as one JSON object: `CheckJson` for one file, `CheckedFilesJson` for several or a folder.
-
-More fields may be added.
-"""
+"""A check's findings as one JSON object: of one file, or of several or a folder. More fields may be added."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, NotRequired, TypedDict, cast
+from typing import Any, Final, NamedTuple
 
 from bindings.check.forms.reporter import Reporter, dump_lines
 from bindings.check.forms.statistics import StatisticsJson, statistics_json
-from bindings.check.report import (
-    BindingPartJson,
-    CheckResult,
-    FindingJson,
-    NamedPartJson,
-    Report,
-    count_severities,
-    finding_json,
-    part_json,
-)
-from bindings.check.rules.finding import Finding, Severity
-from exchange.text.display import hide_logins
+from bindings.check.report import CheckResult, Report, count_severities
+from bindings.check.rules.finding import Severity
+from exchange.values.documents import document, encode_as
 
-__all__ = ["REPORTER", "CheckJson", "CheckedFilesJson", "to_json"]
+__all__ = ["REPORTER", "CheckResult", "CheckedFile", "to_json"]
 
 
-class RelatedFindingJson(FindingJson):
-    """A finding about a topology."""
-
-    related: list[NamedPartJson | BindingPartJson]
-    """Other parts that it is about."""
-
-
-class VhostJson(TypedDict):
-    """The findings about a virtual host."""
-
-    vhost: str
-    findings: list[RelatedFindingJson]
-
-
-class ReportJson(TypedDict):
-    """The findings about a file or a broker."""
-
-    source: str
-    """The file or address that was checked."""
-    profile: str
-    """The release of RabbitMQ whose rules were applied."""
-    vhosts: list[VhostJson]
-    counts: dict[Severity, int]
-    """Number of findings of each severity."""
-
-
-class GoneJson(TypedDict):
-    """A finding of the baseline that is not found any more."""
-
-    source: str
-    """The file."""
-    code: str
-    vhost: str
-    part: Any
-    """What it was about, as in a finding."""
-    message: str
-    fingerprint: str
-    """Equal for the same finding, also where it moves to another line."""
-
-
-class BaselineJson(TypedDict):
-    """What the baseline did."""
-
-    file: str
-    known: int
-    """Number of findings that are not reported."""
-    gone: list[GoneJson]
-
-
-class ExtrasJson(TypedDict):
-    """What further options add."""
-
-    baseline: NotRequired[BaselineJson]
-    """Only with `--baseline`."""
-    statistics: NotRequired[StatisticsJson]
+def _statistics(checked: CheckResult | CheckedFile) -> StatisticsJson | None:
     """Only with `--statistics`."""
+    result = checked if isinstance(checked, CheckResult) else checked.result
+    return statistics_json(result) if result.statistics else None
 
 
-class CheckJson(ReportJson, ExtrasJson):
+def _counts(result: CheckResult) -> dict[Severity, int]:
+    """Number of findings of each severity, in all files."""  # noqa: D401  it describes a field
+    return count_severities(result.reports)
+
+
+@document("CheckJson", "*report, result.baseline if any, statistics if any", statistics=_statistics)
+class CheckedFile(NamedTuple):
     """The findings about one file or broker: `hashstar check --format json`."""
 
-
-class ErrorJson(TypedDict):
-    """A file that could not be checked."""
-
-    source: str
-    message: str
+    report: Report
+    result: CheckResult
 
 
-class SkippedJson(TypedDict):
-    """A file below a folder that is no topology."""
-
-    source: str
-    reason: str
-
-
-class CheckedFilesJson(ExtrasJson):
-    """The findings about several files, or a folder: `hashstar check --format json`."""
-
-    files: list[ReportJson]
-    errors: list[ErrorJson]
-    skipped: list[SkippedJson]
-    counts: dict[Severity, int]
-    """Number of findings of each severity, in all files."""
+document(
+    "CheckedFilesJson",
+    "files = reports, errors, skipped, counts, baseline if any, statistics if any",
+    counts=_counts,
+    statistics=_statistics,
+)(CheckResult)
 
 
-def to_json(result: CheckResult) -> CheckJson | CheckedFilesJson:
+def to_json(result: CheckResult) -> Any:
     """Return the result as JSON values."""
-    whole = _reports(result)
-    use = result.baseline
-    if use is not None:
-        gone: list[GoneJson] = [
-            {
-                "source": file,
-                "code": finding.code,
-                "vhost": finding.vhost,
-                "part": finding.part,
-                "message": finding.message,
-                "fingerprint": finding.fingerprint,
-            }
-            for file, finding in use.gone
-        ]
-        whole["baseline"] = {"file": use.name, "known": use.known, "gone": gone}
-    if result.statistics:
-        whole["statistics"] = statistics_json(result)
-    return whole
-
-
-def _reports(result: CheckResult) -> CheckJson | CheckedFilesJson:
-    files = list(map(_report, result.reports))
-    if files and not result.several:
-        return cast(CheckJson, files[0])
-    return {
-        "files": files,
-        "errors": [{"source": name, "message": hide_logins(str(error))} for name, error in result.errors],
-        "skipped": [{"source": name, "reason": reason} for name, reason in result.skipped],
-        "counts": count_severities(result.reports),
-    }
-
-
-def _report(report: Report) -> ReportJson:
-    vhosts: list[VhostJson] = [
-        {"vhost": of.vhost, "findings": list(map(_finding, of.findings))} for of in report.vhosts
-    ]
-    return {"source": report.name, "profile": report.profile, "vhosts": vhosts, "counts": report.counts}
-
-
-def _finding(finding: Finding) -> RelatedFindingJson:
-    return {**finding_json(finding), "related": list(map(part_json, finding.related))}
+    if result.reports and not result.several:
+        return encode_as(CheckedFile, CheckedFile(result.reports[0], result))
+    return encode_as(CheckResult, result)
 
 
 def _lines(result: CheckResult) -> Iterator[str]:

@@ -10,8 +10,9 @@ from urllib.parse import quote
 
 from bindings.check.fingerprint import fingerprint
 from bindings.check.forms.reporter import Reporter, dump_lines, path_of
-from bindings.check.report import CheckResult, part_json
-from bindings.check.rules.finding import RULES, Finding, Part
+from bindings.check.report import CheckResult
+from bindings.check.rules.finding import RULES, Finding
+from exchange.entities.part import Part, part_json
 from exchange.text.display import hide_logins
 from exchange.text.site import hashstar_version, page_address
 

@@ -10,18 +10,17 @@ from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
 from bindings.check.rules.life import Life
-from exchange.entities.entities import Binding, Exchange, Policy, Queue
+from exchange.entities.part import Part
 from exchange.text.site import page_address
+from exchange.values.documents import document
 
-__all__ = ["ABSENCES", "RULES", "SEVERITIES", "Finding", "Part", "Rule", "Severity"]
+__all__ = ["ABSENCES", "RULES", "SEVERITIES", "Finding", "Rule", "Severity"]
 
 Severity = Literal["note", "warning", "error"]
 """The levels of SARIF: an error is certainly wrong, a warning is most likely wrong, a note is worth knowing."""
 
 SEVERITIES: Final[tuple[Severity, ...]] = ("note", "warning", "error")
 """From the least severe to the most severe."""
-
-Part = Exchange | Queue | Binding | Policy
 
 
 class Rule(NamedTuple):
@@ -43,9 +42,13 @@ class Rule(NamedTuple):
         return page_address(f"findings/{self.code}")
 
 
+@document(
+    "RelatedFindingJson",
+    "code, rule.name, rule.severity, message, says = rule.meaning, rule.way_out, witness, life, line, part, related",
+)
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One finding about a topology.
+    """A finding about a topology.
 
     >>> [finding] = check(Topology(queues=[Queue("billing")]))
     >>> finding.code, finding.rule.severity, finding.message
@@ -53,7 +56,7 @@ class Finding:
     """
 
     code: str
-    """A key of `RULES`."""
+    """The rule, such as `HS101`, which ``hashstar check --explain`` explains."""
     part: Part | None
     """The exchange, queue, binding or policy that the finding is about; None for the topology or an expectation."""
     message: str

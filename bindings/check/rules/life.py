@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, Literal, NamedTuple, NotRequired, TypedDict
+from typing import Final, Literal, NamedTuple
 
 from exchange.text.display import list_some, write_milliseconds
+from exchange.values.documents import document
 
-__all__ = ["Event", "Life", "LifeJson", "What", "life_json"]
+__all__ = ["Event", "Life", "What"]
 
 What = Literal["rejected", "expired", "maxlen", "delivery_limit", "requeued", "nacked", "filled", "unused", "abandoned"]
 """The reasons of ``x-death``; ``requeued`` and ``nacked``: given back by basic.reject or basic.nack with requeue;
@@ -28,6 +29,12 @@ LISTED: Final = 10
 """Maximum number of events that a line has; the others are counted."""
 
 
+def _count_times(event: Event) -> int | None:
+    """How often it happens, one after the other; absent for once."""
+    return None if event.times == 1 else event.times
+
+
+@document("EventJson", "queue, event = what, target, after_ms = after if any, times if any", times=_count_times)
 class Event(NamedTuple):
     """What happens to a message in a queue."""
 
@@ -47,6 +54,7 @@ class Event(NamedTuple):
         return text if self.times == 1 else f"{text} {self.times:,} times"
 
 
+@document("LifeJson")
 class Life(NamedTuple):
     """A message without headers and properties, and what may happen to it."""
 
@@ -69,45 +77,3 @@ class Life(NamedTuple):
 
 def _list(events: Iterable[Event]) -> str:
     return list_some([str(event) for event in events], LISTED)
-
-
-class EventJson(TypedDict):
-    """What happens to a message in a queue."""
-
-    queue: str
-    event: What
-    target: str | None
-    """The queue that gets the dead letter; null if the message stays, or is lost."""
-    after_ms: NotRequired[int]
-    """Milliseconds after which a message expires, or an unused queue is deleted; absent for other events."""
-    times: NotRequired[int]
-    """How often it happens, one after the other; absent for once."""
-
-
-class LifeJson(TypedDict):
-    """A message without headers and properties, and what may happen to it."""
-
-    exchange: str
-    routing_key: str
-    events: list[EventJson]
-    round: list[EventJson]
-    """What may happen after the events, over and over."""
-
-
-def life_json(life: Life) -> LifeJson:
-    """Return a life as JSON values."""
-    return {
-        "exchange": life.exchange,
-        "routing_key": life.routing_key,
-        "events": [_event_json(event) for event in life.events],
-        "round": [_event_json(event) for event in life.round],
-    }
-
-
-def _event_json(event: Event) -> EventJson:
-    value: EventJson = {"queue": event.queue, "event": event.what, "target": event.target}
-    if event.after is not None:
-        value["after_ms"] = event.after
-    if event.times != 1:
-        value["times"] = event.times
-    return value

@@ -10,6 +10,7 @@ from bindings.diff.comparison.partitions import PartitionChange
 from bindings.diff.comparison.terms import Term
 from exchange.entities.entities import Destination
 from exchange.entities.unread import UnreadPart
+from exchange.values.documents import document
 from exchange.values.message import Message
 
 __all__ = ["Access", "Choice", "Effect", "Meaning", "Undecided", "Unroutable"]
@@ -17,12 +18,13 @@ __all__ = ["Access", "Choice", "Effect", "Meaning", "Undecided", "Unroutable"]
 Verdict = Literal["same", "changed", "undecided"]
 
 
+@document("AccessJson")
 class Access(NamedTuple):
-    """An exchange that publishers may use on one side only."""
+    """An exchange that publishers can use now, or no longer can."""
 
     exchange: str
     opened: bool
-    """True if they may use it after the change only; False if before it only."""
+    """Whether they can use it now; else they no longer can."""
     reason: Literal["declared", "deleted", "internal"]
 
 
@@ -30,6 +32,7 @@ class Effect(NamedTuple):
     """Messages to an exchange that a queue gains, or that it loses."""
 
     exchange: str
+    """The exchange that they are published to; "" is the default exchange."""
     queue: str
     gained: bool
     witness: Message
@@ -49,19 +52,21 @@ class Effect(NamedTuple):
 
     @property
     def certain(self) -> bool:
-        """Whether the witness shows a difference."""
+        """Whether the witness shows a difference; else a random choice decides."""
         return None not in (self.before, self.after) and self.before != self.after
 
 
+@document("UnroutableJson")
 class Unroutable(NamedTuple):
-    """Messages to an exchange that are unroutable on one side only."""
+    """Messages to an exchange that go nowhere now, or no longer do."""
 
     exchange: str
     now: bool
-    """True if they are unroutable after the change, False if before it."""
+    """Whether they go nowhere now; else they no longer do."""
     witness: Message
 
 
+@document("ChoiceJson", "exchange, at, by, certain, witness")
 class Choice(NamedTuple):
     """Messages to an exchange that get to one which chooses by chance, by a hash, by selectors or in an unknown way.
 
@@ -69,6 +74,7 @@ class Choice(NamedTuple):
     """
 
     exchange: str
+    """The exchange that the messages are published to."""
     at: str
     """The choosing exchange."""
     by: str
@@ -82,6 +88,7 @@ class Choice(NamedTuple):
     """Whether the witness shows a difference; if not, no message was found that does, though there may be one."""
 
 
+@document("UndecidedJson")
 class Undecided(NamedTuple):
     """A question that could not be decided: whether messages from an exchange get to a destination."""
 
@@ -92,9 +99,10 @@ class Undecided(NamedTuple):
     reason: str
 
 
+@document("MeaningJson", "verdict, access, effects, unroutable, choices, partitions, undecided, unread")
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """All differences, in the order of names."""
+    """Which messages are routed differently: all differences, in the order of names."""
 
     access: tuple[Access, ...] = ()
     effects: tuple[Effect, ...] = ()
@@ -103,7 +111,7 @@ class Meaning:
     partitions: tuple[PartitionChange, ...] = ()
     undecided: tuple[Undecided, ...] = ()
     unread: tuple[UnreadPart, ...] = ()
-    """What is missing in the topologies. Then nothing is proved: neither what is the same, nor what differs."""
+    """What is missing in the topologies. If anything is, the verdict is ``undecided``: nothing is proved."""
 
     @property
     def verdict(self) -> Verdict:

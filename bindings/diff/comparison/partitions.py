@@ -12,6 +12,7 @@ from exchange.kinds import KeyUse, kind_of
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.patterns.pattern import MANY, Pattern
 from exchange.topology.topology import Topology
+from exchange.values.documents import document
 from exchange.values.message import Message
 
 __all__ = ["PartitionChange", "find_partition_changes"]
@@ -21,6 +22,7 @@ SAMPLES: Final = 50
 """Maximum number of messages tried for each of at most `PATTERNS` binding keys of a queue."""
 
 
+@document("PartitionChangeJson", "queue, before, after, witness, moved")
 class PartitionChange(NamedTuple):
     """A queue whose partitioning differs."""
 

@@ -11,8 +11,9 @@ from bindings.diff.comparison.meaning import Access, Choice, Effect, Meaning, Un
 from bindings.diff.comparison.partitions import PartitionChange
 from bindings.diff.comparison.terms import Term
 from bindings.diff.planning.fields import find_changes
-from bindings.diff.planning.step import Part, Step
+from bindings.diff.planning.step import Step
 from bindings.diff.settings.changes import SettingsChange
+from exchange.entities.part import Part
 from exchange.entities.precedence import Possible, write_setting
 from exchange.patterns.pattern import Pattern
 from exchange.text.display import count_noun, describe_exchange, list_some

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from bindings.diff.planning.plan import comparable_arguments
-from bindings.diff.planning.step import Part
 from exchange.entities.entities import Exchange, Policy, Queue
+from exchange.entities.part import Part
 from exchange.entities.precedence import encode_setting
+from exchange.values.documents import document
 from exchange.values.field_json import encode
 
 __all__ = ["FieldChange", "find_changes"]
@@ -16,8 +17,9 @@ __all__ = ["FieldChange", "find_changes"]
 NO_FIELD: Final = object()
 
 
+@document("FieldChangeJson")
 class FieldChange(NamedTuple):
-    """A property of a part that differs, as JSON values; None where one side does not have it."""
+    """A property of a part that differs; None where one side does not have it."""
 
     name: str
     """``durable``, ``arguments.x-max-length``, ``definition.max-length`` ..."""

@@ -14,8 +14,9 @@ from typing import Final
 
 from bindings.analysis.crawl import Deadline
 from bindings.diff.planning.order import Difference, end_of, order_safely
-from bindings.diff.planning.step import Part, State, Step
+from bindings.diff.planning.step import State, Step
 from exchange.entities.entities import Binding, Destination, Exchange, Policy, Queue
+from exchange.entities.part import Part
 from exchange.errors import BrokerError
 from exchange.topology.topology import Topology
 from exchange.values.field_values import INTEGER_TYPES, type_and_value
@@ -27,7 +28,7 @@ FLOATS: Final = frozenset({"float", "double"})
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Steps in a safe order; none when the topologies are the same to a broker."""
+    """Steps from one topology to another, in an order that loses no message; none if they are the same to a broker."""
 
     steps: tuple[Step, ...]
     refused: tuple[tuple[Step, BrokerError], ...] = ()

@@ -7,15 +7,14 @@ from typing import Final, NamedTuple, TypeAlias
 
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.entities.indexes import Change
+from exchange.entities.part import Part
 from exchange.errors import BrokerError
 from exchange.kinds import KINDS
 from exchange.topology import rules
 from exchange.topology.topology import Topology
 from exchange.values.notation import write_arguments
 
-__all__ = ["Part", "State", "Step", "Unit", "describe_part"]
-
-Part: TypeAlias = Exchange | Queue | Binding | Policy
+__all__ = ["State", "Step", "Unit", "describe_part"]
 
 VERBS: Final[Mapping[type, tuple[str, str]]] = {
     Exchange: ("delete", "declare"),

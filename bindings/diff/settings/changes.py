@@ -17,6 +17,7 @@ from exchange.entities.entities import Exchange, Policy, Queue
 from exchange.entities.in_force import Policies, Setting, Settings
 from exchange.entities.precedence import Possible, possible_values
 from exchange.topology.topology import Topology
+from exchange.values.documents import document
 
 __all__ = ["SettingChange", "SettingsChange", "compare_settings"]
 
@@ -25,17 +26,30 @@ UNKNOWN: Final = Consequence("which policy is in force is not known here", loses
 Kind: TypeAlias = Literal["exchange", "queue"]
 
 
+@document("SettingChangeJson", "name, before, after, means, loses")
 class SettingChange(NamedTuple):
     """A setting whose value in force differs."""
 
     name: str
+    """As policies name it, without ``x-``."""
     before: Possible
-    """The value before, None for none; several where it is not known which policy was in force."""
+    """The value before, None for none. More than one where it is not known which of several policies was in force."""
     after: Possible
     consequence: Consequence | None
     """What that means to messages; None where it loses none, or where the comparison of routes has it."""
 
+    @property
+    def means(self) -> str | None:
+        """What that means to messages; None where it loses none, or where the comparison of routes has it."""
+        return None if self.consequence is None else self.consequence.text
 
+    @property
+    def loses(self) -> bool:
+        """Whether a message may be lost that was not, or leave the queue that kept it."""
+        return self.consequence is not None and self.consequence.loses
+
+
+@document("SettingsChangeJson", "kind, names, changes, example or null")
 class SettingsChange(NamedTuple):
     """Queues or exchanges whose settings in force differ in the same way."""
 
@@ -50,7 +64,7 @@ class SettingsChange(NamedTuple):
     @property
     def loses(self) -> bool:
         """Whether messages may be lost that were not, or leave the queues that kept them."""
-        return any(change.consequence is not None and change.consequence.loses for change in self.changes)
+        return any(change.loses for change in self.changes)
 
 
 def compare_settings(before: Topology, after: Topology) -> tuple[SettingsChange, ...]:

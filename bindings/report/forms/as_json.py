@@ -1,91 +1,47 @@
-"""A report as one JSON object, whose fields ``docs/audit-json.md`` explains. Fields may be added; none changes.
+"""A report as one JSON object: which fields of its values that has. ``docs/audit-json.md`` explains them.
 
-Times are ISO 8601 in UTC, shares are parts of 1, and what is not known is null.
+Fields may be added; none changes. Times are ISO 8601 in UTC, shares are parts of 1, and what is not known is null.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Mapping
+from datetime import date
+from typing import Any, Final, Literal, TypedDict
 
-from bindings.archive.reading import Bias
-from bindings.check.report import finding_json
-from bindings.counts.coverage import AlternateUse
+from bindings.archive.figures import Share, Time
 from bindings.counts.sketch import ERROR
-from bindings.report.figures import format_time
-from bindings.report.forms import json_types as types
-from bindings.report.forms.json_compared import encode_comparison, encode_verification
-from bindings.report.forms.json_values import DIGITS, encode_binding, encode_shapes, encode_share, encode_time
+from bindings.report.forms import json_compared  # noqa: F401  the documents of verification and comparison
 from bindings.report.forms.reporter import BytesReporter
-from bindings.report.gates import Gate, IgnoreUse
+from bindings.report.inspection import BadJson, list_bad
 from bindings.report.model import (
     Archived,
     Audited,
     BindingRow,
     Count,
-    Evidence,
     ExchangeRow,
     FindingRow,
     Flow,
     LineRow,
-    LineState,
     Nearest,
     QueueRow,
     Records,
     Report,
-    Skew,
     State,
     Summary,
     Timeline,
-    UnroutableRow,
 )
-from exchange.topology.unread import unread_to_json
+from exchange.values.documents import document, encode_as
 
-__all__ = ["REPORTER", "VERSION", "encode_json", "to_json"]
+__all__ = ["REPORTER", "VERSION", "Report", "encode_json", "to_json"]
 
 VERSION: Final = 1
 
-STATE_NAMES: Final[Mapping[State, types.StateJson]] = {
-    "dead": "dead",
-    "stale": "stale",
-    "possible": "possible",
-    "hit": "hit",
-    "ignored": "ignored",
-    "dead letters only": "dead_letters_only",
-    "not eligible": "not_eligible",
-}
-"""State of a binding -> its name in JSON."""
-
-LINE_STATE_NAMES: Final[Mapping[LineState, types.LineStateJson]] = {
-    "hit": "hit",
-    "partial": "partial",
-    "never": "never",
-    "unreached": "unreached",
-    "ignored": "ignored",
-    "dead letters only": "dead_letters_only",
-    "not eligible": "not_eligible",
-}
-"""State of a line -> its name in JSON."""
-
-BIAS_NAMES: Final[Mapping[Bias, types.BiasName]] = {
-    Bias.EVERYTHING: "everything",
-    Bias.SURVIVORS: "survivors",
-    Bias.SAMPLE: "sample",
-    Bias.UNKNOWN: "unknown",
-}
-"""Bias of an archive -> its name in JSON."""
-
-EVIDENCE_NAMES: Final[Mapping[Evidence, types.EvidenceJson | None]] = {
-    "proved": "proved",
-    "belied": "belied",
-    "no traffic": "no_traffic",
-    "": None,
-}
-"""Evidence of a finding -> its name in JSON."""
-
 OTHERS: Final = 20
 """Maximum number of files that are not archives and are named."""
+
+BiasName = Literal["everything", "survivors", "sample", "unknown"]
 
 
 def encode_json(report: Report) -> bytes:
@@ -93,315 +49,364 @@ def encode_json(report: Report) -> bytes:
     return json.dumps(to_json(report), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
 
 
-def to_json(report: Report) -> types.AuditJson:
+def to_json(report: Report) -> Any:
     """Return a report as the values of one JSON object."""
-    return {
-        "version": VERSION,
-        "made": format_time(report.made),
-        "passed": report.passed,
-        "audited": _encode_audited(report.audited),
-        "caveats": list(report.caveats),
-        "options": {"stale_days": report.stale_days, "precision": report.precision},
-        "approximate": {"distinct_keys": round(ERROR, 4)},
-        "totals": _encode_summary(report.summary),
-        "bindings": [_encode_binding(row) for row in report.bindings],
-        "queues": [_encode_queue(row) for row in report.queues],
-        "exchanges": [_encode_exchange(row) for row in report.exchanges],
-        "alternates": [_encode_alternate(row) for row in report.alternates],
-        "unroutable": [_encode_unroutable(row) for row in report.unroutable],
-        "timeline": None if report.timeline is None else _encode_timeline(report.timeline),
-        "flow": [_encode_flow(row) for row in report.flow],
-        "findings": [_encode_finding(row) for row in report.findings],
-        "gates": [_encode_gate(row) for row in report.gates],
-        "ignored": [_encode_ignored(row) for row in report.ignored],
-        "verification": None if report.verification is None else encode_verification(report.verification),
-        "comparison": None if report.comparison is None else encode_comparison(report.comparison),
-        "lines": None if report.listing is None else [_encode_line(row) for row in report.listing.rows],
-    }
+    return encode_as(Report, report)
 
 
-def _encode_audited(audited: Audited) -> types.AuditedJson:
-    return {
-        "topology": {
-            "source": audited.topology,
-            "vhost": audited.vhost,
-            "profile": audited.profile,
-            "fingerprint": audited.fingerprint,
-            "exchanges": audited.exchanges,
-            "queues": audited.queues,
-            "bindings": audited.bindings,
-        },
-        "archives": [_encode_archive(archive) for archive in audited.archives],
-        "tallies": list(audited.tallies),
-        "selection": {"since": encode_time(audited.since), "until": encode_time(audited.until)},
-        "window": {
-            "first": encode_time(audited.window[0]) if audited.window else None,
-            "last": encode_time(audited.window[1]) if audited.window else None,
-            "messages_without_time": audited.without_time,
-        },
-        "records": _encode_records(audited.records),
-        "missing": unread_to_json(audited.missing),
-    }
+class TopologyJson(TypedDict):
+    """The topology that was audited."""
+
+    source: str
+    """The file or address."""
+    vhost: str
+    profile: str
+    """The release of RabbitMQ whose rules were applied."""
+    fingerprint: str
+    """Equal for topologies that route alike."""
+    exchanges: int
+    """Number of exchanges, predeclared ones included."""
+    queues: int
+    bindings: int
 
 
-def _encode_archive(archive: Archived) -> types.ArchiveJson:
-    return {
-        "path": archive.path,
-        "formats": list(archive.formats),
-        "files": archive.files,
-        "bias": [{"name": BIAS_NAMES[bias], "says": bias.value} for bias in archive.biases],
-        "notes": list(archive.notes),
-        "not_archives": {"files": len(archive.others), "some": list(archive.others[:OTHERS])},
-    }
+class BiasJson(TypedDict):
+    """Which of the published messages an archive holds."""
+
+    name: BiasName
+    says: str
+    """Its meaning."""
 
 
-def _encode_records(records: Records) -> types.RecordsJson:
-    return {
-        "read": records.read,
-        "counted": records.counted,
-        "skipped": [{"reason": reason, "records": count} for reason, count in _by_count(records.unread.skipped)],
-        "bad": [
-            {
-                "reason": reason,
-                "records": count,
-                "samples": [
-                    {"source": bad.source, "offset": bad.offset, "sample": bad.sample.decode("utf-8", "replace")}
-                    for bad in records.unread.samples.get(reason, ())
-                ],
-            }
-            for reason, count in _by_count(records.unread.bad)
-        ],
-    }
+class OthersJson(TypedDict):
+    """Files that are not archives."""
+
+    files: int
+    """Number of files that were not read."""
+    some: list[str]
+    """The first of them."""
 
 
-def _encode_summary(summary: Summary) -> types.TotalsJson:
-    totals = summary.totals
-    return {
-        "bindings": {
-            "all": totals.bindings,
-            "eligible": totals.eligible,
-            "hit": totals.hit,
-            "coverage": encode_share(totals.binding_coverage),
-            "states": {STATE_NAMES[state]: count for state, count in summary.states.items()},
-        },
-        "messages": {
-            "all": totals.messages,
-            "routed": totals.routed,
-            "unroutable": totals.unroutable,
-            "undecided": totals.undecided,
-            "refused": totals.refused,
-            "coverage": encode_share(totals.message_coverage),
-        },
-        "copies": totals.copies,
-        "duplicates_avoided": totals.duplicates_avoided,
-        "queues_without_messages": summary.queues_without_messages,
-    }
+class SelectionJson(TypedDict):
+    """The window of time that was asked for."""
+
+    since: Time | None
+    until: Time | None
 
 
-def _encode_binding(row: BindingRow) -> types.BindingRowJson:
-    use = row.use
-    entry = row.ignored.entry if row.ignored is not None else None
-    return {
-        "number": use.number,
-        **encode_binding(use.binding),
-        "state": STATE_NAMES[row.state],
-        "ignored": None if entry is None else {"reason": entry.reason, "until": entry.until.isoformat()},
-        "messages": use.messages,
-        "possible": use.possible,
-        "only": use.only,
-        "share": encode_share(use.share),
-        "distinct_keys": use.distinct_keys,
-        "first": encode_time(use.first),
-        "last": encode_time(use.last),
-        "exposure": use.exposure,
-        "bound": encode_share(use.bound),
-        "eligible": use.eligible,
-        "line": row.line,
-    }
+class WindowJson(TypedDict):
+    """The times of the messages that were counted."""
+
+    first: Time | None
+    last: Time | None
+    messages_without_time: int
 
 
-def _encode_line(row: LineRow) -> types.LineRowJson:
-    return {
-        "line": row.line,
-        "bindings": list(row.bindings),
-        "messages": row.messages,
-        "possible": row.possible,
-        "hit": row.hit,
-        "state": LINE_STATE_NAMES[row.state],
-    }
+class SkippedJson(TypedDict):
+    """Records that are no messages, or cannot be audited."""
+
+    reason: str
+    records: int
 
 
-def _encode_queue(row: QueueRow) -> types.QueueRowJson:
-    use = row.use
-    return {
-        "queue": use.queue,
-        "type": row.type,
-        "messages": use.messages,
-        "possible": use.possible,
-        "share": encode_share(row.share),
-        "duplicates_avoided": use.duplicates_avoided,
-        "distinct_keys": use.distinct_keys,
-        "hot": _encode_counts(row.hot, row.hot_error),
-        "first": encode_time(use.first),
-        "last": encode_time(use.last),
-        "partitioning": row.partitioning,
-        "partitions": [
-            {"partition": part.partition, "name": part.name, "messages": part.messages} for part in row.partitions
-        ],
-        "skew": None if row.skew is None else _encode_skew(row.skew),
-        "line": row.line,
-    }
+def _bias(archive: Archived) -> list[BiasJson]:
+    # A test compares the names.
+    return [{"name": bias.name.lower(), "says": bias.value} for bias in archive.biases]  # type: ignore[typeddict-item]
 
 
-def _encode_skew(skew: Skew) -> types.SkewJson:
-    return {
-        "partitions": skew.partitions,
-        "max_to_mean": round(skew.max_to_mean, DIGITS),
-        "top_share": round(skew.top_share, DIGITS),
-        "gini": round(skew.gini, DIGITS),
-        "variation": round(skew.variation, DIGITS),
-    }
+def _not_archives(archive: Archived) -> OthersJson:
+    return {"files": len(archive.others), "some": list(archive.others[:OTHERS])}
 
 
-def _encode_exchange(row: ExchangeRow) -> types.ExchangeRowJson:
-    use = row.use
-    return {
-        "exchange": use.exchange,
-        "type": row.type,
-        "exists": row.type is not None,
-        "internal": row.internal,
-        "published": use.published,
-        "through": use.messages,
-        "routed": row.routed,
-        "unroutable": use.unroutable,
-        "undecided": use.undecided,
-        "refused": use.refused,
-        "message_coverage": encode_share(row.message_coverage),
-        "bindings": {
-            "all": sum(row.states.values()),
-            "eligible": row.eligible,
-            "hit": row.hit,
-            "coverage": encode_share(row.binding_coverage),
-            "states": {STATE_NAMES[state]: count for state, count in row.states.items()},
-        },
-        "fan_out": [{"queues": queues, "messages": count} for queues, count in use.fan_out.items()],
-        "distinct_keys": use.distinct_keys,
-        "hot": _encode_counts(row.hot, row.hot_error),
-        "line": row.line,
-    }
+document("ArchiveJson", "path, formats, files, bias, notes, not_archives", bias=_bias, not_archives=_not_archives)(
+    Archived
+)
 
 
-def _encode_counts(counts: Iterable[Count], error: int) -> types.HotJson:
-    return {
-        "keys": [{"key": count.text, "messages": count.messages, "partition": count.partition} for count in counts],
-        "error": error,
-    }
+def _skipped(records: Records) -> list[SkippedJson]:
+    return [{"reason": reason, "records": count} for reason, count in _by_count(records.unread.skipped)]
 
 
-def _encode_alternate(row: AlternateUse) -> types.AlternateUseJson:
-    return {
-        "exchange": row.exchange,
-        "alternate": row.alternate,
-        "messages": row.messages,
-        "shapes": encode_shapes(row.shapes),
-        "shapes_error": row.shapes.error,
-    }
-
-
-def _encode_unroutable(row: UnroutableRow) -> types.UnroutableRowJson:
-    return {
-        "exchange": row.exchange,
-        "refused": row.refused or None,
-        "messages": row.messages,
-        "first": encode_time(row.first),
-        "last": encode_time(row.last),
-        "sample": list(row.sample),
-        "shapes": [
-            {
-                "shape": shape.shape,
-                "messages": shape.messages,
-                "example": shape.example,
-                "nearest": None if shape.nearest is None else _encode_nearest(shape.nearest),
-            }
-            for shape in row.shapes
-        ],
-        "shapes_error": row.error,
-    }
-
-
-def _encode_nearest(nearest: Nearest) -> types.NearestJson:
-    return {
-        "number": nearest.number,
-        "binding": None if nearest.binding is None else encode_binding(nearest.binding),
-        "destination_type": nearest.destination.kind,
-        "destination": nearest.destination.name,
-        "reason": nearest.reason,
-        "distance": encode_share(nearest.distance),
-    }
-
-
-def _encode_timeline(timeline: Timeline) -> types.TimelineJson:
-    return {
-        "slot_seconds": timeline.slot // 1_000_000,
-        "start": format_time(timeline.start),
-        "slots": timeline.slots,
-        "columns": ["slot", "routed", "unroutable", "undecided"],
-        "exchanges": [
-            {"exchange": exchange, "counts": [list(count) for count in counts]}
-            for exchange, counts in timeline.counts.items()
-        ],
-    }
-
-
-def _encode_flow(flow: Flow) -> types.FlowJson:
-    return {
-        "source": flow.source,
-        "destination_type": None if flow.destination is None else flow.destination.kind,
-        "destination": None if flow.destination is None else flow.destination.name,
-        "kind": flow.kind,
-        "messages": flow.messages,
-        "possible": flow.possible,
-    }
-
-
-def _encode_finding(row: FindingRow) -> types.FindingRowJson:
-    return {
-        **finding_json(row.finding),
-        "bindings": list(row.bindings),
-        "messages": row.messages,
-        "evidence": EVIDENCE_NAMES[row.evidence],
-        "traffic": row.sentence or None,
-    }
-
-
-def _encode_gate(gate: Gate) -> types.GateJson:
-    return {
-        "name": gate.name,
-        "scope": gate.scope,
-        "of": gate.of,
-        "limit": gate.limit,
-        "actual": gate.actual,
-        "passed": gate.passed,
-        "message": gate.message,
-    }
-
-
-def _encode_ignored(use: IgnoreUse) -> types.IgnoredJson:
-    entry = use.entry
-    return {
-        "source": entry.source,
-        "destination": entry.destination,
-        "pattern": entry.pattern,
-        "reason": entry.reason,
-        "until": entry.until.isoformat(),
-        "expired": use.expired,
-        "bindings": use.bindings,
-        "hit": use.hit,
-    }
+def _bad(records: Records) -> list[BadJson]:
+    return list_bad(records.unread, _by_count(records.unread.bad))
 
 
 def _by_count(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
+
+document("RecordsJson", "read, counted, skipped, bad", skipped=_skipped, bad=_bad)(Records)
+
+
+def _topology(audited: Audited) -> TopologyJson:
+    return {
+        "source": audited.topology,
+        "vhost": audited.vhost,
+        "profile": audited.profile,
+        "fingerprint": audited.fingerprint,
+        "exchanges": audited.exchanges,
+        "queues": audited.queues,
+        "bindings": audited.bindings,
+    }
+
+
+def _selection(audited: Audited) -> SelectionJson:
+    return {"since": audited.since, "until": audited.until}
+
+
+def _window(audited: Audited) -> WindowJson:
+    first, last = audited.window or (None, None)
+    return {"first": first, "last": last, "messages_without_time": audited.without_time}
+
+
+document(
+    "AuditedJson",
+    "topology, archives, tallies, selection, window, records, missing",
+    topology=_topology,
+    selection=_selection,
+    window=_window,
+)(Audited)
+
+
+class BindingTotalsJson(TypedDict):
+    """Coverage of bindings."""
+
+    all: int
+    eligible: int
+    """Bindings that can be hit, by messages other than dead letters, and are not ignored."""
+    hit: int
+    """Eligible bindings that are hit."""
+    coverage: Share | None
+    """Hit of eligible."""
+    states: Mapping[State, int]
+    """Number of bindings in each state."""
+
+
+class MessageTotalsJson(TypedDict):
+    """Coverage of messages."""
+
+    all: int
+    routed: int
+    """Messages that one queue or more gets."""
+    unroutable: int
+    """Messages that the broker drops or returns."""
+    undecided: int
+    """Messages that depend on a random choice or an exchange of unknown type."""
+    refused: int
+    """Messages for which the broker closes the channel."""
+    coverage: Share | None
+    """Routed of all."""
+
+
+def _binding_totals(summary: Summary) -> BindingTotalsJson:
+    totals = summary.totals
+    return {
+        "all": totals.bindings,
+        "eligible": totals.eligible,
+        "hit": totals.hit,
+        "coverage": totals.binding_coverage,
+        "states": summary.states,
+    }
+
+
+def _message_totals(summary: Summary) -> MessageTotalsJson:
+    totals = summary.totals
+    return {
+        "all": totals.messages,
+        "routed": totals.routed,
+        "unroutable": totals.unroutable,
+        "undecided": totals.undecided,
+        "refused": totals.refused,
+        "coverage": totals.message_coverage,
+    }
+
+
+document(
+    "TotalsJson",
+    "bindings, messages, totals.copies, totals.duplicates_avoided, queues_without_messages",
+    bindings=_binding_totals,
+    messages=_message_totals,
+)(Summary)
+
+
+class IgnoredStateJson(TypedDict):
+    """Why a binding is ignored, and until when."""
+
+    reason: str
+    until: date
+    """A day, as 2027-01-31."""
+
+
+def _ignored(row: BindingRow) -> IgnoredStateJson | None:
+    return None if row.ignored is None else {"reason": row.ignored.entry.reason, "until": row.ignored.entry.until}
+
+
+document(
+    "BindingRowJson",
+    "use.number, *use.binding, state, ignored, use.messages, use.possible, use.only, use.share, use.distinct_keys, "
+    "use.first, use.last, use.exposure, use.bound, use.eligible, line",
+    ignored=_ignored,
+)(BindingRow)
+
+
+class HotJson(TypedDict):
+    """The most frequent keys."""
+
+    keys: tuple[Count, ...]
+    error: int
+    """A true count is `messages` to `messages` plus this."""
+
+
+def _hot(row: QueueRow | ExchangeRow) -> HotJson:
+    return {"keys": row.hot, "error": row.hot_error}
+
+
+document(
+    "QueueRowJson",
+    "use.queue, type, use.messages, use.possible, share, use.duplicates_avoided, use.distinct_keys, hot, use.first, "
+    "use.last, partitioning, partitions, skew, line",
+    hot=_hot,
+)(QueueRow)
+
+
+class FanOutJson(TypedDict):
+    """Messages that reached a number of queues."""
+
+    queues: int
+    messages: int
+
+
+def _exists(row: ExchangeRow) -> bool:
+    return row.type is not None
+
+
+def _bindings(row: ExchangeRow) -> BindingTotalsJson:
+    """Bindings from it."""
+    return {
+        "all": sum(row.states.values()),
+        "eligible": row.eligible,
+        "hit": row.hit,
+        "coverage": row.binding_coverage,
+        "states": row.states,
+    }
+
+
+def _fan_out(row: ExchangeRow) -> list[FanOutJson]:
+    return [{"queues": queues, "messages": count} for queues, count in row.use.fan_out.items()]
+
+
+document(
+    "ExchangeRowJson",
+    "use.exchange, type, exists, internal, use.published, through = use.messages, routed, use.unroutable, "
+    "use.undecided, use.refused, message_coverage, bindings, fan_out, use.distinct_keys, hot, line",
+    exists=_exists,
+    bindings=_bindings,
+    fan_out=_fan_out,
+    hot=_hot,
+)(ExchangeRow)
+
+
+class TimelineExchangeJson(TypedDict):
+    """Messages to an exchange over time."""
+
+    exchange: str
+    counts: list[list[int]]
+    """Rows with a number for each of the columns."""
+
+
+def _slot_seconds(timeline: Timeline) -> int:
+    """Width of a slot."""
+    return timeline.slot // 1_000_000
+
+
+def _columns(_: Timeline) -> list[str]:
+    """`slot`, `routed`, `unroutable` and `undecided`."""
+    return ["slot", "routed", "unroutable", "undecided"]
+
+
+def _exchanges(timeline: Timeline) -> list[TimelineExchangeJson]:
+    return [
+        {"exchange": exchange, "counts": [list(count) for count in counts]}
+        for exchange, counts in timeline.counts.items()
+    ]
+
+
+document(
+    "TimelineJson",
+    "slot_seconds, start, slots, columns, exchanges",
+    slot_seconds=_slot_seconds,
+    columns=_columns,
+    exchanges=_exchanges,
+)(Timeline)
+
+
+def _destination_type(flow: Flow) -> str | None:
+    return None if flow.destination is None else flow.destination.kind
+
+
+def _destination(flow: Flow) -> str | None:
+    """Null for messages that go nowhere."""
+    return None if flow.destination is None else flow.destination.name
+
+
+document(
+    "NearestJson",
+    "number, binding, destination_type = destination.kind, destination = destination.name, reason, distance",
+)(Nearest)
+document(
+    "FlowJson",
+    "source, destination_type, destination, kind, messages, possible",
+    destination_type=_destination_type,
+    destination=_destination,
+)(Flow)
+document(
+    "FindingRowJson",
+    "finding.code, finding.rule.name, finding.rule.severity, finding.message, says = finding.rule.meaning, "
+    "finding.rule.way_out, finding.witness, finding.life, finding.line, finding.part, bindings, messages, "
+    "evidence or null, traffic = sentence or null",
+)(FindingRow)
+
+
+class OptionsJson(TypedDict):
+    """Options that the numbers depend on."""
+
+    stale_days: int
+    precision: int
+    """Number of digits of percentages."""
+
+
+class ApproximateJson(TypedDict):
+    """Errors of approximate numbers."""
+
+    distinct_keys: float
+    """Relative standard error of each field of this name."""
+
+
+def _version(_: Report) -> Literal[1]:
+    return VERSION
+
+
+def _options(report: Report) -> OptionsJson:
+    return {"stale_days": report.stale_days, "precision": report.precision}
+
+
+def _approximate(_: Report) -> ApproximateJson:
+    return {"distinct_keys": round(ERROR, 4)}
+
+
+def _lines(report: Report) -> tuple[LineRow, ...] | None:
+    """Lines of the .bindings file that make bindings; null for other topologies."""
+    return None if report.listing is None else report.listing.rows
+
+
+document(
+    "AuditJson",
+    "version, made, passed, audited, caveats, options, approximate, totals = summary, bindings, queues, exchanges, "
+    "alternates, unroutable, timeline, flow, findings, gates, ignored, verification, comparison, lines",
+    version=_version,
+    options=_options,
+    approximate=_approximate,
+    lines=_lines,
+)(Report)
 
 REPORTER: Final = BytesReporter(encode_json)

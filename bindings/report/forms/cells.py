@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from bindings.report.figures import to_percent
+from bindings.archive.figures import to_percent
 from bindings.report.model import BindingRow, Count, FindingRow, Shape
 from bindings.report.words import describe_condition, name_destination, name_exchange
 from exchange.text.display import clip_line

@@ -2,144 +2,133 @@
 
 from __future__ import annotations
 
-from bindings.counts.changes import PartitionMoves, Rerouted, summary
+from typing import Literal, NamedTuple, TypedDict
+
+from bindings.counts.changes import BindingChange, PartitionMoves, Rerouted, summary
 from bindings.counts.verification import Difference, Evidence, Verification
-from bindings.counts.witness import Witness
-from bindings.report.forms import json_types as types
-from bindings.report.forms.json_values import encode_binding, encode_shapes, encode_share, encode_time
 from bindings.report.gates import count_misrouted
 from bindings.report.model import Compared
 from bindings.report.words import describe_change, describe_difference
-from exchange.values.field_json import message_to_json
-
-__all__ = ["encode_comparison", "encode_verification"]
+from exchange.values.documents import document
 
 
-def encode_verification(verification: Verification) -> types.VerificationJson:
-    """Return what the broker did, compared with the prediction."""
-    differences = sorted(verification.differences.items(), key=lambda row: (-row[1].messages, row[0]))
+@document(
+    "DifferenceJson",
+    "difference.exchange, difference.missing, difference.extra, difference.unknown, difference.none_of, "
+    "difference.refused or null, difference.only_unknown, says, evidence.messages, evidence.span.first, "
+    "evidence.span.last, evidence.witnesses",
+)
+class SeenDifference(NamedTuple):
+    """Messages that the broker put elsewhere than the topology does."""
+
+    difference: Difference
+    evidence: Evidence
+
+    @property
+    def says(self) -> str:
+        """The difference in a sentence."""
+        return describe_difference(self.difference)
+
+
+class StrangerJson(TypedDict):
+    """A queue that the topology does not have."""
+
+    queue: str
+    messages: int
+
+
+class StrangersJson(TypedDict):
+    """The unknown queues with the most messages."""
+
+    queues: list[StrangerJson]
+    error: int
+
+
+def _misrouted(verification: Verification) -> int:
+    """Messages that differ in more than queues that the topology does not have."""
+    return count_misrouted(verification)
+
+
+def _differences(verification: Verification) -> list[SeenDifference]:
+    rows = sorted(verification.differences.items(), key=lambda row: (-row[1].messages, row[0]))
+    return [SeenDifference(*row) for row in rows]
+
+
+def _strangers(verification: Verification) -> StrangersJson:
+    strangers = verification.strangers
     return {
-        "compared": verification.compared,
-        "agreed": verification.agreed,
-        "possible": verification.possible,
-        "undecided": verification.undecided,
-        "unknown": verification.unknown,
-        "different": verification.different,
-        "misrouted": count_misrouted(verification),
-        "sorts": verification.sorts,
-        "more": verification.more,
-        "differences": [_difference(difference, evidence) for difference, evidence in differences],
-        "strangers": {
-            "queues": [{"queue": item.text, "messages": item.count} for item in verification.strangers.items],
-            "error": verification.strangers.error,
-        },
+        "queues": [{"queue": item.text, "messages": item.count} for item in strangers.items],
+        "error": strangers.error,
     }
 
 
-def _difference(difference: Difference, evidence: Evidence) -> types.DifferenceJson:
-    return {
-        "exchange": difference.exchange,
-        "missing": list(difference.missing),
-        "extra": list(difference.extra),
-        "unknown": list(difference.unknown),
-        "none_of": list(difference.none_of),
-        "refused": difference.refused or None,
-        "only_unknown": difference.only_unknown,
-        "says": describe_difference(difference),
-        "messages": evidence.messages,
-        "first": encode_time(evidence.span.first),
-        "last": encode_time(evidence.span.last),
-        "witnesses": [_witness(witness) for witness in evidence.witnesses],
-    }
+document(
+    "VerificationJson",
+    "compared, agreed, possible, undecided, unknown, different, misrouted, sorts, more, differences, strangers",
+    misrouted=_misrouted,
+    differences=_differences,
+    strangers=_strangers,
+)(Verification)
 
 
-def _witness(witness: Witness) -> types.WitnessJson:
-    return {
-        "message": message_to_json(witness.message),
-        "source": witness.source,
-        "offset": witness.offset,
-        "routed_queues": None if witness.routed_queues is None else list(witness.routed_queues),
-    }
+def _says(row: Rerouted) -> str:
+    """The change in a sentence."""  # noqa: D401
+    return describe_change(row.change)
 
 
-def encode_comparison(compared: Compared) -> types.ComparisonJson:
-    """Return which messages go elsewhere in the other topology."""
-    changes = compared.changes
-    return {
-        "topology": {"source": compared.topology, "fingerprint": compared.fingerprint},
-        "says": summary(changes.totals),
-        "totals": {
-            "messages": changes.totals.messages,
-            "elsewhere": changes.totals.elsewhere,
-            "lose": changes.totals.lose,
-            "gain": changes.totals.gain,
-            "unsure": changes.totals.unsure,
-            "become_unroutable": changes.totals.become_unroutable,
-            "no_longer_unroutable": changes.totals.no_longer_unroutable,
-            "repartitioned": changes.totals.repartitioned,
-        },
-        "rerouted": [_rerouted(row) for row in changes.rerouted],
-        "queues": [
-            {
-                "queue": row.queue,
-                "before": row.before,
-                "after": row.after,
-                "lost": row.lost,
-                "gained": row.gained,
-                "unsure": row.unsure,
-                "status": row.status,
-            }
-            for row in changes.queues
-        ],
-        "bindings": [
-            {
-                "number": row.number,
-                **encode_binding(row.binding),
-                "change": "added" if row.added else "removed",
-                "messages": row.messages,
-                "possible": row.possible,
-                "elsewhere": row.elsewhere,
-            }
-            for row in changes.bindings
-        ],
-        "partitions": [_repartitioned(row) for row in changes.partitions],
-    }
+document(
+    "ReroutedJson",
+    "change.exchange, change.lost, change.gained, change.unsure, change.before, change.after, "
+    "change.refused_before or null, change.refused_after or null, change.becomes_unroutable, "
+    "change.no_longer_unroutable, says, messages, first, last, distinct_keys, shapes = shapes.items, "
+    "shapes_error = shapes.error, witnesses",
+    says=_says,
+)(Rerouted)
 
 
-def _rerouted(row: Rerouted) -> types.ReroutedJson:
-    change = row.change
-    return {
-        "exchange": change.exchange,
-        "lost": list(change.lost),
-        "gained": list(change.gained),
-        "unsure": list(change.unsure),
-        "before": change.before,
-        "after": change.after,
-        "refused_before": change.refused_before or None,
-        "refused_after": change.refused_after or None,
-        "becomes_unroutable": change.becomes_unroutable,
-        "no_longer_unroutable": change.no_longer_unroutable,
-        "says": describe_change(change),
-        "messages": row.messages,
-        "first": encode_time(row.first),
-        "last": encode_time(row.last),
-        "distinct_keys": row.distinct_keys,
-        "shapes": encode_shapes(row.shapes),
-        "shapes_error": row.shapes.error,
-        "witnesses": [_witness(witness) for witness in row.witnesses],
-    }
+def _change(row: BindingChange) -> Literal["added", "removed"]:
+    return "added" if row.added else "removed"
 
 
-def _repartitioned(row: PartitionMoves) -> types.RepartitionedJson:
-    return {
-        "queue": row.queue,
-        "before": None if row.before is None else str(row.before),
-        "after": None if row.after is None else str(row.after),
-        "messages": row.messages,
-        "moved": row.moved,
-        "undecided": row.undecided,
-        "share": encode_share(row.share),
-        "flows": [
-            {"before": before, "after": after, "messages": count} for (before, after), count in row.flows.items()
-        ],
-    }
+document("ChangedBindingJson", "number, *binding, change, messages, possible, elsewhere", change=_change)(BindingChange)
+
+
+class PartitionFlowJson(TypedDict):
+    """Messages from one partition to another."""
+
+    before: str | None
+    after: str | None
+    messages: int
+
+
+def _flows(row: PartitionMoves) -> list[PartitionFlowJson]:
+    return [{"before": before, "after": after, "messages": count} for (before, after), count in row.flows.items()]
+
+
+document("RepartitionedJson", "queue, before, after, messages, moved, undecided, share, flows", flows=_flows)(
+    PartitionMoves
+)
+
+
+class ComparedTopologyJson(TypedDict):
+    """The other topology."""
+
+    source: str
+    fingerprint: str
+
+
+def _topology(compared: Compared) -> ComparedTopologyJson:
+    return {"source": compared.topology, "fingerprint": compared.fingerprint}
+
+
+def _summary(compared: Compared) -> str:
+    """A summary in a sentence."""  # noqa: D401
+    return summary(compared.changes.totals)
+
+
+document(
+    "ComparisonJson",
+    "topology, says, changes.totals, changes.rerouted, changes.queues, changes.bindings, changes.partitions",
+    topology=_topology,
+    says=_summary,
+)(Compared)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from bindings.report.figures import format_share, to_percent
+from bindings.archive.figures import format_share, to_percent
 from bindings.report.forms.reporter import BytesReporter
 from bindings.report.model import STATES, Report
 from bindings.report.words import (

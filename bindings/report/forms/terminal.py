@@ -18,9 +18,9 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from bindings.archive.figures import format_minute, format_share, to_percent
 from bindings.counts.changes import summary
 from bindings.counts.sketch import ERROR
-from bindings.report.figures import format_minute, format_share, to_percent
 from bindings.report.forms.cells import (
     LONGEST,
     draw_bar,

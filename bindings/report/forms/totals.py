@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from bindings.report.figures import to_percent
+from bindings.archive.figures import to_percent
 from bindings.report.forms.reporter import BytesReporter
 from bindings.report.model import Report
 

@@ -16,7 +16,6 @@ from bindings.sources.definitions.entries import (
     SECTIONS,
     Entry,
     Object,
-    Part,
     expand,
     is_same_json,
     read_section,
@@ -44,6 +43,7 @@ from bindings.sources.definitions.text import parse_text, write_text
 from bindings.sources.files import decode_text, read_content, save_lines
 from bindings.sources.language.expectations import Expectation
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Policy, Queue
+from exchange.entities.part import Part
 from exchange.entities.profile import Profile
 from exchange.entities.releases import LATEST, closest_profile, profile_by_name
 from exchange.entities.unread import UnreadPart

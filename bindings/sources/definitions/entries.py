@@ -12,14 +12,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from exchange.entities.entities import Binding, Destination, Exchange, Policy, Queue
+from exchange.entities.part import Part
 from exchange.errors import InputError
 from exchange.values.field_json import decode_table, encode_table
 from exchange.values.field_values import EMPTY, FieldTable, thaw
 from exchange.values.json_text import Refused
 
-__all__ = ["ENCODE", "SECTIONS", "Compactor", "Entry", "Object", "Part", "expand", "is_same_json", "read_section"]
+__all__ = ["ENCODE", "SECTIONS", "Compactor", "Entry", "Object", "expand", "is_same_json", "read_section"]
 
-Part: TypeAlias = Exchange | Queue | Policy | Binding
 Object: TypeAlias = dict[str, Any]
 
 DESTINATIONS: Final[Mapping[str, Literal["queue", "exchange"]]] = {"queue": "queue", "exchange": "exchange"}

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from bindings.sources.definitions.entries import ENCODE, SECTIONS, Entry, Part
+from bindings.sources.definitions.entries import ENCODE, SECTIONS, Entry
 from bindings.sources.definitions.extensions import KEY
 from bindings.sources.definitions.import_fields import COMPONENTS
 from bindings.sources.definitions.import_refusals import CHANCE, find_refusals, find_typed_by_default
 from exchange.entities.entities import PREDECLARED, PREDECLARED_NAMES, Binding, Exchange, Policy
+from exchange.entities.part import Part
 from exchange.entities.profile import Profile
 from exchange.entities.unread import UnreadPart
 from exchange.kinds import Unknown, can_delay, kind_of

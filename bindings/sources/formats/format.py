@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from bindings.sources.definitions import Definitions
-from bindings.sources.definitions.entries import Part
 from bindings.sources.definitions.import_warnings import describe
 from bindings.sources.formats.go_json import overflows
 from bindings.sources.formats.imported import Imported
 from exchange.entities.entities import Binding, Exchange
+from exchange.entities.part import Part
 from exchange.text.display import count_noun
 
 __all__ = ["File", "Format", "Omissions", "Target", "Written", "find_half"]

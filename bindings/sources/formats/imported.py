@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bindings.sources.definitions import Definitions
-from bindings.sources.definitions.entries import Entry, Part
+from bindings.sources.definitions.entries import Entry
 from bindings.sources.definitions.import_warnings import SourceWarning, argument_texts, describe, part_warnings
 from bindings.sources.formats.nodes import Node, format_path
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
+from exchange.entities.part import Part
 from exchange.entities.unread import UnreadKind, UnreadPart
 
 __all__ = ["Collector", "Imported"]

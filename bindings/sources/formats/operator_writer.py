@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from bindings.sources.definitions import Definitions
-from bindings.sources.definitions.entries import Part
 from bindings.sources.definitions.import_warnings import argument_texts
 from bindings.sources.formats.beside import kept_sections, limits_of, settings_of
 from bindings.sources.formats.format import Omissions, Target, Written, find_half
@@ -15,6 +14,7 @@ from bindings.sources.formats.operator_names import ALLOWED, Names
 from bindings.sources.formats.operator_reader import CLUSTER, LIMITS, VERSION
 from bindings.sources.formats.yaml_text import write_documents
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange, Policy, Queue
+from exchange.entities.part import Part
 from exchange.errors import InputError
 from exchange.values.field_json import encode_table
 from exchange.values.field_values import thaw

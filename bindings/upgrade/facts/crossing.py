@@ -9,14 +9,14 @@ from typing import TypeAlias
 
 from bindings.upgrade.facts.shifts import PolicyShifts
 from bindings.upgrade.facts.ways import DeadLetterWays
-from exchange.entities.entities import Binding, Exchange, Policy, Queue
+from exchange.entities.entities import Queue
 from exchange.entities.in_force import Settings
+from exchange.entities.part import Part
 from exchange.entities.profile import Profile
 from exchange.topology.topology import Topology
 
-__all__ = ["Crossing", "Part", "Seen", "everywhere", "may_dead_letter", "queues_where"]
+__all__ = ["Crossing", "Seen", "everywhere", "may_dead_letter", "queues_where"]
 
-Part: TypeAlias = Exchange | Queue | Binding | Policy
 Seen: TypeAlias = tuple[Part | None, str]
 """A part of the topology, None for the whole broker, and what distinguishes it, "" for nothing."""
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, Literal, NamedTuple
 
-from bindings.upgrade.facts.crossing import Crossing, Part, Seen
+from bindings.upgrade.facts.crossing import Crossing, Seen
+from exchange.entities.part import Part
 
 __all__ = ["ALWAYS", "Fact", "Numbers", "Severity", "Source", "notes", "request", "tagged"]
 

@@ -10,10 +10,11 @@ from contextlib import suppress
 from itertools import chain
 from typing import Final, TypeVar
 
-from bindings.upgrade.facts.crossing import Crossing, Part, Seen
+from bindings.upgrade.facts.crossing import Crossing, Seen
 from bindings.upgrade.facts.fact import ALWAYS, Fact
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange, Policy, Queue
 from exchange.entities.indexes import Tables
+from exchange.entities.part import Part
 from exchange.entities.policy_definitions import refuse_policy
 from exchange.entities.profile import Profile
 from exchange.entities.queue_arguments import refuse_queue

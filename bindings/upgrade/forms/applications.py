@@ -11,10 +11,11 @@ from bindings.upgrade.facts.table import FACTS
 from bindings.upgrade.requests.applications import FOUND, Applications, Refused
 from exchange.text.display import count_noun, list_some
 from exchange.text.markdown import escape_text, quote_code
+from exchange.values.documents import write_as
 from exchange.values.field_json import encode_table
 from exchange.values.json_types import FieldJson
 
-__all__ = ["ApplicationsJson", "applications_to_json", "applications_to_markdown", "applications_to_text"]
+__all__ = ["applications_to_markdown", "applications_to_text"]
 
 NAMED: Final = 3
 """Number of clients of a request that the text names; the others are counted, and in the JSON."""
@@ -55,38 +56,6 @@ class RefusedJson(TypedDict):
     clients: list[RequestingJson]
 
 
-class ApplicationsJson(TypedDict):
-    """What recorded applications are refused."""
-
-    requests: int
-    """Number of different requests that were compared."""
-    refused: list[RefusedJson]
-    """What is refused by the new release and was accepted, or not answered, when it was recorded."""
-    changed: list[RefusedJson]
-    """What is accepted, and means something else; `code` is null."""
-    refused_already: list[RefusedJson]
-    """What was refused each time when it was recorded, too."""
-    unknown_vhosts: list[str]
-    """Virtual hosts of the recordings that the topology lacks."""
-    unread: int
-    """Number of connections that were recorded in part only."""
-    left_out: int
-    """Number of calls for which a recording had no room."""
-
-
-def applications_to_json(applications: Applications) -> ApplicationsJson:
-    """Return what applications are refused as JSON values."""
-    return {
-        "requests": applications.requests,
-        "refused": [*map(_refused_json, applications.refused)],
-        "changed": [*map(_refused_json, applications.changed)],
-        "refused_already": [*map(_refused_json, applications.already)],
-        "unknown_vhosts": [*applications.unknown_vhosts],
-        "unread": applications.unread,
-        "left_out": applications.left_out,
-    }
-
-
 def _refused_json(refused: Refused) -> RefusedJson:
     row = refused.row
     what, way_out = explain_fact(refused.fact)
@@ -107,6 +76,9 @@ def _refused_json(refused: Refused) -> RefusedJson:
             for client, count in refused.clients
         ],
     }  # fmt: skip
+
+
+write_as(Refused, _refused_json, RefusedJson)
 
 
 def applications_to_text(applications: Applications) -> Iterator[str]:

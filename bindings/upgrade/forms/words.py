@@ -9,12 +9,12 @@ from bindings.diff.forms.text import meaning_lines, settings_lines
 from bindings.diff.forms.words import describe_fields
 from bindings.diff.planning.step import describe_part
 from bindings.upgrade.facts import nodes
-from bindings.upgrade.facts.crossing import Part
 from bindings.upgrade.facts.fact import Fact, Numbers, Severity, Source
 from bindings.upgrade.releases import Release
 from bindings.upgrade.transform.transformation import Change
 from bindings.upgrade.upgrade import Sighting, Transformed, Upgrade
 from exchange.entities.entities import Binding
+from exchange.entities.part import Part
 from exchange.text.display import clip_line, count_noun, count_rest, list_some
 from exchange.topology.unread import not_proved
 

@@ -35,6 +35,7 @@ from exchange.routing.router import Router
 from exchange.topology import rules
 from exchange.topology.graph import TopologyGraph
 from exchange.topology.topology import Topology
+from exchange.values.documents import document
 from exchange.values.message import Message
 
 __all__ = ["LIVE_SECONDS", "Difference", "Shown", "Witness", "ask_broker"]
@@ -48,19 +49,26 @@ WORDLESS: Final = "INTERNAL_ERROR"
 """The whole text of a broker that has failed: its log has the reason."""
 
 
+@document("DifferenceJson")
 class Difference(NamedTuple):
-    """A call whose answer is another one than foretold."""
+    """A call that the test broker was asked, its answer and the foretold one."""
 
     vhost: str
+    """The virtual host of the topology; "" for what is asked before one is opened."""
     what: str
     """The call, for people."""
     foretold: Answer
     seen: Answer
 
 
+@document(
+    "ShownJson",
+    "version, permitted, accepted, foretold_and_seen = seen, foretold_not_seen = not_seen, "
+    "seen_not_foretold = not_foretold, messages, not_asked",
+)
 @dataclass
 class Shown:
-    """What a test broker has shown."""
+    """What a test broker of the new release has shown."""
 
     version: str
     permitted: frozenset[str]
@@ -72,7 +80,7 @@ class Shown:
     not_seen: list[Difference] = field(default_factory=list)
     """Refusals that were foretold, and accepted."""
     not_foretold: list[Difference] = field(default_factory=list)
-    """Answers that were not foretold: a refusal, another code or another text."""
+    """Answers that were not foretold: a refusal, another code or another text. The exit code is 1 if there are any."""
     messages: int = 0
     """Number of messages that went where it was foretold."""
     not_asked: int = 0

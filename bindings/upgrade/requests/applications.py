@@ -9,6 +9,7 @@ from bindings.sources.recording.model import ACCEPTED, Answer, Client, Publishin
 from bindings.upgrade.releases import Release
 from bindings.upgrade.requests.replay import Ask, replay, tunings
 from exchange.topology.topology import Topology
+from exchange.values.documents import document
 from exchange.values.field_values import FieldTable
 
 __all__ = ["FOUND", "Applications", "Refused", "find_refused"]
@@ -53,6 +54,7 @@ class Refused(NamedTuple):
     """Whether the broker that was recorded has refused it each time, too."""
 
 
+@document("ApplicationsJson", "requests, refused, changed, refused_already = already, unknown_vhosts, unread, left_out")
 class Applications(NamedTuple):
     """What recorded applications are refused."""
 
@@ -63,7 +65,7 @@ class Applications(NamedTuple):
     changed: tuple[Refused, ...]
     """What is accepted, and means something else."""
     already: tuple[Refused, ...]
-    """What both refuse."""
+    """What was refused each time when it was recorded, too."""
     unknown_vhosts: tuple[str, ...]
     """Virtual hosts of recordings that the topologies lack; what is asked of them is compared with an empty one."""
     unread: int

@@ -15,6 +15,7 @@ from bindings.upgrade.transform.transformation import Change, Draft, Left, Trans
 from exchange.entities.entities import Policy
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
+from exchange.values.documents import document
 
 __all__ = ["NAMES", "Applied", "SectionChange", "choose", "transform_definitions", "transform_topology"]
 
@@ -22,6 +23,7 @@ NAMES: Final = (*[each.name for each in TRANSFORMATIONS], *[each.name for each i
 """The names of all transformations, in the order in which they are done."""
 
 
+@document("AppliedJson", "transformation.name, transformation.what, applications or null, changes, left")
 class Applied(NamedTuple):
     """What a transformation did to a topology."""
 
@@ -32,13 +34,14 @@ class Applied(NamedTuple):
 
     @property
     def applications(self) -> str:
-        """What the changes mean to applications that declare the parts, "" for nothing, as for policies."""
+        """What the changes mean to applications that declare the parts; "" if policies alone were changed."""
         declared = any(not isinstance(change.part, Policy) for change in self.changes)
         return self.transformation.applications if declared else ""
 
 
+@document("SectionJson")
 class SectionChange(NamedTuple):
-    """What a transformation did to the rest of definitions."""
+    """What a transformation did to definitions beside their topologies."""
 
     name: str
     what: str

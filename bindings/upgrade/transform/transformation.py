@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from typing import Annotated, NamedTuple, TypeAlias
 
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.entities.in_force import Policies, possible_policies
 from exchange.entities.indexes import Change as Edit
+from exchange.entities.part import PartJson, part_json
 from exchange.topology.topology import Topology
+from exchange.values.documents import As, document
 
 __all__ = ["Change", "Draft", "Left", "Names", "Part", "Place", "Transformation", "names_in_force", "place_of"]
 
-Part: TypeAlias = Queue | Binding | Policy
+Part: TypeAlias = Annotated[Queue | Binding | Policy, As(part_json, PartJson)]
 """What transformations change."""
 Place: TypeAlias = tuple[type, str]
 """Kind and name of a queue or an exchange."""
@@ -39,6 +41,7 @@ class Change(NamedTuple):
         return part
 
 
+@document("LeftJson")
 class Left(NamedTuple):
     """A part that a transformation is for and leaves as it is, and why."""
 

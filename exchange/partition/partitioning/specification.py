@@ -19,6 +19,7 @@ from exchange.partition.partitioning.key_source import ROUTING_KEY, KeySource
 from exchange.partition.partitions import Broker, Partitions
 from exchange.partition.python_function import PREFIX, PythonFunction
 from exchange.text.digits import is_digits
+from exchange.values.documents import write_as
 from exchange.values.json_text import parse_leniently
 from exchange.values.message import Message
 
@@ -267,3 +268,5 @@ _EXPECTED: Final = {
     "key": 'expected a key: routing_key, word 2, header "name", property message_id or body "/json/pointer"',
     "partitions": "expected partitions: 12, or broker-a:4,broker-b:4, or stream-1,stream-2",
 }
+
+write_as(Partitioning, str, str)

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bindings.archive.figures import format_minute, format_share, format_time
 from bindings.archive.names import unescape
 from bindings.archive.record import Record, build_batch
 from bindings.check.check import check
@@ -28,7 +29,6 @@ from bindings.diff.planning.step import describe_part
 from bindings.drawing.drawing import draw
 from bindings.drawing.text import to_text as picture
 from bindings.report.build import Sources, build_report
-from bindings.report.figures import format_minute, format_share, format_time
 from bindings.report.forms import FORMS, terminal
 from bindings.report.forms.as_json import encode_json, to_json
 from bindings.report.forms.junit import to_junit

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bindings.archive.figures import to_percent
 from bindings.archive.sums import Span
 from bindings.counts.changes import Changes, ChangeTotals
 from bindings.counts.tally import fingerprint
 from bindings.counts.verification import Difference, Evidence, Verification
 from bindings.report.build import Sources, build_report
-from bindings.report.figures import to_percent
 from bindings.report.gates import (
     Gate,
     Ignore,

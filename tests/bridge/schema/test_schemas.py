@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from bindings.archive.reading import Bias
 from bindings.archive.rocketmq.inspection import TopicKind
-from bindings.report.forms.as_json import to_json
-from bindings.report.inspection_types import BiasKey, TopicKindKey
+from bindings.report.forms.as_json import BiasName, to_json
+from bindings.report.inspection_json import BiasKey
+from bindings.report.store_json import TopicKindKey
 from bindings.sources.definitions import Definitions
 from bridge.cli import hashstar
 from bridge.daemon.probe import as_object
@@ -160,6 +161,7 @@ def test_names_of_enumerations_are_those_of_the_code() -> None:
     from typing import get_args
 
     assert {*get_args(BiasKey)} == {bias.name for bias in Bias}
+    assert {*get_args(BiasName)} == {bias.name.lower() for bias in Bias}
     assert {*get_args(TopicKindKey)} == {kind.name.lower() for kind in TopicKind}
     assert TYPED.keys() == READERS.keys()
 

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.sources.definitions import Definitions
-from bindings.sources.definitions.entries import Part
 from bindings.sources.definitions.import_warnings import describe
 from bindings.sources.document import Document
 from bindings.sources.formats import FORMATS, File, Format, Imported, format_of
@@ -20,6 +19,7 @@ from bindings.sources.formats.format import Target, Written, find_half
 from bindings.sources.formats.imported import Collector
 from exchange import Binding, Destination, Exchange, Policy, Queue, Topology
 from exchange.entities.entities import PREDECLARED_NAMES
+from exchange.entities.part import Part
 from exchange.errors import InputError
 from tests.support.bindings.documents import ODD, documents
 from tests.support.bindings.written_terraform import read_written

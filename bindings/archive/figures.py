@@ -5,9 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
-from typing import Final
+from typing import Annotated, Final, TypeAlias
 
-__all__ = ["format_minute", "format_time", "to_percent", "format_share"]
+from exchange.values.documents import As
+
+__all__ = [
+    "Milliseconds", "Share", "Time", "Timestamp", "format_minute", "format_share", "format_time", "format_timestamp",
+    "to_percent",
+]  # fmt: skip
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 EARLIEST: Final = -62_135_596_800_000_000
@@ -23,6 +28,21 @@ def format_time(time: int) -> str:
     if not EARLIEST <= time <= LATEST:
         return f"{time} microseconds since 1970"
     return f"{(EPOCH + timedelta(microseconds=time)).isoformat().removesuffix('+00:00')}Z"
+
+
+def format_timestamp(milliseconds: int | None) -> str | None:
+    """Return milliseconds since 1970 in ISO 8601; None for a time that is unknown, before 1970 or after 9999."""
+    return None if milliseconds is None or not 0 <= milliseconds <= LATEST // 1000 else format_time(milliseconds * 1000)
+
+
+Time: TypeAlias = Annotated[int, "int64", As(format_time, str)]
+"""Microseconds since 1970, UTC, which may be before it; in a table, of this Arrow type; in JSON, ISO 8601."""
+Milliseconds: TypeAlias = Annotated[int, As(lambda time: format_time(time * 1000), str)]
+"""Milliseconds since 1970, UTC; in JSON, ISO 8601."""
+Timestamp: TypeAlias = Annotated[int, As(format_timestamp, str | None)]
+"""The same; a negative one is unknown, and null in JSON."""
+Share: TypeAlias = Annotated[float, As(lambda share: round(share, 6), float)]
+"""A part of 1; in JSON, rounded."""
 
 
 def to_percent(part: int, whole: int, precision: int) -> Decimal:
