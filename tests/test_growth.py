@@ -107,6 +107,16 @@ KINDS: Final[Mapping[str, Callable[[range], str]]] = {
         exchanges=[exchange(n) for n in r], bindings=[binding(n, n) for n in r],
         queues=[queue(n, "/", **{"x-dead-letter-exchange": f"x{n + 1}", "x-overflow": "drop-head"}) for n in r],
     ),
+    "streams": lambda r: definitions(queues=[queue(n, **{"x-queue-type": "stream", "x-max-age": "1h"}) for n in r]),
+    "delayed exchanges": lambda r: definitions(
+        exchanges=[exchange(n, "x-delayed-message", **{"x-delayed-type": "topic"}) for n in r],
+        queues=[queue(n) for n in r], bindings=[binding(n, n, f"a.{n}.*") for n in r],
+    ),
+    "users": lambda r: definitions(
+        queues=[queue(0)], users=[{"name": f"u{n}", "password_hash": "", "tags": []} for n in r],
+        permissions=[{"user": f"u{n}", "vhost": "/", "configure": "", "write": f"x{n}", "read": ".*"} for n in r],
+    ),
+    "mistakes": lambda r: definitions(bindings=[binding(n, n) for n in r]),
     "expectations": lambda r: "exchange x: topic\n" + "".join(
         f'vhost v{n}\nexchange x: topic\nqueue q\nx -> q: "a"\nexpect x "a" -> q\n' for n in r
     ),
