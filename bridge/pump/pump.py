@@ -38,7 +38,7 @@ from exchange.values.message import Message
 __all__ = ["NO_PARTITIONERS", "NO_REPLIES", "Inlet", "Pump"]
 
 CLOSING: Final = 2.0
-"""Maximum number of seconds for closing all targets, and then again for all sources, after a stop."""
+"""Number of seconds for closing all targets (or what is left of `Policy.drain`), then all sources, after a stop."""
 
 FINISHING: Final = 90.0
 """The same maximum after all sources have ended, when there is no hurry: an archive may have a large file to write."""
@@ -164,6 +164,7 @@ class Pump:
 
     async def run(self) -> None:
         """Run until all sources have ended or until stopped."""
+        loop, stop_by = asyncio.get_running_loop(), 0.0
         keepers = [asyncio.create_task(outlet.run()) for outlet in self._all]
         readers = [asyncio.create_task(self._read(reading)) for reading in self._readings.values()]
         stopping = asyncio.create_task(self._stopping.wait())
@@ -172,6 +173,7 @@ class Pump:
             watched: list[asyncio.Future[Any]] = [ended, stopping, *keepers]
             await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
             if stopping.done():
+                stop_by = loop.time() + self._policy.drain
                 await _cancel_all(readers)
                 await self._drain()
             for task in (*readers, *keepers):
@@ -181,7 +183,7 @@ class Pump:
             await _cancel_all([stopping, *readers, *keepers])
             await asyncio.gather(ended, return_exceptions=True)
             # Targets first: a transactional one may still commit what was settled at its sources, which must be open.
-            seconds = CLOSING if self._stopping.is_set() else FINISHING
+            seconds = max(CLOSING, stop_by - loop.time()) if self._stopping.is_set() else FINISHING
             await _run_within(seconds, [outlet.close() for outlet in self._all])
             await _run_within(seconds, [reading.close() for reading in self._readings.values()])
 

@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -233,6 +234,24 @@ def test_a_stop_waits_until_what_was_read_is_settled() -> None:
     written = {n for o, n in zip(slow.messages, numbers(slow), strict=True) if o.queue == "all"}
     assert 0 < len(written) < 1_000
     assert source.unsettled == 1_000 - len(written)
+
+
+@pytest.mark.parametrize(("seconds", "closed"), [(1.0, True), (4.5, True), (5.5, False)])
+def test_after_a_stop_targets_may_take_what_is_left_of_the_drain_to_close(seconds: float, closed: bool) -> None:
+    class Slow(MemoryTarget):
+        is_closed = False
+
+        async def close(self) -> None:
+            await pass_time(seconds)
+            self.is_closed = True
+
+    target = Slow()
+
+    async def stop(source: MemorySource, pump: Pump) -> None:
+        pump.stop()
+
+    run_pump(make_messages(4), {"all": target, "some": target}, act=stop)
+    assert target.is_closed == closed
 
 
 def test_a_paused_bridge_reads_nothing() -> None:
