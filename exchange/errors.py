@@ -46,6 +46,9 @@ class HashstarError(Exception):
 class InputError(HashstarError):
     """A file, a line or an option the user gave cannot be used; the message names the place and the way out."""
 
+    drawing: str = ""
+    """Two lines for behind the message, the text and a caret, each after a line break; empty where there are none."""
+
 
 class TextError(HashstarError):
     """A text in one of the project's languages is wrong at ``span``, a half-open range of characters of ``source``."""

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from bindings.sources.files import open_file
+from bindings.sources.language.errors import LanguageError
 from exchange.errors import InputError
 from exchange.limits import CONFIG_BYTES, CONFIG_KEY_PARTS, INTEGER_DIGITS, NESTING
+from exchange.text.faults import position_at
 
 __all__ = ["read_toml"]
 
@@ -26,6 +28,7 @@ TOKEN: Final = re.compile(
 )  # fmt: skip
 """A string of each kind, a comment, or a character that begins or ends a key or a value. Each alternative matches to
 the end of its string or comment, even an unclosed one, so that the scan is linear; the parser reports the error."""
+PLACE: Final = re.compile(r"line (\d+), column (\d+)\)$")
 DIGITS: Final = re.compile(rf"[0-9](?:_?[0-9]){{{INTEGER_DIGITS}}}")
 
 
@@ -49,7 +52,7 @@ def read_toml(path: Path, parse_float: Callable[[str], float | Decimal] = float)
     try:
         values = tomllib.loads(text, parse_float=parse_float)
     except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path}: not TOML: {error}") from None
+        raise _locate(error, str(path), text) from None
     except InvalidOperation:
         raise InputError(f"{path}: a number has an exponent that is out of range; write a smaller one") from None
     except ValueError:  # of int()
@@ -59,6 +62,20 @@ def read_toml(path: Path, parse_float: Callable[[str], float | Decimal] = float)
     if _has_long_number(values):
         raise InputError(f"{path}: a number has more than {INTEGER_DIGITS:,} digits in decimal; shorten it")
     return values
+
+
+def _locate(error: tomllib.TOMLDecodeError, name: str, text: str) -> InputError:
+    """Return the error with its line and a caret; Python states the position at the end of its text."""
+    reason, _, where = str(error).rpartition(" (at ")
+    text = text.replace("\r\n", "\n")  # as Python's parser counts
+    found = PLACE.match(where)
+    if found is not None:
+        position = position_at(text, int(found[1]), int(found[2]))
+    elif where == "end of document)":
+        position = len(text.rstrip("\n"))
+    else:
+        return InputError(f"{name}: not TOML: {error}")
+    return LanguageError.at(position, f"not TOML: {reason}", name, text)
 
 
 def _has_long_number(value: object) -> bool:

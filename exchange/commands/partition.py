@@ -166,7 +166,7 @@ def _read(file: IO[bytes], source: KeySource | None, reads_record: bool) -> Iter
                 message = message_from_json(fields)
                 yield _Line(position, fields, source.of(message), message.body, "")
         except InputError as error:
-            raise InputError(f"{position}: {error}") from None
+            raise InputError(f"{position}: {error}{error.drawing}") from None
 
 
 def _read_key(fields: dict[str, Any]) -> Any:

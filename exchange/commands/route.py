@@ -289,7 +289,8 @@ def _route_lines(router: Router, file: IO[bytes], notes: _Notes) -> Iterator[byt
         except (InputError, BrokerError) as error:
             located = f"{getattr(file, 'name', '-')}:{number}: {error}"
             if not notes.skip_bad:
-                raise InputError(f"{located}\n--skip-bad continues after such a line") from None
+                drawing = error.drawing if isinstance(error, InputError) else ""
+                raise InputError(f"{located}{drawing}\n--skip-bad continues after such a line") from None
             notes.bad += 1
             notes.first = notes.first or located
             answer: ErrorLine = {"error": str(error)}

@@ -20,6 +20,7 @@ from exchange.errors import InputError
 from exchange.limits import INTEGER_DIGITS, NESTING
 from exchange.text.digits import is_digits
 from exchange.text.display import clip_line
+from exchange.text.faults import draw_fault
 
 __all__ = [
     "Fault",
@@ -155,15 +156,21 @@ def scan_value(text: str, at: int) -> tuple[Any, int]:
 def value_from_line(raw: bytes, *, halves: bool = False) -> Any:
     """Return the value in a line of JSON in UTF-8, with or without its line end. Raises InputError with the reason."""
     try:
-        return parse(raw.decode(), halves=halves)
+        return parse(text := raw.decode(), halves=halves)
     except JSONDecodeError as error:
-        raise InputError(f"not JSON: {error.msg.removesuffix(' at')} at column {error.colno}") from None
+        raise _locate(f"not JSON: {error.msg.removesuffix(' at')}", text.rstrip("\r\n"), error.pos) from None
     except JsonFault as error:
-        raise InputError(f"{error} at column {error.fault.place + 1}") from None
+        raise _locate(str(error), text.rstrip("\r\n"), error.fault.place) from None
     except UnicodeDecodeError as error:
         if raw[:2] in UTF_16:
             raise InputError("UTF-16 and not UTF-8, in which JSON lines are written") from None
         raise InputError(f"not UTF-8: {error.reason} at byte {error.start}") from None
+
+
+def _locate(reason: str, line: str, at: int) -> InputError:
+    error = InputError(f"{reason} at column {min(at, len(line)) + 1}")
+    error.drawing = draw_fault(line, min(at, len(line)))
+    return error
 
 
 UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from json import JSONDecodeError
 from typing import Any, Final, TypeAlias
 
+from bindings.sources.language.errors import LanguageError
 from exchange.errors import InputError
 from exchange.limits import NESTING
 from exchange.text.display import clip_line, dump_json, suggest
@@ -125,10 +126,9 @@ def json_node(text: str, name: str) -> Node:
     try:
         value = parse(text)
     except JSONDecodeError as error:
-        raise InputError(f"{name}:{error.lineno}:{error.colno}: not JSON: {error.msg}") from None
+        raise LanguageError.at(error.pos, f"not JSON: {error.msg}", name, text) from None
     except JsonFault as error:
-        line = text.count("\n", 0, error.fault.place) + 1
-        raise InputError(f"{name}:{line}: {error}") from None
+        raise LanguageError.at(error.fault.place, str(error), name, text) from None
     return node_of(value, name)
 
 

@@ -15,9 +15,11 @@ from typing import Any, Final
 
 from bindings.sources.formats.format import File
 from bindings.sources.formats.nodes import Node, Path, json_node
+from bindings.sources.language.errors import LanguageError
 from exchange.errors import InputError
 from exchange.limits import DOCUMENT_ITEMS, INTEGER_DIGITS, NESTING, YAML_BYTES
 from exchange.text.display import clip_line
+from exchange.text.faults import position_at
 from exchange.text.site import how_to_install
 
 __all__ = ["documents_of", "read_documents", "write_documents"]
@@ -74,9 +76,13 @@ def read_documents(text: str, name: str) -> Iterator[Node]:
                         yield builder.root
                     builder = None
     except yaml.MarkedYAMLError as error:
-        raise InputError(_describe(error, name, text)) from None
+        raise _locate(error, name, text) from None
     except yaml.YAMLError as error:  # a character that YAML does not allow
-        raise InputError(f"{name}: not YAML: {clip_line(str(error).splitlines()[0], 120)}") from None
+        reason = f"not YAML: {clip_line(str(error).splitlines()[0], 120)}"
+        at = getattr(error, "position", None)
+        if not isinstance(at, int) or not 0 <= at < len(text):
+            raise InputError(f"{name}: {reason}") from None
+        raise LanguageError.at(at, reason, name, text) from None
 
 
 def _read_events(yaml: Any, text: str) -> Iterator[Any]:
@@ -125,11 +131,14 @@ def _library() -> Any:
     return yaml
 
 
-def _describe(error: Any, name: str, text: str) -> str:
+def _locate(error: Any, name: str, text: str) -> InputError:
+    """Return the error with its line and a caret."""
     mark = error.problem_mark or error.context_mark
-    place = name if mark is None else f"{name}:{mark.line + 1}:{mark.column + 1}"
     hint = "; render it first, if it is a template of Helm" if "{{" in text else ""
-    return f"{place}: not YAML: {error.problem or error.context}{hint}"
+    reason = f"not YAML: {error.problem or error.context}{hint}"
+    if mark is None:
+        return InputError(f"{name}: {reason}")
+    return LanguageError.at(position_at(text, mark.line + 1, mark.column + 1), reason, name, text)
 
 
 @dataclass(slots=True)

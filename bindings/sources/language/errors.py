@@ -7,6 +7,7 @@ from typing import Final
 
 from bindings.sources.language.tokens import Token
 from exchange.errors import InputError, TextError
+from exchange.text.faults import show_line
 
 __all__ = ["LanguageError", "Mistake"]
 
@@ -55,11 +56,12 @@ class LanguageError(TextError, InputError):
 
     @classmethod
     def at(cls, position: int, message: str, name: str, text: str) -> LanguageError:
-        """Return the error about one character of a text."""
-        start, end = text.rfind("\n", 0, position) + 1, text.find("\n", position)
-        line = text[start:] if end < 0 else text[start:end]
-        span = (position - start, position - start + 1)
-        return cls(message, name, text.count("\n", 0, position) + 1, line, span)
+        """Return the error about one character of a text: of TOML, YAML or JSON, whose secrets are not shown."""
+        line, column = show_line(text, position)
+        error = cls(message, name, text.count("\n", 0, position) + 1, line, (column, column + 1))
+        error.column = position - text.rfind("\n", 0, position)
+        error.place = f"{name}:{error.line}:{error.column}"
+        return error
 
     def __str__(self) -> str:
         return f"{self.place}: {super().__str__()}"

@@ -206,7 +206,7 @@ def read_recording(text: str, name: str) -> Recording:
             try:
                 reader.read(value_from_line(line.encode("utf-8", "surrogatepass")))
             except InputError as error:
-                raise InputError(f"{name}: line {number}: {error}") from None
+                raise InputError(f"{name}: line {number}: {error}{error.drawing}") from None
     if reader.recording is None:
         raise InputError(f"{name}: no recording of hashstar record")
     return reader.recording

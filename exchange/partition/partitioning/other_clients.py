@@ -24,17 +24,24 @@ class OtherClient(NamedTuple):
 
 OTHER_CLIENTS: Final = (
     OtherClient("kafkajs", "DefaultPartitioner of 2.x, JavaCompatiblePartitioner of 1.x", "kafka.default_0_10_2"),
-    OtherClient("kafkajs", "LegacyPartitioner (default of 1.x)", None, "its murmur2 differs from Java's"),
-    OtherClient("kafka-python", "DefaultPartitioner", "librdkafka.murmur2_random"),
+    OtherClient(
+        "kafkajs", "LegacyPartitioner, default of 1.x", None, "its murmur2 multiplies doubles, which lose bits"
+    ),
+    OtherClient("kafka-python", "DefaultPartitioner, StickyPartitioner", "librdkafka.murmur2_random", "keys alike"),
     OtherClient("aiokafka", "DefaultPartitioner", "librdkafka.murmur2_random"),
     OtherClient("kafka-go", "Hash", "sarama.hash", "keys; without one, in turn"),
-    OtherClient("kafka-go", "ReferenceHash", "sarama.reference_hash", "keys; without one, in turn"),
+    OtherClient("kafka-go", "ReferenceHash", "sarama.reference_hash", "without a key, at random"),
     OtherClient("kafka-go", "CRC32Balancer", "librdkafka.consistent_random", "with Consistent: librdkafka.consistent"),
     OtherClient("kafka-go", "Murmur2Balancer", "librdkafka.murmur2_random", "with Consistent: librdkafka.murmur2"),
     OtherClient("kafka-go", "RoundRobin (its default) or LeastBytes", None, "it ignores the key"),
     OtherClient("sarama", "NewCustomHashPartitioner(fnv.New32a)", "sarama.hash"),
     OtherClient("sarama", "NewCustomHashPartitioner(crc32.NewIEEE)", None, "its hash is signed, sarama.crc32's is not"),
     OtherClient("confluent-kafka", "partitioner=NAME", "librdkafka.NAME", "confluent-kafka-python, -go, -dotnet"),
+    OtherClient("kafka-javascript", "its API of kafkajs", "librdkafka.murmur2_random", "unless partitioner is set"),
+    OtherClient("ruby-kafka", "Partitioner with crc32, its default", "sarama.crc32", "the empty key is a key"),
+    OtherClient("ruby-kafka", "Partitioner with murmur2", "sarama.murmur2"),
+    OtherClient("spring-kafka", "none of its own", "kafka.murmur2", "kafka-clients 3.3+; other versions above"),
+    OtherClient("spring-cloud", "Stream's partitionKeyExpression", None, "kafka.hash_code, with 0 for MIN_VALUE"),
 )
 NAME: Final = re.compile(r"[a-z]+(?:[-_][a-z]+)?")
 

@@ -128,7 +128,7 @@ MIXED = edit("[targets.out]", '[sources.rabbit]\nurl = "amqp://127.0.0.1"\nqueue
 def mistakes() -> list[tuple[str, str]]:
     """Return configurations with a mistake each, and what its error matches."""
     return [
-        ("topology = ", "bridge.toml: not TOML"),
+        ("topology = ", r"bridge.toml:1:12: not TOML"),
         ("", "topology: is missing; write topology = ..."),
         (edit('"t.bindings"', '"none.bindings"'), "topology: .*none.bindings"),
         (edit('"t.bindings"', "3"), 'topology: must be a text in quotes, and is 3: topology = "..."'),

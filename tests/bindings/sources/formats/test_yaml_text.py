@@ -77,7 +77,7 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         (f"a: 0{'7' * 4900}", "f.yaml:1: a number of more than 4300 digits"),
         ("a: 'b", "f.yaml:1:6: not YAML: found unexpected end of stream"),
         ("a: {{ .Values.name }}", "keys are texts (render a template of Helm first)"),
-        ("a: \x00", "f.yaml: not YAML"),
+        ("a: \x00", "f.yaml:1:4: not YAML"),
         ("a: b\n{{- if .x }}\n", "render it first, if it is a template of Helm"),
         ("a: b: c", "f.yaml:1:5: not YAML: mapping values are not allowed in this context"),
     ],

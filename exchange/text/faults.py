@@ -1,0 +1,86 @@
+"""The line of a file that is not TOML, YAML or JSON, and a caret under what is wrong: without secrets."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from exchange.text.display import underline
+
+__all__ = ["draw_fault", "position_at", "show_line"]
+
+WIDEST: Final = 160
+"""Maximum number of characters shown of a line, around the mistake."""
+LONGEST: Final = 2_000
+"""Number of characters of a line from which on it is not looked at in detail: the expressions are not linear."""
+MASK: Final = "..."
+"""What is shown in place of a value."""
+
+_VALUE: Final = r"(?=\s*(?:[,;}\])#]|$))"
+SECRET: Final = re.compile(
+    r"""(?:pass|pwd|secret|token|credential|jaas|_pem|\.pem|\.key|private)[\w.-]*["']?\s*[:=]\s*"""
+    rf"""("(?:[^"\\]|\\.)*+"{_VALUE}|'[^']*'{_VALUE}|[^\s"',;{{}}\[\]()#]++{_VALUE}|.+)""",
+    re.IGNORECASE,
+)
+"""The key of a secret, and its value; what may be more of the value than it seems is taken for it."""
+ADDRESS: Final = re.compile(r"""://([^\s"',}\]]+)|((?<![^\s"'=:,])[^\s"'=,]*@[^\s"',}\]]*)""")
+"""An address, which may have a password in it."""
+HINT: Final = re.compile("pass|pwd|secret|token|credential|jaas|pem|private|[.]key|://|@", re.IGNORECASE)
+"""What a line has in which there may be a secret."""
+SEPARATOR: Final = re.compile(r"[:=]")
+
+
+def position_at(text: str, line: int, column: int) -> int:
+    """Return the index of a character by its line and column, both from 1; one behind the end is the end."""
+    start = 0
+    for _ in range(line - 1):
+        start = text.find("\n", start) + 1
+        if not start:
+            return len(text)
+    return min(start + column - 1, len(text))
+
+
+def show_line(text: str, position: int) -> tuple[str, int]:
+    """Return the line of a character as it may be shown, and the column of the character in it, from 0.
+
+    Values of keys that name a secret, and what stands behind the scheme of an address, are ``...``; a line that may go
+    on with such a value is not shown at all.
+    """
+    start, end = text.rfind("\n", 0, position) + 1, text.find("\n", position)
+    line, column = (text[start:] if end < 0 else text[start:end]).removesuffix("\r"), position - start
+    is_long = len(line) > LONGEST
+    if _continues_secret(text, start, line) or (is_long and HINT.search(line)):
+        return MASK, 0
+    if is_long:
+        return line, column
+    hidden = [found.span(1) for found in SECRET.finditer(line)]
+    hidden += [found.span(found.lastindex or 0) for found in ADDRESS.finditer(line)]
+    for first, last in sorted(hidden, reverse=True):
+        if last > len(line) or MASK in line[first : first + len(MASK)]:
+            continue
+        if column >= last:
+            column += len(MASK) - (last - first)
+        elif column > first:
+            column = first
+        line = line[:first] + MASK + line[last:]
+    return line, column
+
+
+def _continues_secret(text: str, start: int, line: str) -> bool:
+    """Return whether a line without a key of its own follows the key of a secret."""
+    if not start or SEPARATOR.search(line):
+        return False
+    for above in reversed(text[max(0, start - 65_536) : start].split("\n")[:-1]):
+        if SEPARATOR.search(above):
+            return SECRET.search(f"{above[-LONGEST:]}{MASK}") is not None
+    return False
+
+
+def draw_fault(text: str, position: int) -> str:
+    """Return two lines, each after a line break and four blanks: that of a character, and a caret under it."""
+    line, column = show_line(text, position)
+    if len(line) > WIDEST:
+        first = max(0, min(column - WIDEST // 2, len(line) - WIDEST))
+        line, column = line[first : first + WIDEST], column - first
+    shown, caret = underline(line.replace("\t", " "), column, column + 1)
+    return f"\n    {shown}\n    {caret}"
