@@ -21,8 +21,8 @@ from typing import Final
 
 import click
 
-from tests.chaos.brokers import Brokers, rounds_of
-from tests.chaos.places import PAIRS
+from tests.chaos.kinds import Brokers, rounds_of
+from tests.chaos.pairs import PAIRS
 from tests.chaos.run import Amount, run
 from tests.chaos.scenarios import SCENARIOS, Scenario, play
 from tests.chaos.table import outcome_lines, trial_lines

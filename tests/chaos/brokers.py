@@ -7,11 +7,10 @@ by the faults connect directly.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from types import TracebackType
-from typing import Any, ClassVar, Final, Self, cast
+from typing import Any, ClassVar, Final, cast
 
 from tests.support.bridge.relay import Relay
 from tests.support.kafka.broker import image_for_transactions
@@ -19,7 +18,10 @@ from tests.support.servers import SERVERS, ServerKind, connect_docker, kafka_env
 from tests.support.starting import Unavailable, has_ended, read_log, wait_for_service
 from tests.support.unique import free_port
 
-__all__ = ["KINDS", "SIDES", "Broker", "Brokers", "CommandFailed", "RabbitmqBroker", "SmallDiskBroker", "rounds_of"]
+__all__ = [
+    "GRACE", "SIDES", "Broker", "CommandFailed", "KafkaBroker", "RabbitmqBroker", "RocketmqBroker", "SmallDiskBroker",
+    "TransactionsBroker",
+]  # fmt: skip
 
 SIDES: Final = ("source", "target")
 
@@ -37,6 +39,10 @@ class Broker(ABC):
     kind: ClassVar[ServerKind]
     ports: Sequence[int]
     """Ports of the container: for us, and for each of `SIDES`."""
+    more_ports: ClassVar[Sequence[int]] = ()
+    """Further ports of the container, for direct connections."""
+    size: ClassVar[int] = 1
+    """Number of its nodes."""
 
     def __init__(self, image: str = "") -> None:
         from testcontainers.core.container import DockerContainer  # listing the scenarios does not need it
@@ -44,7 +50,7 @@ class Broker(ABC):
 
         connect_docker(DockerClient, self.kind).close()  # raises Unavailable, and leaves no socket open, without Docker
         self.image = image = image or self.chosen_image()
-        published = {port: free_port() for port in dict.fromkeys(self.ports)}
+        published = self.published = {port: free_port() for port in dict.fromkeys((*self.ports, *self.more_ports))}
         self.port = published[self.ports[0]]
         """Port for direct connections."""
         self.relays = self.make_relays(published)
@@ -88,6 +94,10 @@ class Broker(ABC):
     def url(self) -> str:
         """Address for direct connections."""
         return self.kind.build_url("127.0.0.1", self.port)
+
+    def address(self, side: str) -> str:
+        """Return ``HOST:PORT`` at which the bridge finds it, several with commas between."""
+        return f"127.0.0.1:{self.relays[side].port}"
 
     def restart(self, *, kill: bool = False) -> None:
         """Stop it, with SIGTERM or SIGKILL, start it again on the same data, and wait until it answers."""
@@ -162,9 +172,15 @@ class RabbitmqBroker(Broker):
 
     kind = SERVERS["rabbitmq"]
     ports = (5672, 5672, 5672)
+    more_ports = (15672,)
 
     def environment(self) -> Mapping[str, str]:
         return {}
+
+    @property
+    def management(self) -> str:
+        """Address of the management API."""
+        return f"http://127.0.0.1:{self.published[15672]}"
 
     def control(self, *arguments: str) -> str:
         """Run ``rabbitmqctl``, which may work some seconds later than AMQP. Raises CommandFailed."""
@@ -262,83 +278,3 @@ class RocketmqBroker(Broker):
 
     def environment(self) -> Mapping[str, str]:
         return rocketmq_environment(self.ports[1])
-
-
-KINDS: Final[Mapping[str, type[Broker]]] = {
-    "rabbitmq": RabbitmqBroker,
-    "kafka": KafkaBroker,
-    "kafka for transactions": TransactionsBroker,
-    "kafka on a small disk": SmallDiskBroker,
-    "rocketmq": RocketmqBroker,
-}
-
-
-CHOOSE: Final = ("kafka for transactions",)
-
-
-class Brokers:
-    """The brokers of a run, each started when it is first used, and removed at the end."""
-
-    def __init__(self, images: Mapping[str, str] | None = None) -> None:
-        self._images = images or {}
-        """Kind of server -> image to use instead of the default."""
-        self._started: dict[str, Broker] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for kind in reversed([*self._started]):
-            self.drop(kind)
-
-    def __getitem__(self, kind: str) -> Broker:
-        """Return the broker of a kind, started if need be. Raises Unavailable."""
-        if kind not in self._started:
-            # The broker for transactions chooses its own image, unless one is given for that kind.
-            image = self._images.get(kind) or ("" if kind in CHOOSE else self._images.get(KINDS[kind].kind.name, ""))
-            self._started[kind] = KINDS[kind](image)
-        return self._started[kind]
-
-    def rabbitmq(self) -> RabbitmqBroker:
-        """Return the broker of RabbitMQ. Raises Unavailable."""
-        broker = self["rabbitmq"]
-        assert isinstance(broker, RabbitmqBroker)
-        return broker
-
-    def drop(self, kind: str) -> None:
-        """Remove the broker of a kind, if there is one; its next use starts a new one."""
-        broker = self._started.pop(kind, None)
-        if broker is not None:
-            broker.close()
-
-    @property
-    def versions(self) -> str:
-        """Images and versions of the brokers that were started."""
-        return ", ".join([f"{broker.image} ({broker.version})" for broker in self._started.values()])
-
-    @staticmethod
-    def images_of(kinds: Sequence[str]) -> list[str]:
-        """Return the kinds of servers whose images brokers of these kinds use."""
-        return list(dict.fromkeys(KINDS[kind].kind.name for kind in kinds))
-
-    def versions_of(self, kinds: Sequence[str]) -> str:
-        """Return names and versions of started brokers: ``rabbitmq 4.0.5, kafka 4.3.1``."""
-        named = [f"{self._started[kind].kind.name} {self._started[kind].version}" for kind in kinds]
-        return ", ".join(dict.fromkeys(named))
-
-
-def rounds_of(images: Sequence[str]) -> Iterator[Mapping[str, str]]:
-    """Yield rounds, kind of server -> image, until each image was in one; at least one round.
-
-    Raises Unavailable for an image whose name contains no kind.
-    """
-    by_kind: dict[str, list[str]] = {}
-    for image in images:
-        kind = next((kind for kind in SERVERS if kind in image), None)
-        if kind is None:
-            raise Unavailable(f"{image}: its name must contain one of {', '.join(SERVERS)}")
-        by_kind.setdefault(kind, []).append(image)
-    for n in range(max([1, *[len(each) for each in by_kind.values()]])):
-        yield {kind: each[n % len(each)] for kind, each in by_kind.items()}

@@ -60,6 +60,8 @@ class Daemon:
         self._process: subprocess.Popen[bytes] | None = None
         self.started = 0
         """Number of processes that were started."""
+        self.log: int | None = None
+        """Descriptor that the next process writes its log to; None for a file in the folder."""
         self.configure(policy=policy, rest=rest, topology=topology)
 
     def configure(
@@ -79,7 +81,7 @@ class Daemon:
         self.started += 1
         with (self.folder / f"bridge-{self.started:03}.log").open("wb") as log:
             command = [sys.executable, "-m", "bridge.cli", "bridge", "run", str(self.config)]
-            self._process = subprocess.Popen(command, stderr=log)
+            self._process = subprocess.Popen(command, stderr=log if self.log is None else self.log)
 
     def kill(self) -> None:
         """End the process with SIGKILL, if it runs."""

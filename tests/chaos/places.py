@@ -1,4 +1,4 @@
-"""Places where a bridge reads and writes in a trial: queues, topics, folders; and pairs of them.
+"""Places where a bridge reads and writes in a trial: queues, topics, folders.
 
 Tests fill and read a place directly; only the bridge goes through the relays. What was written is read at the end: a
 reader with faults of its own could change the order, too.
@@ -7,14 +7,14 @@ reader with faults of its own could change the order, too.
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pika
 import pika.exceptions
@@ -26,17 +26,20 @@ from bridge.endpoints.rabbitmq.addresses import parse_broker
 from bridge.endpoints.rabbitmq.connection import Connection
 from bridge.endpoints.rabbitmq.frames import Acked, Event, encode_publish
 from bridge.interop import from_rocketmq
+from bridge.rocketmq.remoting.admin import masters
+from bridge.rocketmq.remoting.codes import RequestCode
 from bridge.rocketmq.remoting.message import RocketMessage
 from exchange.amqp import ContentHeader
 from exchange.errors import HashstarError
-from tests.chaos.brokers import Broker, Brokers
+from tests.chaos.brokers import Broker
+from tests.chaos.kinds import Brokers
 from tests.support.kafka.topics import Topics
 from tests.support.rocketmq.topics import Topics as RocketmqTopics
 from tests.support.unique import unique_name
 
 __all__ = [
-    "HEARTBEAT", "PAIRS", "PARTITIONS", "PERSISTENT", "Folder", "Pair", "Place", "Queue", "Readable", "RocketmqTopic",
-    "Topic", "Writable",
+    "HEARTBEAT", "PARTITIONS", "PERSISTENT", "Folder", "Place", "Queue", "Readable", "RocketmqTopic", "Topic",
+    "Writable",
 ]  # fmt: skip
 
 HEARTBEAT: Final = 2
@@ -47,6 +50,7 @@ SESSION: Final = 3_000
 
 PARTITIONS: Final = 6
 PERSISTENT: Final = ContentHeader.of({}, {"delivery_mode": 2})
+SINGLE: Final = "x-single-active-consumer"
 MANY: Final = 2_000
 """Maximum number of messages that are published at once."""
 SILENCE: Final = 60.0
@@ -62,6 +66,8 @@ class Place(ABC):
         self.broker: Broker | None = None
         self.side = side
         self.name = unique_name("chaos")
+        self.more = ""
+        """Further lines of the bridge's table."""
 
     @abstractmethod
     def table(self) -> str:
@@ -107,44 +113,59 @@ class Queue(Readable, Writable):
         folder: Path,
         arguments: Mapping[str, Any] | None = None,
         heartbeat: int | None = HEARTBEAT,
+        exchange_type: str = "fanout",
+        auto_delete: bool = False,
+        broker: str = "rabbitmq",
     ) -> None:
         super().__init__(brokers, side, folder)
-        self.broker = brokers["rabbitmq"]
+        self.broker = brokers[broker]
         self.login = "guest:guest"
         """User and password that the bridge logs in with."""
-        self.more = ""
-        """Further lines of the bridge's table."""
+        self.scheme = "amqp"
         self.through_exchange = True
         """Whether a target publishes to the exchange, or straight to the queue."""
         self._heartbeat = "" if heartbeat is None else f"?heartbeat={heartbeat}"
-        self._url = self.broker.url
         self._channel: Any = None
-        self._arguments = {"x-queue-type": kind, "x-single-active-consumer": True, **(arguments or {})}
+        self._exchange_type, self._auto_delete = exchange_type, auto_delete
+        self._arguments = {"x-queue-type": kind, SINGLE: True, **(arguments or {})}
         self.make()
 
-    def make(self) -> None:
-        """Declare the queue, and the exchange through which messages keep their routing key."""
-        channel = self._open_channel()
-        channel.queue_declare(self.name, durable=True, arguments=self._arguments)
-        channel.exchange_declare(self.name, "fanout", durable=True)
-        channel.queue_bind(self.name, self.name)
+    def make(self, kind: str = "") -> None:
+        """Declare the queue, of another type if one is given, and the exchange by which messages keep their key."""
+        self._arguments["x-queue-type"] = kind or self._arguments["x-queue-type"]
+        given = {name: value for name, value in self._arguments.items() if not self.is_stream or name != SINGLE}
+        channel = self.open_channel()
+        channel.queue_declare(self.name, durable=True, auto_delete=self._auto_delete, arguments=given)
+        channel.exchange_declare(self.name, self._exchange_type, durable=True)
+        channel.queue_bind(self.name, self.name, "key.#")
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether it is a stream now."""
+        return bool(self._arguments["x-queue-type"] == "stream")
+
+    @property
+    def _url(self) -> str:
+        assert self.broker is not None
+        return self.broker.url
 
     def delete_queue(self) -> None:
         """Delete the queue; the exchange stays."""
-        self._open_channel().queue_delete(self.name)
+        self.open_channel().queue_delete(self.name)
 
     def delete_exchange(self) -> None:
         """Delete the exchange; the queue stays."""
-        self._open_channel().exchange_delete(self.name)
+        self.open_channel().exchange_delete(self.name)
 
     def table(self) -> str:
         assert self.broker is not None
-        port = self.broker.relays[self.side].port
+        first, *others = self.broker.address(self.side).split(",")
+        hosts = f"hosts = {json.dumps(others)}\n" if others else ""
         exchange = f'queues.out.exchange = "{self.name}"' if self.through_exchange else f'queues.out = "{self.name}"'
         what = f'queue = "{self.name}"' if self.side == "source" else exchange
-        return f'url = "amqp://{self.login}@127.0.0.1:{port}/%2F{self._heartbeat}"\n{what}\n{self.more}'
+        return f'url = "{self.scheme}://{self.login}@{first}/%2F{self._heartbeat}"\n{what}\n{hosts}{self.more}'
 
-    def _open_channel(self) -> Any:
+    def open_channel(self) -> Any:
         """Open a channel. Raises AMQPError."""
         if self._channel is not None:
             with suppress(pika.exceptions.AMQPError):
@@ -188,8 +209,10 @@ class Queue(Readable, Writable):
         await connection.close()
 
     def count_left(self) -> int | None:
+        if self.is_stream:  # which keeps what was read: wait for what is written
+            return 0
         try:
-            channel = self._channel if self._channel.is_open else self._open_channel()
+            channel = self._channel if self._channel.is_open else self.open_channel()
             answer = channel.queue_declare(self.name, passive=True).method
         except (pika.exceptions.AMQPError, OSError):
             return None
@@ -198,22 +221,28 @@ class Queue(Readable, Writable):
 
     def count(self) -> tuple[int, int]:
         """Return the number of messages in the queue, and the number of its consumers."""
-        answer = self._open_channel().queue_declare(self.name, passive=True).method
+        answer = self.open_channel().queue_declare(self.name, passive=True).method
         return int(answer.message_count), int(answer.consumer_count)
 
     def arrivals(self) -> Iterator[tuple[str, bytes]]:
-        channel = self._open_channel()
+        for method, _, body in self.deliveries():
+            yield method.routing_key, body
+
+    def deliveries(self) -> Iterator[tuple[Any, Any, bytes]]:
+        """Yield method, properties and body of all messages in the queue, and remove them."""
+        channel = self.open_channel()
         count, deadline = 0, time.monotonic() + SILENCE
         while not count and time.monotonic() < deadline:  # see `left`
             count = int(channel.queue_declare(self.name, passive=True).method.message_count)
             time.sleep(0.1)
-        for method, _, body in islice(channel.consume(self.name, auto_ack=True, inactivity_timeout=SILENCE), count):
-            if method is None:
-                return
-            yield method.routing_key, body
+        for delivery in islice(channel.consume(self.name, auto_ack=True, inactivity_timeout=SILENCE), count):
+            if delivery[0] is None:
+                break
+            yield delivery
+        channel.cancel()  # or it would get, and lose, what comes later
 
     def close(self) -> None:
-        channel = self._open_channel()
+        channel = self.open_channel()
         channel.queue_delete(self.name)
         channel.exchange_delete(self.name)
         channel.connection.close()
@@ -253,7 +282,8 @@ class Topic(Readable, Writable):
     def make(self, partitions: int = PARTITIONS) -> None:
         """Create the topic."""
         self.partitions = partitions
-        self.topics.make(partitions, self.name, self._config)
+        assert self.broker is not None
+        self.topics.make(partitions, self.name, self._config, self.broker.size)
         self._taken.clear()
 
     def delete_topic(self) -> None:
@@ -272,15 +302,15 @@ class Topic(Readable, Writable):
 
     def table(self) -> str:
         assert self.broker is not None
-        url = f'url = "kafka://127.0.0.1:{self.broker.relays[self.side].port}"\n'
+        url = f'url = "kafka://{self.broker.address(self.side)}"\n'
         if self._transactional:
             url += "transactional = true\n"
         if self.side == "target":
             # With a fixed id, it does not wait until the transaction of the process before it ends.
             own = f'transactional_id = "{self.name}"\n' if self.own_id else ""
-            return f'{url}{own}queues.out = "{self.name}"\n'
+            return f'{url}{own}queues.out = "{self.name}"\n{self.more}'
         missed = f'librdkafka = {{ "session.timeout.ms" = {SESSION}, "heartbeat.interval.ms" = {SESSION // 6} }}\n'
-        return f'{url}topic = "{self.name}"\ngroup = "{self.name}"\n{missed}'
+        return f'{url}topic = "{self.name}"\ngroup = "{self.name}"\n{missed}{self.more}'
 
     def put(self, messages: Iterable[tuple[str, bytes]]) -> None:
         self.put_records([(key.encode(), body) for key, body in messages])
@@ -290,6 +320,10 @@ class Topic(Readable, Writable):
         # Without idempotence, a batch that is sent again, as to a new topic, may come after the next one.
         self.topics.put(self.name, records, **{"enable.idempotence": True, **settings})
         self._put += len(records)
+
+    def skip(self, count: int) -> None:
+        """Count records that others have put, and that no reader gets, although offsets count them."""
+        self._put += count
 
     def count_left(self) -> int | None:
         try:
@@ -322,15 +356,24 @@ class RocketmqTopic(Readable, Writable):
     def __init__(self, brokers: Brokers, side: str, folder: Path) -> None:
         super().__init__(brokers, side, folder)
         self.broker = brokers["rocketmq"]
+        self.port = self.broker.port
+        """Port at which the bridge finds the name server."""
         self._topics = RocketmqTopics(self.broker.url)
         self._topics.make(PARTITIONS, self.name)
 
     def table(self) -> str:
-        assert self.broker is not None
-        url = f'url = "rocketmq://127.0.0.1:{self.broker.port}"\n'
+        url = f'url = "rocketmq://127.0.0.1:{self.port}"\n{self.more}'
         if self.side == "target":
             return f'{url}queues.out = "{self.name}"\n'
         return f'{url}topic = "{self.name}"\ngroup = "{self.name}"\n'
+
+    def configure(self, settings: str) -> None:
+        """Change settings of all brokers, ``NAME=VALUE`` a line, while they run."""
+        self._topics.do(self._configure(settings))
+
+    async def _configure(self, settings: str) -> None:
+        for address in (await masters(self._topics.client)).values():
+            await self._topics.client.ask(address, RequestCode.UPDATE_BROKER_CONFIG, {}, settings.encode())
 
     def put(self, messages: Iterable[tuple[str, bytes]]) -> None:
         self._topics.put_many(self.name, [RocketMessage.of(self.name, body, keys=key) for key, body in messages])
@@ -367,25 +410,3 @@ class Folder(Writable):
         for part in sorted(self.path.rglob("[!.]*.parquet")):
             for batch in pq.ParquetFile(part).iter_batches(columns=["routing_key", "body"]):
                 yield from zip(*[column.to_pylist() for column in batch.columns], strict=True)
-
-
-class Pair(NamedTuple):
-    """A source and a target; each is made from the brokers of a run, its side, and the folder of the run."""
-
-    name: str
-    source: Callable[[Brokers, str, Path], Readable]
-    target: Callable[[Brokers, str, Path], Writable]
-    exactly_once: bool = False
-
-
-PAIRS: Final[Mapping[str, Pair]] = {
-    "rabbitmq-kafka": Pair("RabbitMQ -> Kafka", partial(Queue, "quorum"), partial(Topic, False)),
-    "kafka-rabbitmq": Pair("Kafka -> RabbitMQ", partial(Topic, False), partial(Queue, "quorum")),
-    "rabbitmq-rabbitmq": Pair("RabbitMQ -> RabbitMQ", partial(Queue, "classic"), partial(Queue, "classic")),
-    "rabbitmq-rocketmq": Pair("RabbitMQ -> RocketMQ", partial(Queue, "quorum"), RocketmqTopic),
-    "rocketmq-rabbitmq": Pair("RocketMQ -> RabbitMQ", RocketmqTopic, partial(Queue, "quorum")),
-    "kafka-rocketmq": Pair("Kafka -> RocketMQ", partial(Topic, False), RocketmqTopic),
-    "rocketmq-kafka": Pair("RocketMQ -> Kafka", RocketmqTopic, partial(Topic, False)),
-    "rabbitmq-archive": Pair("RabbitMQ -> archive", partial(Queue, "quorum"), Folder),
-    "kafka-kafka": Pair("Kafka -> Kafka, once", partial(Topic, True), partial(Topic, True), exactly_once=True),
-}

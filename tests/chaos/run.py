@@ -19,9 +19,10 @@ from random import Random
 from typing import Final, Self
 
 from tests.chaos.accounting import Account, key_of
-from tests.chaos.brokers import Brokers
 from tests.chaos.daemon import Daemon
-from tests.chaos.places import Pair, Place, Readable
+from tests.chaos.kinds import Brokers
+from tests.chaos.pairs import Pair
+from tests.chaos.places import Place, Readable
 from tests.chaos.plan import RELAYED, Fault, Kind, plan
 from tests.support.bridge.relay import Relay
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.brokers import KINDS, Brokers, rounds_of
+from tests.chaos.kinds import KINDS, Brokers, rounds_of
 from tests.chaos.scenarios import SCENARIOS
 from tests.chaos.table import trial_lines
 from tests.chaos.trial import Trial, TrialResult
@@ -17,7 +17,8 @@ ROWS = {
     "pause", "stop", "alarm", "full-disk", "delete", "password", "user", "revoke", "reject-publish", "remake-topic",
     "add-partition", "too-large", "user-id", "nested", "odd-timestamp", "cc-loop", "sigstop", "takeover",
     "exactly-once", "consumer-timeout", "check-loop", "crash-loop", "rotate-secret", "long-key", "zombie",
-    "window-bytes", "dead-letter-limit",
+    "window-bytes", "dead-letter-limit", "remake-queue", "oom-loop", "refused-batch", "open-transaction", "unrouted",
+    "stuck-log", "copied-id",  "rotate-certificates",
 }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.brokers import Brokers
+from tests.chaos.kinds import Brokers
 from tests.chaos.scenarios import SCENARIOS, Scenario, play
 from tests.chaos.table import trial_lines
 from tests.support.servers import missing

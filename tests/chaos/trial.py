@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 
 from bridge.endpoints.archive.spool import find_spools, read_frames
 from tests.chaos.accounting import Account, key_of
-from tests.chaos.brokers import Brokers
 from tests.chaos.daemon import TOPOLOGY, Daemon
+from tests.chaos.kinds import Brokers
 from tests.chaos.places import Place, Readable, Writable
 from tests.chaos.run import GaveUp
 from tests.chaos.watching import Visibility, Watch, read_metrics
@@ -207,14 +207,41 @@ class Trial:
             if own_name == name and labels in own_labels and without not in own_labels
         ]
 
+    def let_pass(self, seconds: float) -> None:
+        """Let this time pass, as a fault, a publisher or an operator takes it."""
+        time.sleep(max(0.0, seconds))
+        self.check_running()
+
     def wait_for_written(self, count: int) -> None:
         """Wait until ``count`` messages were written, so that a fault comes while they flow."""
         self.wait_until(lambda: self.count_written() >= count, f"{count:,} messages were written")
+
+    def wait_until_idle(self) -> None:
+        """Wait until nothing was under way or written for a while: where the source cannot be asked what is left."""
+        written, since = -1, time.monotonic()
+
+        def is_idle() -> bool:
+            nonlocal written, since
+            before, written = written, self.count_written()
+            if written != before or any(daemon.count_unsettled() != 0 for daemon in self.running):
+                since = time.monotonic()
+            return time.monotonic() - since >= QUIET
+
+        self.wait_until(is_idle, "nothing is under way any more")
 
     def wait_until_ready(self) -> None:
         """Wait until all bridges are ready, and no metric shows a fault."""
         for daemon in self.running:
             self.wait_until(lambda daemon=daemon: self._watches[id(daemon)].is_clear, "the bridge is ready")  # type: ignore[misc]
+
+    def wait_for_reason(self, text: str, seconds: float = SECONDS) -> None:
+        """Wait until a bridge is not ready, and gives a reason with this text."""
+
+        def is_given() -> bool:
+            answers = [daemon.get("/ready") for daemon in self.running]
+            return any(each is not None and each[0] == 503 and text in each[1] for each in answers)
+
+        self.wait_until(is_given, f"/ready names {text!r}", seconds)
 
     def drain(self, source: Readable, seconds: float = SECONDS) -> None:
         """Wait until nothing is left in the source or under way."""

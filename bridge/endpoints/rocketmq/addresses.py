@@ -1,7 +1,7 @@
 """``rocketmq://HOST:PORT,HOST:PORT`` and a table of a configuration -> a client's settings.
 
-Secrets and certificates are checked when the configuration is read, and read again for each new client, so the bridge
-need not be restarted when they change.
+Secrets and certificates are checked when the configuration is read, and read again for each new client and after each
+connection that could not be made, so the bridge need not be restarted when they change.
 """
 
 from __future__ import annotations

@@ -78,6 +78,8 @@ class Channel(asyncio.Protocol):
         self._loop: Final = asyncio.get_running_loop()
         self.heard_at = self._loop.time()
         """Time at which data came last, by the loop's clock."""
+        self.has_heard = False
+        """Whether any data came."""
         self._decoder: Final = Decoder()
         self._transport: asyncio.Transport | None = None
         self._waiting: Final[dict[int, tuple[Callable[[Answer], None], float, float]]] = {}
@@ -236,7 +238,7 @@ class Channel(asyncio.Protocol):
         self._transport.set_write_buffer_limits(HIGH_WATER)
 
     def data_received(self, data: bytes) -> None:
-        self.heard_at = self._loop.time()
+        self.heard_at, self.has_heard = self._loop.time(), True
         try:
             commands = self._decoder.feed(data)
         except CommandError as error:

@@ -13,11 +13,12 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias, TypeVar
 
+from bridge.aside import call_aside
 from bridge.rocketmq.remoting.channel import Channel, ChannelSettings, split_address
 from bridge.rocketmq.remoting.codes import ResponseCode
 from bridge.rocketmq.remoting.command import Command
 from bridge.rocketmq.remoting.errors import BrokerError, ClientError, ConnectError, RemotingError
-from exchange.errors import InputError
+from exchange.errors import HashstarError, InputError
 
 __all__ = ["ClientSettings", "Connections", "Handler"]
 
@@ -47,7 +48,8 @@ class ClientSettings:
     """Seconds until requests for routes, heartbeats and the like must be answered."""
     channel: ChannelSettings = field(default_factory=ChannelSettings)
     channel_now: Callable[[], ChannelSettings] | None = None
-    """Function that a new client calls for its ``channel``, to have secrets and certificates as they are by then."""
+    """Function that returns ``channel`` with secrets and certificates as they are by then. A client calls it, aside
+    from the loop, after a connection could not be made, as they may have been replaced."""
 
     @property
     def name_servers(self) -> tuple[str, ...]:
@@ -64,15 +66,18 @@ class ClientSettings:
 
     def current(self) -> ClientSettings:
         """Return the settings with what ``channel_now`` returns now; it may read files. Raises what that raises."""
-        return self if self.channel_now is None else replace(self, channel=self.channel_now(), channel_now=None)
+        return self if self.channel_now is None else replace(self, channel=self.channel_now())
 
 
 class Connections:
     """The connections, on the running event loop."""
 
     def __init__(self, settings: ClientSettings) -> None:
-        """Check the settings. Raises InputError, and what ``channel_now`` raises."""
-        self.settings: Final = settings.current()
+        """Check the settings, which are used as they are at first: see `ClientSettings.current`. Raises InputError."""
+        self.settings = settings
+        self._channel_now: Final = settings.channel_now
+        self._has_failed = False
+        """Whether a connection could not be made with the settings as they are, or nothing came over it."""
         self._name_servers: Final = settings.name_servers
         self._in_use = self._name_servers[0]
         self._is_closed = False
@@ -247,7 +252,17 @@ class Connections:
         return self._name_servers[first:] + self._name_servers[:first]
 
     async def _open(self, address: str) -> Channel:
-        channel = await Channel.open(address, self.settings.channel)
+        if self._has_failed and self._channel_now is not None:
+            try:
+                self.settings = replace(self.settings, channel=await call_aside(self._channel_now))
+            except HashstarError as error:
+                raise ConnectError(f"{address}: {error}") from None
+            self._has_failed = False
+        try:
+            channel = await Channel.open(address, self.settings.channel)
+        except ConnectError:
+            self._has_failed = True
+            raise
         channel.on_request = self._answer
         channel.on_closed = self._forget_closed
         try:
@@ -264,6 +279,8 @@ class Connections:
             del self._channels[address]
 
     def _forget_closed(self, channel: Channel) -> None:
+        # A server may refuse the client's certificate after the handshake, as TLS 1.3 has it.
+        self._has_failed = self._has_failed or not channel.has_heard
         self._on_disconnected(channel.address)
         self._forget(channel)
 

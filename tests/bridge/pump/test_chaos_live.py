@@ -13,8 +13,8 @@ from itertools import cycle
 
 import pytest
 
-from tests.chaos.brokers import Brokers
-from tests.chaos.places import PAIRS
+from tests.chaos.kinds import Brokers
+from tests.chaos.pairs import PAIRS
 from tests.chaos.run import Amount, Outcome, run
 from tests.chaos.table import outcome_lines
 from tests.support.servers import missing

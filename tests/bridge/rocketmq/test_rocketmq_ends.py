@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bridge.aside import call_aside
 from bridge.endpoint import Disconnected, Place, Source
 from bridge.endpoints.rocketmq import addresses
 from bridge.endpoints.rocketmq.source import RocketmqSource
@@ -25,12 +28,15 @@ from bridge.rocketmq.remoting.channel import ChannelSettings
 from bridge.rocketmq.remoting.client import Client, ClientSettings
 from bridge.rocketmq.remoting.codes import ResponseCode
 from bridge.rocketmq.remoting.connections import Connections
-from bridge.rocketmq.remoting.errors import BrokerError, ClientError, RemotingTimeout
+from bridge.rocketmq.remoting.errors import BrokerError, ClientError, ConnectError, RemotingTimeout
 from bridge.table import Table
 from exchange.errors import InputError
 from exchange.partition.clients.rocketmq.queues import BrokerData, QueueData, TopicRoute
 from tests.support.bridge.behaviour import Reports, on_a_loop
+from tests.support.bridge.certificates import authority_in
+from tests.support.bridge.relay import relay_to
 from tests.support.virtual_loop import on_a_virtual_loop, pass_time
+from tests.support.waiting import until
 
 Endpoint = RocketmqSource | RocketmqTarget
 QUEUE = TopicQueue("t", "b", 0)
@@ -343,8 +349,46 @@ def test_secrets_are_read_again_for_each_client(monkeypatch: pytest.MonkeyPatch)
     settings = addresses.read_settings("rocketmq://h", told)
     assert settings.channel.credentials == Credentials("me", "first")
     for secret in ("second", "third"):
-        client = Connections(settings)
+        client = Connections(settings.current())
         assert client.settings.channel.credentials == Credentials("me", secret)
+
+
+@on_a_loop
+async def test_certificates_are_read_again_after_a_connection_that_could_not_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a client that stays: a source keeps its own for ever, as its brokers may be away for a while."""
+    authority = authority_in(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority / "server.pem", authority / "server.key")
+    told = Table({"tls": True, "ca_file": str(tmp_path / "now.pem")}, "bridge.toml", "sources.x")
+    (tmp_path / "now.pem").write_bytes((authority / "other.pem").read_bytes())
+    async with silent() as (address, _):
+        host, _, port = address.rpartition(":")
+        with relay_to(host, int(port), context) as relay:
+            url = f"127.0.0.1:{relay.port}"
+            settings = addresses.read_settings(f"rocketmq://{url}", told)
+            connections = Connections(await call_aside(settings.current))
+            for _ in range(2):
+                with pytest.raises(ConnectError, match="certificate verify failed"):
+                    await connections.channel(url)
+            (tmp_path / "now.pem").write_text("half of a file")
+            with pytest.raises(ConnectError, match=r"now\.pem"):
+                await connections.channel(url)
+            (tmp_path / "now.pem").write_bytes((authority / "ca.pem").read_bytes())
+            made = await connections.channel(url)
+            asked: list[ChannelSettings] = []
+
+            def note() -> ChannelSettings:
+                asked.append(connections.settings.channel)
+                return asked[-1]
+
+            monkeypatch.setattr(connections, "_channel_now", note)
+            relay.cut()  # before anything came: as a server does that refuses the client's certificate
+            await until(lambda: made.closed)
+            await connections.channel(url)
+            assert asked
+            await connections.close()
 
 
 @on_a_virtual_loop

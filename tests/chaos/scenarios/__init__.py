@@ -6,20 +6,27 @@ from typing import Final
 
 from tests.chaos.scenarios import (
     alarms,
+    batches,
+    certificates,
     copies,
+    crashes,
     deliveries,
     disks,
     exactly_once,
     keys,
     limits,
+    logs,
     oddities,
     pauses,
     rejections,
+    remade_queues,
     removals,
     rights,
     takeovers,
     topics,
+    unrouted,
     windows,
+    withheld,
 )
 from tests.chaos.scenarios.scenario import Scenario, play
 
@@ -29,5 +36,6 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     *pauses.SCENARIOS, *alarms.SCENARIOS, *disks.SCENARIOS, *removals.SCENARIOS, *rights.SCENARIOS,
     *rejections.SCENARIOS, *topics.SCENARIOS, *oddities.SCENARIOS, *copies.SCENARIOS, *keys.SCENARIOS,
     *takeovers.SCENARIOS, *exactly_once.SCENARIOS, *deliveries.SCENARIOS, *windows.SCENARIOS,
-    *limits.SCENARIOS,
+    *limits.SCENARIOS, *remade_queues.SCENARIOS, *crashes.SCENARIOS, *batches.SCENARIOS, *withheld.SCENARIOS,
+    *unrouted.SCENARIOS, *logs.SCENARIOS, *certificates.SCENARIOS,
 )  # fmt: skip

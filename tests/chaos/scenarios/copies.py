@@ -7,10 +7,10 @@ message to those queues, and from the source queue it comes again, without end.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Final
 
+from bridge.interop.identity import IDENTITY
 from exchange.amqp import ContentHeader
 from tests.chaos.places import Queue, Writable
 from tests.chaos.scenarios.scenario import Scenario
@@ -52,7 +52,7 @@ def _to_the_source(trial: Trial) -> Sequence[Writable]:
     trial.bridge(source, target)
     _put(trial, source, source.name)
     trial.wait_for_written(MESSAGES)
-    time.sleep(LOOP_SECONDS)
+    trial.let_pass(LOOP_SECONDS)
     trial.drain(source)
     read = sum(trial.metric("hashstar_read_messages_total"))
     trial.require(read == MESSAGES, f"{read:,.0f} messages were read of {MESSAGES:,} that were put")
@@ -86,8 +86,37 @@ def _routed_to_another(trial: Trial) -> Sequence[Writable]:
     return [target]
 
 
+def _copied_id(trial: Trial) -> Sequence[Writable]:
+    """Have an application copy the headers of one message to the messages with which it answers.
+
+    A reader that drops messages whose id it has seen must get them all.
+    """
+    source = trial.use(Queue("classic", trial.brokers, "source", trial.folder))
+    target = trial.use(Queue("classic", trial.brokers, "target", trial.folder))
+    trial.bridge(source, target)
+    source.put_with(ContentHeader.of({}, {"delivery_mode": 2, "message_id": "first"}), trial.numbers(1))
+    trial.wait_for_written(1)
+    first = list(target.deliveries())
+    headers = {IDENTITY: first[0][1].headers[IDENTITY]}
+    for properties in ({}, {"message_id": "first"}):
+        source.put_with(ContentHeader.of(headers, {"delivery_mode": 2, **properties}), trial.numbers(MESSAGES))
+    trial.wait_for_written(2 * MESSAGES + 1)
+    trial.drain(source)
+    seen: set[str] = set()
+    for method, properties, body in [*first, *target.deliveries()]:
+        identity = (properties.headers or {}).get(IDENTITY)
+        if identity is None or identity not in seen:
+            trial.arrived.append((method.routing_key, body))
+        if identity is not None:
+            seen.add(identity)
+    trial.require(len(seen) == MESSAGES + 1, f"{len(seen):,} different ids, where {MESSAGES + 1:,} are right")
+    trial.bound = 0
+    return []
+
+
 SCENARIOS: Final = [
     Scenario("cc-loop", "CC to the source queue", ["rabbitmq"], _to_the_source, short=True),
     Scenario("cc-loop", "CC to another queue, without a binding", ["rabbitmq"], _to_another),
     Scenario("cc-loop", "CC to another queue, with a binding", ["rabbitmq"], _routed_to_another, short=True),
+    Scenario("copied-id", "by an application, with the headers", ["rabbitmq"], _copied_id, short=True),
 ]

@@ -82,7 +82,7 @@ def _crash_loop(trial: Trial) -> Sequence[Writable]:
     for _ in range(TIMES):
         trial.start(daemon)
         trial.wait_until(lambda: daemon.status() is not None, "the bridge answers")
-        time.sleep(1.0)  # it may have been reading in these
+        trial.let_pass(1.0)  # it may have been reading in these
         trial.kill(daemon)
     target.delete_topic()
     target.make(PARTITIONS)
@@ -109,8 +109,7 @@ def _consumer_timeout(trial: Trial) -> Sequence[Writable]:
     try:
         trial.put(source, 500)
         trial.note_shown(began)
-        time.sleep(max(0.0, began + 21 * (CONSUMER_TIMEOUT + TICK) - time.monotonic()))
-        trial.check_running()
+        trial.let_pass(began + 21 * (CONSUMER_TIMEOUT + TICK) - time.monotonic())
         trial.kill(daemon)
     finally:
         kafka.unpause()

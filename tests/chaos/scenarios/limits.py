@@ -16,7 +16,7 @@ from tests.chaos.places import Queue, Topic, Writable
 from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial
 
-__all__ = ["SCENARIOS"]
+__all__ = ["SCENARIOS", "set_limit"]
 
 WHOLE: Final = 1_000
 """Number of messages before the limit is lowered, and after that."""
@@ -28,7 +28,8 @@ WRONG_FOR: Final = 90.0
 """Seconds for which it is wrong, beyond the minute that is looked at; in CI, until that is visible."""
 
 
-def _set_limit(topic: Topic, size: int) -> None:
+def set_limit(topic: Topic, size: int) -> None:
+    """Set the maximum size of a message of a topic, in bytes."""
     entry = ConfigEntry("max.message.bytes", str(size), incremental_operation=AlterConfigOpType.SET)
     changed = topic.topics.admin.incremental_alter_configs(
         [ConfigResource(ConfigResource.Type.TOPIC, topic.name, incremental_configs=[entry])]
@@ -50,11 +51,11 @@ def _too_low(trial: Trial) -> Sequence[Writable]:
     trial.drain(source)
 
     def lower() -> None:
-        _set_limit(target, LEAST)
+        set_limit(target, LEAST)
         put()
 
     trial.collect(target)
-    trial.suffer(lower, lambda: _set_limit(target, 1_000_000), seconds=0.0 if trial.short else WRONG_FOR)
+    trial.suffer(lower, lambda: set_limit(target, 1_000_000), seconds=0.0 if trial.short else WRONG_FOR)
     trial.drain(source)
     trial.stop()
     dead = [int(body) for body in trial.dead_letters()]

@@ -81,8 +81,7 @@ def _full(trial: Trial, messages: int, *, dead_letters: bool) -> Sequence[Writab
 
     # While the reader is slow, messages move slowly.
     trial.suffer(begin, reader.start, seconds=0.0 if trial.short else WITHOUT_READER, ready=False)
-    time.sleep(2.0 if trial.short else 10.0)
-    trial.check_running()
+    trial.let_pass(2.0 if trial.short else 10.0)
     reader.hurry()
     trial.drain(source, 300)
     trial.bound = 0  # no connection was lost

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.chaos.brokers import Brokers
+from tests.chaos.kinds import Brokers
 from tests.chaos.places import Writable
 from tests.chaos.run import GaveUp
 from tests.chaos.trial import Trial, TrialResult

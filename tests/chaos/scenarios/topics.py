@@ -6,7 +6,6 @@ the operator's hand. A number is never used twice, so what a remade topic has is
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -73,10 +72,10 @@ def _source_remade(trial: Trial, *, first: int, burst: int, noticed: bool) -> Se
     trial.wait_for_written(first)
     trial.drain(source)
     source.delete_topic()
-    time.sleep(5.0 if noticed else 0.0)
+    trial.let_pass(5.0 if noticed else 0.0)
     source.make(4)
     if noticed:  # the bridge has met the new topic while it was empty
-        time.sleep(20.0)
+        trial.let_pass(20.0)
     trial.put(source, burst)
     trial.faults += 1
     trial.wait_until(lambda: trial.count_written() >= first + 1, "messages of the new topic are read")

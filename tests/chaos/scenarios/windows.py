@@ -101,7 +101,7 @@ def _window_bytes(trial: Trial) -> Sequence[Writable]:
         for _ in range(MANY // BATCH):
             source.put([(key, (number + filling)[:LARGE]) for key, number in trial.numbers(BATCH)])
         trial.note_shown(began)
-        time.sleep(max(0.0, began + AWAY - time.monotonic()))
+        trial.let_pass(began + AWAY - time.monotonic())
         away = daemon.peak_memory
     finally:
         kafka.unpause()

@@ -26,6 +26,7 @@ class Relay:
         """Number of connections that were accepted."""
         self._server = host, port
         self._tls = tls
+        self._listening: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self._loop = asyncio.new_event_loop()
         self._ending = asyncio.Event()
@@ -58,6 +59,11 @@ class Relay:
     def slow(self, rate: float) -> None:
         """Let at most ``rate`` bytes per second through, on each connection and in each direction."""
         self._rate = rate
+
+    def encrypt(self, tls: ssl.SSLContext | None) -> None:
+        """Have new connections use TLS with this context, or none; present ones are ended."""
+        self._tls = tls
+        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(120)
 
     def go_on(self) -> None:
         """Let everything through again, at full speed."""
@@ -95,12 +101,19 @@ class Relay:
         for writer in self._writers:
             writer.transport.abort()
 
+    async def _listen(self) -> None:
+        if self._listening is not None:
+            self._listening.close()
+            self._abort()
+        self._listening = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self._tls)
+        self.port = self._listening.sockets[0].getsockname()[1]
+
     async def _run(self, ready: threading.Event) -> None:
-        server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self._tls)
-        self.port = server.sockets[0].getsockname()[1]
+        await self._listen()
         ready.set()
         await self._ending.wait()
-        server.close()
+        if self._listening is not None:
+            self._listening.close()
         self._abort()
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:

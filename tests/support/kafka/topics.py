@@ -64,10 +64,12 @@ class Topics:
         self._askers: dict[str, Consumer] = {}
         """Group -> a client that is no member of it, and only asks."""
 
-    def make(self, partitions: int = 1, name: str = "", config: Mapping[str, str] | None = None) -> str:
+    def make(
+        self, partitions: int = 1, name: str = "", config: Mapping[str, str] | None = None, replicas: int = 1
+    ) -> str:
         """Make a topic, and return its name."""
         topic = name or unique_name("topic")
-        made = self.admin.create_topics([NewTopic(topic, partitions, 1, config=dict(config or {}))])
+        made = self.admin.create_topics([NewTopic(topic, partitions, replicas, config=dict(config or {}))])
         made[topic].result(SECONDS)
         self.made.append(topic)
         deadline = time.monotonic() + SECONDS

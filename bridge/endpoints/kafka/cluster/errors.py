@@ -126,6 +126,8 @@ class Reasons:
     def __init__(self) -> None:
         self._last: KafkaError | None = None
         self._line = ""
+        self.uses_tls = False
+        """Whether the client has TLS; set when its settings are known."""
         self.all_down = False
         """Whether all brokers were down at least once."""
         self.trouble: Disconnected | None = None
@@ -152,6 +154,14 @@ class Reasons:
         if missed:
             form, parts = f"{form} (%s such lines were left out)", (*parts, str(missed))
         LOG.log(level, form, *parts)
+
+    @property
+    def is_tls(self) -> bool:
+        """Whether the last error of a connection is one of TLS, or may be: a broker that refuses the client's
+        certificate closes the connection after the handshake (TLS 1.3), and librdkafka may give no error for that.
+        """
+        latest = self.latest
+        return "SSL" in latest or (self.uses_tls and CONNECT not in latest and "timed out" not in latest)
 
     @property
     def latest(self) -> str:

@@ -26,6 +26,9 @@ FORGOTTEN: Final = 3.0
 
 NO_BROKER: Final = "librdkafka knows no broker any more, as one that was being stopped or started named none"
 
+DOWN: Final = "down"
+"""Key of the problem that no broker is connected."""
+
 CONNECTED: Final = frozenset({"UP", "UPDATE"})
 """States of a broker that is connected."""
 
@@ -34,18 +37,23 @@ Problem = tuple[Hashable, str]
 
 
 class ClientHealth:
-    """Remembers since when each problem has lasted. ``reason`` returns the last error of a connection, or ""."""
+    """Remembers since when each problem has lasted. ``reason`` returns the last error of a connection, or "";
+    ``is_tls`` whether that is one of TLS.
+    """
 
-    def __init__(self, reason: Callable[[], str]) -> None:
+    def __init__(self, reason: Callable[[], str], is_tls: Callable[[], bool] = lambda: False) -> None:
         self._reason = reason
+        self._is_tls = is_tls
         self._since: dict[Hashable, float] = {}
         self.trouble: str | None = None
         """Problem that has lasted for long, if there is one."""
         self._addressed_at = float("inf")
         """When librdkafka last had the address of a broker, in seconds."""
-        self.is_abandoned = False
-        """Whether the client must be made anew. A broker that is being stopped or started may answer that there are no
-        brokers; librdkafka believes it, and has none left that could name others (its issue 5301)."""
+        self.abandoned: str | None = None
+        """Why the client must be made anew; None if it need not be. A broker that is being stopped or started may
+        answer that there are no brokers; librdkafka believes it, and has none left that could name others (its issue
+        5301). And it reads the files of certificates only once: if no broker is connected for a reason of TLS, they may
+        have been replaced since."""
 
     def look(self, statistics: str, now: float, assigned: Iterable[tuple[str, int]] = ()) -> Mapping[str, Any]:
         """Look at the JSON that librdkafka gives to its ``stats_cb``, and return it decoded. Raises Disconnected.
@@ -61,18 +69,23 @@ class ClientHealth:
         if _addressed_brokers(decoded):
             self._addressed_at = now
         self._addressed_at = min(self._addressed_at, now)
-        self.is_abandoned = now - self._addressed_at >= FORGOTTEN
         problems = dict(self._problems(decoded, assigned))
         self._since = {key: self._since.get(key, now) for key in problems}
         lasting = [key for key, since in self._since.items() if now - since >= PATIENCE]
         self.trouble = problems[lasting[0]] if lasting else None
+        if now - self._addressed_at >= FORGOTTEN:
+            self.abandoned = NO_BROKER
+        elif DOWN in lasting and self._is_tls():
+            self.abandoned = problems[DOWN]
+        else:
+            self.abandoned = None
         return decoded
 
     def _problems(self, statistics: Mapping[str, Any], assigned: Iterable[tuple[str, int]]) -> Iterator[Problem]:
         brokers = _addressed_brokers(statistics)
         if not any(each["state"] in CONNECTED for each in brokers):
             reason = self._reason()
-            yield "down", f"no broker is connected{': ' if reason else ''}{reason}"
+            yield DOWN, f"no broker is connected{': ' if reason else ''}{reason}"
         for each in brokers:
             # Each answer raises ``rx`` and so changes the key: only a problem without any answer lasts.
             if each["state"] in CONNECTED and each["waitresp_cnt"] > 0:

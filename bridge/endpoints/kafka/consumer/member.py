@@ -23,7 +23,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from bridge.endpoint import Delivery, Disconnected
 from bridge.endpoints.kafka.cluster.calls import Calls
 from bridge.endpoints.kafka.cluster.errors import LOG, PASSING, Reasons, trouble_of
-from bridge.endpoints.kafka.cluster.health import NO_BROKER, ClientHealth
+from bridge.endpoints.kafka.cluster.health import ClientHealth
 from bridge.endpoints.kafka.consumer.assignment import PartitionAssignment, PartitionLane, is_current
 from bridge.endpoints.kafka.consumer.backlog import Backlog
 from bridge.endpoints.kafka.consumer.fetching import FetchQueues, Joining, explain_idle
@@ -68,7 +68,7 @@ class GroupMember:
         self._fetching = FetchQueues()
         self._joining = Joining()
         self._remade = RemadeTopics(self.assignment, settings)
-        self.health = ClientHealth(lambda: reasons.latest)
+        self.health = ClientHealth(lambda: reasons.latest, lambda: reasons.is_tls)
         self._read_bytes = read_bytes
         """Number of bytes taken from librdkafka at once, about."""
         self._at_once = FIRST_READ
@@ -273,8 +273,8 @@ class GroupMember:
             return
         now = monotonic()  # of no loop: before it joins the group, its client is polled on another thread
         statistics = self.health.look(text, now, assignment.lanes)
-        if self.health.is_abandoned:
-            assignment.fail(NO_BROKER)
+        if self.health.abandoned is not None:
+            assignment.fail(self.health.abandoned)
         unread = len(assignment.unread) + self._count_kept()
         self._backlog.look(statistics, assignment.lanes, now, unread=unread, is_drained=self._is_drained)
         self._joining.look(statistics, now)

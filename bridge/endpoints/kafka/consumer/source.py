@@ -22,6 +22,7 @@ from bridge.endpoints.kafka.cluster.addresses import (
     is_new_protocol,
     offline,
     place_of,
+    uses_tls,
 )
 from bridge.endpoints.kafka.cluster.asking import fetch_metadata, make_admin, new_protocol_problem
 from bridge.endpoints.kafka.cluster.calls import Calls
@@ -184,6 +185,7 @@ class KafkaSource(Source):
     async def open(self) -> None:
         self._calls = Calls()
         reasons, settings = Reasons(), await self._calls.call(lambda: self.settings)
+        reasons.uses_tls = uses_tls(settings)
         try:
             if self._backlog is None:
                 level = settings.get("isolation.level", "read_committed")

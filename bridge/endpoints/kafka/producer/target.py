@@ -21,11 +21,11 @@ from confluent_kafka import KafkaException, Producer
 
 from bridge.aside import call_aside
 from bridge.endpoint import BridgeLayout, Disconnected, Finding, Outgoing, Place, Receiver, Target
-from bridge.endpoints.kafka.cluster.addresses import QUIET, Settings, current_settings, offline, place_of
+from bridge.endpoints.kafka.cluster.addresses import QUIET, Settings, current_settings, offline, place_of, uses_tls
 from bridge.endpoints.kafka.cluster.calls import Calls
 from bridge.endpoints.kafka.cluster.checking import check_target, run_check
 from bridge.endpoints.kafka.cluster.errors import CONNECTING, LOG, LOG_LEVEL, Reasons
-from bridge.endpoints.kafka.cluster.health import MEASURE_EVERY, NO_BROKER, ClientHealth
+from bridge.endpoints.kafka.cluster.health import MEASURE_EVERY, ClientHealth
 from bridge.endpoints.kafka.cluster.topics import KafkaTopic, Partitioned, check_topics, fetch_topics
 from bridge.endpoints.kafka.producer.batches import BATCH_BYTES, Batching
 from bridge.endpoints.kafka.producer.watching import TopicWatch
@@ -72,7 +72,7 @@ class Connection(ABC):
         self.receiver = receiver
         self.writer = writer
         self.reasons = reasons
-        self.health = ClientHealth(lambda: reasons.latest)
+        self.health = ClientHealth(lambda: reasons.latest, lambda: reasons.is_tls)
         self.waiting: deque[Outgoing] = deque()
         """Messages that the producer was not given yet."""
         self.batching = Batching()
@@ -92,8 +92,8 @@ class Connection(ABC):
     def on_statistics(self, text: str) -> None:
         """Look at librdkafka's statistics, on whichever thread polls: that of calls, or the event loop's."""
         self.health.look(text, monotonic())
-        if self.health.is_abandoned:
-            self.reasons.trouble = self.reasons.trouble or Disconnected(NO_BROKER)
+        if self.health.abandoned is not None:
+            self.reasons.trouble = self.reasons.trouble or Disconnected(self.health.abandoned)
 
     @property
     def stalled(self) -> str | None:
@@ -193,6 +193,7 @@ class TopicTarget(Target, Generic[C]):
         calls = self._calls = Calls()
         reasons = Reasons()
         given = await calls.call(lambda: self.settings)
+        reasons.uses_tls = uses_tls(given)
         try:
             topics = await calls.call(lambda: fetch_topics(given, self._topics, reasons, with_racks=self._with_racks))
             check_topics(topics, self._partitioned)

@@ -78,9 +78,9 @@ def test_a_client_that_has_forgotten_all_brokers_is_abandoned() -> None:
     health.look(statistics(broker("DOWN"), COORDINATOR, group="query-coord"), 100.0)
     health.look(statistics(COORDINATOR, group="query-coord"), 101.0)
     health.look(statistics(COORDINATOR, group="query-coord"), 100.0 + FORGOTTEN - 0.1)
-    assert not health.is_abandoned
+    assert health.abandoned is None
     health.look(statistics(COORDINATOR, group="query-coord"), 100.0 + FORGOTTEN)
-    assert health.is_abandoned
+    assert health.abandoned == NO_BROKER
 
 
 def test_a_client_whose_brokers_are_all_down_is_not_abandoned() -> None:
@@ -88,7 +88,34 @@ def test_a_client_whose_brokers_are_all_down_is_not_abandoned() -> None:
     for second in range(60):
         for each in (broker("DOWN"), broker("TRY_CONNECT", source="configured", node=-1)):
             health.look(statistics(each, COORDINATOR, group="query-coord"), float(second))
-            assert not health.is_abandoned
+            assert health.abandoned is None
+
+
+@pytest.mark.parametrize("is_tls", [False, True])
+def test_a_client_is_made_anew_when_no_broker_is_connected_for_a_reason_of_tls(is_tls: bool) -> None:
+    """It reads the files of certificates only once, and they may have been replaced since."""
+    health = ClientHealth(lambda: "certificate verify failed", lambda: is_tls)
+    others = broker("DOWN"), broker("TRY_CONNECT", source="configured", node=-1)
+    health.look(statistics(*others), 0.0)
+    health.look(statistics(*others), PATIENCE - 0.1)
+    assert health.abandoned is None
+    health.look(statistics(*others), PATIENCE)
+    assert health.abandoned == ("no broker is connected: certificate verify failed" if is_tls else None)
+    health.look(statistics(*others, broker()), PATIENCE + 1)
+    assert health.abandoned is None
+
+
+def test_an_error_is_one_of_tls_until_another_one_comes() -> None:
+    reasons, found = Reasons(), []
+    found.append(reasons.is_tls)
+    reasons.note_error(KafkaError(KafkaError._SSL))
+    found.append(reasons.is_tls)
+    refused = KafkaError(KafkaError._TRANSPORT, "Connect to ipv4#127.0.0.1:9092 failed: Connection refused")
+    for reasons.uses_tls in (False, True):
+        for error in (refused, KafkaError(KafkaError._TRANSPORT, "Disconnected")):
+            reasons.note_error(error)
+            found.append(reasons.is_tls)
+    assert found == [False, True, False, False, False, True]
 
 
 @on_a_loop
