@@ -67,17 +67,24 @@ def refused_policies(crossing: Crossing) -> Iterator[Seen]:
 
 
 def refused_by_both(crossing: Crossing) -> Iterator[Seen]:
-    """Yield what neither release accepts, with the answer of the new one: no import of it succeeds on either."""
+    """Yield what neither release accepts, with the answer of the new one: no import of it succeeds on either.
+
+    Exchanges of unknown types are not among it: where their plugin is, both accept them.
+    """
     topology, rest = crossing.before, Crossing(crossing.after, crossing.new)
     tables, host = topology.tables(), rules.VirtualHost(topology.vhost, crossing.new)
     for find in (refused_queues, refused_exchanges, refused_bindings, refused_policies):
         newly = {part for part, _ in find(crossing)} if topology.profile != crossing.new else set()
-        yield from (seen for seen in find(rest) if seen[0] not in newly)
+        yield from (seen for seen in find(rest) if seen[0] not in newly and not _may_have_a_plugin(seen[0]))
     for binding in () if topology.unread else topology.bindings:  # an end may be among what was not read
         try:
             rules.require_ends(tables, host, binding)
         except BrokerError as error:
             yield binding, str(error)
+
+
+def _may_have_a_plugin(part: Part | None) -> bool:
+    return isinstance(part, Exchange) and kind_of(part) is Unknown
 
 
 def shifts_of_policies(crossing: Crossing, part: Part) -> str:
