@@ -13,7 +13,7 @@ import click
 
 from bindings.cli import MODULES, find_command
 from bindings.operating_system import is_closed_by_reader
-from exchange.commands.options import Group
+from exchange.commands.options import CommandGroup
 from exchange.text.display import escape_line, escape_lines, hide_logins
 
 __all__ = ["main"]
@@ -51,7 +51,7 @@ OURS: Final = {
 """The name of a command of this package -> the module that defines it, as ``NAME_command``."""
 
 
-class Program(Group):
+class Program(CommandGroup):
     """All commands. Each is imported when it is needed: no command waits for the imports of another."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -31,7 +31,7 @@ from bindings.cli import find_command
 from bindings.mcp.tools import Tools
 from bindings.report.forms.html import report_in
 from bindings.serve.parameters import Parameters
-from bindings.serve.traffic import Traffic
+from bindings.serve.traffic import ReportTraffic
 from bindings.sources.definitions.positions import find_objects
 from bindings.sources.management import Management
 from bindings.sources.open import open_source
@@ -132,9 +132,9 @@ def read_store(text: str, folder: Path) -> object:
 
 
 def read_ledger(text: str, folder: Path) -> object:
-    from bindings.audit.spark.ledger import Ledger  # imports PySpark
+    from bindings.audit.spark.ledger import BatchLedger  # imports PySpark
 
-    ledger = Ledger(folder, {})
+    ledger = BatchLedger(folder, {})
     write(text, folder / "account" / "batch=0000000000.json")
     return ledger.total()
 
@@ -356,7 +356,7 @@ READERS: Final = {
             (read := Parameters(body)).message(), read.number("n", 1, 9), read.parts("parts", 9), read.texts("t", 9)
         ], as_bytes=True),
     ),
-    "bindings/serve/traffic.py Traffic.load": Reader(REPORT, of_file("r.json", Traffic.load)),
+    "bindings/serve/traffic.py Traffic.load": Reader(REPORT, of_file("r.json", ReportTraffic.load)),
     "bindings/sources/definitions/positions.py find_objects": Reader(
         DEFINITIONS, lambda text, folder: list(find_objects(text)), (ValueError, IndexError)
     ),

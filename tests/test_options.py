@@ -15,7 +15,7 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from bridge.cli import hashstar
-from exchange.commands.options import Address, Command, Duration, Renamed, TopologyOption
+from exchange.commands.options import AddressType, Duration, HashstarCommand, Renamed, TopologyOption
 from tests.support.program import run_program
 from tests.test_help import CONTEXTS
 
@@ -40,7 +40,7 @@ def kind_of(option: click.Option) -> str:
 
 @EVERY
 def test_every_command_has_help_quiet_and_verbose(context: click.Context) -> None:
-    assert isinstance(context.command, Command)
+    assert isinstance(context.command, HashstarCommand)
     names = {name for option in options_of(context) for name in option.opts}
     assert {"--quiet", "-v", "--verbose"} <= names
     assert context.command.context_settings["help_option_names"] == ["-h", "--help"]
@@ -97,7 +97,7 @@ def test_a_topology_is_the_first_argument_and_an_option(context: click.Context) 
 
 @EVERY
 def test_an_address_to_listen_at_is_one_option(context: click.Context) -> None:
-    addresses = [each.opts[0] for each in options_of(context) if isinstance(each.type, Address)]
+    addresses = [each.opts[0] for each in options_of(context) if isinstance(each.type, AddressType)]
     assert set(addresses) <= {"--listen"}
 
 

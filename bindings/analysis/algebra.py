@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, NoReturn, TypeAlias
 
 from bindings.analysis.crawl import Budget, OutOfBudget, shortest_key
-from exchange.patterns.pattern import AMQP, MANY, Dialect, Key, Pattern, Word
+from exchange.patterns.pattern import AMQP, MANY, Dialect, Pattern, Word
 
-__all__ = ["STEPS", "Answer", "Key", "Patterns", "covers", "dialect_of", "empty", "equivalent", "exhaustive", "overlap"]
+__all__ = ["STEPS", "Answer", "Patterns", "covers", "dialect_of", "empty", "equivalent", "exhaustive", "overlap"]
 
 STEPS: Final = 100_000
 """Default maximum number of steps for a question: half a second; most questions take 50 microseconds."""

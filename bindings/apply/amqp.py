@@ -1,8 +1,9 @@
 """A connection that carries out one operation at a time, each within a limit of time.
 
-Invariant: each call ends within its seconds, with the broker's answer or an exception. A refusal raises `Refused` with
-the broker's own text, and the connection stays usable if AMQP allows that; a closed connection or a silent broker
-raises `Lost`. pika's blocking connection has no such limit, so this module runs the event loop of pika itself.
+Invariant: each call ends within its seconds, with the broker's answer or an exception. A refusal raises
+`OperationRefused` with the broker's own text, and the connection stays usable if AMQP allows that; a closed connection
+or a silent broker raises `Lost`. pika's blocking connection has no such limit, so this module runs the event loop of
+pika itself.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from bindings.apply.wire import reply_to, to_pika
 from exchange.errors import HashstarError, InputError
 from exchange.text.site import how_to_install
 
-__all__ = ["SECONDS", "Connection", "Lost", "Refused", "need_pika"]
+__all__ = ["SECONDS", "BrokerConnection", "Lost", "OperationRefused", "need_pika"]
 
 SECONDS: Final = 30.0
 """Maximum duration in seconds of one operation of a broker."""
@@ -24,7 +25,7 @@ CLOSING_SECONDS: Final = 2.0
 """Maximum duration in seconds of closing a connection."""
 
 
-class Refused(HashstarError):
+class OperationRefused(HashstarError):
     """The broker has refused an operation; ``code`` is the reply code."""
 
     def __init__(self, code: int, text: str) -> None:
@@ -47,7 +48,7 @@ def need_pika() -> None:
         raise InputError(f"changing a broker needs pika: {how_to_install('rabbitmq')}") from None
 
 
-class Connection:
+class BrokerConnection:
     """One connection to a broker, with one channel at a time.
 
     ``address`` is an AMQP URL; user, password and virtual host in it are ignored. ``name`` is the connection's name at
@@ -137,7 +138,7 @@ class Connection:
         try:
             method = to_pika(name, arguments)
         except ValueError as error:
-            raise Refused(501, f"not sent: {error}") from None
+            raise OperationRefused(501, f"not sent: {error}") from None
         # pika's own calls build the method and encode its arguments themselves; all of them end in _rpc.
         return self.call(what, lambda channel, done: channel._rpc(method, done, [reply_to(name)]))
 
@@ -170,7 +171,7 @@ class Connection:
         try:
             operation(self._take_answer)
         except ShortStringTooLong:
-            raise Refused(501, "not sent: a name or key has more than 255 bytes") from None
+            raise OperationRefused(501, "not sent: a name or key has more than 255 bytes") from None
         except AMQPError as error:  # nothing was sent yet
             raise _to_our_error(error) from None
         try:
@@ -213,11 +214,11 @@ def _to_our_error(error: Any) -> HashstarError:
     if isinstance(error, HashstarError):
         return error
     if isinstance(error, exceptions.ChannelClosedByBroker | exceptions.ConnectionClosedByBroker):
-        return Refused(error.reply_code, error.reply_text)
+        return OperationRefused(error.reply_code, error.reply_text)
     if isinstance(error, exceptions.ProbableAuthenticationError):
-        return Refused(403, "the broker refuses the user or the password")
+        return OperationRefused(403, "the broker refuses the user or the password")
     if isinstance(error, exceptions.ProbableAccessDeniedError):
-        return Refused(403, "the user has no access to the virtual host, or there is none of this name")
+        return OperationRefused(403, "the user has no access to the virtual host, or there is none of this name")
     causes = getattr(error, "exceptions", None)  # one for each address that pika has tried
     cause = causes[-1] if causes else getattr(error, "exception", None)
     if cause is None and error.args and isinstance(error.args[0], Exception):

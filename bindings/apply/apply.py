@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from bindings.analysis.crawl import Deadline
-from bindings.apply.broker import Broker
+from bindings.apply.broker import LiveBroker
 from bindings.apply.live import Live
 from bindings.diff.planning.plan import Plan, keep_extras, make_plan
 from bindings.diff.planning.step import Step
@@ -74,7 +74,7 @@ class Stopped(HashstarError):
         """The step that failed and those after it."""
 
 
-def apply(steps: Iterable[Step], broker: Broker, *, progress: Callable[[Step], None] = lambda step: None) -> None:
+def apply(steps: Iterable[Step], broker: LiveBroker, *, progress: Callable[[Step], None] = lambda step: None) -> None:
     """Carry out the steps of a plan on a live broker, in their order, until one fails.
 
     ``progress`` is called with each step as soon as it is done. The steps are those of a `Plan`, usually one that
@@ -83,7 +83,7 @@ def apply(steps: Iterable[Step], broker: Broker, *, progress: Callable[[Step], N
     Raises Stopped at the first step that fails; the steps before it stay done. KeyboardInterrupt is not caught: the
     steps that ``progress`` was called with are done, and the next one may be done or not.
 
-    >>> class Printer:  # instead of bindings.apply.broker.Broker.connect(addresses, vhost)
+    >>> class Printer:  # instead of bindings.apply.broker.LiveBroker.connect(addresses, vhost)
     ...     def carry_out(self, step):
     ...         print(step)
     >>> apply(diff(Topology(), Topology(queues=[Queue("billing")])).plan.steps, Printer())

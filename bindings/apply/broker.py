@@ -10,14 +10,14 @@ from collections.abc import Callable
 from typing import Any, Final, Self
 
 from bindings.apply.address import Addresses
-from bindings.apply.amqp import SECONDS, Connection, Refused
+from bindings.apply.amqp import SECONDS, BrokerConnection, OperationRefused
 from bindings.apply.live import Live, as_stored
 from bindings.diff.planning.step import Step
 from exchange.entities.declarations import declaration_of
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.errors import HashstarError, InputError
 
-__all__ = ["Broker", "InUse"]
+__all__ = ["LiveBroker", "InUse"]
 
 NOT_FOUND: Final = 404
 NAMES: Final = ("exchange", "queue", "source", "destination")
@@ -28,26 +28,26 @@ class InUse(HashstarError):
     """Raised instead of deleting a queue that holds messages or has consumers."""
 
 
-class Broker:
+class LiveBroker:
     """One virtual host of a live broker, to be changed by AMQP, and by the management API where AMQP has no method.
 
     With ``force``, it also deletes queues with messages or consumers. A context manager, which closes the connection.
     """
 
-    def __init__(self, connection: Connection, live: Live, *, force: bool = False) -> None:
+    def __init__(self, connection: BrokerConnection, live: Live, *, force: bool = False) -> None:
         self._connection: Final = connection
         self._live: Final = live
         self._force: Final = force
 
     @classmethod
-    def connect(cls, addresses: Addresses, vhost: str, *, force: bool = False, seconds: float = SECONDS) -> Broker:
+    def connect(cls, addresses: Addresses, vhost: str, *, force: bool = False, seconds: float = SECONDS) -> LiveBroker:
         """Connect to both addresses of a broker; each operation may take ``seconds``.
 
         Raises Lost or Refused if it cannot connect, InputError if the addresses lead to two different brokers.
         """
         live = Live(addresses.management, vhost)
         user, password = addresses.management.user, addresses.management.password
-        connection = Connection(addresses.amqp, user, password, vhost, seconds=seconds)
+        connection = BrokerConnection(addresses.amqp, user, password, vhost, seconds=seconds)
         try:
             if connection.cluster != live.cluster:
                 raise InputError(f"two brokers: {connection.cluster!r} by AMQP, {live.cluster!r} by its management API")
@@ -104,7 +104,7 @@ class Broker:
         if not self._force:
             try:
                 state = self._call(step, lambda channel, done: channel.queue_declare(name, passive=True, callback=done))
-            except Refused as error:
+            except OperationRefused as error:
                 if error.code == NOT_FOUND:
                     return
                 raise

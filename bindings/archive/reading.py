@@ -26,7 +26,7 @@ from exchange.limits import RECORD_BYTES
 from exchange.values.documents import document
 
 __all__ = [
-    "BATCH_BYTES", "BATCH_ROWS", "COPIES", "NOT_READ", "SPLIT_BYTES", "Bad", "Bias", "Block", "Format", "Item",
+    "BATCH_BYTES", "BATCH_ROWS", "COPIES", "NOT_READ", "SPLIT_BYTES", "Bad", "Bias", "LineBlock", "Format", "Item",
     "NoArchive", "CompletePart", "Skipped", "Split", "TEXTS_ONLY", "cut_range", "plan_complete_gzip",
     "plan_complete_lines", "plan_ranges", "read_blocks", "take_sample",
 ]  # fmt: skip
@@ -194,7 +194,7 @@ class NoArchive(Format):
         yield Bad(split.path, 0, NOT_READ, take_sample(read_head(split.path)))
 
 
-class Block(NamedTuple):
+class LineBlock(NamedTuple):
     """Consecutive whole lines of a file; only the last line of the file may lack its end."""
 
     data: bytes
@@ -279,7 +279,7 @@ def _size_of(path: str) -> int:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def read_blocks(split: Split) -> Iterator[Block]:
+def read_blocks(split: Split) -> Iterator[LineBlock]:
     """Yield the lines that begin in a split, many per block. Raises InputError if the file cannot be opened.
 
     Each byte is searched once, even in long lines: a line is joined from its pieces when its end is found.
@@ -307,7 +307,7 @@ def read_blocks(split: Split) -> Iterator[Block]:
                 last = rest.find(b"\n", max(split.end - start - 1, 0)) + 1 or last
             if last:
                 whole = b"".join([*parts, rest[:last]])
-                yield Block(whole, place)
+                yield LineBlock(whole, place)
                 place, parts, rest = place + len(whole), [], rest[last:]
                 size = 0
                 if split.end is not None and place >= split.end:
@@ -315,15 +315,15 @@ def read_blocks(split: Split) -> Iterator[Block]:
             parts.append(rest)
             size += len(rest)
             if size > RECORD_BYTES:
-                yield Block(b"", place, TOO_LONG)
+                yield LineBlock(b"", place, TOO_LONG)
                 place, parts, size, is_passing = place + size, [], 0, True
     except Broken as problem:
         if size and not is_passing:
-            yield Block(b"".join(parts), place)
-        yield Block(b"", place + size, str(problem))
+            yield LineBlock(b"".join(parts), place)
+        yield LineBlock(b"", place + size, str(problem))
         return
     if size and not is_passing:
-        yield Block(b"".join(parts), place)
+        yield LineBlock(b"".join(parts), place)
 
 
 def take_sample(data: bytes) -> bytes:

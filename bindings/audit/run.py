@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Subject",
-    "Traffic",
+    "AuditInput",
     "audit",
     "count",
     "count_studies",
@@ -111,7 +111,7 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
+class AuditInput:
     """Archives with their detected formats, and topics of Kafka; at least one archive or topic."""
 
     archives: tuple[Archive, ...]
@@ -208,14 +208,14 @@ def _open_subject(topology: Topology | Path, vhost: str | None, profile: str | N
     return Subject.from_source(open_source(os.fspath(topology), vhost), vhost, profile)
 
 
-def open_traffic(paths: Sequence[str], mapping: FieldMapping = USUAL) -> Traffic:
+def open_traffic(paths: Sequence[str], mapping: FieldMapping = USUAL) -> AuditInput:
     """Detect the formats of archives. Raises InputError for a path whose format is unknown."""
     topics = tuple([path for path in paths if path.startswith(TOPIC)])
     found = drop_repeats([detect(path, mapping) for path in paths if path not in topics])
     repeats = tuple([f"{archive.path}: {archive.notes[-1]}" for archive in found if archive.repeated])
     taken = [f"{path}: {note}" for path, note in map(_first_note, found) if note.startswith(TAKEN)]
     kept = tuple([archive for archive in found if archive.all_files])
-    return Traffic(kept, topics, mapping, (*repeats, *taken))
+    return AuditInput(kept, topics, mapping, (*repeats, *taken))
 
 
 def _first_note(archive: Archive) -> tuple[str, str]:
@@ -224,7 +224,7 @@ def _first_note(archive: Archive) -> tuple[str, str]:
 
 
 def count(
-    traffic: Traffic,
+    traffic: AuditInput,
     subject: Subject,
     selection: Selection,
     *,
@@ -244,7 +244,7 @@ def count(
 
 
 def count_studies(
-    traffic: Traffic,
+    traffic: AuditInput,
     studies: Sequence[Study[Any]],
     selection: Selection,
     *,

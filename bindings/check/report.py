@@ -14,7 +14,7 @@ from exchange.text.display import hide_logins
 from exchange.values.documents import document
 
 __all__ = [
-    "BaselineUse", "CheckResult", "GoneFinding", "KnownFinding", "Report", "SourceError", "VhostFindings",
+    "BaselineUse", "CheckResult", "GoneFinding", "KnownFinding", "SourceReport", "SourceError", "VhostFindings",
     "count_severities",
 ]  # fmt: skip
 
@@ -31,7 +31,7 @@ class VhostFindings(NamedTuple):
 
 
 @document("ReportJson", "source = name, profile, vhosts, counts")
-class Report(NamedTuple):
+class SourceReport(NamedTuple):
     """The findings about a file or a broker."""
 
     name: str
@@ -110,7 +110,7 @@ class BaselineUse(NamedTuple):
 class CheckResult(NamedTuple):
     """What a check of one or several sources has found."""
 
-    reports: Sequence[Report]
+    reports: Sequence[SourceReport]
     """One for each source that was read, in the order of the sources."""
     errors: Sequence[SourceError] = ()
     """The sources that could not be checked."""
@@ -141,7 +141,7 @@ class CheckResult(NamedTuple):
         return SEVERITIES.index(RULES[code].severity) >= SEVERITIES.index(self.fail_on)
 
 
-def count_severities(reports: Iterable[Report]) -> dict[Severity, int]:
+def count_severities(reports: Iterable[SourceReport]) -> dict[Severity, int]:
     """Return the number of listed findings of each severity, the most severe first."""
     counts = Counter(finding.rule.severity for report in reports for _, finding in report.findings())
     return {severity: counts[severity] for severity in reversed(SEVERITIES)}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bindings.check.baseline import Baseline, BaselineRun
-from bindings.check.report import BaselineUse, CheckResult, Report, SourceError
+from bindings.check.report import BaselineUse, CheckResult, SourceError, SourceReport
 from bindings.check.rules.finding import RULES, Finding
 from bindings.check.selection import CodeSelection
 from bindings.check.source import check_source
@@ -56,7 +56,7 @@ def check_sources(
     applied = tuple(code for code in RULES if selection.applies(code))
     known = None if baseline is None else BaselineRun(baseline, applied, vhost, record=record)
     check = _Check(selection, applied, vhost, profile, known, seconds, show, app, allow_unread)
-    reports: list[Report] = []
+    reports: list[SourceReport] = []
     errors: list[SourceError] = []
     skipped: list[SkippedFile] = []
     for file in files:
@@ -95,7 +95,7 @@ class _Check:
     app: object
     allow_unread: bool
 
-    def check_file(self, file: TopologyFile) -> Report | SkippedFile:
+    def check_file(self, file: TopologyFile) -> SourceReport | SkippedFile:
         """Return the report about a file, or why it is skipped. Raises HashstarError if it cannot be read."""
         self.show(f"reading {hide_logins(file.name)} ...")
         if file.folder is not None:

@@ -11,7 +11,7 @@ from typing import Final
 
 from bindings.check.check import find_all, list_findings
 from bindings.check.lines import find_lines
-from bindings.check.report import Report, VhostFindings
+from bindings.check.report import SourceReport, VhostFindings
 from bindings.check.rules import tasks
 from bindings.check.rules.finding import RULES, Finding
 from bindings.sources.applications.celery import read_app
@@ -41,7 +41,7 @@ def check_source(
     keep: Callable[[str, list[Finding]], list[Finding]] = lambda vhost, findings: findings,
     progress: Callable[[Topology], None] = lambda topology: None,
     app: object = None,
-) -> Report:
+) -> SourceReport:
     """Return the findings about a source: about one virtual host, or about all.
 
     ``profile`` names the RabbitMQ release whose rules apply; None for that of the source. Findings whose codes are not
@@ -72,7 +72,9 @@ def check_source(
         checked.append(VhostFindings(name, list_findings(kept, topology), tally))
     chosen_by = source.chosen_by if profile is None else None
     caveat = topology.profile.caveat
-    return Report(source.name, _with_lines(source, checked), topology.profile.name, chosen_by, source.path, caveat)
+    return SourceReport(
+        source.name, _with_lines(source, checked), topology.profile.name, chosen_by, source.path, caveat
+    )
 
 
 def _file_findings(source: Source, profile: Profile) -> Iterator[Finding]:

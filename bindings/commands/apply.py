@@ -10,9 +10,9 @@ import click
 
 from bindings.analysis.crawl import Deadline
 from bindings.apply.address import Addresses
-from bindings.apply.amqp import Refused, need_pika
+from bindings.apply.amqp import OperationRefused, need_pika
 from bindings.apply.apply import PLANNING_SECONDS, Stopped, apply, plan_for
-from bindings.apply.broker import Broker, InUse
+from bindings.apply.broker import InUse, LiveBroker
 from bindings.apply.live import Live
 from bindings.diff.comparison.compare import compare
 from bindings.diff.forms.text import meaning_lines, plan_lines, settings_lines
@@ -131,7 +131,7 @@ def apply_command(
         _stop(f"cannot be changed in place: {names}; --replace deletes and declares again. Nothing was changed")
     _ask(todo, yes)
     try:
-        broker = Broker.connect(addresses, live.vhost, force=force)
+        broker = LiveBroker.connect(addresses, live.vhost, force=force)
     except HashstarError as error:
         _stop(f"{error}. Nothing was changed")
     with broker:
@@ -225,7 +225,7 @@ def _at_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def _carry_out(todo: Plan, broker: Broker) -> None:
+def _carry_out(todo: Plan, broker: LiveBroker) -> None:
     """Apply a plan, and end the process if it stops on the way."""
     done: list[Step] = []
     try:
@@ -237,7 +237,7 @@ def _carry_out(todo: Plan, broker: Broker) -> None:
 
             apply(todo.steps, broker, progress=report_step)
     except Stopped as error:
-        certain = isinstance(error.cause, Refused | InUse | ValueError | TypeError)
+        certain = isinstance(error.cause, OperationRefused | InUse | ValueError | TypeError)
         _show_stop(done, todo.steps[len(done) :], str(error), certain=certain)
     except KeyboardInterrupt:
         _show_stop(done, todo.steps[len(done) :], "interrupted", certain=False)

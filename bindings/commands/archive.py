@@ -15,7 +15,7 @@ from bindings.report.inspection import bad_lines, inspection_lines, skipped_line
 from bindings.report.kafka import kafka_lines
 from bindings.report.store import matches_lines, store_lines
 from exchange.commands.console import echo_line, exit_on_error, progress
-from exchange.commands.options import Group, form_options, output_option, renamed
+from exchange.commands.options import CommandGroup, form_options, output_option, renamed
 from exchange.errors import InputError
 from exchange.text.display import count_noun
 
@@ -75,7 +75,7 @@ class MappingOptions(NamedTuple):
         return FieldMapping(self.exchange, self.routing_key, parse_columns(self.columns))
 
 
-@click.group("archive", cls=Group, example="hashstar archive inspect traffic.jsonl")
+@click.group("archive", cls=CommandGroup, example="hashstar archive inspect traffic.jsonl")
 def archive_command() -> None:
     """Inspect archives of messages, and convert them to Parquet."""
 

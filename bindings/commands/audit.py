@@ -24,7 +24,7 @@ from bindings.commands.audit_options import (
 from bindings.sources.open import open_source
 from exchange.commands.completion import SOURCE
 from exchange.commands.console import echo_line, exit_on_error, progress, show_warnings
-from exchange.commands.options import Duration, Group, output_option, seconds_to_answer
+from exchange.commands.options import CommandGroup, Duration, output_option, seconds_to_answer
 from exchange.commands.route import ProfileType, topology_options
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
@@ -42,7 +42,9 @@ EXTRA: Final = "audit"
 """The extra that brings all that an audit in one process needs."""
 
 
-@click.group("audit", cls=Group, example="hashstar audit shop.bindings archive/ --html audit.html", default="run")
+@click.group(
+    "audit", cls=CommandGroup, example="hashstar audit shop.bindings archive/ --html audit.html", default="run"
+)
 def audit_command() -> None:
     """Report what archived messages do in a topology.
 

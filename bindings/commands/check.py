@@ -16,7 +16,7 @@ from bindings.check.report import CheckResult
 from bindings.check.rules.finding import SEVERITIES, Rule, Severity
 from bindings.check.run import check_sources
 from bindings.check.selection import CodeSelection, find_rules
-from bindings.fix.fix import Change, NotFixable, save_fixed
+from bindings.fix.fix import FindingFix, NotFixable, save_fixed
 from bindings.fix.run import FailedFile, diff_lines, fix_files
 from bindings.sources.applications.importing import import_object
 from bindings.sources.files import save_lines
@@ -228,7 +228,7 @@ def _fix(sources: Sequence[str], selection: CodeSelection, vhost: str | None, pr
             _list_changes(outcome.name, [*outcome.done, *outcome.left])
 
 
-def _list_changes(name: str, changes: Sequence[Change]) -> None:
+def _list_changes(name: str, changes: Sequence[FindingFix]) -> None:
     """Print to standard error what was fixed, and what was not with the reason."""
     for change in changes[:LISTED]:
         place = name if change.line is None else f"{name}:{change.line}"

@@ -11,8 +11,8 @@ import click
 from bindings.sources.definitions import Definitions
 from bindings.sources.document import Document
 from bindings.sources.files import save_lines
-from bindings.sources.formats import FORMATS, NAMED_YAML, Format
-from bindings.sources.formats.format import Target
+from bindings.sources.formats import FORMATS, NAMED_YAML, TopologyFormat
+from bindings.sources.formats.format import WriteTarget
 from bindings.sources.open import Source, open_source
 from exchange.commands.completion import SOURCE
 from exchange.commands.console import echo_line, exit_on_error, show_warnings
@@ -93,7 +93,7 @@ def convert_command(
         if cluster is not None and form != "operator":
             raise InputError("--cluster is for --format operator only")
         if form in FORMATS:
-            _write_format(FORMATS[form], opened, vhost, Target(target.removesuffix(".gz"), cluster), target)
+            _write_format(FORMATS[form], opened, vhost, WriteTarget(target.removesuffix(".gz"), cluster), target)
             return
         result = _definitions(opened, vhost, base) if form == "definitions" else _document(opened, vhost)
         if target == STDOUT:
@@ -120,7 +120,7 @@ def _name_of(form: str) -> str:
     return "a .bindings file" if form == "bindings" else FORMATS[form].title
 
 
-def _write_format(known: Format, opened: Source, vhost: str | None, target: Target, path: str) -> None:
+def _write_format(known: TopologyFormat, opened: Source, vhost: str | None, target: WriteTarget, path: str) -> None:
     content = opened.content
     definitions = content.definitions() if isinstance(content, Document) else content
     if vhost is not None:

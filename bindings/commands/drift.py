@@ -15,13 +15,13 @@ from bindings.apply.live import Live
 from bindings.diff.comparison.meaning import Meaning
 from bindings.drift.drift import Drift, Ignoring, find_drift
 from bindings.drift.forms import drift_lines, drift_to_json, format_time, headline, unknown_to_json
-from bindings.drift.watch import Outcome, Watch
+from bindings.drift.watch import DriftWatch, WatchOutcome
 from bindings.sources.management import Management, is_address
 from bindings.sources.open import open_source
 from exchange.commands.completion import SOURCE
 from exchange.commands.console import echo_error, echo_line, fail, show_caveat, show_warnings, status
 from exchange.commands.options import (
-    Address,
+    AddressType,
     Duration,
     allow_unread_option,
     command,
@@ -56,7 +56,7 @@ WAIT: Final = 10.0
 @renamed("--budget", "--wait")
 @click.option("--every", type=Duration(least=1), metavar="TIME", help="Compare again after this time, such as 30s, "
               "5m or 1h, until a signal ends it, and print changes only.")  # fmt: skip
-@click.option("--listen", "metrics", type=Address(9_419), metavar="ADDRESS", help="With --every: serve metrics for "
+@click.option("--listen", "metrics", type=AddressType(9_419), metavar="ADDRESS", help="With --every: serve metrics for "
               "Prometheus at PORT of 127.0.0.1, or at HOST:PORT.")  # fmt: skip
 @click.option(
     "--allow-host",
@@ -126,7 +126,7 @@ def drift_command(
             printer.print_once(drift, meaning, began)
             sys.exit(0 if drift.state == "same" else 1)
         look.read_file()  # a mistake in it ends the command before it begins to watch
-        _watch(Watch(look, every, time.time, random), printer, metrics, hosts)
+        _watch(DriftWatch(look, every, time.time, random), printer, metrics, hosts)
     except HashstarError as error:
         fail(error)
 
@@ -196,7 +196,7 @@ class _Printer:
         for line in drift_lines(drift, meaning):
             echo_line(line)
 
-    def print_news(self, outcome: Outcome) -> None:
+    def print_news(self, outcome: WatchOutcome) -> None:
         """Print the outcome of one of many comparisons."""
         if self._is_json:
             if outcome.drift is not None:
@@ -213,7 +213,7 @@ class _Printer:
         sys.stdout.flush()
 
 
-def _watch(watch: Watch, printer: _Printer, metrics: tuple[str, int] | None, hosts: tuple[str, ...]) -> None:
+def _watch(watch: DriftWatch, printer: _Printer, metrics: tuple[str, int] | None, hosts: tuple[str, ...]) -> None:
     """Compare until a signal comes, and print what is new. Raises InputError if the metrics cannot be served."""
     server = None
     for ending in (signal.SIGTERM, signal.SIGINT):

@@ -17,7 +17,7 @@ from bindings.recording.run import run_proxy
 from bindings.recording.summary import summary_lines
 from bindings.sources.address import parse_address
 from exchange.commands.console import echo_line, exit_on_error
-from exchange.commands.options import Address, Duration, command
+from exchange.commands.options import AddressType, Duration, command
 from exchange.errors import InputError
 from exchange.limits import RECORDED_BYTES
 from exchange.text.display import count_noun
@@ -30,7 +30,7 @@ FILE: Final = click.Path(exists=True, dir_okay=False)
 
 
 @command("record", example="hashstar record --listen 5673 --upstream amqp://HOST asked.jsonl")
-@click.option("--listen", "address", type=Address(5_673), required=True, metavar="ADDRESS",
+@click.option("--listen", "address", type=AddressType(5_673), required=True, metavar="ADDRESS",
               help="Address for clients: PORT of 127.0.0.1, or HOST:PORT.")  # fmt: skip
 @click.option("--upstream", "broker", required=True, metavar="URL", help="The broker: amqp://HOST[:PORT], or amqps.")
 @click.option("--ca-file", type=FILE, metavar="FILE", help="Certificates that the broker's is verified by, PEM.  "

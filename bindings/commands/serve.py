@@ -21,13 +21,13 @@ from bindings.http.hosts import HostCheck
 from bindings.http.listener import Server, make_server
 from bindings.serve.explorer import Explorer
 from bindings.serve.site import load_files, make_handler
-from bindings.serve.traffic import Traffic
-from bindings.serve.watching import Watched
+from bindings.serve.traffic import ReportTraffic
+from bindings.serve.watching import WatchedSource
 from bindings.sources.management import is_address
 from bindings.sources.open import Source, open_source
 from exchange.commands.completion import SOURCE
 from exchange.commands.console import echo_line, exit_on_error, show_warnings, status
-from exchange.commands.options import Address, command, seconds_to_answer, timeout_option, topology_option
+from exchange.commands.options import AddressType, command, seconds_to_answer, timeout_option, topology_option
 from exchange.commands.route import profile_option
 from exchange.errors import InputError
 
@@ -40,7 +40,7 @@ STDIN: Final = "-"
 @command("serve", example="hashstar serve shop.bindings")
 @click.option("--vhost", help="Virtual host that is shown first; the page can show the others.")
 @click.option("--audit", "report", metavar="REPORT", help="Show the counts of this report of hashstar audit --json.")
-@click.option("--listen", type=Address(8_080), metavar="ADDRESS", help="Address to serve at: PORT of 127.0.0.1, or "
+@click.option("--listen", type=AddressType(8_080), metavar="ADDRESS", help="Address to serve at: PORT of 127.0.0.1, or "
               "HOST:PORT.  [default: a free port of 127.0.0.1]")  # fmt: skip
 @click.option("--host", hidden=True)
 @click.option("--port", type=click.IntRange(0, 65535), hidden=True)
@@ -82,8 +82,8 @@ def serve_command(
     with exit_on_error():
         path = None if source == STDIN or is_address(source) else source
         with status("reading ..."):
-            watched = Watched(_make_reader(source, vhost, seconds_to_answer()), path, vhost, profile)
-            traffic = None if report is None else Traffic.load(report)
+            watched = WatchedSource(_make_reader(source, vhost, seconds_to_answer()), path, vhost, profile)
+            traffic = None if report is None else ReportTraffic.load(report)
         reading = watched.reading
         show_warnings(reading.source.name, reading.source.warnings)
         explorer = Explorer(watched, traffic)

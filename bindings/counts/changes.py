@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from bindings.archive.figures import Share, Time
-from bindings.counts.comparison import Change, Comparison, change_of
+from bindings.counts.comparison import Comparison, OutcomeChange, change_of
 from bindings.counts.outcome import ordered_bindings
 from bindings.counts.sketch import Frequent, count_distinct
 from bindings.counts.tally import fingerprint
@@ -41,7 +41,7 @@ __all__ = [
 class Rerouted(NamedTuple):
     """Messages that lose and gain the same queues."""
 
-    change: Change
+    change: OutcomeChange
     messages: int
     first: Time | None
     last: Time | None
@@ -55,7 +55,7 @@ class Rerouted(NamedTuple):
 class ShapeChange(NamedTuple):
     """Messages whose keys have the same shape, and that lose and gain the same queues."""
 
-    change: Change
+    change: OutcomeChange
     shape: str
     """``*`` stands for any one word that neither topology names."""
     messages: int

@@ -26,7 +26,7 @@ from exchange.errors import InputError
 from exchange.values.field_json import message_from_line, message_to_json
 from exchange.values.message import Message
 
-__all__ = ["Columns", "Form", "column", "schema_of", "spread"]
+__all__ = ["Columns", "TableFormat", "column", "schema_of", "spread"]
 
 
 class Codec(NamedTuple):
@@ -160,7 +160,7 @@ def schema_of(*columns: Columns) -> pa.Schema:
     return pa.schema([field for each in (KIND, *columns) for field in each.fields])
 
 
-class Form(NamedTuple):
+class TableFormat(NamedTuple):
     """The file format of a table: its metadata and the kinds of its rows."""
 
     what: str
@@ -201,7 +201,10 @@ class Form(NamedTuple):
         return {name.removeprefix("hashstar."): text for name, text in texts.items()}
 
     def counts(self, table: pa.Table, source: str) -> dict[str, dict[Any, Any]]:
-        """Return kind -> its items, read from a table. Raises InputError for rows that ``Form.table`` never writes."""
+        """Return kind -> its items, read from a table.
+
+        Raises InputError for rows that ``TableFormat.table`` never writes.
+        """
         counts: dict[str, dict[Any, Any]] = {kind: {} for kind in self.kinds}
         for path, most in MOST_ITEMS.items():
             if path[0] in table.column_names and _longest(table, path) > most:

@@ -1,7 +1,7 @@
 """Count the outcomes of messages in two topologies; these comparisons add.
 
 Messages are counted per pair of outcomes: before and after. If a user can see a difference between the two, it is a
-`Change`, and a comparison also keeps the span, keys, witnesses and shapes of its messages. Reports derive from a
+`OutcomeChange`, and a comparison also keeps the span, keys, witnesses and shapes of its messages. Reports derive from a
 comparison and its topologies: see `bindings.counts.changes`. ``comparison(a) + comparison(b)`` equals ``comparison(a
 and b)``, except for the shapes of keys: their summaries may differ within the errors that they state.
 """
@@ -18,7 +18,7 @@ from bindings.counts.outcome import Fate, Outcome
 from bindings.counts.sketch import Frequent, are_registers, join_registers, merge_summaries
 from bindings.counts.witness import Witness, keep_witnesses
 
-__all__ = ["Change", "ChangeFacts", "Comparison", "Move", "Pair", "change_of"]
+__all__ = ["OutcomeChange", "ChangeFacts", "Comparison", "PartitionMove", "Pair", "change_of"]
 
 LOST: Final = ("unroutable", "refused")
 """Fates of messages that no queue gets, certainly."""
@@ -31,7 +31,7 @@ class Pair(NamedTuple):
     after: Outcome
 
 
-class Move(NamedTuple):
+class PartitionMove(NamedTuple):
     """A queue, and the partition ids of its messages; None if it has no partitions or the key does not decide."""
 
     queue: str
@@ -39,7 +39,7 @@ class Move(NamedTuple):
     partition_after: int | None
 
 
-class Change(NamedTuple):
+class OutcomeChange(NamedTuple):
     """The difference between two outcomes that a user sees, for messages to one exchange. All queues are sorted."""
 
     exchange: str
@@ -107,9 +107,9 @@ class Comparison:
     """Fingerprint of the topology after."""
     pairs: Mapping[Pair, int] = field(default_factory=dict)
     """Pair of outcomes -> number of messages; every message is counted here."""
-    changes: Mapping[Change, ChangeFacts] = field(default_factory=dict)
+    changes: Mapping[OutcomeChange, ChangeFacts] = field(default_factory=dict)
     """Change -> facts about its messages; messages without a visible difference have no entry."""
-    moves: Mapping[Move, int] = field(default_factory=dict)
+    moves: Mapping[PartitionMove, int] = field(default_factory=dict)
     """Move -> number of messages; for queues with another partitioning that certainly get them before and after."""
 
     @property
@@ -137,7 +137,7 @@ class Comparison:
         )
 
 
-def change_of(before: Outcome, after: Outcome) -> Change | None:
+def change_of(before: Outcome, after: Outcome) -> OutcomeChange | None:
     """Return the change that a user sees between two outcomes; None if there is none.
 
     Certain and possible queues, undecided exchanges and the broker's error are compared. The bindings, exchanges and
@@ -151,7 +151,7 @@ def change_of(before: Outcome, after: Outcome) -> Change | None:
     unsure |= (lost if after.undecided else set()) | (gained if before.undecided else set())
     # Queues that go from certain to possible, or from possible to certain.
     unsure |= lost.intersection(after.possible_queues) | gained.intersection(before.possible_queues)
-    return Change(
+    return OutcomeChange(
         before.exchange, tuple(sorted(lost - unsure)), tuple(sorted(gained - unsure)), tuple(sorted(unsure)),
         before.fate, after.fate, before.refused, after.refused,
     )  # fmt: skip

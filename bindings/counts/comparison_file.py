@@ -7,20 +7,20 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from bindings.counts.codec import Form, column, schema_of, spread
-from bindings.counts.comparison import Change, ChangeFacts, Comparison, Move, Pair
+from bindings.counts.codec import TableFormat, column, schema_of, spread
+from bindings.counts.comparison import ChangeFacts, Comparison, OutcomeChange, Pair, PartitionMove
 
 __all__ = ["SCHEMA", "comparison_of", "table_of"]
 
 PAIR: Final = spread(Pair)
-CHANGE: Final = column("change", Change)
+CHANGE: Final = column("change", OutcomeChange)
 FACTS: Final = spread(ChangeFacts)
-MOVE: Final = spread(Move)
+MOVE: Final = spread(PartitionMove)
 MESSAGES: Final = column("messages", int)
 
 SCHEMA: Final = schema_of(PAIR, CHANGE, FACTS, MOVE)
 
-FORM: Final = Form(
+FORM: Final = TableFormat(
     "comparison", b"1", SCHEMA, {"pair": (PAIR, MESSAGES), "change": (CHANGE, FACTS), "move": (MOVE, MESSAGES)}
 )
 

@@ -28,7 +28,7 @@ __all__ = [
     "ExchangeUse",
     "QueueUse",
     "Totals",
-    "Unroutable",
+    "UnroutableMessages",
     "alternate_uses",
     "binding_uses",
     "coverage",
@@ -131,7 +131,7 @@ class AlternateUse(NamedTuple):
     """Frequent shapes of their keys."""
 
 
-class Unroutable(NamedTuple):
+class UnroutableMessages(NamedTuple):
     """Messages to one exchange that no queue got."""
 
     exchange: str
@@ -180,7 +180,7 @@ class Coverage(NamedTuple):
     queues: tuple[QueueUse, ...]
     exchanges: tuple[ExchangeUse, ...]
     alternates: tuple[AlternateUse, ...]
-    unroutable: tuple[Unroutable, ...]
+    unroutable: tuple[UnroutableMessages, ...]
 
 
 def coverage(tally: Tally, topology: Topology) -> Coverage:
@@ -217,7 +217,7 @@ def alternate_uses(tally: Tally, topology: Topology) -> tuple[AlternateUse, ...]
     return _uses(tally, topology).alternates()
 
 
-def unroutable_messages(tally: Tally, topology: Topology) -> tuple[Unroutable, ...]:
+def unroutable_messages(tally: Tally, topology: Topology) -> tuple[UnroutableMessages, ...]:
     """Return the messages that no queue got, per exchange and error of the broker; the largest number first."""
     return _uses(tally, topology).unroutable()
 

@@ -17,7 +17,7 @@ from exchange.routing.router import Router
 from exchange.topology.topology import Topology
 from exchange.values.message import Message
 
-__all__ = ["AlternateLink", "BindingNumber", "Explorer", "Fate", "Outcome", "ordered_bindings"]
+__all__ = ["AlternateLink", "BindingNumber", "OutcomeExplorer", "Fate", "Outcome", "ordered_bindings"]
 
 T = TypeVar("T", bound=Any)
 
@@ -78,7 +78,7 @@ def ordered_bindings(topology: Topology) -> tuple[Binding, ...]:
     )
 
 
-class Explorer:
+class OutcomeExplorer:
     """Computes the outcomes of messages in one topology.
 
     A message that an exchange delays has the queues, bindings and exchanges of both times; with ``at_once``, only those

@@ -13,7 +13,7 @@ from typing import Annotated, Final, NamedTuple, TypeAlias
 from exchange.values.documents import document
 
 __all__ = [
-    "ERROR", "FREQUENT", "REGISTERS", "REGISTER_BITS", "SAMPLE", "Frequent", "Hash", "Item", "SampledKey",
+    "ERROR", "FREQUENT", "REGISTERS", "REGISTER_BITS", "SAMPLE", "Frequent", "Hash", "FrequentItem", "SampledKey",
     "are_registers", "count_distinct", "hash_of", "join_registers", "keep_sample", "merge_summaries", "registers_of",
 ]  # fmt: skip
 
@@ -110,7 +110,7 @@ def keep_sample(keys: Iterable[SampledKey]) -> tuple[SampledKey, ...]:
 
 
 @document("ShapeJson", "shape = text, messages = count, example")
-class Item(NamedTuple):
+class FrequentItem(NamedTuple):
     """A frequent key, or a frequent shape of keys, with its count."""
 
     text: str
@@ -125,7 +125,7 @@ class Frequent(NamedTuple):
     The true count of an item is ``count`` to ``count + error``; that of any other text, 0 to ``error``.
     """
 
-    items: tuple[Item, ...] = ()
+    items: tuple[FrequentItem, ...] = ()
     error: int = 0
 
     def is_sound(self) -> bool:
@@ -141,12 +141,12 @@ def merge_summaries(*summaries: Frequent) -> Frequent:
 
     Agarwal and others, Mergeable Summaries, 2012.
     """
-    totals: dict[str, Item] = {}
+    totals: dict[str, FrequentItem] = {}
     for summary in summaries:
         for item in summary.items:
             known = totals.get(item.text)
             example = item.example if known is None else min(known.example, item.example)
-            totals[item.text] = Item(item.text, item.count + (known.count if known is not None else 0), example)
+            totals[item.text] = FrequentItem(item.text, item.count + (known.count if known is not None else 0), example)
     items = sorted(totals.values(), key=lambda item: (-item.count, item.text))
     error = sum(summary.error for summary in summaries)
     if len(items) > FREQUENT:

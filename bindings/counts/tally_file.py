@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from bindings.archive.names import escape, unescape
 from bindings.archive.sums import Unread
-from bindings.counts.codec import Form, column, schema_of, spread
+from bindings.counts.codec import TableFormat, column, schema_of, spread
 from bindings.counts.outcome import Outcome
 from bindings.counts.slots import HOUR, LAST_TIME, WIDTHS, SlotCounts
 from bindings.counts.tally import Facts, Tally
@@ -42,7 +42,7 @@ MESSAGES: Final = column("messages", int)
 
 SCHEMA: Final = schema_of(OUTCOME, FACTS, NUMBERED)
 
-FORM: Final = Form(
+FORM: Final = TableFormat(
     "tally",
     b"2",
     SCHEMA,

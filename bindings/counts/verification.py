@@ -19,8 +19,8 @@ from bindings.counts.sketch import Frequent, hash_of, merge_summaries
 from bindings.counts.witness import Witness, keep_witnesses
 
 __all__ = [
-    "HEADINGS", "LIMIT", "OTHERS", "Difference", "Evidence", "Verdict", "Verification", "heading_of", "keep_smallest",
-    "verdict_for",
+    "HEADINGS", "LIMIT", "OTHERS", "Evidence", "PlacementDifference", "Verdict", "Verification", "heading_of",
+    "keep_smallest", "verdict_for",
 ]  # fmt: skip
 
 LIMIT: Final = 1_000
@@ -36,7 +36,7 @@ OTHERS: Final = "*"
 """Heading of all other queues that are not in the topology."""
 
 
-class Difference(NamedTuple):
+class PlacementDifference(NamedTuple):
     """A difference between the queues in which the broker put messages to one exchange and those by the topology.
 
     All names are sorted.
@@ -104,7 +104,7 @@ class Verification:
     """
     unknown: int = 0
     """Messages whose queues the archive does not record."""
-    differences: Mapping[Difference, Evidence] = field(default_factory=dict)
+    differences: Mapping[PlacementDifference, Evidence] = field(default_factory=dict)
     more: int = 0
     """Messages with a difference that is not among ``differences``, because there are ``LIMIT`` of those."""
     strangers: Frequent = field(default_factory=Frequent)
@@ -152,7 +152,7 @@ class Verification:
         )
 
 
-Verdict = Literal["agreed", "possible", "undecided"] | Difference
+Verdict = Literal["agreed", "possible", "undecided"] | PlacementDifference
 
 
 def verdict_for(outcome: Outcome, known: Collection[str], unknown: Collection[str]) -> Verdict:
@@ -163,16 +163,16 @@ def verdict_for(outcome: Outcome, known: Collection[str], unknown: Collection[st
     keys as a queue, whether or not that queue exists (`rabbit_exchange:route/3`), so an unknown queue proves nothing.
     """
     if outcome.refused:
-        return Difference(outcome.exchange, refused=outcome.refused)
+        return PlacementDifference(outcome.exchange, refused=outcome.refused)
     got, certain, possible = frozenset(known), frozenset(outcome.queues), frozenset(outcome.possible_queues)
     missing = tuple(sorted(certain - got))
     if outcome.undecided or (unknown and not outcome.exchange and not got - certain):
-        return Difference(outcome.exchange, missing) if missing else "undecided"
+        return PlacementDifference(outcome.exchange, missing) if missing else "undecided"
     extra = tuple(sorted(got - certain - possible))
     picks_none = outcome.routed is True and not certain and not got & possible
     none_of = outcome.possible_queues if picks_none else ()
     if missing or extra or unknown or none_of:
-        return Difference(outcome.exchange, missing, extra, tuple(sorted(unknown)), none_of)
+        return PlacementDifference(outcome.exchange, missing, extra, tuple(sorted(unknown)), none_of)
     return "possible" if possible else "agreed"
 
 
@@ -181,7 +181,7 @@ def heading_of(queue: str) -> str:
     return next((name for start, name in HEADINGS.items() if queue.startswith(start)), OTHERS)
 
 
-def keep_smallest(*parts: Mapping[Difference, Evidence]) -> tuple[dict[Difference, Evidence], int]:
+def keep_smallest(*parts: Mapping[PlacementDifference, Evidence]) -> tuple[dict[PlacementDifference, Evidence], int]:
     """Add up differences; return the ``LIMIT`` with the smallest hashes, and the number of messages of all others.
 
     The counts of the kept differences are exact: a difference that is among the ``LIMIT`` smallest of all parts is also

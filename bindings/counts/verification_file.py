@@ -7,21 +7,21 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from bindings.counts.codec import Columns, Form, column, schema_of, spread
+from bindings.counts.codec import Columns, TableFormat, column, schema_of, spread
 from bindings.counts.sketch import Frequent
-from bindings.counts.verification import Difference, Evidence, Verification
+from bindings.counts.verification import Evidence, PlacementDifference, Verification
 
 __all__ = ["SCHEMA", "table_of", "verification_of"]
 
 NAME: Final = column("name", str)
-DIFFERENCE: Final = spread(Difference)
+DIFFERENCE: Final = spread(PlacementDifference)
 EVIDENCE: Final = spread(Evidence)
 STRANGERS: Final = column("strangers", Frequent)
 NO_KEY: Final = Columns((), lambda key: {}, lambda row: None)
 
 SCHEMA: Final = schema_of(NAME, DIFFERENCE, EVIDENCE, STRANGERS)
 
-FORM: Final = Form(
+FORM: Final = TableFormat(
     "verification",
     b"1",
     SCHEMA,

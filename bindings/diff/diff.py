@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from bindings.analysis.crawl import Deadline
 from bindings.diff.comparison.compare import compare
-from bindings.diff.comparison.meaning import Choice, Meaning, Undecided
+from bindings.diff.comparison.meaning import ChoiceChange, Meaning, UndecidedQuestion
 from bindings.diff.planning.plan import Plan, make_plan
 from bindings.diff.settings.changes import SettingsChange, compare_settings
 from bindings.sources.open import load
@@ -85,7 +85,7 @@ class Diff(NamedTuple):
         gained.
         """
         but_for = {access.exchange for access in self.meaning.access if access.opened == opened}
-        questions: tuple[Undecided | Choice, ...] = self.meaning.undecided + self.meaning.choices
+        questions: tuple[UndecidedQuestion | ChoiceChange, ...] = self.meaning.undecided + self.meaning.choices
         return any(question.exchange not in but_for for question in questions)
 
 

@@ -20,7 +20,7 @@ LISTED: Final = 20
 """Maximum number of kinds of move that are listed for people."""
 
 
-class Move(NamedTuple):
+class QueueMove(NamedTuple):
     """The exchange that messages are published to, and the queues that they reach before and after."""
 
     exchange: str
@@ -34,7 +34,7 @@ class Move(NamedTuple):
 class MoveCount(NamedTuple):
     """Messages that go elsewhere in the same way."""
 
-    move: Move
+    move: QueueMove
     messages: int
     first_routing_key: str
     """The routing key of the first of them."""
@@ -46,8 +46,8 @@ class Moved(NamedTuple):
 
     read: int
     """Number of messages in the file."""
-    counts: Counter[Move]
-    first: dict[Move, str]
+    counts: Counter[QueueMove]
+    first: dict[QueueMove, str]
     """The routing key of the first message of each."""
 
     def lines(self) -> Iterator[str]:
@@ -71,8 +71,8 @@ class Moved(NamedTuple):
 
 def count_moves(file: IO[bytes], before: Router, after: Router) -> Moved:
     """Return the messages of JSON lines that the two route differently. Raises InputError for a line that is none."""
-    counts: Counter[Move] = Counter()
-    first: dict[Move, str] = {}
+    counts: Counter[QueueMove] = Counter()
+    first: dict[QueueMove, str] = {}
     read = 0
     for number, line in read_lines(file):
         try:
@@ -80,7 +80,7 @@ def count_moves(file: IO[bytes], before: Router, after: Router) -> Moved:
         except InputError as error:
             raise InputError(f"{getattr(file, 'name', '-')}:{number}: {error}") from None
         read += 1
-        move = Move(message.exchange, _where(before, message), _where(after, message))
+        move = QueueMove(message.exchange, _where(before, message), _where(after, message))
         if move.before != move.after:
             counts[move] += 1
             first.setdefault(move, message.routing_key)
@@ -101,7 +101,7 @@ def _where(router: Router, message: Message) -> tuple[str, ...]:
     return (*queues, *[f"undecided at {name}" for name in route.undecided])
 
 
-def _describe_move(move: Move) -> str:
+def _describe_move(move: QueueMove) -> str:
     """Return what changes: ``loses c``; what stays is only counted."""
     lost = [name for name in move.before if name not in move.after]
     gained = [name for name in move.after if name not in move.before]

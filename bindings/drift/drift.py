@@ -28,7 +28,7 @@ from exchange.values.documents import document
 from exchange.values.json_types import FieldJson
 
 __all__ = [
-    "CHANGES", "KINDS", "REASONS", "Change", "Drift", "Field", "Ignoring", "Kind", "Object", "Reason",
+    "CHANGES", "KINDS", "REASONS", "Change", "Drift", "FieldDrift", "Ignoring", "Kind", "Object", "Reason",
     "Verdict", "find_drift",
 ]  # fmt: skip
 
@@ -43,7 +43,7 @@ CHANGES: Final[tuple[Change, ...]] = ("missing", "extra", "changed")
 REASONS: Final[tuple[Reason, ...]] = ("amq.*", "exclusive", "auto-delete", "by name", "extra")
 
 
-class Named(NamedTuple):
+class ObjectName(NamedTuple):
     """The name of an exchange, a queue or a policy."""
 
     kind: str
@@ -51,7 +51,7 @@ class Named(NamedTuple):
 
 
 @document("FieldDriftJson")
-class Field(NamedTuple):
+class FieldDrift(NamedTuple):
     """A property of an object that differs, as JSON values; None where one side does not have it."""
 
     name: str
@@ -80,9 +80,11 @@ class Object:
         return _kind_of(self.part)
 
     @property
-    def fields(self) -> tuple[Field, ...]:
+    def fields(self) -> tuple[FieldDrift, ...]:
         """What differs in a changed object; none of another one."""
-        return () if self.live is None else tuple([Field(*change) for change in find_changes(self.part, self.live)])
+        return (
+            () if self.live is None else tuple([FieldDrift(*change) for change in find_changes(self.part, self.live)])
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ class Ignoring:
     auto_delete: bool = True
     """Whether to ignore auto-delete queues and exchanges that one side does not have."""
 
-    def reason(self, item: Object, transient: frozenset[Named]) -> Reason | None:
+    def reason(self, item: Object, transient: frozenset[ObjectName]) -> Reason | None:
         """Return why an object is ignored; None if it is not.
 
         ``transient`` are the auto-delete queues and exchanges that one side does not have.
@@ -108,7 +110,7 @@ class Ignoring:
             return "by name"
         return "extra" if self.extra and item.change == "extra" else None
 
-    def _matches(self, named: Named) -> bool:
+    def _matches(self, named: ObjectName) -> bool:
         for glob in self.names:
             kind, colon, rest = glob.partition(":")
             if colon and kind in KINDS:
@@ -236,11 +238,11 @@ def _name_of(part: Part) -> tuple[str, ...]:
     return (part.name,)
 
 
-def _named_by(part: Part) -> frozenset[Named]:
+def _named_by(part: Part) -> frozenset[ObjectName]:
     """Return the name of a part; of a binding, the names of what it connects."""
     if isinstance(part, Binding):
-        return frozenset({Named("exchange", part.source), Named(*part.destination)})
-    return frozenset({Named(_kind_of(part), part.name)})
+        return frozenset({ObjectName("exchange", part.source), ObjectName(*part.destination)})
+    return frozenset({ObjectName(_kind_of(part), part.name)})
 
 
 def _reason_left_alone(part: Part, live: Topology) -> Reason:

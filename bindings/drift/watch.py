@@ -14,7 +14,7 @@ from bindings.drift.drift import CHANGES, KINDS, REASONS, Drift
 from bindings.http.exposition import family_lines
 from exchange.errors import HashstarError
 
-__all__ = ["Outcome", "State", "Watch", "metric_lines"]
+__all__ = ["WatchOutcome", "WatchState", "DriftWatch", "metric_lines"]
 
 FIRST_RETRY: Final = 1.0
 """Seconds before the second try, or the interval if that is shorter; doubles with each failure."""
@@ -23,7 +23,7 @@ MOST_RETRY: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class WatchState:
     """What is known; replaced as a whole, so that other threads read it without a lock."""
 
     drift: Drift | None = None
@@ -42,7 +42,7 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class WatchOutcome:
     """The outcome of one comparison."""
 
     drift: Drift | None
@@ -56,7 +56,7 @@ class Outcome:
     """Whether it differs from the one before: another drift, another error, or the broker answers again."""
 
 
-class Watch:
+class DriftWatch:
     """Compares every ``every`` seconds. ``clock`` has the seconds since 1970, ``random`` a number in [0, 1)."""
 
     def __init__(
@@ -67,14 +67,14 @@ class Watch:
         self._clock = clock
         self._random = random
         self._failed_in_a_row = 0
-        self.state = State()
+        self.state = WatchState()
 
-    def outcomes(self) -> Iterator[Outcome]:
+    def outcomes(self) -> Iterator[WatchOutcome]:
         """Yield the outcome of each comparison, without an end; the caller waits between them."""
         while True:
             yield self.compare()
 
-    def compare(self) -> Outcome:
+    def compare(self) -> WatchOutcome:
         """Compare once, and return the outcome."""
         now, before = self._clock(), self.state
         try:
@@ -83,12 +83,12 @@ class Watch:
             text = str(error)
             self._failed_in_a_row += 1
             self.state = replace(before, error=text, failures=before.failures + 1)
-            return Outcome(None, text, self._wait_after_failure(), now, text != before.error)
+            return WatchOutcome(None, text, self._wait_after_failure(), now, text != before.error)
         self._failed_in_a_row = 0
-        self.state = State(drift, None, now, before.successes + 1, before.failures)
+        self.state = WatchState(drift, None, now, before.successes + 1, before.failures)
         known = before.drift
         is_news = not before.up or known is None or (drift.objects, drift.unread) != (known.objects, known.unread)
-        return Outcome(drift, None, self._every, now, is_news)
+        return WatchOutcome(drift, None, self._every, now, is_news)
 
     def _wait_after_failure(self) -> float:
         first = min(FIRST_RETRY, self._every)
@@ -96,7 +96,7 @@ class Watch:
         return full * (1 - self._random() / 2)
 
 
-def metric_lines(state: State) -> Iterator[str]:
+def metric_lines(state: WatchState) -> Iterator[str]:
     """Yield the metrics in Prometheus's text format. There are no objects until a comparison has succeeded."""
     yield from family_lines(
         "hashstar_drift_up", "gauge", "Whether the last comparison of file and broker succeeded.", {(): int(state.up)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from bindings.drift.watch import State, metric_lines
+from bindings.drift.watch import WatchState, metric_lines
 from bindings.http.exposition import METRICS
 from bindings.http.handler import PLAIN, Handler
 from bindings.http.hosts import HostCheck
@@ -14,14 +14,14 @@ from exchange.errors import InputError
 __all__ = ["serve_metrics"]
 
 
-def serve_metrics(host: str, port: int, names: Sequence[str], read: Callable[[], State]) -> Server:
+def serve_metrics(host: str, port: int, names: Sequence[str], read: Callable[[], WatchState]) -> Server:
     """Start to serve the metrics of what ``read`` returns, on a thread; ``names`` are further host names of requests.
 
     Raises InputError if the address cannot be used.
     """
     check = HostCheck(host, names)
 
-    class Answers(Handler):
+    class MetricsHandler(Handler):
         hosts = check
         hosts_option = "--allow-host NAME"
 
@@ -35,7 +35,7 @@ def serve_metrics(host: str, port: int, names: Sequence[str], read: Callable[[],
                 self.answer(404, PLAIN, b"there are /metrics and /live\n")
 
     try:
-        server = make_server(host, port, Answers)
+        server = make_server(host, port, MetricsHandler)
     except OSError as error:
         raise InputError(f"--metrics: {host}:{port} cannot be served: {error.strerror or error}") from None
     server.start()

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from bindings.fix.candidates import Removal
 from bindings.sources.document_reader import read
 from bindings.sources.language.blocks import find_levels
-from bindings.sources.language.syntax import Node, Shapes, parse
+from bindings.sources.language.syntax import Shapes, SyntaxNode, parse
 from bindings.sources.language.tokens import Statement, Token, split_rows, split_statements
 from exchange.entities.part import Part
 
@@ -34,15 +34,15 @@ class _Written(NamedTuple):
 
     level: int
     statement: Statement
-    node: Node
+    node: SyntaxNode
 
     @property
-    def destinations(self) -> Sequence[Node]:
+    def destinations(self) -> Sequence[SyntaxNode]:
         """The destinations of a binding."""
         return self.node.nodes("destinations")[0].children if self.node.rule == "binding" else ()
 
     @property
-    def keys(self) -> Sequence[Node]:
+    def keys(self) -> Sequence[SyntaxNode]:
         """The keys and conditions of a binding; none if it has the key ``""`` as it names none."""
         matchers = self.node.nodes("matchers")
         return matchers[0].children if matchers else ()
@@ -184,7 +184,7 @@ class BindingsText:
                 yield line
 
 
-def _positions(nodes: Sequence[Node], gone: set[int], tokens: Sequence[Token]) -> Iterator[int]:
+def _positions(nodes: Sequence[SyntaxNode], gone: set[int], tokens: Sequence[Token]) -> Iterator[int]:
     """Yield the positions of the tokens of some nodes of a list, and of the commas that go with them."""
     if not gone:
         return
@@ -199,15 +199,15 @@ def _positions(nodes: Sequence[Node], gone: set[int], tokens: Sequence[Token]) -
         yield bounds[tail + 1] - 1
 
 
-def _first(node: Node) -> int:
+def _first(node: SyntaxNode) -> int:
     child = node.children[0]
-    return _first(child) if isinstance(child, Node) else int(child)
+    return _first(child) if isinstance(child, SyntaxNode) else int(child)
 
 
-def _last(node: Node, tokens: Sequence[Token]) -> int:
+def _last(node: SyntaxNode, tokens: Sequence[Token]) -> int:
     """Return the position of the last token of a node, its closing bracket included."""
     child = node.children[-1] if node.children else None
-    at = _last(child, tokens) if isinstance(child, Node) else int(child or 0)
+    at = _last(child, tokens) if isinstance(child, SyntaxNode) else int(child or 0)
     if node.rule != "condition":
         return at
     depth, at = 0, _first(node) + 1  # the bracket that opens the table

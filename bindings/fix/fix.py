@@ -26,7 +26,7 @@ from bindings.sources.open import STDIN, Source, read_source
 from exchange.entities.profile import Profile
 from exchange.errors import InputError
 
-__all__ = ["SECONDS", "Change", "FixedFile", "NotFixable", "fix_file", "fix_text", "save_fixed"]
+__all__ = ["SECONDS", "FindingFix", "FixedFile", "NotFixable", "fix_file", "fix_text", "save_fixed"]
 
 SECONDS: Final = 60.0
 """Maximum duration in seconds of the proofs for one file; what is not proved then is not fixed."""
@@ -41,7 +41,7 @@ class NotFixable(InputError):
     """A topology that is fine to read, and not to be fixed."""
 
 
-class Change(NamedTuple):
+class FindingFix(NamedTuple):
     """A finding that was fixed, or that was not."""
 
     line: int | None
@@ -58,9 +58,9 @@ class FixedFile(NamedTuple):
     name: str
     before: bytes
     after: bytes
-    done: Sequence[Change]
+    done: Sequence[FindingFix]
     """The findings that were fixed, in the order of the fixes."""
-    left: Sequence[Change]
+    left: Sequence[FindingFix]
     """The findings of the same rules that were not fixed, each with the reason."""
 
 
@@ -135,11 +135,11 @@ def fix_text(
     vhost: str | None = None,
     profile: Profile | str | None = None,
     seconds: float = SECONDS,
-) -> tuple[str, list[Change], list[Change]]:
+) -> tuple[str, list[FindingFix], list[FindingFix]]:
     """Return the fixed text, what was fixed and what was not; see `fix_file`. Errors call the text ``name``."""
     deadline = Deadline(seconds)
-    done: list[Change] = []
-    left: list[Change] = []
+    done: list[FindingFix] = []
+    left: list[FindingFix] = []
     for _ in range(ROUNDS):
         fixed, now, left = _Round(text, name, vhost, profile, codes).fix(deadline)
         done += now
@@ -168,7 +168,7 @@ class _Round:
             raise NotFixable(f"{name}: there is no virtual host {vhost!r}; there are {known}")
         self._topologies: Final = {each: self._source.topology(each, profile) for each in names}
 
-    def fix(self, deadline: Deadline) -> tuple[str, list[Change], list[Change]]:
+    def fix(self, deadline: Deadline) -> tuple[str, list[FindingFix], list[FindingFix]]:
         """Return the text with all fixes that are proved, what was fixed, and what was not."""
         fixes, left = self._choose(deadline)
         wanted = frozenset(removal for fix in fixes for removal in fix.removals)
@@ -184,16 +184,16 @@ class _Round:
             return self._text, [], [*left, *(self._change(fix, obstacle) for fix in fixes)]
         gone = twice - _open_text(after, text, self._name, self._vhost).repeated
         again = [
-            Change(self._editor.line_of(removal), AGAIN, f"{describe_part(removal[1])} is declared again below")
+            FindingFix(self._editor.line_of(removal), AGAIN, f"{describe_part(removal[1])} is declared again below")
             for removal in gone
         ]
         again.sort(key=lambda change: (change.line or 0, change.message))
         return text, [*(self._change(fix) for fix in fixes), *again], left
 
-    def _choose(self, deadline: Deadline) -> tuple[list[Fix], list[Change]]:
+    def _choose(self, deadline: Deadline) -> tuple[list[Fix], list[FindingFix]]:
         """Return the fixes that are proved and whose parts can be removed from the text, and why the others are not."""
         fixes: list[Fix] = []
-        left: list[Change] = []
+        left: list[FindingFix] = []
         for vhost, topology in self._topologies.items():
             expectations = self._source.expectations(vhost)
             findings = find_all(topology, expectations)
@@ -236,12 +236,12 @@ class _Round:
                 return False
         return after.profile == self._source.profile
 
-    def _change(self, fix: Fix, obstacle: str = "") -> Change:
+    def _change(self, fix: Fix, obstacle: str = "") -> FindingFix:
         finding = fix.finding
         line = None
         if finding.part is not None:
             line = self._source.line_of(fix.vhost, finding.part) or self._editor.line_of((fix.vhost, finding.part))
-        return Change(line, finding.code, finding.message, obstacle)
+        return FindingFix(line, finding.code, finding.message, obstacle)
 
 
 def _open_text(source: Source, text: str, name: str, vhost: str | None) -> _Text:

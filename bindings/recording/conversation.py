@@ -23,11 +23,11 @@ from bindings.sources.recording.model import (
     CLOSINGS,
     NO_CODE,
     RECORDED,
-    Answer,
-    Client,
-    Publishing,
-    Request,
-    Unread,
+    RecordedAnswer,
+    RecordedClient,
+    RecordedPublishing,
+    RecordedRequest,
+    UnreadConnections,
 )
 from exchange.amqp import MalformedHeader
 from exchange.amqp.frames import HEADER, METHOD
@@ -74,13 +74,13 @@ class _Channel:
     __slots__ = ("pending", "prefetch", "publishing", "sent")
 
     def __init__(self) -> None:
-        self.pending: deque[tuple[str, Request | None]] = deque()
+        self.pending: deque[tuple[str, RecordedRequest | None]] = deque()
         """Calls that wait for an answer; None for one that is not recorded."""
         self.prefetch = (0, False)
         """What basic.qos has set last: the count, and whether it is global."""
-        self.publishing: dict[tuple[bytes, int], Publishing | None] = {}
+        self.publishing: dict[tuple[bytes, int], RecordedPublishing | None] = {}
         """Exchange and flags as basic.publish has them -> what counts such messages."""
-        self.sent: Publishing | None = None
+        self.sent: RecordedPublishing | None = None
         """What counts the message whose header comes next, or that came last."""
 
 
@@ -93,7 +93,7 @@ class Conversation:
         self._client_frames: Final = FrameReader(of_client=True)
         self._broker_frames: Final = FrameReader(of_client=False)
         self._is_read = True
-        self._client = Client()
+        self._client = RecordedClient()
         self._vhost = ""
         self._channels: Final[dict[int, _Channel]] = {}
         self._generated: Final[set[str]] = set()
@@ -114,7 +114,7 @@ class Conversation:
         channel = self._channels.pop(0, None)
         for name, request in () if channel is None else channel.pending:
             if request is not None and name.startswith("connection."):
-                self._ledger.answer(request, Answer(NO_CODE, CLOSED))
+                self._ledger.answer(request, RecordedAnswer(NO_CODE, CLOSED))
 
     def _read(self, side: str, frames: FrameReader, data: bytes) -> None:
         take = self._take_asked if side == "client" else self._take_answered
@@ -131,7 +131,7 @@ class Conversation:
 
     def _give_up(self, side: str, reason: str) -> None:
         self._is_read = False
-        self._ledger.add_unread(Unread(side, reason))
+        self._ledger.add_unread(UnreadConnections(side, reason))
         self._channels.clear()
 
     # What the client sends
@@ -246,7 +246,7 @@ class Conversation:
 
     def _take_refusal(self, number: int, name: str, given: Mapping[str, Any]) -> None:
         """Give the answer to the call that the broker names; what waits behind it gets none."""
-        answer = Answer(given["reply_code"], given["reply_text"])
+        answer = RecordedAnswer(given["reply_code"], given["reply_text"])
         numbers = [number] if name == "channel.close" else [*self._channels]
         closed = [self._close_channel(each) for each in numbers]
         channels = [channel for channel in closed if channel is not None]
@@ -267,7 +267,9 @@ class Conversation:
                 return
 
 
-def _find_refused(channels: list[_Channel], asked: str | None, text: str) -> Iterator[Request | Publishing]:
+def _find_refused(
+    channels: list[_Channel], asked: str | None, text: str
+) -> Iterator[RecordedRequest | RecordedPublishing]:
     """Yield what a refusal may be about, the likeliest first: the first call of the method that waits.
 
     A broker that closes before a connection is open often names no method: then it is the call that waits. A message
@@ -283,10 +285,10 @@ def _find_refused(channels: list[_Channel], asked: str | None, text: str) -> Ite
         yield from (request for name, request in waiting if name.startswith("connection."))
 
 
-def _read_client(properties: Mapping[str, Any]) -> Client:
+def _read_client(properties: Mapping[str, Any]) -> RecordedClient:
     version = _read_text(properties.get("version")) or _read_text(properties.get("product_version"))  # py-amqp's name
     product, platform, name = (_read_text(properties.get(key)) for key in ("product", "platform", "connection_name"))
-    return Client(product, version, platform, hide_logins(name))
+    return RecordedClient(product, version, platform, hide_logins(name))
 
 
 def _without_secrets(value: Any) -> Any:

@@ -12,7 +12,14 @@ from copy import copy
 from json import dumps
 from typing import Any, Final
 
-from bindings.sources.recording.model import Answer, Client, Publishing, Recording, Request, Unread
+from bindings.sources.recording.model import (
+    RecordedAnswer,
+    RecordedClient,
+    RecordedPublishing,
+    RecordedRequest,
+    Recording,
+    UnreadConnections,
+)
 from exchange.limits import RECORDED_BYTES
 from exchange.values.field_json import encode_table
 
@@ -39,8 +46,8 @@ class Ledger:
         self._recording: Final = Recording(upstream, now(), now())
         self._now: Final = now
         self._room = most
-        self._requests: Final[dict[tuple[Client, str, str, str], Request]] = {}
-        self._publishing: Final[dict[tuple[Client, str, str, bool, bool], Publishing]] = {}
+        self._requests: Final[dict[tuple[RecordedClient, str, str, str], RecordedRequest]] = {}
+        self._publishing: Final[dict[tuple[RecordedClient, str, str, bool, bool], RecordedPublishing]] = {}
         self.changes = 0
         """Grows with everything that is recorded."""
 
@@ -49,11 +56,11 @@ class Ledger:
         self._recording.opened += 1
         self.changes += 1
 
-    def add_client(self, client: Client) -> Client:
+    def add_client(self, client: RecordedClient) -> RecordedClient:
         """Count a connection of a client that has named itself; return the client as it is recorded."""
         known = self._recording.connections
-        for candidate in (client, client._replace(name=""), Client()):
-            if candidate in known or len(known) < CLIENTS or candidate == Client():
+        for candidate in (client, client._replace(name=""), RecordedClient()):
+            if candidate in known or len(known) < CLIENTS or candidate == RecordedClient():
                 known[candidate] += 1
                 self.changes += 1
                 return candidate
@@ -65,13 +72,15 @@ class Ledger:
         if broker not in brokers and len(brokers) < REASONS:
             brokers.append(broker)
 
-    def add_unread(self, unread: Unread) -> None:
+    def add_unread(self, unread: UnreadConnections) -> None:
         """Count a connection that is not read any more."""
         known = self._recording.unread
         known[unread if unread in known or len(known) < REASONS else unread._replace(reason="other reasons")] += 1
         self.changes += 1
 
-    def request(self, client: Client, vhost: str, method: str, arguments: Mapping[str, Any]) -> Request | None:
+    def request(
+        self, client: RecordedClient, vhost: str, method: str, arguments: Mapping[str, Any]
+    ) -> RecordedRequest | None:
         """Count a request; None if there is no room for a new one."""
         text = dumps(encode_table(arguments), sort_keys=True)
         key = (client, vhost, method, text)
@@ -81,7 +90,7 @@ class Ledger:
             if not self._takes(ROW + len(text)):
                 self.leave_out()
                 return None
-            row = self._requests[key] = Request(client, vhost, method, arguments, now, now)
+            row = self._requests[key] = RecordedRequest(client, vhost, method, arguments, now, now)
             self._recording.requests.append(row)
         row.count += 1
         row.last = now
@@ -89,8 +98,8 @@ class Ledger:
         return row
 
     def publishing(
-        self, client: Client, vhost: str, exchange: str, *, mandatory: bool, immediate: bool
-    ) -> Publishing | None:
+        self, client: RecordedClient, vhost: str, exchange: str, *, mandatory: bool, immediate: bool
+    ) -> RecordedPublishing | None:
         """Return what counts the messages of a client to an exchange; None if there is no room for it."""
         key = (client, vhost, exchange, mandatory, immediate)
         row = self._publishing.get(key)
@@ -98,23 +107,23 @@ class Ledger:
             if not self._takes(ROW + 6 * len(exchange)):
                 return None
             now = self._now()
-            row = self._publishing[key] = Publishing(client, vhost, exchange, mandatory, immediate, now, now)
+            row = self._publishing[key] = RecordedPublishing(client, vhost, exchange, mandatory, immediate, now, now)
             self._recording.publishing.append(row)
         return row
 
-    def publish(self, row: Publishing, size: int) -> None:
+    def publish(self, row: RecordedPublishing, size: int) -> None:
         """Count a message; `size` is that of its body, in bytes."""
         row.messages += 1
         row.max_bytes = max(row.max_bytes, size)
         row.last = self._now()
         self.changes += 1
 
-    def give_back(self, row: Publishing) -> None:
+    def give_back(self, row: RecordedPublishing) -> None:
         """Count a message that no queue got."""
         row.returned += 1
         self.changes += 1
 
-    def answer(self, row: Request | Publishing, answer: Answer) -> None:
+    def answer(self, row: RecordedRequest | RecordedPublishing, answer: RecordedAnswer) -> None:
         """Count an answer of the broker."""
         if answer not in row.answers and (len(row.answers) >= ANSWERS or not self._takes(ROW // 4 + len(answer.text))):
             answer = answer._replace(text=OTHERS if answer.text else "")

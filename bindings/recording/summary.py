@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from bindings.sources.recording.model import ACCEPTED, CLOSINGS, Publishing, Recording, Request
+from bindings.sources.recording.model import ACCEPTED, CLOSINGS, RecordedPublishing, RecordedRequest, Recording
 from exchange.text.display import count_noun
 
 __all__ = ["describe_request", "summary_lines"]
@@ -28,7 +28,7 @@ def summary_lines(recording: Recording) -> Iterator[str]:
     most = sorted(recording.connections.items(), key=lambda each: -each[1])
     yield from (f"  {client}: {count_noun(count, 'connection')}" for client, count in most[:LISTED])
     yield from _more(len(most), "client")
-    rows: list[Request | Publishing] = [*requests, *recording.publishing]
+    rows: list[RecordedRequest | RecordedPublishing] = [*requests, *recording.publishing]
     refusals = [(row, answer, count) for row in rows for answer, count in row.answers.items() if answer != ACCEPTED]
     if refusals:
         yield "refused by the broker:"
@@ -62,9 +62,9 @@ NAMED_BY: Final = {
 """Method -> the argument that has the name of what it is about; ``queue`` for the others."""
 
 
-def describe_request(row: Request | Publishing) -> str:
+def describe_request(row: RecordedRequest | RecordedPublishing) -> str:
     """Return the method with the name of what it is about: ``queue.declare 'jobs'``."""
-    if isinstance(row, Publishing):
+    if isinstance(row, RecordedPublishing):
         return f"basic.publish to exchange {row.exchange!r}"
     name = row.arguments.get(NAMED_BY.get(row.method, "queue"))
     if name == "" and row.method not in NAMED_BY:

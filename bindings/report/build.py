@@ -13,7 +13,7 @@ from bindings.counts.sketch import Frequent
 from bindings.counts.slots import DAY, width_for
 from bindings.counts.tally import Tally
 from bindings.report.caveats import list_caveats
-from bindings.report.evidence import Traffic, add_evidence
+from bindings.report.evidence import WindowCounts, add_evidence
 from bindings.report.gates import IgnoreUse, Settings, check_gates, match_ignores, refuse_unread
 from bindings.report.lines import sum_lines
 from bindings.report.model import (
@@ -124,7 +124,7 @@ def build_report(
     records = Records(tally.messages, tally.unread)
     timeline = _build_timeline(tally)
     timed = tally.timeline.messages
-    traffic = Traffic(
+    traffic = WindowCounts(
         {use.binding: use for use in uses.bindings},
         {use.exchange: use for use in uses.exchanges},
         {use.queue: use for use in uses.queues},

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from bindings.archive.figures import to_percent
 from bindings.archive.reading import COPIES, TEXTS_ONLY
-from exchange.kinds import KINDS, Decider, Unknown
+from exchange.kinds import KINDS, Decider, UnknownExchange
 from exchange.text.display import count_noun, list_some
 from exchange.topology.unread import not_proved
 from exchange.values.field_values import type_and_value
@@ -98,7 +98,9 @@ def list_caveats(report: Report) -> Iterator[str]:
 def _count_typed_bindings(report: Report) -> int:
     """Return the number of bindings of headers exchanges that ask for a value that is no text."""
     by_headers = {
-        row.use.exchange for row in report.exchanges if KINDS.get(row.type or "", Unknown).decider is Decider.HEADERS
+        row.use.exchange
+        for row in report.exchanges
+        if KINDS.get(row.type or "", UnknownExchange).decider is Decider.HEADERS
     }
     asked = [row.use.binding.arguments for row in report.bindings if row.use.binding.source in by_headers]
     return sum(any(type_and_value(value)[0] not in ("longstr", "void") for value in each.values()) for each in asked)

@@ -16,10 +16,10 @@ from bindings.report.model import Evidence, FindingRow
 from exchange.entities.entities import Binding, Exchange, Queue
 from exchange.text.display import count_noun
 
-__all__ = ["Traffic", "add_evidence"]
+__all__ = ["WindowCounts", "add_evidence"]
 
 
-class Traffic(NamedTuple):
+class WindowCounts(NamedTuple):
     """The counts of a window: of each binding, exchange and queue, and of alternate exchanges."""
 
     bindings: Mapping[Binding, BindingUse]
@@ -34,7 +34,7 @@ Statement = tuple[Evidence, str]
 NOTHING: Final[Statement] = ("", "")
 
 
-def add_evidence(findings: Iterable[Finding], traffic: Traffic, *, is_whole: bool) -> tuple[FindingRow, ...]:
+def add_evidence(findings: Iterable[Finding], traffic: WindowCounts, *, is_whole: bool) -> tuple[FindingRow, ...]:
     """Return each finding with the evidence that the traffic gives.
 
     Unless the topology ``is_whole``, traffic confirms nothing: a part that was not read may have led messages there.
@@ -45,7 +45,7 @@ def add_evidence(findings: Iterable[Finding], traffic: Traffic, *, is_whole: boo
     )
 
 
-def _row(finding: Finding, traffic: Traffic) -> FindingRow:
+def _row(finding: Finding, traffic: WindowCounts) -> FindingRow:
     parts = [finding.part, *finding.related]
     bindings = [
         traffic.bindings[part].number for part in parts if isinstance(part, Binding) and part in traffic.bindings
@@ -55,7 +55,7 @@ def _row(finding: Finding, traffic: Traffic) -> FindingRow:
     return FindingRow(finding, evidence, sentence, tuple(bindings), _messages(finding, traffic))
 
 
-def _messages(finding: Finding, traffic: Traffic) -> int | None:
+def _messages(finding: Finding, traffic: WindowCounts) -> int | None:
     part = finding.part
     if isinstance(part, Binding):
         use = traffic.bindings.get(part)
@@ -69,7 +69,7 @@ def _messages(finding: Finding, traffic: Traffic) -> int | None:
     return None
 
 
-def _decides_nothing(finding: Finding, traffic: Traffic) -> Statement:
+def _decides_nothing(finding: Finding, traffic: WindowCounts) -> Statement:
     use = _binding(finding, traffic)
     if use is None:
         return NOTHING
@@ -81,7 +81,7 @@ def _decides_nothing(finding: Finding, traffic: Traffic) -> Statement:
     return "proved", f"{matched} matched it, and all got to its destination by another way, too"
 
 
-def _leads_nowhere(finding: Finding, traffic: Traffic) -> Statement:
+def _leads_nowhere(finding: Finding, traffic: WindowCounts) -> Statement:
     parts = [part for part in (finding.part, *finding.related) if isinstance(part, Binding)]
     messages = sum([traffic.bindings[part].messages for part in parts if part in traffic.bindings])
     if not messages:
@@ -89,7 +89,7 @@ def _leads_nowhere(finding: Finding, traffic: Traffic) -> Statement:
     return "proved", f"{count_noun(messages, 'message')} matched and would have gone there"
 
 
-def _matches_nothing(finding: Finding, traffic: Traffic) -> Statement:
+def _matches_nothing(finding: Finding, traffic: WindowCounts) -> Statement:
     use = _binding(finding, traffic)
     if use is None:
         return NOTHING
@@ -100,7 +100,7 @@ def _matches_nothing(finding: Finding, traffic: Traffic) -> Statement:
     return "proved", f"none of {count_noun(use.exposure, 'message')} through its exchange matched it"
 
 
-def _matches_all(finding: Finding, traffic: Traffic) -> Statement:
+def _matches_all(finding: Finding, traffic: WindowCounts) -> Statement:
     use = _binding(finding, traffic)
     if use is None:
         return NOTHING
@@ -110,7 +110,7 @@ def _matches_all(finding: Finding, traffic: Traffic) -> Statement:
     return ("proved" if use.messages == use.exposure else "belied"), matched
 
 
-def _loses(finding: Finding, traffic: Traffic) -> Statement:
+def _loses(finding: Finding, traffic: WindowCounts) -> Statement:
     part = finding.part
     name = part.source if isinstance(part, Binding) else part.name if isinstance(part, Exchange) else None
     use = traffic.exchanges.get(name) if name is not None else None
@@ -123,7 +123,9 @@ def _loses(finding: Finding, traffic: Traffic) -> Statement:
     return "proved", f"{use.unroutable:,} of {count_noun(use.published, 'message')} published to it went nowhere"
 
 
-def _count(finding: Finding, traffic: Traffic, some: Evidence, none: Evidence, where: str, by: str = "") -> Statement:
+def _count(
+    finding: Finding, traffic: WindowCounts, some: Evidence, none: Evidence, where: str, by: str = ""
+) -> Statement:
     """Return what the number of messages of an exchange or queue makes of a finding: ``some``, or ``none`` for 0."""
     part = finding.part
     use: ExchangeUse | QueueUse | None = None
@@ -136,7 +138,7 @@ def _count(finding: Finding, traffic: Traffic, some: Evidence, none: Evidence, w
     )
 
 
-def _never_takes_alternate(finding: Finding, traffic: Traffic) -> Statement:
+def _never_takes_alternate(finding: Finding, traffic: WindowCounts) -> Statement:
     use = traffic.exchanges.get(finding.part.name) if isinstance(finding.part, Exchange) else None
     if use is None:
         return NOTHING
@@ -148,11 +150,11 @@ def _never_takes_alternate(finding: Finding, traffic: Traffic) -> Statement:
     return "proved", f"none of {count_noun(use.messages, 'message')} took it"
 
 
-def _binding(finding: Finding, traffic: Traffic) -> BindingUse | None:
+def _binding(finding: Finding, traffic: WindowCounts) -> BindingUse | None:
     return traffic.bindings.get(finding.part) if isinstance(finding.part, Binding) else None
 
 
-CLAIMS: Final[Mapping[str, Callable[[Finding, Traffic], Statement]]] = {
+CLAIMS: Final[Mapping[str, Callable[[Finding, WindowCounts], Statement]]] = {
     "HS102": _leads_nowhere,
     "HS103": _decides_nothing,
     "HS104": _decides_nothing,

@@ -11,7 +11,7 @@ from uuid import UUID
 from bindings.archive.figures import Timestamp
 from bindings.archive.kafka.cluster import Cluster
 from bindings.archive.kafka.folder import FolderInspection, TopicFacts
-from bindings.archive.kafka.groups import Group
+from bindings.archive.kafka.groups import StoredGroup
 from bindings.archive.kafka.side_files import format_id
 from bindings.archive.kafka.transaction_state import KafkaTopicPartitionJson, TransactionState
 from bindings.report.inspection import BadJson, bad_json
@@ -98,7 +98,7 @@ def kafka_json(found: FolderInspection) -> KafkaJson:
     }
 
 
-def _group_json(group: Group, ends: dict[tuple[str, int], int], names: dict[UUID, str]) -> KafkaGroupJson:
+def _group_json(group: StoredGroup, ends: dict[tuple[str, int], int], names: dict[UUID, str]) -> KafkaGroupJson:
     return {
         "group": group.name,
         "type": group.kind,  # type: ignore[typeddict-item]  # a test compares the names

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from bindings.counts.coverage import Unroutable
+from bindings.counts.coverage import UnroutableMessages
 from bindings.counts.outcome import Outcome
 from bindings.counts.tally import Tally
 from bindings.report.model import Nearest, Shape
@@ -60,7 +60,7 @@ class NearestSearch:
         self._numbers: Final = {binding: number for number, binding in enumerate(bindings)}
         self._looks = LOOKS
 
-    def shapes(self, row: Unroutable, ends: Mapping[Where, Outcome]) -> tuple[Shape, ...]:
+    def shapes(self, row: UnroutableMessages, ends: Mapping[Where, Outcome]) -> tuple[Shape, ...]:
         """Return the first `SHAPES` shapes of a row, each with the binding or name nearest to its example."""
         shapes = []
         for text, count, example in row.shapes.items[:SHAPES]:

@@ -13,10 +13,10 @@ from exchange.text.display import clip_line, count_noun, count_rest, escape_line
 from exchange.text.site import how_to_install
 
 if TYPE_CHECKING:
-    from bindings.archive.rocketmq.commit import Stored
-    from bindings.archive.rocketmq.find import Matches
-    from bindings.archive.rocketmq.inspection import Level, QueueFacts, StoreInspection, TopicFacts
-    from bindings.archive.rocketmq.store import Store, Topic
+    from bindings.archive.rocketmq.commit import CommitRecord
+    from bindings.archive.rocketmq.find import FoundMessages
+    from bindings.archive.rocketmq.inspection import Level, StoredQueueFacts, StoredTopicFacts, StoreInspection
+    from bindings.archive.rocketmq.store import Store, StoredTopic
     from bindings.archive.rocketmq.timer import Timer
 
 __all__ = ["find_code", "list_bodies", "matches_lines", "store_lines"]
@@ -83,7 +83,7 @@ def _timer_parts(timer: Timer) -> str:
     return f"{count_noun(timer.entries, 'unit')} in the log{slots}"
 
 
-def _topic_lines(topic: TopicFacts, config: Topic | None) -> Iterator[str]:
+def _topic_lines(topic: StoredTopicFacts, config: StoredTopic | None) -> Iterator[str]:
     kind = "" if topic.kind.name == "USER" else f"  ({topic.kind.value})"
     sums = f"{count_noun(topic.messages, 'message')}, {topic.size:,} bytes in {count_noun(len(topic.queues), 'queue')}"
     yield f"  {clip_line(topic.name, WIDTH)}: {sums}{kind}"
@@ -109,7 +109,7 @@ def find_code(tag: str | None) -> int:
     return encode_tag(tag)
 
 
-def _queue_line(queue: QueueFacts) -> str:
+def _queue_line(queue: StoredQueueFacts) -> str:
     deleted = f"; {count_noun(queue.deleted, 'unit')} of messages that were deleted" if queue.deleted else ""
     batches = ", in batches" if queue.batches else ""
     stored = f", stored {_window(queue.first_stored, queue.last_stored)}" if queue.messages else ""
@@ -149,7 +149,7 @@ def _window(first: int | None, last: int | None) -> str:
     return format_time(first * 1000) if first == last else f"{format_time(first * 1000)} to {format_time(last * 1000)}"
 
 
-def matches_lines(matches: Matches) -> Iterator[str]:
+def matches_lines(matches: FoundMessages) -> Iterator[str]:
     """Yield the lines of the messages that were found."""
     for number, message in enumerate(matches.messages[:LISTED]):
         if number:
@@ -175,7 +175,7 @@ def matches_lines(matches: Matches) -> Iterator[str]:
         yield f"bad: {escape_line(bad.reason)}: {escape_line(bad.source)} at {bad.offset}"
 
 
-def list_bodies(message: Stored) -> Iterator[tuple[int | None, str]]:
+def list_bodies(message: CommitRecord) -> Iterator[tuple[int | None, str]]:
     """Yield size and beginning of the body, or of each in a batch; if it is unreadable, no size and the reason."""
     try:
         messages = message.parts()

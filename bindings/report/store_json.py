@@ -9,10 +9,17 @@ from typing import Any, Literal, TypedDict
 
 from bindings.archive.figures import Milliseconds
 from bindings.archive.reading import Bad
-from bindings.archive.rocketmq.commit import Stored
-from bindings.archive.rocketmq.find import Matches
-from bindings.archive.rocketmq.inspection import GroupQueue, Level, QueueFacts, StoreInspection, TopicFacts, Wheel
-from bindings.archive.rocketmq.store import Checkpoint, Store, Topic
+from bindings.archive.rocketmq.commit import CommitRecord
+from bindings.archive.rocketmq.find import FoundMessages
+from bindings.archive.rocketmq.inspection import (
+    GroupQueue,
+    Level,
+    StoredQueueFacts,
+    StoredTopicFacts,
+    StoreInspection,
+    Wheel,
+)
+from bindings.archive.rocketmq.store import Checkpoint, Store, StoredTopic
 from bindings.archive.rocketmq.timer import Timer
 from bindings.report.inspection import BadJson, bad_json
 from bindings.report.store import find_code, list_bodies
@@ -65,7 +72,7 @@ class TopicJson(TypedDict):
     write_queues: int | None
     messages: int
     bytes: int
-    queues: tuple[QueueFacts, ...]
+    queues: tuple[StoredQueueFacts, ...]
     tags: list[TagJson]
 
 
@@ -107,7 +114,7 @@ class BodyJson(TypedDict):
     """How it begins, or why it cannot be read."""
 
 
-def _bodies_json(message: Stored) -> list[BodyJson]:
+def _bodies_json(message: CommitRecord) -> list[BodyJson]:
     """The body, or that of each message in a batch."""  # noqa: D401  it describes a field
     return [{"size": size, "begins": text} for size, text in list_bodies(message)]
 
@@ -117,7 +124,7 @@ document(
     "topic, queue, offset, message_id, unique_id, place, size, stored or null, stored_at = stored_host, born or null, "
     "born_at = born_host, reconsumed, tag, keys, properties, bodies",
     bodies=_bodies_json,
-)(Stored)
+)(CommitRecord)
 
 
 class MatchesJson(TypedDict):
@@ -128,7 +135,7 @@ class MatchesJson(TypedDict):
     key: str | None
     topic: str | None
     message_id: str | None
-    messages: tuple[Stored, ...]
+    messages: tuple[CommitRecord, ...]
     deleted: int
     """Messages deleted since the index was written."""
     others: int
@@ -162,7 +169,7 @@ def store_json(store: Store, inspection: StoreInspection) -> Any:
     return encode_as(StoreJson, value)
 
 
-def _topic_json(topic: TopicFacts, config: Topic | None) -> TopicJson:
+def _topic_json(topic: StoredTopicFacts, config: StoredTopic | None) -> TopicJson:
     return {
         "topic": topic.name,
         "kind": topic.kind.name.lower(),  # type: ignore[typeddict-item]  # a test compares the names
@@ -175,7 +182,7 @@ def _topic_json(topic: TopicFacts, config: Topic | None) -> TopicJson:
     }
 
 
-def matches_json(matches: Matches, path: str, key: str | None, topic: str | None, message_id: str | None) -> Any:
+def matches_json(matches: FoundMessages, path: str, key: str | None, topic: str | None, message_id: str | None) -> Any:
     """Return the JSON of the messages that were found."""
     value: MatchesJson = {
         "version": 1,

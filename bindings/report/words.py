@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from bindings.archive.figures import format_minute, to_percent
-from bindings.counts.comparison import Change
-from bindings.counts.verification import OTHERS, Difference
+from bindings.counts.comparison import OutcomeChange
+from bindings.counts.verification import OTHERS, PlacementDifference
 from bindings.report.model import Audited, Records, Report
 from exchange.entities.entities import Binding, Destination
 from exchange.text.display import count_noun, list_some
@@ -85,7 +85,7 @@ def describe_condition(binding: Binding) -> str:
     return f"'{binding.routing_key}' {arguments}" if binding.routing_key else arguments
 
 
-def describe_difference(difference: Difference) -> str:
+def describe_difference(difference: PlacementDifference) -> str:
     """Return how the queues that messages reached differ from the predicted ones."""
     begin = f"published to {name_exchange(difference.exchange)}:"
     if difference.refused:
@@ -102,7 +102,7 @@ def describe_difference(difference: Difference) -> str:
     return f"{begin} {'; '.join(listed)}"
 
 
-def describe_change(change: Change) -> str:
+def describe_change(change: OutcomeChange) -> str:
     """Return which queues messages lose and gain in another topology."""
     parts = [("lose", change.lost), ("gain", change.gained), ("perhaps lose or gain", change.unsure)]
     listed = [f"{verb} {_names(names)}" for verb, names in parts if names]

@@ -15,7 +15,7 @@ from json import dumps
 from typing import Final
 
 from bindings.serve.view import View
-from bindings.serve.watching import Reading
+from bindings.serve.watching import SourceReading
 from bindings.sources.document import Document
 from bindings.sources.language.errors import LanguageError
 from exchange.entities.entities import PREDECLARED_NAMES
@@ -52,7 +52,7 @@ class Drafts:
         self._views: Final[OrderedDict[str, View]] = OrderedDict()
         self._lock: Final = threading.Lock()
 
-    def make(self, reading: Reading, vhost: str, text: str | None, edits: Sequence[str]) -> str:
+    def make(self, reading: SourceReading, vhost: str, text: str | None, edits: Sequence[str]) -> str:
         """Build a draft of a virtual host and return its id. Raises InputError: LanguageError for the text."""
         identity = sha256(dumps([reading.version, vhost, text, list(edits)]).encode()).hexdigest()
         if self.find(identity) is None:
@@ -76,7 +76,7 @@ class Drafts:
         return len(self._views) > KEPT or bindings > MOST_BINDINGS
 
 
-def _build(reading: Reading, vhost: str, text: str | None, edits: Sequence[str]) -> View:
+def _build(reading: SourceReading, vhost: str, text: str | None, edits: Sequence[str]) -> View:
     base = reading.view(vhost)
     topology, expectations = base.topology, base.source.expectations(vhost)
     if text is not None:

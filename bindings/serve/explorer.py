@@ -22,9 +22,9 @@ from bindings.serve.pictures import MOST_NODES, make_picture
 from bindings.serve.questions import Questions
 from bindings.serve.rows import binding_from_json, describe_part, list_rows
 from bindings.serve.searching import find_parts
-from bindings.serve.traffic import Traffic
+from bindings.serve.traffic import ReportTraffic
 from bindings.serve.view import View
-from bindings.serve.watching import Watched
+from bindings.serve.watching import WatchedSource
 from exchange.entities.entities import Binding, Destination
 from exchange.errors import HashstarError, InputError
 from exchange.routing.dead_letters import follow_dead_letters
@@ -34,7 +34,7 @@ from exchange.values.documents import encode_as
 from exchange.values.field_json import message_to_json
 from exchange.values.message import Message
 
-__all__ = ["QUESTIONS", "Explorer", "Gone", "Question"]
+__all__ = ["QUESTIONS", "Explorer", "DraftGone", "Question"]
 
 ANSWER_SECONDS: Final = 2.0
 """Maximum duration of the answer to a question that a page asks at each keystroke."""
@@ -54,14 +54,14 @@ MOST_FINDINGS: Final = 2_000
 Json = dict[str, Any]
 
 
-class Gone(HashstarError):
+class DraftGone(HashstarError):
     """A draft that is not kept any more: the page makes it again."""
 
 
 class Explorer:
     """A source and what was asked about it."""
 
-    def __init__(self, watched: Watched, traffic: Traffic | None = None) -> None:
+    def __init__(self, watched: WatchedSource, traffic: ReportTraffic | None = None) -> None:
         self.watched: Final = watched
         self.traffic: Final = traffic
         self._drafts: Final = Drafts()
@@ -85,14 +85,14 @@ class Explorer:
             return self.base(parameters)
         view = self._drafts.find(draft)
         if view is None:
-            raise Gone("this draft is not kept any more: make it again")
+            raise DraftGone("this draft is not kept any more: make it again")
         return view
 
     def base(self, parameters: Parameters) -> View:
         """Return the virtual host that a question is about, as it was read."""
         return self.watched.reading.view(self._vhost_of(parameters))
 
-    def traffic_of(self, view: View) -> Traffic | None:
+    def traffic_of(self, view: View) -> ReportTraffic | None:
         """Return the report of an audit if it is about this virtual host."""
         return self.traffic if self.traffic is not None and self.traffic.vhost == view.topology.vhost else None
 

@@ -15,7 +15,6 @@ from heapq import nsmallest
 from typing import Any, Final
 
 from bindings.analysis.crawl import Budget, OutOfBudget
-from bindings.diff.comparison.conditions import NEVER, Condition, Headers
 from bindings.diff.comparison.headers import fewest_headers
 from bindings.diff.comparison.paths import PathConditions, from_exchange
 from bindings.diff.comparison.sides import Ways
@@ -23,6 +22,7 @@ from bindings.serve.nearest_key import REPLACE, nearest_key
 from bindings.serve.view import View
 from exchange.entities.entities import Binding, Destination
 from exchange.errors import BrokerError
+from exchange.kinds.condition import NEVER, Condition, HeadersCondition
 from exchange.kinds.headers import comparable_headers
 from exchange.kinds.misses import estimate_distance
 from exchange.patterns.pattern import Pattern
@@ -30,7 +30,7 @@ from exchange.text.display import describe_exchange, list_some
 from exchange.topology.unread import find_unread
 from exchange.values.message import Message
 
-__all__ = ["Nearest", "find_nearest"]
+__all__ = ["NearestMessage", "find_nearest"]
 
 PATHS: Final = 40
 """Maximum number of paths that are tried: those whose keys look nearest."""
@@ -39,7 +39,7 @@ ENTRIES: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Nearest:
+class NearestMessage:
     """A message that reaches the goal, or why there is none."""
 
     message: Message | None
@@ -51,29 +51,31 @@ class Nearest:
     """Other exchanges from which the goal can be reached, if it cannot be from this one."""
 
 
-def find_nearest(view: View, message: Message, goal: Destination | Binding, budget: Budget) -> Nearest:
+def find_nearest(view: View, message: Message, goal: Destination | Binding, budget: Budget) -> NearestMessage:
     """Return the nearest message to the same exchange that reaches a queue or takes a binding."""
     if _arrives(view, message, goal):
-        return Nearest(message)
+        return NearestMessage(message)
     side = view.side()
     end = goal if isinstance(goal, Destination) else Destination("exchange", goal.source)
     if isinstance(goal, Binding) and goal.source in side.loose:
-        return Nearest(None, f"exchange '{goal.source}' does not choose its bindings by key or headers alone", False)
+        return NearestMessage(
+            None, f"exchange '{goal.source}' does not choose its bindings by key or headers alone", False
+        )
     ways = Ways(side, end)
     start = PathConditions()
     if isinstance(goal, Binding):
         condition = side.condition_of(goal)
         if condition == NEVER:
-            return Nearest(None, "no message can match the binding")
+            return NearestMessage(None, "no message can match the binding")
         start = PathConditions((condition,))
     try:
         paths = from_exchange(ways, message.exchange, start, budget)
         candidates = _try_paths(view, ways, message, paths, budget)
     except OutOfBudget:
-        return Nearest(None, "out of time", False)
+        return NearestMessage(None, "out of time", False)
     found = next((candidate for candidate in candidates if _arrives(view, candidate, goal)), None)
     if found is not None:
-        return Nearest(found)
+        return NearestMessage(found)
     is_whole = not find_unread(view.topology)
     return _explain_none(view, ways, message, proved=len(paths) <= PATHS and not candidates and is_whole)
 
@@ -102,7 +104,7 @@ def _change(
     key = nearest_key(message.routing_key, patterns, others, budget)
     if key is None:
         return None
-    wanted, unwanted = ([c for c in conditions if isinstance(c, Headers)] for conditions in (all_of, none_of))
+    wanted, unwanted = ([c for c in conditions if isinstance(c, HeadersCondition)] for conditions in (all_of, none_of))
     headers = _change_headers(view, message, wanted, unwanted, budget)
     if headers is None:
         return None
@@ -114,7 +116,11 @@ def _change(
 
 
 def _change_headers(
-    view: View, message: Message, all_of: Sequence[Headers], none_of: Sequence[Headers], budget: Budget
+    view: View,
+    message: Message,
+    all_of: Sequence[HeadersCondition],
+    none_of: Sequence[HeadersCondition],
+    budget: Budget,
 ) -> dict[str, Any] | None:
     """Return headers for which all of ``all_of`` and none of ``none_of`` hold; the message's own stay if they can."""
     profile = view.topology.profile
@@ -151,14 +157,16 @@ def _arrives(view: View, message: Message, goal: Destination | Binding) -> bool:
     return any(goal in hop.matched for hop in explanation.hops)
 
 
-def _explain_none(view: View, ways: Ways, message: Message, *, proved: bool) -> Nearest:
+def _explain_none(view: View, ways: Ways, message: Message, *, proved: bool) -> NearestMessage:
     loose = ways.side.graph.downstream([message.exchange]) & set(ways.side.loose)
     if loose:
         names = list_some([f"'{name}'" for name in sorted(loose)], 3)
         do = "does" if len(loose) == 1 else "do"
-        return Nearest(None, f"none was found: {names} on the way {do} not choose by key or headers alone", False)
+        return NearestMessage(
+            None, f"none was found: {names} on the way {do} not choose by key or headers alone", False
+        )
     if not ways.side.exists(ways.end):
-        return Nearest(None, f"there is no {ways.end}")
+        return NearestMessage(None, f"there is no {ways.end}")
     others = sorted(
         name for name in ways.exchanges if name and name != message.exchange and ways.side.publishable(name)
     )
@@ -167,4 +175,4 @@ def _explain_none(view: View, ways: Ways, message: Message, *, proved: bool) -> 
     if proved:  # one with CC might take one binding by one key, and the next binding by another one
         keys = " with one routing key" if message.exchange in ways.exchanges else ""
         reason = f"no message to {where}{keys} gets there"
-    return Nearest(None, reason, proved, tuple(others[:ENTRIES]))
+    return NearestMessage(None, reason, proved, tuple(others[:ENTRIES]))

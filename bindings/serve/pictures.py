@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from bindings.drawing.model import Drawing, Edge, NodeId
 from bindings.drawing.svg import to_svg
-from bindings.serve.traffic import DEAD, Traffic
+from bindings.serve.traffic import DEAD, ReportTraffic
 from bindings.serve.view import View
 from exchange.entities.entities import Binding, Destination
 from exchange.values.notation import write_arguments
@@ -27,7 +27,7 @@ MOST_EDGES: Final = 400
 """Maximum number of edges of a picture."""
 
 
-def make_picture(view: View, focus: Sequence[Destination], most: int, traffic: Traffic | None) -> dict[str, Any]:
+def make_picture(view: View, focus: Sequence[Destination], most: int, traffic: ReportTraffic | None) -> dict[str, Any]:
     """Return the picture as SVG, and what its nodes and edges stand for, in the order in which they are drawn."""
     drawing = choose_part(view, [NodeId(*part) for part in focus], most)
     edges = [_edge_json(edge) for edge in drawing.edges]
@@ -92,7 +92,7 @@ def _edge_json(edge: Edge) -> dict[str, Any]:
     }
 
 
-def _count(view: View, edge: Edge, traffic: Traffic) -> tuple[Edge, dict[str, Any]]:
+def _count(view: View, edge: Edge, traffic: ReportTraffic) -> tuple[Edge, dict[str, Any]]:
     """Return the edge with the messages of each of its bindings beside the key, and their sum."""
     if edge.kind not in ("queue", "exchange"):
         return edge, {}

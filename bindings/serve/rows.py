@@ -6,13 +6,13 @@ from collections.abc import Collection
 from heapq import nsmallest
 from typing import Any
 
-from bindings.serve.traffic import Traffic
+from bindings.serve.traffic import ReportTraffic
 from bindings.serve.view import View
 from bindings.sources.document import Document, Section
 from exchange.entities.alternates import possible_alternates
 from exchange.entities.entities import Binding, Destination
 from exchange.errors import BrokerError, InputError, PatternError
-from exchange.kinds import Unknown, kind_of
+from exchange.kinds import UnknownExchange, kind_of
 from exchange.kinds.misses import estimate_distance
 from exchange.routing.route import Explanation
 from exchange.topology.topology import Topology
@@ -29,7 +29,7 @@ def list_rows(
     destination: Destination | None,
     message: Message | None,
     most: int,
-    traffic: Traffic | None,
+    traffic: ReportTraffic | None,
 ) -> dict[str, Any]:
     """Return the bindings from an exchange, to a destination, or between both, and the number of those left out.
 
@@ -82,7 +82,7 @@ def describe_part(view: View, part: Destination) -> dict[str, Any]:
         exchange = topology.exchanges[part.name]
         result |= {
             "internal": exchange.internal,
-            "known": kind_of(exchange) is not Unknown,
+            "known": kind_of(exchange) is not UnknownExchange,
             "alternates": [*possible_alternates(exchange, topology.policies)],
         }
     else:
@@ -120,7 +120,9 @@ def _find(topology: Topology, source: str | None, destination: Destination | Non
     return bindings if source is None else [binding for binding in bindings if binding.source == source]
 
 
-def _row(view: View, binding: Binding, explanation: Explanation | None, traffic: Traffic | None) -> dict[str, Any]:
+def _row(
+    view: View, binding: Binding, explanation: Explanation | None, traffic: ReportTraffic | None
+) -> dict[str, Any]:
     matched, reason = (None, None) if explanation is None else _judge(view, binding, explanation)
     use = None if traffic is None else traffic.uses.get(binding)
     return {

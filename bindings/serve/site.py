@@ -24,7 +24,7 @@ from urllib.parse import parse_qs
 from bindings.http.handler import NOTHING, PLAIN, Handler
 from bindings.http.hosts import HostCheck
 from bindings.serve.drafts import EditError
-from bindings.serve.explorer import QUESTIONS, Explorer, Gone
+from bindings.serve.explorer import QUESTIONS, DraftGone, Explorer
 from bindings.serve.questions import Busy, OutOfTime
 from bindings.sources.language.errors import LanguageError
 from exchange.errors import BrokerError, HashstarError, InputError
@@ -46,7 +46,7 @@ MISSING: Final = "open the address that hashstar serve has printed: its token is
 POLICY: Final = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 """Content security policy of the page: nothing from elsewhere, no script or style that is not in its files."""
 CODES: Final[tuple[tuple[type[HashstarError], int], ...]] = (
-    (Busy, 429), (OutOfTime, 503), (Gone, 410), (InputError, 422), (BrokerError, 422),
+    (Busy, 429), (OutOfTime, 503), (DraftGone, 410), (InputError, 422), (BrokerError, 422),
 )  # fmt: skip
 """Error -> status of the answer; the first that fits."""
 
@@ -54,7 +54,7 @@ CODES: Final[tuple[tuple[type[HashstarError], int], ...]] = (
 def make_handler(explorer: Explorer, token: str, check: HostCheck) -> type[Handler]:
     """Return the handler of the requests of pages that know the token."""
 
-    class Answers(Handler):
+    class SiteHandler(Handler):
         hosts = check
         hosts_option = "--allow-host NAME"
         most_body = QUESTION_BYTES
@@ -107,7 +107,7 @@ def make_handler(explorer: Explorer, token: str, check: HostCheck) -> type[Handl
             # ASCII: names may hold bytes that are not UTF-8, which stand as lone surrogates.
             self.answer(code, "application/json", json.dumps(value, separators=(",", ":")).encode())
 
-    return Answers
+    return SiteHandler
 
 
 def describe_error(error: HashstarError) -> dict[str, Any]:

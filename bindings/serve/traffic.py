@@ -16,7 +16,7 @@ from exchange.text.display import clip_line
 from exchange.values.field_json import decode_table
 from exchange.values.json_text import JsonFault, parse
 
-__all__ = ["DEAD", "Traffic", "Use"]
+__all__ = ["DEAD", "ReportTraffic", "Use"]
 
 KEYS: Final = 20
 """Maximum number of keys of one sort that are shown for an exchange."""
@@ -34,7 +34,7 @@ class Use(NamedTuple):
     """As in the report: ``hit``, ``dead``, ``stale`` ..."""
 
 
-class Traffic:
+class ReportTraffic:
     """A report, with its bindings by what they are."""
 
     def __init__(self, name: str, report: Mapping[str, Any]) -> None:
@@ -57,7 +57,7 @@ class Traffic:
             lost += [(str(shape["example"]), int(shape["messages"])) for shape in row["shapes"]]
 
     @classmethod
-    def load(cls, path: str) -> Traffic:
+    def load(cls, path: str) -> ReportTraffic:
         """Read a report. Raises InputError, which names the file."""
         try:
             return cls(path, parse(decode_text(read_content(path), path)))

@@ -14,13 +14,13 @@ from bindings.sources.language.errors import LanguageError
 from bindings.sources.open import Source
 from exchange.errors import HashstarError, InputError
 
-__all__ = ["Fault", "Reading", "Watched"]
+__all__ = ["ReadFault", "SourceReading", "WatchedSource"]
 
 LOOK_EVERY: Final = 0.5
 """Seconds between two looks at the time of the file's last change."""
 
 
-class Fault(NamedTuple):
+class ReadFault(NamedTuple):
     """Why the file could not be read."""
 
     message: str
@@ -28,7 +28,7 @@ class Fault(NamedTuple):
     """Line of the mistake, from 1; None if no line is at fault."""
 
 
-class Reading:
+class SourceReading:
     """A source as it was at one time."""
 
     def __init__(self, version: int, source: Source, profile: str | None) -> None:
@@ -59,7 +59,7 @@ class Reading:
         return self.source.text if self.source.text is not None else self.source.document.dump()
 
 
-class Watched:
+class WatchedSource:
     """The present reading of a source, and why a newer one failed, if it did."""
 
     def __init__(self, read: Callable[[], Source], path: str | None, vhost: str | None, profile: str | None) -> None:
@@ -75,7 +75,7 @@ class Watched:
         self._lock: Final = threading.Lock()
         self._stopped: Final = threading.Event()
         self._changed = self._look()  # before reading: a change while it is read is seen at the next look
-        self.fault: Fault | None = None
+        self.fault: ReadFault | None = None
         self.reading = self._read_again(1)
 
     @property
@@ -111,16 +111,16 @@ class Watched:
                 self.reading = self._read_again(self.reading.version + 1)
                 self.fault = None
             except LanguageError as error:
-                self.fault = Fault(str(error), error.line)
+                self.fault = ReadFault(str(error), error.line)
             except HashstarError as error:
-                self.fault = Fault(str(error), None)
+                self.fault = ReadFault(str(error), None)
 
-    def _read_again(self, version: int) -> Reading:
-        reading = Reading(version, self._read(), self._profile)
+    def _read_again(self, version: int) -> SourceReading:
+        reading = SourceReading(version, self._read(), self._profile)
         reading.view(self._choose(reading))
         return reading
 
-    def _choose(self, reading: Reading) -> str | None:
+    def _choose(self, reading: SourceReading) -> str | None:
         """Return the virtual host that is shown first: the one that was asked for, else "/", else the first."""
         vhosts = reading.source.vhosts
         return self._vhost if self._vhost is not None or "/" in vhosts else next(iter(vhosts), None)

@@ -11,9 +11,9 @@ from bindings.sources.language import statements
 from bindings.sources.language.blocks import find_levels
 from bindings.sources.language.errors import Mistake
 from bindings.sources.language.expectations import Expectation
-from bindings.sources.language.syntax import Node, Shapes, parse
+from bindings.sources.language.syntax import Shapes, SyntaxNode, parse
 from bindings.sources.language.tokens import Statement, Token, split_rows, split_statements
-from bindings.sources.language.values import Budget, Item, Terms
+from bindings.sources.language.values import ExpansionBudget, Terms, VariableValue
 from exchange.entities.entities import Binding, Destination, Exchange, Policy, Queue
 from exchange.entities.part import Part
 from exchange.entities.profile import Profile
@@ -81,7 +81,7 @@ class _Reader:
         self._again: list[tuple[int, str]] = []
         self._shapes: Shapes = {}
         self._destinations: dict[tuple[str, str], Destination] = {}
-        self._budget = Budget()
+        self._budget = ExpansionBudget()
         self._loops = 0
 
     def document(self, name: str) -> Document:
@@ -90,10 +90,10 @@ class _Reader:
         sections = {vhost: declared.section(vhost, self._profile) for vhost, declared in vhosts.items()}
         return Document(sections, self._profile, name, tuple(self._again))
 
-    def run(self, lines: Iterable[tuple[int, Statement]], scope: dict[str, tuple[Item, ...]]) -> None:
+    def run(self, lines: Iterable[tuple[int, Statement]], scope: dict[str, tuple[VariableValue, ...]]) -> None:
         """Carry out the statements of one level; the ``for`` above a deeper block carries out that block."""
         # A ``for`` runs only when its whole block is known: at the next statement of its own level, or at the end.
-        loop: tuple[Node, list[Token]] | None = None
+        loop: tuple[SyntaxNode, list[Token]] | None = None
         block: list[tuple[int, Statement]] = []
         named: dict[str, int] = {}
         level: int | None = None
@@ -123,10 +123,10 @@ class _Reader:
 
     def _repeat(
         self,
-        node: Node,
+        node: SyntaxNode,
         tokens: list[Token],
         block: list[tuple[int, Statement]],
-        scope: dict[str, tuple[Item, ...]],
+        scope: dict[str, tuple[VariableValue, ...]],
     ) -> None:
         """Carry out the block of a ``for``, once for each of its values."""
         variable = tokens[1].text
@@ -150,7 +150,9 @@ class _Reader:
             self._vhost = around  # each repetition begins in the virtual host of the ``for``
         self._loops -= 1
 
-    def _let(self, node: Node, tokens: list[Token], scope: dict[str, tuple[Item, ...]], named: dict[str, int]) -> None:
+    def _let(
+        self, node: SyntaxNode, tokens: list[Token], scope: dict[str, tuple[VariableValue, ...]], named: dict[str, int]
+    ) -> None:
         token = tokens[1]
         _check_variable(token)
         if token.text in named:
@@ -158,7 +160,7 @@ class _Reader:
         named[token.text] = token.line
         scope[token.text] = statements.read_items(node.nodes("items")[0], Terms(tokens, scope, self._budget))
 
-    def _declare(self, node: Node, terms: Terms) -> None:
+    def _declare(self, node: SyntaxNode, terms: Terms) -> None:
         rule, line = node.rule, terms.tokens[0].line
         if rule == "binding":
             known = self._here.bindings

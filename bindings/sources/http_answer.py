@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from email.message import Message
 from typing import Any, Final
 
-__all__ = ["Answer", "Endless", "read_answer"]
+__all__ = ["HttpAnswer", "Endless", "read_answer"]
 
 CHUNK: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     """The answer of a server, with any status."""
 
     status: int
@@ -34,7 +34,7 @@ class Endless(OSError):
 
 def read_answer(
     request: urllib.request.Request, seconds: float, most_bytes: int, context: ssl.SSLContext | None = None
-) -> Answer:
+) -> HttpAnswer:
     """Return the answer to a request.
 
     Raises TimeoutError if the answer is not complete within ``seconds``, even if its bytes keep coming; Endless if it
@@ -53,7 +53,7 @@ def read_answer(
 
 def _read(
     opener: urllib.request.OpenerDirector, request: urllib.request.Request, seconds: float, most_bytes: int
-) -> Answer:
+) -> HttpAnswer:
     until = time.monotonic() + seconds
     try:
         answer = opener.open(request, timeout=seconds)
@@ -71,12 +71,12 @@ def _read(
                 raise Endless(f"the answer has more than {most_bytes} bytes")
             if time.monotonic() > until:  # the caller has given up
                 raise TimeoutError
-        return Answer(answer.status, answer.reason, answer.headers, b"".join(pieces))
+        return HttpAnswer(answer.status, answer.reason, answer.headers, b"".join(pieces))
 
 
-def _run_within(seconds: float, ask: Callable[[], Answer]) -> Answer:
+def _run_within(seconds: float, ask: Callable[[], HttpAnswer]) -> HttpAnswer:
     """Return what ``ask`` returns, or raise what it raises; raise TimeoutError if it takes longer."""
-    outcome: list[Answer | Exception] = []
+    outcome: list[HttpAnswer | Exception] = []
 
     def run() -> None:
         try:

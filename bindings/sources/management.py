@@ -24,7 +24,7 @@ from urllib.error import URLError
 from bindings.sources.address import has_scheme, parse_address
 from bindings.sources.definitions import Definitions
 from bindings.sources.definitions.entries import read_section
-from bindings.sources.http_answer import Answer, Endless, read_answer
+from bindings.sources.http_answer import Endless, HttpAnswer, read_answer
 from exchange.entities.entities import Exchange
 from exchange.errors import InputError
 from exchange.limits import ANSWER_BYTES, ANSWER_SECONDS
@@ -205,7 +205,7 @@ class Management:
     def _too_slow(self) -> InputError:
         return InputError(f"{self.address}: no whole answer in {self.seconds:g} seconds; --timeout gives it more")
 
-    def _refusal(self, answer: Answer, path: str) -> str:
+    def _refusal(self, answer: HttpAnswer, path: str) -> str:
         if answer.status == 401:
             reason = _reason(answer)
             if reason.endswith(" user"):  # it lacks a tag: "Not administrator user"
@@ -221,7 +221,7 @@ class Management:
         return f"it answers {answer.status} ({_reason(answer)})"
 
 
-def _reason(answer: Answer) -> str:
+def _reason(answer: HttpAnswer) -> str:
     try:
         reason = parse_leniently(answer.body)["reason"]
     except (ValueError, KeyError, TypeError):

@@ -19,7 +19,7 @@ from bindings.sources.definitions.entries import SECTIONS
 from bindings.sources.definitions.import_warnings import SourceWarning, unread_in
 from bindings.sources.document import Document, Section
 from bindings.sources.files import decode_text, gunzip, list_files, read_content, read_whole
-from bindings.sources.formats import NAMED_YAML, File, Format, Imported, format_of, read_folder
+from bindings.sources.formats import NAMED_YAML, Imported, SourceFile, TopologyFormat, format_of, read_folder
 from bindings.sources.language.expectations import Expectation
 from bindings.sources.listing import Listing
 from bindings.sources.management import Management, is_address
@@ -56,7 +56,7 @@ class Source:
     """The file or folder it was read from; None for standard input and brokers."""
     text: str | None = None
     """The text of a .bindings file; None for definitions and other formats."""
-    format: Format | None = None
+    format: TopologyFormat | None = None
     """The format of another system that it was read from; None for .bindings files, definitions and brokers."""
     imported: Imported | None = None
     """What was read in that format: places, warnings and what was left out."""
@@ -231,7 +231,7 @@ def read_source(
     position; also for JSON without any part of a topology, unless that is ``may_be_none``.
     """
     text = decode_text(data, name)
-    file = File(name, text)
+    file = SourceFile(name, text)
     known = format_of(file)
     if known is not None:
         return _of_format(known, known.read([file], name), name, path)
@@ -266,7 +266,7 @@ def _why_none(text: str) -> str:
     return "no topology: it has none of exchanges, queues, bindings and policies"
 
 
-def _of_format(known: Format, imported: Imported, name: str, path: str | None) -> Source:
+def _of_format(known: TopologyFormat, imported: Imported, name: str, path: str | None) -> Source:
     definitions = imported.definitions
     return Source(name, definitions, definitions.profile, path, format=known, imported=imported)
 

@@ -17,7 +17,7 @@ from exchange.limits import CONFIG_BYTES
 from exchange.text.display import SECRETIVE, underline
 from exchange.values.json_text import parse
 
-__all__ = ["Place", "find_places", "locate"]
+__all__ = ["TomlPosition", "find_places", "locate"]
 
 TOKEN: Final = re.compile(
     r'''"""(?:[^"\\]|\\.|""?(?!"))*"{3,5}|\'\'\'.*?\'{3,5}|"(?:[^"\\\n]|\\[^\n])*"|'[^'\n]*'|#[^\n]*'''
@@ -33,7 +33,7 @@ UNSHOWN: Final = re.compile(r"@|://|\n")
 """What a value has that is not shown, as it may be a secret or the address of a server."""
 
 
-class Place(NamedTuple):
+class TomlPosition(NamedTuple):
     """A key or the heading of a table in a file."""
 
     line: int
@@ -83,7 +83,7 @@ def _read(file: str, changed: int) -> _Layout:
         return _Layout(opened.read(CONFIG_BYTES).decode("utf-8-sig"))
 
 
-def find_places(text: str) -> Mapping[str, Place]:
+def find_places(text: str) -> Mapping[str, TomlPosition]:
     """Return the place of each key and heading, by its path; of what occurs more than once, the first.
 
     A table that the parts of keys and headings imply is where the first of these is.
@@ -98,16 +98,16 @@ class _Layout:
         self._text = text
         self._spans = sorted(_scan(text), key=lambda span: span.start)
         self._lines = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
-        places: dict[str, Place] = {}
-        implied: dict[str, Place] = {}
+        places: dict[str, TomlPosition] = {}
+        implied: dict[str, TomlPosition] = {}
         for kind, path, start, end, parts in self._spans:
             if kind == "key":
                 line = bisect_right(self._lines, start) - 1
-                place = Place(line + 1, start - self._lines[line], end - start)
+                place = TomlPosition(line + 1, start - self._lines[line], end - start)
                 places.setdefault(".".join(path), place)
                 for count in range(len(path) - parts + 1, len(path)):
                     implied.setdefault(".".join(path[:count]), place)
-        self.places: Mapping[str, Place] = implied | places
+        self.places: Mapping[str, TomlPosition] = implied | places
 
     def draw(self, name: str, *, is_masked: bool) -> tuple[str, str]:
         """Return the line of a key, with ``...`` for all values but that of this key, and a caret under it.

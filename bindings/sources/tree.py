@@ -16,7 +16,7 @@ from pathlib import PurePath
 from typing import Any, Final, NamedTuple
 
 from bindings.sources.files import decode_text, read_content
-from bindings.sources.formats import MODULE_NAMES, NAMED_YAML, OPERATOR, File, format_of
+from bindings.sources.formats import MODULE_NAMES, NAMED_YAML, OPERATOR, SourceFile, format_of
 from bindings.sources.glob_pattern import NOT_ENTERED, expand_pattern, is_pattern
 from exchange.errors import InputError
 from exchange.limits import FOLDER_FILES
@@ -159,7 +159,7 @@ def _foreign(place: str, files: Sequence[str]) -> Iterator[str]:
     for file in files:
         if file.endswith(NAMED_YAML):
             text = _read(place, file)
-            known = format_of(File(file, text))
+            known = format_of(SourceFile(file, text))
             if known is OPERATOR:
                 holds_objects = holds_objects or GROUP in text
             elif known is not None:

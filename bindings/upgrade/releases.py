@@ -15,7 +15,7 @@ from exchange.errors import InputError
 from exchange.text.display import clip_line
 from exchange.values.documents import document
 
-__all__ = ["FLAGS", "Release", "Step", "find_steps", "release_of"]
+__all__ = ["FLAGS", "Release", "SeriesUpgrade", "find_steps", "release_of"]
 
 KNOWN: Final = (*SERIES,)
 """The series of releases, the oldest first."""
@@ -51,7 +51,7 @@ class Release(NamedTuple):
 
 
 @document("StepJson", "start, end, before = first")
-class Step(NamedTuple):
+class SeriesUpgrade(NamedTuple):
     """An upgrade from one series of releases to another, node by node."""
 
     start: str
@@ -70,7 +70,7 @@ def release_of(name: str) -> Release:
     return Release(numbers, profile)
 
 
-def find_steps(old: Release, new: Release) -> tuple[Step, ...]:
+def find_steps(old: Release, new: Release) -> tuple[SeriesUpgrade, ...]:
     """Return the steps of the upgrade of a running cluster; as few as RabbitMQ supports.
 
     None within one series. The last step to a release newer than all that are known here goes there from the newest
@@ -91,14 +91,14 @@ def find_steps(old: Release, new: Release) -> tuple[Step, ...]:
     if new.series not in SERIES:
         known = KNOWN[-1] if old.series in SERIES else old.series
         way = () if known == old.series else find_steps(old, release_of(known))
-        return (*way, Step(known, new.series, (UNKNOWN,)))
+        return (*way, SeriesUpgrade(known, new.series, (UNKNOWN,)))
     # Backwards, each time as far as possible: each series can be reached from all between its first and its last one.
     path = [new.series]
     while path[-1] != old.series:
         sources = [KNOWN.index(series) for series in SERIES[path[-1]].upgraded_from]
         path.append(KNOWN[min(index for index in sources if index >= KNOWN.index(old.series))])
     path.reverse()
-    return tuple(Step(start, end, _before(old, start, end)) for start, end in pairwise(path))
+    return tuple(SeriesUpgrade(start, end, _before(old, start, end)) for start, end in pairwise(path))
 
 
 def _before(old: Release, start: str, end: str) -> tuple[str, ...]:

@@ -15,10 +15,10 @@ from exchange.topology.topology import Topology
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Traffic", "count_traffic"]
+__all__ = ["ReroutedTraffic", "count_traffic"]
 
 
-class Traffic(NamedTuple):
+class ReroutedTraffic(NamedTuple):
     """The archived messages of a virtual host that are routed differently after an upgrade."""
 
     changes: Changes
@@ -44,7 +44,7 @@ def count_traffic(
     most_bytes: int | None = None,
     spark: SparkSession | None = None,
     step: Callable[[int, int], None] = lambda done, of: None,
-) -> Traffic:
+) -> ReroutedTraffic:
     """Return which messages of archives two topologies route differently, each under its own profile.
 
     Of a larger archive, parts of ``most_bytes`` altogether are read, drawn by chance but always the same ones; None for
@@ -59,4 +59,4 @@ def count_traffic(
     comparison = passed.values[0]
     known = {*before.exchanges, *after.exchanges}
     to_unknown = sum([count for (old, _), count in comparison.pairs.items() if old.exchange not in known])
-    return Traffic(changes(comparison, before, after), passed.share, passed.account.unread, to_unknown)
+    return ReroutedTraffic(changes(comparison, before, after), passed.share, passed.account.unread, to_unknown)

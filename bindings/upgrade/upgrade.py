@@ -16,7 +16,7 @@ from bindings.upgrade.facts.crossing import Crossing
 from bindings.upgrade.facts.fact import Fact, Severity
 from bindings.upgrade.facts.table import FACTS
 from bindings.upgrade.live.comparing import Shown
-from bindings.upgrade.releases import Release, Step, find_steps
+from bindings.upgrade.releases import Release, SeriesUpgrade, find_steps
 from bindings.upgrade.requests.applications import Applications
 from bindings.upgrade.transform.transform import Applied, SectionChange, transform_topology
 from exchange.entities.part import Part
@@ -26,7 +26,7 @@ from exchange.topology.topology import Topology
 from exchange.values.documents import document
 
 if TYPE_CHECKING:
-    from bindings.upgrade.traffic import Traffic
+    from bindings.upgrade.traffic import ReroutedTraffic
 
 __all__ = ["SEVERITIES", "Sighting", "Transformed", "Upgrade", "VhostUpgrade", "plan_upgrade", "upgrade_topology"]
 
@@ -79,7 +79,7 @@ class VhostUpgrade(NamedTuple):
     """
     transformed: Transformed | None = None
     """None unless transformations were asked for."""
-    traffic: Traffic | None = None
+    traffic: ReroutedTraffic | None = None
     """The archived messages that are routed differently, also by the transformations; None without an archive."""
 
     @property
@@ -131,7 +131,7 @@ class Upgrade(NamedTuple):
 
     old: Release
     new: Release
-    steps: tuple[Step, ...]
+    steps: tuple[SeriesUpgrade, ...]
     vhosts: tuple[VhostUpgrade, ...]
     definitions: tuple[Definitions | Document, tuple[SectionChange, ...]] | None = None
     """The whole source as the new release wants it, and what was changed beside the topologies.

@@ -16,7 +16,7 @@ import click
 
 from bindings.operating_system import find_signals
 from exchange.commands.console import echo_error
-from exchange.commands.options import Group, form_options, output_option
+from exchange.commands.options import CommandGroup, form_options, output_option
 from exchange.errors import HashstarError
 from exchange.text.display import escape_line
 
@@ -27,7 +27,7 @@ LEAVING: Final = 0.5
 """Maximum number of seconds that threads of client libraries can keep the process after the command is done."""
 
 
-@click.group("bridge", cls=Group, example="hashstar bridge check bridge.toml", default="run")
+@click.group("bridge", cls=CommandGroup, example="hashstar bridge check bridge.toml", default="run")
 def bridge_command() -> None:
     """Move messages between RabbitMQ, Kafka, RocketMQ and archives."""
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from bridge.interop.amqp_guest import property_texts
 from bridge.interop.record import NAME_LIMIT, Header, Record, Unmappable, check_key, digest_of, routing_key_for
 from bridge.interop.texts import text_of
-from exchange.amqp import ContentHeader, Headers, MalformedHeader, message_of
+from exchange.amqp import ContentHeader, LazyHeaders, MalformedHeader, message_of
 from exchange.amqp.fields import KINDS, PACK, SIZE, short_string
 from exchange.values.json_text import parse_leniently
 from exchange.values.message import Message
@@ -91,7 +91,7 @@ def has_null_key(message: Message) -> bool:
     headers = message.headers
     if message.routing_key or not headers:
         return False
-    if not isinstance(headers, Headers):
+    if not isinstance(headers, LazyHeaders):
         return headers.get(KEY, KEY) is None
     content = headers.content
     try:

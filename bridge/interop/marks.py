@@ -29,7 +29,7 @@ from typing import Any, Final
 
 from bridge.interop.identity import IDENTITY
 from bridge.interop.record import Header
-from exchange.amqp import ContentHeader, Headers, content_of, message_of
+from exchange.amqp import ContentHeader, LazyHeaders, content_of, message_of
 from exchange.amqp.content import BITS, HEADERS
 from exchange.amqp.fields import SIZE, MalformedHeader, decode_value, encode_value, short_string
 from exchange.text.digits import is_digits
@@ -95,7 +95,7 @@ HOP_TEXT: Final[Header] = (HOPS, b"1")
 def hops_of(message: Message) -> int:
     """Return the number of bridges that a message has passed. Nothing is decoded where the header is absent."""
     headers = message.headers
-    if type(headers) is Headers and NAMED_HOPS not in headers.content.raw:
+    if type(headers) is LazyHeaders and NAMED_HOPS not in headers.content.raw:
         return 0
     return _hops_in(headers)
 
@@ -107,7 +107,7 @@ def _hops_in(headers: Mapping[str, Any]) -> int:
             if name == HOPS:
                 return _number(value)
         return 0
-    if not isinstance(headers, Headers):
+    if not isinstance(headers, LazyHeaders):
         return _number(headers[HOPS]) if HOPS in headers else 0
     content = headers.content
     try:
@@ -121,7 +121,7 @@ def is_dead_letter(message: Message) -> bool:
     """Return whether a message was written as a dead letter, by this bridge or another one."""
     headers = message.headers
     try:
-        return content_of(message).find(REASON) is not None if isinstance(headers, Headers) else REASON in headers
+        return content_of(message).find(REASON) is not None if isinstance(headers, LazyHeaders) else REASON in headers
     except MalformedHeader:
         return False
 

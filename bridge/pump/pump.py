@@ -28,7 +28,7 @@ from bridge.pump.policy import Policy, Unroutable
 from bridge.pump.replies import Asked, Replies, RequestOutcome
 from bridge.pump.undeliverable import Undeliverable
 from bridge.pump.window import Pending
-from exchange.amqp import Headers
+from exchange.amqp import LazyHeaders
 from exchange.errors import HashstarError, InputError
 from exchange.partition.partitioner import Partitioner
 from exchange.routing.route import Placement
@@ -223,7 +223,7 @@ class Pump:
             try:
                 headers = delivery.message.headers
                 # Most messages came through no bridge; a search in the undecoded headers shows that without a call.
-                if type(headers) is not Headers or NAMED_HOPS in headers.content.raw:
+                if type(headers) is not LazyHeaders or NAMED_HOPS in headers.content.raw:
                     hops = hops_of(delivery.message)
                     if hops > max_hops:
                         bad.append(partial(give_up.end_loop, inlet, pending, hops, ready))

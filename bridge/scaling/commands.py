@@ -17,7 +17,7 @@ import click
 
 from exchange.commands.console import Step as UpdateProgress
 from exchange.commands.console import echo_error, echo_line, exit_on_error, fail, progress
-from exchange.commands.options import Duration, Group, form_options, output_option, renamed, wait_option
+from exchange.commands.options import CommandGroup, Duration, form_options, output_option, renamed, wait_option
 from exchange.errors import HashstarError, InputError
 from exchange.limits import PARTITIONS, RECORD_BYTES
 from exchange.partition.moves import KeyCounts
@@ -26,7 +26,7 @@ from exchange.text.display import count_noun, dump_json
 if TYPE_CHECKING:
     from bridge.rocketmq.remoting.client import ClientSettings
     from bridge.scaling.scaling import ScalingPlan, StepEvent
-    from exchange.partition.clients.rocketmq.scaling import Counts, Step
+    from exchange.partition.clients.rocketmq.scaling import QueueCounts, ScalingStep
 
 __all__ = ["rocketmq_command"]
 
@@ -36,7 +36,9 @@ ACCESS_KEY: Final = "HASHSTAR_ROCKETMQ_ACCESS_KEY"
 SECRET_KEY: Final = "HASHSTAR_ROCKETMQ_SECRET_KEY"  # noqa: S105  the name of a variable
 
 
-@click.group("rocketmq", cls=Group, example="hashstar rocketmq scale orders --queues 8 --namesrv HOST:9876 --dry-run")
+@click.group(
+    "rocketmq", cls=CommandGroup, example="hashstar rocketmq scale orders --queues 8 --namesrv HOST:9876 --dry-run"
+)
 def rocketmq_command() -> None:
     """Administer topics of RocketMQ."""
 
@@ -192,12 +194,12 @@ class _Screen:
         if self._update is not None:
             self._update(round((self._most - event.left) * 100), round(self._most * 100))
 
-    def _describe(self, step: Step) -> str:
+    def _describe(self, step: ScalingStep) -> str:
         from bridge.scaling.forms import describe_step
 
         return describe_step(step, self._numbers)
 
-    def _after(self, step: Step) -> Mapping[str, Counts]:
+    def _after(self, step: ScalingStep) -> Mapping[str, QueueCounts]:
         from exchange.partition.clients.rocketmq.scaling import counts_after
 
         return counts_after(self._numbers, step)

@@ -7,7 +7,14 @@ from typing import Final, NotRequired, TypedDict
 
 from bridge.scaling.scaling import ScalingPlan
 from exchange.partition.clients.rocketmq.queues import WRITE
-from exchange.partition.clients.rocketmq.scaling import Action, Counts, Step, counts_after, moved_keys, refusal
+from exchange.partition.clients.rocketmq.scaling import (
+    Action,
+    QueueCounts,
+    ScalingStep,
+    counts_after,
+    moved_keys,
+    refusal,
+)
 from exchange.partition.moves import KeyCounts, Moves
 from exchange.partition.partitioner import Partitioner
 from exchange.text.display import count_noun, count_rest, list_some
@@ -127,7 +134,7 @@ def plan_lines(plan: ScalingPlan) -> Iterator[str]:
     yield from count_rest(len(plan.steps), LINES_SHOWN)
 
 
-def describe_step(step: Step, numbers: Mapping[str, Counts]) -> str:
+def describe_step(step: ScalingStep, numbers: Mapping[str, QueueCounts]) -> str:
     """Return a step as a line; ``numbers`` are those of the brokers before it."""
     where = f"{step.broker}: " if step.broker else ""
     counts = numbers.get(step.broker)
@@ -219,7 +226,7 @@ def _counts(plan: ScalingPlan, group: str) -> bool:
     return not plan.scope.groups or group in plan.scope.groups
 
 
-def _why(plan: ScalingPlan, step: Step) -> str:
+def _why(plan: ScalingPlan, step: ScalingStep) -> str:
     """Return why a step is safe now, or what it waits for."""
     if step not in plan.possible:
         return f"waits: {_waits_for(plan, step)}"
@@ -230,7 +237,7 @@ def _why(plan: ScalingPlan, step: Step) -> str:
     return "safe now"
 
 
-def _waits_for(plan: ScalingPlan, step: Step) -> str:
+def _waits_for(plan: ScalingPlan, step: ScalingStep) -> str:
     """Return what a step that is not possible now waits for."""
     reason = refusal(plan.state.situation, step)
     if reason:
@@ -240,5 +247,5 @@ def _waits_for(plan: ScalingPlan, step: Step) -> str:
     return "for the steps before it"
 
 
-def _texts(step: Step) -> Sequence[str]:
+def _texts(step: ScalingStep) -> Sequence[str]:
     return list(map(str, step.unread))

@@ -17,7 +17,7 @@ from bridge.rocketmq.remoting.errors import BrokerError, ConnectError, RemotingT
 from bridge.scaling.refused import ScalingRefused
 from bridge.scaling.topic_state import Scope, TopicReader, TopicState
 from exchange.partition.clients.rocketmq.message_queue import MessageQueue
-from exchange.partition.clients.rocketmq.scaling import Action, Step, Unread, all_steps, next_steps
+from exchange.partition.clients.rocketmq.scaling import Action, ScalingStep, UnreadMessages, all_steps, next_steps
 from exchange.text.display import list_some
 
 __all__ = ["StepEvent", "ScalingPlan", "plan", "scale"]
@@ -37,7 +37,7 @@ QUEUES_SHOWN: Final = 5
 class StepEvent(NamedTuple):
     """What happens while a topic is scaled."""
 
-    step: Step
+    step: ScalingStep
     is_done: bool
     """Whether the step is taken; else it is being waited for."""
     left: float = 0
@@ -50,9 +50,9 @@ class ScalingPlan:
 
     scope: Scope
     state: TopicState
-    steps: tuple[Step, ...]
+    steps: tuple[ScalingStep, ...]
     """All steps in a safe order, broker by broker."""
-    possible: frozenset[Step]
+    possible: frozenset[ScalingStep]
     """Those that can be taken or waited for now; the others need these first."""
 
 
@@ -148,10 +148,10 @@ class _Scaling:
             before = state
             await self._wait(steps)
 
-    async def _wait(self, steps: tuple[Step, ...]) -> None:
+    async def _wait(self, steps: tuple[ScalingStep, ...]) -> None:
         """Wait a moment for producers to settle and queues to be drained. Raises ScalingRefused after the timeout."""
         seconds = LOOK_EVERY
-        unread: list[Unread] = []
+        unread: list[UnreadMessages] = []
         for step in steps:
             if step.action == Action.SETTLE:
                 seconds = min(seconds, step.number / 1000)
@@ -186,7 +186,7 @@ class _Scaling:
                 f"a producer still sends to {list_some(sent, QUEUES_SHOWN)}; stop the producers, and run it again"
             )
 
-    async def _take(self, step: Step, state: TopicState) -> None:
+    async def _take(self, step: ScalingStep, state: TopicState) -> None:
         """Change one number at one broker, or set the offsets that groups need there."""
         if step.action == Action.SET_OFFSETS:
             await self._set_offsets(step)
@@ -227,7 +227,7 @@ class _Scaling:
                 )
             await asyncio.sleep(KNOWN_EVERY)
 
-    async def _set_offsets(self, step: Step) -> None:
+    async def _set_offsets(self, step: ScalingStep) -> None:
         for queue, group, offset in step.offsets:
             asked = BrokerQueues(self._client, group)
             try:

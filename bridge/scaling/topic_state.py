@@ -30,7 +30,7 @@ from exchange.errors import InputError
 from exchange.limits import PARTITIONS
 from exchange.partition.clients.rocketmq.message_queue import MessageQueue
 from exchange.partition.clients.rocketmq.queues import MASTER, READ, TopicRoute
-from exchange.partition.clients.rocketmq.scaling import SETTLED, Counts, Offsets, Situation
+from exchange.partition.clients.rocketmq.scaling import SETTLED, QueueCounts, QueueOffsets, Situation
 from exchange.text.display import count_noun, list_some
 
 __all__ = ["TopicReader", "Scope", "TopicState", "check_topic"]
@@ -126,12 +126,12 @@ class TopicReader:
         if scope.topic in addresses:
             raise ScalingRefused(f"{scope.topic} is the topic that the broker of this name made for itself")
         configs = await self._configs(addresses)
-        counts = {name: Counts(config.write_queues, config.read_queues) for name, config in configs.items()}
+        counts = {name: QueueCounts(config.write_queues, config.read_queues) for name, config in configs.items()}
         target = self._target(counts)
         since = self._since_write(counts)
         groups = await self._groups(addresses)
         counted = self._counted(groups)
-        offsets: dict[MessageQueue, Offsets] = {}
+        offsets: dict[MessageQueue, QueueOffsets] = {}
         for broker, address in addresses.items():
             # First the messages on their way, then the ends of queues, then what is read: so none is overlooked.
             coming: Counter[int] = Counter()
@@ -207,7 +207,7 @@ class TopicReader:
             configs[broker] = config
         return configs
 
-    def _target(self, counts: Mapping[str, Counts]) -> dict[str, int]:
+    def _target(self, counts: Mapping[str, QueueCounts]) -> dict[str, int]:
         unknown = [name for name in self._scope.brokers if name not in counts]
         if unknown:
             raise InputError(
@@ -216,7 +216,7 @@ class TopicReader:
             )
         return dict.fromkeys(self._scope.brokers or sorted(counts), self._scope.queues)
 
-    def _since_write(self, counts: Mapping[str, Counts]) -> dict[str, int]:
+    def _since_write(self, counts: Mapping[str, QueueCounts]) -> dict[str, int]:
         """Return for how many milliseconds each broker has fewer queues written than read, as far as this run knows."""
         now = time.monotonic()
         keys = [(broker, each.write) for broker, each in counts.items() if each.write < each.read]
@@ -247,8 +247,14 @@ class TopicReader:
         return sorted(self._scope.groups or groups)
 
     async def _offsets(
-        self, broker: str, address: str, counts: Counts, target: int, groups: Collection[str], coming: Mapping[int, int]
-    ) -> dict[MessageQueue, Offsets]:
+        self,
+        broker: str,
+        address: str,
+        counts: QueueCounts,
+        target: int,
+        groups: Collection[str],
+        coming: Mapping[int, int],
+    ) -> dict[MessageQueue, QueueOffsets]:
         client, topic = self._client, self._scope.topic
         queues = range(max(counts))
         asked = BrokerQueues(client, "")
@@ -274,7 +280,7 @@ class TopicReader:
         offsets = {}
         for queue in queues:
             start, end = spans[queue]
-            offsets[MessageQueue(broker, queue)] = Offsets(end, consumed[queue], start, coming.get(queue, 0))
+            offsets[MessageQueue(broker, queue)] = QueueOffsets(end, consumed[queue], start, coming.get(queue, 0))
         return offsets
 
     def _check(self, state: TopicState, counted: Collection[str]) -> None:

@@ -7,12 +7,12 @@ are decoded on first use, `view` those that cost least to route. Pure: bytes in,
 
 from exchange.amqp.content import ContentHeader
 from exchange.amqp.fields import MalformedHeader, Repeated, Spelled, decode_table, encode_table
-from exchange.amqp.lazy import Headers, Properties, content_of, message_of
+from exchange.amqp.lazy import LazyHeaders, Properties, content_of, message_of
 from exchange.amqp.view import MessageView
 
 __all__ = [
     "ContentHeader",
-    "Headers",
+    "LazyHeaders",
     "MalformedHeader",
     "MessageView",
     "Properties",

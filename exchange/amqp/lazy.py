@@ -1,7 +1,7 @@
 """Messages that keep their content header as bytes until a header or property is read.
 
-A message of `message_of` has `Headers` and `Properties` that are decoded on first use; `content_of` returns the bytes
-of such a message untouched. Routing by key decodes nothing.
+A message of `message_of` has `LazyHeaders` and `Properties` that are decoded on first use; `content_of` returns the
+bytes of such a message untouched. Routing by key decodes nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from exchange.amqp.content import ContentHeader
 from exchange.values.message import Message, assemble_message
 
-__all__ = ["Headers", "Properties", "content_of", "message_of"]
+__all__ = ["LazyHeaders", "Properties", "content_of", "message_of"]
 
 
 class _Decoding(Mapping[str, Any]):
@@ -53,7 +53,7 @@ class _Decoding(Mapping[str, Any]):
         return f"{type(self).__name__}({self.decoded!r})"
 
 
-class Headers(_Decoding):
+class LazyHeaders(_Decoding):
     """The headers of a content header, decoded on first use; ``name in headers`` decodes nothing."""
 
     __slots__ = ()
@@ -71,7 +71,7 @@ class Headers(_Decoding):
         return start < end
 
     def __eq__(self, other: object) -> bool:
-        return (isinstance(other, Headers) and self.content == other.content) or super().__eq__(other)
+        return (isinstance(other, LazyHeaders) and self.content == other.content) or super().__eq__(other)
 
     __hash__ = None  # as a dict
 
@@ -87,7 +87,7 @@ class Properties(_Decoding):
 
 def message_of(exchange: str, routing_key: str, content: ContentHeader, body: bytes) -> Message:
     """Return the message of a content header, which is decoded when a header or property is read."""
-    return assemble_message(exchange, routing_key, Headers(content), Properties(content), body)
+    return assemble_message(exchange, routing_key, LazyHeaders(content), Properties(content), body)
 
 
 def content_of(message: Message) -> ContentHeader:
@@ -99,6 +99,6 @@ def content_of(message: Message) -> ContentHeader:
     content = getattr(headers, "content", None)  # takes a fifth of the time of isinstance
     if getattr(properties, "content", None) is content and isinstance(content, ContentHeader):
         return content
-    if isinstance(headers, Headers):
+    if isinstance(headers, LazyHeaders):
         return ContentHeader.of(headers.decoded if headers.content.has_table else None, properties)
     return ContentHeader.of(headers or None, properties)

@@ -89,7 +89,7 @@ IDS: Final = struct.Struct(">HH")
 SIZE: Final = NUMBERS["long"]
 
 
-class Shape(NamedTuple):
+class MethodShape(NamedTuple):
     """A method as `TABLE` has it."""
 
     class_id: int
@@ -113,12 +113,12 @@ class Method(NamedTuple):
         return shape.class_id, shape.method_id
 
 
-def _read_table() -> dict[str, Shape]:
+def _read_table() -> dict[str, MethodShape]:
     shapes = {}
     for line in TABLE.strip().splitlines():
         class_id, method_id, name, *arguments = line.split()
         pairs = [argument.partition(":") for argument in arguments]
-        shapes[name] = Shape(int(class_id), int(method_id), name, tuple((each, kind) for each, _, kind in pairs))
+        shapes[name] = MethodShape(int(class_id), int(method_id), name, tuple((each, kind) for each, _, kind in pairs))
     return shapes
 
 

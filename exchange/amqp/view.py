@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from exchange.amqp.content import ContentHeader
 from exchange.amqp.fields import MalformedHeader
-from exchange.amqp.lazy import Headers, Properties
+from exchange.amqp.lazy import LazyHeaders, Properties
 from exchange.values.message import BASIC_PROPERTIES, Message
 
 __all__ = ["MessageView"]
@@ -103,7 +103,7 @@ class MessageView(Message):
         properties: Mapping[str, Any]
         if isinstance(self._given, bytes):
             content = ContentHeader.parse(self._given)[0]
-            headers, properties = Headers(content), Properties(content)
+            headers, properties = LazyHeaders(content), Properties(content)
         else:
             given = {name: getattr(self._given, name, None) for name in BASIC_PROPERTIES}
             headers = self._given.headers or {}

@@ -1,7 +1,7 @@
 """The vocabulary of options: what several commands have in common is defined once, and here.
 
-docs/commands.md has the table that users read. `Command` and `Group` are the classes of all commands of the program;
-`topology_option`, `form_options`, `output_option` and `renamed` add what their names say.
+docs/commands.md has the table that users read. `HashstarCommand` and `CommandGroup` are the classes of all commands of
+the program; `topology_option`, `form_options`, `output_option` and `renamed` add what their names say.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from exchange.text.display import suggest, write_milliseconds
 from exchange.text.duration import parse_duration
 
 __all__ = [
-    "RENAMED", "STDOUT", "Address", "Command", "Duration", "Group", "Renamed", "ReportOption", "TopologyOption",
-    "allow_unread_option", "command", "form_options", "output_option", "redirect", "renamed", "seconds_to_answer",
-    "timeout_option", "topology_option", "wait_option",
+    "RENAMED", "STDOUT", "AddressType", "CommandGroup", "Duration", "HashstarCommand", "Renamed", "ReportOption",
+    "TopologyOption", "allow_unread_option", "command", "form_options", "output_option", "redirect", "renamed",
+    "seconds_to_answer", "timeout_option", "topology_option", "wait_option",
 ]  # fmt: skip
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -82,7 +82,7 @@ class Exemplified(click.Command):
         formatter.write(f"Example: {self.example}\n")
 
 
-class Command(Exemplified):
+class HashstarCommand(Exemplified):
     """A command with the options that all commands have, whose options may have had other names."""
 
     def __init__(self, *arguments: Any, example: str, **values: Any) -> None:
@@ -119,10 +119,10 @@ class Command(Exemplified):
         return super().invoke(ctx)
 
 
-class Group(Exemplified, click.Group):
+class CommandGroup(Exemplified, click.Group):
     """A group of commands that knows which command a misspelt name may mean, and which one need not be named."""
 
-    command_class = Command
+    command_class = HashstarCommand
     group_class = type
 
     def __init__(self, *arguments: Any, example: str, default: str = "", **values: Any) -> None:
@@ -193,8 +193,8 @@ def _identify(name: str | Path) -> object:
     return (found.st_dev, found.st_ino) if stat.S_ISREG(found.st_mode) else None
 
 
-command: Final = partial(click.command, cls=Command)
-"""Decorator that makes a `Command` of a function, as `click.command` does."""
+command: Final = partial(click.command, cls=HashstarCommand)
+"""Decorator that makes a `HashstarCommand` of a function, as `click.command` does."""
 
 
 def redirect(option: click.Option, parser: Any, process: Callable[[Any, Any], None]) -> None:
@@ -350,7 +350,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         return seconds
 
 
-class Address(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+class AddressType(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     """The type of an option with an address to serve: ``PORT`` on 127.0.0.1, or ``HOST:PORT``."""
 
     name = "address"

@@ -8,7 +8,7 @@ from typing import Any, Final, TypedDict
 import click
 
 from exchange.commands.console import echo_line, fail
-from exchange.commands.options import Group, form_options, output_option
+from exchange.commands.options import CommandGroup, form_options, output_option
 from exchange.errors import HashstarError, InputError
 from exchange.selector import explanation
 from exchange.selector.selector import LATEST, RELEASES, Selector
@@ -69,7 +69,7 @@ class TagsMatchJson(TypedDict):
     """Whether the broker sends the message, by the hash of its tag."""
 
 
-@click.group("selector", cls=Group, example="hashstar selector check \"NOT region = 'eu'\"")
+@click.group("selector", cls=CommandGroup, example="hashstar selector check \"NOT region = 'eu'\"")
 def selector_command() -> None:
     """Check and evaluate RocketMQ's selectors: SQL92 and tags."""
 

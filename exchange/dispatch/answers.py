@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from exchange.dispatch.delivery import Answer
 
-__all__ = ["Answers", "Frame"]
+__all__ = ["Answers", "AnswerFrame"]
 
 
-class Frame(NamedTuple):
+class AnswerFrame(NamedTuple):
     """An answer frame: ``basic.ack`` or ``basic.nack``."""
 
     tag: int
@@ -37,7 +37,7 @@ class Answers:
         """Tags that were received and not answered, in their order."""
         self._done: set[int] = set()
         """Tags that are to be acknowledged."""
-        self._refused: list[Frame] = []
+        self._refused: list[AnswerFrame] = []
 
     def receive(self, tag: int) -> None:
         """Note that a delivery has come."""
@@ -51,14 +51,14 @@ class Answers:
         if answer == "ack":
             self._done.add(tag)
         else:
-            self._refused.append(Frame(tag, answer))
+            self._refused.append(AnswerFrame(tag, answer))
 
     @property
     def pending(self) -> int:
         """Number of answers that `take` would return, if none were joined."""
         return len(self._done) + len(self._refused)
 
-    def take(self) -> list[Frame]:
+    def take(self) -> list[AnswerFrame]:
         """Return the frames to send now, in order: a refusal before an acknowledgement that would cover it."""
         frames, self._refused = self._refused, []
         done, self._done = self._done, set()
@@ -72,8 +72,8 @@ class Answers:
                 joined.append(tag)
             done.difference_update(joined)
         if joined:
-            frames.append(Frame(joined[-1], "ack", len(joined) > 1))
-        frames += [Frame(tag, "ack") for tag in sorted(done)]
+            frames.append(AnswerFrame(joined[-1], "ack", len(joined) > 1))
+        frames += [AnswerFrame(tag, "ack") for tag in sorted(done)]
         for tag in (*joined, *done):
             del self._unanswered[tag]
         return frames

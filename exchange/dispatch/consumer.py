@@ -22,9 +22,9 @@ from exchange.dispatch.delivery import Answer, Delivery, Ticket
 from exchange.dispatch.link import Link, LinkLost, Unroutable
 from exchange.dispatch.policy import DONE, Retry
 from exchange.dispatch.publishing import finish
-from exchange.dispatch.settings import Counts, Handle, Middleware, Settings
+from exchange.dispatch.settings import ConsumeOptions, ConsumerCounts, Handle, Middleware
 from exchange.dispatch.threads import HandlerThreads
-from exchange.dispatch.turns import Turns
+from exchange.dispatch.turns import ConcurrentTurns
 from exchange.text.display import count_noun
 from exchange.values.message import Message
 
@@ -54,12 +54,12 @@ class Consumer:
         self,
         link: Link,
         dispatch: Callable[..., Awaitable[object]],
-        settings: Settings,
+        settings: ConsumeOptions,
     ) -> None:
-        self.counts: Final = Counts()
+        self.counts: Final = ConsumerCounts()
         self._link: Final = link
         self._settings: Final = settings
-        self._turns: Final[Turns[Delivery]] = Turns(settings.concurrency)
+        self._turns: Final[ConcurrentTurns[Delivery]] = ConcurrentTurns(settings.concurrency)
         self._tasks: Final[dict[Ticket, asyncio.Task[None]]] = {}
         self._starting = False
         self._answers: Final[dict[Any, Answers]] = {}  # by channel: after a reconnect there may be two

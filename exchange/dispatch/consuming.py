@@ -10,7 +10,7 @@ from exchange.dispatch.clients.aio_pika import AioPikaQueue
 from exchange.dispatch.consumer import Consumer
 from exchange.dispatch.link import Link
 from exchange.dispatch.policy import POLICIES, OnError, Retry
-from exchange.dispatch.settings import Middleware, Settings
+from exchange.dispatch.settings import ConsumeOptions, Middleware
 from exchange.partition.partitioning.specification import Partitioning, parse_key_source
 from exchange.values.message import Message
 
@@ -53,7 +53,7 @@ def build_consumer(
         raise TypeError(f"middleware is a list of functions, as [logged(), measured()], not {middleware!r}")
     if "no_ack" in options or "auto_ack" in options:
         raise TypeError("a dispatcher acknowledges after its handlers: no_ack and auto_ack are no options")
-    settings = Settings(
+    settings = ConsumeOptions(
         on_error,
         prefetch,
         concurrency if concurrency is not None else prefetch or CONCURRENCY,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from exchange.dispatch.answers import Frame
+from exchange.dispatch.answers import AnswerFrame
 from exchange.dispatch.delivery import Carrier, Delivery
 from exchange.entities.entities import DIRECT_REPLY_TO, Binding, Exchange, Queue
 from exchange.errors import HashstarError
@@ -60,7 +60,7 @@ class Link(Protocol):
     def is_open(self, channel: Any) -> bool:
         """Return whether deliveries of this channel can still be answered."""
 
-    async def answer(self, channel: Any, frames: Sequence[Frame]) -> None:
+    async def answer(self, channel: Any, frames: Sequence[AnswerFrame]) -> None:
         """Send answers on the channel that the deliveries came on, in this order. Raises LinkLost."""
 
     async def publish(self, message: Message) -> None:

@@ -10,7 +10,7 @@ from exchange.dispatch.delivery import Delivery
 from exchange.dispatch.policy import OnError, Retry
 from exchange.values.message import Message
 
-__all__ = ["Counts", "Handle", "Middleware", "Settings"]
+__all__ = ["ConsumerCounts", "Handle", "Middleware", "ConsumeOptions"]
 
 Handle = Callable[[Delivery], Awaitable[object]]
 """All handlers of a delivery as one function."""
@@ -20,7 +20,7 @@ Middleware = Callable[[Handle], Handle]
 
 
 @dataclass(slots=True)
-class Counts:
+class ConsumerCounts:
     """Number of deliveries of a consumer since it started, by outcome."""
 
     received: int = 0
@@ -37,7 +37,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ConsumeOptions:
     """The options of `Dispatcher.consume` that decide how a consumer works."""
 
     on_error: OnError | Retry

@@ -9,12 +9,12 @@ from collections import deque
 from collections.abc import Hashable
 from typing import Final, Generic, TypeVar
 
-__all__ = ["Turns"]
+__all__ = ["ConcurrentTurns"]
 
 T = TypeVar("T")
 
 
-class Turns(Generic[T]):
+class ConcurrentTurns(Generic[T]):
     """Items in the order of their arrival, at most ``concurrency`` of them started at a time.
 
     Items of one key are started one after another, in the order of their arrival; those of different keys, and items

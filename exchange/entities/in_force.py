@@ -26,7 +26,7 @@ __all__ = [
     "Overflow",
     "Policies",
     "Setting",
-    "Settings",
+    "SettingsInForce",
     "applies_to",
     "is_for_type",
     "possible_policies",
@@ -71,7 +71,7 @@ NO_DEAD_LETTERS: Final = DeadLetters(None)
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SettingsInForce:
     """The settings in force for one queue or exchange.
 
     ``values`` has those with an effect. Keys are those of policies: ``max-length``, for the argument ``x-max-length``.
@@ -138,15 +138,15 @@ class Policies:
     profile: Profile = LATEST
     _ranked: list[Ranked] = field(default_factory=list, init=False, repr=False, compare=False)
     """Both, as names are looked up in them; filled at the first question."""
-    _merged: dict[Any, tuple[Settings, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _merged: dict[Any, tuple[SettingsInForce, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Type and arguments, and the policies that may be in force -> the settings: many queues are alike in these."""
 
-    def settings_of(self, part: Queue | Exchange) -> Settings | None:
+    def settings_of(self, part: Queue | Exchange) -> SettingsInForce | None:
         """Return the settings in force; None if it is not known which policy is (see `possible_settings`)."""
         possible = self.possible_settings(part)
         return possible[0] if len(possible) == 1 else None
 
-    def possible_settings(self, part: Queue | Exchange) -> tuple[Settings, ...]:
+    def possible_settings(self, part: Queue | Exchange) -> tuple[SettingsInForce, ...]:
         """Return the settings that may be in force; exactly one element if they are known.
 
         There are several if RabbitMQ does not define which of several policies of one priority is in force and their
@@ -163,12 +163,12 @@ class Policies:
 
     def _merge_each(
         self, part: Queue | Exchange, ours: Sequence[Policy | None], operators: Sequence[Policy | None]
-    ) -> tuple[Settings, ...]:
-        chosen: dict[tuple[Any, Any], Settings] = {}
+    ) -> tuple[SettingsInForce, ...]:
+        chosen: dict[tuple[Any, Any], SettingsInForce] = {}
         for policy in ours:
             for operator_policy in operators:
                 values, without = self._merge(part, policy, operator_policy)
-                settings = Settings(values, policy, operator_policy, without)
+                settings = SettingsInForce(values, policy, operator_policy, without)
                 definitions = (policy and policy.definition, operator_policy and operator_policy.definition)
                 chosen[definitions] = settings
         return tuple(chosen.values())

@@ -21,7 +21,7 @@ from exchange.values.field_values import to_bytes
 __all__ = ["SETTINGS", "refuse_policy", "wrong_pattern", "wrong_settings"]
 
 
-class Setting(NamedTuple):
+class SettingRule(NamedTuple):
     """A setting of a definition: its valid values, and the broker's text about an invalid one: value, phrase, words."""
 
     is_valid: Callable[[Any], bool]
@@ -49,46 +49,46 @@ _LOCATORS: Final = tuple(locator.decode() for locator in LOCATORS)
 
 _RETRIES: Final = ("all", "failed", "returned", "disabled")
 
-SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType({
-    "alternate-exchange": Setting(_is_text, "alternate exchange name"),
-    "dead-letter-exchange": Setting(_is_text, "dead letter exchange name"),
-    "dead-letter-routing-key": Setting(_is_text, "dead letter routing key"),
-    "dead-letter-strategy": Setting(_one_of("at-most-once", "at-least-once"), "dead letter strategy"),
-    "message-ttl": Setting(_integer_from(0), "message TTL"),
-    "expires": Setting(_integer_from(1), "queue expiry"),
-    "max-length": Setting(_integer_from(0), "maximum length"),
-    "max-length-bytes": Setting(_integer_from(0), "maximum length in bytes"),
-    "max-in-memory-length": Setting(_integer_from(0), "maximum memory in bytes"),
-    "max-in-memory-bytes": Setting(_integer_from(0), "maximum memory in bytes"),
-    "queue-mode": Setting(_one_of("default", "lazy"), "queue-mode value"),
-    "queue-version": Setting(_one_of(1, 2), "queue-version value"),
-    "overflow": Setting(_one_of(*(mode.decode() for mode in OVERFLOWS)), "overflow value"),
-    "max-age": Setting(lambda value: isinstance(value, str) and is_max_age(to_bytes(value)), "max age"),
-    "queue-leader-locator": Setting(_one_of(*_LOCATORS), "queue leader locator value"),
-    "initial-cluster-size": Setting(_integer_from(0), "cluster size"),
-    "stream-max-segment-size-bytes": Setting(_integer_from(0, MAX_SEGMENT_BYTES), "segment size"),
-    "delivery-limit": Setting(_is_integer, "delivery limit"),
-    "consumer-timeout": Setting(_integer_from(0), "consumer timeout"),
-    "consumer-disconnected-timeout": Setting(_integer_from(0), "consumer disconnected timeout"),
-    "stream-filter-size-bytes": Setting(_integer_from(FILTER_BYTES[0], FILTER_BYTES[-1]),
+SETTINGS: Final[Mapping[str, SettingRule]] = MappingProxyType({
+    "alternate-exchange": SettingRule(_is_text, "alternate exchange name"),
+    "dead-letter-exchange": SettingRule(_is_text, "dead letter exchange name"),
+    "dead-letter-routing-key": SettingRule(_is_text, "dead letter routing key"),
+    "dead-letter-strategy": SettingRule(_one_of("at-most-once", "at-least-once"), "dead letter strategy"),
+    "message-ttl": SettingRule(_integer_from(0), "message TTL"),
+    "expires": SettingRule(_integer_from(1), "queue expiry"),
+    "max-length": SettingRule(_integer_from(0), "maximum length"),
+    "max-length-bytes": SettingRule(_integer_from(0), "maximum length in bytes"),
+    "max-in-memory-length": SettingRule(_integer_from(0), "maximum memory in bytes"),
+    "max-in-memory-bytes": SettingRule(_integer_from(0), "maximum memory in bytes"),
+    "queue-mode": SettingRule(_one_of("default", "lazy"), "queue-mode value"),
+    "queue-version": SettingRule(_one_of(1, 2), "queue-version value"),
+    "overflow": SettingRule(_one_of(*(mode.decode() for mode in OVERFLOWS)), "overflow value"),
+    "max-age": SettingRule(lambda value: isinstance(value, str) and is_max_age(to_bytes(value)), "max age"),
+    "queue-leader-locator": SettingRule(_one_of(*_LOCATORS), "queue leader locator value"),
+    "initial-cluster-size": SettingRule(_integer_from(0), "cluster size"),
+    "stream-max-segment-size-bytes": SettingRule(_integer_from(0, MAX_SEGMENT_BYTES), "segment size"),
+    "delivery-limit": SettingRule(_is_integer, "delivery limit"),
+    "consumer-timeout": SettingRule(_integer_from(0), "consumer timeout"),
+    "consumer-disconnected-timeout": SettingRule(_integer_from(0), "consumer disconnected timeout"),
+    "stream-filter-size-bytes": SettingRule(_integer_from(FILTER_BYTES[0], FILTER_BYTES[-1]),
                                         "filter size. Valid range is 16-255"),
-    "target-group-size": Setting(_integer_from(1), "qq target count value"),
-    "queue-master-locator": Setting(_one_of("min-masters", *_LOCATORS), "master locator"),
-    "member-placement-tag": Setting(lambda value: isinstance(value, str) and value != "",
+    "target-group-size": SettingRule(_integer_from(1), "qq target count value"),
+    "queue-master-locator": SettingRule(_one_of("min-masters", *_LOCATORS), "master locator"),
+    "member-placement-tag": SettingRule(lambda value: isinstance(value, str) and value != "",
                                     "member-placement-tag value. Must be a non-empty string"),
-    "delayed-retry-type": Setting(_one_of(*_RETRIES), f"delayed retry type. Must be one of: {', '.join(_RETRIES)}"),
-    "delayed-retry-min": Setting(_integer_from(1), "delayed retry minimum delay. Must be a positive integer"),
-    "delayed-retry-max": Setting(_integer_from(1), "delayed retry maximum delay. Must be a positive integer"),
+    "delayed-retry-type": SettingRule(_one_of(*_RETRIES), f"delayed retry type. Must be one of: {', '.join(_RETRIES)}"),
+    "delayed-retry-min": SettingRule(_integer_from(1), "delayed retry minimum delay. Must be a positive integer"),
+    "delayed-retry-max": SettingRule(_integer_from(1), "delayed retry maximum delay. Must be a positive integer"),
 })  # fmt: skip
 """Name of a setting -> its rule; which of them a release knows is in its row of `exchange.entities.releases`."""
-_OF_MIRRORING: Final[Mapping[str, Setting]] = {
-    "ha-mode": Setting(_one_of("all", "exactly", "nodes"), "ha-mode value"),
-    "queue-master-locator": Setting(
+_OF_MIRRORING: Final[Mapping[str, SettingRule]] = {
+    "ha-mode": SettingRule(_one_of("all", "exactly", "nodes"), "ha-mode value"),
+    "queue-master-locator": SettingRule(
         _one_of("min-masters", "client-local", "random"), "queue-master-locator value", "invalid"
     ),
 }
 """Rules of their own of releases that mirror queues."""
-_NO_NEGATIVE_LIMIT: Final = Setting(_integer_from(0), "delivery limit")
+_NO_NEGATIVE_LIMIT: Final = SettingRule(_integer_from(0), "delivery limit")
 
 PLUGINS: Final = frozenset({
     "federation-upstream", "federation-upstream-set", "federation-upstream-pattern", "shards-per-node", "routing-key",
@@ -164,7 +164,7 @@ def wrong_settings(definition: Mapping[str, Any], profile: Profile, *, operator:
     return wrong or ([f"[{','.join(unknown)}] are not recognised policy settings"] if unknown else [])
 
 
-def _setting(name: str, profile: Profile) -> Setting:
+def _setting(name: str, profile: Profile) -> SettingRule:
     """Return the rule of a setting that a release knows."""
     if name == "delivery-limit" and not profile.lives.negative_limit_is_none:
         return _NO_NEGATIVE_LIMIT

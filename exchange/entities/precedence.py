@@ -12,7 +12,7 @@ from exchange.entities.entities import Policy, Queue
 from exchange.entities.in_force import (
     Policies,
     Setting,
-    Settings,
+    SettingsInForce,
     is_for_type,
     possible_policies,
     settings_given,
@@ -23,7 +23,7 @@ from exchange.values.field_json import encode
 from exchange.values.notation import write_json
 
 __all__ = [
-    "Account", "Possible", "account_for", "account_lines", "encode_setting", "possible_values", "write_setting",
+    "InForceAccount", "Possible", "account_for", "account_lines", "encode_setting", "possible_values", "write_setting",
 ]  # fmt: skip
 
 Possible: TypeAlias = tuple[Setting | None, ...]
@@ -61,7 +61,7 @@ class WithoutEffect(NamedTuple):
 
 
 @document("AccountJson", "queue.type, settings, left_out, without_effect")
-class Account(NamedTuple):
+class InForceAccount(NamedTuple):
     """What is in force in a queue: its arguments, its policy and its operator policy, merged."""
 
     queue: Queue
@@ -71,7 +71,7 @@ class Account(NamedTuple):
     without_effect: tuple[WithoutEffect, ...]
 
 
-def account_for(queue: Queue, policies: Policies) -> Account:
+def account_for(queue: Queue, policies: Policies) -> InForceAccount:
     """Return which settings are in force in a queue, and what they override."""
     possible = policies.possible_settings(queue)
     names = sorted({name for settings in possible for name in settings.values} - {"queue-type"})
@@ -85,15 +85,15 @@ def account_for(queue: Queue, policies: Policies) -> Account:
         for each in possible
         for name, (setting, why) in each.without_effect.items()
     }
-    return Account(queue, tuple(settings), tuple(_left_out(queue, policies)), tuple(ineffective))
+    return InForceAccount(queue, tuple(settings), tuple(_left_out(queue, policies)), tuple(ineffective))
 
 
-def possible_values(possible: Sequence[Settings], name: str) -> Possible:
+def possible_values(possible: Sequence[SettingsInForce], name: str) -> Possible:
     """Return the values that a setting may have; exactly one if all that may be in force agree."""
     return tuple(dict.fromkeys(settings.values.get(name) for settings in possible))
 
 
-def _overridden(settings: Settings, queue: Queue, name: str) -> tuple[Setting, ...]:
+def _overridden(settings: SettingsInForce, queue: Queue, name: str) -> tuple[Setting, ...]:
     chosen = settings.values[name]
     given = settings_given(queue, settings.policy, settings.operator_policy, name)
     return tuple(setting for setting in given if setting.source != chosen.source)
@@ -115,7 +115,7 @@ def _left_out(queue: Queue, policies: Policies) -> Iterator[LeftOut]:
             yield LeftOut(policy, reason)
 
 
-def account_lines(account: Account) -> Iterator[str]:
+def account_lines(account: InForceAccount) -> Iterator[str]:
     """Yield what is in force in a queue as lines of text, which are not escaped; none if nothing is given."""
     if account.settings or account.left_out or account.without_effect:
         nothing = "" if account.settings else " nothing"

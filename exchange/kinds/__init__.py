@@ -11,34 +11,34 @@ from types import MappingProxyType
 from typing import Final
 
 from exchange.entities.entities import Exchange
-from exchange.kinds.consistent_hash import ConsistentHash
+from exchange.kinds.consistent_hash import ConsistentHashExchange
 from exchange.kinds.default import Default
 from exchange.kinds.delayed import DELAYS, Delayed, can_delay, headers_after, headers_routed_after, read_delay
-from exchange.kinds.direct import Direct
-from exchange.kinds.fanout import Fanout, RecentHistory
-from exchange.kinds.headers import Headers
-from exchange.kinds.jms_topic import JmsTopic
-from exchange.kinds.kind import Choose, Decider, KeyUse, Kind, Reads, Unknown, Unsure
-from exchange.kinds.modulus_hash import ModulusHash
-from exchange.kinds.random import LocalRandom, Random
-from exchange.kinds.topic import Topic
+from exchange.kinds.direct import DirectExchange
+from exchange.kinds.fanout import FanoutExchange, RecentHistory
+from exchange.kinds.headers import HeadersExchange
+from exchange.kinds.jms_topic import JmsTopicExchange
+from exchange.kinds.kind import Choose, Decider, KeyUse, Kind, Reads, UnknownExchange, Unsure
+from exchange.kinds.modulus_hash import ModulusHashExchange
+from exchange.kinds.random import LocalRandom, RandomExchange
+from exchange.kinds.topic import TopicExchange
 
 __all__ = [
-    "KINDS", "SHIPPED", "Choose", "Decider", "KeyUse", "Kind", "Reads", "Unknown", "Unsure", "can_delay",
+    "KINDS", "SHIPPED", "Choose", "Decider", "KeyUse", "Kind", "Reads", "UnknownExchange", "Unsure", "can_delay",
     "headers_after", "headers_routed_after", "kind_of", "read_delay",
 ]  # fmt: skip
 
 KINDS: Final[Mapping[str, type[Kind]]] = MappingProxyType({
-    "direct": Direct,
-    "fanout": Fanout,
-    "topic": Topic,
-    "headers": Headers,
-    "x-random": Random,
+    "direct": DirectExchange,
+    "fanout": FanoutExchange,
+    "topic": TopicExchange,
+    "headers": HeadersExchange,
+    "x-random": RandomExchange,
     "x-local-random": LocalRandom,
     "x-recent-history": RecentHistory,
-    "x-consistent-hash": ConsistentHash,
-    "x-modulus-hash": ModulusHash,
-    "x-jms-topic": JmsTopic,
+    "x-consistent-hash": ConsistentHashExchange,
+    "x-modulus-hash": ModulusHashExchange,
+    "x-jms-topic": JmsTopicExchange,
     DELAYS: Delayed,
 })  # fmt: skip
 """Exchange type -> its kind. Use `kind_of` for the kind that decides about the messages of an exchange."""
@@ -52,15 +52,15 @@ SHIPPED: Final = frozenset({
 
 
 def kind_of(exchange: Exchange) -> type[Kind]:
-    """Return the kind that decides where messages to the exchange go, or `Unknown`.
+    """Return the kind that decides where messages to the exchange go, or `UnknownExchange`.
 
     For an x-delayed-message exchange it is the kind of its inner type. Such an exchange keeps messages back before its
     kind is asked: code that routes messages, or compares where they go, asks `can_delay`, too.
     """
     if not exchange.name:
         return Default
-    kind = KINDS.get(exchange.type, Unknown)
+    kind = KINDS.get(exchange.type, UnknownExchange)
     if kind is Delayed:
-        inner = KINDS.get(Delayed.inner_type(exchange) or "", Unknown)
-        return inner if inner is not Delayed else Unknown
+        inner = KINDS.get(Delayed.inner_type(exchange) or "", UnknownExchange)
+        return inner if inner is not Delayed else UnknownExchange
     return kind

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from exchange.patterns.conjunctions import PRESENT
 from exchange.patterns.pattern import Pattern
 
-__all__ = ["ALWAYS", "EVERYTHING", "NEVER", "Condition", "HeaderRules", "Headers"]
+__all__ = ["ALWAYS", "EVERYTHING", "NEVER", "Condition", "HeaderRules", "HeadersCondition"]
 
 
 class HeaderRules(NamedTuple):
@@ -29,7 +29,7 @@ NO_RULES: Final = HeaderRules()
 
 
 @dataclass(frozen=True, slots=True)
-class Headers:
+class HeadersCondition:
     """The condition of a binding to a headers exchange: all or any of its headers, with a value or just present."""
 
     mode: Literal["all", "any"]
@@ -60,12 +60,12 @@ class Headers:
         return f"headers {(' and ' if self.mode == 'all' else ' or ').join(requirements)}"
 
 
-Condition: TypeAlias = Pattern | Headers
+Condition: TypeAlias = Pattern | HeadersCondition
 
-ALWAYS: Final = Headers("all", frozenset())
+ALWAYS: Final = HeadersCondition("all", frozenset())
 """The condition that every message meets: all of no headers."""
 
-NEVER: Final = Headers("any", frozenset())
+NEVER: Final = HeadersCondition("any", frozenset())
 """The condition that no message meets: any of no headers."""
 
 EVERYTHING: Final = Pattern.of_binding_key("#")

@@ -33,14 +33,14 @@ from exchange.values.erlang_terms import encode_binary, show_binary
 from exchange.values.field_values import type_and_value
 from exchange.values.message import Message
 
-__all__ = ["ConsistentHash", "ring_after_restart", "ring_of"]
+__all__ = ["ConsistentHashExchange", "ring_after_restart", "ring_of"]
 
 INTEGER: Final = re.compile("[+-]?[0-9]+")
 """A number that Erlang's ``list_to_integer`` accepts."""
 PROPERTIES: Final = ("correlation_id", "message_id", "timestamp")
 
 
-class ConsistentHash(Kind):
+class ConsistentHashExchange(Kind):
     """`rabbit_exchange_type_consistent_hash.erl` of the plugin rabbitmq_consistent_hash_exchange."""
 
     routes_as = "x-consistent-hash"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from exchange.entities.entities import Binding
-from exchange.kinds.direct import Direct
+from exchange.kinds.direct import DirectExchange
 from exchange.values.message import Message
 
 __all__ = ["Default"]
 
 
-class Default(Direct):
+class Default(DirectExchange):
     """The first clause of `rabbit_exchange.erl route/3`: queues imply the bindings, so none are stored."""
 
     def match(self, message: Message, keys: Sequence[str]) -> Collection[Binding]:

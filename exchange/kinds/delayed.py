@@ -16,7 +16,7 @@ from typing import Any, Final
 from exchange.entities.entities import Exchange
 from exchange.entities.profile import Profile
 from exchange.errors import BrokerError, PreconditionFailed
-from exchange.kinds.kind import Unknown
+from exchange.kinds.kind import UnknownExchange
 from exchange.values.field_values import INTEGER_TYPES, type_and_value
 
 __all__ = ["DELAY", "DELAYS", "Delayed", "can_delay", "headers_after", "headers_routed_after", "read_delay"]
@@ -31,7 +31,7 @@ INTEGER: Final = re.compile(rb"[+-]?[0-9]+")
 """What Erlang's binary_to_integer takes."""
 
 
-class Delayed(Unknown):
+class Delayed(UnknownExchange):
     """`rabbit_exchange_type_delayed_message.erl` of the plugin rabbitmq_delayed_message_exchange.
 
     This class has only the rules of its declaration. For the bindings, `exchange.kinds.kind_of` returns the kind of the
@@ -48,7 +48,7 @@ class Delayed(Unknown):
     def check_exchange(cls, exchange: Exchange) -> None:
         from exchange.kinds import kind_of  # not at the top: it imports this module
 
-        if kind_of(exchange) is Unknown:
+        if kind_of(exchange) is UnknownExchange:
             raise PreconditionFailed("Invalid argument, 'x-delayed-type' must be an existing exchange type")
 
 

@@ -9,13 +9,13 @@ from exchange.entities.entities import Binding, Exchange
 from exchange.entities.profile import Profile
 from exchange.kinds.kind import Choose, Decider, KeyUse, Kind
 from exchange.kinds.misses import Miss, compare_texts, describe_difference
-from exchange.patterns.pattern import Key
+from exchange.patterns.pattern import ExactKey
 from exchange.values.message import Message
 
-__all__ = ["Direct"]
+__all__ = ["DirectExchange"]
 
 
-class Direct(Kind):
+class DirectExchange(Kind):
     """`rabbit_exchange_type_direct.erl`."""
 
     routes_as = "direct"
@@ -45,8 +45,8 @@ class Direct(Kind):
         return binding.routing_key
 
     @classmethod
-    def pattern(cls, binding: Binding) -> Key:
-        return Key(binding.routing_key)
+    def pattern(cls, binding: Binding) -> ExactKey:
+        return ExactKey(binding.routing_key)
 
     @classmethod
     def miss(cls, binding: Binding, message: Message, profile: Profile) -> Miss:

@@ -15,10 +15,10 @@ from exchange.values.erlang_terms import show_field
 from exchange.values.field_values import INTEGER_TYPES, type_and_value
 from exchange.values.message import Message
 
-__all__ = ["Fanout", "RecentHistory"]
+__all__ = ["FanoutExchange", "RecentHistory"]
 
 
-class Fanout(Kind):
+class FanoutExchange(Kind):
     """`rabbit_exchange_type_fanout.erl`."""
 
     routes_as = "fanout"
@@ -46,7 +46,7 @@ class Fanout(Kind):
         return MATCH
 
 
-class RecentHistory(Fanout):
+class RecentHistory(FanoutExchange):
     """`rabbit_exchange_type_recent_history.erl`: routes as fanout.
 
     It also replays its last messages to each new binding, which is not routing and not done here.

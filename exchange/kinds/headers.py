@@ -15,7 +15,7 @@ from exchange.entities.indexes import Tables
 from exchange.entities.profile import Profile
 from exchange.errors import PreconditionFailed
 from exchange.kinds.condition import HeaderRules
-from exchange.kinds.condition import Headers as Condition
+from exchange.kinds.condition import HeadersCondition as Condition
 from exchange.kinds.kind import Choose, Decider, Kind, Reads
 from exchange.kinds.misses import MATCH, Miss
 from exchange.patterns.conjunctions import PRESENT, Conjunctions
@@ -23,7 +23,7 @@ from exchange.values.erlang_terms import show_field
 from exchange.values.field_values import INTEGER_TYPES, type_and_value
 from exchange.values.message import Message
 
-__all__ = ["Headers", "comparable", "conditions_of", "match_mode", "rules_of"]
+__all__ = ["HeadersExchange", "comparable", "conditions_of", "match_mode", "rules_of"]
 
 MODES: Final = ("all", "any", "all-with-x", "any-with-x")
 
@@ -36,7 +36,7 @@ NOT_EQUAL_TO_ANYTHING: Final = ("void",)
 NONE: Final[dict[Binding, None]] = {}
 
 
-class Headers(Kind):
+class HeadersExchange(Kind):
     """`rabbit_exchange_type_headers.erl`."""
 
     routes_as = "headers"

@@ -1,8 +1,9 @@
 """Evaluate selectors of x-jms-topic, as `sjx_evaluator.erl` of RabbitMQ's rabbitmq_jms_topic_exchange does.
 
 A JMS client compiles the SQL of a subscription to an Erlang term, and the broker evaluates this term with the message's
-headers. So the values are Erlang's: atoms (`Atom`, true and false among them), integers, floats, binaries, lists and
-tuples. There are three truth values; the third is the atom ``undefined``, which is also the value of an absent header.
+headers. So the values are Erlang's: atoms (`ParsedAtom`, true and false among them), integers, floats, binaries, lists
+and tuples. There are three truth values; the third is the atom ``undefined``, which is also the value of an absent
+header.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from exchange.values.erlang_parser import Atom, parse
+from exchange.values.erlang_parser import ParsedAtom, parse
 from exchange.values.field_values import to_bytes, type_and_value
 from exchange.values.message import Message
 
@@ -30,10 +31,10 @@ class NotKnown(Exception):
     """An evaluation whose result is not known here; the message has the reason."""
 
 
-TRUE: Final = Atom("true")
-FALSE: Final = Atom("false")
-UNDEFINED: Final = Atom("undefined")
-ERROR: Final = Atom("error")
+TRUE: Final = ParsedAtom("true")
+FALSE: Final = ParsedAtom("false")
+UNDEFINED: Final = ParsedAtom("undefined")
+ERROR: Final = ParsedAtom("error")
 
 VALUES: Final = frozenset({"longstr", "signedint", "float", "double", "byte", "short", "long"})
 """Field types of headers that a selector may read, beside bool; the broker fails on others."""
@@ -65,7 +66,7 @@ def _expand_strings(term: Any) -> Any:
 
 def identifiers(term: Any) -> Iterator[str]:
     """Yield the names of the headers that a selector reads."""
-    if isinstance(term, tuple) and len(term) == 2 and term[0] == Atom("ident") and isinstance(term[1], bytes):
+    if isinstance(term, tuple) and len(term) == 2 and term[0] == ParsedAtom("ident") and isinstance(term[1], bytes):
         yield term[1].decode("utf-8", "surrogateescape")
     elif isinstance(term, (tuple, list)):
         for part in term:
@@ -90,11 +91,11 @@ class _Evaluation:
     def value(self, term: Any) -> Any:
         if not isinstance(term, tuple):
             return term
-        operator = str(term[0]) if term and isinstance(term[0], Atom) else ""
+        operator = str(term[0]) if term and isinstance(term[0], ParsedAtom) else ""
         if len(term) == 2:
             return self._evaluate_unary(operator, term[1])
         if len(term) == 3:
-            is_range = isinstance(term[2], tuple) and len(term[2]) == 3 and term[2][0] == Atom("range")
+            is_range = isinstance(term[2], tuple) and len(term[2]) == 3 and term[2][0] == ParsedAtom("range")
             if is_range and operator not in ("and", "or"):
                 return self.value((term[0], term[1], *term[2][1:]))
             return self._evaluate_binary(operator, term[1], term[2])
@@ -150,7 +151,7 @@ class _Evaluation:
 
     def _raw(self, term: Any) -> Any:
         """Return the value of an identifier, and anything else without evaluating it."""
-        is_identifier = isinstance(term, tuple) and len(term) == 2 and term[0] == Atom("ident")
+        is_identifier = isinstance(term, tuple) and len(term) == 2 and term[0] == ParsedAtom("ident")
         return self._read_header(term[1]) if is_identifier else term
 
     def _read_header(self, name: Any) -> Any:
@@ -175,20 +176,20 @@ class _Evaluation:
         same: bool = one == other
         return same
 
-    def _like(self, value: Any, pattern: Any, escape: Any) -> Atom:
+    def _like(self, value: Any, pattern: Any, escape: Any) -> ParsedAtom:
         if value == UNDEFINED:
             return UNDEFINED
         if not isinstance(value, bytes):
             raise NoText("'like' wants a text")
-        if pattern == Atom("regex"):
+        if pattern == ParsedAtom("regex"):
             return _match_regex(value, escape)
-        no_escape = escape == Atom("no_escape")
+        no_escape = escape == ParsedAtom("no_escape")
         if not isinstance(pattern, bytes) or not (no_escape or (isinstance(escape, bytes) and len(escape) == 1)):
             raise NotKnown("a pattern of 'like' is malformed")
         return _truth(_is_like(value, pattern, None if no_escape else escape[0]))
 
 
-def _match_regex(value: bytes, pattern: Any) -> Atom:
+def _match_regex(value: bytes, pattern: Any) -> ParsedAtom:
     """Return whether the first match of a regular expression in a text is the whole text. Raises NotKnown.
 
     If no match is the whole text, the answer is false. If a match is, the first match may still be another, so this is
@@ -230,11 +231,11 @@ def translate_like(pattern: bytes, escape: int | None) -> list[bytes]:
     return pieces
 
 
-def _truth(holds: bool) -> Atom:
+def _truth(holds: bool) -> ParsedAtom:
     return TRUE if holds else FALSE
 
 
-def _negate(value: Any) -> Atom:
+def _negate(value: Any) -> ParsedAtom:
     if value == TRUE:
         return FALSE
     return TRUE if value == FALSE else UNDEFINED
@@ -263,7 +264,7 @@ def _divide(one: Any, other: Any) -> Any:
     if not (isinstance(other, (int, float)) and other == 0):
         return _calculate(lambda: float(_number(one)) / float(_number(other)))
     order = _compare(one, 0)
-    return Atom("plus_infinity" if order > 0 else "minus_infinity" if order < 0 else "nan")
+    return ParsedAtom("plus_infinity" if order > 0 else "minus_infinity" if order < 0 else "nan")
 
 
 def _compare(one: Any, other: Any) -> int:
@@ -286,7 +287,7 @@ def _rank(term: Any) -> int:
     """Return the rank of a term's type in Erlang's order: number, atom, tuple, list, binary."""
     if isinstance(term, (int, float)):
         return 0
-    if isinstance(term, Atom):
+    if isinstance(term, ParsedAtom):
         return 1
     if isinstance(term, tuple):
         return 2

@@ -25,7 +25,7 @@ from exchange.values.message import Message
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["JmsTopic"]
+__all__ = ["JmsTopicExchange"]
 
 SELECTOR: Final = "rjms_erlang_selector"
 
@@ -33,7 +33,7 @@ Term = Any
 """A selector as parsed by `exchange.kinds.jms_selector`; None if it cannot be parsed."""
 
 
-class JmsTopic(Kind):
+class JmsTopicExchange(Kind):
     """`rabbit_jms_topic_exchange.erl` of the plugin rabbitmq_jms_topic_exchange."""
 
     routes_as = "x-jms-topic"

@@ -19,10 +19,10 @@ from exchange.entities.indexes import Tables
 from exchange.entities.profile import Profile
 from exchange.kinds.condition import ALWAYS, Condition
 from exchange.kinds.misses import Miss
-from exchange.patterns.pattern import MANY, Key, Pattern, ordered
+from exchange.patterns.pattern import MANY, ExactKey, Pattern, ordered
 from exchange.values.message import Message
 
-__all__ = ["Choose", "Decider", "KeyUse", "Kind", "Reads", "Unknown", "Unsure"]
+__all__ = ["Choose", "Decider", "KeyUse", "Kind", "Reads", "UnknownExchange", "Unsure"]
 
 Choose = Callable[[int], int]
 """Function from n to an integer from 0 to n - 1: the random numbers of the kinds that choose at random."""
@@ -177,7 +177,7 @@ class Kind:
         """
         literal = cls.literal_key(binding)
         if literal is not None:
-            return Key(literal)
+            return ExactKey(literal)
         pattern = cls.pattern(binding)
         return ALWAYS if pattern is not None and ordered(pattern.words) == (MANY,) else pattern
 
@@ -230,7 +230,7 @@ class Kind:
         raise NotImplementedError
 
 
-class Unknown(Kind):
+class UnknownExchange(Kind):
     """An exchange type that is not known here, such as that of another plugin: routes through it are undecided.
 
     It has no instances: the router has None in place of one.

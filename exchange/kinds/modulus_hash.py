@@ -22,10 +22,10 @@ from exchange.partition.hashing.erlang import phash2
 from exchange.values.erlang_terms import encode_binary
 from exchange.values.message import Message
 
-__all__ = ["ModulusHash"]
+__all__ = ["ModulusHashExchange"]
 
 
-class ModulusHash(Kind):
+class ModulusHashExchange(Kind):
     """`rabbit_exchange_type_modulus_hash.erl`, before 4.3 of the plugin rabbitmq_sharding."""
 
     routes_as = "x-modulus-hash"

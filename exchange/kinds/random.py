@@ -12,10 +12,10 @@ from exchange.kinds.kind import Choose, Decider, Kind
 from exchange.kinds.misses import OTHER_ROUTE, Miss
 from exchange.values.message import Message
 
-__all__ = ["LocalRandom", "Random"]
+__all__ = ["LocalRandom", "RandomExchange"]
 
 
-class Random(Kind):
+class RandomExchange(Kind):
     """`rabbit_exchange_type_random.erl`: one of all bindings; keys mean nothing."""
 
     routes_as = "x-random"
@@ -44,7 +44,7 @@ class Random(Kind):
         return Miss(OTHER_ROUTE, "chance picked another binding")
 
 
-class LocalRandom(Random):
+class LocalRandom(RandomExchange):
     """`rabbit_exchange_type_local_random.erl`: one of the classic queues on the publisher's node, bound with key "".
 
     A topology does not contain the nodes of queues: all are assumed to be on the publisher's node.

@@ -19,13 +19,13 @@ from exchange.text.display import clip_line
 from exchange.values.field_values import to_bytes
 from exchange.values.message import Message
 
-__all__ = ["Topic"]
+__all__ = ["TopicExchange"]
 
 LEAST: Final = 0.1
 """Minimum distance of a pattern that does not match: right words reduce the distance, but not below this."""
 
 
-class Topic(Kind):
+class TopicExchange(Kind):
     """`rabbit_exchange_type_topic.erl` and `rabbit_db_topic_exchange.erl`."""
 
     routes_as = "topic"

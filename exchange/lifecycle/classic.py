@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from exchange.lifecycle.consumers import Consumer, Delivery, SingleActive, Turns
+from exchange.lifecycle.consumers import Consumer, ConsumerTurns, Delivery, SingleActive
 from exchange.lifecycle.content import Content
 from exchange.lifecycle.limits import Limits
 from exchange.lifecycle.orders import ClassicOrder, ClassicPriorities, Order, Stored
-from exchange.lifecycle.queues import Host, LiveQueue
+from exchange.lifecycle.queues import LiveQueue, QueueHost
 
 __all__ = ["ClassicQueue"]
 
@@ -25,9 +25,9 @@ class ClassicQueue(LiveQueue):
     PRECISION: Final = 1
     """Milliseconds by which the next message must expire earlier than the timer rings, for the timer to be moved."""
 
-    def __init__(self, name: str, limits: Limits, host: Host) -> None:
+    def __init__(self, name: str, limits: Limits, host: QueueHost) -> None:
         order: Order = ClassicPriorities(limits.max_priority) if limits.max_priority else ClassicOrder()
-        turns = SingleActive(yields=False) if limits.single_active_consumer else Turns(parks_eagerly=False)
+        turns = SingleActive(yields=False) if limits.single_active_consumer else ConsumerTurns(parks_eagerly=False)
         super().__init__(name, limits, host, order, turns)
         self._expiry: float | None = None
         """Time in milliseconds at which the timer for expired messages rings."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 from exchange.lifecycle.orders import Stored
 from exchange.values.message import Message
 
-__all__ = ["Consumer", "Delivery", "SingleActive", "Turns"]
+__all__ = ["Consumer", "Delivery", "SingleActive", "ConsumerTurns"]
 
 
 class Delivery:
@@ -74,7 +74,7 @@ class Consumer:
         return f"<Consumer of {self.queue!r}: {self.held} unacknowledged>"
 
 
-class Turns:
+class ConsumerTurns:
     """The consumers of a queue take turns; those of the highest priority that can take a message come first.
 
     A full consumer loses its place: in a quorum queue at once (``parks_eagerly``), in a classic queue only when a
@@ -127,7 +127,7 @@ class Turns:
             self._turns.append(consumer)
 
 
-class SingleActive(Turns):
+class SingleActive(ConsumerTurns):
     """Only one consumer gets messages, the first one; when it leaves, the next by priority.
 
     ``yields`` is whether a consumer of higher priority takes over once the active one holds nothing, as in quorum

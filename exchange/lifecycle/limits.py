@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from exchange.entities.entities import Queue
-from exchange.entities.in_force import NO_DEAD_LETTERS, DeadLetters, Overflow, Policies, Settings
+from exchange.entities.in_force import NO_DEAD_LETTERS, DeadLetters, Overflow, Policies, SettingsInForce
 from exchange.entities.profile import Profile
 
 __all__ = ["NOT_MODELLED", "Limits", "find_delivery_limit", "limits_by", "limits_of"]
@@ -77,7 +77,7 @@ def limits_of(queue: Queue, policies: Policies) -> Limits:
     return limits_by(policies.possible_settings(queue)[0], queue, policies.profile)
 
 
-def limits_by(settings: Settings, queue: Queue, profile: Profile) -> Limits:
+def limits_by(settings: SettingsInForce, queue: Queue, profile: Profile) -> Limits:
     """Return the limits of a queue with these settings."""
     is_quorum = queue.type == "quorum"
     is_stream = queue.type == "stream"

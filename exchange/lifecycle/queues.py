@@ -10,15 +10,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol, TypeAlias
 
 from exchange.entities.profile import QueueBehaviour
-from exchange.lifecycle.consumers import Consumer, Delivery, Turns
+from exchange.lifecycle.consumers import Consumer, ConsumerTurns, Delivery
 from exchange.lifecycle.content import Content
 from exchange.lifecycle.limits import Limits
 from exchange.lifecycle.orders import Order, Stored
 
-__all__ = ["Death", "Host", "LiveQueue"]
+__all__ = ["Death", "QueueHost", "LiveQueue"]
 
 
-class Host(Protocol):
+class QueueHost(Protocol):
     """What a queue needs of its virtual host."""
 
     now: float
@@ -44,7 +44,7 @@ Death: TypeAlias = tuple["LiveQueue", Content, "int | None", str]
 class LiveQueue:
     """A queue with its messages and consumers; the base of the types that delete what is acknowledged."""
 
-    def __init__(self, name: str, limits: Limits, host: Host, order: Order, turns: Turns) -> None:
+    def __init__(self, name: str, limits: Limits, host: QueueHost, order: Order, turns: ConsumerTurns) -> None:
         self.name: Final = name
         self.limits = limits
         self.address = limits.dead_letter_address

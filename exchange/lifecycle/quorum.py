@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from exchange.amqp import ContentHeader
 from exchange.errors import InputError
-from exchange.lifecycle.consumers import Delivery, SingleActive, Turns
+from exchange.lifecycle.consumers import ConsumerTurns, Delivery, SingleActive
 from exchange.lifecycle.content import Content
 from exchange.lifecycle.limits import Limits
 from exchange.lifecycle.orders import QuorumOrder, Stored
-from exchange.lifecycle.queues import Host, LiveQueue
+from exchange.lifecycle.queues import LiveQueue, QueueHost
 
 __all__ = ["QuorumQueue"]
 
@@ -25,9 +25,11 @@ class QuorumQueue(LiveQueue):
     SOFT_LIMIT: Final = 0.8
     """Part of the limits below which a queue that rejected publishes accepts them again."""
 
-    def __init__(self, name: str, limits: Limits, host: Host) -> None:
+    def __init__(self, name: str, limits: Limits, host: QueueHost) -> None:
         release = host.release
-        turns = SingleActive(release.active_yields) if limits.single_active_consumer else Turns(parks_eagerly=True)
+        turns = (
+            SingleActive(release.active_yields) if limits.single_active_consumer else ConsumerTurns(parks_eagerly=True)
+        )
         self.quorum_order: Final = QuorumOrder(release.quorum_priorities)
         super().__init__(name, limits, host, self.quorum_order, turns)
         self._accepts: Final[dict[object, bool]] = {}

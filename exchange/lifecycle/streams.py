@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Final
 
 from exchange.errors import NotImplementedByBroker, PreconditionFailed
-from exchange.lifecycle.consumers import Consumer, Delivery, Turns
+from exchange.lifecycle.consumers import Consumer, ConsumerTurns, Delivery
 from exchange.lifecycle.content import Content
 from exchange.lifecycle.limits import Limits
 from exchange.lifecycle.orders import ClassicOrder, Stored
-from exchange.lifecycle.queues import Host, LiveQueue
+from exchange.lifecycle.queues import LiveQueue, QueueHost
 
 __all__ = ["Offset", "StreamQueue"]
 
@@ -23,9 +23,9 @@ Offset = str | int
 class StreamQueue(LiveQueue):
     """A stream. Its messages stay ready for ever."""
 
-    def __init__(self, name: str, limits: Limits, host: Host) -> None:
+    def __init__(self, name: str, limits: Limits, host: QueueHost) -> None:
         self._log: Final = ClassicOrder()
-        super().__init__(name, limits, host, self._log, Turns(parks_eagerly=False))
+        super().__init__(name, limits, host, self._log, ConsumerTurns(parks_eagerly=False))
         self._messages: Final[list[Stored]] = []
         self._next: Final[dict[Consumer, int]] = {}
 

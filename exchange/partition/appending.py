@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from exchange.partition.clients.kafka_batches import Batch, Record
+from exchange.partition.clients.kafka_batches import Batch, BatchedRecord
 from exchange.partition.hashing.keys import serialize_key
 from exchange.partition.partitioner import Appended, Choice, Draw, Key, NewBatch, Partitioner, Producer
 from exchange.partition.partitions import Partitions
@@ -36,7 +36,7 @@ class AppendingProducer(Producer):
         if not self._takes_events or partition is None:
             return choice
         key_bytes, value_bytes = serialize_key(key), serialize_key(value)
-        record = Record(
+        record = BatchedRecord(
             None if key_bytes is None else len(key_bytes), None if value_bytes is None else len(value_bytes), 0
         )
         before, grown = self._grow(topic, partition, record)
@@ -50,7 +50,7 @@ class AppendingProducer(Producer):
         self.handle(topic, Appended(grown.size - before), partitions)
         return choice
 
-    def _grow(self, topic: str, partition: int, record: Record) -> tuple[int, Batch | None]:
+    def _grow(self, topic: str, partition: int, record: BatchedRecord) -> tuple[int, Batch | None]:
         """Return the size of a partition's batch, and the batch with the record; None if it has no room."""
         batch = self._batches.get((topic, partition))
         return (0, None) if batch is None else (batch.size, batch.append(record))

@@ -17,7 +17,7 @@ from exchange.partition.partitioner import Partitioner
 from exchange.partition.partitions import Partitions
 from exchange.values.field_values import type_and_value
 
-__all__ = ["Distribution", "KeyCounts", "Moves", "Skew", "compare_distributions"]
+__all__ = ["Distribution", "KeyCounts", "Moves", "MessageDistribution", "compare_distributions"]
 
 
 class Distribution(NamedTuple):
@@ -61,7 +61,7 @@ class KeyCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Skew:
+class MessageDistribution:
     """The distribution of messages to partitions, and how even it is."""
 
     messages: Mapping[str, int]
@@ -98,8 +98,8 @@ class Moves:
     """Error of the first key that a client cannot take; empty if they take all."""
     flows: Mapping[tuple[str, str], int]
     """(Old partition, new partition) -> number of messages that move."""
-    before: Skew
-    after: Skew
+    before: MessageDistribution
+    after: MessageDistribution
 
 
 def compare_distributions(counts: KeyCounts, before: Distribution, after: Distribution) -> Moves:
@@ -137,6 +137,6 @@ def compare_distributions(counts: KeyCounts, before: Distribution, after: Distri
         messages_undecided=undecided,
         refused=refused,
         flows=flows,
-        before=Skew(in_before, *hottest),
-        after=Skew(in_after, *hottest),
+        before=MessageDistribution(in_before, *hottest),
+        after=MessageDistribution(in_after, *hottest),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, TypedDict
 
-from exchange.partition.moves import Moves, Skew
+from exchange.partition.moves import MessageDistribution, Moves
 from exchange.text.display import escape_line
 
 __all__ = ["MovesJson", "describe", "to_json"]
@@ -153,7 +153,7 @@ def _plot(moves: Moves) -> Iterator[str]:
         yield f"  {'':>{width}} {_bar(new, most)}"
 
 
-def _sum(skew: Skew, names: list[str]) -> int | None:
+def _sum(skew: MessageDistribution, names: list[str]) -> int | None:
     counts = [skew.messages[name] for name in names if name in skew.messages]
     return sum(counts) if counts else None
 
@@ -169,10 +169,10 @@ def _largest(moves: Moves) -> list[tuple[tuple[str, str], int]]:
     return sorted(moves.flows.items(), key=lambda flow: (-flow[1], flow[0]))
 
 
-def _ratio(skew: Skew) -> str:
+def _ratio(skew: MessageDistribution) -> str:
     return "-" if skew.ratio is None else f"{skew.ratio:.2f}"
 
 
-def _skew_json(skew: Skew) -> SkewJson:
+def _skew_json(skew: MessageDistribution) -> SkewJson:
     ratio = None if skew.ratio is None else round(skew.ratio, 4)
     return {"messages": dict(skew.messages), "fullest_to_mean": ratio, "empty": skew.empty}

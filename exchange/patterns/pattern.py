@@ -26,7 +26,7 @@ __all__ = [
     "ONE",
     "ONE_PLAIN",
     "Dialect",
-    "Key",
+    "ExactKey",
     "Pattern",
     "Wildcard",
     "Word",
@@ -207,7 +207,7 @@ class Pattern:
         return self.text
 
 
-class Key(Pattern):
+class ExactKey(Pattern):
     """The pattern that matches one AMQP key only, in which nothing is a wildcard: as a direct exchange compares."""
 
     __slots__ = ()

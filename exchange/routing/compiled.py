@@ -14,7 +14,7 @@ from exchange.entities.entities import Binding, Destination, Exchange, Policy, Q
 from exchange.entities.indexes import Change, Tables
 from exchange.entities.unread import has_shards_made
 from exchange.errors import InputError, PatternError
-from exchange.kinds import Choose, Kind, Unknown, can_delay, kind_of
+from exchange.kinds import Choose, Kind, UnknownExchange, can_delay, kind_of
 from exchange.topology.rules import VirtualHost
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class Compiled:
     def _compile(self, exchange: Exchange) -> None:
         kind_class = kind_of(exchange)
         kind = None
-        if kind_class is not Unknown:
+        if kind_class is not UnknownExchange:
             kind = kind_class(exchange, self.host.profile, self._choose)
             for binding in self.tables.bindings_from(exchange.name):
                 try:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final, Literal, NamedTuple
 
 from exchange.entities.entities import Binding, Queue
-from exchange.entities.in_force import DeadLetters, Overflow, Policies, Settings
+from exchange.entities.in_force import DeadLetters, Overflow, Policies, SettingsInForce
 from exchange.errors import BrokerError, InputError, NotFound
 from exchange.kinds import headers_after, kind_of
 from exchange.kinds.headers import conditions_of
@@ -170,7 +170,7 @@ def find_hop(queue: Queue, message: Message, policies: Policies, router: Router)
     return DeadLetterHop(queue.name, key, letters, outcome, queues, source, ttl, length, size, overflow)
 
 
-def _integer(possible: Iterable[Settings], name: str) -> int | None:
+def _integer(possible: Iterable[SettingsInForce], name: str) -> int | None:
     values = {settings.integer(name) for settings in possible}
     return values.pop() if len(values) == 1 else None
 

@@ -7,8 +7,8 @@ from typing import Any, NotRequired, TypedDict
 
 from exchange.entities.entities import Binding, Exchange
 from exchange.entities.part import encode_binding
-from exchange.entities.precedence import Account, account_lines
-from exchange.kinds import Decider, Unknown, kind_of
+from exchange.entities.precedence import InForceAccount, account_lines
+from exchange.kinds import Decider, UnknownExchange, kind_of
 from exchange.routing.dead_letters import DeadLetterHop, dead_letter_lines
 from exchange.routing.route import (
     Alternate,
@@ -111,7 +111,7 @@ class AskedJson(TypedDict):
     exists: bool
     obstacles: list[ObstacleJson]
     """Obstacles on the nearest path to the queue; empty if it gets the message, or if no path leads to it."""
-    in_force: Account | None
+    in_force: InForceAccount | None
     """The settings in force in the queue; null if it does not exist."""
 
 
@@ -217,7 +217,7 @@ def _hop_lines(hop: Hop, message: Message) -> Iterator[str]:
     yield f"  {describe_exchange(hop.exchange.name)} ({hop.exchange.type or 'direct'}{came_from})"
     if hop.delay is not None:
         yield f"    kept for {write_milliseconds(hop.delay)} by x-delay: no binding is looked at until then"
-    elif kind_of(hop.exchange) is Unknown:
+    elif kind_of(hop.exchange) is UnknownExchange:
         yield "    ? this type of exchange is unknown here"
         return
     outcomes = dict(hop.steps)

@@ -9,13 +9,13 @@ from exchange.entities.entities import Binding, Destination, Exchange
 from exchange.values.message import Message
 
 if TYPE_CHECKING:
-    from exchange.entities.precedence import Account
+    from exchange.entities.precedence import InForceAccount
     from exchange.partition.partitioning.specification import Partitioning
     from exchange.routing.dead_letters import DeadLetterHop
 
 __all__ = [
     "Alternate", "DelayedRoute", "Explanation", "Hop", "LaterRoute", "Obstacle", "Outcome", "Placement", "Route",
-    "Step",
+    "HopTarget",
 ]  # fmt: skip
 
 
@@ -95,7 +95,7 @@ class Route(NamedTuple):
 Outcome = Literal["queued", "queued already", "followed", "seen already", "missing"]
 
 
-class Step(NamedTuple):
+class HopTarget(NamedTuple):
     """A destination of a hop, and what happens there.
 
     ``queued``: the queue gets the message; ``queued already``: it has the message from another hop; ``followed``: the
@@ -125,7 +125,7 @@ class Hop:
     """Exchange whose binding or alternate led here; None for the exchange that the message was published to."""
     matched: tuple[Binding, ...]
     """Bindings that the message takes."""
-    steps: tuple[Step, ...]
+    steps: tuple[HopTarget, ...]
     alternate: Alternate | None
     undecided: bool = False
     chosen_by: str | None = None
@@ -161,7 +161,7 @@ class Explanation:
     asked_exists: bool = False
     obstacles: tuple[Obstacle, ...] = ()
     """Obstacles on the nearest path to that queue; empty if it gets the message, or if no path leads to it."""
-    in_force: Account | None = None
+    in_force: InForceAccount | None = None
     """What is in force in that queue; None if there is no such queue."""
     dead_letters: tuple[DeadLetterHop, ...] = ()
     """What becomes of it if a queue does not keep it; `exchange.routing.dead_letters.follow_dead_letters` adds this."""

@@ -11,7 +11,7 @@ from exchange.entities.unread import SHARDS_MADE, has_shards_made
 from exchange.errors import AccessRefused, NotFound
 from exchange.kinds import Unsure, headers_routed_after, read_delay
 from exchange.routing.compiled import Compiled, CompiledExchange
-from exchange.routing.route import Alternate, DelayedRoute, Hop, LaterRoute, Outcome, Placement, Route, Step
+from exchange.routing.route import Alternate, DelayedRoute, Hop, HopTarget, LaterRoute, Outcome, Placement, Route
 from exchange.values.message import Message, assemble_message
 
 __all__ = ["walk", "walk_later"]
@@ -156,7 +156,9 @@ def _describe_hop(
     destinations = dict.fromkeys([binding.destination for binding in matched])
     if alternate is not None and alternate.taken:
         destinations = {Destination("exchange", alternate.name): None}
-    steps = tuple([Step(destination, _outcome_of(compiled, destination, queues, seen)) for destination in destinations])
+    steps = tuple(
+        [HopTarget(destination, _outcome_of(compiled, destination, queues, seen)) for destination in destinations]
+    )
     in_order = tuple(sorted(matched, key=lambda binding: (binding.routing_key, binding.destination)))
     undecided = not matched and compiled.exchanges[exchange.name].is_unsure
     unsure = SHARDS_MADE if undecided and has_shards_made(exchange, compiled.tables.policies) else None

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from exchange.selector.expression import (
     And,
-    Comparison,
+    ComparisonExpression,
     Constant,
     Expression,
     In,
@@ -189,7 +189,7 @@ class _Writer:
             case In(Property(name), values, negated):
                 literals, operator = ", ".join(map(repr, sorted(values))), "not in" if negated else "in"
                 return self._if_present(name, lambda text: f"{text} {operator} {{{literals}}}", is_exact=is_exact)
-            case Comparison():
+            case ComparisonExpression():
                 return self._comparison(expression, is_exact=is_exact)
             case _:
                 return self._call_definition(expression)
@@ -217,7 +217,7 @@ class _Writer:
         }[test.operator]
         return self._if_present(name, holds, is_exact=False)
 
-    def _comparison(self, comparison: Comparison, *, is_exact: bool) -> str:
+    def _comparison(self, comparison: ComparisonExpression, *, is_exact: bool) -> str:
         match _fold_negative(comparison.left), comparison.operator, _fold_negative(comparison.right):
             case Property(name), order, Constant() as constant:
                 return self._if_present(name, _compare_with(constant, order), is_exact=is_exact)

@@ -13,7 +13,7 @@ from typing import Final, Literal
 __all__ = [
     "TRUTHS",
     "And",
-    "Comparison",
+    "ComparisonExpression",
     "Constant",
     "Expression",
     "In",
@@ -71,7 +71,7 @@ class Truth:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ComparisonExpression:
     """``=`` (`ComparisonExpression.doCreateEqual`) or an order."""
 
     left: Expression
@@ -133,9 +133,9 @@ class Or:
     span: Span = field(default=(0, 0), compare=False)
 
 
-Expression = Property | Constant | Negative | Truth | Comparison | IsNull | TextTest | In | Not | And | Or
+Expression = Property | Constant | Negative | Truth | ComparisonExpression | IsNull | TextTest | In | Not | And | Or
 
-TRUTHS: Final = (Truth, Comparison, IsNull, TextTest, In, Not, And, Or)
+TRUTHS: Final = (Truth, ComparisonExpression, IsNull, TextTest, In, Not, And, Or)
 """Expressions that always have a truth value: true, false or unknown. Constants of Boolean and null have one, too."""
 
 
@@ -143,7 +143,7 @@ def children(expression: Expression) -> tuple[Expression, ...]:
     """Return the operands of an expression, from the left."""
     if isinstance(expression, And | Or):
         return expression.parts
-    if isinstance(expression, Comparison):
+    if isinstance(expression, ComparisonExpression):
         return expression.left, expression.right
     if isinstance(expression, Property | Constant):
         return ()

@@ -14,7 +14,7 @@ from typing import NamedTuple, cast
 from exchange.errors import HashstarError
 from exchange.selector.expression import (
     And,
-    Comparison,
+    ComparisonExpression,
     Constant,
     Expression,
     In,
@@ -89,7 +89,7 @@ def evaluate(expression: Expression, properties: Mapping[str, str]) -> Value:
         case In(operand, values, negated):
             value = evaluate(operand, properties)
             return NULL if value == NULL else _truth((value.value in values) != negated)
-        case Comparison():
+        case ComparisonExpression():
             return _evaluate_comparison(expression, properties)
 
 
@@ -126,7 +126,7 @@ def _evaluate_text_test(test: TextTest, value: Value) -> Value:
     return _truth(holds != test.negated)
 
 
-def _evaluate_comparison(comparison: Comparison, properties: Mapping[str, str]) -> Value:
+def _evaluate_comparison(comparison: ComparisonExpression, properties: Mapping[str, str]) -> Value:
     left = evaluate(comparison.left, properties)
     if left == NULL and comparison.operator != "=":
         return NULL  # without evaluating the right side, which could fail

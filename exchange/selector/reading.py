@@ -16,7 +16,7 @@ from exchange.selector.advice import find_advice, find_word
 from exchange.selector.expression import (
     TRUTHS,
     And,
-    Comparison,
+    ComparisonExpression,
     Constant,
     Expression,
     In,
@@ -203,7 +203,7 @@ class _Builder:
                 self._refuse("nothing equals NULL; write IS NULL or IS NOT NULL", side.span)
         if _is_constant(left, "Boolean") and isinstance(right, Constant) and right.type != "Boolean":
             self._refuse("a truth value cannot be compared with this", right.span)
-        return Comparison(left, "=", right, span)
+        return ComparisonExpression(left, "=", right, span)
 
     def unequal(self, parts: list[Any], span: Span) -> Expression:
         return Not(self.equal(parts, span), span)
@@ -218,13 +218,13 @@ class _Builder:
         left, operator, right = parts
         return self._order(left, str(operator), right, span)
 
-    def _order(self, left: Expression, operator: Any, right: Expression, span: Span) -> Comparison:
+    def _order(self, left: Expression, operator: Any, right: Expression, span: Span) -> ComparisonExpression:
         for side in (left, right):
             if isinstance(side, Constant) and side.type not in ("Integer", "Long", "Double"):
                 self._refuse(f"{operator} compares numbers, and this is none", side.span)
             if isinstance(side, TRUTHS):
                 self._refuse(f"{operator} compares numbers, and this is a truth value{_not_first(side)}", side.span)
-        return Comparison(left, operator, right, span)
+        return ComparisonExpression(left, operator, right, span)
 
     def between(self, parts: list[Any], span: Span) -> Expression:
         negated, value, low, high = parts[1], parts[0], *parts[2:]
@@ -232,7 +232,7 @@ class _Builder:
             return Or((self._order(value, "<", low, span), self._order(value, ">", high, span)), span)
         both = And((self._order(value, ">=", low, span), self._order(value, "<=", high, span)), span)
         constants = isinstance(low, Constant) and isinstance(high, Constant)
-        if constants and evaluate(Comparison(low, ">", high), {}).value:
+        if constants and evaluate(ComparisonExpression(low, ">", high), {}).value:
             self._refuse("the first bound is above the second", (low.span[0], high.span[1]))
         return both
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from exchange.errors import TextError
 from exchange.selector.expression import (
-    Comparison,
+    ComparisonExpression,
     Constant,
     Expression,
     IsNull,
@@ -50,7 +50,7 @@ def find_remarks(expression: Expression, text: str) -> tuple[Remark, ...]:
 def _negated_property(part: Expression) -> Iterator[Expression]:
     """Yield the property that a NOT takes out of the comparison behind it: ``a`` of ``NOT a = 5``."""
     match part:
-        case Comparison(Not(Truth() as alone) as negated) | IsNull(Not(Truth() as alone) as negated):
+        case ComparisonExpression(Not(Truth() as alone) as negated) | IsNull(Not(Truth() as alone) as negated):
             if negated.span[0] == part.span[0]:  # otherwise the NOT is in parentheses, and so meant
                 yield alone
 
@@ -63,11 +63,11 @@ def _remarks_on(part: Expression) -> Iterator[str]:
             yield f"a property is a text and never true; write {name} = TRUE, or {name} IS NOT NULL"
         case Negative(operand) if _kind(operand) != "number":
             yield "only a number that is written here has a negative: this is always null"
-        case Comparison(Constant(_, "Boolean"), "=", Property(name)):
+        case ComparisonExpression(Constant(_, "Boolean"), "=", Property(name)):
             yield f"the broker fails on every message that has {name}; write {name} = TRUE or {name} = FALSE"
-        case Comparison(Property(), "=", Property(name)):
+        case ComparisonExpression(Property(), "=", Property(name)):
             yield f"two properties are compared; a text stands in single quotes: did you mean '{name}'?"
-        case Comparison(left, "=", right) if {_kind(left), _kind(right)} == {"truth", "number"}:
+        case ComparisonExpression(left, "=", right) if {_kind(left), _kind(right)} == {"truth", "number"}:
             yield "a truth value never equals a number"
         case TextTest(_, operator, ""):
             yield f"{operator} '' is false for every text"

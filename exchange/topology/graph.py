@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 
 from exchange.entities.alternates import alternates_in_effect, possible_alternates
 from exchange.entities.entities import Binding, Destination
-from exchange.entities.in_force import NO_DEAD_LETTERS, DeadLetters, Policies, Settings
+from exchange.entities.in_force import NO_DEAD_LETTERS, DeadLetters, Policies, SettingsInForce
 from exchange.entities.unread import has_shards_made
 from exchange.topology.topology import Topology
 
@@ -76,7 +76,7 @@ class TopologyGraph:
 
     def __init__(self, topology: Topology) -> None:
         self.topology: Final = topology
-        self._settings: Final[dict[str, tuple[Settings, ...]]] = {}
+        self._settings: Final[dict[str, tuple[SettingsInForce, ...]]] = {}
         self.possible_alternates: Final[dict[str, tuple[str | None, ...]]] = {}
         """Exchange -> the alternates that it may have, as arguments and policies name them; None stands for none.
 
@@ -114,7 +114,7 @@ class TopologyGraph:
                 found[queue.name] = letters
         return found
 
-    def possible_settings(self, queue: str) -> tuple[Settings, ...]:
+    def possible_settings(self, queue: str) -> tuple[SettingsInForce, ...]:
         """Return the settings that may be in force for a queue, as `Policies.possible_settings`."""
         if queue not in self._settings:
             self._settings[queue] = self.policies.possible_settings(self.topology.queues[queue])

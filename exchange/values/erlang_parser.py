@@ -1,6 +1,6 @@
 """Parse Erlang terms as ``~p`` and ``~tp`` print them, for example in the text logs of RabbitMQ's tracing plugin.
 
-Lists become lists, tuples tuples, numbers numbers, binaries bytes, atoms `Atom`, strings in quotes str.
+Lists become lists, tuples tuples, numbers numbers, binaries bytes, atoms `ParsedAtom`, strings in quotes str.
 
 The input is text, not bytes: the caller must know the encoding of a file and decode it first. Each character of
 ``<<"ü">>`` is one byte, here 0xFC; ``<<"ü"/utf8>>``, which only ``~tp`` prints, has the bytes of the text in UTF-8,
@@ -15,7 +15,7 @@ from typing import Any, Final
 from exchange.errors import InputError
 from exchange.limits import INTEGER_DIGITS, NESTING, TABLE_ITEMS
 
-__all__ = ["Atom", "parse"]
+__all__ = ["ParsedAtom", "parse"]
 
 TOKEN: Final = re.compile(
     r"""\s*(?:
@@ -33,7 +33,7 @@ CONTROLS: Final = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", "v": "
 ENDS: Final = {"[": "]", "{": "}"}
 
 
-class Atom(str):
+class ParsedAtom(str):
     """An atom."""
 
     __slots__ = ()
@@ -102,7 +102,7 @@ def _read_value(token: re.Match[str]) -> Any:
         return float(token["float"])
     if token["string"] is not None:
         return _unescape(token["string"])
-    return Atom(_unescape(token["quoted"]) if token["quoted"] is not None else token["atom"])
+    return ParsedAtom(_unescape(token["quoted"]) if token["quoted"] is not None else token["atom"])
 
 
 def _unescape(raw: str) -> str:

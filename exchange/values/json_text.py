@@ -25,7 +25,7 @@ from exchange.text.faults import draw_fault
 __all__ = [
     "Fault",
     "JsonFault",
-    "Refused",
+    "JsonRefused",
     "check_text",
     "find_fault",
     "find_scalar",
@@ -71,7 +71,7 @@ class JsonFault(InputError):
         self.fault = fault
 
 
-class Refused(Exception):
+class JsonRefused(Exception):
     """A fault met while parsing; `find_fault` finds its position."""
 
 
@@ -104,8 +104,8 @@ def _parse(text: str, decoder: JSONDecoder, halves: bool) -> Any:
         if not halves:
             check_text(text)
         if is_deep(text):
-            raise Refused  # noqa: TRY301
-    except (Refused, RecursionError):
+            raise JsonRefused  # noqa: TRY301
+    except (JsonRefused, RecursionError):
         pass
     except JSONDecodeError as error:
         if not is_deep(text[: error.pos]):
@@ -128,7 +128,7 @@ def parse_leniently(text: str | bytes, levels: int = NESTING, *, finite: bool = 
         text = text.decode(detect_encoding(text), "surrogatepass")
     try:
         value = (_lenient if finite else _most_lenient).decode(text)
-    except Refused:
+    except JsonRefused:
         raise ValueError(NO_NUMBER) from None
     except RecursionError:
         raise ValueError(f"nested too deeply, beyond {levels} arrays and objects") from None
@@ -144,7 +144,7 @@ def scan_value(text: str, at: int) -> tuple[Any, int]:
     """
     try:
         value, end = _scanner.raw_decode(text, at)
-    except Refused:
+    except JsonRefused:
         raise ValueError(NO_NUMBER) from None
     except RecursionError:
         raise ValueError(DEEP) from None
@@ -211,7 +211,7 @@ QUOTED: Final = re.compile(b'"[^"]*"?')
 def _refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) != len(pairs):
-        raise Refused
+        raise JsonRefused
     return value
 
 
@@ -219,7 +219,7 @@ def _to_finite(text: str) -> float:
     """Return a number as `parse_float` of a decoder, which `parse_constant` calls for ``NaN`` and ``Infinity``, too."""
     number = float(text)
     if not math.isfinite(number):
-        raise Refused
+        raise JsonRefused
     return number
 
 
@@ -302,7 +302,7 @@ def find_scalar(text: str, name: str) -> Any:
 def _decode_scalar(text: str) -> Any:
     try:
         return _strict.decode(text)
-    except (ValueError, Refused):
+    except (ValueError, JsonRefused):
         return None
 
 

@@ -25,7 +25,7 @@ import pytest
 import bindings
 import bridge
 import exchange
-from bindings.analysis.algebra import Answer, Key, covers
+from bindings.analysis.algebra import Answer, covers
 from bindings.archive.inspection import Inspection
 from bindings.check.rules.finding import Finding
 from bindings.diff.planning.step import Step
@@ -52,7 +52,7 @@ from exchange import (
 )
 from exchange.kinds import KINDS
 from exchange.partition.partitioning.specification import Partitioning
-from exchange.patterns.pattern import AMQP, MANY, MQTT, ONE, ONE_PLAIN, Wildcard
+from exchange.patterns.pattern import AMQP, MANY, MQTT, ONE, ONE_PLAIN, ExactKey, Wildcard
 from exchange.routing.route import Explanation, Hop, Placement
 from exchange.values.json_text import Fault
 
@@ -76,7 +76,7 @@ VALUES: list[Any] = [
     *TOPOLOGY.exchanges.values(), *TOPOLOGY.queues.values(), *TOPOLOGY.bindings, *TOPOLOGY.policies.values(), TOPOLOGY,
     Destination("queue", "q"), FieldTable(ARGUMENTS), FieldTable(), *(value for value in ARGUMENTS.values() if isinstance(value, Typed)),
     Message("t", "a.b", ARGUMENTS, {"timestamp": Typed("timestamp", 5)}, b"x"), Message("t", "a", FieldTable({"CC": ["b"]})), Message(),
-    Pattern("a.*.#"), Pattern("$a/+", "mqtt"), Pattern(">", "nats"), Key("a.*"), AMQP, MQTT, ONE, MANY, ONE_PLAIN, LATEST,
+    Pattern("a.*.#"), Pattern("$a/+", "mqtt"), Pattern(">", "nats"), ExactKey("a.*"), AMQP, MQTT, ONE, MANY, ONE_PLAIN, LATEST,
     EXPLANATION, EXPLANATION.route, *EXPLANATION.hops, *EXPLANATION.route.placements, Partitioning.parse("kafka.murmur2 over 3 by property message_id"),
     covers(Pattern("a.*"), Pattern("a.#")), Expectation("t", "a.b", ("q",), headers=FieldTable({"h": 1})),
     Retry((0.1, 1.0)), *FINDINGS,
@@ -92,7 +92,7 @@ def test_every_public_value_has_an_example() -> None:
     public = [getattr(exchange, name) for name in exchange.__all__]
     classes = {each for each in public if inspect.isclass(each) and not issubclass(each, NO_VALUES)}
     assert classes - set(map(type, VALUES)) == set()
-    assert {Hop, Placement, Route, Explanation, Wildcard, Answer, Key, Expectation, Finding, Profile} <= set(
+    assert {Hop, Placement, Route, Explanation, Wildcard, Answer, ExactKey, Expectation, Finding, Profile} <= set(
         map(type, VALUES)
     )
 

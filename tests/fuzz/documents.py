@@ -14,7 +14,7 @@ import pyarrow as pa
 from bindings.apply.address import Addresses
 from bindings.audit.spark.growth import Growth
 from bindings.audit.spark.kafka import topic_at
-from bindings.audit.spark.ledger import Ledger
+from bindings.audit.spark.ledger import BatchLedger
 from bindings.check.baseline import Baseline
 from bindings.counts import comparison_file, tally_file, verification_file
 from bindings.report.settings import load_settings
@@ -85,7 +85,7 @@ def ledger(data: bytes) -> None:
     state = folder() / "ledger"
     for number, content in enumerate(cut(data, 2)):
         write(f"ledger/account/batch={number:010}.json", content)
-    Ledger(state, {}).total()
+    BatchLedger(state, {}).total()
 
 
 def growth(data: bytes) -> None:

@@ -14,8 +14,8 @@ from bindings.sources.definitions import Definitions
 from bindings.sources.document import Document
 from bindings.sources.files import decode_text
 from bindings.sources.formats import FORMATS
-from bindings.sources.formats.format import File as OtherFile
-from bindings.sources.formats.format import Target as OtherTarget
+from bindings.sources.formats.format import SourceFile as OtherFile
+from bindings.sources.formats.format import WriteTarget as OtherTarget
 from bindings.sources.language.formatter import format_text
 from exchange.entities.entities import PREDECLARED_NAMES
 from exchange.errors import InputError, PatternError, TextError

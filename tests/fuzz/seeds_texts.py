@@ -13,7 +13,7 @@ from bindings.archive.formats.json_lines import encode_line
 from bindings.sources.definitions import Definitions
 from bindings.sources.document import Document
 from bindings.sources.formats import FORMATS
-from bindings.sources.formats.format import Target
+from bindings.sources.formats.format import WriteTarget
 from exchange.partition.partitioning.strategies import STRATEGIES
 from tests.fuzz.seeds_files import sample_records
 from tests.fuzz.target import PART
@@ -26,7 +26,7 @@ ROOT: Final = Path(__file__).parents[2]
 
 
 def _in_format(name: str, text: bytes) -> bytes:
-    written = FORMATS[name].write(Document.loads(text.decode()).definitions(), Target("some.yaml", "rabbit"))
+    written = FORMATS[name].write(Document.loads(text.decode()).definitions(), WriteTarget("some.yaml", "rabbit"))
     made = "".join(written.chunks)
     return (plan_of(made) if name == "terraform" else made).encode()
 

@@ -444,8 +444,8 @@ BINDINGS: Final[list[Mutant]] = [
         "bindings/drift/test_drift.py",
         (
             "the wait after a failure never starts again",
-            "        self._failed_in_a_row = 0\n        self.state = State(drift",
-            "        self.state = State(drift",
+            "        self._failed_in_a_row = 0\n        self.state = WatchState(drift",
+            "        self.state = WatchState(drift",
         ),
         (
             "a broker that answers again is no news",

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from exchange.dispatch.answers import Frame
+from exchange.dispatch.answers import AnswerFrame
 from exchange.dispatch.delivery import Carrier, Delivery, Ticket, assemble_delivery
 from exchange.dispatch.link import LinkLost, Unroutable
 from exchange.entities.entities import Binding, Exchange, Queue
@@ -104,7 +104,7 @@ class MemoryLink:
     def is_open(self, channel: Any) -> bool:
         return bool(channel.open)
 
-    async def answer(self, channel: Any, frames: Sequence[Frame]) -> None:
+    async def answer(self, channel: Any, frames: Sequence[AnswerFrame]) -> None:
         self.before_answers()
         await asyncio.sleep(0.001)
         if not channel.open:

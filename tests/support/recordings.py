@@ -7,42 +7,50 @@ from random import Random
 from typing import Any
 
 from bindings.sources.recording.file import recording_lines
-from bindings.sources.recording.model import ACCEPTED, RECORDED, Answer, Client, Publishing, Recording, Request
+from bindings.sources.recording.model import (
+    ACCEPTED,
+    RECORDED,
+    RecordedAnswer,
+    RecordedClient,
+    RecordedPublishing,
+    RecordedRequest,
+    Recording,
+)
 from exchange import Exchange, Profile, Queue, Topology, Typed
 from exchange.amqp.methods import METHODS
 
 NOW = "2026-05-01T12:00:00Z"
-SHOP = Client("Pika Python Client Library", "1.3.2", "Python", "shop")
+SHOP = RecordedClient("Pika Python Client Library", "1.3.2", "Python", "shop")
 DEFAULTS = {"shortstr": "", "bit": False, "table": {}}
 
 
 def request(
     method: str,
     *,
-    client: Client = SHOP,
+    client: RecordedClient = SHOP,
     vhost: str = "/",
     count: int = 1,
-    answer: Answer | None = ACCEPTED,
+    answer: RecordedAnswer | None = ACCEPTED,
     **given: Any,
-) -> Request:
+) -> RecordedRequest:
     """Return a request with these arguments, ``is_global`` for global, and the usual ones for the others."""
     given["global"] = given.pop("is_global", False)
     kinds = {**dict(METHODS[method].arguments), "prefetch_count": "short", "prefetch_global": "bit"}
     arguments = {name: given.get(name, DEFAULTS.get(kinds[name], 0)) for name in RECORDED[method]}
-    answers = Counter[Answer]() if answer is None else Counter({answer: count})
-    return Request(client, vhost, method, arguments, NOW, NOW, count, answers)
+    answers = Counter[RecordedAnswer]() if answer is None else Counter({answer: count})
+    return RecordedRequest(client, vhost, method, arguments, NOW, NOW, count, answers)
 
 
 def publishing(
-    exchange: str, *, client: Client = SHOP, vhost: str = "/", size: int = 10, messages: int = 1
-) -> Publishing:
-    return Publishing(client, vhost, exchange, False, False, NOW, NOW, messages, size)
+    exchange: str, *, client: RecordedClient = SHOP, vhost: str = "/", size: int = 10, messages: int = 1
+) -> RecordedPublishing:
+    return RecordedPublishing(client, vhost, exchange, False, False, NOW, NOW, messages, size)
 
 
-def recording(*rows: Request | Publishing, broker: str = "RabbitMQ 3.10.8") -> Recording:
+def recording(*rows: RecordedRequest | RecordedPublishing, broker: str = "RabbitMQ 3.10.8") -> Recording:
     made = Recording("127.0.0.1:5672", NOW, NOW, [broker])
-    made.requests = [row for row in rows if isinstance(row, Request)]
-    made.publishing = [row for row in rows if isinstance(row, Publishing)]
+    made.requests = [row for row in rows if isinstance(row, RecordedRequest)]
+    made.publishing = [row for row in rows if isinstance(row, RecordedPublishing)]
     made.connections = Counter({row.client: 1 for row in rows})
     made.opened = len(made.connections)
     return made
@@ -77,7 +85,7 @@ def random_recording(rng: Random, size: int = 40) -> Recording:
     return recording(*(_random_row(rng) for _ in range(size)))
 
 
-def _random_row(rng: Random) -> Request | Publishing:
+def _random_row(rng: Random) -> RecordedRequest | RecordedPublishing:
     queue, exchange = rng.choice(QUEUES), rng.choice(EXCHANGES)
 
     def yes() -> bool:

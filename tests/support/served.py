@@ -19,8 +19,8 @@ from bindings.http.hosts import HostCheck
 from bindings.http.listener import make_server
 from bindings.serve.explorer import Explorer
 from bindings.serve.site import make_handler
-from bindings.serve.traffic import Traffic
-from bindings.serve.watching import Watched
+from bindings.serve.traffic import ReportTraffic
+from bindings.serve.watching import WatchedSource
 from bindings.sources.open import open_source
 
 __all__ = ["Served", "serve", "serve_here"]
@@ -64,8 +64,8 @@ class Process(Served):
 @contextmanager
 def serve_here(path: Path, report: Path | None = None) -> Iterator[Served]:
     """Serve a file on threads of this process."""
-    watched = Watched(lambda: open_source(str(path)), str(path), None, None)
-    explorer = Explorer(watched, None if report is None else Traffic.load(str(report)))
+    watched = WatchedSource(lambda: open_source(str(path)), str(path), None, None)
+    explorer = Explorer(watched, None if report is None else ReportTraffic.load(str(report)))
     server = make_server("127.0.0.1", 0, make_handler(explorer, TOKEN, HostCheck("127.0.0.1")))
     watched.start()
     server.start()

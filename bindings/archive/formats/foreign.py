@@ -47,7 +47,7 @@ class WrongColumn(pa.ArrowInvalid):  # type: ignore[misc]
     """A column has another type than its field needs."""
 
 
-class Tables(NamedTuple):
+class HeaderColumns(NamedTuple):
     """Headers or properties of rows."""
 
     array: pa.MapArray
@@ -342,9 +342,9 @@ CONVERSIONS: Final[Mapping[str, Callable[..., pa.Array]]] = {
 }
 
 
-def _tables(array: pa.Array, name: str) -> Tables:
+def _tables(array: pa.Array, name: str) -> HeaderColumns:
     if array.type == TABLE:
-        return Tables(array, {}, {})
+        return HeaderColumns(array, {}, {})
     if pa.types.is_map(array.type):
         keys, values = _decode(array.keys), _decode(array.items)
         if pa.types.is_string(keys.type) and pa.types.is_string(values.type):
@@ -356,7 +356,7 @@ def _tables(array: pa.Array, name: str) -> Tables:
             # A null value is no text, CC and BCC must be lists, and a name has at most 255 bytes: by row.
             if array.null_count or values.null_count or pc.any(pc.is_in(keys, COPIED)).as_py() or _is_long(keys):
                 return _each(array, name)
-            return Tables(table, {}, {})
+            return HeaderColumns(table, {}, {})
         return _each(array, name)
     if _is_text(array.type):
         coded = array.dictionary_encode()
@@ -371,7 +371,7 @@ def _tables(array: pa.Array, name: str) -> Tables:
             if each.wrong
             else {}
         )
-        return Tables(pa.concat_arrays([each.array, empty]).take(rows), copies, wrong)
+        return HeaderColumns(pa.concat_arrays([each.array, empty]).take(rows), copies, wrong)
     return _each(array, name)
 
 
@@ -379,7 +379,7 @@ def _is_long(names: pa.StringArray) -> bool:
     return (pc.max(pc.binary_length(names)).as_py() or 0) > SHORTSTR_BYTES
 
 
-def _each(array: pa.Array, name: str) -> Tables:
+def _each(array: pa.Array, name: str) -> HeaderColumns:
     """Convert row by row."""
     drop_nulls = pa.types.is_struct(array.type)  # a struct has all its fields in each row
     builder, copies, wrong = TableBuilder(), {"cc": ListBuilder(), "bcc": ListBuilder()}, {}
@@ -405,4 +405,4 @@ def _each(array: pa.Array, name: str) -> Tables:
         for lister, keys in zip(copies.values(), lists, strict=True):
             lister.add(keys)
     taken = {key: lister.array() for key, lister in copies.items()} if name == "headers" else {}
-    return Tables(builder.array(), taken, wrong)
+    return HeaderColumns(builder.array(), taken, wrong)

@@ -34,10 +34,10 @@ from bindings.archive.nesting import LINE_FEED, is_flat, parse_json, split_joine
 from bindings.archive.reading import (
     SPLIT_BYTES,
     Bad,
-    Block,
     CompletePart,
     Format,
     Item,
+    LineBlock,
     Skipped,
     Split,
     plan_complete_lines,
@@ -102,7 +102,7 @@ def read_lines(
     split: Split,
     columns: Sequence[str] | None,
     add: Add,
-    fast: Callable[[Block, str, Sequence[str] | None], pa.RecordBatch | None] | None = None,
+    fast: Callable[[LineBlock, str, Sequence[str] | None], pa.RecordBatch | None] | None = None,
 ) -> Iterator[Item]:
     """Yield the records of a file, one a line.
 
@@ -247,7 +247,7 @@ def encode_line(record: Record) -> bytes:
     return json_line(line)
 
 
-def _read_by_arrow(block: Block, path: str, columns: Sequence[str] | None) -> pa.RecordBatch | None:
+def _read_by_arrow(block: LineBlock, path: str, columns: Sequence[str] | None) -> pa.RecordBatch | None:
     """Return the records of a block; None if Arrow may not read each line exactly as `add_line` does."""
     data = block.data
     count = data.count(b"\n")

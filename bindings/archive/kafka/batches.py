@@ -3,7 +3,7 @@
 A batch is a header of 61 bytes and records, which are compressed together. The header has a CRC-32C of all bytes after
 the CRC. Each record begins with its length, so the ends of records are found one by one. All other fields are read with
 numpy for all records of a batch at once, since the position of a field depends on its own record only. Keys, values and
-headers stay in the bytes of the batch; columns of `Spans` point into them.
+headers stay in the bytes of the batch; columns of `ByteRanges` point into them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bindings.archive.mapped import Bytes
 from exchange.errors import InputError
 from exchange.limits import TABLE_ITEMS
 
-__all__ = ["Places", "Records", "Spans", "read_records"]
+__all__ = ["Places", "RecordColumns", "ByteRanges", "read_records"]
 
 Places = npt.NDArray[np.int64]
 
@@ -33,7 +33,7 @@ COPIED: Final = 1 << 20
 """Maximum end of a record, in bytes of the batch, whose bytes are copied: a Python loop indexes bytes faster."""
 
 
-class Spans(NamedTuple):
+class ByteRanges(NamedTuple):
     """Ranges of bytes in a batch, as columns; a null has the length -1."""
 
     starts: Places
@@ -56,7 +56,7 @@ class Spans(NamedTuple):
         return pa.Array.from_buffers(pa.binary(), len(lengths), buffers)
 
 
-class Records(NamedTuple):
+class RecordColumns(NamedTuple):
     """The records of a batch as columns."""
 
     data: npt.NDArray[np.uint8]
@@ -64,15 +64,15 @@ class Records(NamedTuple):
     offsets: Places
     timestamps: Places
     """Milliseconds since 1970; -1 for a record without a timestamp."""
-    keys: Spans
-    values: Spans
+    keys: ByteRanges
+    values: ByteRanges
     header_counts: Places
-    header_keys: Spans
+    header_keys: ByteRanges
     """Names of all headers, in the order of the records."""
-    header_values: Spans
+    header_values: ByteRanges
 
 
-def read_records(data: Bytes, header: Header) -> Records:
+def read_records(data: Bytes, header: Header) -> RecordColumns:
     """Return the records of a whole batch. Raises InputError if Kafka could not have written them."""
     unpacked = unpack(header.attributes & CODEC, bytes(data[HEADER_BYTES : header.size]))
     starts, ends = _find_records(unpacked, header.records)
@@ -96,7 +96,7 @@ def read_records(data: Bytes, header: Header) -> Records:
         times = np.full(header.records, header.max_timestamp, np.int64)
     elif header.base_timestamp < 0:
         times = np.full(header.records, -1, np.int64)
-    return Records(read.data[:-SPARE], offsets, times, keys, values, counts, header_keys, header_values)
+    return RecordColumns(read.data[:-SPARE], offsets, times, keys, values, counts, header_keys, header_values)
 
 
 def _find_records(data: bytes, count: int) -> tuple[Places, Places]:
@@ -171,7 +171,7 @@ class _Reader:
             self.places[which] = places
         return (values >> np.uint64(1)).astype(np.int64) ^ -(values & np.uint64(1)).astype(np.int64)
 
-    def spans(self, which: Places | None = None) -> Spans:
+    def spans(self, which: Places | None = None) -> ByteRanges:
         """Read a length and that many bytes of each record, or of the records ``which``; a length of -1 is null."""
         lengths = self.varints(which)
         starts = self.places.copy() if which is None else self.places[which]
@@ -183,9 +183,9 @@ class _Reader:
             self.places = moved
         else:
             self.places[which] = moved
-        return Spans(starts, lengths)
+        return ByteRanges(starts, lengths)
 
-    def headers(self, counts: Places) -> tuple[Spans, Spans]:
+    def headers(self, counts: Places) -> tuple[ByteRanges, ByteRanges]:
         """Read the headers of all records: the first header of each record, then the second one, and so on.
 
         The result is in the order of the records: header n of a record is at its ``first`` + n. Records with more than
@@ -193,7 +193,7 @@ class _Reader:
         """
         total = int(counts.sum())
         first = np.cumsum(counts) - counts
-        keys, values = (Spans(np.zeros(total, np.int64), np.zeros(total, np.int64)) for _ in range(2))
+        keys, values = (ByteRanges(np.zeros(total, np.int64), np.zeros(total, np.int64)) for _ in range(2))
         for row in np.flatnonzero(counts > MANY_HEADERS).tolist():
             self._headers_of(row, int(counts[row]), int(first[row]), keys, values)
         counts = np.where(counts > MANY_HEADERS, 0, counts)
@@ -208,7 +208,7 @@ class _Reader:
             raise InputError("has a header without a name")
         return keys, values
 
-    def _headers_of(self, row: int, count: int, first: int, keys: Spans, values: Spans) -> None:
+    def _headers_of(self, row: int, count: int, first: int, keys: ByteRanges, values: ByteRanges) -> None:
         """Read the headers of one record, one by one."""
         place, end = int(self.places[row]), int(self._ends[row])
         data = self.data[:end].tobytes() if end < COPIED else self.data[:end]

@@ -26,7 +26,7 @@ from uuid import UUID
 
 from bindings.archive.kafka import cluster, groups, transaction_state
 from bindings.archive.kafka.cluster import Cluster, read_cluster
-from bindings.archive.kafka.groups import Group, Groups
+from bindings.archive.kafka.groups import Groups, StoredGroup
 from bindings.archive.kafka.partition import PartitionFacts, inspect_partition, list_segments, read_partition_records
 from bindings.archive.kafka.side_files import format_id, read_offsets, read_or_report, read_properties
 from bindings.archive.kafka.transaction_state import TransactionState, read_transaction_states
@@ -93,7 +93,7 @@ class FolderInspection:
     is_clean: bool = False
     """Whether the broker has ended cleanly, and does not run."""
     topics: tuple[TopicFacts, ...] = ()
-    groups: tuple[Group, ...] = ()
+    groups: tuple[StoredGroup, ...] = ()
     transactions: tuple[TransactionState, ...] = ()
     cluster: Cluster | None = None
     """None without a log of the cluster's metadata in the folder."""

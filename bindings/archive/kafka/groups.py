@@ -25,15 +25,15 @@ from bindings.archive.kafka.schemas import (
     STRING,
     UUID_FIELD,
     Array,
-    Field,
-    Reader,
-    Schema,
+    FieldReader,
+    ValueSchema,
+    WireField,
 )
 from bindings.archive.reading import Bad, take_sample
 from bindings.archive.sums import Unread
 from exchange.errors import InputError
 
-__all__ = ["TOPIC", "CommittedOffset", "Group", "Groups", "Member"]
+__all__ = ["TOPIC", "CommittedOffset", "StoredGroup", "Groups", "StoredMember"]
 
 TOPIC: Final = "__consumer_offsets"
 
@@ -49,49 +49,51 @@ LAST_KIND: Final = 23
 STABLE: Final = 0
 """State of a member that has all that is assigned to it (`MemberState`)."""
 
-GROUP_KEY: Final = Schema(NEVER - 1, NEVER, (Field("group", STRING),))
-MEMBER_KEY: Final = Schema(NEVER - 1, NEVER, (Field("group", STRING), Field("member", STRING)))
-OFFSET_KEY: Final = Schema(1, NEVER, (Field("group", STRING), Field("topic", STRING), Field("partition", INT32)))
-OFFSET_VALUE: Final = Schema(
+GROUP_KEY: Final = ValueSchema(NEVER - 1, NEVER, (WireField("group", STRING),))
+MEMBER_KEY: Final = ValueSchema(NEVER - 1, NEVER, (WireField("group", STRING), WireField("member", STRING)))
+OFFSET_KEY: Final = ValueSchema(
+    1, NEVER, (WireField("group", STRING), WireField("topic", STRING), WireField("partition", INT32))
+)
+OFFSET_VALUE: Final = ValueSchema(
     4, 4,
     (
-        Field("offset", INT64), Field("leader_epoch", INT32, since=3), Field("metadata", STRING),
-        Field("time", INT64), Field("expires", INT64, since=1, until=1),
+        WireField("offset", INT64), WireField("leader_epoch", INT32, since=3), WireField("metadata", STRING),
+        WireField("time", INT64), WireField("expires", INT64, since=1, until=1),
     ),
 )  # fmt: skip
 """`OffsetCommitValue`."""
-GROUP_VALUE: Final = Schema(
+GROUP_VALUE: Final = ValueSchema(
     4, 4,
     (
-        Field("protocol_type", STRING), Field("generation", INT32), Field("protocol", STRING), Field("leader", STRING),
-        Field("time", INT64, since=2),
-        Field("members", Array((
-            Field("member", STRING), Field("instance", STRING, since=3), Field("client_id", STRING),
-            Field("host", STRING), Field("rebalance_timeout", INT32, since=1), Field("session_timeout", INT32),
-            Field("subscription", BYTES), Field("assignment", BYTES),
+        WireField("protocol_type", STRING), WireField("generation", INT32), WireField("protocol", STRING), WireField("leader", STRING),
+        WireField("time", INT64, since=2),
+        WireField("members", Array((
+            WireField("member", STRING), WireField("instance", STRING, since=3), WireField("client_id", STRING),
+            WireField("host", STRING), WireField("rebalance_timeout", INT32, since=1), WireField("session_timeout", INT32),
+            WireField("subscription", BYTES), WireField("assignment", BYTES),
         ))),
     ),
 )  # fmt: skip
 """`GroupMetadataValue`."""
-MEMBER_VALUE: Final = Schema(
+MEMBER_VALUE: Final = ValueSchema(
     0, 0,
     (
-        Field("instance", STRING), Field("rack", STRING), Field("client_id", STRING), Field("host", STRING),
-        Field("topics", Array(STRING)), Field("pattern", STRING), Field("rebalance_timeout", INT32),
-        Field("assignor", STRING),
+        WireField("instance", STRING), WireField("rack", STRING), WireField("client_id", STRING), WireField("host", STRING),
+        WireField("topics", Array(STRING)), WireField("pattern", STRING), WireField("rebalance_timeout", INT32),
+        WireField("assignor", STRING),
     ),
 )  # fmt: skip
 """`ConsumerGroupMemberMetadataValue`."""
-PARTITIONS: Final = Array((Field("topic_id", UUID_FIELD), Field("partitions", Array(INT32))))
-ASSIGNED_VALUE: Final = Schema(
+PARTITIONS: Final = Array((WireField("topic_id", UUID_FIELD), WireField("partitions", Array(INT32))))
+ASSIGNED_VALUE: Final = ValueSchema(
     0, 0,
     (
-        Field("epoch", INT32), Field("previous_epoch", INT32), Field("state", INT8), Field("assigned", PARTITIONS),
-        Field("revoked", PARTITIONS),
+        WireField("epoch", INT32), WireField("previous_epoch", INT32), WireField("state", INT8), WireField("assigned", PARTITIONS),
+        WireField("revoked", PARTITIONS),
     ),
 )  # fmt: skip
 """`ConsumerGroupCurrentMemberAssignmentValue`."""
-ASSIGNMENT: Final = Array((Field("topic", STRING), Field("partitions", Array(INT32))))
+ASSIGNMENT: Final = Array((WireField("topic", STRING), WireField("partitions", Array(INT32))))
 """The topics in a classic assignment (`ConsumerProtocolAssignment`), in all of its versions."""
 
 
@@ -107,7 +109,7 @@ class CommittedOffset(NamedTuple):
 
 
 @dataclass(slots=True)
-class Member:
+class StoredMember:
     """A member of a group."""
 
     member_id: str
@@ -123,7 +125,7 @@ class Member:
 
 
 @dataclass(slots=True)
-class Group:
+class StoredGroup:
     """A consumer group."""
 
     name: str
@@ -136,7 +138,7 @@ class Group:
     leader: str | None = None
     target_epoch: int | None = None
     """Epoch of the newest assignment; None in the classic protocol."""
-    members: dict[str, Member] = field(default_factory=dict)
+    members: dict[str, StoredMember] = field(default_factory=dict)
     offsets: dict[tuple[str, int], CommittedOffset] = field(default_factory=dict)
     """Topic and partition -> offset."""
 
@@ -159,7 +161,7 @@ class Groups:
     """Collects groups from the records of ``__consumer_offsets``; all records of a group are in one partition."""
 
     def __init__(self, problems: Unread) -> None:
-        self._groups: dict[str, Group] = {}
+        self._groups: dict[str, StoredGroup] = {}
         self._problems = problems
 
     def add(self, records: Iterable[LoggedRecord], source: str) -> None:
@@ -171,13 +173,13 @@ class Groups:
                 reason = f"a record of {TOPIC} that cannot be read: {error}"
                 self._problems.add_bad(Bad(source, record.offset, reason, take_sample(record.key or b"")))
 
-    def all(self) -> list[Group]:
+    def all(self) -> list[StoredGroup]:
         """Return the groups that exist, by name: those with members, offsets or an epoch."""
         found = [each for each in self._groups.values() if each.offsets or each.members or each.epoch is not None]
         return sorted(found, key=lambda group: group.name)
 
     def _apply(self, record: LoggedRecord) -> None:
-        reader = Reader(record.key or b"")
+        reader = FieldReader(record.key or b"")
         kind = reader.number(">h")
         if kind in OFFSETS:
             key = OFFSET_KEY.read(reader, kind)
@@ -198,11 +200,11 @@ class Groups:
         elif not 0 <= kind <= LAST_KIND:
             raise InputError(f"its kind {kind} is not known")
 
-    def _group(self, key: Mapping[str, Any]) -> Group:
+    def _group(self, key: Mapping[str, Any]) -> StoredGroup:
         name = key["group"] or ""
-        return self._groups.setdefault(name, Group(name))
+        return self._groups.setdefault(name, StoredGroup(name))
 
-    def _set_offset(self, group: Group, where: tuple[str, int], record: LoggedRecord) -> None:
+    def _set_offset(self, group: StoredGroup, where: tuple[str, int], record: LoggedRecord) -> None:
         if record.value is None:
             group.offsets.pop(where, None)
             return
@@ -211,7 +213,7 @@ class Groups:
             value["offset"], value.get("leader_epoch", -1), value["metadata"] or "", value["time"]
         )
 
-    def _set_classic(self, group: Group, data: bytes | None) -> None:
+    def _set_classic(self, group: StoredGroup, data: bytes | None) -> None:
         group.members, group.epoch, group.protocol, group.leader = {}, None, None, None
         if data is None:
             return
@@ -221,30 +223,30 @@ class Groups:
         for each in value["members"]:
             partitions = _read_assignment(each["assignment"]) if value["protocol_type"] == "consumer" else []
             name = each["member"] or ""
-            group.members[name] = Member(
+            group.members[name] = StoredMember(
                 name, each.get("instance"), each["client_id"] or "", each["host"] or "", partitions
             )
 
-    def _set_member(self, group: Group, name: str, kind: int, data: bytes | None) -> None:
+    def _set_member(self, group: StoredGroup, name: str, kind: int, data: bytes | None) -> None:
         if data is None:
             if kind == MEMBER:
                 group.members.pop(name, None)
             return
         if kind == MEMBER:
             value = MEMBER_VALUE.read_versioned(data)
-            member = group.members.setdefault(name, Member(name))
+            member = group.members.setdefault(name, StoredMember(name))
             member.instance, member.client_id = value["instance"], value["client_id"] or ""
             member.host = value["host"] or ""
             return
         value = ASSIGNED_VALUE.read_versioned(data)
-        member = group.members.setdefault(name, Member(name))
+        member = group.members.setdefault(name, StoredMember(name))
         member.epoch, member.state = value["epoch"], value["state"]
         member.partitions = [(each["topic_id"], number) for each in value["assigned"] for number in each["partitions"]]
 
 
 def _read_epoch(data: bytes) -> int:
     """Return the epoch, which is the first field of such values; those behind it differ by the type of the group."""
-    reader = Reader(data)
+    reader = FieldReader(data)
     version = reader.number(">h")
     if version:
         raise InputError(f"its version {version} is not known")
@@ -254,7 +256,7 @@ def _read_epoch(data: bytes) -> int:
 def _read_assignment(data: bytes | None) -> list[tuple[str | UUID, int]]:
     """Return the partitions in the assignment of a classic member; none if its bytes are not those of a consumer."""
     try:
-        reader = Reader(data or b"")
+        reader = FieldReader(data or b"")
         INT16(reader, 0, False)
         topics = ASSIGNMENT(reader, 0, False)
     except InputError:

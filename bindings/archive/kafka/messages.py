@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bindings.archive.effort import Effort
-from bindings.archive.kafka.batches import Places, Records, Spans
+from bindings.archive.kafka.batches import ByteRanges, Places, RecordColumns
 from bindings.archive.kafka.header import CODEC, FIELDS, LEAST_LENGTHS, LOG_APPEND_TIME, MESSAGE, OLD, Header
 from bindings.archive.kafka.packing import LZ4, mend_lz4, unpack
 from bindings.archive.mapped import Bytes
@@ -38,12 +38,12 @@ NOTHING: Final = np.zeros(0, np.int64)
 class Run(NamedTuple):
     """Consecutive messages that are not compressed, read together."""
 
-    records: Records
+    records: RecordColumns
     end: int
     """The byte at which the last message ends."""
 
 
-def read_message(data: bytes, header: Header) -> Records:
+def read_message(data: bytes, header: Header) -> RecordColumns:
     """Return the records of a whole message, which begins at byte 0 of the data: itself, or those that it wraps.
 
     Its header must seem sound. Raises InputError if Kafka's consumers could not read the messages in it.
@@ -140,28 +140,28 @@ def _find_wrapped(data: bytes) -> tuple[Places, Places]:
     return np.frombuffer(starts, np.int64), np.frombuffer(ends, np.int64)
 
 
-def _decode(data: bytes, starts: Places, ends: Places) -> tuple[Records, npt.NDArray[np.bool_]]:
+def _decode(data: bytes, starts: Places, ends: Places) -> tuple[RecordColumns, npt.NDArray[np.bool_]]:
     """Return messages as records, and a mask of those whose key and value fit in them; the others are not right."""
     bytes_of = np.frombuffer(data, np.uint8)
     has_time = bytes_of[starts + 16] == 1
     times = np.full(len(starts), -1, np.int64)
     times[has_time] = _read_numbers(bytes_of, starts[has_time] + FIELDS, ">i8")
     at = starts + FIELDS + 8 * has_time
-    spans: list[Spans] = []
+    spans: list[ByteRanges] = []
     fits = np.ones(len(starts), bool)
     for _ in range(2):  # the key, then the value
         fits &= at + 4 <= ends
         at = np.where(fits, at, starts)  # what does not fit is not right, but must not lead out of the data
         lengths = np.maximum(_read_numbers(bytes_of, at, ">i4"), -1)  # any negative length is null, as in Kafka
         at = at + 4
-        spans.append(Spans(at, lengths))
+        spans.append(ByteRanges(at, lengths))
         at = at + np.maximum(lengths, 0)
         fits &= at <= ends
     fits &= at == ends
     offsets = _read_numbers(bytes_of, starts, ">i8")
-    none = Spans(NOTHING, NOTHING)
+    none = ByteRanges(NOTHING, NOTHING)
     keys, values = spans
-    return Records(bytes_of, offsets, times, keys, values, np.zeros(len(starts), np.int64), none, none), fits
+    return RecordColumns(bytes_of, offsets, times, keys, values, np.zeros(len(starts), np.int64), none, none), fits
 
 
 def _read_numbers(data: npt.NDArray[np.uint8], places: Places, kind: str) -> Places:

@@ -15,14 +15,14 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from bindings.archive.figures import Timestamp
-from bindings.archive.kafka.batches import Records, Spans, read_records
+from bindings.archive.kafka.batches import ByteRanges, RecordColumns, read_records
 from bindings.archive.kafka.header import Header
 from bindings.archive.kafka.messages import Run, read_message
 from bindings.archive.kafka.side_files import (
     SEQUENCES,
     AbortedTransaction,
     EpochStart,
-    Producer,
+    ProducerState,
     parse_id,
     read_aborted,
     read_epochs,
@@ -31,7 +31,7 @@ from bindings.archive.kafka.side_files import (
     read_snapshot,
 )
 from bindings.archive.kafka.transactions import TransactionEnd, TransactionEnds
-from bindings.archive.kafka.walk import SEGMENT, Walk, split_stretches
+from bindings.archive.kafka.walk import SEGMENT, SegmentWalk, split_stretches
 from bindings.archive.mapped import Mapped
 from bindings.archive.reading import Bad, Split
 from bindings.archive.sums import Unread
@@ -92,16 +92,16 @@ class PartitionFacts:
     formats: set[int] = field(default_factory=set)
     """Message formats of the batches."""
     epochs: tuple[EpochStart, ...] = ()
-    producers: dict[int, Producer] = field(default_factory=dict)
+    producers: dict[int, ProducerState] = field(default_factory=dict)
     aborted: tuple[AbortedTransaction, ...] = ()
 
     @property
-    def by_id(self) -> list[Producer]:
+    def by_id(self) -> list[ProducerState]:
         """The producers, sorted by id."""
         return sorted(self.producers.values(), key=lambda producer: producer.producer_id)
 
     @property
-    def open_transactions(self) -> list[Producer]:
+    def open_transactions(self) -> list[ProducerState]:
         """Producers with a transaction that has not ended, by its first offset."""
         found = [(each.open_since, each) for each in self.producers.values() if each.open_since is not None]
         return [each for _, each in sorted(found, key=lambda pair: pair[0])]
@@ -156,7 +156,7 @@ def _read_segment(path: Path, facts: PartitionFacts, replayed_from: int) -> None
     """Add the batches of a segment to the facts."""
     with Mapped(str(path)) as data:
         for start, stop, floor in split_stretches(Split(str(path)), data, len(data)):
-            walk = Walk(str(path), data, start, stop, floor)
+            walk = SegmentWalk(str(path), data, start, stop, floor)
             base = facts.size
             for step in walk.steps():
                 if isinstance(step, Bad):
@@ -181,7 +181,7 @@ def _read_segment(path: Path, facts: PartitionFacts, replayed_from: int) -> None
                 facts.size = base + step.end - start
 
 
-def _add_old(facts: PartitionFacts, records: Records, batches: int) -> None:
+def _add_old(facts: PartitionFacts, records: RecordColumns, batches: int) -> None:
     facts.batches += batches
     facts.records += len(records.offsets)
     facts.formats.update(int(each) for each in {1 if time >= 0 else 0 for time in records.timestamps.tolist()})
@@ -208,9 +208,9 @@ def _add_times(facts: PartitionFacts, first: int, last: int) -> None:
     facts.last_time = last if facts.last_time is None else max(facts.last_time, last)
 
 
-def _advance(producers: dict[int, Producer], header: Header, data: bytes) -> None:
+def _advance(producers: dict[int, ProducerState], header: Header, data: bytes) -> None:
     """Apply a batch to the state of its producer (`ProducerAppendInfo`)."""
-    state = producers.get(header.producer_id, Producer(header.producer_id, header.producer_epoch))
+    state = producers.get(header.producer_id, ProducerState(header.producer_id, header.producer_epoch))
     if state.epoch != header.producer_epoch:  # what an earlier epoch wrote does not count
         state = replace(state, epoch=header.producer_epoch, last_sequence=-1, last_offset=-1)
     if header.is_control:
@@ -248,7 +248,7 @@ def read_committed(path: Path, problems: Unread) -> Iterator[LoggedRecord]:
     with Mapped(str(path)) as data:
         ends = TransactionEnds(str(path), data)
         for start, stop, floor in split_stretches(Split(str(path)), data, len(data)):
-            walk = Walk(str(path), data, start, stop, floor)
+            walk = SegmentWalk(str(path), data, start, stop, floor)
             for step in walk.steps():
                 if isinstance(step, Bad):
                     problems.add_bad(step)
@@ -270,12 +270,12 @@ def read_committed(path: Path, problems: Unread) -> Iterator[LoggedRecord]:
                 yield from _to_records(records)
 
 
-def _to_records(records: Records) -> Iterator[LoggedRecord]:
+def _to_records(records: RecordColumns) -> Iterator[LoggedRecord]:
     for row, (offset, time) in enumerate(zip(records.offsets.tolist(), records.timestamps.tolist(), strict=True)):
         key, value = _bytes_of(records, records.keys, row), _bytes_of(records, records.values, row)
         yield LoggedRecord(offset, time, key, value)
 
 
-def _bytes_of(records: Records, spans: Spans, row: int) -> bytes | None:
+def _bytes_of(records: RecordColumns, spans: ByteRanges, row: int) -> bytes | None:
     start, length = int(spans.starts[row]), int(spans.lengths[row])
     return None if length < 0 else records.data[start : start + length].tobytes()

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bindings.archive.fields import TABLE
-from bindings.archive.kafka.batches import Records
+from bindings.archive.kafka.batches import RecordColumns
 from bindings.archive.mapping import FieldMapping
 from bindings.archive.names import bytes_to_text_array, escape
 from bindings.archive.reading import Bad, Item
@@ -26,7 +26,7 @@ KEY: Final = "x-kafka-key"
 
 
 def build_items(
-    records: Records, source: str, topic: str, mapping: FieldMapping, columns: Sequence[str]
+    records: RecordColumns, source: str, topic: str, mapping: FieldMapping, columns: Sequence[str]
 ) -> Iterator[Item]:
     """Yield the records of a topic as rows with these columns, and `Bad` for those without exchange or routing key.
 
@@ -38,7 +38,7 @@ def build_items(
 class _Rows:
     """Builds the columns of the schema from the records of a batch."""
 
-    def __init__(self, records: Records, path: str, topic: str, mapping: FieldMapping) -> None:
+    def __init__(self, records: RecordColumns, path: str, topic: str, mapping: FieldMapping) -> None:
         self._records = records
         self._count = len(records.offsets)
         self._path = path

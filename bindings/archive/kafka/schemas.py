@@ -16,7 +16,8 @@ from uuid import UUID
 from exchange.errors import InputError
 
 __all__ = [
-    "BYTES", "INT8", "INT16", "INT32", "INT64", "NEVER", "STRING", "UUID_FIELD", "Array", "Field", "Reader", "Schema",
+    "BYTES", "INT16", "INT32", "INT64", "INT8", "NEVER", "STRING", "UUID_FIELD", "Array", "WireField", "FieldReader",
+    "ValueSchema",
 ]  # fmt: skip
 
 NEVER: Final = 1 << 15
@@ -24,7 +25,7 @@ NEVER: Final = 1 << 15
 SHORT: Final = "it ends in the middle of a field"
 
 
-class Reader:
+class FieldReader:
     """Reads fields from bytes, in order. Each method raises InputError if they are not there."""
 
     def __init__(self, data: bytes, place: int = 0) -> None:
@@ -73,7 +74,7 @@ class Reader:
             self.take(self.varint())
 
 
-Type = Callable[[Reader, int, bool], Any]
+Type = Callable[[FieldReader, int, bool], Any]
 """Reads a field of a value of some version, which is flexible or not."""
 
 
@@ -81,17 +82,17 @@ def _number(layout: str) -> Type:
     return lambda reader, version, flexible: reader.number(layout)
 
 
-def _read_string(reader: Reader, version: int, flexible: bool) -> str | None:
+def _read_string(reader: FieldReader, version: int, flexible: bool) -> str | None:
     size = reader.length(">h", flexible=flexible)
     return None if size is None else reader.take(size).decode("utf-8", "surrogateescape")
 
 
-def _read_bytes(reader: Reader, version: int, flexible: bool) -> bytes | None:
+def _read_bytes(reader: FieldReader, version: int, flexible: bool) -> bytes | None:
     size = reader.length(">i", flexible=flexible)
     return None if size is None else reader.take(size)
 
 
-def _read_uuid(reader: Reader, version: int, flexible: bool) -> UUID:
+def _read_uuid(reader: FieldReader, version: int, flexible: bool) -> UUID:
     return UUID(bytes=reader.take(16))
 
 
@@ -102,7 +103,7 @@ UUID_FIELD: Final[Type] = _read_uuid
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class WireField:
     """A field of a kind of value."""
 
     name: str
@@ -115,9 +116,9 @@ class Field:
 class Array:
     """A type: items of another type, or structures of these fields; null is read as no items."""
 
-    item: Type | tuple[Field, ...]
+    item: Type | tuple[WireField, ...]
 
-    def __call__(self, reader: Reader, version: int, flexible: bool) -> list[Any]:
+    def __call__(self, reader: FieldReader, version: int, flexible: bool) -> list[Any]:
         count = reader.length(">i", flexible=flexible) or 0
         if isinstance(self.item, tuple):
             return [_read_fields(self.item, reader, version, flexible) for _ in range(count)]
@@ -125,16 +126,16 @@ class Array:
 
 
 @dataclass(frozen=True, slots=True)
-class Schema:
+class ValueSchema:
     """A kind of value."""
 
     newest: int
     """The newest version that is known."""
     flexible: int
     """The first version that is flexible; `NEVER` if none is."""
-    fields: tuple[Field, ...]
+    fields: tuple[WireField, ...]
 
-    def read(self, reader: Reader, version: int) -> Mapping[str, Any]:
+    def read(self, reader: FieldReader, version: int) -> Mapping[str, Any]:
         """Return the fields of a value: name -> value. Raises InputError if it is not of that kind and version."""
         if not 0 <= version <= self.newest:
             raise InputError(f"its version {version} is not known")
@@ -142,11 +143,11 @@ class Schema:
 
     def read_versioned(self, data: bytes) -> Mapping[str, Any]:
         """Return the fields of a value that begins with its version, 2 bytes. Raises as `read`."""
-        reader = Reader(data)
+        reader = FieldReader(data)
         return self.read(reader, reader.number(">h"))
 
 
-def _read_fields(fields: tuple[Field, ...], reader: Reader, version: int, flexible: bool) -> dict[str, Any]:
+def _read_fields(fields: tuple[WireField, ...], reader: FieldReader, version: int, flexible: bool) -> dict[str, Any]:
     values = {each.name: each.read(reader, version, flexible) for each in fields if each.since <= version <= each.until}
     if flexible:
         reader.pass_tagged_fields()

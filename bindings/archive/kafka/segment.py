@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from bindings.archive.effort import Effort
-from bindings.archive.kafka.batches import Records, read_records
+from bindings.archive.kafka.batches import RecordColumns, read_records
 from bindings.archive.kafka.header import Header, find_sound_header, has_header, is_whole, read_header
 from bindings.archive.kafka.messages import Run, read_message
 from bindings.archive.kafka.rows import build_items
@@ -36,8 +36,8 @@ from bindings.archive.kafka.transactions import TransactionEnd, TransactionEnds
 from bindings.archive.kafka.walk import (
     NOT_ABOVE,
     SEGMENT,
-    Batch,
-    Walk,
+    SegmentWalk,
+    WholeBatch,
     find_whole,
     floor_of,
     follow_headers,
@@ -167,7 +167,7 @@ class KafkaSegment(Format):
             end = len(data) if split.end is None else split.end
             ends = TransactionEnds(split.path, data)
             for start, stop, floor in split_stretches(split, data, end):
-                walk = Walk(split.path, data, start, stop, floor)
+                walk = SegmentWalk(split.path, data, start, stop, floor)
                 for step in walk.steps():
                     if isinstance(step, Bad):
                         yield step
@@ -182,7 +182,9 @@ class KafkaSegment(Format):
             if mapped.problem:
                 yield Bad(split.path, len(data), mapped.problem)
 
-    def _read_batch(self, walk: Walk, batch: Batch, data: bytes, path: str, columns: Sequence[str]) -> list[Item]:
+    def _read_batch(
+        self, walk: SegmentWalk, batch: WholeBatch, data: bytes, path: str, columns: Sequence[str]
+    ) -> list[Item]:
         """Return the items of a whole batch, and accept the batch unless it cannot be read."""
         header = batch.header
         if not header.records:  # compaction may keep a producer's last batch without records
@@ -200,7 +202,7 @@ class KafkaSegment(Format):
         walk.accept(first if header.is_old else header.base_offset, last)
         return items
 
-    def _build_items(self, records: Records, path: str, columns: Sequence[str]) -> Iterator[Item]:
+    def _build_items(self, records: RecordColumns, path: str, columns: Sequence[str]) -> Iterator[Item]:
         return build_items(records, path, topic_of(path), self.mapping, columns)
 
 

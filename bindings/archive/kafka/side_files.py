@@ -27,8 +27,8 @@ from exchange.limits import SIDE_FILE_BYTES
 from exchange.values.documents import As, document
 
 __all__ = [
-    "AbortedTransaction", "EpochStart", "Producer", "TopicId", "format_id", "parse_id", "read_aborted", "read_epochs",
-    "read_offsets", "read_or_report", "read_properties", "read_snapshot",
+    "AbortedTransaction", "EpochStart", "ProducerState", "TopicId", "format_id", "parse_id", "read_aborted",
+    "read_epochs", "read_offsets", "read_or_report", "read_properties", "read_snapshot",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -72,7 +72,7 @@ class AbortedTransaction(NamedTuple):
 
 @document("KafkaProducerJson")
 @dataclass(frozen=True, slots=True)
-class Producer:
+class ProducerState:
     """The state of an idempotent or transactional producer in a partition (`ProducerStateEntry`)."""
 
     producer_id: int
@@ -114,7 +114,7 @@ def read_epochs(path: Path) -> tuple[EpochStart, ...]:
     return tuple([EpochStart(int(epoch), int(offset)) for epoch, offset in _read_entries(path, 2)])
 
 
-def read_snapshot(path: Path) -> dict[int, Producer]:
+def read_snapshot(path: Path) -> dict[int, ProducerState]:
     """Return producer id -> its state. Raises InputError if the checksum is wrong, or no broker writes such a file."""
     import google_crc32c  # imported here: only this function of the module needs it
 
@@ -131,7 +131,7 @@ def read_snapshot(path: Path) -> dict[int, Producer]:
     found = {}
     for fields in PRODUCER.iter_unpack(data[SNAPSHOT_HEAD.size :]):
         number, epoch, sequence, offset, _, time, coordinator, first = fields
-        found[number] = Producer(number, epoch, sequence, offset, time, coordinator, None if first < 0 else first)
+        found[number] = ProducerState(number, epoch, sequence, offset, time, coordinator, None if first < 0 else first)
     return found
 
 

@@ -33,9 +33,9 @@ from bindings.sources.files import open_file
 
 __all__ = [
     "SEGMENT",
-    "Batch",
+    "WholeBatch",
     "Step",
-    "Walk",
+    "SegmentWalk",
     "find_whole",
     "floor_of",
     "follow_headers",
@@ -64,7 +64,7 @@ NOT_BELOW: Final = (
 )
 
 
-class Batch(NamedTuple):
+class WholeBatch(NamedTuple):
     """A batch that is whole and in order, or a single message of format 0 or 1."""
 
     header: Header
@@ -78,10 +78,10 @@ class Batch(NamedTuple):
         return f"message of Kafka's format {self.header.magic}" if self.header.is_old else "record batch"
 
 
-Step: TypeAlias = Batch | Run | Bad
+Step: TypeAlias = WholeBatch | Run | Bad
 
 
-class Walk:
+class SegmentWalk:
     """Walks over a stretch of a segment, whose batches begin before ``stop`` and have offsets above ``floor``."""
 
     def __init__(self, path: str, data: Bytes, start: int, stop: int, floor: int) -> None:
@@ -92,7 +92,7 @@ class Walk:
     def steps(self) -> Iterator[Step]:
         """Yield the batches, runs of messages and damage in the order of the file.
 
-        Call `accept` for each `Batch` that could be read, before the next step.
+        Call `accept` for each `WholeBatch` that could be read, before the next step.
         """
         data, place, effort = self._data, self._start, Effort(self._start)
         while place < self._stop:
@@ -107,7 +107,7 @@ class Walk:
             if header is not None:
                 trouble = self._order.trouble_of(header, data, behind)
             if header is not None and trouble is None:
-                yield Batch(header, place, behind)
+                yield WholeBatch(header, place, behind)
             elif trouble != NOTHING:
                 yield Bad(self._path, place, trouble or "", take_sample(data[place : place + 100]))
             place = behind

@@ -25,14 +25,14 @@ from exchange.rocketmq.stored_record import (
     unpack_body,
 )
 
-__all__ = ["CommitLog", "NumberedFile", "Stored", "parse_number", "list_numbered"]
+__all__ = ["CommitLog", "NumberedFile", "CommitRecord", "parse_number", "list_numbered"]
 
 DECIMAL: Final = re.compile("[0-9]{1,18}")
 KEYS: Final = " "
 """The separator of the keys of a message (`MessageConst.KEY_SEPARATOR`)."""
 
 
-class Stored(NamedTuple):
+class CommitRecord(NamedTuple):
     """A record of the commit log: a message as the broker stored it, or a batch in one record."""
 
     topic: str
@@ -151,7 +151,7 @@ class CommitLog:
         """Position at which the last file ends; the last message may end earlier."""
         return self.files[-1].end if self.files else 0
 
-    def records(self) -> Iterator[Stored | Bad]:
+    def records(self) -> Iterator[CommitRecord | Bad]:
         """Yield all records in order, and `Bad` for records that cannot be read.
 
         Raises InputError if a file cannot be opened.
@@ -168,7 +168,7 @@ class CommitLog:
                         yield Bad(path, base + at, record, take_sample(data[at : at + 100]))
             expected = base + size
 
-    def at(self, place: int) -> Stored | str:
+    def at(self, place: int) -> CommitRecord | str:
         """Return the record at a position of the log, or the reason why there is none."""
         which = bisect_right(self.files, place, key=lambda file: file.base) - 1
         if which < 0:
@@ -186,12 +186,12 @@ def parse_number(text: str, otherwise: int) -> int:
     return int(text) if DECIMAL.fullmatch(text) else otherwise
 
 
-def _build_stored(data: Bytes, at: int, place: int, record: LogRecord) -> Stored:
+def _build_stored(data: Bytes, at: int, place: int, record: LogRecord) -> CommitRecord:
     _, _, _, queue, flag, offset, _, system_flag, born = START.unpack_from(data, at)
     born_bytes, stored_bytes = count_host_bytes(system_flag)
     time_at = at + START.size + born_bytes
     host_at = time_at + 8
-    return Stored(
+    return CommitRecord(
         topic=record.topic.decode("utf-8", "surrogateescape"),
         queue=queue,
         offset=offset,

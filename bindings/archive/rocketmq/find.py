@@ -6,20 +6,20 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from bindings.archive.reading import Bad
-from bindings.archive.rocketmq.commit import Stored
+from bindings.archive.rocketmq.commit import CommitRecord
 from bindings.archive.rocketmq.store import Store
 from exchange.errors import InputError
 from exchange.rocketmq.offset_id import OffsetId
 
-__all__ = ["Matches", "find_by_id", "find_by_key"]
+__all__ = ["FoundMessages", "find_by_id", "find_by_key"]
 
 LATEST: Final = (1 << 63) - 1
 
 
-class Matches(NamedTuple):
+class FoundMessages(NamedTuple):
     """The messages that a search found."""
 
-    messages: tuple[Stored, ...]
+    messages: tuple[CommitRecord, ...]
     """The messages in the order of the log."""
     others: int = 0
     """Number of messages with another key of the same hash, to which the index led."""
@@ -31,7 +31,7 @@ class Matches(NamedTuple):
 
 def find_by_key(
     store: Store, key: str, topics: Iterable[str] | None = None, begin: int = 0, end: int = LATEST
-) -> Matches:
+) -> FoundMessages:
     """Return the messages with a key or unique id, of all topics or the given ones (`IndexService.queryOffset`).
 
     ``begin`` and ``end`` bound the time of storing, in milliseconds since 1970, both inclusive. The index holds hashes
@@ -48,7 +48,7 @@ def find_by_key(
                     problems.append(place)
                 else:
                     places.setdefault(place, set()).add(topic)
-    messages: list[Stored] = []
+    messages: list[CommitRecord] = []
     others = deleted = 0
     for place in sorted(places):
         if place < store.log.begin:
@@ -63,10 +63,10 @@ def find_by_key(
             others += 1
         elif begin <= message.stored <= end:
             messages.append(message)
-    return Matches(tuple(messages), others, deleted, tuple(problems))
+    return FoundMessages(tuple(messages), others, deleted, tuple(problems))
 
 
-def find_by_id(store: Store, message_id: str, topics: Iterable[str] | None = None) -> Matches:
+def find_by_id(store: Store, message_id: str, topics: Iterable[str] | None = None) -> FoundMessages:
     """Return the message with this offset id, or the messages with this unique id (`MQAdminImpl.viewMessage`).
 
     Raises as `find_by_key`.
@@ -76,6 +76,6 @@ def find_by_id(store: Store, message_id: str, topics: Iterable[str] | None = Non
     except InputError:
         return find_by_key(store, message_id, topics)
     message = store.log.at(place)
-    if isinstance(message, Stored) and message.message_id == message_id.upper():
-        return Matches((message,))
+    if isinstance(message, CommitRecord) and message.message_id == message_id.upper():
+        return FoundMessages((message,))
     return find_by_key(store, message_id, topics)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bindings.archive.reading import Bad
-from bindings.archive.rocketmq.commit import CommitLog, Stored, parse_number
+from bindings.archive.rocketmq.commit import CommitLog, CommitRecord, parse_number
 from bindings.archive.rocketmq.database import DatabaseQueue
 from bindings.archive.rocketmq.log import COMMITTED, TRANSACTION
 from bindings.archive.rocketmq.queue import Column, ConsumeQueue, Units, encode_tag
@@ -113,7 +113,7 @@ class LogColumns:
         at = np.minimum(np.searchsorted(self.places, places), len(self.places) - 1)
         return np.asarray(self.places[at] == places)
 
-    def _in_wheel(self, record: Stored) -> None:
+    def _in_wheel(self, record: CommitRecord) -> None:
         due = parse_number(record.properties.get("TIMER_OUT_MS", ""), -1)
         if due >= 0:  # a message that waits long is stored in the wheel repeatedly: the last record counts
             self.waiting[record.properties.get("REAL_TOPIC"), record.unique_id or record.place] = due
@@ -223,7 +223,7 @@ def add_problems(problems: Unread, reason: str, source: str, offsets: Column) ->
         problems.add_bad(Bad(source, int(offsets[SAMPLES]), reason), len(offsets) - SAMPLES)
 
 
-def _find_queues(record: Stored) -> Iterator[tuple[str, int, int]]:
+def _find_queues(record: CommitRecord) -> Iterator[tuple[str, int, int]]:
     """Yield topic, queue and offset for each queue of a record; light queues share records (`MultiDispatchUtils`)."""
     yield record.topic, record.queue, record.offset
     if "INNER_MULTI_DISPATCH" not in record.properties:

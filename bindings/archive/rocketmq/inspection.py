@@ -30,9 +30,9 @@ __all__ = [
     "NOT_YET",
     "GroupQueue",
     "Level",
-    "QueueFacts",
+    "StoredQueueFacts",
     "StoreInspection",
-    "TopicFacts",
+    "StoredTopicFacts",
     "TopicKind",
     "Wheel",
     "inspect_store",
@@ -78,7 +78,7 @@ STARTS: Final = (
     "queue, min_offset, max_offset, messages, bytes = size, first_stored or null, last_stored or null, "
     "in_batches = batches, files, deleted",
 )
-class QueueFacts(NamedTuple):
+class StoredQueueFacts(NamedTuple):
     """A queue of a topic; offsets as the broker returns them (`MQAdminImpl.minOffset`, ``maxOffset``)."""
 
     queue: int
@@ -98,12 +98,12 @@ class QueueFacts(NamedTuple):
     """Number of units whose messages were deleted from the log."""
 
 
-class TopicFacts(NamedTuple):
+class StoredTopicFacts(NamedTuple):
     """The facts of a topic that has queues."""
 
     name: str
     kind: TopicKind
-    queues: tuple[QueueFacts, ...]
+    queues: tuple[StoredQueueFacts, ...]
     tags: Mapping[str | None, int]
     """Tag (None: without a tag) -> number of messages."""
 
@@ -160,7 +160,7 @@ NONE_WAIT: Final = Wheel(0, None, None)
 class StoreInspection:
     """The counts of a store."""
 
-    topics: tuple[TopicFacts, ...] = ()
+    topics: tuple[StoredTopicFacts, ...] = ()
     groups: tuple[GroupQueue, ...] = ()
     levels: tuple[Level, ...] = ()
     wheel: Wheel = NONE_WAIT
@@ -204,13 +204,13 @@ def inspect_store(store: Store) -> StoreInspection:
     _add_unpointed(store, log, fits, found.problems)
     if QUEUES_IN_DATABASE in store.in_database:
         fits = [(ConsumeQueue(*where, ()), Fit.of_log(log, where)) for where in log.held]
-    topics: dict[str, list[QueueFacts]] = {}
+    topics: dict[str, list[StoredQueueFacts]] = {}
     tags: dict[str, Counter[str | None]] = {}
     for queue, each in fits:
         topics.setdefault(queue.topic, []).append(_build_facts(queue, each))
         tags.setdefault(queue.topic, Counter()).update(each.tags())
     found.topics = tuple(
-        TopicFacts(name, TopicKind.of(name), tuple(sorted(queues)), dict(tags[name].most_common()))
+        StoredTopicFacts(name, TopicKind.of(name), tuple(sorted(queues)), dict(tags[name].most_common()))
         for name, queues in sorted(topics.items())
     )
     found.groups = tuple(sorted(_list_groups(store, topics)))
@@ -232,10 +232,10 @@ def _add_unsaved(log: LogColumns, fits: list[tuple[ConsumeQueue | DatabaseQueue,
         each.add_unsaved(last)
 
 
-def _build_facts(queue: ConsumeQueue | DatabaseQueue, found: Fit) -> QueueFacts:
+def _build_facts(queue: ConsumeQueue | DatabaseQueue, found: Fit) -> StoredQueueFacts:
     held, pointed = found.held, found.pointed
     stored = held.stored[pointed]
-    return QueueFacts(
+    return StoredQueueFacts(
         queue=queue.queue,
         batches=queue.batches,
         files=len(queue.files),
@@ -287,7 +287,7 @@ def _add_unpointed(
         add_problems(problems, DELETED if queue is None else QUEUELESS, source, held.places[unpointed & ~behind])
 
 
-def _list_groups(store: Store, topics: Mapping[str, list[QueueFacts]]) -> Iterator[GroupQueue]:
+def _list_groups(store: Store, topics: Mapping[str, list[StoredQueueFacts]]) -> Iterator[GroupQueue]:
     for (group, topic), offsets in store.offsets.items():
         ends = {facts.queue: facts.max_offset for facts in topics.get(topic, ())}
         for queue, offset in offsets.items():

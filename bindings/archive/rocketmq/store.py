@@ -39,7 +39,7 @@ from exchange.text.digits import is_digits
 from exchange.values.documents import document
 from exchange.values.field_values import RANGES
 
-__all__ = ["QUEUES_IN_DATABASE", "Checkpoint", "Store", "Topic", "is_store", "find_log_folder", "open_store"]
+__all__ = ["QUEUES_IN_DATABASE", "Checkpoint", "Store", "StoredTopic", "is_store", "find_log_folder", "open_store"]
 
 LOWEST, HIGHEST = RANGES["long"]
 CHECKPOINT: Final = struct.Struct(">qqqqq")
@@ -71,7 +71,7 @@ WRITE: Final = 2
 """Bits of a topic's permission (`PermName`)."""
 
 
-class Topic(NamedTuple):
+class StoredTopic(NamedTuple):
     """A topic as the broker configures it (`TopicConfig`)."""
 
     name: str
@@ -96,7 +96,7 @@ class Store:
     queues: tuple[ConsumeQueue | DatabaseQueue, ...]
     index: tuple[IndexFile, ...]
     """In the order in which they were written."""
-    topics: Mapping[str, Topic]
+    topics: Mapping[str, StoredTopic]
     """Name -> topic; empty if the broker keeps topics elsewhere."""
     offsets: Mapping[tuple[str, str], Mapping[int, int]]
     """Consumer group and topic -> queue -> the offset that the group consumes next."""
@@ -306,8 +306,8 @@ def _build_or_report(path: Path, problems: list[Bad], make: Callable[[], Any]) -
         return {}
 
 
-def _build_topic(name: str, config: Mapping[str, Any]) -> Topic:
-    return Topic(
+def _build_topic(name: str, config: Mapping[str, Any]) -> StoredTopic:
+    return StoredTopic(
         name, int(config["readQueueNums"]), int(config["writeQueueNums"]), int(config["perm"]),
         {str(key): str(value) for key, value in (config.get("attributes") or {}).items()},
     )  # fmt: skip

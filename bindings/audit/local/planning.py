@@ -18,7 +18,8 @@ from bindings.audit.local.tasks import Task
 from exchange.errors import InputError
 
 __all__ = [
-    "LARGEST", "PARTS", "SMALLEST", "TASKS", "File", "Planner", "draw_tasks", "plan_tasks", "splits_of", "tasks_of",
+    "LARGEST", "PARTS", "SMALLEST", "TASKS", "PlannedFile", "Planner", "draw_tasks", "plan_tasks", "splits_of",
+    "tasks_of",
 ]  # fmt: skip
 
 TASKS: Final = 4
@@ -40,7 +41,7 @@ PATIENCE: Final = 1.0
 """Time after which ``planner`` plans the remaining files, in seconds."""
 
 
-class File(NamedTuple):
+class PlannedFile(NamedTuple):
     """A file of an archive."""
 
     path: str
@@ -48,12 +49,12 @@ class File(NamedTuple):
     size: int
 
 
-Planned: TypeAlias = list[tuple[File, list[Split]]]
-Planner: TypeAlias = Callable[[Sequence[File], int], Iterable[list[Split]]]
+Planned: TypeAlias = list[tuple[PlannedFile, list[Split]]]
+Planner: TypeAlias = Callable[[Sequence[PlannedFile], int], Iterable[list[Split]]]
 """Returns the splits of each file, of about the given number of bytes each; may plan them in other processes."""
 
 
-def splits_of(files: Sequence[File], split_bytes: int) -> Iterator[list[Split]]:
+def splits_of(files: Sequence[PlannedFile], split_bytes: int) -> Iterator[list[Split]]:
     """Yield the splits of each file, of about this number of bytes each."""
     for file in files:
         yield file.form.plan(file.path, split_bytes)
@@ -65,7 +66,7 @@ def plan_tasks(archive: Archive, cores: int, planner: Planner = splits_of) -> li
     Raises InputError for files that cannot be opened.
     """
     # Absolute paths, because workers have working directories of their own.
-    files = [File(str(Path(path).absolute()), form, _size(path)) for path, form in archive.all_files]
+    files = [PlannedFile(str(Path(path).absolute()), form, _size(path)) for path, form in archive.all_files]
     total = sum(file.size for file in files)
     task_bytes = min(max(total // (TASKS * cores), SMALLEST), LARGEST)
     split_bytes = min(task_bytes, SPLIT_BYTES)
@@ -88,7 +89,7 @@ def draw_tasks(tasks: Sequence[Task], most_bytes: int) -> tuple[list[Task], floa
     return drawn, sum(task.weight for task in drawn) / total if total else 1.0
 
 
-def _plan(files: Sequence[File], split_bytes: int, planner: Planner) -> Planned:
+def _plan(files: Sequence[PlannedFile], split_bytes: int, planner: Planner) -> Planned:
     opened = files if len(files) <= FEW else [file for file in files if file.size > split_bytes]
     splits_by_path: dict[str, list[Split]] = {}
     until = time.monotonic() + PATIENCE

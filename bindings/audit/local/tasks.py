@@ -28,7 +28,7 @@ from bindings.sources.files import make_folders
 from exchange.errors import InputError
 
 __all__ = [
-    "ACCOUNT", "ROW", "Order", "Results", "Task", "TooManyBad", "add_results", "borrow_counters", "check_bad",
+    "ACCOUNT", "ROW", "PassSettings", "Results", "Task", "TooManyBad", "add_results", "borrow_counters", "check_bad",
     "columns_needed", "count_batch", "count_item", "count_tasks", "encode_results", "order_for",
 ]  # fmt: skip
 
@@ -57,7 +57,7 @@ class Task(NamedTuple):
     """Approximate number of bytes that it reads."""
 
 
-class Order(NamedTuple):
+class PassSettings(NamedTuple):
     """The settings that all tasks of a pass share; small, except for the topologies in the studies."""
 
     studies: bytes
@@ -80,10 +80,10 @@ class Results(NamedTuple):
 
 def order_for(
     studies: Sequence[Study[Any]], selection: Selection, keep_bad: str | None = None, max_bad: int | None = None
-) -> Order:
+) -> PassSettings:
     """Return the order for these studies."""
     data = pickle.dumps(tuple(studies), pickle.HIGHEST_PROTOCOL)
-    return Order(data, hashlib.sha256(data).digest(), selection, keep_bad, max_bad)
+    return PassSettings(data, hashlib.sha256(data).digest(), selection, keep_bad, max_bad)
 
 
 _idle: Final[dict[bytes, list[Counting[Any]]]] = {}
@@ -91,7 +91,7 @@ _idle: Final[dict[bytes, list[Counting[Any]]]] = {}
 
 
 @contextmanager
-def borrow_counters(order: Order) -> Iterator[list[Counting[Any]]]:
+def borrow_counters(order: PassSettings) -> Iterator[list[Counting[Any]]]:
     """Yield counters at zero for an order's studies, and keep them for the next task afterwards.
 
     After a failure they are dropped, because they contain counts of an incomplete task.
@@ -106,7 +106,7 @@ def borrow_counters(order: Order) -> Iterator[list[Counting[Any]]]:
         del _idle[next(iter(_idle))]
 
 
-def count_tasks(tasks: Iterable[Task], order: Order) -> Results:
+def count_tasks(tasks: Iterable[Task], order: PassSettings) -> Results:
     """Read and count tasks in this process.
 
     Raises InputError for files that cannot be opened, TooManyBad as soon as more records are bad than the order allows.

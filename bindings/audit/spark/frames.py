@@ -24,7 +24,7 @@ from bindings.audit.local.run import Pass, finish
 from bindings.audit.local.selection import EVERYTHING, OTHER_VHOST, OUTSIDE, UNTIMED, Selection
 from bindings.audit.local.study import Counting, Study
 from bindings.audit.local.tasks import (
-    Order,
+    PassSettings,
     Results,
     borrow_counters,
     check_bad,
@@ -106,7 +106,7 @@ def run_on(
     return _run_counts(rows, partial(_count_rows, order), studies, order)
 
 
-def _run_counts(rows: DataFrame, count: CountBatch, studies: Sequence[Study[Any]], order: Order) -> Pass:
+def _run_counts(rows: DataFrame, count: CountBatch, studies: Sequence[Study[Any]], order: PassSettings) -> Pass:
     results = rows.mapInArrow(partial(_count_partition, order, count), ROWS)
     width = max(cores_of(rows.sparkSession), LAST)  # the number of partitions is not known
     return finish(collect_results(results, width * FAN_IN, studies, order), studies)
@@ -224,7 +224,9 @@ def _reason_to_leave_out(rows: DataFrame, selection: Selection) -> Column:
     return reason
 
 
-def _count_partition(order: Order, count: CountBatch, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _count_partition(
+    order: PassSettings, count: CountBatch, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     """Count a partition on a worker, and yield its results; yield nothing if it has no rows."""
     from pyspark import TaskContext
 
@@ -246,13 +248,15 @@ def _count_partition(order: Order, count: CountBatch, batches: Iterable[pa.Recor
 
 
 def _count_read(
-    order: Order, read: Read, counters: Sequence[Counting[Any]], account: Account, batch: pa.RecordBatch
+    order: PassSettings, read: Read, counters: Sequence[Counting[Any]], account: Account, batch: pa.RecordBatch
 ) -> None:
     for item in read(batch, columns_needed(counters, order.selection)):
         count_item(item, counters, order.selection, account)
 
 
-def _count_rows(order: Order, counters: Sequence[Counting[Any]], account: Account, batch: pa.RecordBatch) -> None:
+def _count_rows(
+    order: PassSettings, counters: Sequence[Counting[Any]], account: Account, batch: pa.RecordBatch
+) -> None:
     complete = pc.and_(batch.column("exchange").is_valid(), batch.column("routing_key").is_valid())
     if not pc.all(complete).as_py():
         lost = batch.filter(pc.invert(complete))
@@ -278,7 +282,9 @@ def _record_batch(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBat
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def _count_groups(order: Order, counters: Sequence[Counting[Any]], account: Account, batch: pa.RecordBatch) -> None:
+def _count_groups(
+    order: PassSettings, counters: Sequence[Counting[Any]], account: Account, batch: pa.RecordBatch
+) -> None:
     reasons = batch.column("reason")
     if reasons.null_count < batch.num_rows:
         lost = batch.filter(reasons.is_valid())

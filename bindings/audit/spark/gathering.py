@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from bindings.audit.local.study import Study
 from bindings.audit.local.tasks import (
-    Order,
+    PassSettings,
     Results,
     Task,
     TooManyBad,
@@ -50,7 +50,9 @@ ENCODED_ERROR: Final = re.compile(r'<<hashstar:(\w+):("(?:[^"\\]|\\.)*")>>')
 """A hashstar error inside the text of a Spark error: its class, and its text as JSON."""
 
 
-def run_tasks(spark: SparkSession, tasks: Sequence[Task], studies: Sequence[Study[Any]], order: Order) -> Results:
+def run_tasks(
+    spark: SparkSession, tasks: Sequence[Task], studies: Sequence[Study[Any]], order: PassSettings
+) -> Results:
     """Run tasks, numbered from 0, as tasks of Spark, and return the sum of their results.
 
     Raises InputError for files that workers cannot open; `bindings.audit.local.tasks.TooManyBad` if more records are
@@ -63,7 +65,7 @@ def run_tasks(spark: SparkSession, tasks: Sequence[Task], studies: Sequence[Stud
     return collect_results(rows, len(data), studies, order)
 
 
-def collect_results(rows: DataFrame, tasks: int, studies: Sequence[Study[Any]], order: Order) -> Results:
+def collect_results(rows: DataFrame, tasks: int, studies: Sequence[Study[Any]], order: PassSettings) -> Results:
     """Return the sum of the results in ``rows``, of this number of tasks. Raises as `run_tasks`."""
     while tasks > LAST:
         tasks = -(-tasks // FAN_IN)
@@ -99,7 +101,7 @@ def from_spark_error(error: Exception) -> Exception:
         return error
 
 
-def _count(order: Order, tasks: Sequence[bytes], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _count(order: PassSettings, tasks: Sequence[bytes], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Read and count the tasks with these numbers, on a worker."""
     studies = pickle.loads(order.studies)  # noqa: S301  made by the driver
     for batch in batches:
@@ -109,7 +111,7 @@ def _count(order: Order, tasks: Sequence[bytes], batches: Iterable[pa.RecordBatc
             yield encode_results(number, results, studies)
 
 
-def _add(order: Order, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _add(order: PassSettings, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Add up the results in these rows, on a worker."""
     studies = pickle.loads(order.studies)  # noqa: S301  made by the driver
     number, results = add_results(batches, studies)

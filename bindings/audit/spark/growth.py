@@ -32,7 +32,7 @@ from bindings.sources.files import make_folders, open_file, replacing
 from exchange.errors import InputError
 from exchange.values.json_text import parse_leniently
 
-__all__ = ["STEP_BYTES", "Growth", "Step", "write_whole"]
+__all__ = ["STEP_BYTES", "Growth", "MicroBatch", "write_whole"]
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ class Taken(NamedTuple):
     """Whether the file ended in what may be the beginning of a record."""
 
 
-class Step(NamedTuple):
+class MicroBatch(NamedTuple):
     """Splits that are read in one micro-batch."""
 
     splits: tuple[tuple[Format, Split], ...]
@@ -125,7 +125,7 @@ class Growth:
             self._take(_parse_step_files(step))
         return self.last
 
-    def steps(self, after: int, last: int) -> list[Step]:
+    def steps(self, after: int, last: int) -> list[MicroBatch]:
         """Return the steps from ``after`` + 1 to ``last``. Raises InputError if one of them is folded or lost."""
         return [_read(self._step_path(number), self._step_of) for number in range(after + 1, last + 1)]
 
@@ -164,14 +164,14 @@ class Growth:
         self.last += 1
         self._taken |= taken
 
-    def _step_of(self, step: dict[str, Any]) -> Step:
+    def _step_of(self, step: dict[str, Any]) -> MicroBatch:
         splits = tuple(
             [
                 (self._formats[form], Split(self._path_of(name), start, end, exact))
                 for form, name, start, end, exact in step["splits"]
             ]
         )
-        return Step(splits, tuple(step["notices"]), step["open_files"])
+        return MicroBatch(splits, tuple(step["notices"]), step["open_files"])
 
     def _path_of(self, name: str) -> str:
         return str(self._root / name) if name else str(self._root)

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from bindings.archive.formats.detect import Archive
 from bindings.archive.reading import Split
-from bindings.audit.local.planning import File, plan_tasks, splits_of
+from bindings.audit.local.planning import PlannedFile, plan_tasks, splits_of
 from bindings.audit.local.run import Pass, finish, must_be_new, must_have_records
 from bindings.audit.local.selection import EVERYTHING, Selection
 from bindings.audit.local.study import Study
@@ -57,7 +57,7 @@ def run(
     return finish(results, studies)
 
 
-def _plan_on_workers(spark: SparkSession, files: Sequence[File], split_bytes: int) -> list[list[Split]]:
+def _plan_on_workers(spark: SparkSession, files: Sequence[PlannedFile], split_bytes: int) -> list[list[Split]]:
     parts = [files[start : start + PLAN_FILES] for start in range(0, len(files), PLAN_FILES)]
     data = tuple([pickle.dumps(part, pickle.HIGHEST_PROTOCOL) for part in parts])
     numbers = spark.range(0, len(data), 1, len(data))

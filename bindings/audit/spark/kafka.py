@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bindings.archive.kafka.batches import Places, Records, Spans
+from bindings.archive.kafka.batches import ByteRanges, Places, RecordColumns
 from bindings.archive.kafka.rows import build_items
 from bindings.archive.mapping import USUAL, FieldMapping
 from bindings.archive.reading import Item
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
-__all__ = ["SCHEME", "Topic", "needs_headers", "read", "rows_to_follow", "run_on_topic", "topic_at"]
+__all__ = ["SCHEME", "SubscribedTopic", "needs_headers", "read", "rows_to_follow", "run_on_topic", "topic_at"]
 
 SCHEME: Final = "kafka://"
 CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value")
 
 
-class Topic(NamedTuple):
+class SubscribedTopic(NamedTuple):
     """A topic with its brokers and options of the connector."""
 
     brokers: str
@@ -52,7 +52,7 @@ class Topic(NamedTuple):
     """Options of the connector, as pairs of name and value."""
 
 
-def topic_at(url: str) -> Topic:
+def topic_at(url: str) -> SubscribedTopic:
     """Return the topic that a URL names. Raises InputError, with an example, for an invalid URL."""
     example = "kafka://localhost:9092/orders"
     address = parse_address(url, ("kafka",), example)
@@ -61,12 +61,12 @@ def topic_at(url: str) -> Topic:
         raise InputError(f"an address that names no topic; write {example}")
     if address.login:
         raise InputError("the address of a topic takes no user and password: give them to the connector by --conf")
-    return Topic(address.hosts, name, tuple(parse_qsl(address.query, keep_blank_values=True)))
+    return SubscribedTopic(address.hosts, name, tuple(parse_qsl(address.query, keep_blank_values=True)))
 
 
 def run_on_topic(
     spark: SparkSession,
-    topic: Topic,
+    topic: SubscribedTopic,
     studies: Sequence[Study[Any]],
     selection: Selection = EVERYTHING,
     mapping: FieldMapping = USUAL,
@@ -82,7 +82,7 @@ def run_on_topic(
     return run_on(rows, studies, selection, read=partial(read, mapping=mapping), max_bad=max_bad)
 
 
-def rows_to_follow(spark: SparkSession, topic: Topic, *, headers: bool) -> DataFrame:
+def rows_to_follow(spark: SparkSession, topic: SubscribedTopic, *, headers: bool) -> DataFrame:
     """Return a streaming DataFrame of a topic's present and future rows, for `read`.
 
     Raises InputError if the connector is not installed.
@@ -90,7 +90,9 @@ def rows_to_follow(spark: SparkSession, topic: Topic, *, headers: bool) -> DataF
     return _load(spark, spark.readStream, topic, headers)
 
 
-def _load(spark: SparkSession, reader: DataFrameReader | DataStreamReader, topic: Topic, headers: bool) -> DataFrame:
+def _load(
+    spark: SparkSession, reader: DataFrameReader | DataStreamReader, topic: SubscribedTopic, headers: bool
+) -> DataFrame:
     options = {
         "startingOffsets": "earliest", **dict(topic.options), "kafka.bootstrap.servers": topic.brokers,
         "subscribe": topic.name, "includeHeaders": str(headers).lower(),
@@ -128,8 +130,8 @@ def read(batch: pa.RecordBatch, columns: Sequence[str], mapping: FieldMapping = 
             yield from build_items(_records(batch.slice(start, end - start)), source, topic, mapping, columns)
 
 
-def _records(batch: pa.RecordBatch) -> Records:
-    """Return rows of the connector as `Records`, as if they were read from a record batch."""
+def _records(batch: pa.RecordBatch) -> RecordColumns:
+    """Return rows of the connector as `RecordColumns`, as if they were read from a record batch."""
     columns = [batch.column("key"), batch.column("value")]
     counts = np.zeros(batch.num_rows, np.int64)
     if "headers" in batch.schema.names:
@@ -139,18 +141,18 @@ def _records(batch: pa.RecordBatch) -> Records:
         columns += [headers.field("key").cast(pa.binary()), headers.field("value")]
     else:
         columns += [pa.array([], pa.binary())] * 2
-    spans: list[Spans] = []
+    spans: list[ByteRanges] = []
     pieces: list[np.ndarray[Any, Any]] = []
     size = 0
     for column in columns:
         data, bounds = _bytes_of(column)
         lengths = np.where(np.asarray(column.is_valid()), np.diff(bounds), -1)
-        spans.append(Spans(bounds[:-1] + size, lengths))
+        spans.append(ByteRanges(bounds[:-1] + size, lengths))
         pieces.append(data)
         size += len(data)
     times = np.asarray(pc.fill_null(batch.column("timestamp").cast(pa.int64()), -1000)) // 1000
     offsets = np.asarray(batch.column("offset"))
-    return Records(np.concatenate(pieces), offsets, times, spans[0], spans[1], counts, spans[2], spans[3])
+    return RecordColumns(np.concatenate(pieces), offsets, times, spans[0], spans[1], counts, spans[2], spans[3])
 
 
 def _bytes_of(column: pa.BinaryArray) -> tuple[np.ndarray[Any, Any], Places]:

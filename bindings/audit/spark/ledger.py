@@ -38,28 +38,28 @@ from bindings.sources.files import make_folders, open_file
 from exchange.errors import InputError
 from exchange.values.json_text import parse_leniently
 
-__all__ = ["Entry", "Ledger", "account_from_json", "account_to_json"]
+__all__ = ["LedgerEntry", "BatchLedger", "account_from_json", "account_to_json"]
 
 FOLDED: Final = 16
 """Minimum number of batches that are folded into one sum."""
 ACCOUNT: Final = "account"
 
 
-class Entry(NamedTuple):
+class LedgerEntry(NamedTuple):
     """The values that studies counted, and the account."""
 
     values: Mapping[str, Any]
     """Name of a study -> its value."""
     account: Account
 
-    def __add__(self, other: object) -> Entry:
-        if not isinstance(other, Entry):
+    def __add__(self, other: object) -> LedgerEntry:
+        if not isinstance(other, LedgerEntry):
             return NotImplemented
         values = {name: value + other.values[name] for name, value in self.values.items()}
-        return Entry(values, self.account + other.account)
+        return LedgerEntry(values, self.account + other.account)
 
 
-class Ledger:
+class BatchLedger:
     """The sum of a stream's batches, kept in a folder. Raises InputError if the folder cannot be used."""
 
     def __init__(self, folder: Path, studies: Mapping[str, Study[Any]], folded: int = FOLDED) -> None:
@@ -68,9 +68,9 @@ class Ledger:
         self._fold_at = folded
         for name in (ACCOUNT, *studies):
             make_folders(folder / name)
-        self._before: tuple[int, Entry] | None = None
+        self._before: tuple[int, LedgerEntry] | None = None
 
-    def put(self, batch: int, entry: Entry) -> Entry:
+    def put(self, batch: int, entry: LedgerEntry) -> LedgerEntry:
         """Write the counts of a batch, and return the sum up to and including it.
 
         Raises InputError, and writes nothing, if an earlier batch is missing or a later batch exists.
@@ -81,7 +81,7 @@ class Ledger:
         self._before = batch + 1, total
         return total
 
-    def total(self) -> tuple[int, Entry]:
+    def total(self) -> tuple[int, LedgerEntry]:
         """Return the number of batches, and their sum."""
         summed, batches = self._scan()
         count = max([summed, *batches]) + 1
@@ -95,7 +95,7 @@ class Ledger:
         self._write(f"sum={batch:010}", self._sum_of(summed, range(summed + 1, batch + 1)))
         self._tidy(batch)
 
-    def _up_to(self, batch: int) -> Entry:
+    def _up_to(self, batch: int) -> LedgerEntry:
         """Return the sum of all batches before this one."""
         if self._before is not None and self._before[0] == batch:
             return self._before[1]
@@ -125,14 +125,14 @@ class Ledger:
         self._tidy(summed)
         return summed, {int(number) for kind, number in files if kind == "batch" and int(number) > summed}
 
-    def _sum_of(self, summed: int, batches: range) -> Entry:
+    def _sum_of(self, summed: int, batches: range) -> LedgerEntry:
         names = [f"sum={summed:010}"] if summed >= 0 else []
-        total = Entry({name: study.zero() for name, study in self._studies.items()}, Account())
+        total = LedgerEntry({name: study.zero() for name, study in self._studies.items()}, Account())
         for name in [*names, *(f"batch={batch:010}" for batch in batches)]:
             total += self._read(name)
         return total
 
-    def _write(self, name: str, entry: Entry) -> None:
+    def _write(self, name: str, entry: LedgerEntry) -> None:
         try:
             for study, value in entry.values.items():
                 sink = pa.BufferOutputStream()
@@ -143,7 +143,7 @@ class Ledger:
         except OSError as error:
             raise InputError(f"{self._folder}: cannot be written: {error.strerror or error}") from None
 
-    def _read(self, name: str) -> Entry:
+    def _read(self, name: str) -> LedgerEntry:
         try:
             values = {}
             for study, reader in self._studies.items():
@@ -155,7 +155,7 @@ class Ledger:
                 account = account_from_json(parse_leniently(file.read()))
         except (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
             raise InputError(f"{self._folder}: {name} cannot be read: {error}") from None
-        return Entry(values, account)
+        return LedgerEntry(values, account)
 
     def _tidy(self, summed: int) -> None:
         """Remove the files of folded batches and older sums, accounts last."""

@@ -43,9 +43,9 @@ from bindings.archive.names import escape, escape_bytes
 from bindings.archive.reading import SPLIT_BYTES, Bad, Format, Skipped, Split
 from bindings.archive.record import SCHEMA
 from bindings.archive.times import EPOCH, MICROSECOND
-from bindings.audit.local.planning import File, tasks_of
+from bindings.audit.local.planning import PlannedFile, tasks_of
 from bindings.audit.spark.frames import TYPES
-from bindings.audit.spark.growth import Growth, Step
+from bindings.audit.spark.growth import Growth, MicroBatch
 from bindings.audit.spark.pruning import Wanted, prune
 from bindings.audit.spark.streaming import StepReader, mapping_of
 from exchange.errors import InputError
@@ -134,13 +134,13 @@ class _Reader(DataSourceReader):
         self.wanted = Wanted()
 
     def partitions(self) -> Sequence[InputPartition]:
-        planned: list[tuple[File, list[Split]]] = []
+        planned: list[tuple[PlannedFile, list[Split]]] = []
         for path, form in self._archive.all_files:
             splits = form.plan(path, min(SPLIT_BYTES, TASK_BYTES))
             if self.wanted != Wanted():
                 splits = prune(form, path, splits, self.wanted)
             if splits:
-                planned.append((File(path, form, Path(path).stat().st_size), splits))
+                planned.append((PlannedFile(path, form, Path(path).stat().st_size), splits))
         tasks = tasks_of(planned, TASK_BYTES)
         return [InputPartition(task.splits) for task in tasks] or [InputPartition(())]
 
@@ -181,12 +181,12 @@ class _StreamReader(StepReader):
         super().__init__(growth)
         self._wish = wish
 
-    def parts_of(self, steps: list[Step]) -> Sequence[InputPartition]:
-        planned: dict[str, tuple[File, list[Split]]] = {}
+    def parts_of(self, steps: list[MicroBatch]) -> Sequence[InputPartition]:
+        planned: dict[str, tuple[PlannedFile, list[Split]]] = {}
         for step in steps:
             for form, split in step.splits:
                 if Path(split.path).exists():
-                    file = File(split.path, form, Path(split.path).stat().st_size)
+                    file = PlannedFile(split.path, form, Path(split.path).stat().st_size)
                     planned.setdefault(split.path, (file, []))[1].append(split)
         return [InputPartition(task.splits) for task in tasks_of(list(planned.values()), TASK_BYTES)]
 

@@ -42,8 +42,8 @@ from bindings.audit.local.tasks import Results, Task, order_for
 from bindings.audit.spark import kafka
 from bindings.audit.spark.frames import run_on
 from bindings.audit.spark.gathering import run_tasks
-from bindings.audit.spark.growth import STEP_BYTES, Growth, Step, write_whole
-from bindings.audit.spark.ledger import Entry, Ledger
+from bindings.audit.spark.growth import STEP_BYTES, Growth, MicroBatch, write_whole
+from bindings.audit.spark.ledger import BatchLedger, LedgerEntry
 from bindings.sources.files import make_folders, open_file
 from exchange.errors import InputError
 from exchange.values.json_text import parse_leniently
@@ -189,11 +189,11 @@ class _BatchCounter:
         folder: Path,
         studies: Sequence[Study[Any]],
         on_update: Callable[[Update], None],
-        count: Callable[[DataFrame], tuple[Results, Step]],
+        count: Callable[[DataFrame], tuple[Results, MicroBatch]],
     ) -> None:
         self._names = _names_of(studies)
         self._studies = tuple(studies)
-        self._ledger = Ledger(folder, dict(zip(self._names, studies, strict=True)))
+        self._ledger = BatchLedger(folder, dict(zip(self._names, studies, strict=True)))
         self._on_update = on_update
         self._count = count
         self.failure: Exception | None = None
@@ -204,7 +204,7 @@ class _BatchCounter:
         try:
             self._ledger.fold(batch - 1)  # Spark has committed that one, else it would not run this one
             results, step = self._count(rows)
-            entry = Entry(dict(zip(self._names, results.values, strict=True)), results.account)
+            entry = LedgerEntry(dict(zip(self._names, results.values, strict=True)), results.account)
             total = self._ledger.put(batch, entry)
             self._on_update(Update(batch, self._pass_of(total), entry.account.read, step.notices, step.open_files))
             self.counted += 1
@@ -215,7 +215,7 @@ class _BatchCounter:
     def total(self) -> Pass:
         return self._pass_of(self._ledger.total()[1])
 
-    def _pass_of(self, entry: Entry) -> Pass:
+    def _pass_of(self, entry: LedgerEntry) -> Pass:
         values = [
             study.finish(entry.values[name], entry.account)
             for name, study in zip(self._names, self._studies, strict=True)
@@ -223,7 +223,7 @@ class _BatchCounter:
         return Pass(tuple(values), entry.account)
 
 
-def _count_splits(rows: DataFrame, studies: Sequence[Study[Any]], selection: Selection) -> tuple[Results, Step]:
+def _count_splits(rows: DataFrame, studies: Sequence[Study[Any]], selection: Selection) -> tuple[Results, MicroBatch]:
     """Run a pass over the splits in rows of `SplitSource`."""
     splits: list[tuple[Format, Split]] = []
     notices: list[str] = []
@@ -241,15 +241,15 @@ def _count_splits(rows: DataFrame, studies: Sequence[Study[Any]], selection: Sel
     for notice in notices:
         log.warning(notice)
     results = run_tasks(rows.sparkSession, _tasks(splits), studies, order_for(studies, selection))
-    return results, Step((), tuple(notices), open_files)
+    return results, MicroBatch((), tuple(notices), open_files)
 
 
 def _count_records(
     rows: DataFrame, studies: Sequence[Study[Any]], selection: Selection, mapping: FieldMapping
-) -> tuple[Results, Step]:
+) -> tuple[Results, MicroBatch]:
     """Run a pass over rows of Kafka's connector."""
     passed = run_on(rows, studies, selection, read=partial(kafka.read, mapping=mapping))
-    return Results(passed.values, passed.account), Step(())
+    return Results(passed.values, passed.account), MicroBatch(())
 
 
 def _tasks(splits: Sequence[tuple[Format, Split]]) -> list[Task]:
@@ -374,7 +374,7 @@ class StepReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         return self.parts_of(self.growth.steps(start["step"], end["step"]))
 
-    def parts_of(self, steps: list[Step]) -> Sequence[InputPartition]:
+    def parts_of(self, steps: list[MicroBatch]) -> Sequence[InputPartition]:
         """Return the partitions that workers read for these steps."""
         raise NotImplementedError
 
@@ -385,7 +385,7 @@ class StepReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 class _SplitReader(StepReader):
     """Reads the splits of steps as rows, not their records."""
 
-    def parts_of(self, steps: list[Step]) -> Sequence[InputPartition]:
+    def parts_of(self, steps: list[MicroBatch]) -> Sequence[InputPartition]:
         rows: list[tuple[bytes | None, str | None, int]] = []
         for step in steps:
             rows += [(pickle.dumps(split, pickle.HIGHEST_PROTOCOL), None, 0) for split in step.splits]

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from bindings.check.forms.reporter import Reporter, dump_lines
 from bindings.check.forms.statistics import StatisticsJson, statistics_json
-from bindings.check.report import CheckResult, Report, count_severities
+from bindings.check.report import CheckResult, SourceReport, count_severities
 from bindings.check.rules.finding import Severity
 from exchange.values.documents import document, encode_as
 
@@ -29,7 +29,7 @@ def _counts(result: CheckResult) -> dict[Severity, int]:
 class CheckedFile(NamedTuple):
     """The findings about one file or broker: `hashstar check --format json`."""
 
-    report: Report
+    report: SourceReport
     result: CheckResult
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from bindings.check.forms.junit_suites import Case, Suite, to_xml
 from bindings.check.forms.reporter import Reporter, message_lines
-from bindings.check.report import CheckResult, Report
+from bindings.check.report import CheckResult, SourceReport
 from bindings.check.rules.finding import RULES, Finding
 from exchange.text.display import count_noun, escape_line, split_error
 
@@ -32,7 +32,7 @@ def to_junit(result: CheckResult, made: datetime) -> bytes:
     return to_xml(suites, "hashstar.check", made.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S"))
 
 
-def _cases(report: Report, result: CheckResult) -> Iterator[Case]:
+def _cases(report: SourceReport, result: CheckResult) -> Iterator[Case]:
     """Yield the cases of all rules, those without findings included: so a case keeps its name and its history."""
     findings: dict[str, list[str]] = defaultdict(list)
     for vhost, finding in report.findings():
@@ -52,7 +52,7 @@ def _cases(report: Report, result: CheckResult) -> Iterator[Case]:
             yield Case(name, skipped=f"{rule.severity}: {message}")
 
 
-def _finding_lines(report: Report, vhost: str, finding: Finding) -> list[str]:
+def _finding_lines(report: SourceReport, vhost: str, finding: Finding) -> list[str]:
     """Return the lines of a finding: the first with its position, those of a trail indented."""
     first, *rest = map(escape_line, message_lines(finding))
     line = "" if finding.line is None else f":{finding.line}"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
-from bindings.check.report import CheckResult, Report, SourceError
+from bindings.check.report import CheckResult, SourceError, SourceReport
 from bindings.check.rules.finding import Finding
 from bindings.sources.applications.open import is_application
 from bindings.sources.language.errors import LanguageError
@@ -32,7 +32,7 @@ def dump_lines(value: Any) -> Iterator[str]:
     yield json.dumps(value, ensure_ascii=False, indent=1)
 
 
-def path_of(report: Report, root: Path) -> str:
+def path_of(report: SourceReport, root: Path) -> str:
     """Return the path of a source relative to ``root``, with slashes; its whole path if it is not below that.
 
     Standard input is ``stdin``, a broker its address, and an application what it was named as.

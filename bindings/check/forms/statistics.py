@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TypedDict
 
-from bindings.check.report import CheckResult, Report
+from bindings.check.report import CheckResult, SourceReport
 from bindings.check.rules.finding import RULES, SEVERITIES, Severity
 
 __all__ = ["StatisticsJson", "statistics_json", "statistics_lines"]
@@ -76,7 +76,7 @@ def statistics_lines(result: CheckResult) -> Iterator[str]:
             yield f"{'  '.join(f'{number:>9,}' for number in numbers)}  {report.name}"
 
 
-def _tally(report: Report) -> Counter[str]:
+def _tally(report: SourceReport) -> Counter[str]:
     total: Counter[str] = Counter()
     for of in report.vhosts:
         total.update(of.tally)

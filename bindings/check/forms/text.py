@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from bindings.check.forms.reporter import Reporter, message_lines
 from bindings.check.forms.statistics import statistics_lines
-from bindings.check.report import CheckResult, Report, count_severities
+from bindings.check.report import CheckResult, SourceReport, count_severities
 from bindings.check.rules.finding import Finding, Severity
 from exchange.text.display import count_noun, count_rest, escape_line
 
@@ -40,7 +40,7 @@ def to_text(result: CheckResult) -> Iterator[str]:
     return map(escape_line, (line for report in result.reports for line in _lines_of_one(report)))
 
 
-def _lines_of_one(report: Report) -> Iterator[str]:
+def _lines_of_one(report: SourceReport) -> Iterator[str]:
     several = len(report.vhosts) > 1
     for of in report.vhosts:
         if several and of.findings:

@@ -10,11 +10,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice, pairwise, permutations
 from typing import Final
 
-from bindings.check.lives.places import Place, PlaceGraph, expiry_by, find_leads, holds_messages, walk_back
+from bindings.check.lives.places import MessageLocation, PlaceGraph, expiry_by, find_leads, holds_messages, walk_back
 from bindings.check.lives.trial import TRIED, comes_true, find_drop
 from bindings.check.rules import dead_letters
 from bindings.check.rules.finding import Finding
-from bindings.check.rules.life import Event, Life, What
+from bindings.check.rules.life import Life, LifeEvent, What
 from bindings.check.rules.view import TopologyView
 from bindings.check.rules.words import list_names
 from exchange.entities.entities import Queue
@@ -44,7 +44,7 @@ def find_vanishing(view: TopologyView) -> Iterator[Finding]:
     """Yield how messages may end in a queue without a dead letter in another one: HS323."""
     graph = PlaceGraph(view)
     came = find_leads(graph.edges, graph.starts)
-    places: dict[str, list[Place]] = {}
+    places: dict[str, list[MessageLocation]] = {}
     for place in graph.edges:
         if place.kind == "queue":
             places.setdefault(place.name, []).append(place)
@@ -57,7 +57,7 @@ def find_vanishing(view: TopologyView) -> Iterator[Finding]:
         yield from _with_the_queue(queue, limits)
         if limits.dead_letter_address is None:
             for what in islice(_deaths(limits), 1):
-                event = Event(name, what, after=expiry_by(limits) if what == "expired" else None)
+                event = LifeEvent(name, what, after=expiry_by(limits) if what == "expired" else None)
                 why = f"vanish from queue '{name}': it has no dead letter exchange"
                 message = f"messages that {_list_deaths(_deaths(limits))} {why}"
                 yield Finding("HS323", queue, message, name, detail="no exchange", life=Life("", name, (event,)))
@@ -77,7 +77,7 @@ def find_vanishing(view: TopologyView) -> Iterator[Finding]:
             elif targets and all(_refuses(graph, each) for each in targets):
                 cause, text = "full queue", f"{list_names(targets)} refuses its dead letters when it is full"
             if cause:
-                filled = [Event(target, "filled") for target in targets]
+                filled = [LifeEvent(target, "filled") for target in targets]
                 events = (*_rejections(lead), *filled, _death_in(graph, place, deaths[-1]))
                 life = Life(*graph.starts[lead[0]], events)
                 message = f"messages that {_list_deaths(deaths)} vanish from queue '{name}': {text}"
@@ -90,14 +90,14 @@ def _with_the_queue(queue: Queue, limits: Limits) -> Iterator[Finding]:
     """Yield how a queue may be deleted with its messages."""
     if not holds_messages(limits) or limits.ttl == 0:
         return
-    unused, abandoned = Event(queue.name, "unused", after=limits.expires), Event(queue.name, "abandoned")
+    unused, abandoned = LifeEvent(queue.name, "unused", after=limits.expires), LifeEvent(queue.name, "abandoned")
     if limits.expires is not None:
         yield _end_of(queue, f"nobody uses it for {write_milliseconds(limits.expires)}", unused)
     if queue.auto_delete and limits.type == "classic":
         yield _end_of(queue, "its last consumer is gone", abandoned)
 
 
-def _end_of(queue: Queue, when: str, event: Event) -> Finding:
+def _end_of(queue: Queue, when: str, event: LifeEvent) -> Finding:
     message = f"messages vanish with queue '{queue.name}', which is deleted when {when}"
     return Finding("HS323", queue, message, queue.name, detail=event.what, life=Life("", queue.name, (event,)))
 
@@ -121,14 +121,14 @@ def _list_deaths(deaths: Iterable[What]) -> str:
     return list_some([PHRASES[what] for what in deaths], len(PHRASES), "or")
 
 
-def _is_lost(graph: PlaceGraph, lead: Sequence[Place], what: What) -> bool:
+def _is_lost(graph: PlaceGraph, lead: Sequence[MessageLocation], what: What) -> bool:
     """Return whether a message is lost that dies of this at the end of a way, after rejections."""
     events = (*_rejections(lead), _death_in(graph, lead[-1], what))
     return len(events) > TRIED or comes_true(graph, Life(*graph.starts[lead[0]], events))
 
 
-def _death_in(graph: PlaceGraph, place: Place, what: What) -> Event:
-    return Event(place.name, what, after=graph.expiry(place) if what == "expired" else None)
+def _death_in(graph: PlaceGraph, place: MessageLocation, what: What) -> LifeEvent:
+    return LifeEvent(place.name, what, after=graph.expiry(place) if what == "expired" else None)
 
 
 def _refuses(graph: PlaceGraph, queue: str) -> bool:
@@ -144,16 +144,18 @@ def _refuses(graph: PlaceGraph, queue: str) -> bool:
     )
 
 
-def _rejections(way: Sequence[Place]) -> list[Event]:
+def _rejections(way: Sequence[MessageLocation]) -> list[LifeEvent]:
     """Return the events that lead over places to the last one, where nothing happens yet."""
     names = [place.name for place in way if place.kind == "queue"]
-    return [Event(name, "rejected", target) for name, target in pairwise(names)]
+    return [LifeEvent(name, "rejected", target) for name, target in pairwise(names)]
 
 
-def _dropped(graph: PlaceGraph, came: Mapping[Place, Place | None], elsewhere: Collection[str]) -> Iterator[Finding]:
+def _dropped(
+    graph: PlaceGraph, came: Mapping[MessageLocation, MessageLocation | None], elsewhere: Collection[str]
+) -> Iterator[Finding]:
     """Yield one finding for each circle on which RabbitMQ drops messages that come back without a rejection."""
-    dying: dict[Place, Event] = {}
-    keeping: set[Place] = set()
+    dying: dict[MessageLocation, LifeEvent] = {}
+    keeping: set[MessageLocation] = set()
     for place in graph.edges:
         limits = graph.view.limits_of(place.name) if place.kind == "queue" else None
         if limits is not None:
@@ -161,7 +163,7 @@ def _dropped(graph: PlaceGraph, came: Mapping[Place, Place | None], elsewhere: C
                 keeping.add(place)
             what: What | None = next(_deaths(limits), None)
             if what is not None and what != "rejected":
-                dying[place] = Event(place.name, what, after=expiry_by(limits) if what == "expired" else None)
+                dying[place] = LifeEvent(place.name, what, after=expiry_by(limits) if what == "expired" else None)
     edges = {place: then for place, then in graph.edges.items() if place.kind == "exchange" or place in dying}
     events = {place.name: event for place, event in dying.items()}
     known, queues, searches = set(elsewhere), graph.view.topology.queues, SEARCHES
@@ -189,10 +191,10 @@ def _dropped(graph: PlaceGraph, came: Mapping[Place, Place | None], elsewhere: C
 
 def _lives_to(
     graph: PlaceGraph,
-    came: Mapping[Place, Place | None],
-    dying: Mapping[Place, Event],
-    members: Collection[Place],
-    end: Place,
+    came: Mapping[MessageLocation, MessageLocation | None],
+    dying: Mapping[MessageLocation, LifeEvent],
+    members: Collection[MessageLocation],
+    end: MessageLocation,
 ) -> Iterator[Life]:
     """Yield lives that lead through all targets of a place to it, without a rejection on the way: it ends there."""
     targets = [each for each in graph.edges[graph.edges[end][0]] if each in members]
@@ -220,7 +222,7 @@ def find_many_tries(view: TopologyView) -> Iterator[Finding]:
         limits = view.limits_of(name)
         if limits is None or limits.type == "stream" or limits.ttl == 0 or not holds_messages(limits):
             continue
-        limit, how = limits.delivery_limit, Event(name, "requeued", times=TRIES + 1)
+        limit, how = limits.delivery_limit, LifeEvent(name, "requeued", times=TRIES + 1)
         if limit is None:
             kind = "classic queues have none" if limits.type != "quorum" else "it sets none"
             often = f"any number of times, as there is no delivery limit: {kind}"

@@ -25,7 +25,7 @@ from exchange.patterns.pattern import Pattern
 from exchange.routing.router import Router
 from exchange.values.message import Message
 
-__all__ = ["Place", "PlaceGraph", "Publish", "expiry_by", "find_leads", "holds_messages", "walk_back"]
+__all__ = ["MessageLocation", "PlaceGraph", "Publish", "expiry_by", "find_leads", "holds_messages", "walk_back"]
 
 STEPS: Final = 1_000_000
 """Maximum number of dead letters that are followed from one place to another, and of messages that are tried."""
@@ -42,7 +42,7 @@ FEW_BYTES: Final = 64
 """Maximum size of a message without a body: its properties, which quorum queues count since 4.3."""
 
 
-class Place(NamedTuple):
+class MessageLocation(NamedTuple):
     """A queue, or an exchange that dead letters are published to, and the routing key of the message."""
 
     kind: Literal["exchange", "queue"]
@@ -71,8 +71,8 @@ class PlaceGraph:
         for binding in view.long_keys:  # no message has such a key
             topology = topology.unbind(binding)
         self.router: Final = Router(topology, choose=lambda _: 0)
-        self.edges: Final[dict[Place, tuple[Place, ...]]] = {}
-        self.starts: Final[dict[Place, Publish]] = {}
+        self.edges: Final[dict[MessageLocation, tuple[MessageLocation, ...]]] = {}
+        self.starts: Final[dict[MessageLocation, Publish]] = {}
         self.routes: Final[dict[Publish, tuple[str, ...]]] = {}
         self.is_whole = True
         """Whether all places were found, and no search ended at `STEPS`."""
@@ -98,23 +98,23 @@ class PlaceGraph:
             self.routes[address] = found
         return found
 
-    def targets(self, place: Place) -> tuple[str, ...]:
+    def targets(self, place: MessageLocation) -> tuple[str, ...]:
         """Return all queues that get the dead letters of a queue."""
         [exchange] = self.edges[place]
         return self.route(exchange.name, exchange.key)
 
-    def place_in(self, queue: str, key: str) -> Place | None:
+    def place_in(self, queue: str, key: str) -> MessageLocation | None:
         """Return the place of a message with this key in a queue; None if the queue has no dead letters or no room."""
         limits = self.view.limits_of(queue) if queue in self.view.graph.dead_letters else None
         address = None if limits is None or not holds_messages(limits) else limits.dead_letter_address
-        return None if address is None else Place("queue", queue, key if address[1] is None else "")
+        return None if address is None else MessageLocation("queue", queue, key if address[1] is None else "")
 
-    def expiry(self, place: Place) -> int | None:
+    def expiry(self, place: MessageLocation) -> int | None:
         """Return the milliseconds after which messages expire in a queue, None for never."""
         limits = self.view.limits_of(place.name)
         return None if limits is None else expiry_by(limits)
 
-    def pauses(self, place: Place) -> bool:
+    def pauses(self, place: MessageLocation) -> bool:
         """Return whether messages wait in a queue until they expire; a time of zero lets none wait."""
         limits = self.view.limits_of(place.name) if place.kind == "queue" else None
         return limits is not None and bool(limits.ttl) and expiry_by(limits) is not None
@@ -125,14 +125,14 @@ class PlaceGraph:
             place = pending.popleft()
             if place in self.edges:
                 continue
-            found: Iterable[Place | None]
+            found: Iterable[MessageLocation | None]
             if place.kind == "queue":
                 limits = self.view.limits_of(place.name)
                 address = None if limits is None else limits.dead_letter_address
                 if address is None:
                     continue
                 exchange, key = address
-                found = [Place("exchange", exchange, place.key if key is None else key)]
+                found = [MessageLocation("exchange", exchange, place.key if key is None else key)]
             else:
                 found = [self.place_in(queue, place.key) for queue in self.route(place.name, place.key)]
             self.edges[place] = tuple([each for each in found if each is not None])
@@ -218,9 +218,11 @@ def expiry_by(limits: Limits) -> int | None:
     return limits.ttl or int(limits.type == "quorum")
 
 
-def find_leads(edges: Mapping[Place, Iterable[Place]], starts: Iterable[Place]) -> dict[Place, Place | None]:
+def find_leads(
+    edges: Mapping[MessageLocation, Iterable[MessageLocation]], starts: Iterable[MessageLocation]
+) -> dict[MessageLocation, MessageLocation | None]:
     """Return each place that is reached from the starts -> the place before it on a shortest way, None for a start."""
-    came: dict[Place, Place | None] = dict.fromkeys(starts)
+    came: dict[MessageLocation, MessageLocation | None] = dict.fromkeys(starts)
     pending = deque(came)
     while pending:
         place = pending.popleft()
@@ -231,10 +233,10 @@ def find_leads(edges: Mapping[Place, Iterable[Place]], starts: Iterable[Place]) 
     return came
 
 
-def walk_back(came: Mapping[Place, Place | None], place: Place) -> list[Place]:
+def walk_back(came: Mapping[MessageLocation, MessageLocation | None], place: MessageLocation) -> list[MessageLocation]:
     """Return the way that `find_leads` found to a place: its queues and exchanges, the place last."""
-    way: list[Place] = []
-    here: Place | None = place
+    way: list[MessageLocation] = []
+    here: MessageLocation | None = place
     while here is not None:
         way.append(here)
         here = came[here]

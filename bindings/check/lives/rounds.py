@@ -8,10 +8,10 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Final
 
-from bindings.check.lives.places import Place, PlaceGraph, find_leads, walk_back
+from bindings.check.lives.places import MessageLocation, PlaceGraph, find_leads, walk_back
 from bindings.check.lives.trial import TRIED, comes_true
 from bindings.check.rules.finding import Finding
-from bindings.check.rules.life import Event, Life
+from bindings.check.rules.life import Life, LifeEvent
 from bindings.check.rules.view import TopologyView
 from bindings.check.rules.words import LISTED, list_names
 from exchange.entities.entities import Queue
@@ -62,7 +62,7 @@ class _Rounds:
         self.has_all_returns = True
         """Whether all ways back with another routing key were looked for."""
 
-    def judge(self, circle: Sequence[Place]) -> Iterator[Finding]:
+    def judge(self, circle: Sequence[MessageLocation]) -> Iterator[Finding]:
         """Yield the findings about places that can all reach each other."""
         members = {place for place in circle if place in self._came}
         queues = [place for place in circle if place.kind == "queue" and place in members]
@@ -91,7 +91,7 @@ class _Rounds:
 
     def find_returns(self) -> Iterator[Finding]:
         """Yield a finding for each queue that rejected messages come back to, with another key, and not for ever."""
-        places: dict[str, list[Place]] = {}
+        places: dict[str, list[MessageLocation]] = {}
         for place in self._came:
             if place.kind == "queue":
                 places.setdefault(place.name, []).append(place)
@@ -117,7 +117,9 @@ class _Rounds:
                     yield self._finding("HS322", message, life, [name])
                     break
 
-    def _report(self, start: Place, members: Collection[Place], about: Sequence[Place]) -> Iterator[Finding]:
+    def _report(
+        self, start: MessageLocation, members: Collection[MessageLocation], about: Sequence[MessageLocation]
+    ) -> Iterator[Finding]:
         """Yield a finding about the shortest round from a place, within members; ``about`` are queues with such rounds.
 
         There is none if headers of dead letters, which the graph does not know, keep messages from going round.
@@ -143,7 +145,7 @@ class _Rounds:
             )
             yield self._finding("HS321", text, life, names)
 
-    def _find_bystanders(self, start: Place, way: Sequence[Place], life: Life) -> Iterator[Finding]:
+    def _find_bystanders(self, start: MessageLocation, way: Sequence[MessageLocation], life: Life) -> Iterator[Finding]:
         """Yield a finding if dead letters on a round also get to queues that had the message when it was published."""
         try:
             first = self._certain.route(Message(life.exchange, life.routing_key)).queues
@@ -173,7 +175,7 @@ class _Rounds:
             what = f"a message that is rejected in {_any_of(names)} comes back there as often as it is rejected"
             yield self._finding("HS322", f"{what}: through {through}, where it expires", life, names)
 
-    def _judge_alone(self, queues: Sequence[Place]) -> Iterator[Finding]:
+    def _judge_alone(self, queues: Sequence[MessageLocation]) -> Iterator[Finding]:
         """Yield a finding if messages go round here that only expire: up to 3.12, RabbitMQ may not notice."""
         first = walk_back(self._came, queues[0])[0]
         message = Message(*self._graph.starts[first])
@@ -189,11 +191,11 @@ class _Rounds:
                 yield self._finding("HS321", text, life, sorted(names))
                 return
 
-    def _event_of(self, way: Way) -> Event:
-        after = self._graph.expiry(Place("queue", way.queue, "")) if way.reason == "expired" else None
-        return Event(way.queue, way.reason, way.target, after)
+    def _event_of(self, way: Way) -> LifeEvent:
+        after = self._graph.expiry(MessageLocation("queue", way.queue, "")) if way.reason == "expired" else None
+        return LifeEvent(way.queue, way.reason, way.target, after)
 
-    def _find_life(self, start: Place, way: Sequence[Place], *, is_round: bool) -> Life | None:
+    def _find_life(self, start: MessageLocation, way: Sequence[MessageLocation], *, is_round: bool) -> Life | None:
         """Return a life that leads to a queue, where the message is rejected, and on this way back to the queue.
 
         Elsewhere it expires, if it can, or is rejected. None if what is found does not come true.
@@ -211,13 +213,15 @@ class _Rounds:
                 return life
         return None
 
-    def _events(self, way: Sequence[Place], rejecting: Place, *, always_rejected: bool) -> tuple[Event, ...]:
+    def _events(
+        self, way: Sequence[MessageLocation], rejecting: MessageLocation, *, always_rejected: bool
+    ) -> tuple[LifeEvent, ...]:
         """Return what happens in the queues on a way; in the last one nothing yet."""
         queues = [place for place in way if place.kind == "queue"]
         events = []
         for place, target in pairwise(queues):
             after = None if place == rejecting or always_rejected else self._graph.expiry(place)
-            events.append(Event(place.name, "rejected" if after is None else "expired", target.name, after))
+            events.append(LifeEvent(place.name, "rejected" if after is None else "expired", target.name, after))
         return tuple(events)
 
     def _finding(self, code: str, message: str, life: Life, names: Sequence[str]) -> Finding:

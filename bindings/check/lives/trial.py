@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from bindings.check.lives.places import Place, PlaceGraph
-from bindings.check.rules.life import Event, Life
+from bindings.check.lives.places import MessageLocation, PlaceGraph
+from bindings.check.rules.life import Life, LifeEvent
 from exchange.entities.profile import QueueBehaviour
 from exchange.lifecycle.content import Content, death_key, publish_content, record_death
 from exchange.lifecycle.targets import find_targets
@@ -47,7 +47,7 @@ def comes_true(graph: PlaceGraph, life: Life) -> bool:
 
 
 def _die(
-    graph: PlaceGraph, release: QueueBehaviour, content: Content | None, events: Iterable[Event]
+    graph: PlaceGraph, release: QueueBehaviour, content: Content | None, events: Iterable[LifeEvent]
 ) -> Content | None:
     """Return the content of a message after these deaths; None if a dead letter does not go where it should."""
     for event in events:
@@ -62,7 +62,9 @@ def _die(
     return content
 
 
-def find_drop(graph: PlaceGraph, start: Place, dying: Mapping[str, Event], ends: Iterable[str]) -> Life | None:
+def find_drop(
+    graph: PlaceGraph, start: MessageLocation, dying: Mapping[str, LifeEvent], ends: Iterable[str]
+) -> Life | None:
     """Return a shortest life that ends in one of these queues, as the message came back to it without a rejection.
 
     On the way messages are rejected, or die as ``dying`` states for each queue. None if a bounded search finds none.
@@ -70,7 +72,7 @@ def find_drop(graph: PlaceGraph, start: Place, dying: Mapping[str, Event], ends:
     release = graph.view.topology.profile.lives
     exchange, key = graph.starts[start]
     first = publish_content(Message(exchange, key), release)
-    pending: deque[tuple[str, Content, tuple[Event, ...]]] = deque([(start.name, first, ())])
+    pending: deque[tuple[str, Content, tuple[LifeEvent, ...]]] = deque([(start.name, first, ())])
     wanted, seen = set(ends), set[object]()
     while pending and len(seen) < SEARCHED:
         queue, content, events = pending.popleft()
@@ -78,7 +80,7 @@ def find_drop(graph: PlaceGraph, start: Place, dying: Mapping[str, Event], ends:
         address = None if limits is None else limits.dead_letter_address
         if address is None:
             continue
-        for event in (Event(queue, "rejected"), *([dying[queue]] if queue in dying else [])):
+        for event in (LifeEvent(queue, "rejected"), *([dying[queue]] if queue in dying else [])):
             dead = record_death(content, queue, event.what, address, 0, release)
             queues, cause, _ = find_targets(graph.router, dead, event.what)
             if cause == "cycle" and queue in wanted:

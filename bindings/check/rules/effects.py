@@ -9,7 +9,7 @@ from bindings.check.rules.view import TopologyView
 from bindings.check.rules.words import list_names
 from exchange.entities.effects import AT_MOST_ONCE, NoEffect
 from exchange.entities.entities import PREDECLARED_NAMES, Exchange, Policy, Queue
-from exchange.entities.in_force import Setting, Settings
+from exchange.entities.in_force import Setting, SettingsInForce
 from exchange.lifecycle.limits import NOT_MODELLED
 
 __all__ = ["find"]
@@ -57,13 +57,13 @@ def find(view: TopologyView) -> Iterator[Finding]:
             yield Finding("HS326", owner or found[named[0]], message, detail=name)
 
 
-def _possible(view: TopologyView, part: Queue | Exchange) -> tuple[Settings, ...]:
+def _possible(view: TopologyView, part: Queue | Exchange) -> tuple[SettingsInForce, ...]:
     if isinstance(part, Queue):
         return view.graph.possible_settings(part.name)
     return view.graph.policies.possible_settings(part)
 
 
-def _arguments(part: Queue | Exchange, possible: tuple[Settings, ...]) -> Iterator[Finding]:
+def _arguments(part: Queue | Exchange, possible: tuple[SettingsInForce, ...]) -> Iterator[Finding]:
     kind = "queue" if isinstance(part, Queue) else "exchange"
     first, *others = possible
     for name, (setting, why) in first.without_effect.items():

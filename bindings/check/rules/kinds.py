@@ -10,7 +10,7 @@ from bindings.check.rules.words import quote_binding, quote_exchange
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Destination, Exchange
 from exchange.entities.indexes import Tables
 from exchange.errors import BrokerError
-from exchange.kinds import KINDS, Decider, KeyUse, Unknown, kind_of
+from exchange.kinds import KINDS, Decider, KeyUse, UnknownExchange, kind_of
 from exchange.text.display import suggest
 from exchange.topology import rules
 
@@ -33,7 +33,7 @@ def find(view: TopologyView) -> Iterator[Finding]:
                 rules.declare_exchange(Tables(), host, exchange)
             except BrokerError as error:
                 yield Finding("HS602", exchange, f"RabbitMQ refuses to declare {quote_exchange(name)}: {error}")
-        if kind_of(exchange) is not Unknown:
+        if kind_of(exchange) is not UnknownExchange:
             if _may_refuse(view, exchange):
                 yield from _find_refused(view, tables, exchange)
             if kind_of(exchange).key_use is KeyUse.WEIGHT:

@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple
 from exchange.text.display import list_some, write_milliseconds
 from exchange.values.documents import document
 
-__all__ = ["Event", "Life", "What"]
+__all__ = ["LifeEvent", "Life", "What"]
 
 What = Literal["rejected", "expired", "maxlen", "delivery_limit", "requeued", "nacked", "filled", "unused", "abandoned"]
 """The reasons of ``x-death``; ``requeued`` and ``nacked``: given back by basic.reject or basic.nack with requeue;
@@ -29,13 +29,13 @@ LISTED: Final = 10
 """Maximum number of events that a line has; the others are counted."""
 
 
-def _count_times(event: Event) -> int | None:
+def _count_times(event: LifeEvent) -> int | None:
     """How often it happens, one after the other; absent for once."""
     return None if event.times == 1 else event.times
 
 
 @document("EventJson", "queue, event = what, target, after_ms = after if any, times if any", times=_count_times)
-class Event(NamedTuple):
+class LifeEvent(NamedTuple):
     """What happens to a message in a queue."""
 
     queue: str
@@ -60,8 +60,8 @@ class Life(NamedTuple):
 
     exchange: str
     routing_key: str
-    events: tuple[Event, ...]
-    round: tuple[Event, ...] = ()
+    events: tuple[LifeEvent, ...]
+    round: tuple[LifeEvent, ...] = ()
     """What may happen after the events, over and over: the last of it leads back to where the first is."""
 
     def __str__(self) -> str:
@@ -75,5 +75,5 @@ class Life(NamedTuple):
         return f"{text}, back in '{last.target}'" if last.target is not None else text
 
 
-def _list(events: Iterable[Event]) -> str:
+def _list(events: Iterable[LifeEvent]) -> str:
     return list_some([str(event) for event in events], LISTED)

@@ -13,7 +13,7 @@ from typing import Final
 from exchange.entities.entities import Binding
 from exchange.entities.queue_arguments import refuse_queue
 from exchange.errors import BrokerError
-from exchange.kinds import Kind, Unknown, kind_of
+from exchange.kinds import Kind, UnknownExchange, kind_of
 from exchange.kinds.condition import ALWAYS, EVERYTHING
 from exchange.lifecycle.limits import Limits, limits_by
 from exchange.patterns.pattern import AMQP, Pattern
@@ -46,17 +46,17 @@ class TopologyView:
         self._routers: Final[dict[str, Kind]] = {}
 
     def kind_of(self, exchange: str) -> type[Kind]:
-        """Return the kind of an exchange that decides by conditions; `Unknown` if it is opaque."""
+        """Return the kind of an exchange that decides by conditions; `UnknownExchange` if it is opaque."""
         known = self._kinds.get(exchange)
         if known is None:
             part = self.topology.exchanges.get(exchange)
-            kind = Unknown if part is None or exchange in self.graph.unsure else kind_of(part)
-            known = self._kinds[exchange] = kind if kind.decider.has_conditions else Unknown
+            kind = UnknownExchange if part is None or exchange in self.graph.unsure else kind_of(part)
+            known = self._kinds[exchange] = kind if kind.decider.has_conditions else UnknownExchange
         return known
 
     def is_opaque(self, exchange: str) -> bool:
         """Return whether the exchange does not exist, or does not decide by conditions that are known."""
-        return self.kind_of(exchange) is Unknown
+        return self.kind_of(exchange) is UnknownExchange
 
     def bindings_from(self, exchange: str) -> Collection[Binding]:
         """Return the bindings of an exchange, without those whose keys are too long to be patterns."""

@@ -17,12 +17,12 @@ from bindings.archive.names import unescape
 from bindings.counts.columnar.arrays.hashing import hashes_of
 from bindings.counts.columnar.arrays.placing import columns_of, partitions_of
 from bindings.counts.columnar.arrays.spans import Spans, count_by_number, weights_of
-from bindings.counts.columnar.arrays.window import Window
+from bindings.counts.columnar.arrays.window import BatchCollector
 from bindings.counts.columnar.classes.classes import STATES, Classifier
 from bindings.counts.columnar.sketches.hyperloglog import Registers
 from bindings.counts.columnar.witnessing import COLUMNS, Witnesses
-from bindings.counts.comparison import Change, ChangeFacts, Comparison, Move, Pair, change_of
-from bindings.counts.sketch import FREQUENT, Frequent, Item, merge_summaries
+from bindings.counts.comparison import ChangeFacts, Comparison, OutcomeChange, Pair, PartitionMove, change_of
+from bindings.counts.sketch import FREQUENT, Frequent, FrequentItem, merge_summaries
 from bindings.counts.tally import fingerprint
 from exchange.arrays.table import IntArray, IntTable, KeyArray, pack_pairs
 from exchange.partition.batch import UNDECIDED
@@ -66,9 +66,9 @@ class Comparer:
         """Number of a pair -> number of its change, or ``SAME``."""
         self._gets: Final = dict.fromkeys(self._repartitioned, np.zeros(0, np.bool_))
         """Queue whose partitioning differs -> for each pair of outcomes, whether the queue is in both."""
-        self._changes: Final[dict[Change, int]] = {}
+        self._changes: Final[dict[OutcomeChange, int]] = {}
         self._shape_texts: Final[dict[int, str]] = {}
-        self._window: Final = Window((*self.columns, "count", "last"), WINDOW)
+        self._window: Final = BatchCollector((*self.columns, "count", "last"), WINDOW)
         self._begin()
 
     def _begin(self) -> None:
@@ -77,7 +77,7 @@ class Comparer:
         self._distinct = Registers()
         self._witnesses = Witnesses()
         self._shapes: dict[int, Frequent] = {}
-        self._moves: dict[Move, int] = {}
+        self._moves: dict[PartitionMove, int] = {}
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -181,7 +181,7 @@ class Comparer:
         for key, count in zip(keys.tolist(), counts.tolist(), strict=True):
             ids = [part + UNDECIDED for part in divmod(key, 1 << 32)]
             before, after = (None if number == UNDECIDED else number for number in ids)
-            move = Move(queue, before, after)
+            move = PartitionMove(queue, before, after)
             self._moves[move] = self._moves.get(move, 0) + count
 
     def _count_shapes(
@@ -204,7 +204,7 @@ class Comparer:
             kept = slice(start, min(end, start + FREQUENT))
             texts = [unescape(key) for key in keys.take(pa.array(rows[kept])).to_pylist()]
             listed = zip(shapes[rows[kept]].tolist(), texts, (counts[kept] - error).tolist(), strict=True)
-            items = [Item(self._shape(shape, key), count, key) for shape, key, count in listed if count]
+            items = [FrequentItem(self._shape(shape, key), count, key) for shape, key, count in listed if count]
             number = int(groups[rows[start]])
             # A word of a key may itself be ``*``, so two shapes may have one text: each item becomes a summary of its
             # own, and the merge adds their counts.

@@ -20,18 +20,18 @@ import pyarrow as pa
 from bindings.counts.columnar.arrays.hashing import hashes_of
 from bindings.counts.columnar.arrays.placing import columns_of, partitions_of
 from bindings.counts.columnar.arrays.spans import Spans, count_by_number, weights_of
-from bindings.counts.columnar.arrays.window import Window
+from bindings.counts.columnar.arrays.window import BatchCollector
 from bindings.counts.columnar.classes.classes import STATES, Classifier
 from bindings.counts.columnar.fact_columns import FactColumns, OutcomeFacts
 from bindings.counts.columnar.sketches.bottom_k import Samples
 from bindings.counts.columnar.sketches.heavy_hitters import HeavyHitters
 from bindings.counts.columnar.sketches.hyperloglog import Registers
-from bindings.counts.columnar.timeline import Timeline
+from bindings.counts.columnar.timeline import TimelineCounter
 from bindings.counts.tally import Tally, fingerprint
 from exchange.arrays.table import IntArray, KeyArray
 from exchange.partition.batch import UNDECIDED
 from exchange.partition.partitioning.specification import Partitioning
-from exchange.routing.columns.addresses import Addresses, addresses_of
+from exchange.routing.columns.addresses import RowAddresses, addresses_of
 from exchange.topology.topology import Topology
 
 __all__ = ["Tallier"]
@@ -53,12 +53,12 @@ class Tallier:
         self._partitionings: Final[dict[str, Partitioning]] = {
             name: queue.partitioning for name, queue in topology.queues.items() if queue.partitioning is not None
         }
-        self._window: Final = Window((*self.columns, "count", "last"), WINDOW)
+        self._window: Final = BatchCollector((*self.columns, "count", "last"), WINDOW)
         self._begin()
 
     def _begin(self) -> None:
         self._spans = Spans()
-        self._timeline = Timeline()
+        self._timeline = TimelineCounter()
         self._partitions: dict[tuple[str, int | None], int] = {}
         self._distinct = Registers()
         self._samples = Samples()
@@ -78,7 +78,7 @@ class Tallier:
     def add(self, batch: pa.RecordBatch) -> None:
         """Take a batch, and count it now or later together with others.
 
-        Raises InputError as `Classifier.classify` and `Timeline.add`.
+        Raises InputError as `Classifier.classify` and `TimelineCounter.add`.
         """
         for ready in self._window.add(batch):
             self._count(ready)
@@ -175,7 +175,7 @@ class _Groups(NamedTuple):
         return groups if self.of is None else self.of[groups]
 
 
-def _group(addresses: Addresses, classes: IntArray, weights: npt.NDArray[np.int64] | None) -> _Groups:
+def _group(addresses: RowAddresses, classes: IntArray, weights: npt.NDArray[np.int64] | None) -> _Groups:
     """Group rows by address.
 
     Group n has the rows of address n with the class of that address's last row: nearly always all its rows. Each other

@@ -16,7 +16,7 @@ from bindings.counts.slots import WIDTHS, SlotCounts, width_for
 from exchange.arrays.table import IntArray
 from exchange.errors import InputError
 
-__all__ = ["Timeline"]
+__all__ = ["TimelineCounter"]
 
 DENSE: Final = 1 << 18
 """Maximum number of possible cells for which one array element each is reserved; with more, cells are sorted."""
@@ -34,7 +34,7 @@ class _Cells(NamedTuple):
     counts: npt.NDArray[np.int64]
 
 
-class Timeline:
+class TimelineCounter:
     """Counts rows of batches per cell: a pair of slot and group.
 
     A group is a pair of an exchange and whether a queue gets the messages; there are far fewer groups than outcomes.

@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from bindings.counts.columnar.fact_columns import columns_of
-from bindings.counts.coverage import AlternateUse, BindingUse, ExchangeUse, QueueUse, Totals, Unroutable
+from bindings.counts.coverage import AlternateUse, BindingUse, ExchangeUse, QueueUse, Totals, UnroutableMessages
 from bindings.counts.outcome import Outcome, ordered_bindings
 from bindings.counts.sketch import count_distinct
 from bindings.counts.tally import Tally
 from exchange.entities.entities import Binding, Destination
-from exchange.kinds import Unknown, kind_of
+from exchange.kinds import UnknownExchange, kind_of
 from exchange.topology.graph import TopologyGraph
 from exchange.topology.topology import Topology
 
@@ -197,7 +197,7 @@ class Uses:
         shapes = self._columns.shapes.merge(took.rows, took.values, len(links))
         return tuple([AlternateUse(*link, messages[number], shapes.of(number)) for link, number in numbers.items()])
 
-    def unroutable(self) -> tuple[Unroutable, ...]:
+    def unroutable(self) -> tuple[UnroutableMessages, ...]:
         """Return the messages that no queue got, per exchange and error of the broker; the largest number first."""
         answers: dict[tuple[str, str], int] = {}
         lost = [number for number, outcome in enumerate(self._outcomes) if outcome.routed is False]
@@ -208,7 +208,7 @@ class Uses:
         for (name, refused), group in answers.items():
             facts = merged.of(group)
             sample = tuple([each.key for each in facts.sample])
-            rows.append(Unroutable(name, refused, facts.messages, facts.shapes, sample, *facts.span[1:]))
+            rows.append(UnroutableMessages(name, refused, facts.messages, facts.shapes, sample, *facts.span[1:]))
         return tuple(sorted(rows, key=lambda row: (-row.messages, row.exchange, row.refused)))
 
     def totals(self) -> Totals:
@@ -286,7 +286,7 @@ def _sum(groups: Indices, messages: Indices, number: int) -> npt.NDArray[Any]:
 def _exists(binding: Binding, topology: Topology) -> bool:
     """Return whether both ends of a binding exist, and the type of its source is known."""
     source = topology.exchanges.get(binding.source)
-    if source is None or kind_of(source) is Unknown:
+    if source is None or kind_of(source) is UnknownExchange:
         return False
     names: Mapping[str, object] = topology.queues if binding.destination.kind == "queue" else topology.exchanges
     return binding.destination.name in names

@@ -15,17 +15,17 @@ import pyarrow.compute as pc
 
 from bindings.counts.columnar.arrays.hashing import hashes_of
 from bindings.counts.columnar.arrays.spans import Spans
-from bindings.counts.columnar.arrays.window import Window
+from bindings.counts.columnar.arrays.window import BatchCollector
 from bindings.counts.columnar.classes.classes import STATES, Classifier
 from bindings.counts.columnar.queue_lists import QueueLists
 from bindings.counts.columnar.witnessing import COLUMNS, Witnesses
-from bindings.counts.sketch import Frequent, Item, merge_summaries
+from bindings.counts.sketch import Frequent, FrequentItem, merge_summaries
 from bindings.counts.tally import fingerprint
 from bindings.counts.verification import (
     LIMIT,
     OTHERS,
-    Difference,
     Evidence,
+    PlacementDifference,
     Verdict,
     Verification,
     keep_smallest,
@@ -65,7 +65,7 @@ class Verifier:
         # A broker records where a message went when it was published, and not where an exchange sends it later.
         self._classifier: Final = Classifier(topology, states=states, at_once=True)
         self._lists: Final = QueueLists(topology.queues)
-        self._window: Final = Window(self.columns, WINDOW)
+        self._window: Final = BatchCollector(self.columns, WINDOW)
         self._total = Verification(self._fingerprint)
         self._forget()
 
@@ -108,10 +108,10 @@ class Verifier:
     def _settle(self) -> None:
         """Add the counts by number to the total."""
         counts = dict.fromkeys(PLAIN, 0)
-        differences: dict[Difference, Evidence] = {}
+        differences: dict[PlacementDifference, Evidence] = {}
         for number in np.flatnonzero(self._spans.messages).tolist():
             verdict = self._verdicts[number]
-            if isinstance(verdict, Difference):
+            if isinstance(verdict, PlacementDifference):
                 differences[verdict] = Evidence(self._spans.of(number), self._witnesses.of(number))
             else:
                 counts[verdict] = int(self._spans.messages[number])
@@ -158,7 +158,7 @@ class Verifier:
             for key in new.tolist():
                 known, unknown = self._lists.names(key & 0xFFFFFFFF)
                 verdict: Verdict | str = verdict_for(self._classifier.outcomes[(key >> 32) - 1], known, unknown)
-                if self._bound is not None and isinstance(verdict, Difference) and verdict.hash > self._bound:
+                if self._bound is not None and isinstance(verdict, PlacementDifference) and verdict.hash > self._bound:
                     verdict = MORE
                 number = self._numbers.setdefault(verdict, len(self._verdicts))
                 if number == len(self._verdicts):
@@ -170,9 +170,11 @@ class Verifier:
 
     def _note_strangers(self, batch: pa.RecordBatch, rows: npt.NDArray[np.intp], groups: IntArray) -> None:
         """Count the queues under the heading ``*`` in rows that differ; ``groups`` are the rows' verdict numbers."""
-        has_strangers = [isinstance(verdict, Difference) and OTHERS in verdict.unknown for verdict in self._verdicts]
+        has_strangers = [
+            isinstance(verdict, PlacementDifference) and OTHERS in verdict.unknown for verdict in self._verdicts
+        ]
         selected = rows[np.array(has_strangers, np.bool_)[groups]]
         if len(selected):
             counts = self._lists.others(batch.column("routed_queues").take(pa.array(selected)))
-            names = merge_summaries(Frequent(tuple([Item(name, count) for name, count in counts.items()])))
+            names = merge_summaries(Frequent(tuple([FrequentItem(name, count) for name, count in counts.items()])))
             self._total += Verification(self._fingerprint, strangers=names)

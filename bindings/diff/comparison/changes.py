@@ -4,7 +4,7 @@ If every leg that a message takes on one side exists on the other side, too, the
 if it gets to a destination on one side only, some leg of its path is *changed*: a binding that the other side lacks; or
 the leg to an alternate exchange that the other side lacks, or that it does not take there because a binding matches.
 
-Invariant: each message that gets somewhere on one side only meets one of the demands of `Changes.starts`.
+Invariant: each message that gets somewhere on one side only meets one of the demands of `ConditionChanges.starts`.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from bindings.diff.comparison.conditions import ALWAYS, NEVER, Condition
 from bindings.diff.comparison.search import ANY, Demand
 from bindings.diff.comparison.sides import Side, Ways
 from exchange.entities.entities import Binding, Destination
 from exchange.kinds import Decider
+from exchange.kinds.condition import ALWAYS, NEVER, Condition
 from exchange.kinds.headers import rules_of
 
-__all__ = ["Changes", "Start"]
+__all__ = ["ConditionChanges", "Start"]
 
 
 class Start(NamedTuple):
@@ -32,7 +32,7 @@ class Start(NamedTuple):
     demand: Demand
 
 
-class Changes:
+class ConditionChanges:
     """What differs between ``before`` and ``after``, as far as conditions decide."""
 
     def __init__(self, before: Side, after: Side) -> None:

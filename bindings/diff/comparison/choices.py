@@ -18,7 +18,7 @@ from typing import Final
 from bindings.analysis.crawl import OutOfBudget
 from bindings.diff.comparison.conditions import Probe
 from bindings.diff.comparison.inquiry import TOO_MANY, Divergence, Inquiry
-from bindings.diff.comparison.meaning import Choice
+from bindings.diff.comparison.meaning import ChoiceChange
 from bindings.diff.comparison.paths import PathConditions
 from bindings.diff.comparison.sides import Side, Ways
 from bindings.diff.comparison.trial import Trial, shares
@@ -112,7 +112,7 @@ class ChoiceComparison:
         unknown = any(name.startswith("?") for queues in outcomes for name in queues)
         return None if unknown and share != 1 else share
 
-    def compare(self, divergences: Sequence[Divergence]) -> Iterator[Choice]:
+    def compare(self, divergences: Sequence[Divergence]) -> Iterator[ChoiceChange]:
         """Yield what differs at loose ends: at most one choice for each exchange and loose end, a certain one if any.
 
         There are two causes. A message gets to a loose end on one side only, which is a divergence; or the loose end
@@ -125,9 +125,9 @@ class ChoiceComparison:
         unsettled |= {undecided.exchange for undecided in inquiry.undecided if undecided.destination is not None}
         # None: for some end it is undecided for all exchanges, so every loose end may be affected.
         affected = sorted(self._loose) if None in unsettled else self._find_affected(unsettled)
-        choices: dict[tuple[str, str], Choice] = {}
+        choices: dict[tuple[str, str], ChoiceChange] = {}
 
-        def keep(choice: Choice) -> None:
+        def keep(choice: ChoiceChange) -> None:
             if choice.certain or (choice.exchange, choice.at) not in choices:
                 choices[choice.exchange, choice.at] = choice
 
@@ -182,7 +182,7 @@ class ChoiceComparison:
             ways = self._ways[name] = Ways(before, end), Ways(after, end)
         return ways
 
-    def _choice(self, entry: str, name: str, probe: Probe) -> Choice:
+    def _choice(self, entry: str, name: str, probe: Probe) -> ChoiceChange:
         """Return where a loose end sends a message on both sides; if another sample shows a difference, that one."""
         exchanges = tuple(side.topology.exchanges.get(name) for side in self._sides)
         exchange = exchanges[1] or exchanges[0]
@@ -199,7 +199,7 @@ class ChoiceComparison:
                 break
         assert first is not None  # there is always one sample  # noqa: S101
         ratios = [None if by_queue is None else tuple(by_queue.items()) for by_queue in first[1]]
-        return Choice(entry, name, by, first[0], ratios[0], ratios[1], certain)
+        return ChoiceChange(entry, name, by, first[0], ratios[0], ratios[1], certain)
 
 
 def samples(message: Message, sides: Iterable[Side], name: str) -> Iterator[Message]:

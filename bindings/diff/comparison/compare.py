@@ -13,12 +13,12 @@ from fractions import Fraction
 from typing import Final
 
 from bindings.analysis.crawl import Deadline, OutOfBudget
-from bindings.diff.comparison.changes import Changes, Start
+from bindings.diff.comparison.changes import ConditionChanges, Start
 from bindings.diff.comparison.choices import ChoiceComparison
 from bindings.diff.comparison.conditions import Probe
 from bindings.diff.comparison.delayed import add_delayed, delays_any, make_view, without_readers
 from bindings.diff.comparison.inquiry import TOO_MANY, Divergence, Inquiry
-from bindings.diff.comparison.meaning import Access, Effect, Meaning, Undecided, Unroutable
+from bindings.diff.comparison.meaning import Access, Effect, Meaning, UndecidedQuestion, UnroutableChange
 from bindings.diff.comparison.partitions import find_partition_changes
 from bindings.diff.comparison.paths import PathConditions, from_exchange, through
 from bindings.diff.comparison.sides import DEFAULT, Anywhere, Ways
@@ -78,7 +78,7 @@ class _Comparison:
     def __init__(self, inquiry: Inquiry, *, upgraded: bool) -> None:
         self._inquiry: Final = inquiry
         self._sides: Final = inquiry.sides
-        self._changes: Final = Changes(*inquiry.sides)
+        self._changes: Final = ConditionChanges(*inquiry.sides)
         self._choices: Final = ChoiceComparison(inquiry, upgraded=upgraded)
         # Where messages start: at publishers, and at exchanges that loose ends lead them on to.
         beyond = self._choices.beyond
@@ -115,7 +115,7 @@ class _Comparison:
             tuple(self._access()),
             tuple(sorted(effects, key=lambda e: (e.exchange, e.queue, e.gained))),
             tuple(
-                Unroutable(entry, number == 0, probe.message(entry))
+                UnroutableChange(entry, number == 0, probe.message(entry))
                 for (entry, number), probe in sorted(self._lost.items())
             ),
             tuple(self._choices.compare(divergences)),
@@ -235,5 +235,5 @@ class _Comparison:
                 known = self._lost[entry, number] = lost
 
 
-def _order_of(undecided: Undecided) -> tuple[bool, str, tuple[str, ...], str]:
+def _order_of(undecided: UndecidedQuestion) -> tuple[bool, str, tuple[str, ...], str]:
     return undecided.exchange is None, undecided.exchange or "", undecided.destination or (), undecided.reason

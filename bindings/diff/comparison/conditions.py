@@ -9,13 +9,13 @@ from typing import Any, Final, NamedTuple
 from exchange.entities.entities import Binding, Destination
 from exchange.entities.profile import Profile
 from exchange.kinds import Kind
-from exchange.kinds.condition import ALWAYS, NEVER, Condition, HeaderRules, Headers
+from exchange.kinds.condition import NEVER, Condition, HeaderRules, HeadersCondition
 from exchange.kinds.headers import comparable_headers
 from exchange.patterns.matcher import Matcher
-from exchange.patterns.pattern import Key, Pattern
+from exchange.patterns.pattern import ExactKey, Pattern
 from exchange.values.message import Message
 
-__all__ = ["ALWAYS", "NEVER", "Branches", "Condition", "Edge", "Headers", "Probe", "holds"]
+__all__ = ["ExchangeBranches", "Condition", "ConditionalEdge", "Probe", "holds"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,12 @@ class Probe:
 
 def holds(condition: Condition, probe: Probe) -> bool:
     """Return whether the condition holds for the message."""
-    if isinstance(condition, Headers):
+    if isinstance(condition, HeadersCondition):
         return condition.holds(probe.compared(condition.rules))
     return condition.matches(probe.key)
 
 
-class Edge(NamedTuple):
+class ConditionalEdge(NamedTuple):
     """An edge out of an exchange: messages for which the condition holds go to the target."""
 
     condition: Condition
@@ -63,7 +63,7 @@ MATCHED = 32
 """Maximum number of patterns that are tried one by one; if there are more, all go into a matcher."""
 
 
-class Branches:
+class ExchangeBranches:
     """Bindings of one exchange, as edges that a message may take.
 
     Bindings with a literal key, of which there can be a hundred thousand, are kept as texts and become edges only when
@@ -71,7 +71,7 @@ class Branches:
     """
 
     def __init__(self, bindings: Iterable[Binding], kind: type[Kind], profile: Profile) -> None:
-        self._others: Final[dict[Edge, None]] = {}
+        self._others: Final[dict[ConditionalEdge, None]] = {}
         self._literal: Final[dict[str, tuple[Destination, ...]]] = {}
         for binding in bindings:
             key = binding.routing_key
@@ -80,8 +80,8 @@ class Branches:
                 continue
             condition = kind.condition(binding, profile)
             if condition is not None and condition != NEVER:
-                self._others[Edge(condition, binding.destination)] = None
-        self._matcher: Final[Matcher[Edge]] = Matcher(cache=0)
+                self._others[ConditionalEdge(condition, binding.destination)] = None
+        self._matcher: Final[Matcher[ConditionalEdge]] = Matcher(cache=0)
         patterns = [edge for edge in self._others if isinstance(edge.condition, Pattern)]
         if len(patterns) > MATCHED:
             for edge in patterns:
@@ -97,7 +97,7 @@ class Branches:
     def __len__(self) -> int:
         return len(self._literal) + len(self._others) + len(self._matched)
 
-    def taken(self, probe: Probe) -> Iterator[Edge]:
+    def taken(self, probe: Probe) -> Iterator[ConditionalEdge]:
         """Yield the edges whose condition holds."""
         for edge in self._others:
             if holds(edge.condition, probe):
@@ -106,14 +106,14 @@ class Branches:
             yield from self._matcher.match(probe.key)
         targets = self._literal.get(probe.key)
         if targets:
-            condition = Key(probe.key)
+            condition = ExactKey(probe.key)
             for target in targets:
-                yield Edge(condition, target)
+                yield ConditionalEdge(condition, target)
 
-    def near(self, conditions: Collection[Condition]) -> Iterator[Edge]:
+    def near(self, conditions: Collection[Condition]) -> Iterator[ConditionalEdge]:
         """Yield all edges that a message which meets these conditions may take, and perhaps some that it cannot."""
         patterns = [condition for condition in conditions if isinstance(condition, Pattern)]
-        exact = next((pattern.text for pattern in patterns if isinstance(pattern, Key)), None)
+        exact = next((pattern.text for pattern in patterns if isinstance(pattern, ExactKey)), None)
         if exact is not None:
             keys: Iterable[str] = [exact] if exact in self._literal else []
         else:
@@ -121,7 +121,7 @@ class Branches:
         for key in keys:
             if all(pattern.matches(key) for pattern in patterns):
                 for target in self._literal[key]:
-                    yield Edge(Key(key), target)
+                    yield ConditionalEdge(ExactKey(key), target)
         for edge in (*self._others, *self._matched):
-            if exact is None or isinstance(edge.condition, Headers) or edge.condition.matches(exact):
+            if exact is None or isinstance(edge.condition, HeadersCondition) or edge.condition.matches(exact):
                 yield edge

@@ -12,12 +12,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
-from bindings.diff.comparison.meaning import Choice, Effect, Meaning, Undecided
+from bindings.diff.comparison.meaning import ChoiceChange, Effect, Meaning, UndecidedQuestion
 from bindings.diff.comparison.paths import PathConditions
 from bindings.diff.comparison.sides import DEFAULT
 from bindings.diff.comparison.terms import Term
 from exchange.entities.entities import Binding, Destination, Exchange, Queue
-from exchange.kinds import KINDS, Unknown, can_delay, kind_of
+from exchange.kinds import KINDS, UnknownExchange, can_delay, kind_of
 from exchange.kinds.delayed import DELAY
 from exchange.topology.graph import TopologyGraph
 from exchange.topology.topology import Topology
@@ -82,7 +82,7 @@ def _copy(topology: Topology, graph: TopologyGraph, name: str) -> Exchange:
     """Return the copy of an exchange for what it routes later."""
     exchange = _hide(topology, topology.exchanges[name])
     kind = kind_of(exchange)
-    is_known = kind is not Unknown and name not in graph.unsure
+    is_known = kind is not UnknownExchange and name not in graph.unsure
     type_ = next((known for known, each in KINDS.items() if each is kind), UNKNOWN) if is_known else UNKNOWN
     arguments: dict[str, Any] = dict(exchange.arguments)
     # Always an argument: a policy that matches the name of the copy must not set another one.
@@ -147,7 +147,7 @@ def _term(term: Term) -> Term:
     return term._replace(path=rename(term.path), unless=tuple(map(rename, term.unless)))
 
 
-def _choice(choice: Choice) -> Choice:
+def _choice(choice: ChoiceChange) -> ChoiceChange:
     before, after = (
         None if shares is None else tuple([(name.removesuffix(LATER), share) for name, share in shares])
         for shares in (choice.before, choice.after)
@@ -156,7 +156,7 @@ def _choice(choice: Choice) -> Choice:
     return choice._replace(at=at, witness=_with_delay(choice.witness), before=before, after=after)
 
 
-def _undecided(undecided: Undecided) -> Undecided:
+def _undecided(undecided: UndecidedQuestion) -> UndecidedQuestion:
     exchange, end, _ = undecided
     return undecided._replace(
         exchange=None if exchange is None else exchange.removesuffix(LATER),

@@ -15,8 +15,7 @@ from math import copysign, isfinite
 from typing import Any, Final, TypeAlias
 
 from bindings.analysis.crawl import Budget, OutOfBudget
-from bindings.diff.comparison.conditions import Headers
-from exchange.kinds.condition import HeaderRules
+from exchange.kinds.condition import HeaderRules, HeadersCondition
 from exchange.kinds.headers import comparable
 from exchange.patterns.conjunctions import PRESENT
 from exchange.values.field_values import INTEGER_TYPES, Typed, type_and_value
@@ -33,7 +32,9 @@ MOST_ZEROS: Final = 16
 """Maximum number of zeros in an array whose signs are varied: enough for 65,536 arguments."""
 
 
-def fewest_headers(all_of: Sequence[Headers], none_of: Sequence[Headers], budget: Budget) -> dict[str, Any] | None:
+def fewest_headers(
+    all_of: Sequence[HeadersCondition], none_of: Sequence[HeadersCondition], budget: Budget
+) -> dict[str, Any] | None:
     """Return the fewest headers for which all of ``all_of`` and none of ``none_of`` hold; None when there are none.
 
     None of them adds a routing key (see `SENDER_SELECTED`). Raises OutOfBudget, also if only a header that adds one

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from bindings.analysis.crawl import Budget, Deadline
 from bindings.diff.comparison.conditions import Probe
-from bindings.diff.comparison.meaning import Undecided
+from bindings.diff.comparison.meaning import UndecidedQuestion
 from bindings.diff.comparison.paths import PathConditions
 from bindings.diff.comparison.search import Demand, shortest_message
 from bindings.diff.comparison.sides import Side, Ways
@@ -57,7 +57,7 @@ class Inquiry:
         )
         """Exchanges that do not decide by conditions on one side at least."""
         self.sides: Final = Side(graphs[0], self.loose), Side(graphs[1], self.loose)
-        self.undecided: Final[list[Undecided]] = []
+        self.undecided: Final[list[UndecidedQuestion]] = []
         self.deadline = deadline
         """The deadline of the present question; no later than that of the whole comparison."""
         self._whole: Final = deadline
@@ -74,7 +74,7 @@ class Inquiry:
 
     def give_up(self, entry: str | None, end: Destination | None, reason: str = OUT_OF_BUDGET) -> None:
         """Record as undecided whether messages from an exchange get to an end; None stands for all of them."""
-        self.undecided.append(Undecided(entry, end, reason))
+        self.undecided.append(UndecidedQuestion(entry, end, reason))
 
     @contextmanager
     def budget(self) -> Iterator[Budget]:

@@ -13,7 +13,7 @@ from exchange.entities.unread import UnreadPart
 from exchange.values.documents import document
 from exchange.values.message import Message
 
-__all__ = ["Access", "Choice", "Effect", "Meaning", "Undecided", "Unroutable"]
+__all__ = ["Access", "ChoiceChange", "Effect", "Meaning", "UndecidedQuestion", "UnroutableChange"]
 
 Verdict = Literal["same", "changed", "undecided"]
 
@@ -57,7 +57,7 @@ class Effect(NamedTuple):
 
 
 @document("UnroutableJson")
-class Unroutable(NamedTuple):
+class UnroutableChange(NamedTuple):
     """Messages to an exchange that go nowhere now, or no longer do."""
 
     exchange: str
@@ -67,7 +67,7 @@ class Unroutable(NamedTuple):
 
 
 @document("ChoiceJson", "exchange, at, by, certain, witness")
-class Choice(NamedTuple):
+class ChoiceChange(NamedTuple):
     """Messages to an exchange that get to one which chooses by chance, by a hash, by selectors or in an unknown way.
 
     Something has changed: the choosing exchange itself, an exchange beyond it, or which messages get to it.
@@ -89,7 +89,7 @@ class Choice(NamedTuple):
 
 
 @document("UndecidedJson")
-class Undecided(NamedTuple):
+class UndecidedQuestion(NamedTuple):
     """A question that could not be decided: whether messages from an exchange get to a destination."""
 
     exchange: str | None
@@ -106,10 +106,10 @@ class Meaning:
 
     access: tuple[Access, ...] = ()
     effects: tuple[Effect, ...] = ()
-    unroutable: tuple[Unroutable, ...] = ()
-    choices: tuple[Choice, ...] = ()
+    unroutable: tuple[UnroutableChange, ...] = ()
+    choices: tuple[ChoiceChange, ...] = ()
     partitions: tuple[PartitionChange, ...] = ()
-    undecided: tuple[Undecided, ...] = ()
+    undecided: tuple[UndecidedQuestion, ...] = ()
     unread: tuple[UnreadPart, ...] = ()
     """What is missing in the topologies. If anything is, the verdict is ``undecided``: nothing is proved."""
 

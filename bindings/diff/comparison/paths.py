@@ -16,10 +16,10 @@ from typing import Final, NamedTuple, TypeAlias
 
 from bindings.analysis.crawl import Budget, OutOfBudget, shortest_key
 from bindings.diff.comparison.changes import Start
-from bindings.diff.comparison.conditions import ALWAYS, Condition
 from bindings.diff.comparison.search import Demand, shortest_probe
 from bindings.diff.comparison.sides import Ways
 from exchange.entities.entities import Destination
+from exchange.kinds.condition import ALWAYS, Condition
 from exchange.patterns.pattern import AMQP, Pattern
 
 __all__ = ["PathConditions", "from_exchange", "is_implied", "through", "widest"]

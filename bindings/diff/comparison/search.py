@@ -14,12 +14,12 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Final, NamedTuple
 
-from bindings.analysis.algebra import Key
 from bindings.analysis.crawl import Budget, shortest_key
-from bindings.diff.comparison.conditions import ALWAYS, Condition, Headers, Probe, holds
+from bindings.diff.comparison.conditions import Probe, holds
 from bindings.diff.comparison.headers import fewest_headers
 from bindings.diff.comparison.sides import Leg, Ways
-from exchange.patterns.pattern import AMQP, MANY, Pattern
+from exchange.kinds.condition import ALWAYS, Condition, HeadersCondition
+from exchange.patterns.pattern import AMQP, MANY, ExactKey, Pattern
 
 __all__ = ["ANY", "Demand", "shortest_message", "shortest_probe"]
 
@@ -52,14 +52,14 @@ def shortest_probe(demand: Demand, budget: Budget) -> Probe | None:
     key = _shortest_key(demand, budget)
     if key is None:
         return None
-    all_of, none_of = (tuple(c for c in conditions if isinstance(c, Headers)) for conditions in demand)
+    all_of, none_of = (tuple(c for c in conditions if isinstance(c, HeadersCondition)) for conditions in demand)
     headers = fewest_headers(all_of, none_of, budget) if all_of or none_of else {}
     return None if headers is None else Probe(key, headers)
 
 
 def _shortest_key(demand: Demand, budget: Budget) -> str | None:
     all_of, none_of = ([c for c in conditions if isinstance(c, Pattern)] for conditions in demand)
-    exact = next((pattern.text for pattern in all_of if isinstance(pattern, Key)), None)
+    exact = next((pattern.text for pattern in all_of if isinstance(pattern, ExactKey)), None)
     if exact is None:
         return shortest_key(AMQP, all_of, none_of, budget)
     budget.spend(len(all_of) + len(none_of))

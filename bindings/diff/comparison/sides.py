@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from bindings.diff.comparison.conditions import NEVER, Branches, Condition, Edge, Probe
+from bindings.diff.comparison.conditions import ConditionalEdge, ExchangeBranches, Probe
 from exchange.entities.entities import Binding, Destination
-from exchange.kinds import Kind, Unknown, kind_of
+from exchange.kinds import Kind, UnknownExchange, kind_of
+from exchange.kinds.condition import NEVER, Condition
 from exchange.topology.graph import Graph, TopologyGraph
 
 __all__ = ["Anywhere", "Leg", "Side", "Ways"]
@@ -42,7 +43,7 @@ class Side:
         """All edges between exchanges that messages may take, those out of loose ends included."""
         self._through: Final = Graph()  # the same without the edges out of loose ends
         self._alternate_of: Final[dict[str, list[str]]] = {}
-        self._branches: Final[dict[str, Branches]] = {}
+        self._branches: Final[dict[str, ExchangeBranches]] = {}
         self._into: Final[dict[str, tuple[tuple[str, Condition], ...]]] = {}
         for source, bindings in self.onwards.items():
             for binding in bindings:
@@ -66,10 +67,10 @@ class Side:
         declared = self.topology.exchanges.get(exchange)
         return declared is not None and not declared.internal
 
-    def branches_of(self, exchange: str, bindings: Iterable[Binding]) -> Branches:
+    def branches_of(self, exchange: str, bindings: Iterable[Binding]) -> ExchangeBranches:
         """Return bindings of an exchange as branches; none for a loose end."""
-        kind = self.kinds.get(exchange, Unknown)
-        return Branches(() if kind is Unknown else bindings, kind, self.topology.profile)
+        kind = self.kinds.get(exchange, UnknownExchange)
+        return ExchangeBranches(() if kind is UnknownExchange else bindings, kind, self.topology.profile)
 
     def condition_of(self, binding: Binding) -> Condition:
         """Return the condition of a binding whose source is no loose end."""
@@ -77,7 +78,7 @@ class Side:
         assert condition is not None  # loose ends are all that have none  # noqa: S101
         return condition
 
-    def branches(self, exchange: str) -> Branches:
+    def branches(self, exchange: str) -> ExchangeBranches:
         """Return all bindings of an exchange, also those to nowhere: what matches one does not go to the alternate."""
         branches = self._branches.get(exchange)
         if branches is None:
@@ -109,7 +110,7 @@ class Leg(NamedTuple):
     """A leg of a message's path: over an edge, or to the alternate exchange where ``edge`` is None."""
 
     source: str
-    edge: Edge | None
+    edge: ConditionalEdge | None
 
 
 class Ways:
@@ -122,7 +123,7 @@ class Ways:
         """Exchange -> its bindings to the end itself."""
         self.exchanges: Final[set[str]] = set()
         """The exchanges from which a path leads to the end."""
-        self._branches: Final[dict[str, Branches]] = {}
+        self._branches: Final[dict[str, ExchangeBranches]] = {}
         if not side.exists(end):
             return
         for binding in side.topology.bindings_to(end):
@@ -133,7 +134,7 @@ class Ways:
             self.last[DEFAULT] = [Binding(DEFAULT, end, end.name)]
             self.exchanges.add(DEFAULT)
 
-    def branches(self, exchange: str) -> Branches:
+    def branches(self, exchange: str) -> ExchangeBranches:
         """Return the bindings of an exchange that are on a path to the end."""
         branches = self._branches.get(exchange)
         if branches is None:
@@ -192,7 +193,7 @@ class Anywhere(Ways):
     def __init__(self, side: Side) -> None:
         super().__init__(side, Destination("exchange", ""))
 
-    def branches(self, exchange: str) -> Branches:
+    def branches(self, exchange: str) -> ExchangeBranches:
         return self.side.branches(exchange)
 
     def alternate(self, exchange: str) -> str | None:

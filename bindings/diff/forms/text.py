@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from bindings.diff.against import FileDiff
-from bindings.diff.comparison.meaning import Effect, Meaning, Undecided
+from bindings.diff.comparison.meaning import Effect, Meaning, UndecidedQuestion
 from bindings.diff.diff import Diff
 from bindings.diff.forms.words import (
     CHANGED,
@@ -153,7 +153,7 @@ def _more(differences: Sequence[object], most: int | None) -> Iterator[str]:
         yield f"    and {len(differences) - most:,} more; the JSON has all"
 
 
-def _undecided_lines(undecided: Sequence[Undecided]) -> Iterator[str]:
+def _undecided_lines(undecided: Sequence[UndecidedQuestion]) -> Iterator[str]:
     for question in undecided[:UNDECIDED]:
         yield f"  ? {describe_undecided(question)}"
     rest = " undecided; --json lists all, --wait allows more time"

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Final
 
-from bindings.diff.comparison.conditions import Condition
-from bindings.diff.comparison.meaning import Access, Choice, Effect, Meaning, Undecided, Unroutable
+from bindings.diff.comparison.meaning import Access, ChoiceChange, Effect, Meaning, UndecidedQuestion, UnroutableChange
 from bindings.diff.comparison.partitions import PartitionChange
 from bindings.diff.comparison.terms import Term
 from bindings.diff.planning.fields import find_changes
@@ -15,6 +14,7 @@ from bindings.diff.planning.step import Step
 from bindings.diff.settings.changes import SettingsChange
 from exchange.entities.part import Part
 from exchange.entities.precedence import Possible, write_setting
+from exchange.kinds.condition import Condition
 from exchange.patterns.pattern import Pattern
 from exchange.text.display import count_noun, describe_exchange, list_some
 from exchange.values.message import Message
@@ -98,13 +98,13 @@ def describe_timing(effect: Effect) -> str:
     return "" if effect.timing is None else f", {effect.timing}, if delayed by x-delay"
 
 
-def describe_unroutable(lost: Unroutable) -> str:
+def describe_unroutable(lost: UnroutableChange) -> str:
     """Return which message goes nowhere now, or no longer does."""
     verb = "goes nowhere now" if lost.now else "no longer goes nowhere"
     return f"published to {describe_exchange(lost.exchange)}, {quote_message(lost.witness)} {verb}"
 
 
-def describe_choice(choice: Choice) -> tuple[str, str]:
+def describe_choice(choice: ChoiceChange) -> tuple[str, str]:
     """Return which exchange chooses otherwise, and a message with the queues that it chooses among."""
     how = HOW.get(choice.by, "in a way unknown here")
     verb = "chooses otherwise" if choice.certain else "may choose otherwise"
@@ -174,7 +174,7 @@ def _side(values: Possible) -> str:
     return " or ".join(["none" if value is None else write_setting(value) for value in values])
 
 
-def describe_undecided(question: Undecided) -> str:
+def describe_undecided(question: UndecidedQuestion) -> str:
     """Return which question is undecided, and why."""
     source = "" if question.exchange is None else f" from {describe_exchange(question.exchange)}"
     where = f" to {question.destination}" if question.destination is not None else ""

@@ -15,7 +15,7 @@ from typing import Final
 
 from bindings.analysis.crawl import Deadline
 from bindings.diff.planning.rehearsal import Rehearsal, TooMuch, mark
-from bindings.diff.planning.step import State, Step, Unit
+from bindings.diff.planning.step import Step, StepState, Unit
 from bindings.diff.planning.tangles import Alteration, find_tangled
 from exchange.entities.alternates import alternate_exchange, possible_alternates
 from exchange.entities.entities import (
@@ -25,19 +25,19 @@ from exchange.entities.entities import (
     Policy,
     Queue,
 )
-from exchange.kinds import Decider, Unknown, kind_of
+from exchange.kinds import Decider, UnknownExchange, kind_of
 from exchange.text.display import list_some
 from exchange.topology.graph import Graph
 from exchange.topology.topology import Topology
 
-__all__ = ["Difference", "end_of", "order_safely"]
+__all__ = ["PartsToChange", "end_of", "order_safely"]
 
 
 KEYS_MOVE: Final = "keys move between the destinations of exchange {!r} with each of its bindings"
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class PartsToChange:
     """What is to be done, in no order. Parts to replace are in ``replaced`` only, their new bindings in ``bound``."""
 
     new: Collection[Exchange | Queue]
@@ -50,7 +50,7 @@ class Difference:
     cleared: Collection[Policy]
 
 
-def order_safely(before: Topology, after: Topology, difference: Difference, deadline: Deadline) -> list[Unit]:
+def order_safely(before: Topology, after: Topology, difference: PartsToChange, deadline: Deadline) -> list[Unit]:
     """Return the steps in the order to carry them out; those that do harm in every order tried are marked.
 
     After the deadline no more orders are tried: steps that may do harm are then marked as not looked at.
@@ -62,7 +62,7 @@ def order_safely(before: Topology, after: Topology, difference: Difference, dead
         first, middle, last, core = order.separate(careful, first, middle, last)
         closing = [unit for unit in middle if _closes(unit)]
         opening = [unit for unit in middle if not _closes(unit)]
-        state = State(before)
+        state = StepState(before)
         for unit in (*first, *opening):
             state.carry_out(unit, after, [])
         middle = [*opening, *order.order_careful(careful, state, core), *closing]
@@ -77,7 +77,7 @@ def _closes(unit: Unit) -> bool:
 class _Order:
     """The difference to put in order, and the graph of all exchanges: before, after and on the way."""
 
-    def __init__(self, before: Topology, after: Topology, difference: Difference, deadline: Deadline) -> None:
+    def __init__(self, before: Topology, after: Topology, difference: PartsToChange, deadline: Deadline) -> None:
         self._deadline: Final = deadline
         self._before: Final = before
         self._after: Final = after
@@ -202,7 +202,7 @@ class _Order:
                 (core if any(self._concerns(step, concerns) for step in unit) else rest[-1]).append(unit)
         return rest[0], rest[1], rest[2], core
 
-    def order_careful(self, careful: set[str], state: State, core: list[Unit]) -> list[Unit]:
+    def order_careful(self, careful: set[str], state: StepState, core: list[Unit]) -> list[Unit]:
         """Return the units that concern careful exchanges: in a safe order, else with the harmful ones marked."""
         entries = self.graph.upstream(careful)
         try:
@@ -235,7 +235,7 @@ class _Order:
                 if name in self._rehashed:
                     return mark(unit, KEYS_MOVE.format(name))
                 exchange = self._before.exchanges.get(name)
-                if exchange is not None and kind_of(exchange) is Unknown:
+                if exchange is not None and kind_of(exchange) is UnknownExchange:
                     return mark(unit, f"exchange {name!r} is of a type unknown here, and so is what messages do")
         return unit
 
@@ -305,7 +305,7 @@ def _alternates(topology: Topology) -> dict[str, str]:
     return alternates
 
 
-def _between(before: Topology, after: Topology, difference: Difference) -> Iterator[dict[str, str]]:
+def _between(before: Topology, after: Topology, difference: PartsToChange) -> Iterator[dict[str, str]]:
     """Yield maps, exchange -> alternate, that together give each exchange every alternate that it may have on the way.
 
     Any order of setting and clearing policies counts, since tangled exchanges have an order of their own.

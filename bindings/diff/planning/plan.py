@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from bindings.analysis.crawl import Deadline
-from bindings.diff.planning.order import Difference, end_of, order_safely
-from bindings.diff.planning.step import State, Step
+from bindings.diff.planning.order import PartsToChange, end_of, order_safely
+from bindings.diff.planning.step import Step, StepState
 from exchange.entities.entities import Binding, Destination, Exchange, Policy, Queue
 from exchange.entities.part import Part
 from exchange.errors import BrokerError
@@ -55,7 +55,7 @@ def make_plan(before: Topology, after: Topology, *, deadline: Deadline | None = 
     """
     after = after.with_profile(before.profile)
     difference, left_alone = find_difference(before, after)
-    state = State(before)
+    state = StepState(before)
     steps: list[Step] = []
     refused: list[tuple[Step, BrokerError]] = []
     for unit in order_safely(before, after, difference, deadline or Deadline()):
@@ -85,7 +85,7 @@ def is_reserved(name: str) -> bool:
     return not name or name.startswith("amq.")
 
 
-def find_difference(before: Topology, after: Topology) -> tuple[Difference, tuple[Part, ...]]:
+def find_difference(before: Topology, after: Topology) -> tuple[PartsToChange, tuple[Part, ...]]:
     """Return what a plan must do, and the parts that differ but are left alone."""
     new: list[Exchange | Queue] = []
     gone: list[Exchange | Queue] = []
@@ -116,7 +116,7 @@ def find_difference(before: Topology, after: Topology) -> tuple[Difference, tupl
             (left_alone if keep else unbound).append(binding)
     set_ = [policy for policy in after.policies.values() if before.policies.get(policy.name) != policy]
     cleared = [policy for policy in before.policies.values() if policy.name not in after.policies]
-    return Difference(new, gone, replaced, bound, unbound, set_, cleared), tuple(left_alone)
+    return PartsToChange(new, gone, replaced, bound, unbound, set_, cleared), tuple(left_alone)
 
 
 def _of_hidden_queue(binding: Binding, topology: Topology) -> bool:

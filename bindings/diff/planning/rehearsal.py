@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from bindings.analysis.crawl import Deadline
 from bindings.analysis.key_classes import find_key_classes
-from bindings.diff.planning.step import State, Step, Unit
+from bindings.diff.planning.step import Step, StepState, Unit
 from exchange.entities.entities import Binding
 from exchange.errors import BrokerError, NotFound
 from exchange.kinds import Decider, kind_of
@@ -107,7 +107,7 @@ class Rehearsal:
         ]
         self._ends: Final = list(zip(self._routes(before), self._routes(after), strict=True))
 
-    def safe_order(self, state: State, units: Sequence[Unit]) -> list[Unit] | None:
+    def safe_order(self, state: StepState, units: Sequence[Unit]) -> list[Unit] | None:
         """Return the units in an order in which no message goes astray, except in units that are dangerous anyway.
 
         Depth first over the sets of units left. The state depends only on which units are done, not on their order, so
@@ -138,7 +138,7 @@ class Rehearsal:
                     order.pop()
         return None
 
-    def least_bad_order(self, state: State, units: Sequence[Unit]) -> Iterator[Unit]:
+    def least_bad_order(self, state: StepState, units: Sequence[Unit]) -> Iterator[Unit]:
         """Yield the units in an order in which each next one does the least harm, marked where it does some.
 
         If there is too much to try, the rest follows in the given order, all marked.
@@ -154,7 +154,7 @@ class Rehearsal:
         except TooMuch as error:
             yield from (mark(unit, f"not looked at any more: {error}") for unit in left)
 
-    def astray(self, state: State) -> Messages:
+    def astray(self, state: StepState) -> Messages:
         """Return the messages that go astray in this state."""
         messages = set()
         routes = self._routes(state.topology)
@@ -166,10 +166,10 @@ class Rehearsal:
         return frozenset(messages)
 
     def _best(
-        self, here: State, known: Messages, left: Sequence[Unit]
-    ) -> tuple[Unit, tuple[State, Messages], Messages]:
+        self, here: StepState, known: Messages, left: Sequence[Unit]
+    ) -> tuple[Unit, tuple[StepState, Messages], Messages]:
         """Return the unit that does the least harm now, the state and the astray messages after it, and its harm."""
-        best: tuple[Unit, tuple[State, Messages], Messages] | None = None
+        best: tuple[Unit, tuple[StepState, Messages], Messages] | None = None
         for unit in left:
             following = here.copy()
             refused: list[tuple[Step, BrokerError]] = []
@@ -186,7 +186,7 @@ class Rehearsal:
             raise TooMuch("a broker would refuse some of them")
         return best
 
-    def _try(self, here: State, known: Messages, unit: Unit) -> tuple[State, Messages] | None:
+    def _try(self, here: StepState, known: Messages, unit: Unit) -> tuple[StepState, Messages] | None:
         """Return the state and the astray messages after a unit; None if it is refused or does new harm."""
         following = here.copy()
         refused: list[tuple[Step, BrokerError]] = []

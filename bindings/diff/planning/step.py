@@ -14,7 +14,7 @@ from exchange.topology import rules
 from exchange.topology.topology import Topology
 from exchange.values.notation import write_arguments
 
-__all__ = ["State", "Step", "Unit", "describe_part"]
+__all__ = ["StepState", "Step", "Unit", "describe_part"]
 
 VERBS: Final[Mapping[type, tuple[str, str]]] = {
     Exchange: ("delete", "declare"),
@@ -58,7 +58,7 @@ Unit: TypeAlias = tuple[Step, ...]
 """Steps that belong together: a single one, or all steps that replace a part."""
 
 
-class State:
+class StepState:
     """A topology that steps change in place; the time of a step does not grow with the topology."""
 
     def __init__(self, topology: Topology) -> None:
@@ -70,9 +70,9 @@ class State:
         """The topology it is now; later steps do not change it."""
         return Topology.of_tables(self._tables.copy(), self._host.vhost, self._host.profile)
 
-    def copy(self) -> State:
+    def copy(self) -> StepState:
         """Return an independent copy."""
-        return State(Topology.of_tables(self._tables, self._host.vhost, self._host.profile))
+        return StepState(Topology.of_tables(self._tables, self._host.vhost, self._host.profile))
 
     def apply(self, step: Step) -> list[Change]:
         """Carry out a step and return the changes, perhaps none. Raises the BrokerError that a broker answers with."""

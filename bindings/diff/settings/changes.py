@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from bindings.diff.settings.consequences import Consequence, Side, find_consequence
+from bindings.diff.settings.consequences import Consequence, QueueSide, find_consequence
 from bindings.diff.settings.letters import DEAD_LETTERS, Letters
 from exchange.entities.effects import POLICIES_OF_EXCHANGES
 from exchange.entities.entities import Exchange, Policy, Queue
-from exchange.entities.in_force import Policies, Setting, Settings
+from exchange.entities.in_force import Policies, Setting, SettingsInForce
 from exchange.entities.precedence import Possible, possible_values
 from exchange.topology.topology import Topology
 from exchange.values.documents import document
@@ -143,8 +143,8 @@ def _differing_defaults(
 def _consequence(
     name: str,
     parts: tuple[Exchange | Queue, Exchange | Queue],
-    old: tuple[Settings, ...],
-    new: tuple[Settings, ...],
+    old: tuple[SettingsInForce, ...],
+    new: tuple[SettingsInForce, ...],
     topologies: tuple[Topology, Topology],
     letters: Letters,
 ) -> Consequence | None:
@@ -153,7 +153,7 @@ def _consequence(
     if isinstance(parts[0], Exchange):
         return None
     before, after = (
-        Side(settings[0], part.type, topology.exchanges, topology.profile, partial(letters.may_arrive, side))
+        QueueSide(settings[0], part.type, topology.exchanges, topology.profile, partial(letters.may_arrive, side))
         for side, (settings, part, topology) in enumerate(zip((old, new), parts, topologies, strict=True))
     )
     return find_consequence(name, before, after)

@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable, Container, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
-from exchange.entities.in_force import DeadLetters, Settings
+from exchange.entities.in_force import DeadLetters, SettingsInForce
 from exchange.entities.profile import Profile
 from exchange.lifecycle.limits import find_delivery_limit
 from exchange.text.display import count_noun, describe_exchange, write_milliseconds
 
-__all__ = ["Consequence", "Side", "find_consequence"]
+__all__ = ["Consequence", "QueueSide", "find_consequence"]
 
 
 class Consequence(NamedTuple):
@@ -22,10 +22,10 @@ class Consequence(NamedTuple):
     """Whether a message may be lost that was not, or leave the queue that kept it."""
 
 
-class Side(NamedTuple):
+class QueueSide(NamedTuple):
     """A queue before or after the change."""
 
-    settings: Settings
+    settings: SettingsInForce
     type: str
     exchanges: Container[str]
     """The exchanges that exist."""
@@ -78,16 +78,16 @@ class Side(NamedTuple):
         return f"above {limit}, the oldest messages are {self.gone}"
 
 
-Find: TypeAlias = Callable[[str, Side, Side], Consequence | None]
+Find: TypeAlias = Callable[[str, QueueSide, QueueSide], Consequence | None]
 
 
-def find_consequence(name: str, before: Side, after: Side) -> Consequence | None:
+def find_consequence(name: str, before: QueueSide, after: QueueSide) -> Consequence | None:
     """Return what a change of a setting means; None if it loses no message or is not known."""
     find = _MEANINGS.get(name)
     return None if find is None else find(name, before, after)
 
 
-def _limit(name: str, before: Side, after: Side) -> Consequence:
+def _limit(name: str, before: QueueSide, after: QueueSide) -> Consequence:
     old, new = before.number(name), after.number(name)
     noun = "byte" if name.endswith("bytes") else "message"
     if new is None:
@@ -103,7 +103,7 @@ def _limit(name: str, before: Side, after: Side) -> Consequence:
     return Consequence(after.beyond(count_noun(new, noun)), loses=True)
 
 
-def _overflow(name: str, before: Side, after: Side) -> Consequence:
+def _overflow(name: str, before: QueueSide, after: QueueSide) -> Consequence:
     limits = [
         count_noun(number, "byte" if limit.endswith("bytes") else "message")
         for limit in _LIMITS
@@ -116,7 +116,7 @@ def _overflow(name: str, before: Side, after: Side) -> Consequence:
     return Consequence(after.beyond(" or ".join(limits)), loses=True)
 
 
-def _time_to_live(name: str, before: Side, after: Side) -> Consequence:
+def _time_to_live(name: str, before: QueueSide, after: QueueSide) -> Consequence:
     old, new = before.number(name), after.number(name)
     if new is None:
         return Consequence("messages no longer expire, unless they have an expiration of their own", loses=False)
@@ -127,7 +127,7 @@ def _time_to_live(name: str, before: Side, after: Side) -> Consequence:
     return Consequence(f"messages that wait longer than {write_milliseconds(new)} are {after.gone}", loses=True)
 
 
-def _expires(name: str, before: Side, after: Side) -> Consequence:
+def _expires(name: str, before: QueueSide, after: QueueSide) -> Consequence:
     old, new = before.number(name), after.number(name)
     if new is None:
         return Consequence("the queue is no longer deleted when it is not used", loses=False)
@@ -135,7 +135,7 @@ def _expires(name: str, before: Side, after: Side) -> Consequence:
     return Consequence(text, loses=old is None or new < old)
 
 
-def _delivery_limit(name: str, before: Side, after: Side) -> Consequence:
+def _delivery_limit(name: str, before: QueueSide, after: QueueSide) -> Consequence:
     if after.type != "quorum":
         return Consequence(f"without effect in a {after.type} queue", loses=False)
     old, new = before.delivery_limit, after.delivery_limit
@@ -146,7 +146,7 @@ def _delivery_limit(name: str, before: Side, after: Side) -> Consequence:
     return Consequence(text, loses=old is None or new < old)
 
 
-def _max_age(name: str, before: Side, after: Side) -> Consequence | None:
+def _max_age(name: str, before: QueueSide, after: QueueSide) -> Consequence | None:
     if after.type != "stream":
         return None
     age = after.settings.get(name)
@@ -156,7 +156,7 @@ def _max_age(name: str, before: Side, after: Side) -> Consequence | None:
     return Consequence(f"segments older than {age} are deleted", loses=old is None or new is None or new < old)
 
 
-def _dead_letters(name: str, before: Side, after: Side) -> Consequence | None:
+def _dead_letters(name: str, before: QueueSide, after: QueueSide) -> Consequence | None:
     old, new = before.letters, after.letters
     if new == old:
         return Consequence("without effect: at-most-once is the default", loses=False)
@@ -171,13 +171,13 @@ def _dead_letters(name: str, before: Side, after: Side) -> Consequence | None:
     return Consequence(f"{dead} go to {describe_exchange(new.exchange)}{key}", loses)
 
 
-def _queue_mode(name: str, before: Side, after: Side) -> Consequence | None:
+def _queue_mode(name: str, before: QueueSide, after: QueueSide) -> Consequence | None:
     if "queue-mode" in after.profile.settings.classic_ignores:
         return Consequence("without effect from RabbitMQ 3.12 on", loses=False)
     return None
 
 
-def _mirroring(name: str, before: Side, after: Side) -> Consequence:
+def _mirroring(name: str, before: QueueSide, after: QueueSide) -> Consequence:
     if not after.profile.settings.mirrors_queues:
         return Consequence("without effect: RabbitMQ 4.0 removed mirrored queues", loses=False)
     lost = name == "ha-mode" and after.settings.get(name) is None
@@ -185,7 +185,7 @@ def _mirroring(name: str, before: Side, after: Side) -> Consequence:
     return Consequence(text, loses=lost)
 
 
-def _queue_type(name: str, before: Side, after: Side) -> Consequence:
+def _queue_type(name: str, before: QueueSide, after: QueueSide) -> Consequence:
     text = f"a {after.type} queue takes the place of a {before.type} one"
     limit = after.delivery_limit
     if limit is None or before.type == "quorum" or after.number("delivery-limit") is not None:

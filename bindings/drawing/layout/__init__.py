@@ -7,6 +7,6 @@ order, coordinates, relaxation, routes, for each connected part of the graph; pa
 from __future__ import annotations
 
 from bindings.drawing.layout.layout import lay_out
-from bindings.drawing.layout.values import NOTHING, Layout, Line, Point, Size
+from bindings.drawing.layout.values import NOTHING, LaidEdge, Layout, Point, Size
 
-__all__ = ["NOTHING", "Layout", "Line", "Point", "Size", "lay_out"]
+__all__ = ["NOTHING", "Layout", "LaidEdge", "Point", "Size", "lay_out"]

@@ -13,7 +13,7 @@ from bindings.drawing.layout.packing import PART_GAP, PROPORTION, find_parts, pa
 from bindings.drawing.layout.ranks import rank_nodes
 from bindings.drawing.layout.routes import DETOUR_GAP, draw_loops, frame_columns, route_edges
 from bindings.drawing.layout.slots import build_slots
-from bindings.drawing.layout.values import Layout, Line, Point, Size
+from bindings.drawing.layout.values import LaidEdge, Layout, Point, Size
 
 __all__ = ["lay_out"]
 
@@ -21,7 +21,7 @@ CELL_GAP: Final = 20.0
 """Horizontal distance between two columns of nodes without edges."""
 
 
-def lay_out(sizes: Sequence[Size], lines: Sequence[Line]) -> Layout:
+def lay_out(sizes: Sequence[Size], lines: Sequence[LaidEdge]) -> Layout:
     """Return the layout of nodes of these sizes; lines name the nodes by their indexes."""
     parts = find_parts(len(sizes), [(line.source, line.target) for line in lines])
     part_of = {node: number for number, part in enumerate(parts) for node in part}
@@ -59,7 +59,7 @@ def _move(point: Point, by: Point) -> Point:
 
 
 def _lay_out_part(
-    all_sizes: Sequence[Size], all_lines: Sequence[Line], part: Sequence[int], indexes: Sequence[int]
+    all_sizes: Sequence[Size], all_lines: Sequence[LaidEdge], part: Sequence[int], indexes: Sequence[int]
 ) -> Layout:
     """Return the layout of the nodes ``part``, which the lines of these indexes connect; both in this order."""
     number = {node: at for at, node in enumerate(part)}

@@ -7,9 +7,9 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from bindings.drawing.layout.slots import Slots
-from bindings.drawing.layout.values import Line, Point, Size
+from bindings.drawing.layout.values import LaidEdge, Point, Size
 
-__all__ = ["Frame", "draw_loops", "frame_columns", "join_points", "route_edges"]
+__all__ = ["RouteGrid", "draw_loops", "frame_columns", "join_points", "route_edges"]
 
 CHANNEL: Final = 36.0
 """Minimum distance of two columns; edges bend there."""
@@ -28,7 +28,7 @@ LOOP_START: Final = 20.0
 """Horizontal distance of loops from the left end of their node, which may be round."""
 
 
-class Frame(NamedTuple):
+class RouteGrid(NamedTuple):
     """Where columns and slots are."""
 
     lefts: list[float]
@@ -47,7 +47,7 @@ class Frame(NamedTuple):
         return self.lefts[-1] + self.widths[-1]
 
 
-def frame_columns(slots: Slots, middles: Sequence[float], nodes: Sequence[Size]) -> Frame:
+def frame_columns(slots: Slots, middles: Sequence[float], nodes: Sequence[Size]) -> RouteGrid:
     """Return the positions of the columns: the steeper the edges between two columns, the farther these are apart."""
     widths = [max(slots.sizes[slot].width for slot in column) for column in slots.columns]
     lefts = [0.0]
@@ -55,10 +55,10 @@ def frame_columns(slots: Slots, middles: Sequence[float], nodes: Sequence[Size])
         rise = max((abs(middles[one] - middles[two]) for one in column for two in slots.after[one]), default=0.0)
         lefts.append(lefts[-1] + widths[at] + min(CHANNEL + rise / 4, WIDEST_CHANNEL))
     bottom = max(middle + size.height / 2 for middle, size in zip(middles, slots.sizes, strict=True))
-    return Frame(lefts, widths, middles, nodes, bottom)
+    return RouteGrid(lefts, widths, middles, nodes, bottom)
 
 
-def route_edges(slots: Slots, lines: Sequence[Line], frame: Frame) -> list[tuple[Point, ...]]:
+def route_edges(slots: Slots, lines: Sequence[LaidEdge], frame: RouteGrid) -> list[tuple[Point, ...]]:
     """Return the curve of each edge, from the left to the right: level in columns, bent between them."""
     starts, ends = _place_ports(slots, lines, frame)
     routes = []
@@ -123,12 +123,12 @@ def draw_loops(
     return curves, corners, Size(max(right - corner.x, node.width), corner.y - bottom)
 
 
-def _cross(frame: Frame, first: int, last: int, y: float) -> list[Point]:
+def _cross(frame: RouteGrid, first: int, last: int, y: float) -> list[Point]:
     """Return the points where an edge enters the column ``first`` and leaves the column ``last``, at one height."""
     return [Point(frame.lefts[first], y), Point(frame.lefts[last] + frame.widths[last], y)]
 
 
-def _place_ports(slots: Slots, lines: Sequence[Line], frame: Frame) -> tuple[list[float], list[float]]:
+def _place_ports(slots: Slots, lines: Sequence[LaidEdge], frame: RouteGrid) -> tuple[list[float], list[float]]:
     """Return where each edge leaves its source and enters its target, so that edges are apart and do not cross there.
 
     Edges that share the slot beside the node share the port; edges without a slot between two nodes do not.

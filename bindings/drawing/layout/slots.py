@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from bindings.drawing.layout.values import Line, Size
+from bindings.drawing.layout.values import LaidEdge, Size
 
 __all__ = ["LINE_ROOM", "Slots", "build_slots"]
 
@@ -48,7 +48,7 @@ class Slots:
     """The number of the detour below all columns in which an edge is led around."""
 
 
-def build_slots(sizes: Sequence[Size], ranks: Sequence[int], lines: Sequence[Line]) -> Slots:
+def build_slots(sizes: Sequence[Size], ranks: Sequence[int], lines: Sequence[LaidEdge]) -> Slots:
     """Return the slots of nodes of these sizes and ranks. Each line leads to a greater rank."""
     column_of = _place_ranks(ranks, lines)
     slots = Slots(
@@ -94,7 +94,7 @@ def _add_slot(slots: Slots, column: int, size: Size, *, is_line: bool = False) -
     return len(slots.sizes) - 1
 
 
-def _place_ranks(ranks: Sequence[int], lines: Sequence[Line]) -> list[int]:
+def _place_ranks(ranks: Sequence[int], lines: Sequence[LaidEdge]) -> list[int]:
     """Return the column of each node: its rank, and one more for each rank before it that needs a column of labels."""
     labelled = {ranks[line.source] for line in lines if line.label.width}
     columns = [0]
@@ -103,7 +103,7 @@ def _place_ranks(ranks: Sequence[int], lines: Sequence[Line]) -> list[int]:
     return [columns[rank] for rank in ranks]
 
 
-def _choose_detours(column_of: Sequence[int], lines: Sequence[Line]) -> dict[tuple[int, int], int]:
+def _choose_detours(column_of: Sequence[int], lines: Sequence[LaidEdge]) -> dict[tuple[int, int], int]:
     """Return (target, strand) -> number of its detour, for the strands that are led around; mostly for none."""
     spans: dict[tuple[int, int], int] = {}
     for line in lines:

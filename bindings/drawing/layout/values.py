@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-__all__ = ["NOTHING", "Layout", "Line", "Point", "Size"]
+__all__ = ["NOTHING", "Layout", "LaidEdge", "Point", "Size"]
 
 
 class Point(NamedTuple):
@@ -26,7 +26,7 @@ NOTHING: Final = Size(0.0, 0.0)
 """The size of what is not drawn, such as the label of an edge that has none."""
 
 
-class Line(NamedTuple):
+class LaidEdge(NamedTuple):
     """An edge to lay out, between two nodes that are given by their indexes."""
 
     source: int

@@ -14,7 +14,7 @@ from typing import Final
 
 from bindings.check.rules.finding import SEVERITIES
 from bindings.drawing.captions import count_parts
-from bindings.drawing.layout import Layout, Line, Point, lay_out
+from bindings.drawing.layout import LaidEdge, Layout, Point, lay_out
 from bindings.drawing.looks import EDGE_COLOURS
 from bindings.drawing.model import Drawing
 from bindings.drawing.svg.edges import draw_edge, measure_label
@@ -43,7 +43,7 @@ def to_svg(drawing: Drawing, title: str) -> str:
         [measure_node(node) for node in drawing.nodes],
         [
             # Edges that look alike may run together into their target.
-            Line(number[edge.source], number[edge.target], measure_label(edge), strands[edge.kind, edge.severity])
+            LaidEdge(number[edge.source], number[edge.target], measure_label(edge), strands[edge.kind, edge.severity])
             for edge in drawing.edges
         ],
     )  # fmt: skip

@@ -15,7 +15,7 @@ from bindings.drawing.svg.measure import LINE, measure, write_text
 from bindings.drawing.svg.nodes import QUEUE_SIGNS, draw_shape
 from exchange.text.display import clip_line, list_some
 
-__all__ = ["Entry", "draw_legend", "list_entries", "measure_legend"]
+__all__ = ["LegendSample", "draw_legend", "list_entries", "measure_legend"]
 
 SAMPLE: Final = Size(26.0, 14.0)
 """Size of the sample of a shape or a line."""
@@ -43,7 +43,7 @@ NODE_TEXTS: Final = {
 }
 
 
-class Entry(NamedTuple):
+class LegendSample(NamedTuple):
     """A sample with its text. The sample is drawn as the node, or as an edge or a mark of this style."""
 
     text: str
@@ -64,9 +64,9 @@ class Entry(NamedTuple):
         return WIDE_SAMPLE if self.node is not None and self.node.kind in ("queue", "bundle") else SAMPLE
 
 
-def list_entries(drawing: Drawing, back: Sequence[bool]) -> list[Entry]:
+def list_entries(drawing: Drawing, back: Sequence[bool]) -> list[LegendSample]:
     """Return the entries for what is in a drawing; ``back`` is whether each edge closes a cycle."""
-    entries: list[Entry] = []
+    entries: list[LegendSample] = []
     entries += _list_nodes(drawing, "exchange", look_of, lambda types: f"exchange: {types}")
     # Types without a sign of their own share an entry: a topology can have any number of them.
     entries += _list_nodes(
@@ -75,22 +75,24 @@ def list_entries(drawing: Drawing, back: Sequence[bool]) -> list[Entry]:
     for kind, text in NODE_TEXTS.items():
         sample = next((node for node in drawing.nodes if node.kind == kind), None)
         if sample is not None:
-            entries.append(Entry(text, f"node {kind}", sample))
+            entries.append(LegendSample(text, f"node {kind}", sample))
     plain = {edge.kind for edge, is_back in zip(drawing.edges, back, strict=True) if not is_back}
-    entries += [Entry(text, f"edge {kind}") for kind, text in EDGE_TEXTS.items() if kind in plain]
+    entries += [LegendSample(text, f"edge {kind}") for kind, text in EDGE_TEXTS.items() if kind in plain]
     if any(edge.is_unsure for edge in drawing.edges):
-        entries.append(Entry("may not be in force", "", mark="?"))
+        entries.append(LegendSample("may not be in force", "", mark="?"))
     if any(back):
-        entries.append(Entry("leads back: closes a cycle", "edge queue back"))
+        entries.append(LegendSample("leads back: closes a cycle", "edge queue back"))
     severities = {node.severity for node in drawing.nodes} | {edge.severity for edge in drawing.edges}
     entries += [
-        Entry(f"{severity} of hashstar check", severity, mark=MARKS[severity])
+        LegendSample(f"{severity} of hashstar check", severity, mark=MARKS[severity])
         for severity in reversed(SEVERITIES) if severity in severities
     ]  # fmt: skip
     return entries
 
 
-def _list_nodes(drawing: Drawing, kind: str, key: Callable[[Node], str], text: Callable[[str], str]) -> Iterator[Entry]:
+def _list_nodes(
+    drawing: Drawing, kind: str, key: Callable[[Node], str], text: Callable[[str], str]
+) -> Iterator[LegendSample]:
     """Yield an entry for each look of the nodes of a kind, with the types that have it."""
     looks: dict[str, list[Node]] = {}
     for node in drawing.nodes:
@@ -100,15 +102,17 @@ def _list_nodes(drawing: Drawing, kind: str, key: Callable[[Node], str], text: C
         types = sorted({clip_line(node.type, 24) for node in nodes})
         sample = next((node for node in nodes if node.kind == kind), None)
         if sample is not None:
-            yield Entry(text(list_some(types, TYPES)), f"node {kind} {look if kind == 'exchange' else ''}", sample)
+            yield LegendSample(
+                text(list_some(types, TYPES)), f"node {kind} {look if kind == 'exchange' else ''}", sample
+            )
 
 
-def measure_legend(entries: Sequence[Entry], width: float) -> float:
+def measure_legend(entries: Sequence[LegendSample], width: float) -> float:
     """Return the height of the legend in px, if it is as wide as this."""
     return max((y for _, y, _ in _place(entries, width)), default=-LINE) + LINE
 
 
-def draw_legend(entries: Sequence[Entry], width: float) -> Iterator[str]:
+def draw_legend(entries: Sequence[LegendSample], width: float) -> Iterator[str]:
     """Yield the entries in rows of this width."""
     for x, y, entry in _place(entries, width):
         yield f'<g class="legend {escape(entry.style)}" transform="translate({x:.1f} {y:.1f})">'
@@ -123,7 +127,7 @@ def draw_legend(entries: Sequence[Entry], width: float) -> Iterator[str]:
         yield "</g>"
 
 
-def _place(entries: Sequence[Entry], width: float) -> Iterator[tuple[float, float, Entry]]:
+def _place(entries: Sequence[LegendSample], width: float) -> Iterator[tuple[float, float, LegendSample]]:
     x = y = 0.0
     for entry in entries:
         if x and x + entry.width > width:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple, TypedDict
 
 from bindings.counts.changes import BindingChange, PartitionMoves, Rerouted, summary
-from bindings.counts.verification import Difference, Evidence, Verification
+from bindings.counts.verification import Evidence, PlacementDifference, Verification
 from bindings.report.gates import count_misrouted
 from bindings.report.model import Compared
 from bindings.report.words import describe_change, describe_difference
@@ -21,7 +21,7 @@ from exchange.values.documents import document
 class SeenDifference(NamedTuple):
     """Messages that the broker put elsewhere than the topology does."""
 
-    difference: Difference
+    difference: PlacementDifference
     evidence: Evidence
 
     @property

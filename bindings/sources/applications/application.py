@@ -8,10 +8,10 @@ from bindings.sources.applications.parts import Declared, Part
 from exchange.entities.entities import Binding
 from exchange.entities.unread import UnreadPart
 
-__all__ = ["Application", "Named", "TaskRoute", "TaskWay"]
+__all__ = ["Application", "WrittenOptions", "TaskRoute", "TaskWay"]
 
 
-class Named(NamedTuple):
+class WrittenOptions(NamedTuple):
     """What the author of an app wrote about the messages of a task: in its route, its decorator and its call.
 
     None where nothing is written: what Celery fills in there is not here, but in `TaskWay`.
@@ -26,7 +26,7 @@ class TaskWay(NamedTuple):
     """Where the messages of a task are published to."""
 
     task: str
-    named: Named
+    named: WrittenOptions
     exchange: str
     routing_key: str
     queue: str | None

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from typing import Any, Final
 
-from bindings.sources.applications.application import Application, Named, TaskRoute, TaskWay
+from bindings.sources.applications.application import Application, TaskRoute, TaskWay, WrittenOptions
 from bindings.sources.applications.celery_calls import find_calls, find_scheduled
 from bindings.sources.applications.celery_sending import Call, NoAnswer, send, without_connections
 from bindings.sources.applications.importing import describe
@@ -120,9 +120,9 @@ def _find_way(app: Any, router: Any, call: Call, declared: Mapping[str, Any]) ->
     except NoAnswer:
         raise
     except Exception as error:  # noqa: BLE001  what the user's call would raise, too
-        return TaskWay(call.task, Named(), "", "", None, False, (), describe(error), call.place)
+        return TaskWay(call.task, WrittenOptions(), "", "", None, False, (), describe(error), call.place)
     queue = sent.queue
-    named = Named(None if sent.named_queue is None else _shown(queue), sent.named_exchange, sent.named_key)
+    named = WrittenOptions(None if sent.named_queue is None else _shown(queue), sent.named_exchange, sent.named_key)
     meant = None
     if named.queue is None and (named.exchange is not None or named.routing_key is not None):
         own_exchange, own_key = _address_of(queue)

@@ -12,7 +12,7 @@ from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
-__all__ = ["Call", "NoAnswer", "Sent", "send", "without_connections"]
+__all__ = ["Call", "NoAnswer", "CeleryMessage", "send", "without_connections"]
 
 LATER: Final = ("countdown", "eta")
 """Options that delay a message: with quorum queues it goes by way of exchanges of Celery's own, to the same queue."""
@@ -31,7 +31,7 @@ class Call(NamedTuple):
     """Whether ``send_task`` sends it: Celery before 5.7 then takes no options of the decorator."""
 
 
-class Sent(NamedTuple):
+class CeleryMessage(NamedTuple):
     """A message as Celery publishes it."""
 
     exchange: str
@@ -122,7 +122,7 @@ def without_connections(app: Any) -> Iterator[None]:
             each.receivers = those
 
 
-def send(app: Any, router: Any, call: Call) -> Sent:
+def send(app: Any, router: Any, call: Call) -> CeleryMessage:
     """Return what a call of a task publishes; within `without_connections`.
 
     Raises NoAnswer, and whatever Celery raises for a task that it cannot send.
@@ -149,7 +149,7 @@ def send(app: Any, router: Any, call: Call) -> Sent:
     queue = merged.get("queue")
     if queue is None and merged.get("exchange") is None:
         queue = app.amqp.default_queue
-    return Sent(
+    return CeleryMessage(
         _name_of(published["exchange"]) or "",
         published["routing_key"] or "",
         published.get("priority", 0),  # as a producer of kombu

@@ -10,12 +10,12 @@ from exchange.errors import BrokerError
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology
 
-__all__ = ["Declared", "Part", "Refusal", "declare_parts"]
+__all__ = ["Declared", "Part", "DeclarationRefusal", "declare_parts"]
 
 Part = Exchange | Queue | Binding
 
 
-class Refusal(NamedTuple):
+class DeclarationRefusal(NamedTuple):
     """A declaration that the broker refuses; the application gets this error when it starts or publishes."""
 
     part: Part
@@ -26,7 +26,7 @@ class Declared(NamedTuple):
     """The topology after all declarations, and those that were refused."""
 
     topology: Topology
-    refusals: tuple[Refusal, ...]
+    refusals: tuple[DeclarationRefusal, ...]
 
 
 def declare_parts(parts: Iterable[Part], base: Topology) -> Declared:
@@ -45,5 +45,5 @@ def declare_parts(parts: Iterable[Part], base: Topology) -> Declared:
             else:
                 router.bind(part)
         except BrokerError as error:
-            refusals.append(Refusal(part, error))
+            refusals.append(DeclarationRefusal(part, error))
     return Declared(router.topology, tuple(dict.fromkeys(refusals)))

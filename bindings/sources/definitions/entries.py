@@ -16,7 +16,7 @@ from exchange.entities.part import Part
 from exchange.errors import InputError
 from exchange.values.field_json import decode_table, encode_table
 from exchange.values.field_values import EMPTY, FieldTable, thaw
-from exchange.values.json_text import Refused
+from exchange.values.json_text import JsonRefused
 
 __all__ = ["ENCODE", "SECTIONS", "Compactor", "Entry", "Object", "expand", "is_same_json", "read_section"]
 
@@ -68,7 +68,7 @@ class Compactor:
     """The JSON parser's hook for objects: makes an entry of each plain binding as soon as it is read.
 
     The hook does not know in which section an object is: `expand` restores the objects that are not under "bindings".
-    Raises `exchange.values.json_text.Refused` if a name occurs twice in an object.
+    Raises `exchange.values.json_text.JsonRefused` if a name occurs twice in an object.
     """
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class Compactor:
         # Whatever is not exactly a plain binding stays an object: `read_section` reads it, or raises the error.
         item = dict(pairs)
         if len(item) != len(pairs):
-            raise Refused
+            raise JsonRefused
         if len(item) not in (5, 6):
             return item
         keys = tuple(item)

@@ -28,7 +28,7 @@ __all__ = [
     "UNSURE",
     "VALUES",
     "Fault",
-    "Field",
+    "EntryField",
     "Known",
     "find_wrong_tags",
     "show_value",
@@ -224,51 +224,55 @@ DECLARED: Final[dict[object, str]] = {_vhost: "vhosts", _user: "users"}
 """Check of a reference -> the section that declares what it names."""
 
 
-class Field(NamedTuple):
+class EntryField(NamedTuple):
     """A field of entries of a section."""
 
     name: str
     fault: Fault
 
 
-TABLE: Final[Mapping[str, tuple[Field, ...]]] = {
+TABLE: Final[Mapping[str, tuple[EntryField, ...]]] = {
     "users": (
-        Field("name", _text),
-        Field("password_hash", _may_be(_password_hash)),
-        Field("password", _may_be(_password)),
-        Field("tags", _tags),
-        Field("limits", _may_be(_limits("max-connections", "max-channels"))),
+        EntryField("name", _text),
+        EntryField("password_hash", _may_be(_password_hash)),
+        EntryField("password", _may_be(_password)),
+        EntryField("tags", _tags),
+        EntryField("limits", _may_be(_limits("max-connections", "max-channels"))),
     ),
     "vhosts": (
-        Field("tracing", _may_be(_tracing)),
-        Field("metadata", _may_be(_metadata)),
-        Field("tags", _may_be(_vhost_tags)),
+        EntryField("tracing", _may_be(_tracing)),
+        EntryField("metadata", _may_be(_metadata)),
+        EntryField("tags", _may_be(_vhost_tags)),
     ),
     "permissions": (
-        Field("user", _user),
-        Field("vhost", _vhost),
-        Field("configure", _regex),
-        Field("write", _regex),
-        Field("read", _regex),
+        EntryField("user", _user),
+        EntryField("vhost", _vhost),
+        EntryField("configure", _regex),
+        EntryField("write", _regex),
+        EntryField("read", _regex),
     ),
     "topic_permissions": (
-        Field("user", _user),
-        Field("vhost", _vhost),
-        Field("exchange", _text),
-        Field("write", _regex),
-        Field("read", _regex),
+        EntryField("user", _user),
+        EntryField("vhost", _vhost),
+        EntryField("exchange", _text),
+        EntryField("write", _regex),
+        EntryField("read", _regex),
     ),
-    "exchanges": (Field("vhost", _vhost), Field("durable", _exchange_flag), Field("arguments", _may_be(_arguments))),
+    "exchanges": (
+        EntryField("vhost", _vhost),
+        EntryField("durable", _exchange_flag),
+        EntryField("arguments", _may_be(_arguments)),
+    ),
     "queues": (
-        Field("vhost", _vhost),
-        Field("durable", _queue_flag),
-        Field("auto_delete", _queue_flag),
-        Field("arguments", _may_be(_arguments)),
+        EntryField("vhost", _vhost),
+        EntryField("durable", _queue_flag),
+        EntryField("auto_delete", _queue_flag),
+        EntryField("arguments", _may_be(_arguments)),
     ),
-    "bindings": (Field("vhost", _vhost), Field("arguments", _may_be(_arguments))),
-    "policies": (Field("vhost", _vhost), Field("priority", _may_be(_priority))),
-    "global_parameters": (Field("name", _text),),
-    "parameters": (Field("vhost", _vhost), Field("component", _component), Field("name", _text)),
+    "bindings": (EntryField("vhost", _vhost), EntryField("arguments", _may_be(_arguments))),
+    "policies": (EntryField("vhost", _vhost), EntryField("priority", _may_be(_priority))),
+    "global_parameters": (EntryField("name", _text),),
+    "parameters": (EntryField("vhost", _vhost), EntryField("component", _component), EntryField("name", _text)),
 }
 """Section -> what the import wants of the fields of its entries, in the order in which it reads the sections."""
 

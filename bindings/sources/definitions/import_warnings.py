@@ -16,7 +16,7 @@ from exchange.entities.entities import PREDECLARED, PREDECLARED_NAMES, Binding, 
 from exchange.entities.part import Part
 from exchange.entities.profile import Profile
 from exchange.entities.unread import UnreadPart
-from exchange.kinds import Unknown, can_delay, kind_of
+from exchange.kinds import UnknownExchange, can_delay, kind_of
 from exchange.limits import SHORTSTR_BYTES
 from exchange.patterns.pcre import expression
 from exchange.text.display import clip_line, suggest
@@ -219,7 +219,7 @@ def part_warnings(part: Part) -> Iterator[tuple[str, str]]:
     elif part.name.startswith("amq."):
         code = "HS602" if isinstance(part, Exchange) else "HS605"
         yield code, f": skipped by RabbitMQ's import, as all names with amq. are; {describe(part)} counts here"
-    if isinstance(part, Exchange) and kind_of(part) is Unknown:
+    if isinstance(part, Exchange) and kind_of(part) is UnknownExchange:
         unknown = "whose x-delayed-type is missing or unknown here" if can_delay(part) else "which is unknown here"
         text = f": {describe(part)} is of type {part.type!r}, {unknown}: routes through it stay undecided"
         yield "HS601", text

@@ -11,15 +11,15 @@ from importlib import import_module
 from typing import Any, Final
 
 from bindings.sources.files import decode_text, read_content
-from bindings.sources.formats.format import File, Format
+from bindings.sources.formats.format import SourceFile, TopologyFormat
 from bindings.sources.formats.imported import Imported
 from exchange.errors import InputError
 from exchange.limits import DOCUMENT_BYTES
 from exchange.values.json_text import parse
 
 __all__ = [
-    "FORMATS", "MODULE_NAMES", "NAMED_YAML", "OPERATOR", "RECORDING", "File", "Format", "Imported", "format_of",
-    "read_folder",
+    "FORMATS", "MODULE_NAMES", "NAMED_YAML", "OPERATOR", "RECORDING", "Imported", "SourceFile", "TopologyFormat",
+    "format_of", "read_folder",
 ]  # fmt: skip
 
 NAMED_YAML: Final = (".yaml", ".yml")
@@ -44,22 +44,22 @@ def _top_names(text: str) -> frozenset[str]:
     return frozenset(value) if isinstance(value, dict) else frozenset()
 
 
-def _has_names(file: File, names: Sequence[str]) -> bool:
+def _has_names(file: SourceFile, names: Sequence[str]) -> bool:
     """Return whether a JSON file has all of these names at its top; most files are not parsed for it."""
     return all(f'"{name}"' in file.text for name in names) and set(names) <= _top_names(file.text)
 
 
-def _is_operator(file: File) -> bool:
+def _is_operator(file: SourceFile) -> bool:
     if file.is_json:
         return _has_names(file, ("apiVersion", "kind"))
     return KUBERNETES.search(file.text) is not None
 
 
-def _is_asyncapi(file: File) -> bool:
+def _is_asyncapi(file: SourceFile) -> bool:
     return _has_names(file, ("asyncapi",)) if file.is_json else ASYNCAPI.search(file.text) is not None
 
 
-def _is_terraform(file: File) -> bool:
+def _is_terraform(file: SourceFile) -> bool:
     if file.name.endswith(TERRAFORM_NAMES):
         return True
     if file.is_json:
@@ -67,7 +67,7 @@ def _is_terraform(file: File) -> bool:
     return HCL.search(file.text) is not None
 
 
-def _is_recording(file: File) -> bool:
+def _is_recording(file: SourceFile) -> bool:
     return file.is_json and '"recording"' in file.text[:100] and '"format"' in file.text[:200]
 
 
@@ -80,28 +80,28 @@ def _later(module: str, function: str) -> Callable[..., Any]:
     return call
 
 
-OPERATOR: Final = Format(
+OPERATOR: Final = TopologyFormat(
     "operator",
     "the operator for Kubernetes",
     _is_operator,
     _later("operator_reader", "read_operator"),
     _later("operator_writer", "write_operator"),
 )
-TERRAFORM: Final = Format(
+TERRAFORM: Final = TopologyFormat(
     "terraform",
     "Terraform",
     _is_terraform,
     _later("terraform.reader", "read_terraform"),
     _later("terraform.writer", "write_terraform"),
 )
-ASYNC_API: Final = Format(
+ASYNC_API: Final = TopologyFormat(
     "asyncapi",
     "AsyncAPI",
     _is_asyncapi,
     _later("asyncapi_reader", "read_asyncapi"),
     _later("asyncapi_writer", "write_asyncapi"),
 )
-RECORDING: Final = Format(
+RECORDING: Final = TopologyFormat(
     "recording",
     "recordings of hashstar record",
     _is_recording,
@@ -113,12 +113,12 @@ FORMATS: Final = {each.name: each for each in (OPERATOR, TERRAFORM, ASYNC_API)}
 """Name -> format that is read and written."""
 
 
-def format_of(file: File) -> Format | None:
+def format_of(file: SourceFile) -> TopologyFormat | None:
     """Return the format of a file, the first that recognises it; None for definitions and .bindings files."""
     return next((each for each in (RECORDING, *FORMATS.values()) if each.recognises(file)), None)
 
 
-def read_folder(folder: str, paths: Sequence[str]) -> tuple[Format, Imported]:
+def read_folder(folder: str, paths: Sequence[str]) -> tuple[TopologyFormat, Imported]:
     """Read the files of a folder: objects of Kubernetes. Raises InputError, also for a module of Terraform."""
     module = [path for path in paths if path.endswith(MODULE_NAMES)]
     if module:
@@ -130,13 +130,13 @@ def read_folder(folder: str, paths: Sequence[str]) -> tuple[Format, Imported]:
     return OPERATOR, OPERATOR.read(files, folder)
 
 
-def _read_files(folder: str, paths: Sequence[str]) -> list[File]:
-    files: list[File] = []
+def _read_files(folder: str, paths: Sequence[str]) -> list[SourceFile]:
+    files: list[SourceFile] = []
     size = 0
     for path in paths:
         data = read_content(path)
         size += len(data)
         if size > DOCUMENT_BYTES:
             raise InputError(f"{folder}: too large: a topology has {DOCUMENT_BYTES >> 20} MiB at most")
-        files.append(File(path, decode_text(data, path)))
+        files.append(SourceFile(path, decode_text(data, path)))
     return files

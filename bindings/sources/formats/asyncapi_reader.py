@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from bindings.sources.formats.format import File
+from bindings.sources.formats.format import SourceFile
 from bindings.sources.formats.imported import Collector, Imported
-from bindings.sources.formats.nodes import Node
+from bindings.sources.formats.nodes import DocumentNode
 from bindings.sources.formats.yaml_text import documents_of
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange, Queue
 from exchange.errors import InputError
@@ -49,7 +49,7 @@ class _Channel(NamedTuple):
     """A channel with AMQP bindings."""
 
     id: str
-    node: Node
+    node: DocumentNode
     vhost: str
     exchange: str | None
     queue: str | None
@@ -59,7 +59,7 @@ class _Channel(NamedTuple):
     """The channel of the queue that it leads to, if it names one."""
 
 
-def read_asyncapi(files: Sequence[File], name: str) -> Imported:
+def read_asyncapi(files: Sequence[SourceFile], name: str) -> Imported:
     """Read a document, which is one file. Raises InputError, which names file, line and field."""
     documents = [node for file in files for node in documents_of(file)]
     if len(documents) != 1:
@@ -72,7 +72,7 @@ def read_asyncapi(files: Sequence[File], name: str) -> Imported:
 
 
 class _Reader:
-    def __init__(self, root: Node, collector: Collector, *, is_old: bool) -> None:
+    def __init__(self, root: DocumentNode, collector: Collector, *, is_old: bool) -> None:
         self._root = root
         self._collector = collector
         self._is_old = is_old
@@ -93,12 +93,12 @@ class _Reader:
             self._collector.add(vhost, binding, node)
         return self._collector.finish()
 
-    def _look_for_unknown(self, node: Node, known: Sequence[str], what: str) -> None:
+    def _look_for_unknown(self, node: DocumentNode, known: Sequence[str], what: str) -> None:
         """Record fields that AsyncAPI does not have; those that begin with x- are for other programs."""
         for stranger, reason in node.unknown([*known, *(name for name in node.fields() if name.startswith("x-"))]):
             self._collector.miss(stranger, "unknown", f"{what}: {reason}")
 
-    def _resolve(self, node: Node) -> Node | None:
+    def _resolve(self, node: DocumentNode) -> DocumentNode | None:
         """Follow references within the document. Warns, and returns None, where one leads out of it or to nothing."""
         for _ in range(HOPS):
             reference = node.value.get("$ref") if isinstance(node.value, dict) else None
@@ -109,7 +109,7 @@ class _Reader:
                 text = f"{where} is outside of this file and not read; bundle the document"
                 self._collector.miss(reference, "unsupported", text)
                 return None
-            target: Node | None = self._root
+            target: DocumentNode | None = self._root
             for step in _pointer(reference.value):
                 target = target.value.get(step) if target is not None and isinstance(target.value, dict) else None
             if target is None:
@@ -119,11 +119,11 @@ class _Reader:
         self._collector.miss(node, "unknown", "references lead to one another without end")
         return None
 
-    def _field(self, node: Node, name: str) -> Node | None:
+    def _field(self, node: DocumentNode, name: str) -> DocumentNode | None:
         value = node.get(name)
         return None if value is None else self._resolve(value)
 
-    def _read_channel(self, name: str, node: Node) -> None:
+    def _read_channel(self, name: str, node: DocumentNode) -> None:
         self._look_for_unknown(node, CHANNEL_FIELDS, f"channel {name!r}")
         bindings = self._field(node, "bindings")
         amqp = None if bindings is None else self._field(bindings, "amqp")
@@ -152,14 +152,14 @@ class _Reader:
         target = None if is_queue or amqp.get("channel") is None else _channel_of(amqp.fields()["channel"])
         self._channels[name] = _Channel(name, node, vhost, exchange_name, queue_name, key, target)
 
-    def _key(self, name: str, node: Node) -> str | None:
+    def _key(self, name: str, node: DocumentNode) -> str | None:
         address = name if self._is_old else None if node.get("address") is None else node.text("address")
         if address is not None and MARKS & set(address):
             self._collector.miss(node, "unevaluated", f"channel {name!r}: an address with parameters is no routing key")
             return None
         return address
 
-    def _read_exchange(self, channel: str, node: Node) -> str | None:
+    def _read_exchange(self, channel: str, node: DocumentNode) -> str | None:
         name, kind = node.text("name", ""), node.text("type", "")
         if kind == "default" or not name:
             return ""
@@ -173,7 +173,7 @@ class _Reader:
         self._declare(node, "exchange", part)
         return name
 
-    def _read_queue(self, channel: str, node: Node) -> str | None:
+    def _read_queue(self, channel: str, node: DocumentNode) -> str | None:
         name = node.text("name", "")
         if not name:
             text = f"channel {channel!r}: its queue has no name and is left out"
@@ -185,14 +185,14 @@ class _Reader:
         self._declare(node, "queue", part)
         return name
 
-    def _declare(self, node: Node, kind: str, part: Exchange | Queue) -> None:
+    def _declare(self, node: DocumentNode, kind: str, part: Exchange | Queue) -> None:
         """Add a part; other channels may declare it again in the same way."""
         vhost = node.text("vhost", "/")
         first = self._declared.setdefault((vhost, kind, part.name), part)
         if first is part or first != part:
             self._collector.add(vhost, part, node)
 
-    def _bindings(self) -> Iterator[tuple[tuple[str, Binding], Node]]:
+    def _bindings(self) -> Iterator[tuple[tuple[str, Binding], DocumentNode]]:
         for channel in self._channels.values():
             target = None if channel.target is None else self._channels.get(channel.target)
             if target is not None and target.queue and channel.exchange and channel.key is not None:
@@ -207,7 +207,7 @@ class _Reader:
                 if origin is not None and origin.vhost == channel.vhost and origin.exchange and origin.key is not None:
                     yield (channel.vhost, Binding.to_queue(origin.exchange, channel.queue, origin.key)), message
 
-    def _origin_of(self, message: Node) -> _Channel | None:
+    def _origin_of(self, message: DocumentNode) -> _Channel | None:
         """Return the channel whose message is referred to."""
         reference = message.value.get("$ref") if isinstance(message.value, dict) else None
         if reference is None or not isinstance(reference.value, str):
@@ -215,7 +215,9 @@ class _Reader:
         steps = _pointer(reference.value) if reference.value.startswith("#/") else []
         return self._channels.get(steps[1]) if len(steps) == 4 and steps[0] == "channels" else None
 
-    def _bindings_of_operations(self, linked: set[tuple[str, str]]) -> Iterator[tuple[tuple[str, Binding], Node]]:
+    def _bindings_of_operations(
+        self, linked: set[tuple[str, str]]
+    ) -> Iterator[tuple[tuple[str, Binding], DocumentNode]]:
         """Yield bindings by ``cc`` of queues that have no other ones."""
         for channel, operation in self._operations():
             bindings = self._field(operation, "bindings")
@@ -240,7 +242,7 @@ class _Reader:
                     text = f"queue {channel.queue!r} is not bound by {item.value!r}: {which} a channel with this key"
                     self._collector.miss(item, "unknown", text)
 
-    def _operations(self) -> Iterator[tuple[_Channel, Node]]:
+    def _operations(self) -> Iterator[tuple[_Channel, DocumentNode]]:
         if self._is_old:
             for channel in self._channels.values():
                 for name in ("subscribe", "publish"):
@@ -259,7 +261,7 @@ class _Reader:
                 yield self._channels[name], operation
 
 
-def _channel_of(reference: Node) -> str:
+def _channel_of(reference: DocumentNode) -> str:
     """Return the name of the channel that is referred to; "" if it is none."""
     steps = _pointer(reference.text("$ref", ""))
     return steps[1] if len(steps) == 2 and steps[0] == "channels" else ""

@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from bindings.sources.definitions import Definitions
-from bindings.sources.formats.format import Omissions, Target, Written, find_half
+from bindings.sources.formats.format import Omissions, WriteTarget, Written, find_half
 from bindings.sources.formats.yaml_text import write_documents
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange, Queue
 from exchange.text.display import count_noun, list_some
@@ -32,7 +32,7 @@ LISTED: Final = 5
 OTHERS: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
-def write_asyncapi(definitions: Definitions, target: Target) -> Written:
+def write_asyncapi(definitions: Definitions, target: WriteTarget) -> Written:
     """Return the document: JSON if the name of the file ends with .json, else YAML."""
     writer = _Writer()
     topologies = [definitions.topology(vhost) for vhost in definitions.vhosts]

@@ -14,10 +14,10 @@ from exchange.entities.entities import Binding, Exchange
 from exchange.entities.part import Part
 from exchange.text.display import count_noun
 
-__all__ = ["File", "Format", "Omissions", "Target", "Written", "find_half"]
+__all__ = ["SourceFile", "TopologyFormat", "Omissions", "WriteTarget", "Written", "find_half"]
 
 
-class File(NamedTuple):
+class SourceFile(NamedTuple):
     """A file that was read: its name and its text."""
 
     name: str
@@ -29,7 +29,7 @@ class File(NamedTuple):
         return self.text.lstrip("\ufeff \t\r\n")[:1] == "{"
 
 
-class Target(NamedTuple):
+class WriteTarget(NamedTuple):
     """What a file is written for."""
 
     name: str
@@ -47,18 +47,18 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
+class TopologyFormat:
     """A format that topologies are converted from and to."""
 
     name: str
     """Its name for ``--to``."""
     title: str
     """What help and errors call it."""
-    recognises: Callable[[File], bool]
+    recognises: Callable[[SourceFile], bool]
     """Whether a file is of this format, by its content and, where that is not enough, its name. It reads little."""
-    read: Callable[[Sequence[File], str], Imported]
+    read: Callable[[Sequence[SourceFile], str], Imported]
     """Read the files of a source, which errors call by the second argument. Raises InputError."""
-    write: Callable[[Definitions, Target], Written]
+    write: Callable[[Definitions, WriteTarget], Written]
     """Write definitions. Raises InputError."""
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from bindings.sources.definitions import Definitions
 from bindings.sources.definitions.entries import Entry
 from bindings.sources.definitions.import_warnings import SourceWarning, argument_texts, describe, part_warnings
-from bindings.sources.formats.nodes import Node, format_path
+from bindings.sources.formats.nodes import DocumentNode, format_path
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.entities.part import Part
 from exchange.entities.unread import UnreadKind, UnreadPart
@@ -27,7 +27,7 @@ class Imported:
     """The content of one file or folder."""
 
     definitions: Definitions
-    places: Mapping[tuple[str, Part], Node]
+    places: Mapping[tuple[str, Part], DocumentNode]
     """Virtual host and part -> where it is declared."""
     warnings: list[SourceWarning]
     """What is missing in the definitions, and what RabbitMQ would refuse or interpret differently."""
@@ -54,12 +54,12 @@ class Collector:
         self._entries: dict[str, list[Any]] = {section: [] for section in SECTION_OF.values()}
         self._operator_policies: list[Any] = []
         self._limits: list[Any] = []
-        self._names: dict[tuple[str, str, Any], Node] = {}
-        self._places: dict[tuple[str, Part], Node] = {}
+        self._names: dict[tuple[str, str, Any], DocumentNode] = {}
+        self._places: dict[tuple[str, Part], DocumentNode] = {}
         self._warnings: list[SourceWarning] = []
         self._others: Counter[str] = Counter()
 
-    def add(self, vhost: str, part: Part, node: Node) -> None:
+    def add(self, vhost: str, part: Part, node: DocumentNode) -> None:
         """Add a part that ``node`` declares. Of several with one name the first counts."""
         section = SECTION_OF[type(part)]
         first = self._names.setdefault((vhost, section, part if isinstance(part, Binding) else part.name), node)
@@ -80,11 +80,11 @@ class Collector:
         """Add an operator policy: no part of a topology, kept in definitions."""
         self._operator_policies.append(Entry.new(policy, vhost).object())
 
-    def warn(self, node: Node, text: str) -> None:
+    def warn(self, node: DocumentNode, text: str) -> None:
         """Warn about what stands at ``node``."""
         self._warnings.append(SourceWarning(f"{self.position(node)}: {text}", line=self._line(node)))
 
-    def miss(self, node: Node, kind: UnreadKind, text: str) -> None:
+    def miss(self, node: DocumentNode, kind: UnreadKind, text: str) -> None:
         """Record that what stands at ``node`` was not read: the topology lacks it, and nothing is proved of it."""
         self._warnings.append(SourceWarning.of_unread(UnreadPart(kind, self.position(node), text), self._line(node)))
 
@@ -105,13 +105,13 @@ class Collector:
             definitions, self._places, [*self._warnings, *self._part_warnings()], self._others, self._several
         )
 
-    def position(self, node: Node) -> str:
+    def position(self, node: DocumentNode) -> str:
         """Return what a warning about the source calls a place in it."""
         if self._several:
             return node.where
         return format_path(node.path) or "the file" if node.line is None else f"line {node.line}"
 
-    def _line(self, node: Node) -> int | None:
+    def _line(self, node: DocumentNode) -> int | None:
         return None if self._several else node.line
 
     def _part_warnings(self) -> Iterator[SourceWarning]:

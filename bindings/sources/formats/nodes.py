@@ -13,7 +13,7 @@ from exchange.limits import NESTING
 from exchange.text.display import clip_line, dump_json, suggest
 from exchange.values.json_text import JsonFault, parse
 
-__all__ = ["Node", "Path", "json_node"]
+__all__ = ["DocumentNode", "Path", "json_node"]
 
 Path: TypeAlias = "tuple[Path, str | int] | None"
 """The steps to a value from the top of its file: a linked list, which costs nothing to extend."""
@@ -23,7 +23,7 @@ SHOWN: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class DocumentNode:
     """A value: a dict of nodes, a list of nodes, or a text, number, bool or None."""
 
     value: Any
@@ -42,19 +42,19 @@ class Node:
         path = format_path(self.path)
         return InputError(f"{self.where}: {path}: {reason}" if path else f"{self.where}: {reason}")
 
-    def fields(self) -> dict[str, Node]:
+    def fields(self) -> dict[str, DocumentNode]:
         """Return the fields of a mapping. Raises InputError for anything else."""
         if not isinstance(self.value, dict):
             raise self.error(f"{self.shown()} is not a mapping of names to values")
         return self.value
 
-    def items(self) -> list[Node]:
+    def items(self) -> list[DocumentNode]:
         """Return the items of a list. Raises InputError for anything else."""
         if not isinstance(self.value, list):
             raise self.error(f"{self.shown()} is not a list")
         return self.value
 
-    def get(self, name: str) -> Node | None:
+    def get(self, name: str) -> DocumentNode | None:
         """Return a field of a mapping; None if it is absent or null."""
         node = self.fields().get(name)
         return None if node is None or node.value is None else node
@@ -105,7 +105,7 @@ class Node:
             return "[...]" if self.value else "[]"
         return clip_line(dump_json(self.value), SHOWN)
 
-    def unknown(self, known: Collection[str]) -> list[tuple[Node, str]]:
+    def unknown(self, known: Collection[str]) -> list[tuple[DocumentNode, str]]:
         """Return the fields of a mapping that are not ``known``, each with a sentence about it."""
         strangers = [(name, node) for name, node in self.fields().items() if name not in known]
         text = "there is no field {}{}".format
@@ -121,7 +121,7 @@ def format_path(path: Path) -> str:
     return clip_line("".join(reversed(steps)).removeprefix("."), SHOWN * 2)
 
 
-def json_node(text: str, name: str) -> Node:
+def json_node(text: str, name: str) -> DocumentNode:
     """Return the value of a JSON text. Raises InputError, which names the line of a fault."""
     try:
         value = parse(text)
@@ -132,12 +132,16 @@ def json_node(text: str, name: str) -> Node:
     return node_of(value, name)
 
 
-def node_of(value: Any, file: str, line: int | None = None, path: Path = None, depth: int = 0) -> Node:
+def node_of(value: Any, file: str, line: int | None = None, path: Path = None, depth: int = 0) -> DocumentNode:
     """Return the nodes of a value as a JSON parser returns it. Raises InputError if it is nested too deeply."""
     if depth > NESTING:
-        raise Node(None, file, line, path).error(f"nested too deeply, beyond {NESTING} lists and mappings")
+        raise DocumentNode(None, file, line, path).error(f"nested too deeply, beyond {NESTING} lists and mappings")
     if isinstance(value, Mapping):
-        return Node({k: node_of(v, file, line, (path, k), depth + 1) for k, v in value.items()}, file, line, path)
+        return DocumentNode(
+            {k: node_of(v, file, line, (path, k), depth + 1) for k, v in value.items()}, file, line, path
+        )
     if isinstance(value, list):
-        return Node([node_of(v, file, line, (path, n), depth + 1) for n, v in enumerate(value)], file, line, path)
-    return Node(value, file, line, path)
+        return DocumentNode(
+            [node_of(v, file, line, (path, n), depth + 1) for n, v in enumerate(value)], file, line, path
+        )
+    return DocumentNode(value, file, line, path)

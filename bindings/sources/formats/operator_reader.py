@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from bindings.sources.definitions import Definitions
-from bindings.sources.formats.format import File
+from bindings.sources.formats.format import SourceFile
 from bindings.sources.formats.go_json import as_go_sends
 from bindings.sources.formats.imported import Collector, Imported
-from bindings.sources.formats.nodes import Node
+from bindings.sources.formats.nodes import DocumentNode
 from bindings.sources.formats.yaml_text import documents_of
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Destination, Exchange, Policy, Queue
 from exchange.errors import InputError
@@ -37,7 +37,7 @@ HELD: Final = frozenset({"users", "permissions", "topic_permissions", "global_pa
 """Sections of definitions that are no part of a topology, nor of its settings."""
 
 
-def read_operator(files: Sequence[File], name: str) -> Imported:
+def read_operator(files: Sequence[SourceFile], name: str) -> Imported:
     """Read the files of one source, which errors call ``name``. Raises InputError with file, line and field.
 
     Of several files, documents that are no objects of Kubernetes are skipped.
@@ -47,19 +47,19 @@ def read_operator(files: Sequence[File], name: str) -> Imported:
     return _read_objects(documents, name, several=several)
 
 
-def _is_object(node: Node) -> bool:
+def _is_object(node: DocumentNode) -> bool:
     """Return whether a document looks like an object of Kubernetes."""
     return isinstance(node.value, dict) and {"apiVersion", "kind"} <= node.value.keys()
 
 
-def _read_objects(documents: Iterable[Node], name: str, *, several: bool = False) -> Imported:
+def _read_objects(documents: Iterable[DocumentNode], name: str, *, several: bool = False) -> Imported:
     """Read the documents of one source. Raises InputError, which names file, line and field, for the first mistake.
 
     Objects that are no part of a topology are counted. Those of the operator that stand for exchanges or queues and are
     not read, such as super streams, and those of unknown kinds are missing in the result, which says so.
     """
     collector = Collector(several=several)
-    clusters: dict[str, Node] = {}
+    clusters: dict[str, DocumentNode] = {}
     found = 0
     for node in _objects(documents):
         kind, version = node.text("kind"), node.text("apiVersion")
@@ -102,7 +102,7 @@ def _read_objects(documents: Iterable[Node], name: str, *, several: bool = False
     return collector.finish()
 
 
-def _objects(documents: Iterable[Node]) -> Iterable[Node]:
+def _objects(documents: Iterable[DocumentNode]) -> Iterable[DocumentNode]:
     """Yield the documents, and in their place the items of lists, as ``kubectl get -o yaml`` prints them."""
     for node in documents:
         if not _is_object(node):
@@ -114,7 +114,7 @@ def _objects(documents: Iterable[Node]) -> Iterable[Node]:
             yield node
 
 
-def _definitions_in(node: Node) -> list[str]:
+def _definitions_in(node: DocumentNode) -> list[str]:
     """Return the texts of an object, such as a ConfigMap or a Secret, that are definitions of RabbitMQ."""
     texts = []
     for name in ("data", "stringData", "binaryData"):
@@ -124,7 +124,7 @@ def _definitions_in(node: Node) -> list[str]:
     return [form for text in texts for form in (text, _decode(text)) if DEFINITIONS.search(form)]
 
 
-def _add_definitions(collector: Collector, node: Node, texts: Sequence[str]) -> bool:
+def _add_definitions(collector: Collector, node: DocumentNode, texts: Sequence[str]) -> bool:
     """Add the parts of definitions; return False, and add none, if they have more than a collector holds."""
     try:
         read = [Definitions.loads(text) for text in texts]
@@ -149,12 +149,12 @@ def _decode(text: str) -> str:
         return ""
 
 
-def _object_name(node: Node) -> str:
+def _object_name(node: DocumentNode) -> str:
     metadata = node.get("metadata")
     return "" if metadata is None else metadata.text("name", "")
 
 
-def _cluster(spec: Node) -> str:
+def _cluster(spec: DocumentNode) -> str:
     reference = spec.get(CLUSTER)
     if reference is None:
         return ""
@@ -165,7 +165,7 @@ def _cluster(spec: Node) -> str:
     return f"{name}/{namespace}" if namespace else name
 
 
-def _table(spec: Node, field: str) -> FieldTable:
+def _table(spec: DocumentNode, field: str) -> FieldTable:
     node = spec.get(field)
     if node is None:
         return FieldTable()
@@ -176,11 +176,11 @@ def _table(spec: Node, field: str) -> FieldTable:
         raise InputError(f"{node.where}: {error}") from None
 
 
-def _vhost(spec: Node) -> str:
+def _vhost(spec: DocumentNode) -> str:
     return spec.text("vhost", "/") or "/"
 
 
-def _read_vhost(collector: Collector, spec: Node) -> None:
+def _read_vhost(collector: Collector, spec: DocumentNode) -> None:
     settings: dict[str, Any] = {}
     tags, queue_type, limits = spec.get("tags"), spec.text("defaultQueueType", ""), spec.get("limits")
     if spec.flag("tracing", default=False):
@@ -195,7 +195,7 @@ def _read_vhost(collector: Collector, spec: Node) -> None:
     collector.add_vhost(spec.text("name"), settings, numbers)
 
 
-def _read_exchange(collector: Collector, spec: Node) -> None:
+def _read_exchange(collector: Collector, spec: DocumentNode) -> None:
     exchange = Exchange(
         spec.text("name"),
         spec.text("type", "direct") or "direct",
@@ -206,7 +206,7 @@ def _read_exchange(collector: Collector, spec: Node) -> None:
     collector.add(_vhost(spec), exchange, spec)
 
 
-def _read_queue(collector: Collector, spec: Node) -> None:
+def _read_queue(collector: Collector, spec: DocumentNode) -> None:
     arguments, queue_type = _table(spec, "arguments"), spec.text("type", "")
     if queue_type:  # it takes precedence over the argument
         arguments = FieldTable({**arguments, "x-queue-type": queue_type})
@@ -214,7 +214,7 @@ def _read_queue(collector: Collector, spec: Node) -> None:
     collector.add(_vhost(spec), Queue(spec.text("name"), durable, auto_delete, arguments), spec)
 
 
-def _read_binding(collector: Collector, spec: Node) -> None:
+def _read_binding(collector: Collector, spec: DocumentNode) -> None:
     kind = spec.text("destinationType")
     if kind not in KINDS_OF_BINDING:
         raise spec.fields()["destinationType"].error(f'{kind!r} is neither "queue" nor "exchange"')
@@ -223,7 +223,7 @@ def _read_binding(collector: Collector, spec: Node) -> None:
     collector.add(_vhost(spec), Binding(spec.text("source", ""), destination, key, arguments), spec)
 
 
-def _policy(spec: Node, apply_to: str) -> Policy:
+def _policy(spec: DocumentNode, apply_to: str) -> Policy:
     definition = spec.get("definition")
     if definition is None:
         raise spec.error("it has no definition")
@@ -233,15 +233,15 @@ def _policy(spec: Node, apply_to: str) -> Policy:
     return Policy(spec.text("name"), spec.text("pattern"), values, spec.text("applyTo", apply_to), priority)
 
 
-def _read_policy(collector: Collector, spec: Node) -> None:
+def _read_policy(collector: Collector, spec: DocumentNode) -> None:
     collector.add(_vhost(spec), _policy(spec, "all"), spec)
 
 
-def _read_operator_policy(collector: Collector, spec: Node) -> None:
+def _read_operator_policy(collector: Collector, spec: DocumentNode) -> None:
     collector.add_operator_policy(_vhost(spec), _policy(spec, "queues"))
 
 
-READERS: Final[Mapping[str, Callable[[Collector, Node], None]]] = {
+READERS: Final[Mapping[str, Callable[[Collector, DocumentNode], None]]] = {
     "Vhost": _read_vhost,
     "Exchange": _read_exchange,
     "Queue": _read_queue,

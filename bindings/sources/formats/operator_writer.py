@@ -8,7 +8,7 @@ from typing import Any, Final
 from bindings.sources.definitions import Definitions
 from bindings.sources.definitions.import_warnings import argument_texts
 from bindings.sources.formats.beside import kept_sections, limits_of, settings_of
-from bindings.sources.formats.format import Omissions, Target, Written, find_half
+from bindings.sources.formats.format import Omissions, WriteTarget, Written, find_half
 from bindings.sources.formats.go_json import alterations
 from bindings.sources.formats.operator_names import ALLOWED, Names
 from bindings.sources.formats.operator_reader import CLUSTER, LIMITS, VERSION
@@ -32,7 +32,7 @@ KEEP: Final[Mapping[str, Object]] = {"/": {"deletionPolicy": "retain"}}
 QUEUE_TYPES: Final = ("classic", "quorum", "stream")
 
 
-def write_operator(definitions: Definitions, target: Target) -> Written:
+def write_operator(definitions: Definitions, target: WriteTarget) -> Written:
     """Return the objects, one YAML document each. Raises InputError without a cluster that Kubernetes can name."""
     cluster = target.cluster
     if cluster is None:

@@ -14,10 +14,10 @@ from typing import Any, Final, NoReturn
 
 from bindings.sources.definitions import Definitions
 from bindings.sources.definitions.import_warnings import SourceWarning, describe
-from bindings.sources.formats.format import File, Target
+from bindings.sources.formats.format import SourceFile, WriteTarget
 from bindings.sources.formats.imported import Imported
 from bindings.sources.recording.file import read_recording
-from bindings.sources.recording.model import Recording, Request
+from bindings.sources.recording.model import RecordedRequest, Recording
 from exchange.entities.declarations import binding_of, exchange_of, queue_of
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange, Queue
 from exchange.entities.unread import UnreadPart
@@ -31,12 +31,12 @@ VERSION: Final = re.compile(r"RabbitMQ ([0-9]+\.[0-9]+\.[0-9]+)")
 Part = Exchange | Queue | Binding
 
 
-def read_declared(files: Sequence[File], name: str) -> Imported:
+def read_declared(files: Sequence[SourceFile], name: str) -> Imported:
     """Read one recording. Raises InputError, which names file and line."""
     [file] = files
     recording = read_recording(file.text, name)
     definitions = Definitions("/", _read_version(recording))
-    by_vhost: dict[str, list[Request]] = {}
+    by_vhost: dict[str, list[RecordedRequest]] = {}
     for request in recording.requests:
         if request.vhost:
             by_vhost.setdefault(request.vhost, []).append(request)
@@ -54,7 +54,7 @@ def read_declared(files: Sequence[File], name: str) -> Imported:
     return Imported(definitions, {}, missing, {"other requests": others} if others else {})
 
 
-def refuse_to_write(definitions: Definitions, target: Target) -> NoReturn:
+def refuse_to_write(definitions: Definitions, target: WriteTarget) -> NoReturn:
     """Raise InputError: only a proxy makes recordings."""
     raise InputError("recordings are not written by converting, but by hashstar record")
 
@@ -64,7 +64,7 @@ def _read_version(recording: Recording) -> dict[str, Any]:
     return {} if found is None else {"rabbitmq_version": found[1]}
 
 
-def _declared(requests: Sequence[Request], vhost: str) -> tuple[Topology, list[Binding]]:
+def _declared(requests: Sequence[RecordedRequest], vhost: str) -> tuple[Topology, list[Binding]]:
     """Return what clients have declared, and the bindings of which an end was there before."""
     exchanges: dict[str, Exchange] = {}
     queues: dict[str, Queue] = {}
@@ -100,7 +100,7 @@ def _name(part: Part) -> Any:
     return ("queue" if isinstance(part, Queue) else "exchange", part.name)
 
 
-def _added(request: Request) -> Part | None:
+def _added(request: RecordedRequest) -> Part | None:
     """Return what a request declares or binds that outlives its connection; None for nothing."""
     read, given = READERS.get(request.method), request.arguments
     if read is None or given.get("passive") or given.get("exclusive") or given.get("queue") == "":
@@ -108,7 +108,7 @@ def _added(request: Request) -> Part | None:
     return None if request.method == "exchange.declare" and given["exchange"] in PREDECLARED_NAMES else read(given)
 
 
-def _removed(request: Request) -> Iterator[Any]:
+def _removed(request: RecordedRequest) -> Iterator[Any]:
     kind, _, verb = request.method.partition(".")
     if verb == "delete":
         yield kind, request.arguments[kind]

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
-from bindings.sources.formats.format import File
-from bindings.sources.formats.nodes import Node, Path, json_node
+from bindings.sources.formats.format import SourceFile
+from bindings.sources.formats.nodes import DocumentNode, Path, json_node
 from bindings.sources.language.errors import LanguageError
 from exchange.errors import InputError
 from exchange.limits import DOCUMENT_ITEMS, INTEGER_DIGITS, NESTING, YAML_BYTES
@@ -43,12 +43,12 @@ WORDS: Final = frozenset({*NULLS, *BOOLS, "y", "Y", "n", "N"})
 MERGE: Final = "<<"
 
 
-def documents_of(file: File) -> list[Node]:
+def documents_of(file: SourceFile) -> list[DocumentNode]:
     """Return the documents of a file, YAML or one of JSON. Raises InputError."""
     return [json_node(file.text, file.name)] if file.is_json else list(read_documents(file.text, file.name))
 
 
-def read_documents(text: str, name: str) -> Iterator[Node]:
+def read_documents(text: str, name: str) -> Iterator[DocumentNode]:
     """Yield the documents of a text that are not empty.
 
     Raises InputError, naming file and line, for what is no YAML, explicit tags, names that are there twice, nesting
@@ -145,7 +145,7 @@ def _locate(error: Any, name: str, text: str) -> InputError:
 class _Open:
     """A list or mapping whose end has not come yet."""
 
-    container: dict[str, Node] | list[Node]
+    container: dict[str, DocumentNode] | list[DocumentNode]
     line: int
     path: Path
     anchor: str | None
@@ -153,17 +153,17 @@ class _Open:
     """The number of items before it."""
     key: str | None = None
     """The key whose value comes next."""
-    merged: list[Node] = field(default_factory=list)
+    merged: list[DocumentNode] = field(default_factory=list)
 
 
 class _Builder:
     """Builds the value of one document from events, with a stack of its own: deep nesting is an error, no crash."""
 
     def __init__(self, name: str) -> None:
-        self.root: Node | None = None
+        self.root: DocumentNode | None = None
         self._name = name
         self._stack: list[_Open] = []
-        self._anchors: dict[str, tuple[Node, int]] = {}
+        self._anchors: dict[str, tuple[DocumentNode, int]] = {}
         self._items = 0
 
     def scalar(self, event: Any) -> None:
@@ -179,7 +179,7 @@ class _Builder:
             self._count(1, line)
             return
         value = self._resolve(event.value, line) if event.implicit[0] and not event.style else event.value
-        self._add(Node(value, self._name, line, self._path()), 1, event.anchor)
+        self._add(DocumentNode(value, self._name, line, self._path()), 1, event.anchor)
 
     def alias(self, event: Any) -> None:
         line = event.start_mark.line + 1
@@ -191,7 +191,7 @@ class _Builder:
             raise self._error(line, "an alias is a key here; keys are texts")
         self._add(node, size, None)
 
-    def open(self, event: Any, container: dict[str, Node] | list[Node]) -> None:
+    def open(self, event: Any, container: dict[str, DocumentNode] | list[DocumentNode]) -> None:
         self._refuse_tag(event)
         line = event.start_mark.line + 1
         if len(self._stack) >= NESTING:
@@ -205,7 +205,7 @@ class _Builder:
             for merged in closed.merged:
                 for name, node in merged.fields().items():
                     closed.container.setdefault(name, node)
-        node = Node(closed.container, self._name, closed.line, closed.path)
+        node = DocumentNode(closed.container, self._name, closed.line, closed.path)
         self._add(node, self._items - closed.begun_at, closed.anchor, counted=True)
 
     def _path(self) -> Path:
@@ -220,7 +220,7 @@ class _Builder:
             )
         return (top.path, top.key)
 
-    def _add(self, node: Node, size: int, anchor: str | None, *, counted: bool = False) -> None:
+    def _add(self, node: DocumentNode, size: int, anchor: str | None, *, counted: bool = False) -> None:
         self._count(1 if counted else size, node.line or 0)
         if anchor:
             self._anchors[anchor] = node, size + 1

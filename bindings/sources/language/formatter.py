@@ -12,7 +12,7 @@ from typing import Final
 from bindings.sources.language.blocks import find_levels
 from bindings.sources.language.errors import Mistake
 from bindings.sources.language.syntax import Shapes, parse
-from bindings.sources.language.tokens import Row, Statement, Token, split_rows, split_statements
+from bindings.sources.language.tokens import SourceLine, Statement, Token, split_rows, split_statements
 from exchange.errors import InputError
 
 __all__ = ["format_text"]
@@ -61,7 +61,7 @@ def _statement(base: int, statement: Statement) -> Iterator[str]:
         yield " " * indent + _row(row)
 
 
-def _row(row: Row) -> str:
+def _row(row: SourceLine) -> str:
     text = ""
     before: Token | None = None
     for token in row.tokens:

@@ -7,9 +7,9 @@ from typing import Any, Final, Literal, cast
 
 from bindings.sources.language.errors import Mistake
 from bindings.sources.language.expectations import Expectation, Relation
-from bindings.sources.language.syntax import Node
+from bindings.sources.language.syntax import SyntaxNode
 from bindings.sources.language.tokens import Token
-from bindings.sources.language.values import Item, Terms
+from bindings.sources.language.values import Terms, VariableValue
 from exchange.entities.effects import NAMES, find_meant
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Destination, Exchange, Policy, Queue
 from exchange.errors import HashstarError, PatternError, TextError
@@ -50,12 +50,12 @@ class _Attributes:
     A reader takes out the attributes that it knows; `require_no_more` then refuses the rest.
     """
 
-    def __init__(self, node: Node, terms: Terms, what: str) -> None:
+    def __init__(self, node: SyntaxNode, terms: Terms, what: str) -> None:
         self.terms = terms
         self.words: dict[str, int] = {}  # word without quotes -> its position
         self.quoted: list[int] = []
         self.phrases: dict[str, tuple[int, int]] = {}
-        self.arguments: list[Node] = []
+        self.arguments: list[SyntaxNode] = []
         self.partitioned: int | None = None
         self._what = what
         for attribute in [child for attributes in node.nodes("attributes") for child in attributes.children]:
@@ -145,7 +145,7 @@ def _hint(what: str, word: str, known: tuple[str, ...], value: Token) -> str:
     return f"; an argument has an equals sign: {meant or word} = {text}"
 
 
-def read_exchange(node: Node, terms: Terms) -> Exchange:
+def read_exchange(node: SyntaxNode, terms: Terms) -> Exchange:
     """Read ``exchange NAME: TYPE, FLAG, alternate NAME, KEY = VALUE ...``."""
     name = terms.text(node.children[1])
     token = terms.tokens[node.children[1]]
@@ -167,7 +167,7 @@ def read_exchange(node: Node, terms: Terms) -> Exchange:
     return Exchange(name, kind, durable, auto_delete, internal, arguments)
 
 
-def read_queue(node: Node, terms: Terms) -> Queue:
+def read_queue(node: SyntaxNode, terms: Terms) -> Queue:
     """Read ``queue NAME: TYPE, FLAG, KEY = VALUE, partitioned STRATEGY over PARTITIONS by KEY``."""
     attributes = _Attributes(node, terms, "a queue")
     kind = attributes.one_of(QUEUE_TYPES, "")
@@ -185,7 +185,7 @@ def read_queue(node: Node, terms: Terms) -> Queue:
     return Queue(terms.text(node.children[1]), durable, auto_delete, arguments, partitioning)
 
 
-def read_policy(node: Node, terms: Terms) -> Policy:
+def read_policy(node: SyntaxNode, terms: Terms) -> Policy:
     """Read ``policy NAME: "PATTERN", queues, operator, priority 5, KEY = VALUE ...``."""
     name, token = terms.text(node.children[1]), terms.tokens[node.children[1]]
     first = _first_attribute(node)
@@ -209,14 +209,14 @@ def read_policy(node: Node, terms: Terms) -> Policy:
 def _number(terms: Terms, position: int) -> int:
     token = terms.tokens[position]
     if token.kind == "NUMBER" or VARIABLE.fullmatch(token.text):
-        value = terms.value(Node("plain", (position,)), typed=False)
+        value = terms.value(SyntaxNode("plain", (position,)), typed=False)
         if not isinstance(value, str):
             return cast("int", value)
     raise Mistake("a priority is a number: priority 5", token)
 
 
 def read_bindings(
-    node: Node, terms: Terms, shared: dict[tuple[str, str], Destination]
+    node: SyntaxNode, terms: Terms, shared: dict[tuple[str, str], Destination]
 ) -> Iterator[tuple[Binding, int]]:
     """Read ``SOURCE -> DESTINATIONS: KEYS``: yield a binding for each destination and key, with its line.
 
@@ -244,7 +244,7 @@ def read_bindings(
             yield Binding(source, target, key, arguments), terms.tokens[position].line if line is None else line
 
 
-def _matcher(node: Node, terms: Terms) -> tuple[str, FieldTable, int | None]:
+def _matcher(node: SyntaxNode, terms: Terms) -> tuple[str, FieldTable, int | None]:
     key, arguments = "", EMPTY
     first = node.children[0]
     line = terms.tokens[first.children[0]].line
@@ -258,7 +258,7 @@ def _matcher(node: Node, terms: Terms) -> tuple[str, FieldTable, int | None]:
     return key, arguments, line
 
 
-def _translate(node: Node, terms: Terms) -> str:
+def _translate(node: SyntaxNode, terms: Terms) -> str:
     dialect, position = node.children
     name, token = terms.tokens[dialect].text, terms.tokens[position]
     if name not in DIALECTS:
@@ -270,7 +270,7 @@ def _translate(node: Node, terms: Terms) -> str:
         raise Mistake(error.message, token, within=_within(token, text, error)) from None
 
 
-def _condition(node: Node, terms: Terms) -> FieldTable:
+def _condition(node: SyntaxNode, terms: Terms) -> FieldTable:
     position, table = node.children
     word, token = terms.tokens[position].text, terms.tokens[position]
     if word != "with" and word not in MATCH_MODES:
@@ -283,7 +283,7 @@ def _condition(node: Node, terms: Terms) -> FieldTable:
     return FieldTable(fields) if fields else EMPTY
 
 
-def read_expectations(node: Node, terms: Terms) -> Iterator[Expectation]:
+def read_expectations(node: SyntaxNode, terms: Terms) -> Iterator[Expectation]:
     """Read ``expect EXCHANGE KEYS with { ... } OUTCOME``: yield an expectation for each key."""
     exchange, keys, outcome = node.children[1], node.nodes("keys")[0], node.nodes("outcome")[0]
     headers = EMPTY
@@ -315,9 +315,9 @@ OUTCOMES: Final[Mapping[str, tuple[Relation, bool]]] = {
 """Word of an outcome -> the relation of the queues, and whether names of queues follow."""
 
 
-def read_items(node: Node, terms: Terms) -> tuple[Item, ...]:
+def read_items(node: SyntaxNode, terms: Terms) -> tuple[VariableValue, ...]:
     """Return the values of ``let NAME = ...`` or ``for NAME in ...``, with ranges written out."""
-    values: list[Item] = []
+    values: list[VariableValue] = []
     for position in node.children:
         token = terms.tokens[position]
         text = terms.text(position)
@@ -327,11 +327,11 @@ def read_items(node: Node, terms: Terms) -> tuple[Item, ...]:
             low, high = map(int, text.split(".."))
             if not low <= high < low + LONGEST_RANGE:
                 raise Mistake(f"a range goes up, by less than {LONGEST_RANGE} steps", token)
-            values += [Item(str(number), number) for number in range(low, high + 1)]
+            values += [VariableValue(str(number), number) for number in range(low, high + 1)]
         elif token.kind == "NUMBER":
-            values.append(Item(text, terms.value(Node("plain", (position,)))))
+            values.append(VariableValue(text, terms.value(SyntaxNode("plain", (position,)))))
         else:
-            values.append(Item(text, text))
+            values.append(VariableValue(text, text))
     return tuple(values)
 
 
@@ -357,17 +357,17 @@ def _within(token: Token, text: str, error: TextError | None) -> tuple[int, int]
     return start + error.span[0], start + max(error.span[1], error.span[0] + 1)
 
 
-def _first_attribute(node: Node) -> Node | None:
+def _first_attribute(node: SyntaxNode) -> SyntaxNode | None:
     attributes = node.nodes("attributes")
     return attributes[0].children[0] if attributes else None
 
 
-def _without_first(node: Node) -> Node:
+def _without_first(node: SyntaxNode) -> SyntaxNode:
     attributes = node.nodes("attributes")[0]
-    return Node(node.rule, (Node("attributes", attributes.children[1:]),))
+    return SyntaxNode(node.rule, (SyntaxNode("attributes", attributes.children[1:]),))
 
 
-DECLARATIONS: Final[Mapping[str, Callable[[Node, Terms], Exchange | Queue | Policy]]] = {
+DECLARATIONS: Final[Mapping[str, Callable[[SyntaxNode, Terms], Exchange | Queue | Policy]]] = {
     "exchange": read_exchange,
     "queue": read_queue,
     "policy": read_policy,

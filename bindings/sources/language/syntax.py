@@ -15,28 +15,28 @@ from bindings.sources.language.tokens import KEYWORD_KINDS, Token, load_grammar
 from exchange.text.display import suggest
 from exchange.values.notation import KEYWORDS
 
-__all__ = ["Node", "Shapes", "parse"]
+__all__ = ["SyntaxNode", "Shapes", "parse"]
 
 REMEMBERED: Final = 10_000
 """Maximum number of shapes in the cache."""
 
 
-class Node(NamedTuple):
+class SyntaxNode(NamedTuple):
     """A rule of the grammar and its children: nodes, and positions of tokens."""
 
     rule: str
     children: tuple[Any, ...]
 
-    def nodes(self, rule: str) -> list[Node]:
+    def nodes(self, rule: str) -> list[SyntaxNode]:
         """Return the children that are nodes of this rule."""
-        return [child for child in self.children if type(child) is Node and child.rule == rule]
+        return [child for child in self.children if type(child) is SyntaxNode and child.rule == rule]
 
 
-Shapes: TypeAlias = dict[tuple[str, ...], Node]
+Shapes: TypeAlias = dict[tuple[str, ...], SyntaxNode]
 """Cache: kinds of tokens -> tree."""
 
 
-def parse(tokens: Sequence[Token], shapes: Shapes) -> Node:
+def parse(tokens: Sequence[Token], shapes: Shapes) -> SyntaxNode:
     """Return the tree of a statement. Raises Mistake, which names what the grammar expects."""
     shape = tuple([token[0] for token in tokens])
     known = shapes.get(shape)
@@ -47,12 +47,12 @@ def parse(tokens: Sequence[Token], shapes: Shapes) -> Node:
     return known
 
 
-def _parse_new(tokens: Sequence[Token]) -> Node:
+def _parse_new(tokens: Sequence[Token]) -> SyntaxNode:
     from lark import Token as Leaf
     from lark import Tree, UnexpectedToken
 
-    def node(tree: Tree[Leaf]) -> Node:
-        return Node(
+    def node(tree: Tree[Leaf]) -> SyntaxNode:
+        return SyntaxNode(
             str(tree.data),
             tuple([node(child) if isinstance(child, Tree) else child.start_pos for child in tree.children]),
         )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KEYWORD_KINDS",
-    "Row",
+    "SourceLine",
     "Statement",
     "Token",
     "load_grammar",
@@ -44,7 +44,7 @@ class Token(NamedTuple):
     column: int  # from 0, in characters
 
 
-class Row(NamedTuple):
+class SourceLine(NamedTuple):
     """One line of the text; ``opens`` is the number of brackets that it opens less those that it closes."""
 
     number: int
@@ -57,7 +57,7 @@ class Row(NamedTuple):
 class Statement(NamedTuple):
     """The rows of one statement; or a single row without tokens, blank or a comment."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[SourceLine, ...]
 
     @property
     def tokens(self) -> list[Token]:
@@ -110,7 +110,7 @@ def build_scanner() -> Callable[[str, int], tuple[list[Token], str]]:
     return scan
 
 
-def split_rows(lines: Iterable[str]) -> Iterator[Row]:
+def split_rows(lines: Iterable[str]) -> Iterator[SourceLine]:
     """Yield a row for each line."""
     scan = build_scanner()
     for number, line in enumerate(lines, 1):
@@ -122,13 +122,13 @@ def split_rows(lines: Iterable[str]) -> Iterator[Row]:
         opens = 0
         if "{" in line or "[" in line or "}" in line or "]" in line:
             opens = sum((kind in ("LBRACE", "LSQB")) - (kind in ("RBRACE", "RSQB")) for kind, *_ in tokens)
-        yield Row(number, indent, tokens, comment, opens)
+        yield SourceLine(number, indent, tokens, comment, opens)
 
 
-def split_statements(lines: Iterable[Row]) -> Iterator[Statement]:
+def split_statements(lines: Iterable[SourceLine]) -> Iterator[Statement]:
     """Yield, in order, the statements and the rows between them, which are blank or comments."""
-    current: list[Row] = []
-    comments: list[Row] = []  # below the current statement; they belong to it if a later row continues it
+    current: list[SourceLine] = []
+    comments: list[SourceLine] = []  # below the current statement; they belong to it if a later row continues it
     depth = 0
     for row in lines:
         if current and _continues(current[0], depth, row):
@@ -153,7 +153,7 @@ def split_statements(lines: Iterable[Row]) -> Iterator[Statement]:
     yield from (Statement((comment,)) for comment in comments)
 
 
-def _continues(first: Row, depth: int, row: Row) -> bool:
+def _continues(first: SourceLine, depth: int, row: SourceLine) -> bool:
     if depth > 0:
         # No line in brackets begins with a keyword, so an unclosed bracket is reported here and not at the end of the
         # file.

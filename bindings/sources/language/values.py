@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from bindings.sources.language.errors import Mistake
-from bindings.sources.language.syntax import Node
+from bindings.sources.language.syntax import SyntaxNode
 from bindings.sources.language.tokens import Token
 from exchange.errors import InputError
 from exchange.limits import INTEGER_DIGITS, STATEMENTS, TEXT_BYTES
@@ -17,17 +17,17 @@ from exchange.values.field_json import READERS, decode, decode_table
 from exchange.values.json_text import parse_leniently
 from exchange.values.notation import VARIABLE
 
-__all__ = ["Budget", "Item", "Scope", "Terms"]
+__all__ = ["ExpansionBudget", "VariableValue", "Scope", "Terms"]
 
 
-class Item(NamedTuple):
+class VariableValue(NamedTuple):
     """One value of a variable: as a text, and as the value of an argument."""
 
     text: str
     value: Any
 
 
-Scope: TypeAlias = Mapping[str, tuple[Item, ...]]
+Scope: TypeAlias = Mapping[str, tuple[VariableValue, ...]]
 """The variables, each with its values."""
 
 ESCAPES: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\", "/": "/", "{": "{"}
@@ -37,7 +37,7 @@ CONSTANTS: Final = {"true": True, "false": False, "null": None}
 TYPES: Final = tuple(name[1:] for name in READERS)
 
 
-class Budget:
+class ExpansionBudget:
     """The size to which a file may still expand: nothing else limits nested ``for`` and repeated ``let``."""
 
     __slots__ = ("_characters", "_statements")
@@ -64,7 +64,7 @@ class Terms(NamedTuple):
 
     tokens: Sequence[Token]
     scope: Scope
-    budget: Budget
+    budget: ExpansionBudget
 
     def text(self, position: int) -> str:
         """Return the text of a token, with variables and escapes replaced. Raises Mistake."""
@@ -86,7 +86,7 @@ class Terms(NamedTuple):
         """Return whether the token has no quotes, and so may be a word of the language."""
         return self.tokens[position].kind == "NAME"
 
-    def value(self, node: Node, *, typed: bool = True) -> Any:
+    def value(self, node: SyntaxNode, *, typed: bool = True) -> Any:
         """Return the value as JSON; a typed one is ``{"!type": value}``, for `exchange.values.field_json.decode`."""
         if node.rule == "plain":
             return self._plain(node.children[0], typed=typed)
@@ -115,11 +115,11 @@ class Terms(NamedTuple):
             raise Mistake(str(error).rpartition("does not fit: ")[2], token, self.last(inner, token)) from None
         return value
 
-    def table(self, node: Node, *, typed: bool = True) -> dict[str, Any]:
+    def table(self, node: SyntaxNode, *, typed: bool = True) -> dict[str, Any]:
         """Return the entries of a table, each as `value`."""
         return self.entries(node.children, typed=typed)
 
-    def entries(self, nodes: Sequence[Node], *, typed: bool = True) -> dict[str, Any]:
+    def entries(self, nodes: Sequence[SyntaxNode], *, typed: bool = True) -> dict[str, Any]:
         """Return the entries ``key = value``. Raises Mistake for a key that occurs twice."""
         entries: dict[str, Any] = {}
         for position, value in (node.children for node in nodes):
@@ -129,17 +129,17 @@ class Terms(NamedTuple):
             entries[key] = self.value(value, typed=typed)
         return entries
 
-    def fields(self, node: Node) -> dict[str, Any]:
+    def fields(self, node: SyntaxNode) -> dict[str, Any]:
         """Return the AMQP field values of a table."""
         return decode_table(self.table(node))
 
-    def last(self, node: Node, default: Token) -> Token:
+    def last(self, node: SyntaxNode, default: Token) -> Token:
         """Return the last token of a node, or ``default`` if it has none."""
         for child in reversed(node.children):
-            return self.last(child, default) if type(child) is Node else self.tokens[child]
+            return self.last(child, default) if type(child) is SyntaxNode else self.tokens[child]
         return default
 
-    def variable(self, name: str, token: Token, within: tuple[int, int] | None = None) -> tuple[Item, ...]:
+    def variable(self, name: str, token: Token, within: tuple[int, int] | None = None) -> tuple[VariableValue, ...]:
         """Return the values of a variable. Raises Mistake when there is no such variable."""
         if name not in self.scope:
             itself = "" if within is None or token.kind == "NAME" else f"; the text itself is written \\{{{name}}}"
@@ -148,7 +148,7 @@ class Terms(NamedTuple):
             )
         return self.scope[name]
 
-    def _single(self, name: str, token: Token, within: tuple[int, int]) -> Item:
+    def _single(self, name: str, token: Token, within: tuple[int, int]) -> VariableValue:
         items = self.variable(name, token, within)
         if len(items) != 1:
             message = f"{name} has {len(items)} values; go through them with: for each in {name}:"

@@ -10,7 +10,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Literal, TypedDict
 
-from bindings.sources.recording.model import CLOSINGS, RECORDED, Answer, Client, Publishing, Recording, Request, Unread
+from bindings.sources.recording.model import (
+    CLOSINGS,
+    RECORDED,
+    RecordedAnswer,
+    RecordedClient,
+    RecordedPublishing,
+    RecordedRequest,
+    Recording,
+    UnreadConnections,
+)
 from exchange.amqp.methods import METHODS
 from exchange.errors import InputError
 from exchange.values.field_json import decode_table, encode_table, json_line
@@ -138,7 +147,7 @@ def recording_lines(recording: Recording) -> Iterator[bytes]:
         yield json_line(_publishing_json(publishing, numbers[publishing.client]))
 
 
-def _client_json(client: Client, number: int, connections: int) -> ClientJson:
+def _client_json(client: RecordedClient, number: int, connections: int) -> ClientJson:
     return {
         "kind": "client",
         "client": number,
@@ -150,7 +159,7 @@ def _client_json(client: Client, number: int, connections: int) -> ClientJson:
     }
 
 
-def _request_json(request: Request, number: int) -> RequestJson:
+def _request_json(request: RecordedRequest, number: int) -> RequestJson:
     return {
         "kind": "request",
         "client": number,
@@ -164,7 +173,7 @@ def _request_json(request: Request, number: int) -> RequestJson:
     }
 
 
-def _publishing_json(publishing: Publishing, number: int) -> PublishingJson:
+def _publishing_json(publishing: RecordedPublishing, number: int) -> PublishingJson:
     return {
         "kind": "publishing",
         "client": number,
@@ -181,7 +190,7 @@ def _publishing_json(publishing: Publishing, number: int) -> PublishingJson:
     }
 
 
-def _answers_json(answers: Mapping[Answer, int]) -> list[AnswerJson]:
+def _answers_json(answers: Mapping[RecordedAnswer, int]) -> list[AnswerJson]:
     return [{"code": answer.code, "text": answer.text, "count": count} for answer, count in answers.items()]
 
 
@@ -221,7 +230,7 @@ class _Reader:
 
     def __init__(self) -> None:
         self.recording: Recording | None = None
-        self._clients: dict[int, Client] = {}
+        self._clients: dict[int, RecordedClient] = {}
 
     def read(self, line: Any) -> None:
         """Read a line that is parsed. Raises InputError."""
@@ -233,7 +242,7 @@ class _Reader:
         if self.recording is None:
             self.recording = _read_head(line)
         elif kind == "client":
-            client = Client(*(_get(line, field, str) for field in Client._fields))
+            client = RecordedClient(*(_get(line, field, str) for field in RecordedClient._fields))
             self._clients[_get(line, "client", int)] = client
             self.recording.connections[client] += _get(line, "connections", int)
         elif kind == "request":
@@ -243,26 +252,26 @@ class _Reader:
         else:
             raise InputError("its kind is none of client, request, publishing")
 
-    def _read_request(self, line: Mapping[str, Any]) -> Request:
+    def _read_request(self, line: Mapping[str, Any]) -> RecordedRequest:
         method = _get(line, "method", str)
         if method not in METHODS_READ:
             raise InputError(f"no recording has the method {method!r:.60}")
         arguments = decode_table(line.get("arguments"), "arguments")
         _check_arguments(method, arguments)
-        return Request(
+        return RecordedRequest(
             self._client(line), _get(line, "vhost", str), method, arguments, _get(line, "first", str),
             _get(line, "last", str), _get(line, "count", int), _read_answers(line),
         )  # fmt: skip
 
-    def _read_publishing(self, line: Mapping[str, Any]) -> Publishing:
-        return Publishing(
+    def _read_publishing(self, line: Mapping[str, Any]) -> RecordedPublishing:
+        return RecordedPublishing(
             self._client(line), _get(line, "vhost", str), _get(line, "exchange", str), _get(line, "mandatory", bool),
             _get(line, "immediate", bool), _get(line, "first", str), _get(line, "last", str),
             _get(line, "messages", int), _get(line, "max_bytes", int), _get(line, "returned", int),
             _read_answers(line),
         )  # fmt: skip
 
-    def _client(self, line: Mapping[str, Any]) -> Client:
+    def _client(self, line: Mapping[str, Any]) -> RecordedClient:
         client = self._clients.get(_get(line, "client", int))
         if client is None:
             raise InputError("no line before it is about its client")
@@ -278,17 +287,17 @@ def _read_head(line: Mapping[str, Any]) -> Recording:
     recording = Recording(_get(line, "upstream", str), _get(line, "started", str), _get(line, "ended", str), brokers)
     recording.opened, recording.left_out = _get(line, "opened", int), _get(line, "left_out", int)
     recording.unread = Counter({
-        Unread(_get(each, "side", str), _get(each, "reason", str)): _get(each, "count", int)
+        UnreadConnections(_get(each, "side", str), _get(each, "reason", str)): _get(each, "count", int)
         for each in _get_objects(line, "unread")
     })  # fmt: skip
     return recording
 
 
-def _read_answers(line: Mapping[str, Any]) -> Counter[Answer]:
-    answers: Counter[Answer] = Counter()
+def _read_answers(line: Mapping[str, Any]) -> Counter[RecordedAnswer]:
+    answers: Counter[RecordedAnswer] = Counter()
     for each in _get_objects(line, "answers"):
         code = each.get("code")
-        answers[Answer(None if code is None else _get(each, "code", int), _get(each, "text", str))] += _get(
+        answers[RecordedAnswer(None if code is None else _get(each, "code", int), _get(each, "text", str))] += _get(
             each, "count", int
         )
     return answers

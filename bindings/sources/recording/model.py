@@ -1,7 +1,7 @@
 """A recording: the clients of a broker, what they declare and ask, how often, and what the broker answered.
 
-Equal requests of equal clients are one `Request` with a count. Of messages there are only counts, for each exchange:
-no routing key, no header, no body. Credentials and addresses of clients are in no recording.
+Equal requests of equal clients are one `RecordedRequest` with a count. Of messages there are only counts, for each
+exchange: no routing key, no header, no body. Credentials and addresses of clients are in no recording.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 __all__ = [
-    "ACCEPTED", "CLOSED", "CLOSINGS", "NO_CODE", "RECORDED", "Answer", "Client", "Publishing", "Recording", "Request",
-    "Unread",
+    "ACCEPTED", "CLOSED", "CLOSINGS", "NO_CODE", "RECORDED", "RecordedAnswer", "RecordedClient", "RecordedPublishing",
+    "RecordedRequest", "Recording", "UnreadConnections",
 ]  # fmt: skip
 
 
-class Client(NamedTuple):
+class RecordedClient(NamedTuple):
     """A client as it names itself; "" for what it does not name."""
 
     product: str = ""
@@ -32,7 +32,7 @@ class Client(NamedTuple):
         return f"{self.name} ({library})" if self.name else library
 
 
-class Answer(NamedTuple):
+class RecordedAnswer(NamedTuple):
     """What a broker answered."""
 
     code: int | None
@@ -44,7 +44,7 @@ class Answer(NamedTuple):
         return f"{self.code} {self.text}" if self.code else self.text
 
 
-ACCEPTED: Final = Answer(None, "")
+ACCEPTED: Final = RecordedAnswer(None, "")
 NO_CODE: Final = 0
 """Reply code of a broker that has closed a connection without giving one."""
 CLOSED: Final = "the connection is closed without an answer"
@@ -78,10 +78,10 @@ CLOSINGS: Final[Mapping[str, tuple[str, ...]]] = {"connection.close": (), "chann
 
 
 @dataclass(slots=True)
-class Request:
+class RecordedRequest:
     """A method that clients have called with the same arguments; or one of `CLOSINGS`, and ``answers`` has why."""
 
-    client: Client
+    client: RecordedClient
     vhost: str
     method: str
     """Such as ``queue.declare``."""
@@ -94,7 +94,7 @@ class Request:
     """Time of the first call, ``2026-05-01T12:00:00Z``."""
     last: str
     count: int = 0
-    answers: Counter[Answer] = field(default_factory=Counter)
+    answers: Counter[RecordedAnswer] = field(default_factory=Counter)
     """How often each answer came; calls without an answer are in none of them."""
 
     @property
@@ -104,10 +104,10 @@ class Request:
 
 
 @dataclass(slots=True)
-class Publishing:
+class RecordedPublishing:
     """Messages that clients have published to an exchange."""
 
-    client: Client
+    client: RecordedClient
     vhost: str
     exchange: str
     mandatory: bool
@@ -119,11 +119,11 @@ class Publishing:
     """Size in bytes of the largest body."""
     returned: int = 0
     """Number of messages that came back because no queue got them."""
-    answers: Counter[Answer] = field(default_factory=Counter)
+    answers: Counter[RecordedAnswer] = field(default_factory=Counter)
     """The refusals that closed a channel or a connection."""
 
 
-class Unread(NamedTuple):
+class UnreadConnections(NamedTuple):
     """Why a connection was passed on without being read to its end."""
 
     side: str
@@ -141,14 +141,14 @@ class Recording:
     ended: str
     brokers: list[str] = field(default_factory=list)
     """Product and version of each broker behind the address, such as ``RabbitMQ 3.10.8``."""
-    connections: Counter[Client] = field(default_factory=Counter)
+    connections: Counter[RecordedClient] = field(default_factory=Counter)
     """Number of connections of each client that has named itself."""
-    requests: list[Request] = field(default_factory=list)
+    requests: list[RecordedRequest] = field(default_factory=list)
     """In the order of their first calls."""
-    publishing: list[Publishing] = field(default_factory=list)
+    publishing: list[RecordedPublishing] = field(default_factory=list)
     opened: int = 0
     """Number of all connections."""
-    unread: Counter[Unread] = field(default_factory=Counter)
+    unread: Counter[UnreadConnections] = field(default_factory=Counter)
     """Number of connections that were not read to their end."""
     left_out: int = 0
     """Number of calls that are not recorded because there were too many different ones."""

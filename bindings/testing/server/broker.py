@@ -25,13 +25,13 @@ from exchange.topology.rules import VirtualHost
 from exchange.topology.topology import Topology
 from exchange.values.message import Message
 
-__all__ = ["Broker", "Receiver"]
+__all__ = ["ServedBroker", "MessageReceiver"]
 
 GENERATED: Final = "gen-"
 """Beginning of the names of queues that are declared without one. RabbitMQ's own prefix, ``amq.gen-``, is reserved."""
 
 
-class Receiver(Protocol):
+class MessageReceiver(Protocol):
     """A channel, as the broker knows it."""
 
     def send_deliveries(self) -> None:
@@ -41,14 +41,14 @@ class Receiver(Protocol):
         """Send a direct reply."""
 
 
-class Broker:
+class ServedBroker:
     """The state of one virtual host."""
 
     def __init__(self, topology: Topology, *, choose: Choose = randrange) -> None:
         self.vhost: Final = topology.vhost
         self.life: Final = Life(topology, now=time.time(), choose=choose)
-        self.channels: Final[set[Receiver]] = set()
-        self.reply_channels: Final[dict[str, Receiver]] = {}
+        self.channels: Final[set[MessageReceiver]] = set()
+        self.reply_channels: Final[dict[str, MessageReceiver]] = {}
         """Address of direct replies -> the channel that gets them."""
         self._owners: Final[dict[str, object]] = {}
         """Exclusive queue -> its connection."""

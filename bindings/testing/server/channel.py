@@ -8,7 +8,7 @@ from math import inf
 from typing import Any, Final, Protocol
 from uuid import uuid4
 
-from bindings.testing.server.broker import Broker
+from bindings.testing.server.broker import ServedBroker
 from exchange.amqp import ContentHeader, content_of
 from exchange.entities.declarations import binding_of, exchange_of, queue_of, with_last_queue
 from exchange.entities.entities import DIRECT_REPLY_TO
@@ -21,16 +21,16 @@ from exchange.topology.rules import VirtualHost
 from exchange.values.field_values import type_and_value
 from exchange.values.message import Message
 
-__all__ = ["Channel", "Connection"]
+__all__ = ["Channel", "FrameSender"]
 
 Arguments = Mapping[str, Any]
 
 
-class Connection(Protocol):
+class FrameSender(Protocol):
     """What a channel needs of its connection."""
 
     @property
-    def broker(self) -> Broker:
+    def broker(self) -> ServedBroker:
         """The broker that the client is connected to."""
 
     @property
@@ -62,7 +62,7 @@ class ChannelConsumer(Consumer):
 class Channel:
     """The state of a channel. Methods that raise a BrokerError close it."""
 
-    def __init__(self, connection: Connection, number: int) -> None:
+    def __init__(self, connection: FrameSender, number: int) -> None:
         self._connection: Final = connection
         self._broker: Final = connection.broker
         self._number: Final = number

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import Any, Final
 
-from bindings.testing.server.broker import Broker
+from bindings.testing.server.broker import ServedBroker
 from bindings.testing.server.channel import Channel
 from exchange.amqp import ContentHeader, MalformedHeader
 from exchange.amqp.fields import decode_table
@@ -56,7 +56,7 @@ class ServerConnection:
     """Serves one client; `run` ends when the connection is closed."""
 
     def __init__(
-        self, broker: Broker, version: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, broker: ServedBroker, version: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         self.broker: Final = broker
         self._version: Final = version

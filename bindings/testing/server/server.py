@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 from urllib.parse import quote
 
-from bindings.testing.server.broker import Broker
+from bindings.testing.server.broker import ServedBroker
 from bindings.testing.server.connection import ServerConnection
 from exchange.kinds import Choose
 from exchange.topology.topology import Topology
@@ -56,7 +56,7 @@ class AmqpServer:
             raise TypeError(f"a Topology is wanted, not {topology!r}: bindings.load reads one from a file")
         self._host: Final = host
         self._port = port
-        self._broker: Final = Broker(self._initial, choose=choose)
+        self._broker: Final = ServedBroker(self._initial, choose=choose)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._stop: asyncio.Event | None = None
@@ -137,7 +137,7 @@ class AmqpServer:
         self._connections.add(task)
         task.add_done_callback(self._connections.discard)
 
-    def _ask(self, question: Callable[[Broker], Answer]) -> Answer:
+    def _ask(self, question: Callable[[ServedBroker], Answer]) -> Answer:
         """Ask the broker on the thread of its loop, and return or raise its answer."""
         if self._loop is None:
             raise RuntimeError("the server does not run")

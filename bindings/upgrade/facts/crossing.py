@@ -10,7 +10,7 @@ from typing import TypeAlias
 from bindings.upgrade.facts.shifts import PolicyShifts
 from bindings.upgrade.facts.ways import DeadLetterWays
 from exchange.entities.entities import Queue
-from exchange.entities.in_force import Settings
+from exchange.entities.in_force import SettingsInForce
 from exchange.entities.part import Part
 from exchange.entities.profile import Profile
 from exchange.topology.topology import Topology
@@ -34,7 +34,7 @@ class Crossing:
         return self.before.with_profile(self.new)
 
     @cached_property
-    def in_force(self) -> list[tuple[Queue, tuple[Settings, ...], tuple[Settings, ...]]]:
+    def in_force(self) -> list[tuple[Queue, tuple[SettingsInForce, ...], tuple[SettingsInForce, ...]]]:
         """Each queue with the settings that may be in force in it, in the old release and in the new one."""
         old, new = self.before.policies_in_force(), self.after.policies_in_force()
         return [(q, old.possible_settings(q), new.possible_settings(q)) for q in self.before.queues.values()]
@@ -56,7 +56,7 @@ def everywhere(crossing: Crossing) -> Iterator[Seen]:
 
 
 def queues_where(
-    is_seen: Callable[[Queue, tuple[Settings, ...], tuple[Settings, ...]], bool], *types: str
+    is_seen: Callable[[Queue, tuple[SettingsInForce, ...], tuple[SettingsInForce, ...]], bool], *types: str
 ) -> Callable[[Crossing], Iterator[Seen]]:
     """Return a function that yields the queues of some types, or of all, in which a fact is seen.
 
@@ -71,6 +71,6 @@ def queues_where(
     return find
 
 
-def may_dead_letter(queue: Queue, possible: tuple[Settings, ...]) -> bool:
+def may_dead_letter(queue: Queue, possible: tuple[SettingsInForce, ...]) -> bool:
     """Return whether a queue with one of these settings has a dead letter exchange."""
     return any(settings.dead_letters.exchange is not None for settings in possible)

@@ -10,10 +10,10 @@ from bindings.upgrade.facts.crossing import Crossing, Seen
 from bindings.upgrade.facts.fact import Fact, notes
 from exchange.entities.entities import Binding
 from exchange.kinds import SHIPPED, Decider, KeyUse, kind_of
-from exchange.kinds.consistent_hash import ConsistentHash, ring_after_restart, ring_of
+from exchange.kinds.consistent_hash import ConsistentHashExchange, ring_after_restart, ring_of
 from exchange.kinds.headers import conditions_of
-from exchange.kinds.modulus_hash import ModulusHash
-from exchange.kinds.topic import Topic
+from exchange.kinds.modulus_hash import ModulusHashExchange
+from exchange.kinds.topic import TopicExchange
 from exchange.values.field_values import INTEGER_TYPES, type_and_value
 
 __all__ = ["FACTS"]
@@ -79,14 +79,14 @@ def modulus_hashes(crossing: Crossing) -> Iterator[Seen]:
     """Yield the exchanges that choose one of several destinations by the number of a hash."""
     for name, exchange in crossing.before.exchanges.items():
         destinations = {binding.destination for binding in crossing.before.bindings_from(name)}
-        if kind_of(exchange) is ModulusHash and len(destinations) > 1:
+        if kind_of(exchange) is ModulusHashExchange and len(destinations) > 1:
             yield exchange, ""
 
 
 def hashes_of_headers(crossing: Crossing) -> Iterator[Seen]:
     """Yield the exchanges that choose one of several bindings by the hash of a header."""
     for name, exchange in crossing.before.exchanges.items():
-        by_header = kind_of(exchange) is ConsistentHash and "hash-header" in exchange.arguments
+        by_header = kind_of(exchange) is ConsistentHashExchange and "hash-header" in exchange.arguments
         if by_header and len([*islice(crossing.before.bindings_from(name), 2)]) > 1:
             yield exchange, ""
 
@@ -101,7 +101,7 @@ def bindings_with_zeros(crossing: Crossing) -> Iterator[Seen]:
 def empty_topics(crossing: Crossing) -> Iterator[Seen]:
     """Yield the bindings of topic exchanges with an empty key."""
     for name, exchange in crossing.before.exchanges.items():
-        if kind_of(exchange) is Topic:
+        if kind_of(exchange) is TopicExchange:
             yield from ((binding, "") for binding in crossing.before.bindings_from(name) if not binding.routing_key)
 
 

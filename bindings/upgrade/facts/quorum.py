@@ -7,7 +7,7 @@ from typing import Final
 
 from bindings.upgrade.facts.crossing import Crossing, Seen, may_dead_letter, queues_where
 from bindings.upgrade.facts.fact import Fact, notes, request
-from exchange.entities.in_force import Settings
+from exchange.entities.in_force import SettingsInForce
 
 __all__ = ["FACTS"]
 
@@ -30,16 +30,16 @@ def limited_queues_in_circles(crossing: Crossing) -> Iterator[Seen]:
             yield queue, ""
 
 
-def _sets_no_limit(possible: tuple[Settings, ...]) -> bool:
+def _sets_no_limit(possible: tuple[SettingsInForce, ...]) -> bool:
     return all(settings.integer("delivery-limit") is None for settings in possible)
 
 
-def _is_negative(settings: Settings, source: str | None = None) -> bool:
+def _is_negative(settings: SettingsInForce, source: str | None = None) -> bool:
     limit = settings.integer("delivery-limit")
     return limit is not None and limit < 0 and source in (None, settings.values["delivery-limit"].source)
 
 
-def _gives(possible: tuple[Settings, ...], *names: str) -> bool:
+def _gives(possible: tuple[SettingsInForce, ...], *names: str) -> bool:
     return any(settings.get(name) is not None for settings in possible for name in names)
 
 

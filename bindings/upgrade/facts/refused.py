@@ -19,7 +19,7 @@ from exchange.entities.policy_definitions import refuse_policy
 from exchange.entities.profile import Profile
 from exchange.entities.queue_arguments import refuse_queue
 from exchange.errors import BrokerError
-from exchange.kinds import Unknown, kind_of
+from exchange.kinds import UnknownExchange, kind_of
 from exchange.topology import rules
 
 __all__ = ["FACTS"]
@@ -57,7 +57,7 @@ def refused_bindings(crossing: Crossing) -> Iterator[Seen]:
         source = tables.exchanges[binding.source]
         kind_of(source).check_binding(source, binding, tables, profile)
 
-    known = [name for name, exchange in topology.exchanges.items() if kind_of(exchange) is not Unknown]
+    known = [name for name, exchange in topology.exchanges.items() if kind_of(exchange) is not UnknownExchange]
     return _find_refused(chain.from_iterable(map(topology.bindings_from, known)), bind, crossing)
 
 
@@ -84,7 +84,7 @@ def refused_by_both(crossing: Crossing) -> Iterator[Seen]:
 
 
 def _may_have_a_plugin(part: Part | None) -> bool:
-    return isinstance(part, Exchange) and kind_of(part) is Unknown
+    return isinstance(part, Exchange) and kind_of(part) is UnknownExchange
 
 
 def shifts_of_policies(crossing: Crossing, part: Part) -> str:

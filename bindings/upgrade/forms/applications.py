@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Final, TypedDict
 
 from bindings.recording.summary import describe_request
-from bindings.sources.recording.model import ACCEPTED, Request
+from bindings.sources.recording.model import ACCEPTED, RecordedRequest
 from bindings.upgrade.facts.table import FACTS
-from bindings.upgrade.requests.applications import FOUND, Applications, Refused
+from bindings.upgrade.requests.applications import FOUND, Applications, RefusedByRelease
 from exchange.text.display import count_noun, list_some
 from exchange.text.markdown import escape_text, quote_code
 from exchange.values.documents import write_as
@@ -56,13 +56,13 @@ class RefusedJson(TypedDict):
     clients: list[RequestingJson]
 
 
-def _refused_json(refused: Refused) -> RefusedJson:
+def _refused_json(refused: RefusedByRelease) -> RefusedJson:
     row = refused.row
     what, way_out = explain_fact(refused.fact)
     return {
         "vhost": row.vhost,
-        "method": row.method if isinstance(row, Request) else "basic.publish",
-        "arguments": encode_table(row.arguments) if isinstance(row, Request) else {"exchange": row.exchange},
+        "method": row.method if isinstance(row, RecordedRequest) else "basic.publish",
+        "arguments": encode_table(row.arguments) if isinstance(row, RecordedRequest) else {"exchange": row.exchange},
         "code": refused.answer.code,
         "text": refused.answer.text,
         "fact": refused.fact,
@@ -78,7 +78,7 @@ def _refused_json(refused: Refused) -> RefusedJson:
     }  # fmt: skip
 
 
-write_as(Refused, _refused_json, RefusedJson)
+write_as(RefusedByRelease, _refused_json, RefusedJson)
 
 
 def applications_to_text(applications: Applications) -> Iterator[str]:
@@ -139,13 +139,13 @@ def _remarks(applications: Applications) -> Iterator[str]:
         yield f"not recorded, as there was no room: {count_noun(applications.left_out, 'call')}"
 
 
-def _describe(refused: Refused) -> str:
+def _describe(refused: RefusedByRelease) -> str:
     place = "" if refused.row.vhost in ("", "/") else f" in virtual host {refused.row.vhost!r}"
     return f"{describe_request(refused.row)}{place}"
 
 
-def _describe_clients(refused: Refused) -> str:
-    noun = "time" if isinstance(refused.row, Request) else "message"
+def _describe_clients(refused: RefusedByRelease) -> str:
+    noun = "time" if isinstance(refused.row, RecordedRequest) else "message"
     most = sorted(refused.clients, key=lambda each: -each[1])
     return list_some([f"{client}, {count_noun(count, noun)}" for client, count in most], NAMED)
 

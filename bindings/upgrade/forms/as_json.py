@@ -12,7 +12,7 @@ from bindings.diff.planning.fields import FieldChange, find_changes
 from bindings.upgrade.forms import applications, live  # noqa: F401  their documents
 from bindings.upgrade.releases import Release
 from bindings.upgrade.transform.transform import SectionChange
-from bindings.upgrade.transform.transformation import Change
+from bindings.upgrade.transform.transformation import TransformedPart
 from bindings.upgrade.upgrade import Sighting, Upgrade, VhostUpgrade
 from exchange.values.documents import document, encode_as, write_as
 
@@ -42,12 +42,12 @@ document(
 )(Sighting)
 
 
-def _changes(change: Change) -> list[FieldChange]:
+def _changes(change: TransformedPart) -> list[FieldChange]:
     """What differs; empty for bindings, whose keys do."""  # noqa: D401
     return [] if change.before is None or change.after is None else list(find_changes(change.before, change.after))
 
 
-document("ChangeJson", "part = before, becomes = after, changes, why or null", changes=_changes)(Change)
+document("ChangeJson", "part = before, becomes = after, changes, why or null", changes=_changes)(TransformedPart)
 
 
 class MoveJson(TypedDict):

@@ -27,7 +27,7 @@ from bindings.upgrade.forms.words import (
     transformed_lines,
     unseen_facts,
 )
-from bindings.upgrade.releases import FLAGS, Step
+from bindings.upgrade.releases import FLAGS, SeriesUpgrade
 from bindings.upgrade.upgrade import Sighting, Upgrade, VhostUpgrade
 from exchange.text.display import count_noun, escape_line
 from exchange.topology.unread import not_proved
@@ -145,7 +145,7 @@ def _fact(sighting: Sighting) -> Iterator[str]:
     yield "</div>"
 
 
-def _steps(steps: Iterable[Step]) -> Iterator[str]:
+def _steps(steps: Iterable[SeriesUpgrade]) -> Iterator[str]:
     yield "<h2>Steps of a running cluster, node by node</h2>"
     yield f"<p>Before each, {_text(FLAGS)}</p>"
     yield "<ol>"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from bindings.sources.recording.model import ACCEPTED, Answer
-from bindings.upgrade.live.comparing import Difference, Shown
+from bindings.sources.recording.model import ACCEPTED, RecordedAnswer
+from bindings.upgrade.live.comparing import Shown, UnexpectedAnswer
 from exchange.text.display import count_noun
 from exchange.text.markdown import quote_block
 from exchange.values.documents import document
@@ -17,7 +17,7 @@ LISTED: Final = 20
 """Number of calls that are listed of each kind; the JSON has all."""
 
 
-document("LiveAnswerJson")(Answer)
+document("LiveAnswerJson")(RecordedAnswer)
 
 
 def shown_to_text(shown: Shown) -> Iterator[str]:
@@ -42,7 +42,7 @@ def shown_to_markdown(shown: Shown) -> Iterator[str]:
     yield from (f"**{title.removesuffix(':').capitalize()}**", "", *quote_block(lines), "")
 
 
-def _calls(differences: Sequence[Difference]) -> Iterator[str]:
+def _calls(differences: Sequence[UnexpectedAnswer]) -> Iterator[str]:
     for difference in differences[:LISTED]:
         place = "" if difference.vhost in ("", "/") else f" in virtual host {difference.vhost!r}"
         yield f"    {difference.what}{place}"
@@ -52,5 +52,5 @@ def _calls(differences: Sequence[Difference]) -> Iterator[str]:
         yield f"    and {count_noun(len(differences) - LISTED, 'more call')}"
 
 
-def _or_accepted(answer: Answer) -> str:
+def _or_accepted(answer: RecordedAnswer) -> str:
     return "accepted" if answer == ACCEPTED else str(answer)

@@ -11,7 +11,7 @@ from bindings.diff.planning.step import describe_part
 from bindings.upgrade.facts import nodes
 from bindings.upgrade.facts.fact import Fact, Numbers, Severity, Source
 from bindings.upgrade.releases import Release
-from bindings.upgrade.transform.transformation import Change
+from bindings.upgrade.transform.transformation import TransformedPart
 from bindings.upgrade.upgrade import Sighting, Transformed, Upgrade
 from exchange.entities.entities import Binding
 from exchange.entities.part import Part
@@ -19,7 +19,7 @@ from exchange.text.display import clip_line, count_noun, count_rest, list_some
 from exchange.topology.unread import not_proved
 
 if TYPE_CHECKING:
-    from bindings.upgrade.traffic import Traffic
+    from bindings.upgrade.traffic import ReroutedTraffic
 
 __all__ = [
     "LISTED",
@@ -129,7 +129,7 @@ def _name(numbers: Numbers) -> str:
     return ".".join(map(str, numbers[: 3 if numbers[2] else 2]))
 
 
-def describe_change(change: Change) -> str:
+def describe_change(change: TransformedPart) -> str:
     """Return what a transformation did to a part: ``queue 'a': durable false -> true``."""
     before, after, why = change
     if before is None or after is None:
@@ -165,7 +165,7 @@ def transformed_lines(transformed: Transformed, release: Release) -> Iterator[st
     yield from (f"  {line}" for line in settings_lines(transformed.settings))
 
 
-def traffic_lines(traffic: Traffic) -> Iterator[str]:
+def traffic_lines(traffic: ReroutedTraffic) -> Iterator[str]:
     """Yield how many archived messages go elsewhere, and which."""
     from bindings.counts.changes import summary  # an archive's packages are there if there is traffic
     from bindings.report.words import describe_change as describe_move

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any, Final, Self
 
 from bindings.apply.address import Addresses
-from bindings.apply.amqp import Connection, Lost, Refused
-from bindings.sources.recording.model import ACCEPTED, CLOSED, NO_CODE, Answer
+from bindings.apply.amqp import BrokerConnection, Lost, OperationRefused
+from bindings.sources.recording.model import ACCEPTED, CLOSED, NO_CODE, RecordedAnswer
 from bindings.upgrade.requests.answering import normalise
 from exchange.amqp import content_of
 from exchange.entities.declarations import with_last_queue
@@ -37,7 +37,7 @@ class LiveHost:
     def __init__(self, addresses: Addresses, vhost: str) -> None:
         self._addresses: Final = addresses
         self.vhost: Final = vhost
-        self._connections: Final[dict[bool, Connection]] = {}
+        self._connections: Final[dict[bool, BrokerConnection]] = {}
         """Whether its calls may close it -> connection."""
         self._generated = ""
 
@@ -48,7 +48,7 @@ class LiveHost:
         for connection in self._connections.values():
             connection.close()
 
-    def answer(self, method: str, arguments: Mapping[str, Any], foretold: Answer) -> Answer:
+    def answer(self, method: str, arguments: Mapping[str, Any], foretold: RecordedAnswer) -> RecordedAnswer:
         """Make a call, and return the broker's answer. Raises Lost if there is none."""
         connection = self._connection(closes=(foretold.code or 0) >= CLOSES_CONNECTION)
         if method in OWN_CHANNEL:
@@ -58,19 +58,19 @@ class LiveHost:
             if method == "queue.delete" and foretold == ACCEPTED:
                 given = {**given, **UNCONDITIONAL}  # whether it has messages or consumers is not what is foretold
             self._make(connection, method, given)
-        except Refused as refused:
+        except OperationRefused as refused:
             return _to_answer(refused)
         finally:
             if method in OWN_CHANNEL:
                 connection.leave_channel()
         return ACCEPTED
 
-    def tune(self, frame_max: int) -> Answer:
+    def tune(self, frame_max: int) -> RecordedAnswer:
         """Open and close a connection with a maximum size of frames."""
         try:
             self._connect(frame_max).close()
-        except (Refused, Lost):  # pika takes the end of the connection for a refusal of the virtual host
-            return Answer(NO_CODE, CLOSED)
+        except (OperationRefused, Lost):  # pika takes the end of the connection for a refusal of the virtual host
+            return RecordedAnswer(NO_CODE, CLOSED)
         return ACCEPTED
 
     def publish(self, message: Message) -> None:
@@ -93,7 +93,7 @@ class LiveHost:
         connection = self._connection(closes=False)
         connection.call(f"queue.purge {queue!r}", lambda channel, done: channel.queue_purge(queue, callback=done))
 
-    def _connection(self, *, closes: bool) -> Connection:
+    def _connection(self, *, closes: bool) -> BrokerConnection:
         connection = self._connections.get(closes)
         if connection is None or not connection.is_open:
             if connection is not None:
@@ -101,14 +101,14 @@ class LiveHost:
             connection = self._connections[closes] = self._connect()
         return connection
 
-    def _connect(self, frame_max: int | None = None) -> Connection:
+    def _connect(self, frame_max: int | None = None) -> BrokerConnection:
         management = self._addresses.management
-        return Connection(
+        return BrokerConnection(
             self._addresses.amqp, management.user, management.password, self.vhost,
             seconds=SECONDS, name=NAME, frame_max=frame_max,
         )  # fmt: skip
 
-    def _make(self, connection: Connection, method: str, given: Mapping[str, Any]) -> None:
+    def _make(self, connection: BrokerConnection, method: str, given: Mapping[str, Any]) -> None:
         if method == "basic.publish":
             _publish(connection, Message(given["exchange"]), immediate=given["immediate"])
         elif method == "basic.get":
@@ -121,24 +121,24 @@ class LiveHost:
             if method == "queue.declare" and given["queue"] == "":
                 self._generated = answer.method.queue
 
-    def _set_prefetch(self, connection: Connection, given: Mapping[str, Any]) -> None:
+    def _set_prefetch(self, connection: BrokerConnection, given: Mapping[str, Any]) -> None:
         count, is_global = (given[name] for name in EXTRA)
         if count or is_global:
             qos = {"prefetch_size": 0, "prefetch_count": count, "global": is_global}
             connection.send("basic.qos", "basic.qos", qos)
 
 
-def _to_answer(refused: Refused) -> Answer:
-    return Answer(refused.code, normalise(str(refused).removeprefix(f"{refused.code} ")))
+def _to_answer(refused: OperationRefused) -> RecordedAnswer:
+    return RecordedAnswer(refused.code, normalise(str(refused).removeprefix(f"{refused.code} ")))
 
 
-def _publish(connection: Connection, message: Message, *, immediate: bool = False) -> None:
+def _publish(connection: BrokerConnection, message: Message, *, immediate: bool = False) -> None:
     """Publish a message with a confirm, and wait for it."""
     from pika import amqp_object, spec
 
     payload = content_of(message).payload(len(message.body))
 
-    class Raw(amqp_object.Properties):  # type: ignore[misc]
+    class RawProperties(amqp_object.Properties):  # type: ignore[misc]
         INDEX = spec.BasicProperties.INDEX
 
         def encode(self) -> list[bytes]:
@@ -147,12 +147,12 @@ def _publish(connection: Connection, message: Message, *, immediate: bool = Fals
     def publish(channel: Any, done: Any) -> None:
         channel.confirm_delivery(done)
         method = spec.Basic.Publish(exchange=message.exchange, routing_key=message.routing_key, immediate=immediate)
-        channel._send_method(method, (Raw(), message.body))
+        channel._send_method(method, (RawProperties(), message.body))
 
     connection.call(f"basic.publish to {message.exchange!r}", publish)
 
 
-def _get(connection: Connection, queue: str) -> None:
+def _get(connection: BrokerConnection, queue: str) -> None:
     from pika import spec
 
     def get(channel: Any, done: Any) -> None:

@@ -14,12 +14,19 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from bindings.apply.address import Addresses
-from bindings.apply.amqp import Refused
+from bindings.apply.amqp import OperationRefused
 from bindings.apply.live import Live
 from bindings.diff.planning.step import describe_part
 from bindings.recording.summary import describe_request
 from bindings.sources.management import RefusedRequest
-from bindings.sources.recording.model import ACCEPTED, NO_CODE, Answer, Publishing, Recording, Request
+from bindings.sources.recording.model import (
+    ACCEPTED,
+    NO_CODE,
+    RecordedAnswer,
+    RecordedPublishing,
+    RecordedRequest,
+    Recording,
+)
 from bindings.upgrade.live.asking import LiveHost
 from bindings.upgrade.live.fresh_host import fresh_host, permitted_features
 from bindings.upgrade.releases import Release
@@ -38,7 +45,7 @@ from exchange.topology.topology import Topology
 from exchange.values.documents import document
 from exchange.values.message import Message
 
-__all__ = ["LIVE_SECONDS", "Difference", "Shown", "Witness", "ask_broker"]
+__all__ = ["LIVE_SECONDS", "UnexpectedAnswer", "Shown", "ProbeMessage", "ask_broker"]
 
 LIVE_SECONDS: Final = 120.0
 """Default maximum duration in seconds of asking a test broker."""
@@ -50,15 +57,15 @@ WORDLESS: Final = "INTERNAL_ERROR"
 
 
 @document("DifferenceJson")
-class Difference(NamedTuple):
+class UnexpectedAnswer(NamedTuple):
     """A call that the test broker was asked, its answer and the foretold one."""
 
     vhost: str
     """The virtual host of the topology; "" for what is asked before one is opened."""
     what: str
     """The call, for people."""
-    foretold: Answer
-    seen: Answer
+    foretold: RecordedAnswer
+    seen: RecordedAnswer
 
 
 @document(
@@ -75,11 +82,11 @@ class Shown:
     """The deprecated features that it permits."""
     accepted: int = 0
     """Number of calls that were foretold to be accepted, and were."""
-    seen: list[Difference] = field(default_factory=list)
+    seen: list[UnexpectedAnswer] = field(default_factory=list)
     """Refusals that were foretold and seen, with the same code and text."""
-    not_seen: list[Difference] = field(default_factory=list)
+    not_seen: list[UnexpectedAnswer] = field(default_factory=list)
     """Refusals that were foretold, and accepted."""
-    not_foretold: list[Difference] = field(default_factory=list)
+    not_foretold: list[UnexpectedAnswer] = field(default_factory=list)
     """Answers that were not foretold: a refusal, another code or another text. The exit code is 1 if there are any."""
     messages: int = 0
     """Number of messages that went where it was foretold."""
@@ -87,7 +94,7 @@ class Shown:
     """Number of calls and messages for which there was no time or room, or that cannot be asked."""
 
 
-class Witness(NamedTuple):
+class ProbeMessage(NamedTuple):
     """A message of the comparison of routes."""
 
     message: Message
@@ -112,7 +119,7 @@ def ask_broker(
     addresses: Addresses,
     topologies: Sequence[Topology],
     recordings: Sequence[Recording],
-    witnesses: Sequence[Sequence[Witness]],
+    witnesses: Sequence[Sequence[ProbeMessage]],
     release: Release,
     *,
     seconds: float,
@@ -153,22 +160,25 @@ def _compare(shown: Shown, vhost: str, asks: Iterable[Ask], host: LiveHost, budg
             seen = host.tune(ask.arguments["frame_max"])
         else:
             seen = host.answer(ask.method, ask.arguments, foretold)
-        _add(shown, Difference(vhost, _describe(ask), *(_translate(each, host, vhost) for each in (foretold, seen))))
+        _add(
+            shown,
+            UnexpectedAnswer(vhost, _describe(ask), *(_translate(each, host, vhost) for each in (foretold, seen))),
+        )
 
 
-def _translate(answer: Answer, host: LiveHost, vhost: str) -> Answer:
+def _translate(answer: RecordedAnswer, host: LiveHost, vhost: str) -> RecordedAnswer:
     """Return an answer with the name of the topology's virtual host in place of the fresh one."""
     return answer._replace(text=answer.text.replace(f"vhost '{host.vhost}'", f"vhost '{vhost}'"))
 
 
 def _can_be_asked(ask: Ask) -> bool:
     """Return whether a call can be made: not a message of many MiB, and no frames smaller than AMQP allows."""
-    if isinstance(ask.cause, Publishing):
+    if isinstance(ask.cause, RecordedPublishing):
         return ask.foretold.fact != "HSU102"
     return ask.method != "connection.tune-ok" or ask.arguments["frame_max"] >= SMALLEST_TUNED
 
 
-def _add(shown: Shown, difference: Difference) -> None:
+def _add(shown: Shown, difference: UnexpectedAnswer) -> None:
     foretold, seen = difference.foretold, difference.seen
     has_words = seen.code != NO_CODE and seen.text != WORDLESS
     if foretold == seen or (foretold.code == seen.code and not has_words):
@@ -183,7 +193,7 @@ def _add(shown: Shown, difference: Difference) -> None:
 
 
 def _describe(ask: Ask) -> str:
-    if isinstance(ask.cause, Request | Publishing):
+    if isinstance(ask.cause, RecordedRequest | RecordedPublishing):
         return describe_request(ask.cause)
     if ask.cause is None:
         return ask.method
@@ -201,19 +211,23 @@ def _compare_policies(shown: Shown, topology: Topology, live: Live, release: Rel
             rules.set_policy(topology.tables(), host, policy)
             foretold = ACCEPTED
         except BrokerError as error:
-            foretold = Answer(error.code, error.text)
+            foretold = RecordedAnswer(error.code, error.text)
         try:
             live.set_policy(policy)
             seen = ACCEPTED
         except RefusedRequest as error:
             if error.status != 400:
                 raise
-            seen = foretold if foretold != ACCEPTED else Answer(400, f"BAD_REQUEST - {' '.join(error.reason.split())}")
-        _add(shown, Difference(topology.vhost, describe_part(policy), foretold, seen))
+            seen = (
+                foretold
+                if foretold != ACCEPTED
+                else RecordedAnswer(400, f"BAD_REQUEST - {' '.join(error.reason.split())}")
+            )
+        _add(shown, UnexpectedAnswer(topology.vhost, describe_part(policy), foretold, seen))
 
 
 def _compare_messages(
-    shown: Shown, topology: Topology, witnesses: Sequence[Witness], host: LiveHost, live: Live, budget: _Budget
+    shown: Shown, topology: Topology, witnesses: Sequence[ProbeMessage], host: LiveHost, live: Live, budget: _Budget
 ) -> None:
     """Publish messages, and compare the queues that get them with the route."""
     there = _declare_plainly(topology, host, live, budget)
@@ -227,18 +241,18 @@ def _compare_messages(
         what = f"a message to exchange {message.exchange!r} with key {message.routing_key!r}"
         try:
             host.publish(message)
-        except Refused as refused:
-            seen = Answer(refused.code, normalise(str(refused).removeprefix(f"{refused.code} ")))
-            _add(shown, Difference(topology.vhost, what, ACCEPTED, seen))
+        except OperationRefused as refused:
+            seen = RecordedAnswer(refused.code, normalise(str(refused).removeprefix(f"{refused.code} ")))
+            _add(shown, UnexpectedAnswer(topology.vhost, what, ACCEPTED, seen))
             continue
         arrived = _take_from(host, (foretold | before) & there.queues.keys())
         if arrived == foretold:
             shown.messages += 1
         else:
-            shown.not_foretold.append(Difference(topology.vhost, what, _in_queues(foretold), _in_queues(arrived)))
+            shown.not_foretold.append(UnexpectedAnswer(topology.vhost, what, _in_queues(foretold), _in_queues(arrived)))
     for name in _take_from(host, there.queues):
         what = f"messages in queue {name!r}"
-        shown.not_foretold.append(Difference(topology.vhost, what, _in_queues(()), _in_queues([name])))
+        shown.not_foretold.append(UnexpectedAnswer(topology.vhost, what, _in_queues(()), _in_queues([name])))
 
 
 def _exchanges_by_store(topology: Topology) -> AbstractSet[str]:
@@ -269,8 +283,8 @@ def _take_from(host: LiveHost, queues: Iterable[str]) -> frozenset[str]:
     return arrived
 
 
-def _in_queues(queues: Iterable[str]) -> Answer:
-    return Answer(None, f"in {', '.join(sorted(queues)) or 'no queue'}")
+def _in_queues(queues: Iterable[str]) -> RecordedAnswer:
+    return RecordedAnswer(None, f"in {', '.join(sorted(queues)) or 'no queue'}")
 
 
 def _declare_plainly(topology: Topology, host: LiveHost, live: Live, budget: _Budget) -> Topology:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bindings.diff.comparison.meaning import Meaning
-from bindings.upgrade.live.comparing import Witness
+from bindings.upgrade.live.comparing import ProbeMessage
 from exchange.errors import BrokerError
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology
@@ -14,10 +14,10 @@ from exchange.values.message import Message
 __all__ = ["witnesses_of"]
 
 
-def witnesses_of(before: Topology, meaning: Meaning) -> list[Witness]:
+def witnesses_of(before: Topology, meaning: Meaning) -> list[ProbeMessage]:
     """Return the messages of a comparison, each once, with the queues to which the old release routes them."""
     router = Router(before)
-    found: dict[tuple[str, str, str], Witness] = {}
+    found: dict[tuple[str, str, str], ProbeMessage] = {}
     for message in _messages(meaning):
         key = (message.exchange, message.routing_key, repr(sorted(message.headers.items(), key=repr)))
         if key not in found:
@@ -25,7 +25,7 @@ def witnesses_of(before: Topology, meaning: Meaning) -> list[Witness]:
                 queues = frozenset(router.route(message).queues)
             except BrokerError:
                 queues = frozenset()
-            found[key] = Witness(message, queues)
+            found[key] = ProbeMessage(message, queues)
     return [*found.values()]
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from bindings.sources.recording.model import ACCEPTED, CLOSED, NO_CODE, Answer
+from bindings.sources.recording.model import ACCEPTED, CLOSED, NO_CODE, RecordedAnswer
 from bindings.upgrade.releases import Release
 from exchange.entities.declarations import binding_of, exchange_of, queue_of, with_last_queue
 from exchange.entities.entities import DIRECT_REPLY_TO, Exchange, Queue
@@ -42,7 +42,7 @@ Arguments = Mapping[str, Any]
 class Foretold(NamedTuple):
     """What a release answers to a request."""
 
-    answer: Answer
+    answer: RecordedAnswer
     fact: str = ""
     """The fact about releases that a refusal follows from, or by which an accepted request means something else."""
 
@@ -265,7 +265,7 @@ def answer_to_tuning(release: Release, given: Arguments) -> Foretold:
     if least is None or not 0 < frame_max < least:
         return FINE
     reason = f"negotiated frame_max = {frame_max} is lower than the minimum allowed value ({least})"
-    return Foretold(Answer(NO_CODE, f"{CLOSED}; its log: {reason}"), "HSU103")
+    return Foretold(RecordedAnswer(NO_CODE, f"{CLOSED}; its log: {reason}"), "HSU103")
 
 
 def answer_to_message(release: Release, size: int) -> Foretold:
@@ -290,12 +290,12 @@ def _denial(feature: str, code: int, name: str, fact: str) -> _Fault:
     return _Fault(code, name, f"Feature `{feature}` is deprecated", fact)
 
 
-def _to_answer(error: BrokerError) -> Answer:
+def _to_answer(error: BrokerError) -> RecordedAnswer:
     """Return a refusal as it arrives: the text is a short string, whose end is missing if it is too long."""
     text = f"{error.name} - {error.text}".encode("utf-8", "surrogateescape")
     if len(text) > SHORTSTR_BYTES:
         text = text[: SHORTSTR_BYTES - 3] + b"..."
-    return Answer(error.code, text.decode("utf-8", "surrogateescape"))
+    return RecordedAnswer(error.code, text.decode("utf-8", "surrogateescape"))
 
 
 def _fact_of(error: BrokerError, method: str) -> str:

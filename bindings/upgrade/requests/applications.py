@@ -5,50 +5,57 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
-from bindings.sources.recording.model import ACCEPTED, Answer, Client, Publishing, Recording, Request
+from bindings.sources.recording.model import (
+    ACCEPTED,
+    RecordedAnswer,
+    RecordedClient,
+    RecordedPublishing,
+    RecordedRequest,
+    Recording,
+)
 from bindings.upgrade.releases import Release
 from bindings.upgrade.requests.replay import Ask, replay, tunings
 from exchange.topology.topology import Topology
 from exchange.values.documents import document
 from exchange.values.field_values import FieldTable
 
-__all__ = ["FOUND", "Applications", "Refused", "find_refused"]
+__all__ = ["FOUND", "Applications", "RefusedByRelease", "find_refused"]
 
 
-class Kind(NamedTuple):
+class RefusalKind(NamedTuple):
     """A kind of refusal that follows from no fact about releases, but from what clients ask and what is there."""
 
     what: str
     way_out: str
 
 
-FOUND: Final[dict[str, Kind]] = {
-    "HSU301": Kind(
+FOUND: Final[dict[str, RefusalKind]] = {
+    "HSU301": RefusalKind(
         "an application declares with other arguments what the topology has",
         "declare it as the topology has it, or delete it before, once its messages are consumed",
     ),
-    "HSU302": Kind(
+    "HSU302": RefusalKind(
         "an application uses what will not be there",
         "add it to the topology, or let the application declare it; if the new release refuses it, see there",
     ),
-    "HSU303": Kind(
+    "HSU303": RefusalKind(
         "an application asks what this type of queue does not support",
         "change the application, or keep the type of the queue",
     ),
-    "HSU304": Kind("an application asks what the new release refuses", "change the application"),
+    "HSU304": RefusalKind("an application asks what the new release refuses", "change the application"),
 }
 """Id -> kind; an id is never used for another one."""
 
 
-class Refused(NamedTuple):
+class RefusedByRelease(NamedTuple):
     """A request that the new release refuses, or takes for something else."""
 
-    row: Request | Publishing
+    row: RecordedRequest | RecordedPublishing
     """The request as the first client has made it."""
-    answer: Answer
+    answer: RecordedAnswer
     fact: str
     """Id of a fact about releases, or of `FOUND`."""
-    clients: tuple[tuple[Client, int], ...]
+    clients: tuple[tuple[RecordedClient, int], ...]
     """Each client that makes it, and how often it did."""
     now: bool
     """Whether the broker that was recorded has refused it each time, too."""
@@ -60,11 +67,11 @@ class Applications(NamedTuple):
 
     requests: int
     """Number of different requests that were compared."""
-    refused: tuple[Refused, ...]
+    refused: tuple[RefusedByRelease, ...]
     """What is refused by the new release and was accepted by the recorded broker, or not answered."""
-    changed: tuple[Refused, ...]
+    changed: tuple[RefusedByRelease, ...]
     """What is accepted, and means something else."""
-    already: tuple[Refused, ...]
+    already: tuple[RefusedByRelease, ...]
     """What was refused each time when it was recorded, too."""
     unknown_vhosts: tuple[str, ...]
     """Virtual hosts of recordings that the topologies lack; what is asked of them is compared with an empty one."""
@@ -113,7 +120,7 @@ def find_refused(
 
 
 def _is_recorded(ask: Ask) -> bool:
-    return isinstance(ask.cause, Request | Publishing)
+    return isinstance(ask.cause, RecordedRequest | RecordedPublishing)
 
 
 def _vhosts(recordings: Iterable[Recording]) -> list[str]:
@@ -122,29 +129,31 @@ def _vhosts(recordings: Iterable[Recording]) -> list[str]:
     return sorted(names - {""})
 
 
-def _group(asks: Iterable[Ask]) -> list[Refused]:
+def _group(asks: Iterable[Ask]) -> list[RefusedByRelease]:
     """Return the refusals, equal requests of several clients together, in the order of the asks."""
     groups: dict[Any, list[Ask]] = {}
     for ask in asks:
         row = ask.cause
-        if isinstance(row, Request | Publishing):
-            arguments = row.arguments if isinstance(row, Request) else {"exchange": row.exchange}
+        if isinstance(row, RecordedRequest | RecordedPublishing):
+            arguments = row.arguments if isinstance(row, RecordedRequest) else {"exchange": row.exchange}
             key = (row.vhost, ask.method, FieldTable(dict(arguments)), ask.foretold.answer, _refuses(row))
             groups.setdefault(key, []).append(ask)
     return [_refused(group) for group in groups.values()]
 
 
-def _refused(asks: list[Ask]) -> Refused:
-    rows = [ask.cause for ask in asks if isinstance(ask.cause, Request | Publishing)]
-    counts: dict[Client, int] = {}
+def _refused(asks: list[Ask]) -> RefusedByRelease:
+    rows = [ask.cause for ask in asks if isinstance(ask.cause, RecordedRequest | RecordedPublishing)]
+    counts: dict[RecordedClient, int] = {}
     for row in rows:
-        counts[row.client] = counts.get(row.client, 0) + (row.count if isinstance(row, Request) else row.messages)
+        counts[row.client] = counts.get(row.client, 0) + (
+            row.count if isinstance(row, RecordedRequest) else row.messages
+        )
     answer, fact = asks[0].foretold
-    return Refused(rows[0], answer, fact, tuple(counts.items()), _refuses(rows[0]))
+    return RefusedByRelease(rows[0], answer, fact, tuple(counts.items()), _refuses(rows[0]))
 
 
-def _refuses(row: Request | Publishing) -> bool:
+def _refuses(row: RecordedRequest | RecordedPublishing) -> bool:
     """Return whether the recorded broker has refused it each time."""
-    if isinstance(row, Publishing):
+    if isinstance(row, RecordedPublishing):
         return sum(row.answers.values()) >= row.messages > 0
     return bool(row.answers) and not row.was_accepted

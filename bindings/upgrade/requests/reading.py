@@ -12,7 +12,7 @@ from typing import Final
 
 from bindings.sources.files import decode_text, gunzip, open_file, read_whole
 from bindings.sources.recording.file import is_recording, read_recording
-from bindings.sources.recording.model import Client, Publishing, Recording, Unread
+from bindings.sources.recording.model import RecordedClient, RecordedPublishing, Recording, UnreadConnections
 from exchange.errors import InputError
 from exchange.text.site import how_to_install
 
@@ -55,21 +55,21 @@ def _read_archive(path: str) -> Recording:
     except InputError as error:
         raise InputError(f"{error}; and it is no recording of hashstar record: that begins with its kind") from None
     recording = Recording(path, UNKNOWN, UNKNOWN)
-    client = Client(name=f"publishers in {', '.join(archive.names)}")
-    rows: dict[tuple[str, str], Publishing] = {}
+    client = RecordedClient(name=f"publishers in {', '.join(archive.names)}")
+    rows: dict[tuple[str, str], RecordedPublishing] = {}
     for form, split in archive.plan():
         for item in form.read(split, ("vhost", "exchange", "body_size")):
             if isinstance(item, Skipped):
                 continue
             if isinstance(item, Bad):
-                recording.unread[Unread("archive", item.reason)] += 1
+                recording.unread[UnreadConnections("archive", item.reason)] += 1
                 continue
             columns = (item.column(name).to_pylist() for name in ("vhost", "exchange", "body_size"))
             for vhost, exchange, size in zip(*columns, strict=True):
                 key = (vhost or "/", exchange)
                 row = rows.get(key)
                 if row is None:
-                    row = rows[key] = Publishing(client, *key, False, False, UNKNOWN, UNKNOWN)
+                    row = rows[key] = RecordedPublishing(client, *key, False, False, UNKNOWN, UNKNOWN)
                 row.messages += 1
                 row.max_bytes = max(row.max_bytes, size or 0)
     recording.connections[client] += 1

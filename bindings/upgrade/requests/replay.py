@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from bindings.sources.recording.model import ACCEPTED, Publishing, Recording, Request
+from bindings.sources.recording.model import ACCEPTED, RecordedPublishing, RecordedRequest, Recording
 from bindings.upgrade.releases import Release
 from bindings.upgrade.requests.answering import AnsweringHost, Foretold, answer_to_message, answer_to_tuning
 from exchange.entities.declarations import declaration_of
@@ -37,7 +37,7 @@ class Ask(NamedTuple):
     method: str
     arguments: Mapping[str, Any]
     foretold: Foretold
-    cause: Exchange | Queue | Binding | Request | Publishing | None
+    cause: Exchange | Queue | Binding | RecordedRequest | RecordedPublishing | None
     """The part that it declares, or what was recorded; None for what only makes room for the next call."""
 
 
@@ -66,7 +66,7 @@ def replay(
     for method, given, row in rows:
         if given.get("queue") == "" and method != "queue.declare" and not host.has("queue", ""):
             continue  # its declaration is in no recording
-        if isinstance(row, Publishing):
+        if isinstance(row, RecordedPublishing):
             yield Ask(method, given, _answer_to_publishing(host, release, row, given), row)
             continue
         foretold = host.answer(method, given)
@@ -98,7 +98,9 @@ def tunings(recordings: Iterable[Recording], release: Release) -> Iterator[Ask]:
                 yield Ask(request.method, request.arguments, answer_to_tuning(release, request.arguments), request)
 
 
-def _answer_to_publishing(host: AnsweringHost, release: Release, row: Publishing, given: Mapping[str, Any]) -> Foretold:
+def _answer_to_publishing(
+    host: AnsweringHost, release: Release, row: RecordedPublishing, given: Mapping[str, Any]
+) -> Foretold:
     foretold = host.answer("basic.publish", given)
     return answer_to_message(release, row.max_bytes) if foretold.answer == ACCEPTED else foretold
 
@@ -114,9 +116,11 @@ def _declaration(part: Exchange | Queue | Binding, host: AnsweringHost) -> Ask:
     return Ask(method, arguments, host.answer(method, arguments), part)
 
 
-def _rows(recordings: Iterable[Recording], vhost: str) -> list[tuple[str, Mapping[str, Any], Request | Publishing]]:
+def _rows(
+    recordings: Iterable[Recording], vhost: str
+) -> list[tuple[str, Mapping[str, Any], RecordedRequest | RecordedPublishing]]:
     """Return what was recorded of a virtual host: methods with arguments, in the order in which they are asked."""
-    rows: list[tuple[str, Mapping[str, Any], Request | Publishing]] = []
+    rows: list[tuple[str, Mapping[str, Any], RecordedRequest | RecordedPublishing]] = []
     for recording in recordings:
         rows += [
             (request.method, request.arguments, request)

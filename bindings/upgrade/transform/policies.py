@@ -12,11 +12,11 @@ from itertools import count
 from typing import Any, Final
 
 from bindings.upgrade.transform.transformation import (
-    Change,
     Draft,
     Left,
     Names,
     Place,
+    TransformedPart,
     names_in_force,
     place_of,
 )
@@ -50,29 +50,29 @@ NARROW: Final = ("classic_queues", "quorum_queues", "streams", "queues", "exchan
 NAMED: Final = 3
 
 
-def strip_mirroring(draft: Draft) -> Iterator[Change | Left]:
+def strip_mirroring(draft: Draft) -> Iterator[TransformedPart | Left]:
     """Remove the keys of mirroring."""
     for policy in draft.now.all_policies:
         rest = {name: value for name, value in policy.definition.items() if not name.startswith("ha-")}
         if len(rest) < len(policy.definition):
-            yield Change(policy, replace(policy, definition=rest))
+            yield TransformedPart(policy, replace(policy, definition=rest))
 
 
-def remove_lazy_mode(draft: Draft) -> Iterator[Change | Left]:
+def remove_lazy_mode(draft: Draft) -> Iterator[TransformedPart | Left]:
     """Remove the key of lazy mode."""
     for policy in draft.now.all_policies:
         if "queue-mode" in policy.definition and policy.definition not in INERT:
-            yield Change(policy, _with_definition(policy, {}, "queue-mode"))
+            yield TransformedPart(policy, _with_definition(policy, {}, "queue-mode"))
 
 
-def remove_old_versions(draft: Draft) -> Iterator[Change | Left]:
+def remove_old_versions(draft: Draft) -> Iterator[TransformedPart | Left]:
     """Remove version 1 of classic queues, which is accepted and has no effect."""
     for policy in draft.now.all_policies:
         if policy.definition.get("queue-version") == 1:
-            yield Change(policy, _with_definition(policy, {}, "queue-version"))
+            yield TransformedPart(policy, _with_definition(policy, {}, "queue-version"))
 
 
-def translate_locators(draft: Draft) -> Iterator[Change | Left]:
+def translate_locators(draft: Draft) -> Iterator[TransformedPart | Left]:
     """Write queue-master-locator as queue-leader-locator."""
     for policy in draft.now.all_policies:
         locator = policy.definition.get("queue-master-locator")
@@ -80,10 +80,10 @@ def translate_locators(draft: Draft) -> Iterator[Change | Left]:
             leader = LEADERS.get(locator) if isinstance(locator, str) and not policy.operator else None
             has_one = leader is None or "queue-leader-locator" in policy.definition
             given = {} if has_one else {"queue-leader-locator": leader}
-            yield Change(policy, _with_definition(policy, given, "queue-master-locator"))
+            yield TransformedPart(policy, _with_definition(policy, given, "queue-master-locator"))
 
 
-def translate_overflow(draft: Draft) -> Iterator[Change | Left]:
+def translate_overflow(draft: Draft) -> Iterator[TransformedPart | Left]:
     """Let queues that are quorum queues now refuse what is above their limit: they cannot dead-letter it as well."""
     for policy in draft.now.all_policies:
         if policy.definition.get("overflow") != "reject-publish-dlx":
@@ -91,7 +91,7 @@ def translate_overflow(draft: Draft) -> Iterator[Change | Left]:
         queues = [part for part in _parts_with(policy, draft) if isinstance(part, Queue)]
         new = [queue for queue in queues if queue.type == "quorum" and _old(queue, draft).type == "classic"]
         if new and len(new) == len(queues):
-            yield Change(policy, _with_definition(policy, {"overflow": "reject-publish"}))
+            yield TransformedPart(policy, _with_definition(policy, {"overflow": "reject-publish"}))
         elif new:
             yield Left(
                 policy,
@@ -100,7 +100,7 @@ def translate_overflow(draft: Draft) -> Iterator[Change | Left]:
             )
 
 
-def keep_in_force(draft: Draft) -> Iterator[Change | Left]:
+def keep_in_force(draft: Draft) -> Iterator[TransformedPart | Left]:
     """Let policies apply to the types of queues with which they are in force where they were, and nowhere else.
 
     Only policies that were changed, or that are about queues whose type was changed.
@@ -127,7 +127,7 @@ def keep_in_force(draft: Draft) -> Iterator[Change | Left]:
             if gained:
                 because = _because(policy, gained, draft)
                 why = f"it was not in force in {_list(gained)}{because}: apply it to {policy.apply_to} if it should be"
-            yield Change(policy, replace(policy, apply_to=best), why)
+            yield TransformedPart(policy, replace(policy, apply_to=best), why)
         # One that sets nothing counts only where it takes the place of another, or another takes its place.
         gained = [
             found[place]
@@ -152,7 +152,7 @@ def _names_if_for(
     apply_to: str, policy: Policy, found: Mapping[Place, Queue | Exchange], draft: Draft
 ) -> dict[Place, Names]:
     """Return the names of the policies that may be in force in some parts if this policy applies to others."""
-    changed = draft.with_changes([Change(policy, replace(policy, apply_to=apply_to))]).policies
+    changed = draft.with_changes([TransformedPart(policy, replace(policy, apply_to=apply_to))]).policies
     return {place: names_in_force(part, changed, operator=policy.operator) for place, part in found.items()}
 
 
@@ -173,26 +173,26 @@ def _list(parts: list[Queue | Exchange]) -> str:
     return list_some([f"{kind} {part.name!r}" for kind, part in zip(kinds, parts, strict=True)], NAMED)
 
 
-def drop_empty(draft: Draft) -> Iterator[Change | Left]:
+def drop_empty(draft: Draft) -> Iterator[TransformedPart | Left]:
     """Remove policies that set nothing; one that keeps another out of force gets a setting that moves no message."""
     for policy in draft.now.all_policies:
         if policy.definition:
             continue
-        without = draft.with_changes([Change(policy, None)]).policies
+        without = draft.with_changes([TransformedPart(policy, None)]).policies
         others = {
             name
             for part in _parts_with(policy, draft)
             for name in names_in_force(part, without, operator=policy.operator)
         } - {None}
         if not others:
-            yield Change(policy, None)
+            yield TransformedPart(policy, None)
         elif not policy.operator:
             types = {part.type for part in _parts_with(policy, draft) if isinstance(part, Queue)}
             kept = [replace(policy, definition=each) for each in INERT]
             supported = [
                 each for each in kept if not any(unsupported_keys(each, kind, draft.now.profile) for kind in types)
             ]
-            yield Change(policy, supported[0]) if supported else Left(policy, f"without it, {_quote(others)}")
+            yield TransformedPart(policy, supported[0]) if supported else Left(policy, f"without it, {_quote(others)}")
         else:
             yield Left(policy, f"without it, {_quote(others)}")
 
@@ -201,7 +201,7 @@ def _quote(others: Names) -> str:
     return f"{list_some(sorted(map(repr, others)), NAMED)} would come into force"
 
 
-def keep_delivery_limit(draft: Draft) -> Iterator[Change | Left]:
+def keep_delivery_limit(draft: Draft) -> Iterator[TransformedPart | Left]:
     """Let messages come back to consumers of quorum queues as often as before.
 
     By policy: an application that declares the queue without an argument that it has is refused.
@@ -227,10 +227,10 @@ def keep_delivery_limit(draft: Draft) -> Iterator[Change | Left]:
             changed.update(name for name in names if name is not None)
     for name in sorted(changed):
         policy = draft.now.policies[name]
-        yield Change(policy, _with_definition(policy, NO_LIMIT))
+        yield TransformedPart(policy, _with_definition(policy, NO_LIMIT))
     if others:
         lowest = min((policy.priority for policy in draft.now.policies.values()), default=0)
-        yield Change(None, Policy(_new_name(draft), "", NO_LIMIT, "quorum_queues", min(0, lowest - 1)))
+        yield TransformedPart(None, Policy(_new_name(draft), "", NO_LIMIT, "quorum_queues", min(0, lowest - 1)))
 
 
 def _new_name(draft: Draft) -> str:
@@ -238,9 +238,9 @@ def _new_name(draft: Draft) -> str:
     return next(name for n in count() if (name := f"{KEEPING}{n or ''}") not in draft.now.policies)
 
 
-def drop_all(draft: Draft) -> Iterator[Change | Left]:
+def drop_all(draft: Draft) -> Iterator[TransformedPart | Left]:
     """Remove all policies, but for operator policies."""
-    yield from (Change(policy, None) for policy in draft.now.policies.values())
+    yield from (TransformedPart(policy, None) for policy in draft.now.policies.values())
 
 
 def _parts(topology: Topology) -> Iterator[Queue | Exchange]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any, Final
 
-from bindings.upgrade.transform.transformation import Change, Draft, Left
+from bindings.upgrade.transform.transformation import Draft, Left, TransformedPart
 from exchange.entities.entities import Binding, Queue
 from exchange.entities.profile import Profile
 from exchange.entities.queue_arguments import refuse_queue, rules_for
@@ -24,7 +24,7 @@ __all__ = [
 WILDCARDS: Final = ("*", "#")
 
 
-def make_quorum(draft: Draft) -> Iterator[Change | Left]:
+def make_quorum(draft: Draft) -> Iterator[TransformedPart | Left]:
     """Make quorum queues of the classic queues that were mirrored."""
     for name, queue in draft.now.queues.items():
         before = draft.before.queues[name]
@@ -34,7 +34,7 @@ def make_quorum(draft: Draft) -> Iterator[Change | Left]:
         fault = _why_not_quorum(queue, modes)
         changed = as_quorum_queue(queue, draft.now.profile)
         fault = fault or _refusal(changed, draft)
-        yield Left(queue, fault) if fault else Change(queue, changed)
+        yield Left(queue, fault) if fault else TransformedPart(queue, changed)
 
 
 def _why_not_quorum(queue: Queue, modes: set[str | None]) -> str:
@@ -70,33 +70,33 @@ def _refusal(queue: Queue, draft: Draft) -> str:
     return ""
 
 
-def make_durable(draft: Draft) -> Iterator[Change | Left]:
+def make_durable(draft: Draft) -> Iterator[TransformedPart | Left]:
     """Make the transient queues durable; exclusive ones are not part of a topology."""
     for queue in draft.now.queues.values():
         if not queue.durable:
-            yield Change(queue, replace(queue, durable=True))
+            yield TransformedPart(queue, replace(queue, durable=True))
 
 
-def remove_lazy_mode(draft: Draft) -> Iterator[Change | Left]:
+def remove_lazy_mode(draft: Draft) -> Iterator[TransformedPart | Left]:
     """Remove the argument of lazy mode."""
     yield from _without(draft, "x-queue-mode")
 
 
-def remove_old_versions(draft: Draft) -> Iterator[Change | Left]:
+def remove_old_versions(draft: Draft) -> Iterator[TransformedPart | Left]:
     """Remove the version of classic queues that the new release refuses."""
     rule = rules_for(draft.now.profile.settings)["x-queue-version"]
     for queue in draft.now.queues.values():
         version = queue.arguments.get("x-queue-version")
         if version is not None and rule(*type_and_value(version), {}) is not None:
-            yield Change(queue, _drop_argument(queue, "x-queue-version"))
+            yield TransformedPart(queue, _drop_argument(queue, "x-queue-version"))
 
 
-def remove_locators(draft: Draft) -> Iterator[Change | Left]:
+def remove_locators(draft: Draft) -> Iterator[TransformedPart | Left]:
     """Remove queue-master-locator: with another argument in its place, declarations without any would be refused."""
     yield from _without(draft, "x-queue-master-locator")
 
 
-def shorten_topic_keys(draft: Draft) -> Iterator[Change | Left]:
+def shorten_topic_keys(draft: Draft) -> Iterator[TransformedPart | Left]:
     """Write the binding keys of topic exchanges that have more ``#`` than the new release accepts with fewer."""
     most = draft.now.profile.max_many
     for name, exchange in draft.now.exchanges.items():
@@ -108,7 +108,7 @@ def shorten_topic_keys(draft: Draft) -> Iterator[Change | Left]:
                 if shorter.routing_key.split(".").count("#") > most:
                     yield Left(binding, f"no key with {most} '#' or fewer matches the same keys")
                 else:
-                    yield Change(binding, shorter)
+                    yield TransformedPart(binding, shorter)
 
 
 def shorten_pattern(pattern: str) -> str:
@@ -124,10 +124,10 @@ def shorten_pattern(pattern: str) -> str:
     return ".".join(words)
 
 
-def _without(draft: Draft, argument: str) -> Iterator[Change]:
+def _without(draft: Draft, argument: str) -> Iterator[TransformedPart]:
     for queue in draft.now.queues.values():
         if argument in queue.arguments:
-            yield Change(queue, _drop_argument(queue, argument))
+            yield TransformedPart(queue, _drop_argument(queue, argument))
 
 
 def _drop_argument(queue: Queue, argument: str) -> Queue:

@@ -7,11 +7,11 @@ from itertools import chain
 from typing import Final
 
 from bindings.upgrade.transform import policies, queues
-from bindings.upgrade.transform.transformation import Change, Draft, Left, Transformation
+from bindings.upgrade.transform.transformation import Draft, Left, Transformation, TransformedPart
 
 __all__ = ["ALIASES", "DEFAULT", "TRANSFORMATIONS"]
 
-Find = Callable[[Draft], Iterator[Change | Left]]
+Find = Callable[[Draft], Iterator[TransformedPart | Left]]
 
 REDECLARE: Final = "who declares it otherwise gets 406 (PRECONDITION_FAILED)"
 

@@ -11,7 +11,7 @@ from bindings.sources.document import Document
 from bindings.upgrade.releases import Release
 from bindings.upgrade.transform.sections import SECTIONS
 from bindings.upgrade.transform.table import ALIASES, DEFAULT, TRANSFORMATIONS
-from bindings.upgrade.transform.transformation import Change, Draft, Left, Transformation
+from bindings.upgrade.transform.transformation import Draft, Left, Transformation, TransformedPart
 from exchange.entities.entities import Policy
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
@@ -28,7 +28,7 @@ class Applied(NamedTuple):
     """What a transformation did to a topology."""
 
     transformation: Transformation
-    changes: tuple[Change, ...]
+    changes: tuple[TransformedPart, ...]
     left: tuple[Left, ...]
     """What it is for and could not change."""
 
@@ -85,7 +85,7 @@ def transform_topology(
     for transformation in TRANSFORMATIONS:
         if transformation.name in names:
             found = tuple(transformation.find(draft))
-            changes = tuple(each for each in found if isinstance(each, Change) and each.before != each.after)
+            changes = tuple(each for each in found if isinstance(each, TransformedPart) and each.before != each.after)
             left = tuple(each for each in found if isinstance(each, Left))
             draft = draft.with_changes(changes)
             if changes or left:

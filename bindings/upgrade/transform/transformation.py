@@ -14,7 +14,7 @@ from exchange.entities.part import PartJson, part_json
 from exchange.topology.topology import Topology
 from exchange.values.documents import As, document
 
-__all__ = ["Change", "Draft", "Left", "Names", "Part", "Place", "Transformation", "names_in_force", "place_of"]
+__all__ = ["TransformedPart", "Draft", "Left", "Names", "Part", "Place", "Transformation", "names_in_force", "place_of"]
 
 Part: TypeAlias = Annotated[Queue | Binding | Policy, As(part_json, PartJson)]
 """What transformations change."""
@@ -25,7 +25,7 @@ InForce: TypeAlias = Mapping[bool, Mapping[Place, Names]]
 """Whether operator policies -> part -> the names of those that may be in force there, None for none."""
 
 
-class Change(NamedTuple):
+class TransformedPart(NamedTuple):
     """A part as it was, None for a new one, and as the new release wants it, None for one that is removed."""
 
     before: Part | None
@@ -76,7 +76,7 @@ class Draft:
         """The names of policies and operator policies in force now."""
         return {operator: _names_in_force(self.now, operator=operator) for operator in (False, True)}
 
-    def with_changes(self, changes: Iterable[Change]) -> Draft:
+    def with_changes(self, changes: Iterable[TransformedPart]) -> Draft:
         """Return the draft with each changed part in the place of the old one, and without the removed ones."""
         tables = self.now.tables()
         for before, after, _ in changes:
@@ -114,6 +114,6 @@ class Transformation(NamedTuple):
     what: str
     applications: str
     """What it means to applications that declare the parts, "" for nothing."""
-    find: Callable[[Draft], Iterator[Change | Left]]
+    find: Callable[[Draft], Iterator[TransformedPart | Left]]
     default: bool = True
     """Whether it is done unless the user chooses transformations."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 import click
 
 from exchange.commands.console import echo_line, exit_on_error, status
-from exchange.commands.options import Duration, Group, form_options, output_option, renamed
+from exchange.commands.options import CommandGroup, Duration, form_options, output_option, renamed
 from exchange.limits import GROUP_PARTITIONS
 from exchange.text.display import count_noun, dump_json, escape_line, list_some
 
@@ -35,7 +35,7 @@ number = click.IntRange(1, GROUP_PARTITIONS)
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be done, and change nothing.")
 
 
-@click.group("group", cls=Group, example="hashstar group describe orders")
+@click.group("group", cls=CommandGroup, example="hashstar group describe orders")
 def group_command() -> None:
     """Share a partitioned queue of RabbitMQ among consumers."""
 

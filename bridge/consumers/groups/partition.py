@@ -29,7 +29,7 @@ from bridge.consumers.groups.connection import (
 from bridge.consumers.groups.membership import Progress
 from bridge.consumers.groups.names import split_key
 from exchange.dispatch.answers import Answers
-from exchange.dispatch.turns import Turns
+from exchange.dispatch.turns import ConcurrentTurns
 from exchange.errors import InputError
 from exchange.values.message import Message
 
@@ -86,7 +86,7 @@ class OwnedPartition:
         self.number: Final = number
         self._host: Final = host
         self._settings: Final = host.settings
-        self._turns: Final[Turns[DeliveredMessage]] = Turns(host.settings.concurrency)
+        self._turns: Final[ConcurrentTurns[DeliveredMessage]] = ConcurrentTurns(host.settings.concurrency)
         self._answers: Final = Answers()
         self._unsettled: Final[dict[int, None]] = {}  # tags of all that is not answered, in order
         self._markers: Final[deque[tuple[int, Resize]]] = deque()

@@ -28,7 +28,7 @@ from bridge.rocketmq.remoting.command import now_ms, read_json
 from bridge.rocketmq.remoting.errors import ClientError, RemotingError
 from bridge.rocketmq.remoting.properties import check_group, check_topic
 from exchange.errors import InputError
-from exchange.partition.clients.rocketmq.allocation import Allocation, Averagely
+from exchange.partition.clients.rocketmq.allocation import AllocateAveragely, Allocation
 from exchange.partition.clients.rocketmq.queues import MASTER, TopicRoute, subscribe_queues
 from exchange.partition.hashing.java import code_units
 
@@ -54,7 +54,7 @@ class ConsumerSettings:
     consume_from: ConsumeFrom = ConsumeFrom.LAST
     consume_timestamp: int = 0
     """Time for TIMESTAMP, in milliseconds since 1970."""
-    allocation: Allocation = field(default_factory=Averagely)
+    allocation: Allocation = field(default_factory=AllocateAveragely)
     """Strategy of the division; all members must have the same."""
     limits: PullLimits = field(default_factory=PullLimits)
     window: int = 0

@@ -28,15 +28,15 @@ from bridge.rocketmq.remoting.client import Client
 from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode
 from bridge.rocketmq.remoting.command import SerializeType, now_ms
 from bridge.rocketmq.remoting.errors import BrokerError, ClientError, RemotingError, TooMuchRequest
-from exchange.partition.clients.rocketmq.faults import DETECTOR_PERIOD, Faults, Memory, probe, probes_due
+from exchange.partition.clients.rocketmq.faults import DETECTOR_PERIOD, Faults, ThreadMemory, probe, probes_due
 from exchange.partition.clients.rocketmq.message_queue import MessageQueue
 from exchange.partition.clients.rocketmq.round_robin import RoundRobin, Turn
 from exchange.partition.clients.rocketmq.send import (
-    Fault,
+    FaultUpdate,
     Next,
     Outcome,
     Sending,
-    Sent,
+    SuccessfulTry,
     Thrown,
     begin,
     proceed,
@@ -51,7 +51,7 @@ LOG: Final = logging.getLogger(__name__)
 DETECT_SECONDS: Final = 0.2
 """``detectTimeout``: seconds until a broker that is probed must have answered."""
 
-NO_FAULT: Final = Fault(isolated=False)
+NO_FAULT: Final = FaultUpdate(isolated=False)
 ASYNC: Final = Sending("async")
 ASYNC_SELECTED: Final = Sending("async", selected=True)
 
@@ -69,7 +69,7 @@ class Tries:
         self.bytes_under_way = 0
         """Size of their bodies together, in bytes."""
         self._draw: Final = draw
-        self._memories: Final[dict[str, Memory]] = {}
+        self._memories: Final[dict[str, ThreadMemory]] = {}
         self._turns: Final[dict[str, Turn]] = {}
         self._round_robin: Final = RoundRobin(settings.faults.version)
         self._inputs: Final = Inputs(draw)
@@ -89,7 +89,7 @@ class Tries:
             )
             return publishing.queues[cast("int", choice.partition)]
         selection = self.settings.faults.select(
-            last_broker, publishing.partitions, self.faults, self._memories.get(topic, Memory()),
+            last_broker, publishing.partitions, self.faults, self._memories.get(topic, ThreadMemory()),
             Inputs(self._draw, now_ms()), reset_index=reset,
         )  # fmt: skip
         self._memories[topic], self.faults = selection.memory, selection.faults
@@ -115,7 +115,7 @@ class Tries:
         """Look up the connections to brokers again, as their addresses may have changed."""
         self._channels.clear()
 
-    def note(self, broker: str, fault: Fault | None, took: int) -> None:
+    def note(self, broker: str, fault: FaultUpdate | None, took: int) -> None:
         """Put the outcome of a try into the table of faults; ``took`` is its duration in milliseconds."""
         if fault is not None and self.settings.faults.enabled:
             latency = took if fault.latency is None else fault.latency
@@ -144,7 +144,7 @@ class Tries:
             start = time.monotonic()
             try:
                 result = await self._once(request, target, step.timeout / 1000)
-                outcome: Outcome = Sent(result.status)
+                outcome: Outcome = SuccessfulTry(result.status)
             except RemotingError as failed:
                 error, outcome = failed, _outcome_of(failed)
             now = time.monotonic()

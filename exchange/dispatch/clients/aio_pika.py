@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from exchange.dispatch.answers import Frame
+from exchange.dispatch.answers import AnswerFrame
 from exchange.dispatch.delivery import Carrier, Delivery, Ticket, assemble_delivery
 from exchange.dispatch.link import LinkLost, Unroutable, is_mandatory
 from exchange.entities.entities import Binding, Exchange, Queue
@@ -143,7 +143,7 @@ class AioPikaQueue:
         """Return whether the channel of aiormq is open."""
         return not channel.is_closed
 
-    async def answer(self, channel: Any, frames: Sequence[Frame]) -> None:
+    async def answer(self, channel: Any, frames: Sequence[AnswerFrame]) -> None:
         """Write the answers; the last one waits until the socket has taken all."""
         try:
             for at, (tag, answer, multiple) in enumerate(frames, 1):

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from exchange.dispatch.answers import Frame
+from exchange.dispatch.answers import AnswerFrame
 from exchange.dispatch.delivery import Carrier, Delivery, Ticket, assemble_delivery
 from exchange.dispatch.link import LinkLost, Unroutable, is_mandatory
 from exchange.entities.entities import Binding, Exchange, Queue
@@ -134,7 +134,7 @@ class PikaQueue:
         """Return whether the channel is open."""
         return bool(channel.is_open)
 
-    async def answer(self, channel: Any, frames: Sequence[Frame]) -> None:
+    async def answer(self, channel: Any, frames: Sequence[AnswerFrame]) -> None:
         """Write the answers; pika buffers what the socket does not take yet."""
         if not channel.is_open:
             raise LinkLost(f"queue {self.queue!r}: the channel is closed")

@@ -92,7 +92,7 @@ class Counter(Partitioner):
         return Choice(pick(partitions, memory), None, f"counter {memory}"), positive(memory + 1)
 
 
-class Turn(NamedTuple):
+class RoundRobinMemory(NamedTuple):
     """The memory of `RoundRobin`."""
 
     counter: int = 0
@@ -110,16 +110,18 @@ class RoundRobin(Partitioner):
     def choose(self, key: Key, partitions: Partitions) -> Choice:
         return COUNTER.choose(key, partitions)
 
-    def memory(self, inputs: Inputs) -> Turn:
-        return Turn()
+    def memory(self, inputs: Inputs) -> RoundRobinMemory:
+        return RoundRobinMemory()
 
-    def choose_next(self, key: Key, partitions: Partitions, memory: Turn, inputs: Inputs) -> tuple[Choice, Turn]:
+    def choose_next(
+        self, key: Key, partitions: Partitions, memory: RoundRobinMemory, inputs: Inputs
+    ) -> tuple[Choice, RoundRobinMemory]:
         if memory.again is not None:
-            return Choice(memory.again, None, "the same again, in its new batch"), Turn(memory.counter)
+            return Choice(memory.again, None, "the same again, in its new batch"), RoundRobinMemory(memory.counter)
         choice, counter = COUNTER.choose_next(key, partitions, memory.counter, inputs)
-        return choice, Turn(counter)
+        return choice, RoundRobinMemory(counter)
 
-    def after(self, event: Event, partitions: Partitions, memory: Turn, inputs: Inputs) -> Turn:
+    def after(self, event: Event, partitions: Partitions, memory: RoundRobinMemory, inputs: Inputs) -> RoundRobinMemory:
         return memory._replace(again=event.partition) if isinstance(event, NewBatch) else memory
 
 

@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, NamedTuple, cast
 
-from exchange.partition.clients.kafka_batches import Batch, Record
-from exchange.partition.clients.kafka_builtin import BuiltIn, Latency, Memory, load_stats
+from exchange.partition.clients.kafka_batches import Batch, BatchedRecord
+from exchange.partition.clients.kafka_builtin import BuiltIn, Latency, StickyMemory, load_stats
 from exchange.partition.hashing.java import order_as_hash_map, string_hash
 from exchange.partition.partitioner import Appended, Inputs
 from exchange.partition.partitions import Partitions
 
-__all__ = ["NO_QUEUES", "Accumulator", "Drained", "Queues", "Ready", "Stored", "TopicPartition", "TopicQueues"]
+__all__ = ["NO_QUEUES", "Accumulator", "Drained", "Queues", "Ready", "AppendResult", "TopicPartition", "TopicQueues"]
 
 TopicPartition = tuple[str, int]
 """A topic and the number of a partition."""
@@ -35,7 +35,7 @@ Cluster = Mapping[str, Partitions]
 class TopicQueues(NamedTuple):
     """What the producer has for one topic (`RecordAccumulator.TopicInfo`)."""
 
-    sticky: Memory = Memory()
+    sticky: StickyMemory = StickyMemory()
     batches: Mapping[int, tuple[Batch, ...]] = MappingProxyType({})
     """Partition -> its batches that wait, oldest first; partitions that never had a record are missing."""
 
@@ -54,7 +54,7 @@ NO_QUEUES: Final = Queues()
 """The queues of a new producer."""
 
 
-class Stored(NamedTuple):
+class AppendResult(NamedTuple):
     """The result of `Accumulator.append` (`RecordAppendResult`)."""
 
     partition: int
@@ -98,8 +98,13 @@ class Accumulator:
     """``client.rack`` with ``partitioner.rack.aware``, from 4.4 on."""
 
     def append(
-        self, queues: Queues, target: tuple[str, int | None], record: Record, partitions: Partitions, inputs: Inputs
-    ) -> tuple[Stored, Queues]:
+        self,
+        queues: Queues,
+        target: tuple[str, int | None],
+        record: BatchedRecord,
+        partitions: Partitions,
+        inputs: Inputs,
+    ) -> tuple[AppendResult, Queues]:
         """Append a record to a topic's partition, None for any partition; return where it is, and the queues.
 
         ``partitions`` are those of the topic.
@@ -136,7 +141,7 @@ class Accumulator:
         if wanted is None:
             sticky = built_in.after(Appended(size, waiting[-1].is_full), partitions, sticky, inputs)
         topics = {**queues.topics, topic: TopicQueues(sticky, batches)}
-        stored = Stored(partition, size, len(waiting) > 1 or waiting[-1].is_full, grown is None)
+        stored = AppendResult(partition, size, len(waiting) > 1 or waiting[-1].is_full, grown is None)
         return stored, queues._replace(topics=topics)
 
     def find_ready(
@@ -221,8 +226,8 @@ class Accumulator:
         return queues._replace(latencies={**queues.latencies, broker: Latency(now, drained)})
 
     def _leave(
-        self, waiting: tuple[Batch, ...], sticky: Memory, partitions: Partitions, inputs: Inputs
-    ) -> Memory | None:
+        self, waiting: tuple[Batch, ...], sticky: StickyMemory, partitions: Partitions, inputs: Inputs
+    ) -> StickyMemory | None:
         """Return the memory after a switch that was put off, now that all batches are full; None if none was.
 
         The partition may be the same again (`RecordAccumulator.partitionChanged`).

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["Batch", "Record"]
+__all__ = ["Batch", "BatchedRecord"]
 
 BATCH_OVERHEAD: Final = 61
 """Bytes of a batch's header (`DefaultRecordBatch.RECORD_BATCH_OVERHEAD`)."""
@@ -16,7 +16,7 @@ RECORD_OVERHEAD: Final = 21
 """Maximum number of bytes of a record without its content (`DefaultRecord.MAX_RECORD_OVERHEAD`)."""
 
 
-class Record(NamedTuple):
+class BatchedRecord(NamedTuple):
     """What a record adds to a batch; the sizes are in bytes, None for null."""
 
     key: int | None
@@ -53,7 +53,7 @@ class Batch(NamedTuple):
     """Whether it had no room for a record: it takes no other, however small."""
 
     @classmethod
-    def begin(cls, record: Record, batch_size: int, now: int) -> Batch:
+    def begin(cls, record: BatchedRecord, batch_size: int, now: int) -> Batch:
         """Return a new batch with its first record, which it takes whatever its size."""
         limit = max(batch_size, BATCH_OVERHEAD + RECORD_OVERHEAD + record.content_size)
         return cls(limit, BATCH_OVERHEAD + record.size_after(0, record.timestamp), 1, now, record.timestamp)
@@ -63,7 +63,7 @@ class Batch(NamedTuple):
         """Whether it takes no more records."""
         return self.closed or self.size >= self.limit
 
-    def append(self, record: Record) -> Batch | None:
+    def append(self, record: BatchedRecord) -> Batch | None:
         """Return the batch with one more record; None if it has no room."""
         if self.is_full:
             return None

@@ -2,7 +2,7 @@
 
 The producer sends about ``batch.size`` bytes to one partition, then draws the next one. All partitions are equally
 likely, until some have more waiting batches than others: then those with shorter queues are more likely. The state of a
-producer is a `Memory`.
+producer is a `StickyMemory`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from exchange.errors import InputError
 from exchange.partition.partitioner import Appended, Choice, Event, Inputs, Key, LoadStats, Partitioner
 from exchange.partition.partitions import Broker, Partition, Partitions
 
-__all__ = ["BuiltIn", "Latency", "Memory", "Weights", "load_stats", "pick"]
+__all__ = ["BuiltIn", "Latency", "StickyMemory", "Weights", "load_stats", "pick"]
 
 
 class Weights(NamedTuple):
@@ -43,7 +43,7 @@ class Weights(NamedTuple):
         return cls(tuple(accumulate(longest + 1 - size for size in sizes)), ids)
 
 
-class Memory(NamedTuple):
+class StickyMemory(NamedTuple):
     """The memory of a producer for one topic."""
 
     partition: int | None = None
@@ -85,16 +85,18 @@ class BuiltIn(Partitioner):
         place = " near by" if self.rack is not None or self.host is not None else ""
         return Choice(None, None, f"a partition{place} drawn at random, for {self.batch_size} bytes")
 
-    def memory(self, inputs: Inputs) -> Memory:
-        return Memory()
+    def memory(self, inputs: Inputs) -> StickyMemory:
+        return StickyMemory()
 
-    def choose_next(self, key: Key, partitions: Partitions, memory: Memory, inputs: Inputs) -> tuple[Choice, Memory]:
+    def choose_next(
+        self, key: Key, partitions: Partitions, memory: StickyMemory, inputs: Inputs
+    ) -> tuple[Choice, StickyMemory]:
         if memory.partition is None:
-            memory = Memory(self._draw(partitions, memory.weights, inputs), 0, memory.weights)
+            memory = StickyMemory(self._draw(partitions, memory.weights, inputs), 0, memory.weights)
         rule = f"kept for {self.batch_size} bytes, {memory.produced} so far"
         return Choice(memory.partition, None, rule), memory
 
-    def after(self, event: Event, partitions: Partitions, memory: Memory, inputs: Inputs) -> Memory:
+    def after(self, event: Event, partitions: Partitions, memory: StickyMemory, inputs: Inputs) -> StickyMemory:
         if isinstance(event, LoadStats) and self.adaptive:
             return memory._replace(weights=self._weights(event, partitions))
         if isinstance(event, Appended) and memory.partition is not None:
@@ -102,7 +104,7 @@ class BuiltIn(Partitioner):
             # If the partition were left before its batch is full, a small batch would be sent. But it is left after
             # twice the bytes, as records with keys may keep its batch from ever being full.
             if produced >= (enough if event.batches_full else 2 * enough):
-                return Memory(self._draw(partitions, memory.weights, inputs), 0, memory.weights)
+                return StickyMemory(self._draw(partitions, memory.weights, inputs), 0, memory.weights)
             return memory._replace(produced=produced)
         return memory
 

@@ -20,13 +20,13 @@ from typing import Any, ClassVar, Final, NamedTuple
 from exchange.errors import InputError
 from exchange.partition.clients.kafka import BUILT_IN, Keyed
 from exchange.partition.clients.kafka_accumulator import NO_QUEUES, Accumulator, Queues
-from exchange.partition.clients.kafka_batches import Record
+from exchange.partition.clients.kafka_batches import BatchedRecord
 from exchange.partition.clients.kafka_builtin import BuiltIn
 from exchange.partition.partitioner import UNKNOWN, Choice, Inputs, Key, Partitioner, PartitionRequest
 from exchange.partition.partitions import Partitions
 from exchange.partition.strategy import Strategy
 
-__all__ = ["STRATEGIES", "BatchingProducer", "Sending"]
+__all__ = ["STRATEGIES", "BatchingProducer", "BatchingMemory"]
 
 MAX_UNDER_WAY: Final = 5
 """Default of ``max.in.flight.requests.per.connection``."""
@@ -36,7 +36,7 @@ EVERY_BROKER: Final = ""
 """Stands for all brokers that have no time of their own."""
 
 
-class Request(NamedTuple):
+class ProduceRequest(NamedTuple):
     """A request to a broker."""
 
     answered: int
@@ -45,13 +45,13 @@ class Request(NamedTuple):
     """Bytes of ``buffer.memory`` that its batches occupy until it is answered."""
 
 
-class Sending(NamedTuple):
+class BatchingMemory(NamedTuple):
     """The memory of a `BatchingProducer`, for all topics."""
 
     queues: Queues = NO_QUEUES
     cluster: Mapping[str, Partitions] = MappingProxyType({})
     """Topic -> its partitions, as they were with its last record."""
-    under_way: Mapping[str, tuple[Request, ...]] = MappingProxyType({})
+    under_way: Mapping[str, tuple[ProduceRequest, ...]] = MappingProxyType({})
     """Broker -> its requests."""
     now: int = 0
     """Time until which the sender has done its work, in milliseconds."""
@@ -85,18 +85,18 @@ class BatchingProducer(Partitioner):
     def partition_of(self, key: Key, partitions: Partitions) -> int | None:
         return None if self.ignore_keys else KEYED.partition_of(key, partitions)
 
-    def memory(self, inputs: Inputs) -> Sending:
-        return Sending(now=inputs.now)
+    def memory(self, inputs: Inputs) -> BatchingMemory:
+        return BatchingMemory(now=inputs.now)
 
     def answer(self, request: PartitionRequest) -> tuple[Choice, Any]:
         choice = self.choose(request.key, request.partitions)
         if request.inputs is None or request.given is UNKNOWN:
             return choice, request.kept
         key, value = request.key_bytes, request.value_bytes
-        state: Sending = request.kept
+        state: BatchingMemory = request.kept
         now = max(request.now, state.now)
         state = self._work_until(state._replace(cluster={**state.cluster, request.topic: request.partitions}), now)
-        record = Record(None if key is None else len(key), None if value is None else len(value), now)
+        record = BatchedRecord(None if key is None else len(key), None if value is None else len(value), now)
         stored, queues = self.accumulator.append(
             state.queues, (request.topic, choice.partition), record, request.partitions, Inputs(request.draw, now)
         )
@@ -109,7 +109,7 @@ class BatchingProducer(Partitioner):
             choice = Choice(stored.partition, None, "in a new batch" if stored.new_batch else "in the batch that waits")
         return choice, state
 
-    def _work_until(self, state: Sending, now: int) -> Sending:
+    def _work_until(self, state: BatchingMemory, now: int) -> BatchingMemory:
         """Do what the sender does until ``now``, whenever it is to look again or a broker answers."""
         while True:
             moments = [request.answered for requests in state.under_way.values() for request in requests]
@@ -119,7 +119,7 @@ class BatchingProducer(Partitioner):
                 return state._replace(now=now)
             state = self._send(state, min(moments))
 
-    def _send(self, state: Sending, now: int) -> Sending:
+    def _send(self, state: BatchingMemory, now: int) -> BatchingMemory:
         """Send what is ready to the brokers that can take it, until there is no more (`Sender.sendProducerData`)."""
         queues = state.queues
         under_way = {
@@ -141,8 +141,8 @@ class BatchingProducer(Partitioner):
                 answered = now + self._round_trip(broker)
                 if drained and answered > now:
                     size = sum([taken.batch.limit for taken in drained])
-                    under_way[broker] = (*requests, Request(answered, size))
-        return Sending(queues, state.cluster, under_way, now, ready.next_check)
+                    under_way[broker] = (*requests, ProduceRequest(answered, size))
+        return BatchingMemory(queues, state.cluster, under_way, now, ready.next_check)
 
     def _round_trip(self, broker: str) -> int:
         times = dict(self.round_trips)
@@ -152,7 +152,7 @@ class BatchingProducer(Partitioner):
 KEYED: Final = Keyed(BuiltIn())
 
 
-def _check_memory(state: Sending) -> None:
+def _check_memory(state: BatchingMemory) -> None:
     waiting = sum(
         batch.limit
         for _, batches in state.queues.topics.values()

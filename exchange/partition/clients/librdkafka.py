@@ -24,7 +24,7 @@ from exchange.partition.partitioner import Choice, Draw, Inputs, Key, Partitione
 from exchange.partition.partitions import Partitions
 from exchange.partition.strategy import Strategy
 
-__all__ = ["STRATEGIES", "Librdkafka", "Sticky"]
+__all__ = ["STRATEGIES", "Librdkafka", "StickyDraw"]
 
 
 class Chance(Enum):
@@ -34,7 +34,7 @@ class Chance(Enum):
     RANDOM = "a random partition, drawn once more if it has no leader"
 
 
-class Row(NamedTuple):
+class KeyRule(NamedTuple):
     """What decides for the three kinds of keys; a hash treats no key as the empty one."""
 
     null: KeyHash | Chance
@@ -45,19 +45,19 @@ class Row(NamedTuple):
 STICKY: Final = Chance.STICKY
 RANDOM: Final = Chance.RANDOM
 
-ROWS: Final[Mapping[str, Row]] = MappingProxyType({
-    "random": Row(STICKY, RANDOM, RANDOM),
-    "consistent": Row(CRC32, CRC32, CRC32),
-    "consistent_random": Row(STICKY, STICKY, CRC32),
-    "murmur2": Row(MURMUR2, MURMUR2, MURMUR2),
-    "murmur2_random": Row(STICKY, MURMUR2, MURMUR2),
-    "fnv1a": Row(ABSOLUTE_FNV1A, ABSOLUTE_FNV1A, ABSOLUTE_FNV1A),
-    "fnv1a_random": Row(STICKY, ABSOLUTE_FNV1A, ABSOLUTE_FNV1A),
+ROWS: Final[Mapping[str, KeyRule]] = MappingProxyType({
+    "random": KeyRule(STICKY, RANDOM, RANDOM),
+    "consistent": KeyRule(CRC32, CRC32, CRC32),
+    "consistent_random": KeyRule(STICKY, STICKY, CRC32),
+    "murmur2": KeyRule(MURMUR2, MURMUR2, MURMUR2),
+    "murmur2_random": KeyRule(STICKY, MURMUR2, MURMUR2),
+    "fnv1a": KeyRule(ABSOLUTE_FNV1A, ABSOLUTE_FNV1A, ABSOLUTE_FNV1A),
+    "fnv1a_random": KeyRule(STICKY, ABSOLUTE_FNV1A, ABSOLUTE_FNV1A),
 })  # fmt: skip
 """Value of the topic property ``partitioner`` -> what decides."""
 
 
-class Sticky(NamedTuple):
+class StickyDraw(NamedTuple):
     """The partition that a topic's records without key go to, and the time when it was drawn, in milliseconds."""
 
     partition: int
@@ -99,7 +99,7 @@ class Librdkafka(Partitioner):
         decides = self._decides(serialize_key(key))
         if decides is STICKY:
             if self._is_over(memory, partitions, inputs.now):
-                memory = Sticky(_draw_partition(partitions, inputs.draw), inputs.now)
+                memory = StickyDraw(_draw_partition(partitions, inputs.draw), inputs.now)
             return Choice(memory.partition, None, decides.value), memory
         if decides is RANDOM:
             return Choice(_draw_partition(partitions, inputs.draw), None, decides.value), memory
@@ -110,7 +110,7 @@ class Librdkafka(Partitioner):
         decides = row.null if key is None else row.other if key else row.empty
         return RANDOM if decides is STICKY and self.sticky_partitioning_linger_ms == 0 else decides
 
-    def _is_over(self, sticky: Sticky | None, partitions: Partitions, now: int) -> bool:
+    def _is_over(self, sticky: StickyDraw | None, partitions: Partitions, now: int) -> bool:
         """Return whether to draw another sticky partition (`rd_kafka_msg_sticky_partition`)."""
         if sticky is None or not _is_available(partitions, sticky.partition):
             return True

@@ -18,7 +18,7 @@ from exchange.values.field_values import Typed
 
 __all__ = [
     "LEAST_INT",
-    "Random",
+    "JavaRandom",
     "code_units",
     "decode_string",
     "fold",
@@ -132,22 +132,22 @@ def remainder(dividend: int, divisor: int) -> int:
     return dividend % divisor if dividend >= 0 else -(-dividend % divisor)
 
 
-class Random(NamedTuple):
+class JavaRandom(NamedTuple):
     """The state of a ``java.util.Random``: 48 bits."""
 
     state: int
 
     @classmethod
-    def seeded(cls, seed: int) -> Random:
+    def seeded(cls, seed: int) -> JavaRandom:
         """Return the state of ``new Random(seed)``."""
         return cls((seed ^ 0x5DEECE66D) & MASK_48)
 
-    def next(self, bits: int) -> tuple[int, Random]:
+    def next(self, bits: int) -> tuple[int, JavaRandom]:
         """Return the result of ``next(bits)``, the top bits of the next state as a signed integer, and that state."""
         state = self.state * 0x5DEECE66D + 0xB & MASK_48
-        return signed(state >> 48 - bits), Random(state)
+        return signed(state >> 48 - bits), JavaRandom(state)
 
-    def next_int(self, bound: int) -> tuple[int, Random]:
+    def next_int(self, bound: int) -> tuple[int, JavaRandom]:
         """Return the result of ``nextInt(bound)``, an integer from 0 to ``bound`` - 1, and the state after it."""
         value, after = self.next(31)
         if bound & bound - 1 == 0:

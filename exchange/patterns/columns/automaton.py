@@ -16,7 +16,7 @@ import numpy.typing as npt
 from exchange.arrays.table import IntArray, IntTable, KeyArray, pack_pairs
 from exchange.patterns.pattern import MANY, Wildcard, Word
 
-__all__ = ["BEYOND", "Automaton", "Node"]
+__all__ = ["BEYOND", "Automaton", "TreeNode"]
 
 BEYOND: Final = 1
 """State of a key whose next state would exceed the limit; it is never left."""
@@ -31,7 +31,7 @@ TRANSITIONS: Final = 16
 """Maximum number of steps in the table per allowed state."""
 
 
-class Node:
+class TreeNode:
     """A node in a tree of patterns."""
 
     __slots__ = ("accepts", "loops", "many", "number", "one", "words")
@@ -40,11 +40,11 @@ class Node:
         self.number = number
         self.loops = loops
         """Whether any word leads from this node back to itself: it follows a MANY."""
-        self.words: dict[int, Node] = {}
+        self.words: dict[int, TreeNode] = {}
         """Column of a word -> next node."""
-        self.one: Node | None = None
+        self.one: TreeNode | None = None
         """Next node by exactly one word, whichever (``*``)."""
-        self.many: Node | None = None
+        self.many: TreeNode | None = None
         """Next node without reading a word: the node after a MANY (``#``)."""
         self.accepts: set[int] = set()
         """Groups of the patterns that end here."""
@@ -57,7 +57,10 @@ class Automaton:
         self._limit: Final = limit
         self._nodes = 0
         self._columns: dict[str, int] = {}
-        self._states: list[tuple[Node, ...]] = [(), ()]  # 0 is not a state, as in tables 0 means missing; 1 is BEYOND
+        self._states: list[tuple[TreeNode, ...]] = [
+            (),
+            (),
+        ]  # 0 is not a state, as in tables 0 means missing; 1 is BEYOND
         self._numbers: dict[tuple[int, ...], int] = {}
         self._grid: IntArray | None = np.zeros(0, np.int32)
         """Next states, flattened: one row per state, one element per column; 0 if not computed. None once too large."""
@@ -76,7 +79,7 @@ class Automaton:
         """Number of states so far."""
         return len(self._states) - 2
 
-    def tree(self, patterns: Iterable[tuple[Sequence[Word], int]]) -> Node:
+    def tree(self, patterns: Iterable[tuple[Sequence[Word], int]]) -> TreeNode:
         """Build a tree of patterns, each with the group that it belongs to, and return its root.
 
         Their wildcards must be `exchange.patterns.pattern.ordered`.
@@ -89,7 +92,7 @@ class Automaton:
             node.accepts.add(group)
         return root
 
-    def start(self, root: Node) -> int:
+    def start(self, root: TreeNode) -> int:
         """Return the state of a key before its first word, for the patterns of this tree.
 
         No tree may be added afterwards: a new word would widen the rows of the grid.
@@ -157,11 +160,11 @@ class Automaton:
         """Return the groups of the patterns that match a key which ends in this state, not ``BEYOND``; ascending."""
         return self._accepts[state]
 
-    def _node(self, *, loops: bool = False) -> Node:
+    def _node(self, *, loops: bool = False) -> TreeNode:
         self._nodes += 1
-        return Node(self._nodes, loops=loops)
+        return TreeNode(self._nodes, loops=loops)
 
-    def _onward(self, node: Node, word: Word) -> Node:
+    def _onward(self, node: TreeNode, word: Word) -> TreeNode:
         if isinstance(word, Wildcard):
             if word is MANY:
                 node.many = node.many or self._node(loops=True)
@@ -178,7 +181,7 @@ class Automaton:
         """Compute the state that a word of this column leads to from a state."""
         if state == BEYOND:
             return BEYOND
-        reached: list[Node] = []
+        reached: list[TreeNode] = []
         for node in self._states[state]:
             if node.loops:
                 reached.append(node)
@@ -189,11 +192,11 @@ class Automaton:
                 reached.append(following)
         return self._state(reached)
 
-    def _state(self, nodes: Iterable[Node]) -> int:
+    def _state(self, nodes: Iterable[TreeNode]) -> int:
         """Return the state of these nodes and all they reach by MANY without a word; ``BEYOND`` above the limit."""
-        closure: dict[int, Node] = {}
+        closure: dict[int, TreeNode] = {}
         for each in nodes:
-            node: Node | None = each
+            node: TreeNode | None = each
             while node is not None and node.number not in closure:
                 closure[node.number] = node
                 node = node.many

@@ -12,7 +12,7 @@ from typing import Final
 
 from exchange.limits import SHORTSTR_BYTES
 from exchange.patterns.pcre import matching
-from exchange.patterns.pcre.nodes import Dialect, Invalid, Unknown
+from exchange.patterns.pcre.nodes import Dialect, Invalid, UnknownMatch
 from exchange.patterns.pcre.parser import parse
 
 __all__ = ["Expression", "expression"]
@@ -32,16 +32,16 @@ class Expression:
 
     def __init__(self, pattern: str) -> None:
         self.pattern: Final = pattern
-        matchers: list[matching.Matcher | None] = []
+        matchers: list[matching.PcreMatcher | None] = []
         errors: list[str] = []
         unknown = ""
         for dialect in DIALECTS:
             try:
-                matchers.append(matching.Matcher(parse(pattern.encode("utf-8", "surrogatepass"), dialect)))
+                matchers.append(matching.PcreMatcher(parse(pattern.encode("utf-8", "surrogatepass"), dialect)))
             except Invalid as error:
                 errors.append(str(error))
                 matchers.append(None)
-            except Unknown as error:
+            except UnknownMatch as error:
                 unknown = str(error)
         self.error: Final = errors[0] if len(errors) == len(DIALECTS) else ""
         if errors and not self.error:

@@ -20,7 +20,7 @@ from exchange.patterns.pcre.nodes import (
     Node,
     Repeat,
     Sequence,
-    Unknown,
+    UnknownMatch,
     can_be_empty,
 )
 
@@ -81,7 +81,7 @@ class _Compiler:
     def add(self, instruction: Instruction) -> int:
         """Append an instruction and return its index."""
         if len(self.program) >= INSTRUCTIONS:
-            raise Unknown("it is too large")
+            raise UnknownMatch("it is too large")
         self.program.append(instruction)
         return len(self.program) - 1
 
@@ -121,7 +121,7 @@ class _Compiler:
             # After a round that matched nothing PCRE leaves the loop; the machine fails there and leaves it one round
             # before. That changes only which match is first, which matters in atomic groups only.
             if self._atomic and can_be_empty(node.part):
-                raise Unknown("an atomic group repeats what can be empty")
+                raise UnknownMatch("an atomic group repeats what can be empty")
             loop = self.add(Instruction("split"))
             body = self.compile(node.part, loop)
             ways = (body, then) if node.greedy else (then, body)

@@ -21,11 +21,11 @@ from exchange.patterns.pcre.nodes import (
     Node,
     Repeat,
     Sequence,
-    Unknown,
+    UnknownMatch,
     can_be_empty,
 )
 
-__all__ = ["Matcher", "common_prefix"]
+__all__ = ["PcreMatcher", "common_prefix"]
 
 LENGTHS: Final = (SHORTSTR_BYTES, 128, 64, 32, 16)
 """Lengths of names, in bytes, for which the bound is computed. `re` matches names up to the longest one whose bound is
@@ -34,7 +34,7 @@ STEPS: Final = 1_000_000
 """Maximum of the bound: steps that `re` may take for one name."""
 
 
-class Matcher:
+class PcreMatcher:
     """An expression ready to be searched for. Raises Unknown if it is too large."""
 
     __slots__ = ("_longest", "_machine", "_search", "prefix", "source_for_ascii")
@@ -48,7 +48,7 @@ class Matcher:
         if self._longest < SHORTSTR_BYTES:
             try:
                 self._machine = Machine(node)
-            except Unknown:
+            except UnknownMatch:
                 if self._search is None:
                     raise
 

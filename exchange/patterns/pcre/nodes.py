@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Final, Literal, NamedTuple
 
 __all__ = [
-    "ALL", "ASCII", "NEWLINE", "Assertion", "Atomic", "Branches", "Bytes", "Dialect", "Invalid", "Look", "Node",
-    "Repeat", "Sequence", "Unknown", "can_be_empty", "of", "shorthand", "with_property", "with_both_cases",
+    "ALL", "ASCII", "NEWLINE", "Assertion", "Atomic", "Branches", "Bytes", "Dialect", "Invalid", "Lookaround", "Node",
+    "Repeat", "Sequence", "UnknownMatch", "can_be_empty", "of", "shorthand", "with_property", "with_both_cases",
 ]  # fmt: skip
 
 Dialect = Literal["pcre8", "pcre2"]
@@ -19,7 +19,7 @@ class Invalid(Exception):
     """An expression that the library refuses."""
 
 
-class Unknown(Exception):
+class UnknownMatch(Exception):
     """An expression that may be valid, but what it matches is unknown here."""
 
 
@@ -64,7 +64,7 @@ class Atomic(NamedTuple):
     part: Node
 
 
-class Look(NamedTuple):
+class Lookaround(NamedTuple):
     """A lookaround. ``widths`` are the widths of the branches of a lookbehind, None for a lookahead."""
 
     part: Branches
@@ -72,7 +72,7 @@ class Look(NamedTuple):
     widths: tuple[int, ...] | None
 
 
-Node = Bytes | Assertion | Sequence | Branches | Repeat | Atomic | Look
+Node = Bytes | Assertion | Sequence | Branches | Repeat | Atomic | Lookaround
 
 ALL: Final = (1 << 256) - 1
 ASCII: Final = (1 << 128) - 1

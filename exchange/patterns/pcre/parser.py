@@ -1,7 +1,7 @@
 """Parse a regular expression as PCRE does, in the part of its language whose meaning is known here.
 
 Invariant: the result of `parse` matches exactly what the library matches. Constructs outside of that part, and those on
-which the releases of a library differ, raise `Unknown`; what the library refuses raises `Invalid`.
+which the releases of a library differ, raise `UnknownMatch`; what the library refuses raises `Invalid`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from exchange.patterns.pcre.nodes import (
     Bytes,
     Dialect,
     Invalid,
-    Look,
+    Lookaround,
     Node,
     Repeat,
     Sequence,
-    Unknown,
+    UnknownMatch,
     shorthand,
     with_both_cases,
     with_property,
@@ -54,11 +54,11 @@ class Flags(NamedTuple):
 def parse(pattern: bytes, dialect: Dialect) -> Node:
     """Return the syntax tree of an expression. Raises Invalid, Unknown."""
     if len(pattern) > LENGTH:
-        raise Unknown(f"it is longer than {LENGTH:,} bytes")
+        raise UnknownMatch(f"it is longer than {LENGTH:,} bytes")
     if 0 in pattern:
-        raise Unknown("it contains a NUL")
+        raise UnknownMatch("it contains a NUL")
     if pattern.startswith(b"(*"):
-        raise Unknown("it begins with a verb, (*...)")
+        raise UnknownMatch("it begins with a verb, (*...)")
     parser = _Parser(pattern, dialect)
     node, _ = parser.branches(Flags(), 0)
     if parser.at < len(pattern):
@@ -92,7 +92,7 @@ class _Parser:
                 # Releases of PCRE differ in what a quantifier that follows repeats. (At the end of the pattern, `_peek`
                 # returns b"", which is in every bytes object: so it is tested, too.)
                 if self._peek() in b"*+?{" and self._peek():
-                    raise Unknown(r"a quantifier follows \E or a comment")
+                    raise UnknownMatch(r"a quantifier follows \E or a comment")
                 continue
             node, flags = self._item(flags, depth)
             if node is not None:
@@ -107,7 +107,7 @@ class _Parser:
         if parts:
             parts[-1] = self._read_quantifier(parts[-1])
         elif self._peek() in b"*+?{" and self._peek():
-            raise Unknown(r"a quantifier follows an empty \Q\E")
+            raise UnknownMatch(r"a quantifier follows an empty \Q\E")
         return parts
 
     def _comment(self) -> bool:
@@ -126,7 +126,7 @@ class _Parser:
         if sign in "*+?" or (sign == "{" and QUANTIFIER.match(self.pattern, self.at)):
             raise Invalid(f"quantifier does not follow a repeatable item at byte {self.at}")
         if sign == "{" and NEW_QUANTIFIER.match(self.pattern, self.at):
-            raise Unknown("releases of Erlang differ in whether {,n} and blanks in {} make a quantifier")
+            raise UnknownMatch("releases of Erlang differ in whether {,n} and blanks in {} make a quantifier")
         if sign == "(":
             return self._group(flags, depth)
         self.at += 1
@@ -143,7 +143,7 @@ class _Parser:
 
     def _refuse_quantifier(self, assertion: Assertion) -> Assertion:
         if self._is_quantified():
-            raise Unknown(f"a quantifier follows {assertion.sign[:2].removesuffix('m')}")
+            raise UnknownMatch(f"a quantifier follows {assertion.sign[:2].removesuffix('m')}")
         return assertion
 
     def _is_quantified(self) -> bool:
@@ -168,14 +168,14 @@ class _Parser:
             if 0 <= most < least:
                 raise Invalid("numbers out of order in {} quantifier")
         elif NEW_QUANTIFIER.match(self.pattern, self.at):
-            raise Unknown("releases of Erlang differ in whether {,n} and blanks in {} make a quantifier")
+            raise UnknownMatch("releases of Erlang differ in whether {,n} and blanks in {} make a quantifier")
         elif self._peek() and self._peek() in b"*+?":
             least, most = {b"*": (0, -1), b"+": (1, -1), b"?": (0, 1)}[self._peek()]
             self.at += 1
         else:
             return node
-        if isinstance(node, Look):
-            raise Unknown("a quantifier follows a lookaround")
+        if isinstance(node, Lookaround):
+            raise UnknownMatch("a quantifier follows a lookaround")
         greedy, possessive = True, False
         if self._take(b"?"):
             greedy = False
@@ -183,17 +183,17 @@ class _Parser:
             possessive = True
         if self._is_quantified():
             if bounded is not None or self._peek() == b"{":
-                raise Unknown("a quantifier follows a quantifier")
+                raise UnknownMatch("a quantifier follows a quantifier")
             raise Invalid(f"quantifier does not follow a repeatable item at byte {self.at}")
         repeated = Repeat(node, least, None if most < 0 else most, greedy)
         return Atomic(repeated) if possessive else repeated
 
     def _group(self, flags: Flags, depth: int) -> tuple[Node | None, Flags]:
         if depth >= NESTING:
-            raise Unknown(f"groups are nested more than {NESTING} deep")
+            raise UnknownMatch(f"groups are nested more than {NESTING} deep")
         self.at += 1
         if self._peek() == b"*":
-            raise Unknown("it has a verb, (*...)")
+            raise UnknownMatch("it has a verb, (*...)")
         if not self._take(b"?"):
             return self._read_rest(flags, depth), flags
         for sign, negative, behind in ((b"=", False, False), (b"!", True, False),
@@ -201,7 +201,7 @@ class _Parser:
             if self._take(sign):
                 inner = self._read_rest(flags, depth)
                 widths = tuple(_width(branch) for branch in inner.branches) if behind else None
-                return Look(inner, negative, widths), flags
+                return Lookaround(inner, negative, widths), flags
         if self._take(b">"):
             return Atomic(self._read_rest(flags, depth)), flags
         if self._take(b"|"):  # branch reset: it only restarts the numbers of groups, unused here
@@ -215,12 +215,12 @@ class _Parser:
     def _read_name(self, closing: bytes) -> None:
         name = NAME.match(self.pattern, self.at)
         if name is None:
-            raise Unknown("a group has a name that is not understood")
+            raise UnknownMatch("a group has a name that is not understood")
         self.at = name.end()
         if not self._take(closing):
-            raise Unknown("a group has a name that is not understood")
+            raise UnknownMatch("a group has a name that is not understood")
         if name[0] in self.names:
-            raise Unknown("two groups have the same name")
+            raise UnknownMatch("two groups have the same name")
         self.names.add(name[0])
 
     def _with_options(self, flags: Flags, depth: int) -> tuple[Node | None, Flags]:
@@ -229,7 +229,7 @@ class _Parser:
         if options is None:
             if self.at == len(self.pattern):
                 raise Invalid("unrecognized character after (?")
-            raise Unknown("it has a group or an option that is not understood")
+            raise UnknownMatch("it has a group or an option that is not understood")
         self.at = options.end()
         changed = flags
         for letters, value in ((options[1], True), (options[2] or b"", False)):
@@ -239,7 +239,7 @@ class _Parser:
         if options[3] == b":":
             return self._read_rest(changed, depth), flags
         if self._is_quantified():
-            raise Unknown("a quantifier follows an option")
+            raise UnknownMatch("a quantifier follows an option")
         return None, changed
 
     def _read_rest(self, flags: Flags, depth: int) -> Branches:
@@ -294,23 +294,23 @@ class _Parser:
                     code = code * 8 + int(self._peek())
                     self.at += 1
             return 1 << code
-        raise Unknown(f"it has \\{sign}, which is not understood")
+        raise UnknownMatch(f"it has \\{sign}, which is not understood")
 
     def _property(self, *, negative: bool, caseless: bool) -> int:
         name = re.compile(rb"\{(\^?)([A-Za-z&]+)\}|([A-Z])").match(self.pattern, self.at)
         if name is None:
-            raise Unknown("it has a property that is not understood")
+            raise UnknownMatch("it has a property that is not understood")
         self.at = name.end()
         known = (name[2] or name[3]).decode()
         mask = with_property(known)
         if mask is None or (caseless and known in ("Lu", "Ll", "Lt")):  # PCRE2 takes these three for L& then
-            raise Unknown("it has a property that is not understood")
+            raise UnknownMatch("it has a property that is not understood")
         return ALL & ~mask if negative != bool(name[1]) else mask
 
     def _class(self, flags: Flags) -> Node:
         """Read a class; its opening bracket is read already."""
         if self.pattern[self.at - 1 : self.at + 6] in (b"[[:<:]]", b"[[:>:]]"):
-            raise Unknown("it has [[:<:]] or [[:>:]]")
+            raise UnknownMatch("it has [[:<:]] or [[:>:]]")
         if re.compile(rb"([:.=])[^\\\]]*\1\]").match(self.pattern, self.at):
             raise Invalid("POSIX named classes are supported only within a class")
         negative = self._take(b"^")
@@ -321,7 +321,7 @@ class _Parser:
             if self.at >= len(self.pattern):
                 raise Invalid("missing terminating ] for character class")
             if self._peek() == b"\\" and self.pattern[self.at + 1 : self.at + 2] in (b"Q", b"E"):
-                raise Unknown(r"it has \Q or \E in a class")
+                raise UnknownMatch(r"it has \Q or \E in a class")
             if self._peek() == b"-" and not first_here and self.pattern[self.at + 1 : self.at + 2] not in (b"]", b""):
                 self.at += 1
                 if last is None:
@@ -332,14 +332,14 @@ class _Parser:
                     continue
                 member, single = self._member(caseless=flags.caseless)
                 if single is None:
-                    raise Unknown("a range in a class ends with a class")
+                    raise UnknownMatch("a range in a class ends with a class")
                 if single < last:
                     raise Invalid("range out of order in character class")
                 span = sum(1 << byte for byte in range(last, single + 1))
                 mask |= with_both_cases(span, self.dialect) if flags.caseless else span
                 last = None
                 if self._peek() == b"-" and self.pattern[self.at + 1 : self.at + 2] not in (b"]", b""):
-                    raise Unknown("a hyphen follows a range in a class")
+                    raise UnknownMatch("a hyphen follows a range in a class")
                 continue
             member, last = self._member(caseless=flags.caseless)
             mask |= with_both_cases(member, self.dialect) if flags.caseless and last is not None else member
@@ -354,7 +354,7 @@ class _Parser:
             if posix is not None:
                 return self._posix(posix), None
             if self.pattern[self.at + 1 : self.at + 2] in (b":", b".", b"=") and self.at + 1 < len(self.pattern):
-                raise Unknown("it has [: or [. or [= in a class")
+                raise UnknownMatch("it has [: or [. or [= in a class")
         self.at += 1
         if byte != ord("\\"):
             return 1 << byte, byte
@@ -397,6 +397,6 @@ def _width(node: Node) -> int:
     elif isinstance(node, Repeat):
         if node.least == node.most:
             return node.least * _width(node.part)
-    elif isinstance(node, (Assertion, Look)):
+    elif isinstance(node, (Assertion, Lookaround)):
         return 0
-    raise Unknown("a lookbehind has no fixed width")
+    raise UnknownMatch("a lookbehind has no fixed width")

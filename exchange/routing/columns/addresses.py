@@ -16,12 +16,12 @@ from exchange.arrays.grouping import decode_dictionary, group_keys
 from exchange.arrays.table import IntArray
 from exchange.errors import InputError
 
-__all__ = ["Addresses", "addresses_of"]
+__all__ = ["RowAddresses", "addresses_of"]
 
 A = TypeVar("A", bound=npt.NDArray[Any])
 
 
-class Addresses(NamedTuple):
+class RowAddresses(NamedTuple):
     """The addresses of the rows of a batch."""
 
     names: list[str]
@@ -38,7 +38,7 @@ class Addresses(NamedTuple):
         return cast("A", values.copy() if self.of is None else values[self.of])
 
 
-def addresses_of(batch: pa.RecordBatch) -> Addresses:
+def addresses_of(batch: pa.RecordBatch) -> RowAddresses:
     """Return the addresses of the rows, in any order. Raises InputError for a null exchange or routing key."""
     exchanges, keys = (_column_without_nulls(batch, name) for name in ("exchange", "routing_key"))
     if not isinstance(exchanges, pa.DictionaryArray):
@@ -46,9 +46,9 @@ def addresses_of(batch: pa.RecordBatch) -> Addresses:
     names, codes = exchanges.dictionary.to_pylist(), np.asarray(exchanges.indices)
     grouped = group_keys(keys, codes, len(names))
     if grouped is None:
-        return Addresses(names, codes.astype(np.int32, copy=False), decode_dictionary(keys), None)
+        return RowAddresses(names, codes.astype(np.int32, copy=False), decode_dictionary(keys), None)
     distinct, exchange, of = grouped
-    return Addresses(names, exchange, distinct, of)
+    return RowAddresses(names, exchange, distinct, of)
 
 
 def _column_without_nulls(batch: pa.RecordBatch, name: str) -> pa.Array:

@@ -31,7 +31,7 @@ from exchange.routing.columns.routing_inputs import RoutingInputs, inputs_from
 from exchange.topology.graph import TopologyGraph
 from exchange.topology.topology import Topology
 
-__all__ = ["NO_CLASS", "STATES", "Entry", "KeyClasses"]
+__all__ = ["NO_CLASS", "STATES", "PublishedExchange", "KeyClasses"]
 
 MOST_SETS: Final = 1 << 19
 """Highest number of a set of patterns for which a key class has enough bits."""
@@ -50,7 +50,7 @@ Sets are numbered from 1, so no key class is 0, which is ``NO_CLASS`` and not al
 """
 
 
-class Entry(NamedTuple):
+class PublishedExchange(NamedTuple):
     """An exchange that messages may be published to."""
 
     name: str
@@ -98,7 +98,7 @@ class KeyClasses:
         self._literal_classes: Final = np.array([0, *literals.values()], np.int64)
         self._realms: Final[list[_Realm]] = []
         self._realm_numbers: Final[dict[tuple[tuple[str, ...], bool, bool], int]] = {}
-        self.entries: Final[list[Entry]] = []
+        self.entries: Final[list[PublishedExchange]] = []
         """Exchanges that accept messages from publishers."""
         graph = TopologyGraph(topology)
         for name, exchange in topology.exchanges.items():
@@ -107,7 +107,7 @@ class KeyClasses:
                 alone = len(reached) == 1 and name in self._conditions and name not in graph.unsure
                 alone = alone and not can_delay(exchange)
                 realm, direct = self._realm(name, reached, alone)
-                self.entries.append(Entry(name, realm, reached, alone, direct, inputs_from(graph, name)))
+                self.entries.append(PublishedExchange(name, realm, reached, alone, direct, inputs_from(graph, name)))
         self._entry_realms: Final = np.array([entry.realm for entry in self.entries], np.int32)
         self._entry_compares: Final = np.array([self._realms[entry.realm].compares for entry in self.entries], np.bool_)
 
@@ -191,7 +191,7 @@ class KeyClasses:
             classes[unknown] = NO_CLASS
         return classes, shapes
 
-    def outcomes_of(self, columns: Iterable[Column], size: int, entry: Entry) -> IntArray:
+    def outcomes_of(self, columns: Iterable[Column], size: int, entry: PublishedExchange) -> IntArray:
         """Return the outcomes of ``size`` keys published to a direct entry; ``UNKNOWN`` where there are too many."""
         sets, signatures, start = self._realms[entry.realm].sets, np.empty(size, np.int32), 0
         for column in columns:
@@ -222,7 +222,7 @@ class KeyClasses:
         sets = self._realms[realm].sets
         return sets.sets_of(sets.find(words, numbers, rows))
 
-    def entry_of(self, key_class: int) -> Entry:
+    def entry_of(self, key_class: int) -> PublishedExchange:
         """Return the entry of a key class."""
         return self.entries[key_class >> int(ENTRY_SHIFT)]
 

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.analysis import algebra
-from bindings.analysis.algebra import Answer, Key, covers, empty, equivalent, exhaustive, overlap
+from bindings.analysis.algebra import Answer, covers, empty, equivalent, exhaustive, overlap
 from exchange import Pattern, PatternError
-from exchange.patterns.pattern import AMQP
+from exchange.patterns.pattern import AMQP, ExactKey
 from tests.support.patterns import all_keys, in_a_dialect, matched, patterns, words_in
 from tests.support.tiers import examples
 
@@ -206,18 +206,18 @@ def test_adjacent_wildcards_mean_the_same_in_any_order(one: str, other: str) -> 
 
 def test_a_key_of_a_direct_exchange_has_no_wildcards() -> None:
     """It is equal to no pattern, covers only itself, and is covered by patterns as other keys are."""
-    key = Key("order.*.#")
+    key = ExactKey("order.*.#")
     assert key.literal
     assert key.matches("order.*.#")
     assert not key.matches("order.eu")
     assert key != Pattern("order.*.#")
     assert covers(Pattern("order.*.#"), key).holds
     assert covers(key, Pattern("order.*.#")) == (False, "order.x")
-    assert covers([Key("a"), Pattern("b")], Pattern("a")).holds
-    assert equivalent(Key(""), Pattern("")).holds
+    assert covers([ExactKey("a"), Pattern("b")], Pattern("a")).holds
+    assert equivalent(ExactKey(""), Pattern("")).holds
     assert pickle.loads(pickle.dumps(key)) == key  # noqa: S301
     with pytest.raises(PatternError, match="256 bytes"):
-        Key("k" * 256)
+        ExactKey("k" * 256)
 
 
 def test_many_words_in_any_order_are_decided_in_few_steps() -> None:

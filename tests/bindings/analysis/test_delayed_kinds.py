@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bindings.archive.record import build_batch
 from bindings.check.check import check
 from bindings.counts.columnar.counting import Tallier
-from bindings.counts.outcome import Explorer
+from bindings.counts.outcome import OutcomeExplorer
 from bindings.counts.verification import verdict_for
 from bindings.diff.comparison.compare import compare
 from bindings.diff.planning.plan import make_plan
@@ -55,8 +55,8 @@ def many(type_: str, count: int, made: int) -> Topology:
 @pytest.mark.parametrize("type_", ["x-random", "x-local-random"])
 def test_a_delayed_random_exchange_with_too_many_bindings_is_undecided_and_no_broker_accused(type_: str) -> None:
     """Of 2,000 queues 1,024 are tried; that one of the others got a message is no fault of the broker's."""
-    outcome = Explorer(delayed(many(type_, 2_000, 2_000))).outcome(Message("x", "k"))
-    assert outcome == Explorer(many(type_, 2_000, 2_000)).outcome(Message("x", "k"))
+    outcome = OutcomeExplorer(delayed(many(type_, 2_000, 2_000))).outcome(Message("x", "k"))
+    assert outcome == OutcomeExplorer(many(type_, 2_000, 2_000)).outcome(Message("x", "k"))
     assert outcome.undecided == ("x",)
     assert verdict_for(outcome, ["q1999"], []) == "undecided"
 
@@ -76,7 +76,7 @@ def test_a_delay_changes_no_outcome_and_no_count(seed: int) -> None:
     rng = Random(seed)
     topology = topologies.topology(rng, LATEST)
     records = records_for(rng, topology, 12)
-    explorers = Explorer(topology), Explorer(delayed(topology))
+    explorers = OutcomeExplorer(topology), OutcomeExplorer(delayed(topology))
     for record in records:
         assert explorers[0].outcome(record.message) == explorers[1].outcome(record.message)
     counted = []

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bindings.archive.record import Record, build_batch
 from bindings.check.check import check
 from bindings.counts.columnar.counting import Tallier
-from bindings.counts.outcome import Explorer
+from bindings.counts.outcome import OutcomeExplorer
 from bindings.counts.tally import fingerprint
 from bindings.diff.comparison.compare import compare
 from exchange import Binding, Destination, Exchange, Message, Queue, Topology
@@ -54,7 +54,7 @@ def test_messages_are_counted_as_they_are_routed(seed: int) -> None:
     counter = Tallier(topology)
     counter.add(build_batch([Record(message, None) for message in messages]))
     found = {outcome: facts.messages for outcome, facts in counter.result().facts.items()}
-    explorer = Explorer(topology)
+    explorer = OutcomeExplorer(topology)
     expected: dict[object, int] = {}
     for message in messages:
         outcome = explorer.outcome(message)

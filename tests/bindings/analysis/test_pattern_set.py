@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.analysis.algebra import Key, covers, exhaustive, overlap
+from bindings.analysis.algebra import covers, exhaustive, overlap
 from bindings.analysis.pattern_set import Cover, PatternSet, Remainder, difference, redundant
 from exchange import Pattern
-from exchange.patterns.pattern import DIALECTS
+from exchange.patterns.pattern import DIALECTS, ExactKey
 from tests.support.patterns import in_a_dialect, matched, patterns
 from tests.support.tiers import examples
 
@@ -110,7 +110,7 @@ def test_a_difference_reads_as_patterns_without_patterns() -> None:
     wide, eu, us = Pattern("order.*.created"), Pattern("order.eu.*"), Pattern("order.us.#")
     assert list(difference([wide], [eu, us])) == [Remainder(wide, (eu, us), "order.x.created")]
     assert list(difference([eu], [wide, Pattern("order.#")])) == []
-    keys = [Key("order"), Key("order.eu")]
+    keys = [ExactKey("order"), ExactKey("order.eu")]
     assert list(difference([Pattern("order.#")], keys)) == [Remainder(Pattern("order.#"), tuple(keys), "order.x")]
     assert list(difference(keys, [Pattern("order.*")])) == [Remainder(keys[0], (), "order")]
     # No remainder repeats what another one has.
@@ -119,9 +119,9 @@ def test_a_difference_reads_as_patterns_without_patterns() -> None:
 
 def test_a_set_changes() -> None:
     """Adding twice is adding once; what is removed covers nothing any more."""
-    patterns = PatternSet([Pattern("a.*"), Pattern("a.*"), Key("a")])
+    patterns = PatternSet([Pattern("a.*"), Pattern("a.*"), ExactKey("a")])
     assert len(patterns) == 2
-    assert set(patterns) == {Pattern("a.*"), Key("a")}
+    assert set(patterns) == {Pattern("a.*"), ExactKey("a")}
     assert Pattern("a.*") in patterns
     assert Pattern("a") not in patterns
     assert patterns.covers(Pattern("a.#")) == (False, "a.x.x")
@@ -136,7 +136,7 @@ def test_a_set_changes() -> None:
 
 def test_many_literal_keys_do_not_join_a_search() -> None:
     """Fresh words are fresh to the whole set: none of its keys is tried one after the other."""
-    keys = [Key(word) for word in ("", "x", "y", "z", *(f"x{number}" for number in range(5_000)))]
+    keys = [ExactKey(word) for word in ("", "x", "y", "z", *(f"x{number}" for number in range(5_000)))]
     assert PatternSet(keys, steps=20).covers() == (False, "a")
 
 

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from pika import spec
 
 from bindings.apply.address import Addresses
-from bindings.apply.amqp import Connection, Lost, Refused
+from bindings.apply.amqp import BrokerConnection, Lost, OperationRefused
 from bindings.apply.apply import Stopped, apply
-from bindings.apply.broker import Broker
+from bindings.apply.broker import LiveBroker
 from bindings.apply.live import Live, hash_arguments
 from bindings.apply.wire import to_pika
 from bindings.diff.planning.step import Step
@@ -109,13 +109,15 @@ class Script:
         return self.call(what, method)
 
 
-def broker(script: Script, *, force: bool = False) -> Broker:
+def broker(script: Script, *, force: bool = False) -> LiveBroker:
     """Return a broker that answers by the script."""
     connection: Any = script
-    return Broker(connection, Live(Management("http://127.0.0.1:1", "u", "p"), "/"), force=force)
+    return LiveBroker(connection, Live(Management("http://127.0.0.1:1", "u", "p"), "/"), force=force)
 
 
-@pytest.mark.parametrize("error", [Refused(406, "PRECONDITION_FAILED"), Lost("gone"), ValueError("too long")], ids=repr)
+@pytest.mark.parametrize(
+    "error", [OperationRefused(406, "PRECONDITION_FAILED"), Lost("gone"), ValueError("too long")], ids=repr
+)
 def test_a_plan_stops_at_the_first_error_and_knows_how_far_it_came(error: Exception) -> None:
     """The steps done, and those left, of which the first failed."""
     steps = [Step(True, EXCHANGE), Step(True, QUEUE), Step(True, Binding.to_queue("x", "q", "a"))]
@@ -152,8 +154,8 @@ class Found:
         ((Found(messages=3),), False, 1, "queue 'q' has 3 messages; --force deletes it all the same"),
         ((Found(consumers=1),), False, 1, "queue 'q' has 1 consumers; --force deletes it all the same"),
         ((None,), True, 1, None),
-        ((Refused(404, "NOT_FOUND"),), False, 1, None),
-        ((Refused(405, "RESOURCE_LOCKED"),), False, 1, "405 RESOURCE_LOCKED"),
+        ((OperationRefused(404, "NOT_FOUND"),), False, 1, None),
+        ((OperationRefused(405, "RESOURCE_LOCKED"),), False, 1, "405 RESOURCE_LOCKED"),
     ],
 )
 def test_a_queue_in_use_is_deleted_by_force_only(
@@ -171,7 +173,7 @@ def test_a_connection_that_is_refused_is_reported() -> None:
     with pytest.raises(
         Lost, match=r"^127\.0\.0\.1:1: .*Connection refused; if its AMQP is elsewhere, say --other-address$"
     ):
-        Connection("amqp://127.0.0.1:1/", "u", "p", "/")
+        BrokerConnection("amqp://127.0.0.1:1/", "u", "p", "/")
 
 
 NAME = st.text(max_size=5)

@@ -22,8 +22,8 @@ from urllib.parse import quote, urlsplit
 import pytest
 from click.testing import CliRunner
 
-from bindings.apply.amqp import Connection
-from bindings.apply.broker import Broker
+from bindings.apply.amqp import BrokerConnection
+from bindings.apply.broker import LiveBroker
 from bindings.apply.live import Live, hash_arguments
 from bindings.commands import apply as command
 from bindings.diff.planning.plan import make_plan
@@ -84,9 +84,9 @@ class Place:
         permissions = {"configure": configure, "write": ".*", "read": ".*"}
         manage(self.server, "PUT", f"permissions/{self.vhost}/{self.vhost}", permissions)
 
-    def connection(self) -> Connection:
+    def connection(self) -> BrokerConnection:
         """Return the connection of another client."""
-        return Connection(self.amqp, self.vhost, PASSWORD, self.vhost)
+        return BrokerConnection(self.amqp, self.vhost, PASSWORD, self.vhost)
 
 
 @pytest.fixture(params=["first", "last"])
@@ -319,7 +319,7 @@ def test_it_stops_when_the_connection_is_gone_and_the_next_run_finishes(
     """Cut, or silent: the step may be done or not, and that is reported."""
     wanted = some(40)
     with monkeypatch.context() as patch, proxy(place.amqp, 1500, silent=silent) as address:
-        patch.setattr(Broker, "connect", partial(Broker.connect, seconds=5))
+        patch.setattr(LiveBroker, "connect", partial(LiveBroker.connect, seconds=5))
         result = place.run(wanted, "--yes", amqp=address)
     assert result.exit_code == 1
     why = "no answer to declare queue 'q" if silent else "the connection is gone"
@@ -417,7 +417,7 @@ def test_at_a_terminal_it_asks(place: Place, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.live
 def test_two_addresses_of_two_brokers_are_refused(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is done on either."""
-    monkeypatch.setattr(Connection, "cluster", property(lambda _: "another"))
+    monkeypatch.setattr(BrokerConnection, "cluster", property(lambda _: "another"))
     result = place.run(some(1), "--yes")
     assert result.exit_code == 1
     assert "two brokers: 'another' by AMQP" in result.output

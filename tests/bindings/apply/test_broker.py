@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bindings.apply.apply import apply
-from bindings.apply.broker import Broker
+from bindings.apply.broker import LiveBroker
 from bindings.diff.planning.step import Step
 from exchange import Binding, Exchange, InputError, Queue
 
@@ -59,7 +59,7 @@ class Live:
 def carried_out(step: Step, live: Live | None = None, *, force: bool = False) -> list[tuple[Any, ...]]:
     connection: Any = Connection()
     management: Any = live or Live()
-    Broker(connection, management, force=force).carry_out(step)
+    LiveBroker(connection, management, force=force).carry_out(step)
     calls: list[tuple[Any, ...]] = connection.channel.calls
     return calls
 
@@ -106,5 +106,5 @@ def test_a_step_is_done_before_its_progress_is_reported() -> None:
         raise InputError("a full disk")
 
     with pytest.raises(InputError, match="a full disk"):
-        apply([Step(True, Exchange("x")), Step(True, Queue("q"))], Broker(connection, management), progress=fail)
+        apply([Step(True, Exchange("x")), Step(True, Queue("q"))], LiveBroker(connection, management), progress=fail)
     assert [call[0] for call in connection.channel.calls] == ["exchange.declare"]

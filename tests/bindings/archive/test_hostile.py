@@ -27,7 +27,7 @@ from bindings.archive.kafka.segment import UNCERTAIN, KafkaSegment
 from bindings.archive.kafka.walk import NOT_ABOVE, NOT_BELOW
 from bindings.archive.mapped import Mapped
 from bindings.archive.mapping import FieldMapping
-from bindings.archive.reading import Block
+from bindings.archive.reading import LineBlock
 from bindings.archive.record import Record, build_batch
 from bindings.archive.rocketmq import index as rocketmq_index
 from bindings.archive.rocketmq.log import RocketmqLog
@@ -72,7 +72,7 @@ def test_a_line_nested_too_deeply_is_one_bad_record(tmp_path: Path, depth: int, 
         2,
         ["JSON nested too deeply, beyond 100 arrays and objects"],
     )
-    assert _read_by_arrow(Block(deep.replace(b'"headers"', b'"other"') + GOOD, 0), "f", None) is None
+    assert _read_by_arrow(LineBlock(deep.replace(b'"headers"', b'"other"') + GOOD, 0), "f", None) is None
 
 
 def test_a_line_as_deep_as_allowed_is_read_and_brackets_in_texts_do_not_count(tmp_path: Path) -> None:

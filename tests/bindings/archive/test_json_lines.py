@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.archive.formats.json_lines import JsonLines, _read_by_arrow, add_line, encode_line, read_lines
-from bindings.archive.reading import Bad, Block, Split
+from bindings.archive.reading import Bad, LineBlock, Split
 from bindings.archive.record import Record, to_records
 from exchange.values.message import Message
 from tests.exchange.test_field_json import TEXT
@@ -132,7 +132,7 @@ def test_arrow_reads_a_block_as_python_does_or_not_at_all(
         raw = raw[:at] + data.draw(st.binary(min_size=1, max_size=2)) + raw[at + data.draw(st.integers(0, 2)) :]
     path = folder / "arrow.jsonl"
     path.write_bytes(raw)
-    fast = _read_by_arrow(Block(raw, 0), str(path), None)
+    fast = _read_by_arrow(LineBlock(raw, 0), str(path), None)
     if fast is None:
         return
     slow = list(read_lines(Split(str(path)), None, add_line))
@@ -144,8 +144,8 @@ def test_arrow_reads_a_block_as_python_does_or_not_at_all(
 
 def test_plain_lines_are_read_by_arrow() -> None:
     line = b'{"exchange":"x","routing_key":"a.b","timestamp":1.5,"headers":{},"other":[1]}\n'
-    assert _read_by_arrow(Block(line * 3, 10), "f", ["offset", "time"]) is not None
-    assert _read_by_arrow(Block(line.replace(b"{}", b'{"a":1}'), 0), "f", None) is None
+    assert _read_by_arrow(LineBlock(line * 3, 10), "f", ["offset", "time"]) is not None
+    assert _read_by_arrow(LineBlock(line.replace(b"{}", b'{"a":1}'), 0), "f", None) is None
 
 
 @pytest.mark.parametrize(

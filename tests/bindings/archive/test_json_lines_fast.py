@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bindings.archive.formats.json_lines import JsonLines, _read_by_arrow
-from bindings.archive.reading import Block
+from bindings.archive.reading import LineBlock
 from tests.support.archives.reads import read
 
 PLAIN = {"exchange": "x", "routing_key": "a.b", "vhost": "/", "timestamp": 1.5}
@@ -31,7 +31,7 @@ PLAIN = {"exchange": "x", "routing_key": "a.b", "vhost": "/", "timestamp": 1.5}
 def test_a_block_with_an_odd_value_is_read_line_by_line(tmp_path: Path, odd: dict[str, Any]) -> None:
     lines = [PLAIN, {**PLAIN, **odd}, PLAIN]
     raw = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
-    assert _read_by_arrow(Block(raw, 0), "f", None) is None
+    assert _read_by_arrow(LineBlock(raw, 0), "f", None) is None
     path = tmp_path / "a.jsonl"
     path.write_bytes(raw)
     found = read(JsonLines(), path)
@@ -47,4 +47,4 @@ def test_a_block_with_an_odd_value_is_read_line_by_line(tmp_path: Path, odd: dic
 
 def test_one_with_plain_values_is_read_by_arrow() -> None:
     raw = (json.dumps(PLAIN).encode() + b"\n") * 3
-    assert _read_by_arrow(Block(raw, 0), "f", None) is not None
+    assert _read_by_arrow(LineBlock(raw, 0), "f", None) is not None

@@ -21,7 +21,7 @@ from bindings.archive.formats.tracing import TracingJson, TracingText
 from bindings.archive.mapping import FieldMapping
 from bindings.archive.record import Record
 from exchange.errors import InputError
-from exchange.values.erlang_parser import Atom, parse
+from exchange.values.erlang_parser import ParsedAtom, parse
 from exchange.values.field_values import Typed
 from exchange.values.message import Message
 from tests.support.archives.reads import FILES, facts, read
@@ -120,11 +120,11 @@ def test_a_text_entry_has_its_types_and_no_ambiguous_body(tmp_path: Path) -> Non
     [
         ("[]", []),
         ('[<<"a">>, <<255,1>>,<<>>]', [b"a", b"\xff\x01", b""]),
-        ('{a,-1,1.5e3,"s"}', (Atom("a"), -1, 1500.0, "s")),
+        ('{a,-1,1.5e3,"s"}', (ParsedAtom("a"), -1, 1500.0, "s")),
         (r'<<"q\"\\\n\x{e4}\000">>', b'q"\\\n\xe4\0'),
         ('<<"größe">>', "größe".encode("latin-1")),
         ('<<"größe"/utf8>>', "größe".encode()),
-        ("'Q a'", Atom("Q a")),
+        ("'Q a'", ParsedAtom("Q a")),
     ],
 )
 def test_terms_are_read_as_erlang_prints_them(text: str, term: Any) -> None:

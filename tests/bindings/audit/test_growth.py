@@ -24,7 +24,7 @@ from bindings.audit.local.tasks import Task, count_tasks, order_for
 from bindings.audit.spark import growth as growth_module
 from bindings.audit.spark import ledger as ledger_module
 from bindings.audit.spark.growth import Growth
-from bindings.audit.spark.ledger import Entry, Ledger
+from bindings.audit.spark.ledger import BatchLedger, LedgerEntry
 from exchange import InputError
 from tests.support.archives.growing import STUDY, count_at_once, make_growing_files
 from tests.support.bindings.exact import exact
@@ -46,7 +46,7 @@ class Stream:
     def run(self) -> Pass:
         """Count what is new; after a kill, begin with the batch that was not done."""
         growth = Growth(str(self.archive), self.state / "files", step_bytes=self.step_bytes, split_bytes=300)
-        ledger = Ledger(self.state, {"coverage": STUDY}, self.folded)
+        ledger = BatchLedger(self.state, {"coverage": STUDY}, self.folded)
         if self.done < len(self.offsets) - 1:
             self._batch(growth, ledger)
         while (last := growth.look()) > self.offsets[-1]:
@@ -55,14 +55,14 @@ class Stream:
         _, entry = ledger.total()
         return Pass((STUDY.finish(entry.values["coverage"], entry.account),), entry.account)
 
-    def _batch(self, growth: Growth, ledger: Ledger) -> None:
+    def _batch(self, growth: Growth, ledger: BatchLedger) -> None:
         batch = self.done
         ledger.fold(batch - 1)
         steps = growth.steps(self.offsets[batch], self.offsets[batch + 1])
         splits = tuple([split for step in steps for split in step.splits])
         self.notices += [notice for step in steps for notice in step.notices]
         results = count_tasks([Task(0, splits, 0)], order_for([STUDY], EVERYTHING))
-        ledger.put(batch, Entry({"coverage": results.values[0]}, results.account))
+        ledger.put(batch, LedgerEntry({"coverage": results.values[0]}, results.account))
         self.done += 1
         growth.forget(self.offsets[self.done - 1])
 
@@ -237,12 +237,12 @@ def test_two_processes_cannot_follow_with_one_state(tmp_path: Path) -> None:
         growths[1].look()
 
 
-def entry(records: int) -> Entry:
-    return Entry({"coverage": STUDY.zero()}, Account(Span(records)))
+def entry(records: int) -> LedgerEntry:
+    return LedgerEntry({"coverage": STUDY.zero()}, Account(Span(records)))
 
 
 def test_a_batch_that_comes_again_replaces_its_counts(tmp_path: Path) -> None:
-    for ledger in (Ledger(tmp_path, {"coverage": STUDY}), Ledger(tmp_path, {"coverage": STUDY})):
+    for ledger in (BatchLedger(tmp_path, {"coverage": STUDY}), BatchLedger(tmp_path, {"coverage": STUDY})):
         ledger.put(0, entry(1))
         assert ledger.put(1, entry(2)).account.records == 3
         assert ledger.total()[1].account.records == 3
@@ -258,12 +258,12 @@ def test_a_batch_that_comes_again_replaces_its_counts(tmp_path: Path) -> None:
     ],
 )
 def test_the_ledger_of_another_stream_is_not_written(batches: range, then: int, message: str, tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path, {"coverage": STUDY}, folded=4)
+    ledger = BatchLedger(tmp_path, {"coverage": STUDY}, folded=4)
     for batch in batches:
         ledger.put(batch, entry(1))
         ledger.fold(batch)
     with pytest.raises(InputError, match=message):
-        Ledger(tmp_path, {"coverage": STUDY}).put(then, entry(1))
+        BatchLedger(tmp_path, {"coverage": STUDY}).put(then, entry(1))
     assert ledger.total()[1].account.records == len(batches)
 
 

@@ -20,7 +20,7 @@ import pytest
 from bindings.archive.mapping import FieldMapping
 from bindings.archive.reading import Bad
 from bindings.archive.record import SCHEMA, Record, to_records
-from bindings.audit.spark.kafka import Topic, read, run_on_topic, topic_at
+from bindings.audit.spark.kafka import SubscribedTopic, read, run_on_topic, topic_at
 from bindings.audit.spark.streaming import follow
 from exchange import InputError, Message
 from tests.support.archives.growing import STUDY
@@ -221,6 +221,6 @@ def test_a_missing_connector_is_named_with_the_way_to_get_it(spark: SparkSession
 
 
 def test_a_url_has_brokers_topic_and_options() -> None:
-    assert topic_at("kafka://a:1,b:2/orders?startingOffsets=latest") == Topic(
+    assert topic_at("kafka://a:1,b:2/orders?startingOffsets=latest") == SubscribedTopic(
         "a:1,b:2", "orders", (("startingOffsets", "latest"),)
     )

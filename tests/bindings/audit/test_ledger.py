@@ -8,20 +8,20 @@ import pytest
 
 from bindings.archive.account import Account
 from bindings.archive.sums import Span
-from bindings.audit.spark.ledger import Entry, Ledger
+from bindings.audit.spark.ledger import BatchLedger, LedgerEntry
 from exchange import InputError
 from tests.support.archives.growing import STUDY
 
 
-def ledger_in(folder: Path, folded: int = 2) -> Ledger:
-    return Ledger(folder, {"coverage": STUDY}, folded)
+def ledger_in(folder: Path, folded: int = 2) -> BatchLedger:
+    return BatchLedger(folder, {"coverage": STUDY}, folded)
 
 
-def entry(records: int) -> Entry:
-    return Entry({"coverage": STUDY.zero()}, Account(Span(records)))
+def entry(records: int) -> LedgerEntry:
+    return LedgerEntry({"coverage": STUDY.zero()}, Account(Span(records)))
 
 
-def total(ledger: Ledger) -> tuple[int, int]:
+def total(ledger: BatchLedger) -> tuple[int, int]:
     count, whole = ledger.total()
     return count, whole.account.records
 

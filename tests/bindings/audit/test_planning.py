@@ -17,7 +17,7 @@ from bindings.archive.reading import Bad, Skipped, Split
 from bindings.archive.record import Record, build_batch
 from bindings.archive.sums import OTHER, REASONS, SAMPLES
 from bindings.audit.local import planning
-from bindings.audit.local.planning import File, draw_tasks, plan_tasks, splits_of, tasks_of
+from bindings.audit.local.planning import PlannedFile, draw_tasks, plan_tasks, splits_of, tasks_of
 from bindings.audit.local.selection import OTHER_VHOST, OUTSIDE, UNTIMED, Selection
 from bindings.audit.local.tasks import Task
 from exchange import Message
@@ -36,7 +36,7 @@ def test_tasks_have_each_byte_once_and_about_the_wanted_size(files: list[tuple[i
     for number, (length, parts) in enumerate(files):
         path = f"f{number}"
         ends = [length * part // parts for part in range(parts + 1)]
-        made.append((File(path, FORM, length), [Split(path, *pair) for pair in itertools.pairwise(ends)]))
+        made.append((PlannedFile(path, FORM, length), [Split(path, *pair) for pair in itertools.pairwise(ends)]))
     tasks = tasks_of(made, size)
     assert [task.number for task in tasks] == list(range(len(tasks)))
     assert [task.weight for task in tasks] == sorted([task.weight for task in tasks], reverse=True)

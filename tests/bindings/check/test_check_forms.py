@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from bindings.check.forms import FORMS
 from bindings.check.forms.github import to_workflow_commands
-from bindings.check.report import CheckResult, Report, VhostFindings
+from bindings.check.report import CheckResult, SourceReport, VhostFindings
 from bindings.check.rules.finding import RULES, SEVERITIES, Finding
 from bridge.cli import hashstar
 from exchange import Queue
@@ -100,7 +100,7 @@ def test_github_gets_the_column_of_a_mistake(folder: Path) -> None:
 def test_whatever_is_in_a_name_the_runner_reads_it_back(name: str, message: str) -> None:
     """One line, whose file and message are those of the finding as they are shown to people."""
     findings = [Finding("HS204", Queue("q"), message, line=7)]
-    report = Report(name, [VhostFindings("/", findings, {"HS204": 1})], path=f"/root/{name}")
+    report = SourceReport(name, [VhostFindings("/", findings, {"HS204": 1})], path=f"/root/{name}")
     (line,) = to_workflow_commands(CheckResult([report], root=Path("/elsewhere")))
     assert line.isprintable()
     command, properties, text = read_command(line)

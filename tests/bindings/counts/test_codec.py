@@ -9,8 +9,8 @@ import pytest
 
 from bindings.archive.sums import Span
 from bindings.counts import comparison_file, tally_file, verification_file
-from bindings.counts.comparison import Comparison, Move
-from bindings.counts.verification import Difference, Evidence, Verification
+from bindings.counts.comparison import Comparison, PartitionMove
+from bindings.counts.verification import Evidence, PlacementDifference, Verification
 from exchange import InputError
 
 TEXTS: Final = "list<item: string>"
@@ -66,7 +66,7 @@ def test_the_columns_of_saved_counts_do_not_change(schema: pa.Schema, columns: s
 
 @pytest.mark.parametrize("column", ["queue", "messages"])
 def test_a_row_without_a_required_value_is_damaged(column: str) -> None:
-    table = comparison_file.table_of(Comparison("a", "b", moves={Move("q", None, 1): 2}))
+    table = comparison_file.table_of(Comparison("a", "b", moves={PartitionMove("q", None, 1): 2}))
     number = table.schema.get_field_index(column)
     table = table.set_column(number, table.schema.field(number), pa.nulls(1, table.schema.field(number).type))
     with pytest.raises(InputError, match="a table: a damaged comparison"):
@@ -74,7 +74,7 @@ def test_a_row_without_a_required_value_is_damaged(column: str) -> None:
 
 
 def test_an_unknown_total_is_damage() -> None:
-    table = verification_file.table_of(Verification("a", differences={Difference("x"): Evidence(Span(1))}))
+    table = verification_file.table_of(Verification("a", differences={PlacementDifference("x"): Evidence(Span(1))}))
     names = pa.array(
         [name and name.replace("agreed", "topology") for name in table.column("name").to_pylist()], pa.string()
     )

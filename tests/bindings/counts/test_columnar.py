@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from bindings.archive.record import Record, build_batch
 from bindings.counts.columnar.arrays import keys
 from bindings.counts.columnar.classes.classes import Classifier
-from bindings.counts.outcome import AlternateLink, Explorer, Outcome, ordered_bindings
+from bindings.counts.outcome import AlternateLink, Outcome, OutcomeExplorer, ordered_bindings
 from exchange import PROFILES, Binding, BrokerError, Exchange, InputError, Message, Profile, Queue, Router, Topology
 from exchange.arrays.columns import build_column
 from exchange.arrays.table import DirectTable, IntTable
@@ -168,7 +168,7 @@ def compare_topics(seed: int, states: int) -> None:
     ]
     batch = build_batch([Record(Message(rng.choice("tud"), key)) for key in texts]).slice(7)
     classifier = Classifier(topology, states=states)
-    explorer = Explorer(topology)
+    explorer = OutcomeExplorer(topology)
     found = [classifier.outcomes[number] for number in classifier.classify(batch).classes.tolist()]
     exchanges = batch.column("exchange").to_pylist()
     assert found == [explorer.outcome(Message(name, key)) for name, key in zip(exchanges, texts[7:], strict=True)]
@@ -241,7 +241,7 @@ def test_no_patterns_take_more_states_than_allowed() -> None:
     keys = [".".join(f"w{rng.randrange(18)}" for _ in range(8)) for _ in range(3000)]
     found = classifier.classify(build_batch([Record(Message("amq.topic", key)) for key in keys])).classes
     assert classifier.sets <= 500
-    explorer = Explorer(topology)
+    explorer = OutcomeExplorer(topology)
     for number, key in zip(found.tolist()[:300], keys, strict=False):
         assert classifier.outcomes[number] == explorer.outcome(Message("amq.topic", key))
 

@@ -19,9 +19,9 @@ from bindings.archive.sums import Span
 from bindings.counts.changes import Changes, changes, summary
 from bindings.counts.columnar import comparing
 from bindings.counts.columnar.comparing import Comparer
-from bindings.counts.comparison import ChangeFacts, Comparison, Move, Pair, change_of
+from bindings.counts.comparison import ChangeFacts, Comparison, Pair, PartitionMove, change_of
 from bindings.counts.comparison_file import comparison_of, table_of
-from bindings.counts.outcome import Explorer, ordered_bindings
+from bindings.counts.outcome import OutcomeExplorer, ordered_bindings
 from bindings.counts.sketch import hash_of, registers_of
 from bindings.counts.tally import fingerprint
 from bindings.counts.witness import MOST
@@ -108,7 +108,7 @@ def compared(comparer: Comparer, records: Sequence[Record], chunk: int = 1_000) 
 
 def slow_comparison(before: Topology, after: Topology, records: Sequence[Record]) -> Comparison:
     """Return the comparison, made message by message, without witnesses and shapes."""
-    first, second = Explorer(before), Explorer(after)
+    first, second = OutcomeExplorer(before), OutcomeExplorer(after)
     total = Comparison(fingerprint(before), fingerprint(after))
     for message, time, *_ in records:
         pair = Pair(first.outcome(message), second.outcome(message))
@@ -120,7 +120,7 @@ def slow_comparison(before: Topology, after: Topology, records: Sequence[Record]
             ways = (before.queues[queue].partitioning, after.queues[queue].partitioning)
             if ways[0] != ways[1]:
                 old, new = (None if way is None else way.choose(message).partition for way in ways)
-                moves[Move(queue, old, new)] = 1
+                moves[PartitionMove(queue, old, new)] = 1
         total += Comparison(total.before, total.after, {pair: 1}, facts, moves)
     return total
 
@@ -145,7 +145,7 @@ def test_batches_are_compared_as_single_messages_are(
         patch.setattr(comparing, "WINDOW", window)
         found = compared(Comparer(before, after, states=states), records, chunk)
     assert bare(found) == slow_comparison(before, after, records)
-    first, second = Explorer(before), Explorer(after)
+    first, second = OutcomeExplorer(before), OutcomeExplorer(after)
     words = {word for topology in (before, after) for word in named_words(topology)}
     for change, facts in found.changes.items():
         its = [r for r in records if change_of(first.outcome(r.message), second.outcome(r.message)) == change]
@@ -245,7 +245,7 @@ def check_bindings(found: Changes, before: Topology, after: Topology, records: S
     alone = [(added, binding) for added, here, there in sides for binding in ordered_bindings(here)
              if binding not in list(there.bindings)]  # fmt: skip
     assert [(row.added, row.binding) for row in found.bindings] == alone
-    explorers = (Explorer(before), Explorer(after))
+    explorers = (OutcomeExplorer(before), OutcomeExplorer(after))
     outcomes = [tuple(explorer.outcome(record.message) for explorer in explorers) for record in records]
     for row in found.bindings:
         carried = [pair for pair in outcomes if row.number in pair[row.added].bindings]
@@ -353,7 +353,7 @@ def test_a_comparison_of_other_topologies_or_version_is_refused() -> None:
         Comparison("a", "b") + Comparison("b", "a")
     with pytest.raises(InputError, match="other topologies"):
         changes(Comparison("a", "b"), Topology(), Topology())
-    table = table_of(Comparison("a", "b", {}, {}, {Move("q", None, 1): 2}))
+    table = table_of(Comparison("a", "b", {}, {}, {PartitionMove("q", None, 1): 2}))
     with pytest.raises(InputError, match="not a comparison"):
         comparison_of(pa.table({"a": [1]}))
     metadata = dict(table.schema.metadata) | {b"hashstar.comparison": b"99"}

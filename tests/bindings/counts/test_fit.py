@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bindings.archive.sums import Span, Unread
 from bindings.counts.fit import check_fit
 from bindings.counts.outcome import AlternateLink, Outcome
-from bindings.counts.sketch import FREQUENT, REGISTERS, SAMPLE, Frequent, Item, SampledKey
+from bindings.counts.sketch import FREQUENT, REGISTERS, SAMPLE, Frequent, FrequentItem, SampledKey
 from bindings.counts.slots import SlotCounts
 from bindings.counts.tally import Facts, Tally, fingerprint
 from bindings.counts.tally_file import table_of, tally_of
@@ -100,10 +100,10 @@ def test_counts_that_no_message_makes_are_refused(tally: Tally) -> None:
         tally_with(ROUTED, ONE._replace(keys=b"\x01" * 50_000_000)),
         tally_with(ROUTED, ONE._replace(sample=tuple(SampledKey(n, str(n)) for n in range(SAMPLE + 1)))),
         tally_with(ROUTED, ONE._replace(sample=(SampledKey(2, "b"), SampledKey(1, "a")))),
-        tally_with(ROUTED, ONE._replace(hot=Frequent((Item("a", -1),)))),
-        tally_with(ROUTED, ONE._replace(hot=Frequent((Item("a", 1), Item("a", 1))))),
-        tally_with(ROUTED, ONE._replace(hot=Frequent((Item("a", 1), Item("b", 2))))),
-        tally_with(ROUTED, ONE._replace(hot=Frequent(tuple(Item(f"{n:04}", 1) for n in range(FREQUENT + 1))))),
+        tally_with(ROUTED, ONE._replace(hot=Frequent((FrequentItem("a", -1),)))),
+        tally_with(ROUTED, ONE._replace(hot=Frequent((FrequentItem("a", 1), FrequentItem("a", 1))))),
+        tally_with(ROUTED, ONE._replace(hot=Frequent((FrequentItem("a", 1), FrequentItem("b", 2))))),
+        tally_with(ROUTED, ONE._replace(hot=Frequent(tuple(FrequentItem(f"{n:04}", 1) for n in range(FREQUENT + 1))))),
         tally_with(ROUTED, ONE._replace(hot=Frequent((), -1))),
         tally_with(ROUTED, Facts(Span(2**63 - 1)), partitions={("billing", None): 2**63 - 1}),
         tally_with(ROUTED, partitions={("billing", -1): 1}),

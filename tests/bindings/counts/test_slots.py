@@ -80,7 +80,7 @@ def test_columns_are_counted_as_messages_are(messages: list[Timed], chunk: int, 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(timeline, "DENSE", dense)
         patch.setattr(timeline, "PENDING", pending)
-        columns = timeline.Timeline()
+        columns = timeline.TimelineCounter()
         for start in range(0, len(messages), chunk):
             some = messages[start : start + chunk]
             batch = pa.record_batch({"time": pa.array([time for time, _, _ in some], pa.timestamp("us", "UTC"))})
@@ -93,7 +93,7 @@ def test_messages_of_many_batches_are_held_in_few_cells(monkeypatch: pytest.Monk
     """For any number of seconds and outcomes, only the cells of slots in use are held, and a few that wait."""
     monkeypatch.setattr(timeline, "PENDING", 2_000)
     outcomes = [Outcome("x", ("q",), (number,), routed=True) for number in range(500)]
-    columns = timeline.Timeline()
+    columns = timeline.TimelineCounter()
     for number in range(200):
         times = pa.array((number * 1_000 + np.arange(1_000)) * 4 * SECOND, pa.timestamp("us", "UTC"))
         columns.add(pa.record_batch({"time": times}), np.arange(1_000, dtype=np.int32) % 500, None, outcomes)

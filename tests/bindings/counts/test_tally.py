@@ -21,13 +21,13 @@ from bindings.archive.sums import Span, Unread
 from bindings.counts.columnar import counting
 from bindings.counts.columnar.arrays.hashing import hashes_of
 from bindings.counts.columnar.counting import Tallier
-from bindings.counts.outcome import Explorer
+from bindings.counts.outcome import OutcomeExplorer
 from bindings.counts.sketch import (
     ERROR,
     FREQUENT,
     SAMPLE,
     Frequent,
-    Item,
+    FrequentItem,
     SampledKey,
     count_distinct,
     hash_of,
@@ -62,7 +62,7 @@ def records_for(rng: Random, topology: Topology, number: int) -> list[Record]:
 
 def slow_tally(topology: Topology, records: Sequence[Record]) -> Tally:
     """Return the tally, made message by message, without summaries of heavy hitters."""
-    explorer = Explorer(topology)
+    explorer = OutcomeExplorer(topology)
     total = Tally(fingerprint(topology))
     for message, time, *_ in records:
         outcome = explorer.outcome(message)
@@ -315,7 +315,7 @@ def test_counts_of_heavy_hitters_are_too_low_by_no_more_than_the_error(parts: li
         counts = {str(key): count for key, count in part.items()}
         truth.update(counts)
         summary = merge_summaries(
-            summary, merge_summaries(Frequent(tuple(Item(key, count, key) for key, count in counts.items())))
+            summary, merge_summaries(Frequent(tuple(FrequentItem(key, count, key) for key, count in counts.items())))
         )
     found = {item.text: item.count for item in summary.items}
     for key, count in truth.items():

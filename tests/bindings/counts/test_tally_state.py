@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.counts.sketch import FREQUENT, Frequent, Item, merge_summaries
+from bindings.counts.sketch import FREQUENT, Frequent, FrequentItem, merge_summaries
 from bindings.counts.tally import Tally, fingerprint
 from exchange import Binding, Exchange, InputError, Policy, Queue, Topology
 
@@ -61,7 +61,7 @@ MANY = st.dictionaries(st.integers(0, 400).map(str), st.integers(1, 50), min_siz
 
 def summary_of(counts: dict[str, int]) -> Frequent:
     """Return the summary of counts, merged from summaries of one item each."""
-    return merge_summaries(*[Frequent((Item(text, count),)) for text, count in counts.items()])
+    return merge_summaries(*[Frequent((FrequentItem(text, count),)) for text, count in counts.items()])
 
 
 @given(st.lists(MANY, min_size=1, max_size=4))
@@ -77,5 +77,7 @@ def test_counts_stay_within_the_error_where_items_are_dropped(parts: list[dict[s
 
 
 def test_errors_of_summaries_add() -> None:
-    one = Frequent((Item("a", 5),), 3)
-    assert merge_summaries(one, Frequent((Item("a", 2), Item("b", 1)), 4)) == Frequent((Item("a", 7), Item("b", 1)), 7)
+    one = Frequent((FrequentItem("a", 5),), 3)
+    assert merge_summaries(one, Frequent((FrequentItem("a", 2), FrequentItem("b", 1)), 4)) == Frequent(
+        (FrequentItem("a", 7), FrequentItem("b", 1)), 7
+    )

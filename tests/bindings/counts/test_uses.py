@@ -23,7 +23,7 @@ from bindings.counts.coverage import coverage
 from bindings.counts.outcome import Outcome, ordered_bindings
 from bindings.counts.sketch import (
     Frequent,
-    Item,
+    FrequentItem,
     SampledKey,
     count_distinct,
     hash_of,
@@ -49,7 +49,9 @@ def random_facts(rng: Random) -> Facts:
     span = Span(len(names), first, first + rng.randrange(9)) if rng.random() < 0.7 else Span(len(names))
 
     def summary(*, shapes: bool) -> Frequent:
-        items = [Item(name, rng.randint(1, 9), rng.choice(names) if shapes else "") for name in dict.fromkeys(names)]
+        items = [
+            FrequentItem(name, rng.randint(1, 9), rng.choice(names) if shapes else "") for name in dict.fromkeys(names)
+        ]
         return merge_summaries(Frequent(tuple(items), rng.randrange(3)))
 
     shapes = summary(shapes=True) if rng.random() < 0.5 else Frequent()

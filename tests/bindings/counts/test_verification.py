@@ -18,10 +18,10 @@ from bindings.counts import verification
 from bindings.counts.columnar import verifying
 from bindings.counts.columnar.queue_lists import QueueLists
 from bindings.counts.columnar.verifying import Verifier
-from bindings.counts.outcome import Explorer, Outcome
+from bindings.counts.outcome import Outcome, OutcomeExplorer
 from bindings.counts.sketch import hash_of
 from bindings.counts.tally import fingerprint
-from bindings.counts.verification import Difference, Evidence, Verification, heading_of, verdict_for
+from bindings.counts.verification import Evidence, PlacementDifference, Verification, heading_of, verdict_for
 from bindings.counts.verification_file import table_of, verification_of
 from bindings.counts.witness import MOST
 from exchange import (
@@ -83,7 +83,9 @@ def test_a_broker_that_routes_as_its_topology_agrees(seed: int, profile: Profile
     assert chance or not found.possible
 
 
-def spoiled(rng: Random, topology: Topology, record: Record, outcome: Outcome) -> tuple[Record, Difference | None]:
+def spoiled(
+    rng: Random, topology: Topology, record: Record, outcome: Outcome
+) -> tuple[Record, PlacementDifference | None]:
     """Return a record as a broker with a fault would have traced it, and the expected difference."""
     name, queues = record.message.exchange, set(record.routed_queues or ())
     allowed = {*outcome.queues, *outcome.possible_queues}
@@ -92,23 +94,23 @@ def spoiled(rng: Random, topology: Topology, record: Record, outcome: Outcome) -
     if fault == "drop" and outcome.queues:
         gone = rng.choice(outcome.queues)
         queues.discard(gone)
-        difference = Difference(name, missing=(gone,))
+        difference = PlacementDifference(name, missing=(gone,))
     elif fault == "add" and (others := sorted(topology.queues.keys() - allowed)):
         more = rng.choice(others)
         queues.add(more)
-        difference = None if outcome.undecided else Difference(name, extra=(more,))
+        difference = None if outcome.undecided else PlacementDifference(name, extra=(more,))
     elif fault == "stranger":
         queues.add(rng.choice(("new", "é\udcff")))
-        difference = None if outcome.undecided or not name else Difference(name, unknown=("*",))
+        difference = None if outcome.undecided or not name else PlacementDifference(name, unknown=("*",))
     elif fault == "server-named":
         queues |= {f"amq.gen-{rng.random()}", f"amq.gen-{rng.random()}"}
-        difference = None if outcome.undecided or not name else Difference(name, unknown=("amq.gen-*",))
+        difference = None if outcome.undecided or not name else PlacementDifference(name, unknown=("amq.gen-*",))
     elif fault == "all":
         queues.clear()
         if outcome.queues:
-            difference = Difference(name, missing=outcome.queues)
+            difference = PlacementDifference(name, missing=outcome.queues)
         elif outcome.routed and not outcome.undecided:
-            difference = Difference(name, none_of=outcome.possible_queues)
+            difference = PlacementDifference(name, none_of=outcome.possible_queues)
     if difference and difference.unknown and outcome.routed and not outcome.queues and not queues & allowed:
         difference = difference._replace(none_of=outcome.possible_queues)
     order = sorted(queues)
@@ -116,10 +118,10 @@ def spoiled(rng: Random, topology: Topology, record: Record, outcome: Outcome) -
     return record._replace(routed_queues=tuple(order)), difference
 
 
-def with_faults(rng: Random, topology: Topology) -> tuple[list[Record], list[Difference | None]]:
+def with_faults(rng: Random, topology: Topology) -> tuple[list[Record], list[PlacementDifference | None]]:
     """Return traces of a broker with faults, each with the expected difference."""
-    explorer = Explorer(topology)
-    records, truth = list[Record](), list[Difference | None]()
+    explorer = OutcomeExplorer(topology)
+    records, truth = list[Record](), list[PlacementDifference | None]()
     for record in traced(rng, topology, 20):
         if record.routed_queues is not None:
             outcome = explorer.outcome(record.message)
@@ -129,7 +131,7 @@ def with_faults(rng: Random, topology: Topology) -> tuple[list[Record], list[Dif
     for name, status in (("nowhere", "404 NOT_FOUND"), ("amq.rabbitmq.trace", "403 ACCESS_REFUSED")):
         record = Record(Message(name, "a"), 5, routed_queues=("q1",), offset=len(records))
         records.append(record)
-        truth.append(Difference(name, refused=explorer.outcome(record.message).refused))
+        truth.append(PlacementDifference(name, refused=explorer.outcome(record.message).refused))
         assert truth[-1] is not None
         assert truth[-1].refused.startswith(status)
     return records, truth
@@ -150,7 +152,7 @@ def test_every_fault_of_a_broker_is_a_difference(
     assert {each: evidence.messages for each, evidence in found.differences.items()} == Multiset(filter(None, truth))
     assert found.more == 0
     assert found.compared == len(records)
-    explorer = Explorer(topology)
+    explorer = OutcomeExplorer(topology)
     for difference, evidence in found.differences.items():
         its = [record for record, what in zip(records, truth, strict=True) if what == difference]
         times = [record.time for record in its if record.time is not None]
@@ -204,8 +206,8 @@ def test_queues_with_names_that_the_broker_made_are_one_difference() -> None:
     verifier = Verifier(topology)
     found = verified(verifier, records)
     assert {each: evidence.messages for each, evidence in found.differences.items()} == {
-        Difference("amq.fanout", unknown=("amq.gen-*",)): 300,
-        Difference("amq.direct", unknown=("*",)): 3,
+        PlacementDifference("amq.fanout", unknown=("amq.gen-*",)): 300,
+        PlacementDifference("amq.direct", unknown=("*",)): 3,
     }
     assert all(difference.only_unknown for difference in found.differences)
     assert [(item.text, item.count) for item in found.strangers.items] == [("new", 3)]
@@ -218,9 +220,9 @@ def test_an_unknown_queue_of_the_default_exchange_proves_nothing() -> None:
     records += [Record(Message("", "z", {"CC": ["q"]}), routed_queues=("z",))]
     found = verified(Verifier(topology), records)
     assert (found.agreed, found.undecided, found.strangers.items) == (1, 2, ())
-    assert list(found.differences) == [Difference("", missing=("q",))]
+    assert list(found.differences) == [PlacementDifference("", missing=("q",))]
     both = verified(Verifier(topology), [Record(Message("", "z"), routed_queues=("q", "z"))])
-    assert list(both.differences) == [Difference("", extra=("q",), unknown=("*",))]
+    assert list(both.differences) == [PlacementDifference("", extra=("q",), unknown=("*",))]
 
 
 def test_different_lists_of_queues_have_different_numbers() -> None:
@@ -253,7 +255,7 @@ def test_a_message_that_a_random_exchange_put_nowhere_is_a_difference() -> None:
     observed: list[tuple[str, ...]] = [("q",), ("p",), (), ("p", "q")]
     found = verified(Verifier(topology), [Record(Message("r"), routed_queues=queues) for queues in observed])
     assert found.possible == 3  # that it picks one alone no outcome says
-    assert list(found.differences) == [Difference("r", none_of=("p", "q"))]
+    assert list(found.differences) == [PlacementDifference("r", none_of=("p", "q"))]
 
 
 def test_queues_behind_an_exchange_of_unknown_type_are_undecided() -> None:
@@ -262,13 +264,13 @@ def test_queues_behind_an_exchange_of_unknown_type_are_undecided() -> None:
     observed: list[tuple[str, ...]] = [("q",), ("p", "q"), ("p",)]
     found = verified(Verifier(topology), [Record(Message("f"), routed_queues=queues) for queues in observed])
     assert found.undecided == 2
-    assert list(found.differences) == [Difference("f", missing=("q",))]
+    assert list(found.differences) == [PlacementDifference("f", missing=("q",))]
 
 
 def test_a_verification_for_another_topology_or_version_is_refused() -> None:
     with pytest.raises(InputError, match="different topologies"):
         Verification("a") + Verification("b")
-    table = table_of(Verification("a", differences={Difference("x"): Evidence(Span(1))}))
+    table = table_of(Verification("a", differences={PlacementDifference("x"): Evidence(Span(1))}))
     with pytest.raises(InputError, match="not a verification"):
         verification_of(pa.table({"a": [1]}))
     metadata = dict(table.schema.metadata) | {b"hashstar.verification": b"99"}
@@ -286,7 +288,7 @@ def test_of_a_delayed_message_the_broker_records_where_it_goes_at_once() -> None
         [Binding.to_queue("d", "q", "k"), Binding.to_queue("rest", "now")],
     )  # fmt: skip
     delayed, plain = Message("d", "k", {"x-delay": 5}), Message("d", "k")
-    outcome = Explorer(topology).outcome(delayed)
+    outcome = OutcomeExplorer(topology).outcome(delayed)
     assert (outcome.queues, outcome.fate, outcome.bindings) == (("now", "q"), "routed", (0, 1))
     verifier = Verifier(topology)
     records = [Record(message, routed_queues=queues) for message, queues in (

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from bindings.analysis.crawl import Budget, Deadline, OutOfBudget
 from bindings.commands.diff import diff_command
 from bindings.diff.comparison.compare import compare
-from bindings.diff.comparison.conditions import Condition
 from bindings.diff.comparison.inquiry import OUT_OF_BUDGET
 from bindings.diff.comparison.paths import PathConditions, widest
 from bindings.diff.planning.plan import make_plan
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
+from exchange.kinds.condition import Condition
 from exchange.patterns.pattern import Pattern
 from tests.bindings.diff.test_diff_meaning import KEYS, check, pair
 from tests.support.tiers import examples

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from bindings.analysis.crawl import Budget
 from bindings.diff.comparison.compare import compare
-from bindings.diff.comparison.conditions import Condition, Headers, Probe
+from bindings.diff.comparison.conditions import Probe
 from bindings.diff.comparison.headers import fewest_headers
 from exchange import Binding, Exchange, Message, Policy, Queue, Router, Topology, Typed
 from exchange.entities.entities import Destination
 from exchange.entities.releases import LATEST, PROFILES
-from exchange.kinds.headers import Headers as HeadersKind
+from exchange.kinds.condition import Condition, HeadersCondition
+from exchange.kinds.headers import HeadersExchange as HeadersKind
 from tests.bindings.diff.test_diff_meaning import check
 from tests.support.tiers import examples
 
@@ -84,7 +85,7 @@ def test_the_fewest_headers_are_found_or_there_are_none(seed: int, profile: Any)
         asked = [Binding.to_queue("x", "q", "", arguments(rng)) for _ in range(rng.randint(0, most))]
         return [HeadersKind.condition(binding, profile) for binding in asked]
 
-    all_of, none_of = ([c for c in conditions(3) if isinstance(c, Headers)] for _ in range(2))
+    all_of, none_of = ([c for c in conditions(3) if isinstance(c, HeadersCondition)] for _ in range(2))
 
     def fit(headers: dict[str, Any]) -> bool:
         probe = Probe("", headers)

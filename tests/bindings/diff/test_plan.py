@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bindings.analysis.key_classes import find_key_classes
 from bindings.diff.planning.plan import Plan, keep_extras, make_plan
-from bindings.diff.planning.step import State, Step
+from bindings.diff.planning.step import Step, StepState
 from exchange import Binding, Exchange, Message, Pattern, Policy, Queue, Router, Topology
 from exchange.kinds import kind_of
 from exchange.patterns.pattern import Word
@@ -56,7 +56,7 @@ def test_the_steps_end_at_the_second_topology_and_then_nothing_is_left_to_do(see
     """Carried out on a topology by its own rules; the plan from the result is empty."""
     before, after = pairs.pair(Random(seed), (*pairs.TYPES, "x-consistent-hash"))
     result = make_plan(before, after)
-    state = State(before)
+    state = StepState(before)
     for step in result.steps:
         state.apply(step)
     if not result.refused:
@@ -71,7 +71,7 @@ def test_bindings_that_share_a_slot_of_an_exchange_end_as_they_should() -> None:
     for old, new, auto_delete in product(chosen, chosen, (False, True)):
         ring = Exchange("x", "x-consistent-hash", auto_delete=auto_delete)
         before, after = (Topology([ring], [Queue("a"), Queue("b")], bindings) for bindings in (old, new))
-        state, filled = State(before), {binding.destination for binding in old}
+        state, filled = StepState(before), {binding.destination for binding in old}
         steps = make_plan(before, after).steps
         for step in steps:
             assert state.apply(step)
@@ -101,7 +101,7 @@ def test_a_new_queue_has_the_settings_that_it_is_to_have_from_its_first_moment(
         ])
         for names, policies in zip(("c", "abc"), drawn, strict=True)
     )  # fmt: skip
-    state = State(before)
+    state = StepState(before)
     for step in make_plan(before, after).steps:
         state.apply(step)
         now = state.topology
@@ -133,7 +133,7 @@ def test_hardly_any_harmless_change_is_marked_as_dangerous() -> None:
         steps += len(result.steps)
         if not any(step.danger and "cannot be changed" not in step.danger for step in result.steps):
             continue
-        state, astray_in = State(before), pairs.astray_between(before, after)
+        state, astray_in = StepState(before), pairs.astray_between(before, after)
         known: set[pairs.Astray] = set()
         for step in result.steps:
             state.apply(step)
@@ -264,7 +264,7 @@ def test_parts_that_go_along_with_a_replaced_one_come_back() -> None:
         for kind in ("topic", "direct")
     )
     result = make_plan(before, after)
-    state = State(before)
+    state = StepState(before)
     for step in result.steps:
         state.apply(step)
     assert state.topology == after

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.drawing.layout import NOTHING, Line, Point, Size, lay_out
+from bindings.drawing.layout import NOTHING, LaidEdge, Point, Size, lay_out
 from bindings.drawing.layout import slots as slots_module
 from bindings.drawing.layout.coordinates import GAP, LINE_GAP, place_slots
 from bindings.drawing.layout.cycles import find_back_edges
@@ -107,7 +107,7 @@ def test_a_tree_and_a_ladder_have_no_crossings(size: int) -> None:
     ladder = [(at, size + at) for at in range(size)]
     for edges in (tree, ladder):
         random.shuffle(edges)
-        lines = [Line(source, target) for source, target in edges]
+        lines = [LaidEdge(source, target) for source, target in edges]
         count = 2 * size
         slots = build_slots([Size(10, 10)] * count, rank_nodes(count, edges), lines)
         columns = order_columns(slots.columns, slots.before, slots.after)
@@ -122,7 +122,7 @@ def test_a_tree_and_a_ladder_have_no_crossings(size: int) -> None:
 def test_slots_of_a_column_keep_their_order_and_distance(graph: Graph, random: Random) -> None:
     count, edges = graph[0], without_cycles(graph)
     sizes = [Size(20, random.uniform(10, 60)) for _ in range(count)]
-    lines = [Line(source, target, random.choice((NOTHING, Size(30, 14)))) for source, target in edges]
+    lines = [LaidEdge(source, target, random.choice((NOTHING, Size(30, 14)))) for source, target in edges]
     slots = build_slots(sizes, rank_nodes(count, edges), lines)
     columns = order_columns(slots.columns, slots.before, slots.after)
     middles = place_slots(slots, columns)
@@ -137,7 +137,7 @@ def test_slots_of_a_column_keep_their_order_and_distance(graph: Graph, random: R
 def test_relaxed_slots_are_closer_to_their_neighbours(graph: Graph, random: Random) -> None:
     """From any positions that keep the distances: edges rise and fall no more than before, straight ones stay so."""
     count, edges = graph[0], without_cycles(graph)
-    slots = build_slots([Size(20, 10)] * count, rank_nodes(count, edges), [Line(*edge) for edge in edges])
+    slots = build_slots([Size(20, 10)] * count, rank_nodes(count, edges), [LaidEdge(*edge) for edge in edges])
     middles = [0.0] * len(slots.sizes)
     gaps = {}
     for column in slots.columns:
@@ -156,11 +156,11 @@ def test_relaxed_slots_are_closer_to_their_neighbours(graph: Graph, random: Rand
 def test_the_queues_of_an_exchange_stand_close_together() -> None:
     """Beside a chain that pulls its exchange elsewhere."""
     lines = [
-        Line(0, 1),
-        Line(1, 2),
-        Line(2, 3),
-        *(Line(1, at) for at in range(4, 10)),
-        *(Line(2, 10 + at) for at in range(8)),
+        LaidEdge(0, 1),
+        LaidEdge(1, 2),
+        LaidEdge(2, 3),
+        *(LaidEdge(1, at) for at in range(4, 10)),
+        *(LaidEdge(2, 10 + at) for at in range(8)),
     ]
     nodes = lay_out([Size(30, 20)] * 18, lines).nodes
     for group in (range(4, 10), range(10, 18)):
@@ -170,15 +170,15 @@ def test_the_queues_of_an_exchange_stand_close_together() -> None:
 
 def test_a_long_edge_is_straight() -> None:
     """It passes four columns beside a chain, and bends only where it leaves and enters."""
-    layout = lay_out([Size(40, 20)] * 6, [Line(at, at + 1) for at in range(5)] + [Line(0, 5)])
+    layout = lay_out([Size(40, 20)] * 6, [LaidEdge(at, at + 1) for at in range(5)] + [LaidEdge(0, 5)])
     inner = {round(point.y, 3) for point in layout.edges[-1][4:-4]}
     assert len(inner) == 1
 
 
 def test_edges_of_a_strand_share_their_way_to_the_same_target() -> None:
     """A hundred sources of a target far away need a line in each column, not a hundred."""
-    chain = [Line(at, at + 1) for at in range(10)]
-    fan = [Line(11, 0), *(Line(at, 10) for at in range(11, 111))]
+    chain = [LaidEdge(at, at + 1) for at in range(10)]
+    fan = [LaidEdge(11, 0), *(LaidEdge(at, 10) for at in range(11, 111))]
     shared = build_slots([Size(9, 9)] * 111, [*range(1, 12), *[0] * 100], [*chain, *fan[1:]])
     assert len(shared.sizes) - 111 == 10
     apart = build_slots(
@@ -192,7 +192,7 @@ def test_edges_of_a_strand_share_their_way_to_the_same_target() -> None:
 def test_edges_that_are_led_around_pass_no_node(graph: Graph, random: Random) -> None:
     """As if there were room for no slot: each line is below all nodes, or in a channel between two columns."""
     count, edges = graph[0], without_cycles(graph)
-    lines = [Line(source, target, random.choice((NOTHING, Size(30, 14)))) for source, target in edges]
+    lines = [LaidEdge(source, target, random.choice((NOTHING, Size(30, 14)))) for source, target in edges]
     sizes = [Size(random.uniform(10, 60), 20.0) for _ in range(count)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(slots_module, "MOST_SLOTS", 0)
@@ -208,12 +208,12 @@ def test_edges_that_are_led_around_pass_no_node(graph: Graph, random: Random) ->
 
 def test_long_chains_and_many_parts_need_room_and_time_in_proportion() -> None:
     """Parts times columns, and edges times columns, were the square and the cube of the topology."""
-    chain = [Line(number, number + 1) for number in range(300)]
-    fan = [Line(number, 300) for number in range(299)]  # each passes all columns in between
-    pairs = [Line(301 + 2 * number, 302 + 2 * number) for number in range(300)]
+    chain = [LaidEdge(number, number + 1) for number in range(300)]
+    fan = [LaidEdge(number, 300) for number in range(299)]  # each passes all columns in between
+    pairs = [LaidEdge(301 + 2 * number, 302 + 2 * number) for number in range(300)]
     layout = lay_out([Size(10, 10)] * 901, [*chain, *fan, *pairs])
     assert all(layout.nodes[line.target].x > layout.nodes[line.source].x for line in (*chain, *fan, *pairs))
-    web = [Line(a, b, strand=a) for a in range(110) for b in range(a + 1, 110, 3)]
+    web = [LaidEdge(a, b, strand=a) for a in range(110) for b in range(a + 1, 110, 3)]
     assert sum(line.target - line.source for line in web) > 3 * MOST_SLOTS
     assert lay_out([Size(10, 10)] * 110, web).size.height < 50_000
 
@@ -275,7 +275,7 @@ def test_what_could_change_places_stands_in_the_order_of_its_numbers() -> None:
     for turn in (False, True):
         ends = list(range(1, 40))
         random.shuffle(ends)
-        lines = [Line(*((end, 0) if turn else (0, end)), random.choice((NOTHING, Size(9, 9)))) for end in ends]
+        lines = [LaidEdge(*((end, 0) if turn else (0, end)), random.choice((NOTHING, Size(9, 9)))) for end in ends]
         plain = [end for end, line in zip(ends, lines, strict=True) if not line.label.width]
         nodes = lay_out([Size(10, 10)] * 40, lines).nodes
         for kind in (plain, [end for end in ends if end not in plain]):
@@ -283,7 +283,7 @@ def test_what_could_change_places_stands_in_the_order_of_its_numbers() -> None:
 
 
 def test_equal_parts_stand_in_the_order_of_their_nodes() -> None:
-    layout = lay_out([Size(10, 10)] * 8, [Line(at, at + 1) for at in range(0, 8, 2)])
+    layout = lay_out([Size(10, 10)] * 8, [LaidEdge(at, at + 1) for at in range(0, 8, 2)])
     starts = [layout.nodes[at] for at in range(0, 8, 2)]
     assert starts == sorted(starts, key=lambda point: (point.y, point.x))
     assert isinstance(starts[0], Point)

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from bindings.diff.planning.plan import make_plan
 from bindings.drift.drift import Drift, Ignoring, find_drift
-from bindings.drift.watch import State, Watch, metric_lines
+from bindings.drift.watch import DriftWatch, WatchState, metric_lines
 from bridge.cli import hashstar
 from exchange import Binding, Exchange, InputError, Policy, Queue, Topology
 from tests.bridge.daemon.test_metrics import parse_metrics
@@ -279,7 +279,7 @@ def test_partitions_of_the_file_are_no_drift(tmp_path: Path) -> None:
 # The watch.
 
 
-def make_watch(results: list[Drift | str], every: float = 300.0) -> tuple[Watch, list[Any]]:
+def make_watch(results: list[Drift | str], every: float = 300.0) -> tuple[DriftWatch, list[Any]]:
     """Return a watch whose comparisons give these results, drifts or errors, and the outcomes."""
     left = list(results)
 
@@ -289,7 +289,7 @@ def make_watch(results: list[Drift | str], every: float = 300.0) -> tuple[Watch,
             raise InputError(result)
         return result
 
-    watch = Watch(look, every, lambda: 1_000.0, lambda: 0.0)
+    watch = DriftWatch(look, every, lambda: 1_000.0, lambda: 0.0)
     return watch, [watch.compare() for _ in results]
 
 
@@ -334,7 +334,7 @@ def test_metrics_keep_what_was_found_last_while_the_broker_is_away() -> None:
 
 def test_before_the_first_success_there_are_no_objects() -> None:
     """Zeros would say that nothing differs."""
-    text = "\n".join(metric_lines(State(error="away", failures=1)))
+    text = "\n".join(metric_lines(WatchState(error="away", failures=1)))
     assert "hashstar_drift_up 0" in text
     assert "hashstar_drift_objects" not in text
 

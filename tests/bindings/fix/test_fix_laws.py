@@ -8,7 +8,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.fix.fix import Change, fix_text
+from bindings.fix.fix import FindingFix, fix_text
 from bindings.sources.definitions import Definitions
 from bindings.sources.document import Document
 from bindings.sources.language.formatter import format_text
@@ -79,7 +79,7 @@ def texts(draw: st.DrawFn) -> str:
     return "\n".join(lines) + draw(st.sampled_from(("", "\n", "\n\n")))
 
 
-def fix(text: str, name: str) -> tuple[str, list[Change], list[Change]]:
+def fix(text: str, name: str) -> tuple[str, list[FindingFix], list[FindingFix]]:
     """Return the fixed text, what was fixed and what was not."""
     return fix_text(text, name, seconds=2)
 

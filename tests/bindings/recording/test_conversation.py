@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bindings.recording.conversation import Conversation
 from bindings.recording.ledger import CLIENTS, Ledger
 from bindings.sources.recording.file import read_recording, recording_lines
-from bindings.sources.recording.model import ACCEPTED, Answer, Client, Recording, Request
+from bindings.sources.recording.model import ACCEPTED, RecordedAnswer, RecordedClient, RecordedRequest, Recording
 from tests.support.amqp_talk import Sent, close, frame, handshake, message, method
 
 NOW = "2026-05-01T12:00:00Z"
@@ -114,13 +114,13 @@ def test_equal_connections_are_counted_and_not_repeated(one: list[Sent], other: 
     assert len(written(record(other, ledger)).splitlines()) == lines
 
 
-def requests_of(recording: Recording, name: str) -> list[Request]:
+def requests_of(recording: Recording, name: str) -> list[RecordedRequest]:
     return [each for each in recording.requests if each.method == name]
 
 
 def test_the_handshake_is_recorded_without_the_password() -> None:
     recording = record(handshake())
-    assert recording.connections == {Client("Client", "1.0", "Python", "shop"): 1}
+    assert recording.connections == {RecordedClient("RecordedClient", "1.0", "Python", "shop"): 1}
     assert recording.brokers == ["RabbitMQ 3.10.8"]
     assert [(each.method, dict(each.arguments), each.was_accepted) for each in recording.requests] == [
         ("connection.start-ok", {"mechanism": "PLAIN"}, True),
@@ -155,7 +155,7 @@ def test_answers_belong_to_the_calls_that_wait_for_them() -> None:
         Sent("broker", method("queue.declare-ok", queue="a") + close(406, "PRECONDITION_FAILED - no", (50, 10))),
     ]
     answers = {each.arguments["queue"]: dict(each.answers) for each in requests_of(record(talk), "queue.declare")}
-    assert answers == {"a": {ACCEPTED: 1}, "b": {Answer(406, "PRECONDITION_FAILED - no"): 1}, "c": {}}
+    assert answers == {"a": {ACCEPTED: 1}, "b": {RecordedAnswer(406, "PRECONDITION_FAILED - no"): 1}, "c": {}}
 
 
 def test_a_refusal_that_closes_the_connection_belongs_to_its_call_on_any_channel() -> None:
@@ -165,13 +165,13 @@ def test_a_refusal_that_closes_the_connection_belongs_to_its_call_on_any_channel
         Sent("broker", method("channel.open-ok", 7) + close(540, "NOT_IMPLEMENTED - no", (60, 10), 0)),
     ]
     [qos] = requests_of(record(talk), "basic.qos")
-    assert qos.answers == {Answer(540, "NOT_IMPLEMENTED - no"): 1}
+    assert qos.answers == {RecordedAnswer(540, "NOT_IMPLEMENTED - no"): 1}
 
 
 def test_a_refused_handshake_belongs_to_its_step() -> None:
     talk = [*handshake()[:3], Sent("broker", close(403, "ACCESS_REFUSED - login", (0, 0), 0))]
     [start] = requests_of(record(talk), "connection.start-ok")
-    assert start.answers == {Answer(403, "ACCESS_REFUSED - login"): 1}
+    assert start.answers == {RecordedAnswer(403, "ACCESS_REFUSED - login"): 1}
 
 
 def test_queues_that_the_broker_names_have_no_name() -> None:
@@ -203,7 +203,7 @@ def test_messages_are_counted_by_exchange() -> None:
     ]
     rows = {each.exchange: each for each in record(talk).publishing}
     assert (rows["e"].messages, rows["e"].max_bytes, rows["e"].mandatory) == (2, 250, False)
-    assert rows["e"].answers == {Answer(404, "NOT_FOUND - no exchange 'e' in vhost '/'"): 1}
+    assert rows["e"].answers == {RecordedAnswer(404, "NOT_FOUND - no exchange 'e' in vhost '/'"): 1}
     assert (rows["f"].messages, rows["f"].returned, rows["f"].mandatory) == (1, 1, True)
 
 

@@ -39,7 +39,7 @@ from bindings.report.forms.totals import to_totals
 from bindings.report.model import Compared, Report
 from bindings.sources.document import Document
 from exchange import LATEST, Binding, Exchange, InputError, Message, Queue, Router, Topology
-from exchange.kinds.headers import Headers as HeadersKind
+from exchange.kinds.headers import HeadersExchange as HeadersKind
 from exchange.routing.explain import describe
 from exchange.text.display import clip_line, count_noun, escape_line
 from tests.support import topologies

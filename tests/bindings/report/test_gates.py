@@ -17,7 +17,7 @@ from bindings.archive.figures import to_percent
 from bindings.archive.sums import Span
 from bindings.counts.changes import Changes, ChangeTotals
 from bindings.counts.tally import fingerprint
-from bindings.counts.verification import Difference, Evidence, Verification
+from bindings.counts.verification import Evidence, PlacementDifference, Verification
 from bindings.report.build import Sources, build_report
 from bindings.report.gates import (
     Gate,
@@ -207,8 +207,8 @@ def test_misrouted_and_rerouted_messages_can_be_limited() -> None:
     verification = Verification(
         fingerprint(ORDERS), agreed=90,
         differences={
-            Difference("orders", ("billing",)): Evidence(Span(4)),
-            Difference("orders", unknown=("amq.gen-*",)): Evidence(Span(6)),
+            PlacementDifference("orders", ("billing",)): Evidence(Span(4)),
+            PlacementDifference("orders", unknown=("amq.gen-*",)): Evidence(Span(6)),
         },
     )  # fmt: skip
     assert count_misrouted(verification) == 4

@@ -4,7 +4,7 @@ import pytest
 
 from bindings.serve import drafts as subject
 from bindings.serve.drafts import KEPT, Drafts, EditError, edit
-from bindings.serve.watching import Reading
+from bindings.serve.watching import SourceReading
 from bindings.sources.document import Document
 from bindings.sources.open import Source
 from exchange import Topology
@@ -24,8 +24,8 @@ def orders() -> Topology:
     return Document.loads(ORDERS).topology()
 
 
-def reading(text: str = ORDERS) -> Reading:
-    return Reading(1, Source("orders.bindings", Document.loads(text)), None)
+def reading(text: str = ORDERS) -> SourceReading:
+    return SourceReading(1, Source("orders.bindings", Document.loads(text)), None)
 
 
 @pytest.mark.parametrize(

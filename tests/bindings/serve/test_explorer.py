@@ -12,10 +12,10 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.serve.explorer import QUESTIONS, Explorer, Gone
+from bindings.serve.explorer import QUESTIONS, DraftGone, Explorer
 from bindings.serve.pictures import NEIGHBOURS
-from bindings.serve.traffic import Traffic
-from bindings.serve.watching import Watched
+from bindings.serve.traffic import ReportTraffic
+from bindings.serve.watching import WatchedSource
 from bindings.sources.document import Document, Section
 from bindings.sources.open import Source, open_source
 from bridge.cli import hashstar
@@ -40,13 +40,13 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(hashstar, arguments)
 
 
-def explorer_of(topology: Topology, traffic: Traffic | None = None) -> Explorer:
+def explorer_of(topology: Topology, traffic: ReportTraffic | None = None) -> Explorer:
     document = Document({topology.vhost: Section(topology)})
-    return Explorer(Watched(lambda: Source("test", document), None, None, None), traffic)
+    return Explorer(WatchedSource(lambda: Source("test", document), None, None, None), traffic)
 
 
-def explore(path: str, traffic: Traffic | None = None) -> Explorer:
-    return Explorer(Watched(lambda: open_source(path), path, None, None), traffic)
+def explore(path: str, traffic: ReportTraffic | None = None) -> Explorer:
+    return Explorer(WatchedSource(lambda: open_source(path), path, None, None), traffic)
 
 
 def ask(explorer: Explorer, question: str, **fields: Any) -> dict[str, Any]:
@@ -236,7 +236,7 @@ def test_the_counts_of_an_audit_stand_beside_the_bindings(tmp_path: Path) -> Non
         (row["source"], row["destination"], row["routing_key"], json.dumps(row["arguments"])): row
         for row in json.loads(report.read_text())["bindings"]
     }
-    explorer = explore(ORDERS, Traffic.load(str(report)))
+    explorer = explore(ORDERS, ReportTraffic.load(str(report)))
     assert ask(explorer, "topology")["counted"] == len(counted) == 12
     rows = ask(explorer, "rows", source="orders", most=100)["rows"]
     assert rows
@@ -265,7 +265,7 @@ def test_what_is_no_report_of_an_audit_is_refused(tmp_path: Path, text: str) -> 
     path = tmp_path / "r.json"
     path.write_text(text)
     with pytest.raises(InputError, match=r"r\.json"):
-        Traffic.load(str(path))
+        ReportTraffic.load(str(path))
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ def test_what_is_no_report_of_an_audit_is_refused(tmp_path: Path, text: str) -> 
         ("explain", {"message": message_of("unrouted", "k")}, BrokerError, "403"),
         ("explain", {"message": message_of("orders", "k" * 256)}, InputError, "255"),
         ("explain", {"message": message_of("orders", "k"), "vhost": "/other"}, InputError, "no virtual host"),
-        ("explain", {"message": message_of("orders", "k"), "draft": "none"}, Gone, "not kept"),
+        ("explain", {"message": message_of("orders", "k"), "draft": "none"}, DraftGone, "not kept"),
         ("explain", {"message": message_of("orders", "k"), "draft": 5}, InputError, "draft"),
         ("nearest", {"message": message_of("orders", "k")}, InputError, "queue or binding"),
         ("nearest", {"message": message_of("orders", "k"), "binding": {}}, InputError, "binding"),

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.analysis.crawl import Budget, Deadline
-from bindings.serve.nearest import Nearest, find_nearest
+from bindings.serve.nearest import NearestMessage, find_nearest
 from bindings.serve.view import View
 from bindings.sources.document import Document
 from bindings.sources.open import Source
@@ -29,7 +29,7 @@ def read(text: str) -> View:
     return view_of(Document.loads(text).topology())
 
 
-def to_queue(view: View, queue: str, exchange: str, key: str, **headers: object) -> Nearest:
+def to_queue(view: View, queue: str, exchange: str, key: str, **headers: object) -> NearestMessage:
     return find_nearest(view, Message(exchange, key, headers), Destination("queue", queue), Budget(STEPS))
 
 
@@ -133,7 +133,7 @@ def test_a_binding_that_nothing_matches_has_no_message() -> None:
     view = read("exchange h: headers\nqueue q\nh -> q: any {}\n")
     (binding,) = view.topology.bindings
     nearest = find_nearest(view, Message("h", ""), binding, Budget(STEPS))
-    assert nearest == Nearest(None, "no message can match the binding")
+    assert nearest == NearestMessage(None, "no message can match the binding")
 
 
 @pytest.mark.parametrize("steps", [0, 3])

@@ -20,7 +20,7 @@ from bindings.serve import explorer as subject
 from bindings.serve.explorer import QUESTIONS, Explorer, Question
 from bindings.serve.questions import Busy, OutOfTime, Questions
 from bindings.serve.site import SCRIPTS, STYLES, load_files, make_handler
-from bindings.serve.watching import Watched
+from bindings.serve.watching import WatchedSource
 from bindings.sources.open import open_source
 from exchange.limits import QUESTION_BYTES
 
@@ -36,7 +36,7 @@ HEAD = (
 @contextmanager
 def serving(path: str = ORDERS) -> Iterator[int]:
     """Serve a topology, and yield the port."""
-    explorer = Explorer(Watched(lambda: open_source(path), path, None, None))
+    explorer = Explorer(WatchedSource(lambda: open_source(path), path, None, None))
     server = make_server("127.0.0.1", 0, make_handler(explorer, TOKEN, HostCheck("127.0.0.1", ["shown.example"])))
     server.start()
     try:

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from bindings.serve.watching import Fault, Watched
+from bindings.serve.watching import ReadFault, WatchedSource
 from bindings.sources.open import open_source
 from exchange.errors import InputError
 
 
-def watched(path: Path, vhost: str | None = None) -> Watched:
-    return Watched(lambda: open_source(str(path), vhost), str(path), vhost, None)
+def watched(path: Path, vhost: str | None = None) -> WatchedSource:
+    return WatchedSource(lambda: open_source(str(path), vhost), str(path), vhost, None)
 
 
-def fault_of(source: Watched) -> Fault | None:
+def fault_of(source: WatchedSource) -> ReadFault | None:
     return source.fault
 
 

@@ -13,9 +13,9 @@ from bindings.sources.definitions import Definitions
 from bindings.sources.document import Document, Section
 from bindings.sources.language.errors import Mistake
 from bindings.sources.language.formatter import format_text
-from bindings.sources.language.syntax import Node, Shapes, parse
+from bindings.sources.language.syntax import Shapes, SyntaxNode, parse
 from bindings.sources.language.tokens import Token, build_scanner, load_grammar, split_rows, split_statements
-from bindings.sources.language.values import Budget, Terms
+from bindings.sources.language.values import ExpansionBudget, Terms
 from exchange.entities.releases import PROFILES
 from exchange.values.field_values import FieldTable
 from exchange.values.notation import quote, write_value
@@ -76,7 +76,7 @@ def test_a_text_in_quotes_means_itself(text: str) -> None:
     """Any text can be written, in spite of variables and escapes."""
     quoted = quote(text)
     (row,) = split_rows([quoted])
-    assert Terms(row.tokens, {}, Budget()).text(0) == one_text(text)
+    assert Terms(row.tokens, {}, ExpansionBudget()).text(0) == one_text(text)
     assert [token.kind in ("STRING", "RAW") for token in row.tokens] == [True]
 
 
@@ -105,7 +105,7 @@ def test_lines_are_split_into_the_tokens_of_the_grammar(line: str) -> None:
     assert [(token.kind, token.text, token.column) for token in tokens] == expected
 
 
-def as_lists(node: Node | int, tokens: list[Token]) -> Any:
+def as_lists(node: SyntaxNode | int, tokens: list[Token]) -> Any:
     """Return a tree with texts in place of positions."""
     if isinstance(node, int):
         return tokens[node].text

@@ -15,22 +15,28 @@ from hypothesis import strategies as st
 from bindings import load
 from bindings.cli import find_command
 from bindings.sources.recording.file import read_recording
-from bindings.sources.recording.model import Answer, Publishing, Recording, Request, Unread
+from bindings.sources.recording.model import (
+    RecordedAnswer,
+    RecordedPublishing,
+    RecordedRequest,
+    Recording,
+    UnreadConnections,
+)
 from exchange import Binding, InputError, Queue
 from tests.support.recordings import random_recording, recording, request, text_of
 
-REFUSED = Answer(404, "NOT_FOUND - no queue 'gone' in vhost '/'")
+REFUSED = RecordedAnswer(404, "NOT_FOUND - no queue 'gone' in vhost '/'")
 
 
 def values(made: Recording) -> tuple[object, ...]:
-    rows: list[Request | Publishing] = [*made.requests, *made.publishing]
+    rows: list[RecordedRequest | RecordedPublishing] = [*made.requests, *made.publishing]
     return made.upstream, made.brokers, made.opened, made.left_out, made.connections, made.unread, rows
 
 
 @given(st.integers(0, 10_000))
 def test_what_is_written_comes_back(seed: int) -> None:
     made = random_recording(Random(seed))
-    made.unread[Unread("client", "TLS")] = made.left_out = seed
+    made.unread[UnreadConnections("client", "TLS")] = made.left_out = seed
     made.requests.append(request("queue.declare", queue="\udcff\u202e\n", answer=REFUSED))
     assert values(read_recording(text_of(made), "asked.jsonl")) == values(made)
 

@@ -13,7 +13,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bindings.cli import find_command
-from bindings.sources.recording.model import ACCEPTED, Answer, Client, Publishing, Request
+from bindings.sources.recording.model import (
+    ACCEPTED,
+    RecordedAnswer,
+    RecordedClient,
+    RecordedPublishing,
+    RecordedRequest,
+)
 from bindings.upgrade.forms.applications import explain_fact
 from bindings.upgrade.releases import release_of
 from bindings.upgrade.requests.answering import AnsweringHost
@@ -29,11 +35,14 @@ THERE = Topology(
     [Queue("jobs"), Queue("replicated", arguments=QUORUM), Queue("log", arguments=STREAM)],
     [Binding.to_queue("orders", "jobs", "#")],
 )
-OTHER = Client("amqplib", "0.10.3", "node", "prices")
+OTHER = RecordedClient("amqplib", "0.10.3", "node", "prices")
 
 
 def refused(
-    *rows: Request | Publishing, topology: Topology = THERE, new: str = "4.3", permitted: Sequence[str] = ()
+    *rows: RecordedRequest | RecordedPublishing,
+    topology: Topology = THERE,
+    new: str = "4.3",
+    permitted: Sequence[str] = (),
 ) -> list[tuple[str, int | None, str]]:
     """Return fact, code and text of what a release refuses or takes for something else."""
     release = release_of(new)
@@ -86,7 +95,7 @@ def refused(
     ],
 )  # fmt: skip
 def test_a_request_is_refused_with_the_words_of_the_broker(
-    row: Request | Publishing, fact: str, code: int | None, text: str
+    row: RecordedRequest | RecordedPublishing, fact: str, code: int | None, text: str
 ) -> None:
     [found] = refused(row)
     assert found[:2] == (fact, code)
@@ -112,25 +121,25 @@ def test_a_request_is_refused_with_the_words_of_the_broker(
         publishing(""),
     ],
 )  # fmt: skip
-def test_what_the_new_release_accepts_is_no_finding(row: Request | Publishing) -> None:
+def test_what_the_new_release_accepts_is_no_finding(row: RecordedRequest | RecordedPublishing) -> None:
     assert refused(row) == []
 
 
 def test_what_was_refused_when_it_was_recorded_is_counted_apart() -> None:
-    answer = Answer(404, "NOT_FOUND - no queue 'gone' in vhost '/'")
+    answer = RecordedAnswer(404, "NOT_FOUND - no queue 'gone' in vhost '/'")
     found = find_refused([THERE], [recording(request("basic.consume", queue="gone", answer=answer))], release_of("4.3"))
     assert (found.refused, len(found.already), found.severity) == ((), 1, None)
 
 
 def test_an_exchange_type_that_the_recorded_broker_lacked_is_refused_again() -> None:
     """One that it had, or that nothing is known of, is taken for a plugin that the new broker has, too."""
-    unknown = Answer(503, "COMMAND_INVALID - unknown exchange type 'x-nope'")
+    unknown = RecordedAnswer(503, "COMMAND_INVALID - unknown exchange type 'x-nope'")
     lacked = request("exchange.declare", exchange="e", type="x-nope", answer=unknown)
     release = release_of("4.3")
     [topology] = [Topology(profile=release.profile)]
     found = find_refused([topology], [recording(lacked)], release)
     assert (found.refused, [each.answer for each in found.already]) == (
-        (), [Answer(406, "PRECONDITION_FAILED - unknown exchange type 'x-nope'")],
+        (), [RecordedAnswer(406, "PRECONDITION_FAILED - unknown exchange type 'x-nope'")],
     )  # fmt: skip
     had = request("exchange.declare", exchange="other", type="x-nope")
     for rows in ([had], [had, lacked], [lacked, had]):

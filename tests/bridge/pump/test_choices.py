@@ -77,7 +77,7 @@ class Predicted:
 
     def __init__(self, partitioner: Partitioner, random: Random) -> None:
         self._producer = Producer(partitioner, lambda n: int(random.random() * n), lambda: int(NOW * 1_000))
-        self._stored: dict[tuple[str, int], list[kafka_batches.Record]] = defaultdict(list)
+        self._stored: dict[tuple[str, int], list[kafka_batches.BatchedRecord]] = defaultdict(list)
 
     def next(self, topic: str, key: Any, partitions: Partitions, body: bytes) -> int | None:
         """Return the partition of the next record."""
@@ -85,7 +85,7 @@ class Predicted:
         if chosen is None or type(self._producer.partitioner).after is Partitioner.after:
             return chosen
         data = serialize_key(key)
-        record = kafka_batches.Record(None if data is None else len(data), len(body), 0)
+        record = kafka_batches.BatchedRecord(None if data is None else len(data), len(body), 0)
         if not self._has_room(self._stored[topic, chosen], record):
             kept = self._producer._memories.get("" if self._producer.partitioner.one_memory else topic)
             self._producer.handle(topic, NewBatch(chosen), partitions)
@@ -101,10 +101,10 @@ class Predicted:
         return chosen
 
     @staticmethod
-    def _size(records: Sequence[kafka_batches.Record]) -> int:
+    def _size(records: Sequence[kafka_batches.BatchedRecord]) -> int:
         return 61 + sum(record.size_after(at, 0) for at, record in enumerate(records))
 
-    def _has_room(self, records: Sequence[kafka_batches.Record], record: kafka_batches.Record) -> bool:
+    def _has_room(self, records: Sequence[kafka_batches.BatchedRecord], record: kafka_batches.BatchedRecord) -> bool:
         return bool(records) and self._size(records) < 16_384 and self._size([*records, record]) <= 16_384
 
 
@@ -204,7 +204,7 @@ def test_records_without_a_key_go_where_kafkas_producer_sends_them(kinds: list[s
         KeylessTurns(default_3_3(), Random(seed).randrange),
     )
     predicted = Producer(default_3_3(), Random(seed).randrange)
-    partitions, stored = Partitions.of(count), dict[int, list[kafka_batches.Record]]()
+    partitions, stored = Partitions.of(count), dict[int, list[kafka_batches.BatchedRecord]]()
     for kind in kinds:
         outgoing = sent(made[kind])
         record, partition = writer.make_record(outgoing)
@@ -215,7 +215,7 @@ def test_records_without_a_key_go_where_kafkas_producer_sends_them(kinds: list[s
             assert partition == murmur2_partition(key, count)
             continue
         assert partition == predicted.choose("t", None, partitions).partition
-        size = kafka_batches.Record(None, len(record.value or b""), 0)
+        size = kafka_batches.BatchedRecord(None, len(record.value or b""), 0)
         batch = stored.setdefault(partition, [])
         if Predicted._size([*batch, size]) > 16_384:
             batch.clear()

@@ -26,7 +26,7 @@ from bridge.rocketmq.remoting.client import Client, ClientSettings
 from bridge.rocketmq.remoting.errors import BrokerError, ClientError, RemotingError
 from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
 from exchange.errors import InputError
-from exchange.partition.clients.rocketmq.allocation import AveragelyByCircle
+from exchange.partition.clients.rocketmq.allocation import AllocateAveragelyByCircle
 from exchange.partition.clients.rocketmq.pop_assignment import assign_pop
 from exchange.partition.clients.rocketmq.queues import subscribe_queues
 from exchange.partition.clients.rocketmq.send import SendSettings
@@ -267,7 +267,7 @@ def test_the_queues_that_a_broker_assigns_are_those_predicted(rocketmq_servers: 
         queues = subscribe_queues(await client.route(topic)).all
         async with Client(ClientSettings(server.url)) as second, Client(ClientSettings(server.url)) as third:
             clients = [client, second, third]
-            consumers = [popper(each, topic, allocation=AveragelyByCircle()) for each in clients]
+            consumers = [popper(each, topic, allocation=AllocateAveragelyByCircle()) for each in clients]
             for consumer in consumers:
                 await consumer.open()
             try:
@@ -275,7 +275,7 @@ def test_the_queues_that_a_broker_assigns_are_those_predicted(rocketmq_servers: 
                 for each, consumer in zip(clients, consumers, strict=True):
                     wanted = {
                         TopicQueue(topic, *queue)
-                        for queue in assign_pop(AveragelyByCircle(), topic, each.client_id, queues, ids, 1)
+                        for queue in assign_pop(AllocateAveragelyByCircle(), topic, each.client_id, queues, ids, 1)
                     }
                     await until(lambda consumer=consumer, wanted=wanted: consumer.popped == wanted)  # type: ignore[misc]
             finally:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from exchange.amqp import (
     ContentHeader,
-    Headers,
+    LazyHeaders,
     MalformedHeader,
     Properties,
     Repeated,
@@ -320,20 +320,20 @@ def test_routing_by_key_decodes_nothing() -> None:
     content = ContentHeader.of({"a": 1}, {"message_id": "m"})
     message = message_of("e", "k", content, b"")
     assert Router(topology).route(message).queues == ("q",)
-    assert isinstance(message.headers, Headers)
+    assert isinstance(message.headers, LazyHeaders)
     assert message.headers._decoded is None
     assert isinstance(message.properties, Properties)
     assert message.properties._decoded is None
 
 
 def test_lazy_headers_are_a_mapping() -> None:
-    headers = Headers(ContentHeader.of({"a": 1, "CC": ["x"]}))
+    headers = LazyHeaders(ContentHeader.of({"a": 1, "CC": ["x"]}))
     assert headers
     assert "a" in headers
     assert "b" not in headers
     assert headers == {"a": 1, "CC": ["x"]}
     assert headers != {"a": 1}
-    assert not Headers(ContentHeader.of({}))
+    assert not LazyHeaders(ContentHeader.of({}))
     assert len(headers) == 2
     message = message_of("", "k", headers.content, b"")
     assert message.routing_keys() == ("k", "x")

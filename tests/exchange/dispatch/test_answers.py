@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exchange.dispatch.answers import Answers, Frame
+from exchange.dispatch.answers import AnswerFrame, Answers
 
 
 class Broker:
@@ -21,7 +21,7 @@ class Broker:
         self.unanswered[self.last] = ours
         return self.last
 
-    def send(self, frames: list[Frame]) -> None:
+    def send(self, frames: list[AnswerFrame]) -> None:
         for tag, answer, multiple in frames:
             assert tag in self.unanswered, f"unknown delivery tag {tag}"
             for each in [one for one in self.unanswered if one == tag or (multiple and one < tag)]:
@@ -69,7 +69,7 @@ def test_a_hundred_done_in_order_are_one_frame() -> None:
         answers.receive(tag)
         answers.add(tag, "ack")
     assert answers.pending == 100
-    assert answers.take() == [Frame(100, "ack", multiple=True)]
+    assert answers.take() == [AnswerFrame(100, "ack", multiple=True)]
     assert answers.take() == []
 
 
@@ -80,12 +80,12 @@ def test_what_is_done_behind_a_slow_one_is_sent_all_the_same() -> None:
         answers.receive(tag)
         if tag > 1:
             answers.add(tag, "ack")
-            assert answers.take() == [Frame(tag, "ack")]
+            assert answers.take() == [AnswerFrame(tag, "ack")]
     assert len(answers._unanswered) == 1
     answers.receive(10_001)
     answers.add(1, "ack")
     answers.add(10_001, "ack")
-    assert answers.take() == [Frame(10_001, "ack", multiple=True)]
+    assert answers.take() == [AnswerFrame(10_001, "ack", multiple=True)]
     assert not answers._unanswered
 
 
@@ -95,4 +95,4 @@ def test_on_a_channel_with_another_consumer_nothing_is_joined() -> None:
     for tag in (1, 2, 4, 5):
         answers.receive(tag)
         answers.add(tag, "ack")
-    assert answers.take() == [Frame(tag, "ack") for tag in (1, 2, 4, 5)]
+    assert answers.take() == [AnswerFrame(tag, "ack") for tag in (1, 2, 4, 5)]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exchange.dispatch.turns import Turns
+from exchange.dispatch.turns import ConcurrentTurns
 
 
 @given(
@@ -20,7 +20,7 @@ from exchange.dispatch.turns import Turns
 )
 def test_lanes_equal_the_obvious_search(concurrency: int, steps: list[tuple[str, object]]) -> None:
     """The oracle: of all that wait, the first whose key has nothing at work; counted each time."""
-    turns: Turns[int] = Turns(concurrency)
+    turns: ConcurrentTurns[int] = ConcurrentTurns(concurrency)
     waiting: list[tuple[int, object]] = []
     at_work: list[tuple[int, object]] = []
     started: list[int] = []
@@ -55,4 +55,4 @@ def test_lanes_equal_the_obvious_search(concurrency: int, steps: list[tuple[str,
 
 def test_no_concurrency_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 1, not 0"):
-        Turns(0)
+        ConcurrentTurns(0)

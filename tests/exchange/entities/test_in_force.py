@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange import Exchange, Policy, Queue, Topology
-from exchange.entities.in_force import NO_DEAD_LETTERS, DeadLetters, Policies, Settings
+from exchange.entities.in_force import NO_DEAD_LETTERS, DeadLetters, Policies, SettingsInForce
 from exchange.entities.profile import Profile
 from exchange.entities.releases import LATEST, PROFILES
 from exchange.errors import BadRequest, NotFound
@@ -19,7 +19,7 @@ from exchange.values.field_values import Typed
 OLD, V4, NEW = (PROFILES[f"rabbitmq-{release}"] for release in ("3.13", "4.0", "4.3"))
 
 
-def settings_of(queue: Queue | Exchange, *policies: Policy, profile: Profile = LATEST) -> Settings:
+def settings_of(queue: Queue | Exchange, *policies: Policy, profile: Profile = LATEST) -> SettingsInForce:
     topology = Topology(policies=policies, profile=profile)
     [settings] = topology.policies_in_force().possible_settings(queue)
     return settings

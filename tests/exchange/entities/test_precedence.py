@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bridge.cli import hashstar
 from exchange import Policy, Queue
 from exchange.entities.in_force import Policies
-from exchange.entities.precedence import Account, account_for, account_lines
+from exchange.entities.precedence import InForceAccount, account_for, account_lines
 from exchange.values.documents import encode_as
 
 JOBS = Queue("jobs", arguments={"x-max-length": 50, "x-overflow": "reject-publish", "x-queue-type": "classic"})
@@ -90,7 +90,7 @@ def test_what_is_in_force_and_what_is_overridden_is_all_that_is_given(given_: li
             assert sorted(map(str, [value.value, *(other.value for other in setting.overridden)])) == sorted(
                 map(str, expected)
             )
-    json.dumps(encode_as(Account, account))
+    json.dumps(encode_as(InForceAccount, account))
 
 
 def test_explain_prints_what_is_in_force_in_the_queue_asked_about(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_integers_of_policies_have_any_size_and_no_value_is_too_odd_to_print() -
     ]
     odd = Queue("q", arguments={"x-a": b"\xff", "x-b": [1, {"c": 2.5}], "x-c": None})
     assert len(lines(odd)) == 4
-    json.dumps(encode_as(Account, account_for(odd, Policies({"p": huge}))))
+    json.dumps(encode_as(InForceAccount, account_for(odd, Policies({"p": huge}))))
 
 
 def test_the_profile_is_printed_where_the_topology_chose_an_older_one(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange import LATEST, Binding, BrokerError, Exchange, Message, Queue, Router, Topology
-from exchange.kinds import KINDS, Decider, KeyUse, Kind, Unknown, kind_of
-from exchange.kinds.condition import ALWAYS, Condition, Headers
+from exchange.kinds import KINDS, Decider, KeyUse, Kind, UnknownExchange, kind_of
+from exchange.kinds.condition import ALWAYS, Condition, HeadersCondition
 from exchange.kinds.headers import comparable_headers
-from exchange.patterns.pattern import Key
+from exchange.patterns.pattern import ExactKey
 from tests.support import topologies
 from tests.support.tiers import examples
 
@@ -68,8 +68,8 @@ def test_a_delayed_exchange_is_of_the_kind_of_its_inner_type(type_: str) -> None
 @pytest.mark.parametrize("inner", [DELAYED, "nonsense", 1, None, ["topic"]])
 def test_a_delayed_exchange_of_no_known_type_is_unknown(inner: object) -> None:
     """As one is whose type is another plugin's."""
-    assert kind_of(Exchange("x", DELAYED, arguments={"x-delayed-type": inner})) is Unknown
-    assert kind_of(Exchange("x", DELAYED)) is kind_of(Exchange("x", "nonsense")) is Unknown
+    assert kind_of(Exchange("x", DELAYED, arguments={"x-delayed-type": inner})) is UnknownExchange
+    assert kind_of(Exchange("x", DELAYED)) is kind_of(Exchange("x", "nonsense")) is UnknownExchange
 
 
 @pytest.mark.parametrize("type_", ROUTING)
@@ -127,7 +127,7 @@ def filled(kind: type[Kind], bindings: Sequence[Binding], choose: Callable[[int]
 def met(condition: Condition | None, message: Message) -> bool:
     """Return whether a message meets a condition."""
     assert condition is not None
-    if isinstance(condition, Headers):
+    if isinstance(condition, HeadersCondition):
         return condition.holds(comparable_headers(message, LATEST))
     return condition.matches(message.routing_key)
 
@@ -210,7 +210,7 @@ def test_kinds_whose_bindings_compete_take_one_of_the_candidates(type_: str, see
 def test_a_binding_s_only_key_is_its_condition() -> None:
     """And a fanout binding asks the same as the pattern #."""
     to = Binding.to_queue("x", "q", "a.b")
-    assert KINDS["direct"].condition(to, LATEST) == KINDS["topic"].condition(to, LATEST) == Key("a.b")
+    assert KINDS["direct"].condition(to, LATEST) == KINDS["topic"].condition(to, LATEST) == ExactKey("a.b")
     everything = Binding.to_queue("x", "q", "#")
     assert KINDS["fanout"].condition(to, LATEST) == KINDS["topic"].condition(everything, LATEST) == ALWAYS
     assert KINDS["direct"].literal_key(everything) == "#"

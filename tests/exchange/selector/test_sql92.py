@@ -14,7 +14,7 @@ from exchange.selector import Selector, SelectorError, SelectorFailure
 from exchange.selector.compiled import compile_expression
 from exchange.selector.expression import (
     And,
-    Comparison,
+    ComparisonExpression,
     Constant,
     Expression,
     In,
@@ -102,8 +102,8 @@ def truths(inner: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression
     ordered = st.one_of(named, numbers, numbers.map(Negative), named.map(Negative), inner.map(Negative))
     texts = st.sampled_from(VALUES)
     return st.one_of(
-        st.builds(Comparison, anything, st.just("="), anything),
-        st.builds(Comparison, ordered, order, ordered),
+        st.builds(ComparisonExpression, anything, st.just("="), anything),
+        st.builds(ComparisonExpression, ordered, order, ordered),
         st.builds(IsNull, anything),
         st.builds(
             TextTest, anything, st.sampled_from(["CONTAINS", "STARTSWITH", "ENDSWITH"]),
@@ -118,9 +118,9 @@ def truths(inner: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression
 simple = st.one_of(
     named.map(Truth),
     st.sampled_from([Constant(None, "null"), Constant(True, "Boolean"), Constant(False, "Boolean")]),
-    st.builds(Comparison, named, st.sampled_from(["=", "<", "<=", ">", ">="]), numbers),
-    st.builds(Comparison, numbers, st.sampled_from(["=", "<", "<=", ">", ">="]), named),
-    st.builds(Comparison, named, st.just("="), constants),
+    st.builds(ComparisonExpression, named, st.sampled_from(["=", "<", "<=", ">", ">="]), numbers),
+    st.builds(ComparisonExpression, numbers, st.sampled_from(["=", "<", "<=", ">", ">="]), named),
+    st.builds(ComparisonExpression, named, st.just("="), constants),
     st.builds(In, named, st.frozensets(st.sampled_from(VALUES), min_size=1), st.booleans()),
 )
 expressions = st.recursive(simple, truths, max_leaves=8)
@@ -135,9 +135,9 @@ def result_of(work: object) -> object:
 
 
 @given(expressions, properties)
-@example(Comparison(Property("a"), "=", Constant(2.5, "Double")), {"a": "NaN"})
-@example(Comparison(Property("a"), ">", Constant(2.5, "Double")), {"a": "NaN"})
-@example(Comparison(Property("a"), ">", Property("b")), {"a": "0", "b": "-0"})
+@example(ComparisonExpression(Property("a"), "=", Constant(2.5, "Double")), {"a": "NaN"})
+@example(ComparisonExpression(Property("a"), ">", Constant(2.5, "Double")), {"a": "NaN"})
+@example(ComparisonExpression(Property("a"), ">", Property("b")), {"a": "0", "b": "-0"})
 def test_the_fast_test_equals_the_definition(expression: Expression, given: dict[str, str]) -> None:
     """Whatever the expression and the properties; where one fails the other does."""
     tests = compile_expression(expression)

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from bindings.diff.planning.plan import make_plan
-from bindings.diff.planning.step import State
+from bindings.diff.planning.step import StepState
 from exchange import Binding, Destination, Exchange, Message, Policy, Queue, Router, Topology
 from exchange.errors import BrokerError
 
@@ -159,7 +159,7 @@ def astray_between(before: Topology, after: Topology) -> Callable[[Topology], se
 
 def carry_out(before: Topology, after: Topology) -> Topology:
     """Carry out the plan, and return where it ends; no step sends messages astray unless it is called dangerous."""
-    state, astray_in = State(before), astray_between(before, after)
+    state, astray_in = StepState(before), astray_between(before, after)
     known: set[Astray] = set()
     for step in make_plan(before, after).steps:
         assert state.apply(step), f"{step} changes nothing"

@@ -12,7 +12,7 @@ from bindings.archive.sums import Span, Unread
 from bindings.check.check import check
 from bindings.counts.columnar.counting import Tallier
 from bindings.counts.outcome import AlternateLink, Outcome
-from bindings.counts.sketch import Frequent, Item, SampledKey, hash_of, registers_of
+from bindings.counts.sketch import Frequent, FrequentItem, SampledKey, hash_of, registers_of
 from bindings.counts.slots import HOUR, SlotCounts
 from bindings.counts.tally import Facts, Tally, fingerprint
 from bindings.report.build import Sources, build_report
@@ -71,7 +71,9 @@ REFUSED = Outcome("ordres", refused="404 NOT_FOUND - no exchange 'ordres' in vho
 def facts(counts: dict[str, int], first: int, last: int, shapes: Frequent = Frequent()) -> Facts:  # noqa: B008
     """Of messages with these keys."""
     hashes = {key: hash_of(key.encode()) for key in counts}
-    hot = Frequent(tuple([Item(key, count) for key, count in sorted(counts.items(), key=lambda item: -item[1])]))
+    hot = Frequent(
+        tuple([FrequentItem(key, count) for key, count in sorted(counts.items(), key=lambda item: -item[1])])
+    )
     sample = tuple(sorted([SampledKey(hashed, key) for key, hashed in hashes.items()]))
     return Facts(Span(sum(counts.values()), first, last), registers_of(hashes.values()), sample, hot, shapes)
 
@@ -82,9 +84,14 @@ TALLY = Tally(
         PAID: facts({"order.eu.paid": 60}, START, START + 39 * DAY),
         OTHER: facts({"order.us.new": 20, "order.us.sent": 10}, START, START + 5 * DAY),
         LOST: facts(
-            {"ordr.eu.paid": 9}, START + DAY, START + 2 * DAY, Frequent((Item("*.eu.paid", 9, "ordr.eu.paid"),), 1)
+            {"ordr.eu.paid": 9},
+            START + DAY,
+            START + 2 * DAY,
+            Frequent((FrequentItem("*.eu.paid", 9, "ordr.eu.paid"),), 1),
         ),
-        REFUSED: facts({"order.eu.paid": 1}, START, START, Frequent((Item("order.eu.paid", 1, "order.eu.paid"),))),
+        REFUSED: facts(
+            {"order.eu.paid": 1}, START, START, Frequent((FrequentItem("order.eu.paid", 1, "order.eu.paid"),))
+        ),
     },
     {("audit", 0): 60, ("audit", 1): 20, ("audit", 3): 10},
     SlotCounts(HOUR, {(START // HOUR, "orders", True): 90, (START // HOUR + 24, "orders", False): 9}),

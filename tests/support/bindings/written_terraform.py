@@ -9,7 +9,7 @@ import json
 import re
 from typing import Any, Final
 
-from bindings.sources.formats import FORMATS, File, Imported
+from bindings.sources.formats import FORMATS, Imported, SourceFile
 
 __all__ = ["plan_of", "read_written"]
 
@@ -21,7 +21,7 @@ WORDS: Final = {"true": True, "false": False, "null": None}
 
 def read_written(text: str) -> Imported:
     """Read what Terraform would make of a written configuration."""
-    return FORMATS["terraform"].read([File("plan.json", plan_of(text))], "plan.json")
+    return FORMATS["terraform"].read([SourceFile("plan.json", plan_of(text))], "plan.json")
 
 
 def plan_of(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from bindings.check.rules.life import Event, Life
+from bindings.check.rules.life import Life, LifeEvent
 from exchange import Message, Topology
 from exchange.lifecycle.broker import Broker
 from exchange.lifecycle.consumers import Consumer, Delivery
@@ -27,7 +27,7 @@ MOST: Final = 300
 class Player:
     """The model with one message that is followed; its copies in other queues are removed after each event."""
 
-    def __init__(self, topology: Topology, events: Iterable[Event]) -> None:
+    def __init__(self, topology: Topology, events: Iterable[LifeEvent]) -> None:
         events = list(events)
         self.topology: Final = topology
         self.lost: Final[list[Loss]] = []
@@ -71,7 +71,7 @@ class Player:
         """Return the queues that have the message."""
         return [name for name in self.broker.queues if self.message_in(name) is not None]
 
-    def happen(self, event: Event) -> None:
+    def happen(self, event: LifeEvent) -> None:
         """Let an event happen to the message."""
         broker = self.broker
         if event.what != "unused":
@@ -175,21 +175,21 @@ State = tuple[Any, ...]
 
 def find_states(
     topology: Topology, messages: Iterable[tuple[str, str]], most: int = 400
-) -> tuple[dict[State, list[State]], list[Event]] | None:
+) -> tuple[dict[State, list[State]], list[LifeEvent]] | None:
     """Return each state that a message may come to by rejections and expiry -> the states that may follow.
 
     And the events that end it. Each life is played anew on the model. None if there are more states than ``most``.
     """
     following: dict[State, list[State]] = {}
-    ends: dict[Event, None] = {}
-    pending: list[tuple[State, tuple[str, str], list[Event]]] = []
+    ends: dict[LifeEvent, None] = {}
+    pending: list[tuple[State, tuple[str, str], list[LifeEvent]]] = []
 
     def state_of(player: Player, queue: str) -> State:
         message = player.message_in(queue)
         assert message is not None
         return queue, message.exchange, message.routing_key, player.deaths_of(message)
 
-    def start(publish: tuple[str, str], events: Sequence[Event], queue: str) -> Player:
+    def start(publish: tuple[str, str], events: Sequence[LifeEvent], queue: str) -> Player:
         player = Player(topology, ())
         player.publish(*publish, events[0].queue if events else queue)
         for event in events:
@@ -210,7 +210,7 @@ def find_states(
             return None
         following[state] = []
         ttl = Player(topology, ()).broker.queue(state[0]).limits.ttl
-        for event in (Event(state[0], "rejected"), *([Event(state[0], "expired", after=ttl)] if ttl else [])):
+        for event in (LifeEvent(state[0], "rejected"), *([LifeEvent(state[0], "expired", after=ttl)] if ttl else [])):
             player = start(publish, events, state[0])
             player.happen(event)
             targets = player.targets()

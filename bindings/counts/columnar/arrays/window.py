@@ -7,10 +7,10 @@ from typing import Final
 
 import pyarrow as pa
 
-__all__ = ["Window"]
+__all__ = ["BatchCollector"]
 
 
-class Window:
+class BatchCollector:
     """Collects batches until they have ``rows`` rows together, and keeps only the given columns."""
 
     def __init__(self, columns: Sequence[str], rows: int) -> None:

@@ -23,11 +23,11 @@ from bindings.archive.names import escape, unescape
 from bindings.counts.columnar.arrays.keys import CHUNK, chunks
 from bindings.counts.columnar.arrays.messages import messages_of, rows_with_copies
 from bindings.counts.columnar.classes.header_classes import HeaderClasses
-from bindings.counts.outcome import Explorer, Outcome
+from bindings.counts.outcome import Outcome, OutcomeExplorer
 from exchange.arrays.columns import Column
 from exchange.arrays.table import IntArray, KeyArray
 from exchange.entities.entities import Binding
-from exchange.routing.columns.addresses import Addresses, addresses_of
+from exchange.routing.columns.addresses import RowAddresses, addresses_of
 from exchange.routing.columns.key_classes import STATES, KeyClasses
 from exchange.routing.columns.key_decisions import KeyDecisions
 from exchange.routing.columns.routing_inputs import ALONE, HEADERS, special_exchanges
@@ -75,7 +75,7 @@ class Classifier:
         self, topology: Topology, *, states: int = STATES, like: Classifier | None = None, at_once: bool = False
     ) -> None:
         self._topology: Final = topology
-        self._explorer: Final = Explorer(topology, at_once=at_once)
+        self._explorer: Final = OutcomeExplorer(topology, at_once=at_once)
         self._special: Final = special_exchanges(topology)
         found = _FoundClasses(KeyClasses(topology, _encode, states))
         shared = like is not None and like._has_key_classes_of(topology, found.key_classes)
@@ -136,7 +136,7 @@ class Classifier:
         classes, shapes = self.classify_addresses(batch, addresses)
         return Classes(classes, addresses.spread(shapes))
 
-    def classify_addresses(self, batch: pa.RecordBatch, addresses: Addresses) -> tuple[IntArray, KeyArray]:
+    def classify_addresses(self, batch: pa.RecordBatch, addresses: RowAddresses) -> tuple[IntArray, KeyArray]:
         """Return the class of each row, and the shape's hash of each address; raises as ``classify``."""
         entries = self._codes_of(addresses)
         shapes = np.empty(len(entries), np.uint64)
@@ -161,7 +161,7 @@ class Classifier:
             self._classify_each(batch, np.flatnonzero(alone), classes)
         return classes, shapes
 
-    def _codes_of(self, addresses: Addresses) -> npt.NDArray[np.int64]:
+    def _codes_of(self, addresses: RowAddresses) -> npt.NDArray[np.int64]:
         codes = np.array([self._code_of(unescape(name)) for name in addresses.names], np.int64)
         return codes.take(addresses.exchanges) if len(codes) else codes
 
@@ -251,9 +251,9 @@ class _FoundClasses:
 
     def __init__(self, key_classes: KeyClasses) -> None:
         self.key_classes: Final = key_classes
-        self._last: tuple[Addresses, list[tuple[Column, KeyArray, KeyArray]]] | None = None
+        self._last: tuple[RowAddresses, list[tuple[Column, KeyArray, KeyArray]]] | None = None
 
-    def of(self, addresses: Addresses, entries: npt.NDArray[np.int64]) -> list[tuple[Column, KeyArray, KeyArray]]:
+    def of(self, addresses: RowAddresses, entries: npt.NDArray[np.int64]) -> list[tuple[Column, KeyArray, KeyArray]]:
         """Return the keys of addresses, column by column, each with their key classes and the hashes of shapes."""
         if self._last is None or self._last[0] is not addresses:
             found: list[tuple[Column, KeyArray, KeyArray]] = []

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from bindings.archive.names import escape, has_nul, unescape
 from bindings.counts.columnar.arrays.ranges import expand_ranges, offsets_of
-from bindings.counts.sketch import FREQUENT, Frequent, Item
+from bindings.counts.sketch import FREQUENT, Frequent, FrequentItem
 
 __all__ = ["Summaries", "rank_texts", "sum_items"]
 
@@ -94,7 +94,7 @@ class Summaries(NamedTuple):
         none = [""] * (high - low)
         examples = none if self.examples is None else self.examples.slice(low, high - low).to_pylist()
         columns = zip(texts, self.counts[low:high].tolist(), map(unescape, examples), strict=True)
-        items = sorted([Item(*each) for each in columns], key=lambda item: (-item.count, item.text))
+        items = sorted([FrequentItem(*each) for each in columns], key=lambda item: (-item.count, item.text))
         return Frequent(tuple(items), int(self.errors[group]))
 
     def merge(self, rows: Indices, groups: Indices, number: int) -> Summaries:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from bindings.sources.formats.format import File
+from bindings.sources.formats.format import SourceFile
 from bindings.sources.formats.imported import Collector, Imported
-from bindings.sources.formats.nodes import Node, json_node
+from bindings.sources.formats.nodes import DocumentNode, json_node
 from bindings.sources.formats.terraform.resources import NO_PARTS, PROVIDER, READERS, read_resource
 from exchange.errors import InputError
 
@@ -23,7 +23,7 @@ REFUSAL: Final = (
 )
 
 
-def read_terraform(files: Sequence[File], name: str) -> Imported:
+def read_terraform(files: Sequence[SourceFile], name: str) -> Imported:
     """Read a plan or a state. Raises InputError, which names the commands that print them, for a configuration."""
     collector = Collector(several=len(files) > 1)
     found = 0
@@ -37,12 +37,12 @@ def read_terraform(files: Sequence[File], name: str) -> Imported:
     return collector.finish()
 
 
-def _items_of(node: Node | None) -> list[Node]:
+def _items_of(node: DocumentNode | None) -> list[DocumentNode]:
     """Return the items of a list; none if it is absent."""
     return [] if node is None else node.items()
 
 
-def _read_shown(collector: Collector, root: Node) -> int:
+def _read_shown(collector: Collector, root: DocumentNode) -> int:
     """Read a plan or a state; return the number of resources of the provider."""
     if "resources" in root.fields() and "values" not in root.fields():
         return sum(_read_state_resource(collector, resource) for resource in _items_of(root.get("resources")))
@@ -60,7 +60,7 @@ def _read_shown(collector: Collector, root: Node) -> int:
     return 0 if module is None else _read_module(collector, module, _unknown_after(root))
 
 
-def _unknown_after(root: Node) -> dict[str, list[str]]:
+def _unknown_after(root: DocumentNode) -> dict[str, list[str]]:
     """Return address -> the attributes of a planned resource that are known after it is applied only."""
     found: dict[str, list[str]] = {}
     for each in _items_of(root.get("resource_changes")):
@@ -80,11 +80,11 @@ def _is_true(value: Any) -> bool:
     return value is True
 
 
-def _read_module(collector: Collector, module: Node, unknown: Mapping[str, Sequence[str]]) -> int:
+def _read_module(collector: Collector, module: DocumentNode, unknown: Mapping[str, Sequence[str]]) -> int:
     found = 0
     for resource in _items_of(module.get("resources")):
         if resource.text("mode", "managed") == "managed":
-            values = resource.get("values") or Node({}, resource.file)
+            values = resource.get("values") or DocumentNode({}, resource.file)
             address = resource.text("address", "")
             found += _read_known(collector, resource.text("type"), address, values, unknown.get(address, ()))
     for child in _items_of(module.get("child_modules")):
@@ -92,7 +92,7 @@ def _read_module(collector: Collector, module: Node, unknown: Mapping[str, Seque
     return found
 
 
-def _read_state_resource(collector: Collector, resource: Node) -> int:
+def _read_state_resource(collector: Collector, resource: DocumentNode) -> int:
     """Read a resource of a state file, terraform.tfstate."""
     if resource.text("mode", "managed") != "managed":
         return 0
@@ -102,8 +102,8 @@ def _read_state_resource(collector: Collector, resource: Node) -> int:
     return sum(_read_known(collector, kind, address, node) for node in instances if node is not None)
 
 
-def _read_known(collector: Collector, kind: str, address: str, node: Node, unknown: Sequence[str] = ()) -> int:
-    node = Node(node.value, node.file, None, (None, address))  # more precise than the path in the plan
+def _read_known(collector: Collector, kind: str, address: str, node: DocumentNode, unknown: Sequence[str] = ()) -> int:
+    node = DocumentNode(node.value, node.file, None, (None, address))  # more precise than the path in the plan
     if kind not in READERS:
         if not kind.startswith(PROVIDER) or kind in NO_PARTS:
             collector.leave_out(kind)

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 from bindings.sources.formats.go_json import as_go_sends
 from bindings.sources.formats.imported import Collector
-from bindings.sources.formats.nodes import Node, json_node
+from bindings.sources.formats.nodes import DocumentNode, json_node
 from exchange.entities.entities import Binding, Destination, Exchange, Policy, Queue
 from exchange.errors import InputError
 from exchange.text.display import clip_line
@@ -34,7 +34,7 @@ INTEGER: Final = re.compile(r"[-+]?[0-9]{1,19}")
 KINDS_OF_BINDING: Final[Mapping[str, Literal["queue", "exchange"]]] = {"queue": "queue", "exchange": "exchange"}
 
 
-def read_resource(collector: Collector, kind: str, address: str, node: Node) -> None:
+def read_resource(collector: Collector, kind: str, address: str, node: DocumentNode) -> None:
     """Add what a resource of a type in `READERS` makes, by its attributes. Raises InputError for a mistake in them."""
     blocks = [(node.fields()[name], known) for name, known in BLOCKS.get(kind, {}).items() if name in node.fields()]
     inner = [(item, known) for block, known in blocks if isinstance(block.value, list) for item in block.items()]
@@ -45,7 +45,7 @@ def read_resource(collector: Collector, kind: str, address: str, node: Node) -> 
     READERS[kind](collector, node)
 
 
-def _text(node: Node, name: str, default: str | None = None) -> str:
+def _text(node: DocumentNode, name: str, default: str | None = None) -> str:
     """Return an attribute as a text, as Terraform converts numbers and bools."""
     value = node.get(name)
     if value is not None and isinstance(value.value, (bool, int, float)):
@@ -59,14 +59,14 @@ def _as_text(value: Any) -> str:
     return str(value)
 
 
-def _flag(node: Node, name: str) -> bool:
+def _flag(node: DocumentNode, name: str) -> bool:
     value = node.get(name)
     if value is not None and value.value in ("true", "false"):
         return bool(value.value == "true")
     return node.flag(name, default=False)
 
 
-def _block(node: Node, name: str) -> Node:
+def _block(node: DocumentNode, name: str) -> DocumentNode:
     """Return the only block of a type."""
     value = node.get(name)
     if value is None:
@@ -77,7 +77,7 @@ def _block(node: Node, name: str) -> Node:
     return items[0]
 
 
-def _arguments(node: Node) -> FieldTable:
+def _arguments(node: DocumentNode) -> FieldTable:
     plain, as_json = node.get("arguments"), node.get("arguments_json")
     if plain is not None and plain.fields() and as_json is not None and as_json.value:
         raise as_json.error("arguments and arguments_json are both given; the provider takes one of them")
@@ -94,13 +94,13 @@ def _arguments(node: Node) -> FieldTable:
     return FieldTable({name: _scalar_text(value) for name, value in plain.fields().items() if value.value is not None})
 
 
-def _scalar_text(node: Node) -> str:
+def _scalar_text(node: DocumentNode) -> str:
     if isinstance(node.value, (dict, list)):
         raise node.error(f"{node.shown()} is not a text; the provider takes lists and objects in arguments_json only")
     return node.value if isinstance(node.value, str) else _as_text(node.value)
 
 
-def _read_vhost(collector: Collector, node: Node) -> None:
+def _read_vhost(collector: Collector, node: DocumentNode) -> None:
     settings: dict[str, Any] = {}
     for name in ("description", "default_queue_type"):
         if value := _text(node, name, ""):
@@ -117,21 +117,21 @@ def _read_vhost(collector: Collector, node: Node) -> None:
     collector.add_vhost(_text(node, "name"), settings, limits)
 
 
-def _read_exchange(collector: Collector, node: Node) -> None:
+def _read_exchange(collector: Collector, node: DocumentNode) -> None:
     block = _block(node, "settings")
     durable, auto_delete = _flag(block, "durable"), _flag(block, "auto_delete")
     exchange = Exchange(_text(node, "name"), _text(block, "type"), durable, auto_delete, arguments=_arguments(block))
     collector.add(_text(node, "vhost", "/"), exchange, node)
 
 
-def _read_queue(collector: Collector, node: Node) -> None:
+def _read_queue(collector: Collector, node: DocumentNode) -> None:
     block = _block(node, "settings")
     durable, auto_delete = _flag(block, "durable"), _flag(block, "auto_delete")
     queue = Queue(_text(node, "name"), durable, auto_delete, _arguments(block))
     collector.add(_text(node, "vhost", "/"), queue, node)
 
 
-def _read_binding(collector: Collector, node: Node) -> None:
+def _read_binding(collector: Collector, node: DocumentNode) -> None:
     kind = _text(node, "destination_type")
     if kind not in KINDS_OF_BINDING:
         raise node.fields()["destination_type"].error(f'{kind!r} is neither "queue" nor "exchange"')
@@ -140,7 +140,7 @@ def _read_binding(collector: Collector, node: Node) -> None:
     collector.add(_text(node, "vhost"), Binding(_text(node, "source"), destination, key, arguments), node)
 
 
-def _policy(node: Node) -> Policy:
+def _policy(node: DocumentNode) -> Policy:
     block = _block(node, "policy")
     definition = block.fields().get("definition")
     if definition is None:
@@ -158,15 +158,15 @@ def _policy(node: Node) -> Policy:
     return Policy(_text(node, "name"), _text(block, "pattern"), fields, _text(block, "apply_to"), int(priority))
 
 
-def _read_policy(collector: Collector, node: Node) -> None:
+def _read_policy(collector: Collector, node: DocumentNode) -> None:
     collector.add(_text(node, "vhost"), _policy(node), node)
 
 
-def _read_operator_policy(collector: Collector, node: Node) -> None:
+def _read_operator_policy(collector: Collector, node: DocumentNode) -> None:
     collector.add_operator_policy(_text(node, "vhost"), _policy(node))
 
 
-READERS: Final[Mapping[str, Callable[[Collector, Node], None]]] = {
+READERS: Final[Mapping[str, Callable[[Collector, DocumentNode], None]]] = {
     "rabbitmq_vhost": _read_vhost,
     "rabbitmq_exchange": _read_exchange,
     "rabbitmq_queue": _read_queue,

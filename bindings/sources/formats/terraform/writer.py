@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from bindings.sources.definitions import Definitions
 from bindings.sources.definitions.import_warnings import argument_texts
 from bindings.sources.formats.beside import kept_sections, limits_of, settings_of
-from bindings.sources.formats.format import Omissions, Target, Written, find_half
+from bindings.sources.formats.format import Omissions, WriteTarget, Written, find_half
 from bindings.sources.formats.go_json import alterations
 from bindings.sources.formats.terraform.resources import INTEGER, LIMITS
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange, Policy, Queue
@@ -46,7 +46,7 @@ SETTINGS: Final = ("description", "default_queue_type", "tracing")
 """Settings of a virtual host that the provider has attributes for."""
 
 
-class Raw(NamedTuple):
+class RawExpression(NamedTuple):
     """An expression that is written as it is, such as a reference."""
 
     text: str
@@ -56,7 +56,7 @@ class Fields(dict[str, Any]):
     """The body of a block: attributes, and `Fields` for the blocks in it."""
 
 
-def write_terraform(definitions: Definitions, target: Target) -> Written:
+def write_terraform(definitions: Definitions, target: WriteTarget) -> Written:
     """Return the configuration. Raises InputError if the file's name asks for JSON."""
     if target.name.endswith(".json"):
         raise InputError(f"{target.name}: configurations are written in Terraform's own language only; name it .tf")
@@ -174,15 +174,15 @@ class _Writer:
             return {}
         if all(isinstance(value, str) for value in arguments.values()):
             return {"arguments": arguments}
-        return {"arguments_json": Raw(f"jsonencode({_value(arguments, 1 + isinstance(part, Queue))})")}
+        return {"arguments_json": RawExpression(f"jsonencode({_value(arguments, 1 + isinstance(part, Queue))})")}
 
-    def _vhost(self, vhost: str) -> str | Raw:
+    def _vhost(self, vhost: str) -> str | RawExpression:
         label = self._given.get(("rabbitmq_vhost", "/", vhost))
-        return vhost if label is None else Raw(f"rabbitmq_vhost.{label}.name")
+        return vhost if label is None else RawExpression(f"rabbitmq_vhost.{label}.name")
 
-    def _reference(self, kind: str, vhost: str, name: str) -> str | Raw:
+    def _reference(self, kind: str, vhost: str, name: str) -> str | RawExpression:
         label = self._given.get((kind, vhost, name))
-        return name if label is None else Raw(f"{kind}.{label}.name")
+        return name if label is None else RawExpression(f"{kind}.{label}.name")
 
     def _resource(self, kind: str, name: str, vhost: str, fields: Fields) -> str:
         """Return a resource of a named part, to which others may refer."""
@@ -258,7 +258,7 @@ def _aligned(pairs: Iterable[tuple[str, str]], depth: int) -> Iterator[str]:
 
 def _value(value: Any, depth: int) -> str:
     """Return an expression; its first line stands at ``depth``."""
-    if isinstance(value, Raw):
+    if isinstance(value, RawExpression):
         return value.text
     if isinstance(value, str):
         return _quote(value)

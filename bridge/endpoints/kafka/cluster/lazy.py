@@ -11,13 +11,13 @@ from typing import Final
 from bridge.interop import Record
 from bridge.interop.kafka_guest import BROKER_HEADERS, header_of
 from bridge.interop.record import routing_key_for
-from exchange.amqp import ContentHeader, Headers, Properties
+from exchange.amqp import ContentHeader, LazyHeaders, Properties
 from exchange.values.message import Message, assemble_message
 
 __all__ = ["RecordHeaders", "message_of_record", "record_of"]
 
 
-class RecordHeaders(Headers):
+class RecordHeaders(LazyHeaders):
     """The headers of a record's message: it always has some, and never one of `BROKER_HEADERS`."""
 
     __slots__ = ("_made", "record")

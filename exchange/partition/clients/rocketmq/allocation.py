@@ -22,8 +22,8 @@ from exchange.partition.hashing.java import code_units
 from exchange.partition.partitions import Partition
 
 __all__ = [
-    "Allocation", "Averagely", "AveragelyByCircle", "ByConfig", "ByMachineRoom", "ConsistentHash", "MachineRoomNearby",
-    "rebalance",
+    "AllocateAveragely", "AllocateAveragelyByCircle", "AllocateByConfig", "AllocateByMachineRoom",
+    "AllocateConsistentHash", "AllocateMachineRoomNearby", "Allocation", "rebalance",
 ]  # fmt: skip
 
 Item = TypeVar("Item")
@@ -71,7 +71,7 @@ class Allocation:
 
 
 @dataclass(frozen=True, slots=True)
-class Averagely(Allocation):
+class AllocateAveragely(Allocation):
     """`AllocateMessageQueueAveragely`, the default: consecutive queues; the first clients may have one more."""
 
     name = "AVG"
@@ -86,7 +86,7 @@ class Averagely(Allocation):
 
 
 @dataclass(frozen=True, slots=True)
-class AveragelyByCircle(Allocation):
+class AllocateAveragelyByCircle(Allocation):
     """`AllocateMessageQueueAveragelyByCircle`: one queue after the other, clients in turn."""
 
     name = "AVG_BY_CIRCLE"
@@ -98,7 +98,7 @@ class AveragelyByCircle(Allocation):
 
 
 @dataclass(frozen=True, slots=True)
-class ConsistentHash(Allocation):
+class AllocateConsistentHash(Allocation):
     """`AllocateMessageQueueConsistentHash` with its own hash, the first 32 bits of MD5.
 
     When a client comes or goes, only the queues next to its points on the ring move. 4.x hashes the bytes of the
@@ -147,7 +147,7 @@ def _hash(text: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class ByMachineRoom(Allocation):
+class AllocateByMachineRoom(Allocation):
     """`AllocateMessageQueueByMachineRoom`: the queues of brokers ``room@...`` in these rooms, in equal shares.
 
     The remaining queues, at the end of the list, go to the first clients.
@@ -170,7 +170,7 @@ class ByMachineRoom(Allocation):
     ) -> tuple[Partition, ...]:
         if self._is_before(4, 9, 4):
             return self._share(topic, client, queues, clients) if client in clients else ()
-        return super(ByMachineRoom, self).allocate(topic, client, queues, clients)
+        return super(AllocateByMachineRoom, self).allocate(topic, client, queues, clients)
 
     def _share(
         self, topic: str, client: str, queues: Sequence[Partition], clients: Sequence[str]
@@ -191,7 +191,7 @@ class ByMachineRoom(Allocation):
 
 
 @dataclass(frozen=True, slots=True)
-class ByConfig(Allocation):
+class AllocateByConfig(Allocation):
     """`AllocateMessageQueueByConfig`: the queues that are configured, whether they exist or not."""
 
     name = "CONFIG"
@@ -205,7 +205,7 @@ class ByConfig(Allocation):
 
 
 @dataclass(frozen=True, slots=True)
-class MachineRoomNearby(Allocation):
+class AllocateMachineRoomNearby(Allocation):
     """`AllocateMachineRoomNearby`: queues go to the clients in their room, or to all clients if the room has none."""
 
     allocation: Allocation

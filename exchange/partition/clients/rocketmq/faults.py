@@ -25,7 +25,7 @@ from exchange.partition.partitions import Partitions
 
 __all__ = [
     "DETECTOR_PERIOD", "DETECT_INTERVAL", "ERAS", "Durations", "FaultEra", "FaultItem", "FaultStrategy", "Faults",
-    "Memory", "Selection", "probe", "probes_due",
+    "ThreadMemory", "FaultSelection", "probe", "probes_due",
 ]  # fmt: skip
 
 DETECTOR_PERIOD: Final = 3000
@@ -121,7 +121,7 @@ ERAS: Final[Mapping[tuple[int, ...], FaultEra]] = MappingProxyType({
 """First version of a range -> its rules. 4.0-4.7 retry the broker that failed (apache/rocketmq#1576, #2046)."""
 
 
-class Memory(NamedTuple):
+class ThreadMemory(NamedTuple):
     """The memory of one thread of a producer for one topic."""
 
     turn: Turn | None = None
@@ -132,12 +132,12 @@ class Memory(NamedTuple):
     common."""
 
 
-class Selection(NamedTuple):
+class FaultSelection(NamedTuple):
     """A queue, why it was selected, and the memory and the table afterwards."""
 
     queue: MessageQueue
     rule: str
-    memory: Memory
+    memory: ThreadMemory
     faults: Faults
 
 
@@ -183,12 +183,12 @@ class FaultStrategy:
         last_broker: str | None,
         partitions: Partitions,
         faults: Faults,
-        memory: Memory,
+        memory: ThreadMemory,
         inputs: Inputs,
         *,
         reset_index: bool = False,
         write_queues: Mapping[str, int] | None = None,
-    ) -> Selection:
+    ) -> FaultSelection:
         """Select the queue of the next try (`selectOneMessageQueue`); ``last_broker`` is that of the try before.
 
         ``reset_index`` is true in 5.1.4 and later for all tries but the first. ``write_queues`` maps the brokers in the
@@ -198,7 +198,7 @@ class FaultStrategy:
         if not self.enabled:
             choice, turn = RoundRobin(self.version).choose_again(last_broker, partitions, memory.turn, inputs)
             queue = MessageQueue.of(partitions[cast("int", choice.partition)])
-            return Selection(queue, choice.rule, memory._replace(turn=turn), faults)
+            return FaultSelection(queue, choice.rule, memory._replace(turn=turn), faults)
         search = _Search(self, partitions, faults, memory, inputs)
         if self.era.filters:
             return search.by_filters(last_broker, reset_index=reset_index)
@@ -252,7 +252,7 @@ class _Search:
     """One selection, which moves the thread's index."""
 
     def __init__(
-        self, strategy: FaultStrategy, partitions: Partitions, faults: Faults, memory: Memory, inputs: Inputs
+        self, strategy: FaultStrategy, partitions: Partitions, faults: Faults, memory: ThreadMemory, inputs: Inputs
     ) -> None:
         self._strategy: Final = strategy
         self._indexes: Final = era_of(strategy.version)
@@ -267,7 +267,7 @@ class _Search:
             self._index = None
             self._renamed = MappingProxyType({})
 
-    def by_filters(self, last: str | None, *, reset_index: bool) -> Selection:
+    def by_filters(self, last: str | None, *, reset_index: bool) -> FaultSelection:
         """Select as since 5.1.4: a queue of an available broker, else of a reachable one, else the next queue."""
         # The first loop searches for an available broker, the second one for a reachable one; both move the index.
         if reset_index:
@@ -279,7 +279,7 @@ class _Search:
                     return self._selection(queue, f"{rule}, not {last}" if last is not None else rule)
         return self._next()
 
-    def by_availability(self, last: str | None, write_queues: Mapping[str, int]) -> Selection:
+    def by_availability(self, last: str | None, write_queues: Mapping[str, int]) -> FaultSelection:
         """Select as before 5.1.4: a queue of an available broker, else of a broker picked, else the next queue."""
         era, count = self._strategy.era, self._partitions.count
         number = self._step()
@@ -302,7 +302,7 @@ class _Search:
             self._renamed = MappingProxyType({**self._renamed, replaced: queue})
         return self._selection(queue, "no available broker; one picked of the better half")
 
-    def _next(self) -> Selection:
+    def _next(self) -> FaultSelection:
         return self._selection(self._at(self._turn()), "the next one")
 
     def _step(self) -> int:
@@ -322,9 +322,9 @@ class _Search:
     def _is_reachable(self, broker: str) -> bool:
         return broker not in self._faults or self._faults[broker].reachable
 
-    def _selection(self, queue: MessageQueue, rule: str) -> Selection:
+    def _selection(self, queue: MessageQueue, rule: str) -> FaultSelection:
         turn = None if self._index is None else Turn(self._index, self._partitions)
-        return Selection(queue, rule, Memory(turn, self._worst, self._renamed), self._faults)
+        return FaultSelection(queue, rule, ThreadMemory(turn, self._worst, self._renamed), self._faults)
 
 
 @cache

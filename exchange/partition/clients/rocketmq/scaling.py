@@ -28,8 +28,8 @@ from exchange.partition.partitioner import Partitioner
 from exchange.partition.partitions import Partitions
 
 __all__ = [
-    "SETTLED", "Action", "Beginning", "Counts", "Offsets", "Situation", "Step", "Unread", "all_steps", "counts_after",
-    "moved_keys", "next_steps", "publish_list", "refusal",
+    "SETTLED", "Action", "Beginning", "QueueCounts", "QueueOffsets", "ScalingStep", "Situation", "UnreadMessages",
+    "all_steps", "counts_after", "moved_keys", "next_steps", "publish_list", "refusal",
 ]  # fmt: skip
 
 SETTLED: Final = 33_000
@@ -37,7 +37,7 @@ SETTLED: Final = 33_000
 ``sendMsgTimeout`` of 3 s for messages under way. If producers have other settings, it is their sum."""
 
 
-class Counts(NamedTuple):
+class QueueCounts(NamedTuple):
     """The numbers of queues that a broker has for the topic (`TopicConfig`)."""
 
     write: int
@@ -58,7 +58,7 @@ class Counts(NamedTuple):
         return 0 <= queue_id < self.read
 
 
-class Offsets(NamedTuple):
+class QueueOffsets(NamedTuple):
     """The offsets of a queue and of its consumer groups (``mqadmin topicStatus`` and ``consumerProgress``)."""
 
     end: int
@@ -76,7 +76,7 @@ class Offsets(NamedTuple):
         return {group: lag for group, lag in {**lags, "": self.coming}.items() if lag > 0}
 
 
-class Unread(NamedTuple):
+class UnreadMessages(NamedTuple):
     """Unread messages of a queue, for one group."""
 
     queue: MessageQueue
@@ -114,7 +114,7 @@ class Action(StrEnum):
         return self in (Action.SET_READ, Action.SET_OFFSETS, Action.SET_WRITE)
 
 
-class Step(NamedTuple):
+class ScalingStep(NamedTuple):
     """A step that can be taken now; it changes at most one number on one broker."""
 
     action: Action
@@ -123,7 +123,7 @@ class Step(NamedTuple):
     number: int = 0
     """Number of queues to set, or that stay when the queues above are drained; or milliseconds to wait until producers
     have settled."""
-    unread: tuple[Unread, ...] = ()
+    unread: tuple[UnreadMessages, ...] = ()
     """Messages to drain."""
     offsets: tuple[Beginning, ...] = ()
     """Offsets to set."""
@@ -136,9 +136,9 @@ class Situation:
     Determine ``since_write`` before the offsets: else these may lack messages of producers with the old route.
     """
 
-    counts: Mapping[str, Counts]
+    counts: Mapping[str, QueueCounts]
     """Name of a broker -> its numbers of queues."""
-    offsets: Mapping[MessageQueue, Offsets] = field(default_factory=lambda: MappingProxyType({}))
+    offsets: Mapping[MessageQueue, QueueOffsets] = field(default_factory=lambda: MappingProxyType({}))
     """Queue -> its offsets; a queue whose offsets are unknown is not in it."""
     since_write: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     """Name of a broker -> milliseconds since its write number was lowered; without an entry, it never was."""
@@ -151,17 +151,17 @@ class Situation:
     from_first: frozenset[str] = frozenset()
     """Groups that begin a queue at its first message; others begin at its end."""
 
-    def unread(self, queues: Iterable[MessageQueue]) -> tuple[Unread, ...]:
+    def unread(self, queues: Iterable[MessageQueue]) -> tuple[UnreadMessages, ...]:
         """Return the unread messages in these queues."""
         return tuple([
-            Unread(queue, group, messages)
+            UnreadMessages(queue, group, messages)
             for queue in queues
             if queue in self.offsets
             for group, messages in self.offsets[queue].unread().items()
         ])  # fmt: skip
 
 
-def next_steps(situation: Situation, target: Mapping[str, int]) -> tuple[Step, ...]:
+def next_steps(situation: Situation, target: Mapping[str, int]) -> tuple[ScalingStep, ...]:
     """Return the steps that can be taken now to have ``target`` queues on each broker; none if the target is reached.
 
     There is at most one step for each broker, independent of the others. Brokers that are not in the target keep their
@@ -181,28 +181,28 @@ def next_steps(situation: Situation, target: Mapping[str, int]) -> tuple[Step, .
     return tuple(dict.fromkeys(steps))
 
 
-def all_steps(situation: Situation, target: Mapping[str, int]) -> tuple[Step, ...]:
+def all_steps(situation: Situation, target: Mapping[str, int]) -> tuple[ScalingStep, ...]:
     """Return all steps to the target in an order that is safe, broker by broker, as they are known now.
 
     Before a read number is lowered, there is always a step to drain the queues, even if they are empty now: until
     producers have settled, messages come. Raises InputError as `next_steps`.
     """
     next_steps(situation, target)  # checks the target
-    steps: dict[Step, None] = {}
+    steps: dict[ScalingStep, None] = {}
     for broker in sorted(situation.counts, key=code_units):
         now = situation
         while step := next(_steps(now, broker, target.get(broker)), None):
             if step.action == Action.SETTLE:
                 above = [MessageQueue(broker, at) for at in range(target[broker], now.counts[broker].read)]
                 steps[step] = None
-                step = Step(Action.DRAIN, broker, target[broker], situation.unread(above))
+                step = ScalingStep(Action.DRAIN, broker, target[broker], situation.unread(above))
                 now = replace(now, since_write={**now.since_write, broker: now.settled})
             steps[step] = None
             now = _after(now, step)
     return tuple(steps)
 
 
-def counts_after(counts: Mapping[str, Counts], step: Step) -> Mapping[str, Counts]:
+def counts_after(counts: Mapping[str, QueueCounts], step: ScalingStep) -> Mapping[str, QueueCounts]:
     """Return the brokers' numbers of queues after a step."""
     if step.action == Action.SET_READ:
         return {**counts, step.broker: counts[step.broker]._replace(read=step.number)}
@@ -211,7 +211,7 @@ def counts_after(counts: Mapping[str, Counts], step: Step) -> Mapping[str, Count
     return counts
 
 
-def refusal(situation: Situation, step: Step) -> str:
+def refusal(situation: Situation, step: ScalingStep) -> str:
     """Return why a step must not be taken now, and what to do first; empty if it is safe."""
     broker, number = step.broker, step.number
     if step.action not in (Action.SET_READ, Action.SET_WRITE):
@@ -246,22 +246,22 @@ def refusal(situation: Situation, step: Step) -> str:
     return ""
 
 
-def publish_list(counts: Mapping[str, Counts]) -> Partitions:
+def publish_list(counts: Mapping[str, QueueCounts]) -> Partitions:
     """Return the queues that producers choose among, if each broker has a master and no order configuration is set."""
     return Partitions.queues({broker: counts[broker].write for broker in sorted(counts, key=code_units)})
 
 
 def moved_keys(
-    keys: KeyCounts, partitioner: Partitioner, counts: Mapping[str, Counts], target: Mapping[str, int]
+    keys: KeyCounts, partitioner: Partitioner, counts: Mapping[str, QueueCounts], target: Mapping[str, int]
 ) -> Moves:
     """Return which keys move once all brokers have their target; the order of their messages is at risk."""
-    after = {broker: Counts(target.get(broker, now.write), now.read) for broker, now in counts.items()}
+    after = {broker: QueueCounts(target.get(broker, now.write), now.read) for broker, now in counts.items()}
     return compare_distributions(
         keys, Distribution(partitioner, publish_list(counts)), Distribution(partitioner, publish_list(after))
     )
 
 
-def _steps(situation: Situation, broker: str, target: int | None) -> Iterator[Step]:
+def _steps(situation: Situation, broker: str, target: int | None) -> Iterator[ScalingStep]:
     counts = situation.counts[broker]
     held = [
         unread.queue.queue_id + 1 for unread in situation.unread(situation.offsets) if unread.queue.broker == broker
@@ -269,36 +269,36 @@ def _steps(situation: Situation, broker: str, target: int | None) -> Iterator[St
     # Each queue that is, or will be, written or that has unread messages must be read: that comes first.
     least_read = max(counts.write, target or 0, *held, 0)
     if counts.read < least_read:
-        yield Step(Action.SET_READ, broker, least_read)
+        yield ScalingStep(Action.SET_READ, broker, least_read)
     elif target is not None and (beginnings := _beginnings(situation, broker, target)):
-        yield Step(Action.SET_OFFSETS, broker, offsets=beginnings)
+        yield ScalingStep(Action.SET_OFFSETS, broker, offsets=beginnings)
     elif target is not None and counts.write != target:
-        yield from _write_steps(situation, Step(Action.SET_WRITE, broker, target))
+        yield from _write_steps(situation, ScalingStep(Action.SET_WRITE, broker, target))
     elif target is not None and counts.read > target:
-        yield from _shrink(situation, Step(Action.SET_READ, broker, target))
+        yield from _shrink(situation, ScalingStep(Action.SET_READ, broker, target))
 
 
-def _write_steps(situation: Situation, step: Step) -> Iterator[Step]:
+def _write_steps(situation: Situation, step: ScalingStep) -> Iterator[ScalingStep]:
     if not situation.keyed:
         yield step
     elif not situation.producers_stopped:
-        yield Step(Action.STOP_PRODUCERS)
+        yield ScalingStep(Action.STOP_PRODUCERS)
     elif unread := situation.unread(_all_queues(situation)):
-        yield Step(Action.DRAIN, unread=unread)
+        yield ScalingStep(Action.DRAIN, unread=unread)
     elif reason := refusal(situation, step):
         raise InputError(reason)
     else:
         yield step
 
 
-def _shrink(situation: Situation, step: Step) -> Iterator[Step]:
+def _shrink(situation: Situation, step: ScalingStep) -> Iterator[ScalingStep]:
     broker = step.broker
     above = [MessageQueue(broker, at) for at in range(step.number, situation.counts[broker].read)]
     to_wait = _to_wait(situation, broker)
     if to_wait:
-        yield Step(Action.SETTLE, broker, to_wait)
+        yield ScalingStep(Action.SETTLE, broker, to_wait)
     elif unread := situation.unread(above):
-        yield Step(Action.DRAIN, broker, step.number, unread)
+        yield ScalingStep(Action.DRAIN, broker, step.number, unread)
     elif reason := refusal(situation, step):
         raise InputError(reason)
     else:
@@ -317,13 +317,13 @@ def _beginnings(situation: Situation, broker: str, target: int) -> tuple[Beginni
     ])  # fmt: skip
 
 
-def _after(situation: Situation, step: Step) -> Situation:
+def _after(situation: Situation, step: ScalingStep) -> Situation:
     """Return the situation after a step, if no message comes meanwhile."""
     counts, offsets = situation.counts, dict(situation.offsets)
     since_write, stopped = dict(situation.since_write), situation.producers_stopped
     if step.action == Action.SET_READ:
         for at in range(step.number):  # new queues, which are empty
-            offsets.setdefault(MessageQueue(step.broker, at), Offsets(0))
+            offsets.setdefault(MessageQueue(step.broker, at), QueueOffsets(0))
     elif step.action == Action.SET_WRITE:
         if step.number < counts[step.broker].write:
             since_write[step.broker] = 0

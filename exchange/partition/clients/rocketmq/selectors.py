@@ -16,7 +16,7 @@ from exchange.partition.clients.rocketmq.grpc import GrpcJava, GrpcProxy, text_o
 from exchange.partition.clients.rocketmq.queues import broker_name
 from exchange.partition.clients.rocketmq.round_robin import RoundRobin
 from exchange.partition.hashing.hashes import absolute
-from exchange.partition.hashing.java import LEAST_INT, Random, hash_code, remainder, string_hash
+from exchange.partition.hashing.java import LEAST_INT, JavaRandom, hash_code, remainder, string_hash
 from exchange.partition.hashing.librdkafka import fnv1a_hash
 from exchange.partition.partitioner import Choice, Inputs, Key, Partitioner
 from exchange.partition.partitions import Partition, Partitions
@@ -80,8 +80,8 @@ class ByRandom(Partitioner):
     def choose(self, key: Key, partitions: Partitions) -> Choice:
         return Choice(None, None, "Random(the selector's birth in milliseconds)")
 
-    def memory(self, inputs: Inputs) -> Random:
-        return Random.seeded(inputs.now)
+    def memory(self, inputs: Inputs) -> JavaRandom:
+        return JavaRandom.seeded(inputs.now)
 
     def choose_next(self, key: Key, partitions: Partitions, memory: Any, inputs: Inputs) -> tuple[Choice, Any]:
         position, memory = memory.next_int(partitions.count)

@@ -16,8 +16,8 @@ from exchange.errors import InputError
 from exchange.partition.clients.rocketmq.round_robin import era_of
 
 __all__ = [
-    "EXCEPTIONS", "RETRY_RESPONSE_CODES", "STATUSES", "Fault", "Next", "Outcome", "SendSettings", "Sending", "Sent",
-    "Thrown", "begin", "proceed", "proceed_async",
+    "EXCEPTIONS", "RETRY_RESPONSE_CODES", "STATUSES", "FaultUpdate", "Next", "Outcome", "SendSettings", "Sending",
+    "SuccessfulTry", "Thrown", "begin", "proceed", "proceed_async",
 ]  # fmt: skip
 
 Mode = Literal["sync", "async", "oneway"]
@@ -52,7 +52,7 @@ EXCEPTIONS: Final[Mapping[str, int]] = MappingProxyType({
 UNSET: Final = -1
 
 
-class Sent(NamedTuple):
+class SuccessfulTry(NamedTuple):
     """A try by which the broker has the message."""
 
     status: str = "SEND_OK"
@@ -66,10 +66,10 @@ class Thrown(NamedTuple):
     """Response code of an MQBrokerException or MQClientException."""
 
 
-Outcome = Sent | Thrown
+Outcome = SuccessfulTry | Thrown
 
 
-class Fault(NamedTuple):
+class FaultUpdate(NamedTuple):
     """Arguments of `FaultStrategy.update` for a broker."""
 
     isolated: bool
@@ -119,7 +119,7 @@ class Sending(NamedTuple):
     """Whether a selector or the caller chose the queue; then it is tried once, and no fault is recorded."""
     tries: int = 0
     """Number of tries that have ended."""
-    stored: Sent | None = None
+    stored: SuccessfulTry | None = None
     """Last answer of a broker that has the message."""
     thrown: Thrown | None = None
     """Last failure."""
@@ -134,7 +134,7 @@ class Next(NamedTuple):
     """Outcome to return (None where ``send`` returns before there is an answer) or to throw."""
     timeout: int = 0
     """Timeout of the try."""
-    fault: Fault | None = None
+    fault: FaultUpdate | None = None
     """Fault to record for the broker of the try that has ended; None: none."""
     another_broker: bool = True
     """Whether to select a queue for the try, given the last broker; else broker and queue stay the same."""
@@ -156,7 +156,7 @@ def proceed(settings: SendSettings, sending: Sending, outcome: Outcome, elapsed:
     _check(outcome)
     fault = None if sending.selected else _fault(settings, outcome)
     sending = sending._replace(tries=sending.tries + 1)
-    if isinstance(outcome, Sent):
+    if isinstance(outcome, SuccessfulTry):
         sending = sending._replace(stored=outcome)
         if sending.mode != "sync":
             return Next("return", sending, None, fault=fault)
@@ -182,11 +182,11 @@ def proceed_async(
     """
     _check(outcome)
     sending = sending._replace(tries=sending.tries + 1)
-    if isinstance(outcome, Sent):
-        return Next("return", sending._replace(stored=outcome), outcome, fault=Fault(isolated=False))
+    if isinstance(outcome, SuccessfulTry):
+        return Next("return", sending._replace(stored=outcome), outcome, fault=FaultUpdate(isolated=False))
     is_refused = outcome.exception == "MQBrokerException"
     too_much = outcome.exception == "RemotingTooMuchRequestException"
-    fault: Fault | None = Fault(isolated=True, reachable=not at_once or not settings.is_since(5, 1, 4))
+    fault: FaultUpdate | None = FaultUpdate(isolated=True, reachable=not at_once or not settings.is_since(5, 1, 4))
     if is_refused:
         retry = False
     elif not at_once:
@@ -196,7 +196,7 @@ def proceed_async(
         retry = True
     else:
         retry = not too_much and outcome.exception != "InterruptedException"
-        fault = Fault(isolated=True, latency=3000, of_last_broker=True) if retry else None
+        fault = FaultUpdate(isolated=True, latency=3000, of_last_broker=True) if retry else None
     sending = sending._replace(thrown=outcome)
     if not retry or sending.tries > settings.retry_times_when_send_async_failed:
         return Next("throw", sending, outcome, fault=fault)
@@ -207,7 +207,7 @@ def proceed_async(
     return Next("try", sending, timeout=timeout, fault=fault, another_broker=not sending.selected)
 
 
-def _try_or_end(settings: SendSettings, sending: Sending, elapsed: int, fault: Fault | None) -> Next:
+def _try_or_end(settings: SendSettings, sending: Sending, elapsed: int, fault: FaultUpdate | None) -> Next:
     """Return another try while tries and time are left; else the last answer of a broker, or what ``send`` throws."""
     retries = settings.retry_times_when_send_failed if sending.mode == "sync" and not sending.selected else 0
     late = settings.is_since(4, 3, 0) and settings.send_msg_timeout < elapsed
@@ -227,20 +227,22 @@ def _try_or_end(settings: SendSettings, sending: Sending, elapsed: int, fault: F
     return Next("try", sending, timeout=timeout, fault=fault, another_broker=not sending.selected, reset_index=again)
 
 
-def _fault(settings: SendSettings, outcome: Outcome) -> Fault:
-    if isinstance(outcome, Sent) or outcome.exception == "InterruptedException":
-        return Fault(isolated=False)
+def _fault(settings: SendSettings, outcome: Outcome) -> FaultUpdate:
+    if isinstance(outcome, SuccessfulTry) or outcome.exception == "InterruptedException":
+        return FaultUpdate(isolated=False)
     if not settings.is_since(5, 1, 4):
-        return Fault(isolated=True)
+        return FaultUpdate(isolated=True)
     if outcome.exception == "MQClientException":
-        return Fault(isolated=False)
+        return FaultUpdate(isolated=False)
     if outcome.exception == "MQBrokerException":
-        return Fault(isolated=True, reachable=False)
+        return FaultUpdate(isolated=True, reachable=False)
     # Only the detector could make the broker reachable again.
-    return Fault(isolated=True, reachable=not settings.start_detector_enable)
+    return FaultUpdate(isolated=True, reachable=not settings.start_detector_enable)
 
 
 def _check(outcome: Outcome) -> None:
-    name, known = (outcome.status, STATUSES) if isinstance(outcome, Sent) else (outcome.exception, tuple(EXCEPTIONS))
+    name, known = (
+        (outcome.status, STATUSES) if isinstance(outcome, SuccessfulTry) else (outcome.exception, tuple(EXCEPTIONS))
+    )
     if name not in known:
         raise InputError(f"{name!r} is no outcome of a send; there are {', '.join(known)}")

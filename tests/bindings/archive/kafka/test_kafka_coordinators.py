@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.archive.kafka.groups import CommittedOffset, Group, Groups, Member
+from bindings.archive.kafka.groups import CommittedOffset, Groups, StoredGroup, StoredMember
 from bindings.archive.kafka.partition import LoggedRecord
 from bindings.archive.kafka.transaction_state import STATES, TransactionState, read_transaction_states
 from bindings.archive.sums import Unread
@@ -53,7 +53,7 @@ def group_record(version: int) -> tuple[bytes, bytes]:
     return struct.pack(">h", 2) + text("g"), value
 
 
-def collect(records: Sequence[tuple[bytes | None, bytes | None]]) -> tuple[list[Group], Unread]:
+def collect(records: Sequence[tuple[bytes | None, bytes | None]]) -> tuple[list[StoredGroup], Unread]:
     problems = Unread()
     groups = Groups(problems)
     groups.add([LoggedRecord(n, 0, key, value) for n, (key, value) in enumerate(records)], "f")
@@ -71,7 +71,7 @@ def test_offsets_of_each_version_are_read(version: int) -> None:
 def test_groups_of_each_version_are_read(version: int) -> None:
     (group,), problems = collect([group_record(version)])
     static = "static" if version >= 3 else None
-    assert group.members == {"m": Member("m", static, "client", "/host", [("orders", 0), ("orders", 3)])}
+    assert group.members == {"m": StoredMember("m", static, "client", "/host", [("orders", 0), ("orders", 3)])}
     assert (group.epoch, group.protocol, group.leader, group.state, problems.bad) == (4, "range", "m", "Stable", {})
 
 
@@ -112,7 +112,7 @@ def test_groups_of_the_consumer_protocol_are_read_and_their_states_told_apart() 
     ):
         (group,), problems = collect(records)
         assert (group.kind, group.epoch, group.state, problems.bad) == ("consumer", 6, state, {})
-    assert group.members["m"] == Member("m", "i", "client", "/host", [(TOPIC_ID, 1), (TOPIC_ID, 2)], 6, 0)
+    assert group.members["m"] == StoredMember("m", "i", "client", "/host", [(TOPIC_ID, 1), (TOPIC_ID, 2)], 6, 0)
     assert collect([*records, modern(5, ["g", "m"], None)])[0][0].members == {}
     for kind, name in ((11, "share"), (17, "streams")):
         (group,), _ = collect([modern(kind, ["g"], struct.pack(">hiq", 0, 3, 1) + b"\0")])

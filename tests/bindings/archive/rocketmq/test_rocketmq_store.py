@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.archive.formats.detect import detect
-from bindings.archive.rocketmq.commit import Stored
+from bindings.archive.rocketmq.commit import CommitRecord
 from bindings.archive.rocketmq.find import find_by_id, find_by_key
 from bindings.archive.rocketmq.inspection import StoreInspection, TopicKind, inspect_store
 from bindings.archive.rocketmq.store import is_store, open_store
@@ -326,7 +326,7 @@ def test_a_store_is_an_archive_of_its_commit_log_alone(tmp_path: Path) -> None:
 def test_the_id_of_a_message_with_ipv6_has_its_place(tmp_path: Path) -> None:
     store(tmp_path, [Sent("a", flag=0x30)])
     found = open_store(str(tmp_path)).log.at(0)
-    assert isinstance(found, Stored)
+    assert isinstance(found, CommitRecord)
     assert found.stored_host == "[7f7f:7f7f:7f7f:7f7f:7f7f:7f7f:7f7f:7f7f]:9"
     assert len(found.message_id) == 56
     assert find_by_id(open_store(str(tmp_path)), found.message_id).messages == (found,)

@@ -20,7 +20,7 @@ import pytest
 
 from bindings.archive.formats.detect import detect
 from bindings.archive.mapping import FieldMapping
-from bindings.archive.rocketmq.commit import Stored
+from bindings.archive.rocketmq.commit import CommitRecord
 from bindings.archive.rocketmq.find import find_by_id, find_by_key
 from bindings.archive.rocketmq.inspection import NOT_YET, StoreInspection, inspect_store
 from bindings.archive.rocketmq.store import Store, open_store
@@ -90,9 +90,9 @@ async def wait_for_confirmed(sent: Sent, more: int = 100) -> Sent:
     return list(sent)
 
 
-def facts_of(found: Stored | StoredMessage) -> tuple[Any, ...]:
+def facts_of(found: CommitRecord | StoredMessage) -> tuple[Any, ...]:
     """Return all fields of a message, from the file or from the broker."""
-    if isinstance(found, Stored):
+    if isinstance(found, CommitRecord):
         (part,) = found.parts()
         return (
             found.topic, found.queue, found.offset, found.place, part.body, found.properties, found.flag, found.born,
@@ -105,7 +105,7 @@ def facts_of(found: Stored | StoredMessage) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def all_are_there(store: Store, sent: Sent) -> list[Stored]:
+def all_are_there(store: Store, sent: Sent) -> list[CommitRecord]:
     """Each message that was confirmed, found by the id that the broker gave it, with all that was sent."""
     found = []
     for each, result in sent:

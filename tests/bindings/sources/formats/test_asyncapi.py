@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from bindings.sources.definitions import Definitions
-from bindings.sources.formats import FORMATS, File
-from bindings.sources.formats.format import Target
+from bindings.sources.formats import FORMATS, SourceFile
+from bindings.sources.formats.format import WriteTarget
 from bindings.sources.formats.imported import Imported
 from exchange import Binding, Exchange, Policy, Queue, Topology
 from exchange.errors import InputError
@@ -20,7 +20,7 @@ ASYNCAPI = FORMATS["asyncapi"]
 
 
 def read(document: object) -> Imported:
-    return ASYNCAPI.read([File("f.json", json.dumps(document))], "f.json")
+    return ASYNCAPI.read([SourceFile("f.json", json.dumps(document))], "f.json")
 
 
 def exchange(name: str, kind: str = "topic", **more: Any) -> dict[str, Any]:
@@ -169,7 +169,7 @@ def test_what_cannot_be_read_is_a_warning_with_its_place() -> None:
 def test_a_mistake_is_an_error_with_its_line(text: str, words: str) -> None:
     """In YAML; in JSON with its path."""
     with pytest.raises(InputError) as error:
-        ASYNCAPI.read([File("f.yaml", text)], "f.yaml")
+        ASYNCAPI.read([SourceFile("f.yaml", text)], "f.yaml")
     assert str(error.value).startswith(words)
 
 
@@ -191,7 +191,9 @@ TOPOLOGY = Topology(
 
 def test_the_document_has_the_form_of_asyncapi_3() -> None:
     """Channels, references and operations; each reference leads to what is there."""
-    (text,) = (chunk for chunk in ASYNCAPI.write(Definitions().with_topology(TOPOLOGY), Target("x.json")).chunks[:1])
+    (text,) = (
+        chunk for chunk in ASYNCAPI.write(Definitions().with_topology(TOPOLOGY), WriteTarget("x.json")).chunks[:1]
+    )
     document = json.loads(text)
     assert (document["asyncapi"], set(document["info"])) == ("3.0.0", {"title", "version"})
     channels = document["channels"]
@@ -229,7 +231,7 @@ def test_the_document_has_the_form_of_asyncapi_3() -> None:
 
 def test_what_asyncapi_cannot_express_is_named() -> None:
     """Arguments, other types of exchanges, bindings with arguments or between exchanges, policies."""
-    written = ASYNCAPI.write(Definitions().with_topology(TOPOLOGY), Target("x.yaml"))
+    written = ASYNCAPI.write(Definitions().with_topology(TOPOLOGY), WriteTarget("x.yaml"))
     assert written.warnings == [
         "exchange 'hash' is left out: AsyncAPI has no exchange of type 'x-consistent-hash' (1 binding)",
         "exchange 'headers' is written without internal",

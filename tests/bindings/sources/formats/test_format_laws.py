@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from bindings.sources.definitions import Definitions
 from bindings.sources.definitions.import_warnings import describe
 from bindings.sources.document import Document
-from bindings.sources.formats import FORMATS, File, Format, Imported, format_of
-from bindings.sources.formats.format import Target, Written, find_half
+from bindings.sources.formats import FORMATS, Imported, SourceFile, TopologyFormat, format_of
+from bindings.sources.formats.format import WriteTarget, Written, find_half
 from bindings.sources.formats.imported import Collector
 from exchange import Binding, Destination, Exchange, Policy, Queue, Topology
 from exchange.entities.entities import PREDECLARED_NAMES
@@ -26,23 +26,23 @@ from tests.support.bindings.written_terraform import read_written
 from tests.support.tiers import examples
 
 TARGETS = {
-    "operator": (Target("out.yaml", "rabbit/messaging"),),
-    "terraform": (Target("out.tf"),),
-    "asyncapi": (Target("asyncapi.yaml"), Target("asyncapi.json")),
+    "operator": (WriteTarget("out.yaml", "rabbit/messaging"),),
+    "terraform": (WriteTarget("out.tf"),),
+    "asyncapi": (WriteTarget("asyncapi.yaml"), WriteTarget("asyncapi.json")),
 }
 CASES = [pytest.param(FORMATS[name], target, id=target.name) for name, targets in TARGETS.items() for target in targets]
 MARKS = ("rabbitmq_", "rabbitmq.com", "asyncapi")
 """Of these, each file that is not empty has one."""
 
 
-def write_and_read(known: Format, target: Target, definitions: Definitions) -> tuple[Written, Imported]:
+def write_and_read(known: TopologyFormat, target: WriteTarget, definitions: Definitions) -> tuple[Written, Imported]:
     written = known.write(definitions, target)
     text = "".join(written.chunks)
     if not any(mark in text for mark in MARKS):
         return written, Collector().finish()  # nothing was written, and no file is read without anything in it
     if known.name == "terraform":
         return written, read_written(text)
-    return written, known.read([File(target.name, text)], target.name)
+    return written, known.read([SourceFile(target.name, text)], target.name)
 
 
 def parts_of(topology: Topology) -> Iterator[Part]:
@@ -61,7 +61,7 @@ def topology_in(definitions: Definitions, vhost: str) -> Topology:
 @examples(60)
 @given(document=documents())
 def test_nothing_is_lost_or_changed_without_its_name_in_a_warning(
-    known: Format, target: Target, document: Document
+    known: TopologyFormat, target: WriteTarget, document: Document
 ) -> None:
     """Of names, arguments and policies of every sort, those that no client could declare among them."""
     written, back = write_and_read(known, target, document.definitions())
@@ -131,7 +131,9 @@ def test_what_a_format_expresses_comes_back_equal_and_without_a_warning(name: st
     definitions = Definitions().with_topology(topology)
     written, back = write_and_read(FORMATS[name], TARGETS[name][0], definitions)
     assert (written.warnings, topology_in(back.definitions, topology.vhost)) == ([], topology)
-    assert format_of(File("standard input", "".join(written.chunks))) is FORMATS[name]  # Terraform's to be refused
+    assert (
+        format_of(SourceFile("standard input", "".join(written.chunks))) is FORMATS[name]
+    )  # Terraform's to be refused
 
 
 @examples(60)
@@ -144,7 +146,7 @@ def test_what_a_format_expresses_comes_back_equal_and_without_a_warning(name: st
     target=st.sampled_from(TARGETS["asyncapi"]),
 )  # fmt: skip
 def test_asyncapi_holds_exchanges_queues_and_the_bindings_of_queues(
-    exchanges: list[Exchange], queues: list[Queue], keys: list[str], vhost: str, target: Target
+    exchanges: list[Exchange], queues: list[Queue], keys: list[str], vhost: str, target: WriteTarget
 ) -> None:
     """By keys without braces; everything else of a topology it cannot hold."""
     plain = [key for key in keys if not {"{", "}"} & set(key)]
@@ -173,7 +175,7 @@ LIKE_FORMATS = st.lists(
 @pytest.mark.parametrize("known", FORMATS.values(), ids=lambda known: known.name)
 @examples(150)
 @given(text=LIKE_FORMATS)
-def test_any_text_is_read_or_is_an_input_error(known: Format, text: str) -> None:
+def test_any_text_is_read_or_is_an_input_error(known: TopologyFormat, text: str) -> None:
     """Nothing else is raised, whatever it is."""
     with suppress(InputError):
-        known.read([File("some.yaml", text)], "some")
+        known.read([SourceFile("some.yaml", text)], "some")

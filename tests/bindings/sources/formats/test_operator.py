@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from bindings.sources.definitions import Definitions
-from bindings.sources.formats import FORMATS, File
-from bindings.sources.formats.format import Target
+from bindings.sources.formats import FORMATS, SourceFile
+from bindings.sources.formats.format import WriteTarget
 from bindings.sources.formats.imported import Imported
 from bindings.sources.formats.operator_names import Names
 from bindings.sources.open import open_source
@@ -29,7 +29,7 @@ def one(kind: str, spec: str, cluster: str = "rabbit") -> str:
 
 
 def read(text: str) -> Imported:
-    return OPERATOR.read([File("f.yaml", text)], "f.yaml")
+    return OPERATOR.read([SourceFile("f.yaml", text)], "f.yaml")
 
 
 FULL = (
@@ -76,7 +76,7 @@ def test_all_kinds_make_the_parts_that_the_operator_makes() -> None:
 def test_everything_is_written_again() -> None:
     """Also what stands beside the topology."""
     definitions = read(FULL).definitions
-    written = OPERATOR.write(definitions, Target("", "rabbit"))
+    written = OPERATOR.write(definitions, WriteTarget("", "rabbit"))
     assert written.warnings == []
     assert read("".join(written.chunks)).definitions == definitions
 
@@ -93,7 +93,7 @@ def test_numbers_are_those_that_arrive() -> None:
     arguments = read(text).definitions.topology().queues["q"].arguments
     assert [type(arguments["a"]), arguments["a"], arguments["b"], list(arguments["d"])] == [int, 2, 2**53, ["y", "z"]]
     queue = Queue("q", arguments={"a": 2.0, "b": 2**53 + 1, "d": {"z": 1, "y": 2}})
-    warnings = OPERATOR.write(Definitions().with_topology(Topology([], [queue])), Target("", "c")).warnings
+    warnings = OPERATOR.write(Definitions().with_topology(Topology([], [queue])), WriteTarget("", "c")).warnings
     assert warnings == [
         "queue 'q' changes on the way: arguments.a is 2.0 and arrives as 2",
         "queue 'q' changes on the way: arguments.b is 9007199254740993 and arrives as 9007199254740992",

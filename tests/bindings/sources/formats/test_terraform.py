@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from bindings.sources.definitions import Definitions
-from bindings.sources.formats import FORMATS, File
-from bindings.sources.formats.format import Target
+from bindings.sources.formats import FORMATS, SourceFile
+from bindings.sources.formats.format import WriteTarget
 from bindings.sources.formats.imported import Imported
 from exchange import Binding, Exchange, Policy, Queue, Topology
 from exchange.errors import InputError
@@ -21,7 +21,7 @@ TERRAFORM = FORMATS["terraform"]
 
 
 def read(text: str, name: str) -> Imported:
-    return TERRAFORM.read([File(name, text)], name)
+    return TERRAFORM.read([SourceFile(name, text)], name)
 
 
 def plan(kind: str, values: dict[str, Any], **rest: Any) -> str:
@@ -223,7 +223,7 @@ def test_the_written_text_is_formatted_as_terraform_fmt_does() -> None:
         [Binding.to_queue("orders", odd, "order.#")],
         [Policy("keep", r"^a\.", {"message-ttl": 5, "queue-mode": "lazy"})],
     )
-    written = TERRAFORM.write(Definitions().with_topology(topology), Target("out.tf"))
+    written = TERRAFORM.write(Definitions().with_topology(topology), WriteTarget("out.tf"))
     text = "".join(written.chunks)
     assert text == WRITTEN
     assert read_written(text).definitions.topology() == topology
@@ -237,7 +237,7 @@ def test_what_the_provider_cannot_send_is_named() -> None:
         [],
         [Policy("p", "x", {"a": True, "b": "7", "c": ["x"], "d": "ok"}, priority=1), Policy("half", "x", priority=0.5)],  # type: ignore[arg-type]
     )
-    assert TERRAFORM.write(Definitions().with_topology(topology), Target("")).warnings == [
+    assert TERRAFORM.write(Definitions().with_topology(topology), WriteTarget("")).warnings == [
         "exchange 'e' is internal, which the provider cannot declare: clients may publish to it",
         "exchange 'e' is written without n: the provider sends arguments of exchanges as texts",
         "queue 'q' changes on the way: arguments.x is 2.0 and arrives as 2",

@@ -22,9 +22,9 @@ from exchange.partition.clients.kafka import (
     KeyedOneCounter,
     Random,
     RoundRobin,
+    RoundRobinMemory,
     Scala,
     Sticky,
-    Turn,
     default_3_3,
     nearest,
 )
@@ -137,7 +137,7 @@ def test_records_without_a_key_go_where_the_java_client_sends_them(
 @pytest.mark.parametrize("version", ["3.9.2", "4.4.0"])
 def test_round_robin_goes_where_the_java_client_sends_it_once_asked_twice_did_no_harm(version: str) -> None:
     steps = golden.read(f"kafka-clients-{version}")["round robin"]
-    assert replay(RoundRobin(), steps, before=Turn)["choose"] > 250
+    assert replay(RoundRobin(), steps, before=RoundRobinMemory)["choose"] > 250
 
 
 def test_the_scala_producer_keeps_a_partition_until_its_metadata_is_refreshed() -> None:

@@ -14,8 +14,8 @@ import pytest
 
 from exchange.partition import Broker, Inputs, Partition, Partitions
 from exchange.partition.clients.kafka_accumulator import NO_QUEUES, Accumulator
-from exchange.partition.clients.kafka_batches import Record
-from exchange.partition.clients.kafka_producer import MAX_UNDER_WAY, BatchingProducer, Sending
+from exchange.partition.clients.kafka_batches import BatchedRecord
+from exchange.partition.clients.kafka_producer import MAX_UNDER_WAY, BatchingMemory, BatchingProducer
 from exchange.partition.partitioner import PartitionRequest
 from tests.exchange.partition.clients.test_kafka import Draws
 from tests.recorders import golden
@@ -39,12 +39,12 @@ def cluster_of(text: str) -> dict[str, Partitions]:
     return {topic: Partitions(partitions) for topic, partitions in found.items()}
 
 
-def record_of(key: str, value: str, headers: str, timestamp: str) -> Record:
+def record_of(key: str, value: str, headers: str, timestamp: str) -> BatchedRecord:
     """Build the record that `Batching.java` builds of the same words."""
     sizes = [None if int(size) < 0 else int(size) for size in (key, value)]
     # The name of a header is "hé", repeated: 3 bytes.
     named = tuple([(3 * (at + 1), None if at % 2 else at * 40) for at in range(int(headers))])
-    return Record(sizes[0], sizes[1], int(timestamp), named)
+    return BatchedRecord(sizes[0], sizes[1], int(timestamp), named)
 
 
 def replay(steps: Iterable[tuple[str, Any]]) -> Tally[str]:
@@ -97,7 +97,7 @@ def replay(steps: Iterable[tuple[str, Any]]) -> Tally[str]:
 def replay_with_sender(steps: Iterable[tuple[str, Any]]) -> Tally[str]:
     """Do the same with runs in which the producer's sender takes the batches, by its own clock."""
     accumulator, cluster, now = Accumulator(), dict[str, Partitions](), 0
-    producer, state = BatchingProducer(accumulator), Sending()
+    producer, state = BatchingProducer(accumulator), BatchingMemory()
     done: Tally[str] = Tally()
     for at, (command, answer) in enumerate(steps):
         action, *words = command.split(" ")

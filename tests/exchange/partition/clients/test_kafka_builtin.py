@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from exchange.partition import Appended, Broker, Inputs, LoadStats, NewBatch, Partition, Partitions, Producer
 from exchange.partition.clients.kafka import default_3_3, nearest
-from exchange.partition.clients.kafka_builtin import BuiltIn, Latency, Memory, Weights, load_stats
+from exchange.partition.clients.kafka_builtin import BuiltIn, Latency, StickyMemory, Weights, load_stats
 from tests.exchange.partition.clients.test_kafka import Draws, read
 from tests.recorders import golden
 
@@ -24,14 +24,14 @@ def inputs_of(draws: list[int]) -> Inputs:
 @pytest.mark.parametrize("version", ["3.3.2", "3.9.2", "4.4.0"])
 def test_it_chooses_and_draws_as_the_java_class_does(version: str) -> None:
     """Any sizes, loads, leaders and racks; `new` begins anew, with a batch size and from 4.4 on a rack."""
-    partitioner, memory = BuiltIn(), Memory()
+    partitioner, memory = BuiltIn(), StickyMemory()
     done: Tally[str] = Tally()
     for command, answer in golden.read(f"kafka-clients-{version}")["built in"]:
         action, *words = command.split(" ")
         done[action] += 1
         if action == "new":
             rack = words[2] if len(words) > 2 else None
-            partitioner, memory = BuiltIn(int(words[1]), rack=rack), Memory()
+            partitioner, memory = BuiltIn(int(words[1]), rack=rack), StickyMemory()
             continue
         partitions = read(words[1] if action == "choose" else words[0])
         result, draws = answer
@@ -51,7 +51,7 @@ def test_it_chooses_and_draws_as_the_java_class_does(version: str) -> None:
 @pytest.mark.parametrize("version", ["3.9.2", "4.4.0"])
 def test_choices_through_real_batches_are_those_of_the_java_producer(version: str) -> None:
     """`RecordAccumulator`: records with and without a key, real sizes, batches sent, brokers that do not answer."""
-    partitioner, memory, timeout = BuiltIn(), Memory(), 0
+    partitioner, memory, timeout = BuiltIn(), StickyMemory(), 0
     latencies: dict[str, Latency] = {}
     done: Tally[str] = Tally()
     for command, answer in golden.read(f"kafka-clients-{version}")["accumulator"]:
@@ -59,7 +59,7 @@ def test_choices_through_real_batches_are_those_of_the_java_producer(version: st
         done[action] += 1
         if action == "new":
             partitioner = BuiltIn(int(words[0]), rack=words[2] if len(words) > 2 else None)
-            memory, timeout, latencies = Memory(), int(words[1]), {}
+            memory, timeout, latencies = StickyMemory(), int(words[1]), {}
         elif action == "latency":
             now = int(words[1])
             old = latencies.get(words[0], Latency(now, now))
@@ -136,20 +136,20 @@ def test_a_switch_put_off_comes_when_the_batch_is_full() -> None:
     """KAFKA-14156: `Appended(0)` completes it."""
     inputs, partitions = inputs_of([1, 2]), Partitions.of(5)
     partitioner = BuiltIn(100)
-    memory = partitioner.choose_next(None, partitions, Memory(), inputs)[1]
+    memory = partitioner.choose_next(None, partitions, StickyMemory(), inputs)[1]
     memory = partitioner.after(Appended(150, batches_full=False), partitions, memory, inputs)
-    assert memory == Memory(1, 150)
-    assert partitioner.after(Appended(0), partitions, memory, inputs) == Memory(2)
+    assert memory == StickyMemory(1, 150)
+    assert partitioner.after(Appended(0), partitions, memory, inputs) == StickyMemory(2)
 
 
 def test_events_before_the_first_record_draw_nothing() -> None:
     for event in (Appended(10**6), NewBatch(0)):
-        assert BuiltIn().after(event, Partitions.of(5), Memory(), inputs_of([])) == Memory()
+        assert BuiltIn().after(event, Partitions.of(5), StickyMemory(), inputs_of([])) == StickyMemory()
 
 
 def stats_after(stats: LoadStats, partitions: Partitions, **parameters: Any) -> Weights | None:
-    memory = BuiltIn(**parameters).after(stats, partitions, Memory(), inputs_of([]))
-    assert isinstance(memory, Memory)
+    memory = BuiltIn(**parameters).after(stats, partitions, StickyMemory(), inputs_of([]))
+    assert isinstance(memory, StickyMemory)
     return memory.weights
 
 

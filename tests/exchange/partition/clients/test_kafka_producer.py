@@ -16,7 +16,7 @@ from bridge.cli import hashstar
 from exchange.errors import InputError
 from exchange.partition import Broker, Inputs, Partitions, Producer
 from exchange.partition.clients.kafka_accumulator import Accumulator
-from exchange.partition.clients.kafka_producer import MAX_UNDER_WAY, BatchingProducer, Sending, build_producer
+from exchange.partition.clients.kafka_producer import MAX_UNDER_WAY, BatchingMemory, BatchingProducer, build_producer
 from exchange.partition.partitioner import PartitionRequest
 from exchange.partition.partitioning.specification import parse_partitioner
 
@@ -45,7 +45,7 @@ PRODUCERS = st.builds(
 )
 
 
-def play(producer: BatchingProducer, records: Any, seed: int) -> list[tuple[int | None, Sending]]:
+def play(producer: BatchingProducer, records: Any, seed: int) -> list[tuple[int | None, BatchingMemory]]:
     """Send records of (topic, key, size, milliseconds since the one before); return each partition and the state."""
     random = Random(seed)
     now, state, found = 0, producer.memory(Inputs(random.randrange, 0)), []

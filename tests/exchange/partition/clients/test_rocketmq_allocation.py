@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from exchange.errors import InputError
 from exchange.partition.clients.rocketmq.allocation import (
+    AllocateAveragely,
+    AllocateAveragelyByCircle,
+    AllocateByConfig,
+    AllocateByMachineRoom,
+    AllocateConsistentHash,
+    AllocateMachineRoomNearby,
     Allocation,
-    Averagely,
-    AveragelyByCircle,
-    ByConfig,
-    ByMachineRoom,
-    ConsistentHash,
-    MachineRoomNearby,
     rebalance,
 )
 from exchange.partition.clients.rocketmq.message_queue import MessageQueue
@@ -40,13 +40,13 @@ def room_of_client(client: str) -> str:
 def strategies(queues: list[Partition], version: str, rooms: list[str], virtual_nodes: int) -> tuple[Allocation, ...]:
     """Build the strategies that `RocketmqAllocation.java` builds."""
     return (
-        Averagely(),
-        AveragelyByCircle(),
-        ConsistentHash(virtual_nodes),
-        ByMachineRoom(frozenset(rooms), version, faithful=True),
-        ByConfig(tuple(queues[: len(queues) // 2])),
-        MachineRoomNearby(Averagely(), room_of_queue, room_of_client),
-        MachineRoomNearby(AveragelyByCircle(), room_of_queue, room_of_client),
+        AllocateAveragely(),
+        AllocateAveragelyByCircle(),
+        AllocateConsistentHash(virtual_nodes),
+        AllocateByMachineRoom(frozenset(rooms), version, faithful=True),
+        AllocateByConfig(tuple(queues[: len(queues) // 2])),
+        AllocateMachineRoomNearby(AllocateAveragely(), room_of_queue, room_of_client),
+        AllocateMachineRoomNearby(AllocateAveragelyByCircle(), room_of_queue, room_of_client),
     )
 
 
@@ -77,9 +77,9 @@ def test_queues_are_shared_as_by_the_real_strategies(name: str) -> None:
 CLIENTS = st.lists(st.text(min_size=1, max_size=4), min_size=1, max_size=7, unique=True)
 LAYOUTS = st.dictionaries(st.text(max_size=3), st.integers(1, 6), min_size=1, max_size=4).map(Partitions.queues)
 SHARING = st.sampled_from([
-    Averagely(), AveragelyByCircle(), ConsistentHash(), ConsistentHash(1),
-    MachineRoomNearby(Averagely(), lambda queue: f"{len(queue.name)}", lambda client: f"{len(client)}"),
-    MachineRoomNearby(ConsistentHash(), lambda queue: queue.name[-1], lambda client: client[-1]),
+    AllocateAveragely(), AllocateAveragelyByCircle(), AllocateConsistentHash(), AllocateConsistentHash(1),
+    AllocateMachineRoomNearby(AllocateAveragely(), lambda queue: f"{len(queue.name)}", lambda client: f"{len(client)}"),
+    AllocateMachineRoomNearby(AllocateConsistentHash(), lambda queue: queue.name[-1], lambda client: client[-1]),
 ])  # fmt: skip
 
 
@@ -92,7 +92,7 @@ def test_every_queue_is_read_by_one_client(
     assert rebalance(allocation, "T", random.sample(queues.all, queues.count), reversed(clients)) == shares
 
 
-@given(st.sampled_from([Averagely(), AveragelyByCircle()]), LAYOUTS, CLIENTS)
+@given(st.sampled_from([AllocateAveragely(), AllocateAveragelyByCircle()]), LAYOUTS, CLIENTS)
 def test_with_the_average_strategy_no_client_reads_two_queues_more_than_another(
     allocation: Allocation, queues: Partitions, clients: list[str]
 ) -> None:
@@ -104,8 +104,8 @@ def test_with_the_average_strategy_no_client_reads_two_queues_more_than_another(
 @given(LAYOUTS, CLIENTS)
 def test_with_consistent_hash_only_the_queues_of_a_leaving_client_move(queues: Partitions, clients: list[str]) -> None:
     *others, gone = clients
-    before = rebalance(ConsistentHash(), "T", queues, clients)
-    for client, share in rebalance(ConsistentHash(), "T", queues, others).items() if others else ():
+    before = rebalance(AllocateConsistentHash(), "T", queues, clients)
+    for client, share in rebalance(AllocateConsistentHash(), "T", queues, others).items() if others else ():
         assert set(before[client]) <= set(share) <= {*before[client], *before[gone]}
 
 
@@ -117,21 +117,21 @@ def test_by_machine_room_queues_elsewhere_are_not_read(
         queue._replace(leader=Broker(f"{'ab'[queue.id % 2]}@{queue.id}"), name=f"{'ab'[queue.id % 2]}@{queue.id}:0")
         for queue in queues
     ])  # fmt: skip
-    shares = rebalance(ByMachineRoom(rooms), "T", named, clients)
+    shares = rebalance(AllocateByMachineRoom(rooms), "T", named, clients)
     read = Counter(queue for share in shares.values() for queue in share)
     assert read == Counter([queue for queue in named if queue.name[0] in rooms])
 
 
 def test_a_client_id_that_two_processes_have_leaves_queues_unread() -> None:
     """Both think they are the first of the two in the list."""
-    shares = rebalance(Averagely(), "T", Partitions.queues({"a": 6}), ["x", "x", "y"])
+    shares = rebalance(AllocateAveragely(), "T", Partitions.queues({"a": 6}), ["x", "x", "y"])
     assert [queue.name for queue in shares["x"]] == ["a:0", "a:1"]
     assert [queue.name for queue in shares["y"]] == ["a:4", "a:5"]
 
 
 def test_queues_and_clients_sort_by_utf_16_code_units() -> None:
     queues = Partitions.queues({"\uffee": 1, "\U0001f600": 1})
-    shares = rebalance(Averagely(), "T", queues, ["\uffee", "\U0001f600"])
+    shares = rebalance(AllocateAveragely(), "T", queues, ["\uffee", "\U0001f600"])
     assert {client: share[0].name for client, share in shares.items()} == {
         "\U0001f600": "\U0001f600:0", "\uffee": "\uffee:0",
     }  # fmt: skip
@@ -145,14 +145,14 @@ def test_keys_that_java_refuses_are_refused_with_its_text() -> None:
         ("x", queues, [], "cidAll is null or cidAll empty"),
     ):
         with pytest.raises(InputError, match=words):
-            Averagely().allocate("T", client, some, clients)
+            AllocateAveragely().allocate("T", client, some, clients)
     with pytest.raises(InputError, match="illegal virtualNodeCnt :-1"):
-        ConsistentHash(-1)
-    nowhere = MachineRoomNearby(Averagely(), lambda _: None, lambda _: "room")
+        AllocateConsistentHash(-1)
+    nowhere = AllocateMachineRoomNearby(AllocateAveragely(), lambda _: None, lambda _: "room")
     with pytest.raises(
         InputError, match=r"Machine room is null for mq MessageQueue \[topic=T, brokerName=a, queueId=0\]"
     ):
         nowhere.allocate("T", "x", queues, ["x"])
-    nobody = MachineRoomNearby(Averagely(), lambda _: "room", lambda _: "")
+    nobody = AllocateMachineRoomNearby(AllocateAveragely(), lambda _: "room", lambda _: "")
     with pytest.raises(InputError, match="Machine room is null for consumer id x"):
         nobody.allocate("T", "x", queues, ["x"])

@@ -16,7 +16,7 @@ from exchange.partition.clients.rocketmq.faults import (
     FaultItem,
     Faults,
     FaultStrategy,
-    Memory,
+    ThreadMemory,
     probe,
     probes_due,
 )
@@ -62,7 +62,7 @@ def play(version: str, script: Mapping[str, Any], drawn: list[int]) -> dict[str,
     partitions = partitions_of(script["queues"])
     chance = Chance(drawn)
     turn = None if script["turn"] is None else Turn(script["turn"], partitions)
-    memory, faults, now = Memory(turn, script["worst"]), NONE, script["now"]
+    memory, faults, now = ThreadMemory(turn, script["worst"]), NONE, script["now"]
     results: list[Any] = []
     for step in script["steps"]:
         match step:
@@ -150,7 +150,7 @@ def test_an_available_broker_is_selected_while_there_is_one(
     version: str, partitions: Partitions, faults: Faults, index: int, last: str | None, random: Any
 ) -> None:
     strategy = FaultStrategy(version)
-    memory = Memory(Turn(index, partitions))
+    memory = ThreadMemory(Turn(index, partitions))
     selected = strategy.select(last, partitions, faults, memory, Inputs(random.randrange, 2)).queue
     names = {queue.leader.name for queue in partitions if queue.leader}
     good = {name for name in names if name not in faults or faults[name].is_available(2)}
@@ -170,7 +170,7 @@ def test_a_strategy_that_is_not_enabled_takes_turns_and_keeps_no_table(
     version: str, partitions: Partitions, index: int, last: str | None
 ) -> None:
     strategy, turn = FaultStrategy(version, enabled=False), Turn(index, partitions)
-    selection = strategy.select(last, partitions, NONE, Memory(turn), Inputs(no_draw))
+    selection = strategy.select(last, partitions, NONE, ThreadMemory(turn), Inputs(no_draw))
     choice, after = RoundRobin(version).choose_again(last, partitions, turn, Inputs(no_draw))
     assert choice.partition is not None
     assert selection.queue.name == partitions[choice.partition].name
@@ -194,7 +194,7 @@ def test_since_5_1_4_a_fault_is_only_extended_and_before_the_last_one_counts(
 
 def test_without_faithful_4_7_retries_another_broker_and_leaves_the_list_as_it_is() -> None:
     partitions = Partitions.queues({"a": 1, "b": 1})
-    memory = Memory(Turn(0, partitions))
+    memory = ThreadMemory(Turn(0, partitions))
     first, faithful = (
         FaultStrategy("4.7.1", faithful=with_bugs).select("a", partitions, NONE, memory, Inputs(no_draw))
         for with_bugs in (False, True)
@@ -213,7 +213,7 @@ def test_without_faithful_4_7_retries_another_broker_and_leaves_the_list_as_it_i
 def test_a_changed_list_is_forgotten_with_the_route() -> None:
     """As the client makes a new list, and a new index, when the route changes."""
     partitions, other = Partitions.queues({"a": 1, "b": 1}), Partitions.queues({"a": 2})
-    memory = Memory(Turn(0, partitions), None, {0: MessageQueue("b", 0), 1: MessageQueue("b", 0)})
+    memory = ThreadMemory(Turn(0, partitions), None, {0: MessageQueue("b", 0), 1: MessageQueue("b", 0)})
     strategy = FaultStrategy("4.8.0", faithful=True)
     assert strategy.select(None, partitions, NONE, memory, Inputs(no_draw)).queue.broker == "b"
     assert strategy.select(None, other, NONE, memory, Inputs(lambda _: 0)).queue.broker == "a"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange.errors import InputError
-from exchange.partition.clients.rocketmq.allocation import Averagely, AveragelyByCircle
+from exchange.partition.clients.rocketmq.allocation import AllocateAveragely, AllocateAveragelyByCircle
 from exchange.partition.clients.rocketmq.message_queue import MessageQueue
 from exchange.partition.clients.rocketmq.pop_assignment import ANY_QUEUE, assign_pop
 from exchange.partition.partitions import Partitions
@@ -21,7 +21,7 @@ from tests.recorders.rocketmq_pop import SHARES
 def share(asked: dict[str, Any]) -> list[set[MessageQueue]]:
     counts: Counter[str] = Counter(broker for broker, _ in asked["queues"])
     queues = list(Partitions.queues(counts))
-    allocation = AveragelyByCircle() if asked["circle"] else Averagely()
+    allocation = AllocateAveragelyByCircle() if asked["circle"] else AllocateAveragely()
     return [
         set(assign_pop(allocation, "orders", client, queues, asked["clients"], asked["share"]))
         for client in asked["clients"]
@@ -54,6 +54,6 @@ def test_every_queue_is_popped_by_as_many_members_as_share_it(queues: int, clien
 
 def test_a_client_that_is_not_in_the_group_gets_nothing_and_none_is_an_error() -> None:
     queues = list(Partitions.queues({"b": 2}))
-    assert assign_pop(Averagely(), "orders", "x", queues, ["a", "b", "c"], 1) == frozenset()
+    assert assign_pop(AllocateAveragely(), "orders", "x", queues, ["a", "b", "c"], 1) == frozenset()
     with pytest.raises(InputError, match="currentCID is empty"):
-        assign_pop(Averagely(), "orders", "", queues, ["a", "b", "c"], 1)
+        assign_pop(AllocateAveragely(), "orders", "", queues, ["a", "b", "c"], 1)

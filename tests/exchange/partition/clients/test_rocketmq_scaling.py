@@ -15,11 +15,11 @@ from exchange.partition.clients.rocketmq.message_queue import MessageQueue
 from exchange.partition.clients.rocketmq.scaling import (
     SETTLED,
     Action,
-    Counts,
-    Offsets,
+    QueueCounts,
+    QueueOffsets,
+    ScalingStep,
     Situation,
-    Step,
-    Unread,
+    UnreadMessages,
     moved_keys,
     next_steps,
     publish_list,
@@ -36,7 +36,7 @@ POLL, TIMEOUT = 30_000, 3_000
 class Cluster:
     """Brokers as the sources of RocketMQ have them, producers that know the route of some time ago, two groups."""
 
-    def __init__(self, counts: dict[str, Counts], producers: int = 2) -> None:
+    def __init__(self, counts: dict[str, QueueCounts], producers: int = 2) -> None:
         self.now = 0
         self.counts = dict(counts)
         self.lowered: dict[str, int] = {}
@@ -46,7 +46,7 @@ class Cluster:
         self.polled = [-at * POLL // producers for at in range(producers)]
         self.under_way: list[tuple[int, MessageQueue]] = []
 
-    def take(self, step: Step) -> None:
+    def take(self, step: ScalingStep) -> None:
         old = self.counts[step.broker]
         if step.action == Action.SET_WRITE:
             if step.number < old.write:
@@ -95,7 +95,7 @@ class Cluster:
         return Situation(
             dict(self.counts),
             {
-                queue: Offsets(self.end[queue], {group: self.consumed[group][queue] for group in GROUPS})
+                queue: QueueOffsets(self.end[queue], {group: self.consumed[group][queue] for group in GROUPS})
                 for queue in queues
             },
             {broker: self.now - at for broker, at in self.lowered.items()},
@@ -112,7 +112,9 @@ class Scaling(RuleBasedStateMachine):
 
     @initialize(start=st.tuples(NUMBERS, NUMBERS), goal=st.tuples(NUMBERS, NUMBERS))
     def begin(self, start: tuple[int, int], goal: tuple[int, int]) -> None:
-        self.cluster = Cluster({broker: Counts(number, number) for broker, number in zip(BROKERS, start, strict=True)})
+        self.cluster = Cluster(
+            {broker: QueueCounts(number, number) for broker, number in zip(BROKERS, start, strict=True)}
+        )
         self.goal = dict(zip(BROKERS, goal, strict=True))
         self.seen = self.cluster.situation()
 
@@ -152,7 +154,7 @@ class Scaling(RuleBasedStateMachine):
     @rule(action=st.sampled_from(["set read", "set write"]), broker=st.sampled_from(BROKERS), number=NUMBERS)
     def try_anything(self, action: Any, broker: str, number: int) -> None:
         """Take a step out of the order when the state seen allows it; one that is refused for the present state shows a loss."""
-        step = Step(action, broker, number)
+        step = ScalingStep(action, broker, number)
         if not refusal(self.seen, step):
             self.cluster.take(step)
             self.seen = self.cluster.situation()
@@ -184,7 +186,7 @@ class Scaling(RuleBasedStateMachine):
                         cluster.consume(unread.group, sorted(cluster.end).index(unread.queue), unread.messages)
             if not steps:
                 break
-        assert cluster.counts == {broker: Counts(number, number) for broker, number in self.goal.items()}
+        assert cluster.counts == {broker: QueueCounts(number, number) for broker, number in self.goal.items()}
         for group in GROUPS:
             for at in range(len(cluster.end)):
                 cluster.consume(group, at, 1 << 30)
@@ -195,7 +197,7 @@ TestScaling = Scaling.TestCase
 TestScaling.settings = examples(100, stateful_step_count=30)
 
 
-def loss_after(cluster: Cluster, step: Step) -> set[MessageQueue]:
+def loss_after(cluster: Cluster, step: ScalingStep) -> set[MessageQueue]:
     """Return the queues whose messages are never read if the step is taken, whatever happens in the next minute."""
     cluster.take(step)
     for producer in range(len(cluster.route)):
@@ -213,41 +215,41 @@ def loss_after(cluster: Cluster, step: Step) -> set[MessageQueue]:
 
 
 def test_lowering_read_first_loses_messages_and_is_refused() -> None:
-    cluster = Cluster({"a": Counts(4, 4)})
-    step = Step(Action.SET_READ, "a", 2)
+    cluster = Cluster({"a": QueueCounts(4, 4)})
+    step = ScalingStep(Action.SET_READ, "a", 2)
     assert refusal(cluster.situation(), step) == "a: queues 2 to 3 are written; set write to 2 first"
     assert loss_after(cluster, step) == {MessageQueue("a", 2), MessageQueue("a", 3)}
 
 
 def test_raising_write_first_loses_messages_and_is_refused() -> None:
-    cluster = Cluster({"a": Counts(2, 2)})
-    step = Step(Action.SET_WRITE, "a", 3)
+    cluster = Cluster({"a": QueueCounts(2, 2)})
+    step = ScalingStep(Action.SET_WRITE, "a", 3)
     assert refusal(cluster.situation(), step) == "a: queues 2 to 2 would be written and not read; set read to 3 first"
     assert loss_after(cluster, step) == {MessageQueue("a", 2)}
 
 
 def test_lowering_read_before_all_groups_have_drained_is_refused() -> None:
-    cluster = Cluster({"a": Counts(2, 2)})
+    cluster = Cluster({"a": QueueCounts(2, 2)})
     cluster.send(0, 1)
     cluster.arrive()
     cluster.consume("g", 0, 1)
-    cluster.take(Step(Action.SET_WRITE, "a", 1))
+    cluster.take(ScalingStep(Action.SET_WRITE, "a", 1))
     cluster.wait(SETTLED)
-    step = Step(Action.SET_READ, "a", 1)
+    step = ScalingStep(Action.SET_READ, "a", 1)
     assert refusal(cluster.situation(), step) == "not drained: a:1 has 1 for h"
     (advised,) = next_steps(cluster.situation(), {"a": 1})
-    assert advised == Step(Action.DRAIN, "a", 1, unread=(Unread(MessageQueue("a", 1), "h", 1),))
+    assert advised == ScalingStep(Action.DRAIN, "a", 1, unread=(UnreadMessages(MessageQueue("a", 1), "h", 1),))
     assert loss_after(cluster, step) == {MessageQueue("a", 1)}
 
 
 def test_lowering_read_while_producers_have_the_old_route_is_refused() -> None:
     """All is drained when one looks, and a message comes between the look and the step."""
-    cluster = Cluster({"a": Counts(2, 2)})
-    cluster.take(Step(Action.SET_WRITE, "a", 1))
+    cluster = Cluster({"a": QueueCounts(2, 2)})
+    cluster.take(ScalingStep(Action.SET_WRITE, "a", 1))
     cluster.wait(1_000)
-    seen, step = cluster.situation(), Step(Action.SET_READ, "a", 1)
+    seen, step = cluster.situation(), ScalingStep(Action.SET_READ, "a", 1)
     assert refusal(seen, step) == "a: producers with the old route may still write to the queues; wait 32000 ms"
-    assert next_steps(seen, {"a": 1}) == (Step(Action.SETTLE, "a", 32_000),)
+    assert next_steps(seen, {"a": 1}) == (ScalingStep(Action.SETTLE, "a", 32_000),)
     cluster.send(0, 1)
     cluster.arrive()
     cluster.take(step)
@@ -255,33 +257,33 @@ def test_lowering_read_while_producers_have_the_old_route_is_refused() -> None:
 
 
 def test_an_unknown_queue_is_not_taken_for_empty() -> None:
-    situation = Situation({"a": Counts(1, 3)}, {MessageQueue("a", 1): Offsets(0)})
-    assert refusal(situation, Step(Action.SET_READ, "a", 1)) == "the offsets of a:2 are not known"
+    situation = Situation({"a": QueueCounts(1, 3)}, {MessageQueue("a", 1): QueueOffsets(0)})
+    assert refusal(situation, ScalingStep(Action.SET_READ, "a", 1)) == "the offsets of a:2 are not known"
     with pytest.raises(InputError, match="the offsets of a:2 are not known"):
         next_steps(situation, {"a": 1})
 
 
 def test_queues_that_are_written_or_unread_but_not_read_are_mended_first() -> None:
-    offsets = {MessageQueue("b", 6): Offsets(5, {"g": 2})}
-    situation = Situation({"a": Counts(4, 2), "b": Counts(1, 1)}, offsets)
-    assert next_steps(situation, {}) == (Step(Action.SET_READ, "a", 4), Step(Action.SET_READ, "b", 7))
+    offsets = {MessageQueue("b", 6): QueueOffsets(5, {"g": 2})}
+    situation = Situation({"a": QueueCounts(4, 2), "b": QueueCounts(1, 1)}, offsets)
+    assert next_steps(situation, {}) == (ScalingStep(Action.SET_READ, "a", 4), ScalingStep(Action.SET_READ, "b", 7))
 
 
 def test_messages_that_were_deleted_are_not_waited_for() -> None:
-    assert Offsets(10, {"g": -1, "h": 10}, start=7).unread() == {"g": 3}
-    assert Offsets(10, {"g": 3}, start=10).unread() == {}
+    assert QueueOffsets(10, {"g": -1, "h": 10}, start=7).unread() == {"g": 3}
+    assert QueueOffsets(10, {"g": 3}, start=10).unread() == {}
 
 
 def test_where_the_order_of_keys_counts_all_is_drained_before_queues_change() -> None:
-    cluster = Cluster({"a": Counts(2, 4)})
+    cluster = Cluster({"a": QueueCounts(2, 4)})
     cluster.send(0, 0)
     cluster.arrive()
-    step = Step(Action.SET_WRITE, "a", 4)
-    assert next_steps(cluster.situation(keyed=True), {"a": 4}) == (Step(Action.STOP_PRODUCERS),)
+    step = ScalingStep(Action.SET_WRITE, "a", 4)
+    assert next_steps(cluster.situation(keyed=True), {"a": 4}) == (ScalingStep(Action.STOP_PRODUCERS),)
     assert "stop the producers" in refusal(cluster.situation(keyed=True), step)
     stopped = cluster.situation(keyed=True, producers_stopped=True)
-    unread = tuple(Unread(MessageQueue("a", 0), group, 1) for group in GROUPS)
-    assert next_steps(stopped, {"a": 4}) == (Step(Action.DRAIN, unread=unread),)
+    unread = tuple(UnreadMessages(MessageQueue("a", 0), group, 1) for group in GROUPS)
+    assert next_steps(stopped, {"a": 4}) == (ScalingStep(Action.DRAIN, unread=unread),)
     assert "would overtake" in refusal(stopped, step)
     for group in GROUPS:
         cluster.consume(group, 0, 1)
@@ -294,7 +296,7 @@ def test_a_plan_shows_what_moves_before_anything_is_done() -> None:
     keys = KeyCounts()
     for number in range(1000):
         keys.add(f"order-{number}", 2)
-    counts = {"b": Counts(2, 2), "a": Counts(2, 2)}
+    counts = {"b": QueueCounts(2, 2), "a": QueueCounts(2, 2)}
     assert [queue.name for queue in publish_list(counts)] == ["a:0", "a:1", "b:0", "b:1"]
     moved = moved_keys(keys, ByHash(), counts, {"a": 4})
     assert moved.keys_at_risk == moved.keys_moved > 500
@@ -302,7 +304,7 @@ def test_a_plan_shows_what_moves_before_anything_is_done() -> None:
 
 
 def test_a_broker_accepts_sends_to_all_its_queues_and_pulls_of_those_it_reads() -> None:
-    counts = Counts(write=2, read=4)
+    counts = QueueCounts(write=2, read=4)
     assert [at for at in range(-1, 6) if counts.accepts_send(at)] == [-1, 0, 1, 2, 3]
     assert [at for at in range(-1, 6) if counts.accepts_pull(at)] == [0, 1, 2, 3]
 
@@ -312,4 +314,4 @@ def test_a_broker_accepts_sends_to_all_its_queues_and_pulls_of_those_it_reads() 
 )
 def test_an_invalid_target_is_refused(target: dict[str, int], words: str) -> None:
     with pytest.raises(InputError, match=words):
-        next_steps(Situation({"a": Counts(1, 1)}), target)
+        next_steps(Situation({"a": QueueCounts(1, 1)}), target)

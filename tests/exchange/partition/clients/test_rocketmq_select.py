@@ -26,7 +26,7 @@ from exchange.partition.clients.rocketmq.selectors import (
     MQClientException,
 )
 from exchange.partition.hashing.hashes import fnv1a
-from exchange.partition.hashing.java import Random, hash_code
+from exchange.partition.hashing.java import JavaRandom, hash_code
 from exchange.partition.partitioner import Inputs, Partitioner, Producer
 from exchange.partition.partitions import Partitions
 from exchange.values.field_values import Typed
@@ -137,7 +137,7 @@ def test_the_seed_is_the_time_and_serves_all_topics() -> None:
 
 def test_the_old_random_selector_fails_of_the_least_integer() -> None:
     # The state before the one whose upper 32 bits are Integer.MIN_VALUE.
-    before = Random(((1 << 47) - 0xB) * pow(0x5DEECE66D, -1, 1 << 48) % (1 << 48))
+    before = JavaRandom(((1 << 47) - 0xB) * pow(0x5DEECE66D, -1, 1 << 48) % (1 << 48))
     with pytest.raises(MQClientException, match="throwed"):
         ByRandoom().choose_next(None, Partitions.of(3), before, Inputs(no_draw))
 

@@ -14,12 +14,12 @@ from exchange.partition.clients.rocketmq.send import (
     EXCEPTIONS,
     RETRY_RESPONSE_CODES,
     STATUSES,
-    Fault,
+    FaultUpdate,
     Next,
     Outcome,
     Sending,
     SendSettings,
-    Sent,
+    SuccessfulTry,
     Thrown,
     begin,
     proceed,
@@ -36,8 +36,8 @@ def outcome_of(name: str, code: int, mode: str) -> Outcome:
     if name != "response":
         return Thrown(name)
     if mode == "oneway":
-        return Sent()
-    return Sent(STORED[code]) if code in STORED else Thrown("MQBrokerException", code)
+        return SuccessfulTry()
+    return SuccessfulTry(STORED[code]) if code in STORED else Thrown("MQBrokerException", code)
 
 
 def send(version: str, script: Mapping[str, Any]) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def send(version: str, script: Mapping[str, Any]) -> dict[str, Any]:
             faults.append([coming.fault.isolated, coming.fault.reachable])
     assert coming.action != "try"
     result: dict[str, Any] = {"tries": tries, "faults": faults}
-    if isinstance(coming.outcome, Sent):
+    if isinstance(coming.outcome, SuccessfulTry):
         result["return"] = coming.outcome.status
     elif isinstance(coming.outcome, Thrown):
         result["throw"] = coming.outcome.exception
@@ -84,7 +84,7 @@ def test_a_send_goes_as_with_the_real_producer(name: str) -> None:
 
 
 OUTCOMES = st.one_of(
-    st.sampled_from(STATUSES).map(Sent),
+    st.sampled_from(STATUSES).map(SuccessfulTry),
     st.sampled_from([name for name in EXCEPTIONS if name != "MQBrokerException"]).map(Thrown),
     st.sampled_from([1, 2, 13, 14, 1500]).map(lambda code: Thrown("MQBrokerException", code)),
 )
@@ -103,7 +103,7 @@ def test_a_send_ends_after_its_tries_and_what_was_stored_is_never_an_error(
     while coming.action == "try":
         coming = proceed(settings, coming.sending, outcomes[tried], 0)
         tried += 1
-    stored = [outcome for outcome in outcomes[:tried] if isinstance(outcome, Sent)]
+    stored = [outcome for outcome in outcomes[:tried] if isinstance(outcome, SuccessfulTry)]
     assert tried <= 1 + retries
     assert coming.outcome is not None
     if stored and outcomes[tried - 1] != Thrown("InterruptedException"):
@@ -116,7 +116,7 @@ def test_a_send_ends_after_its_tries_and_what_was_stored_is_never_an_error(
 def test_a_message_with_a_chosen_queue_is_sent_once_and_leaves_no_fault(mode: Any, outcome: Outcome) -> None:
     settings = SendSettings(retry_another_broker_when_not_store_ok=True)
     coming = proceed(settings, Sending(mode, selected=True), outcome, 0)
-    assert coming.action == ("return" if isinstance(outcome, Sent) else "throw")
+    assert coming.action == ("return" if isinstance(outcome, SuccessfulTry) else "throw")
     assert coming.fault is None
 
 
@@ -163,26 +163,26 @@ def async_next(
     ("version", "outcome", "at_once", "action", "fault"),
     [
         # MQClientAPIImpl.sendMessageAsync, operationComplete; what the broker stored is a success, however safely.
-        ("4.7.1", Sent("FLUSH_DISK_TIMEOUT"), False, "return", Fault(False)),
-        ("5.5.0", Sent("SLAVE_NOT_AVAILABLE"), False, "return", Fault(False)),
+        ("4.7.1", SuccessfulTry("FLUSH_DISK_TIMEOUT"), False, "return", FaultUpdate(False)),
+        ("5.5.0", SuccessfulTry("SLAVE_NOT_AVAILABLE"), False, "return", FaultUpdate(False)),
         # A broker's error is never retried.
-        ("4.7.1", Thrown("MQBrokerException", 14), False, "throw", Fault(True)),
-        ("5.5.0", Thrown("MQBrokerException", 14), False, "throw", Fault(True)),
-        ("4.7.1", NO_ANSWER, False, "try", Fault(True)),
-        ("5.5.0", NO_ANSWER, False, "try", Fault(True)),
+        ("4.7.1", Thrown("MQBrokerException", 14), False, "throw", FaultUpdate(True)),
+        ("5.5.0", Thrown("MQBrokerException", 14), False, "throw", FaultUpdate(True)),
+        ("4.7.1", NO_ANSWER, False, "try", FaultUpdate(True)),
+        ("5.5.0", NO_ANSWER, False, "try", FaultUpdate(True)),
         # 5.3.0: operationFail spares RemotingTooMuchRequestException.
-        ("5.2.0", TOO_MUCH, False, "try", Fault(True)),
-        ("5.3.0", TOO_MUCH, False, "throw", Fault(True)),
+        ("5.2.0", TOO_MUCH, False, "try", FaultUpdate(True)),
+        ("5.3.0", TOO_MUCH, False, "throw", FaultUpdate(True)),
         # invokeAsync itself throws: 4.0-4.9.2 catch it in onExceptionImpl, later ones in sendMessageAsync.
-        ("4.9.2", REFUSED, True, "try", Fault(True, latency=3000, of_last_broker=True)),
+        ("4.9.2", REFUSED, True, "try", FaultUpdate(True, latency=3000, of_last_broker=True)),
         ("4.9.2", TOO_MUCH, True, "throw", None),
         ("4.9.2", Thrown("InterruptedException"), True, "throw", None),
-        ("4.9.3", TOO_MUCH, True, "try", Fault(True)),
-        ("5.1.4", REFUSED, True, "try", Fault(True, reachable=False)),
+        ("4.9.3", TOO_MUCH, True, "try", FaultUpdate(True)),
+        ("5.1.4", REFUSED, True, "try", FaultUpdate(True, reachable=False)),
     ],
 )
 def test_an_asynchronous_send_goes_as_in_the_sources(
-    version: str, outcome: Outcome, at_once: bool, action: str, fault: Fault | None
+    version: str, outcome: Outcome, at_once: bool, action: str, fault: FaultUpdate | None
 ) -> None:
     coming = async_next(version, FREE, outcome, at_once=at_once)
     assert (coming.action, coming.fault) == (action, fault)
@@ -205,6 +205,6 @@ def test_up_to_4_6_an_asynchronous_retry_has_no_time() -> None:
 
 
 def test_an_invalid_outcome_is_refused() -> None:
-    for outcome in (Sent("OK"), Thrown("IOException")):
+    for outcome in (SuccessfulTry("OK"), Thrown("IOException")):
         with pytest.raises(InputError, match="is no outcome of a send"):
             proceed(SendSettings(), Sending(), outcome, 0)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from exchange.errors import InputError
 from exchange.partition.hashing.guava import consistent_hash, sip_hash_24
 from exchange.partition.hashing.hashes import signed
-from exchange.partition.hashing.java import Random, code_units, hash_code, remainder, string_hash
+from exchange.partition.hashing.java import JavaRandom, code_units, hash_code, remainder, string_hash
 from exchange.values.field_values import Typed
 from tests.recorders import golden
 from tests.recorders.keys import KEYS
@@ -129,23 +129,23 @@ def test_a_remainder_has_the_sign_of_the_dividend(dividend: int, divisor: int) -
 
 @given(st.integers(-(2**63), 2**63 - 1), st.integers(1, 2**31 - 1))
 def test_a_random_integer_is_below_its_bound(seed: int, bound: int) -> None:
-    random = Random.seeded(seed)
+    random = JavaRandom.seeded(seed)
     for _ in range(5):
         value, random = random.next_int(bound)
         assert 0 <= value < bound
 
 
 def test_a_power_of_two_takes_the_high_bits() -> None:
-    bits, after = Random.seeded(42).next(31)
-    assert Random.seeded(42).next_int(16) == (bits >> 27, after)
+    bits, after = JavaRandom.seeded(42).next(31)
+    assert JavaRandom.seeded(42).next_int(16) == (bits >> 27, after)
 
 
 def test_an_incomplete_run_is_drawn_anew() -> None:
     bound = 2**30 + 1  # of 2**31 values nearly a half is left over
     drawn_twice = 0
     for seed in range(50):
-        first, after = Random.seeded(seed).next(31)
-        value, after_it = Random.seeded(seed).next_int(bound)
+        first, after = JavaRandom.seeded(seed).next(31)
+        value, after_it = JavaRandom.seeded(seed).next_int(bound)
         drawn_twice += after != after_it
         assert (value == first) == (first < bound)
     assert drawn_twice
