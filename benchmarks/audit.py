@@ -18,9 +18,9 @@ from typing import Any, Final
 from benchmarks.audit_archive import PATTERNS, headers_topology, keys_topology, write_archive
 from benchmarks.measure import Contestant, processor_seconds, resident_mb, run_rounds, show
 from bindings.archive.formats.detect import detect
-from bindings.audit.local.studies import CoverageStudy
-from bindings.audit.spark.job import run
-from bindings.audit.spark.session import session
+from bindings.auditing.local.studies import CoverageStudy
+from bindings.auditing.spark.job import run
+from bindings.auditing.spark.session import session
 from exchange.topology.topology import Topology
 
 __all__ = ["audit"]

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from benchmarks.measure import Contestant, run_rounds, show, time_call
-from bindings.check.lives import ends, rounds
-from bindings.check.rules.view import TopologyView
+from bindings.checking.lives import ends, rounds
+from bindings.checking.rules.view import TopologyView
 from exchange import Binding, Exchange, Policy, Queue, Topology
 
 

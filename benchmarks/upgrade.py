@@ -14,9 +14,9 @@ from typing import Any
 from benchmarks.audit_archive import PATTERNS, headers_topology, keys_topology, write_archive
 from benchmarks.measure import Contestant, run_rounds, show, time_call
 from bindings.archive.formats.detect import Archive, detect
-from bindings.audit.local.run import run_here
-from bindings.audit.local.studies import CompareStudy, CoverageStudy
-from bindings.audit.local.study import Study
+from bindings.auditing.local.run import run_here
+from bindings.auditing.local.studies import CompareStudy, CoverageStudy
+from bindings.auditing.local.study import Study
 from exchange.topology.topology import Topology
 
 __all__ = ["upgrade"]

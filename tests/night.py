@@ -25,7 +25,7 @@ LOGS: Final = TOP / "build" / "night"
 PYTEST: Final = f"{sys.executable} -m pytest --maxprocesses=4 --dist=loadgroup"
 LOWEST: Final = (
     "tests/exchange/partition tests/bindings/sources/test_language.py tests/bindings/archive tests/bindings/counts"
-    " tests/bindings/audit/test_command.py"
+    " tests/bindings/auditing/test_command.py"
 )
 """Tests of what uses other packages most."""
 

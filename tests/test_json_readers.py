@@ -25,8 +25,8 @@ from click.testing import CliRunner
 from bindings.archive.columns import as_table
 from bindings.archive.formats import foreign
 from bindings.archive.rocketmq.store import open_store
-from bindings.audit.local.selection import Selection
-from bindings.check.baseline import Baseline
+from bindings.auditing.local.selection import Selection
+from bindings.checking.baseline import Baseline
 from bindings.cli import find_command
 from bindings.mcp.tools import Tools
 from bindings.report.forms.html import report_in
@@ -132,7 +132,7 @@ def read_store(text: str, folder: Path) -> object:
 
 
 def read_ledger(text: str, folder: Path) -> object:
-    from bindings.audit.spark.ledger import BatchLedger  # imports PySpark
+    from bindings.auditing.spark.ledger import BatchLedger  # imports PySpark
 
     ledger = BatchLedger(folder, {})
     write(text, folder / "account" / "batch=0000000000.json")
@@ -140,14 +140,14 @@ def read_ledger(text: str, folder: Path) -> object:
 
 
 def read_growth(text: str, folder: Path) -> object:
-    from bindings.audit.spark import growth
+    from bindings.auditing.spark import growth
 
     return growth._read(Path(write(text, folder / "x")), growth._parse_step_files)
 
 
 def read_epoch(text: str, folder: Path) -> object:
     from bindings.archive.mapping import USUAL
-    from bindings.audit.spark import streaming
+    from bindings.auditing.spark import streaming
 
     begin = partial(streaming._epoch, "a", (), str(folder), Selection(), USUAL)
     write(text, begin()[0] / "epoch.json")
@@ -155,7 +155,7 @@ def read_epoch(text: str, folder: Path) -> object:
 
 
 def read_error(text: str, folder: Path) -> object:
-    from bindings.audit.spark.gathering import from_spark_error
+    from bindings.auditing.spark.gathering import from_spark_error
 
     return from_spark_error(RuntimeError(f"x <<hashstar:InputError:{text}>> y"))
 
@@ -332,13 +332,13 @@ READERS: Final = {
         '"attributes": '
         '{"a": "b"}}}, "offsetTable": {"T@g": {"0": 5}}}', read_store,
     ),
-    "bindings/audit/spark/gathering.py from_spark_error": Reader('"x"', read_error),
-    "bindings/audit/spark/growth.py _read": Reader(
+    "bindings/auditing/spark/gathering.py from_spark_error": Reader('"x"', read_error),
+    "bindings/auditing/spark/growth.py _read": Reader(
         '{"files": {"f": ["x", 0, 1, 2, 3, 4, "h", false]}, "splits": [], "notices": [], "open_files": 0}', read_growth
     ),
-    "bindings/audit/spark/ledger.py Ledger._read": Reader(ACCOUNT, read_ledger),
-    "bindings/audit/spark/streaming.py _epoch": Reader('{"archive": "a"}', read_epoch),
-    "bindings/check/baseline.py Baseline.load": Reader(
+    "bindings/auditing/spark/ledger.py Ledger._read": Reader(ACCOUNT, read_ledger),
+    "bindings/auditing/spark/streaming.py _epoch": Reader('{"archive": "a"}', read_epoch),
+    "bindings/checking/baseline.py Baseline.load": Reader(
         '{"hashstar_baseline": 1, "files": {"f": [{"code": "HS101", "vhost": "/", "part": "q", "message": '
         '"x", "fingerprint": "y"}]}}',
         of_file("b.json", Baseline.load),

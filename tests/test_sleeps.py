@@ -30,7 +30,7 @@ ALLOWED: Final = {
     "bindings/drift/test_drift.py": {LOOK: 1},
     "bindings/serve/test_serve_command.py": {LOOK: 1},
     "bindings/testing/server/test_clients.py": {LOOK: 1},
-    "bindings/upgrade/test_requests_live.py": {LOOK: 1},
+    "bindings/upgrading/test_requests_live.py": {LOOK: 1},
     "bridge/daemon/test_daemon.py": {MOMENT: 1},
     "bridge/daemon/test_replies_live.py": {LOOK: 1},
     "bridge/daemon/test_run.py": {MOMENT: 1},

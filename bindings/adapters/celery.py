@@ -14,9 +14,9 @@ try:
 except ImportError:
     raise ImportError(f"bindings.adapters.celery needs Celery: {how_to_install('celery')}") from None
 
-from bindings.check.check import find_all, list_findings
-from bindings.check.rules import tasks
-from bindings.check.rules.finding import Finding
+from bindings.checking.check import find_all, list_findings
+from bindings.checking.rules import tasks
+from bindings.checking.rules.finding import Finding
 from bindings.sources.applications.celery import read_app, topology_of
 from exchange.topology.topology import Topology
 

@@ -9,16 +9,16 @@ from typing import Final, NoReturn
 import click
 
 from bindings.analysis.crawl import Deadline
-from bindings.apply.address import Addresses
-from bindings.apply.amqp import OperationRefused, need_pika
-from bindings.apply.apply import PLANNING_SECONDS, Stopped, apply, plan_for
-from bindings.apply.broker import InUse, LiveBroker
-from bindings.apply.live import Live
-from bindings.diff.comparison.compare import compare
-from bindings.diff.forms.text import meaning_lines, plan_lines, settings_lines
-from bindings.diff.planning.plan import Plan, is_reserved
-from bindings.diff.planning.step import Step
-from bindings.diff.settings.changes import compare_settings
+from bindings.applying.address import Addresses
+from bindings.applying.amqp import OperationRefused, need_pika
+from bindings.applying.apply import PLANNING_SECONDS, Stopped, apply, plan_for
+from bindings.applying.broker import InUse, LiveBroker
+from bindings.applying.live import Live
+from bindings.diffing.comparison.compare import compare
+from bindings.diffing.forms.text import meaning_lines, plan_lines, settings_lines
+from bindings.diffing.planning.plan import Plan, is_reserved
+from bindings.diffing.planning.step import Step
+from bindings.diffing.settings.changes import compare_settings
 from bindings.sources.open import Source, open_source
 from exchange.commands.completion import SOURCE
 from exchange.commands.console import (

@@ -32,8 +32,8 @@ from exchange.topology.topology import Topology
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from bindings.audit.run import Subject
-    from bindings.audit.spark.streaming import Update
+    from bindings.auditing.run import Subject
+    from bindings.auditing.spark.streaming import Update
 
 __all__ = ["audit_command"]
 
@@ -115,8 +115,8 @@ def run_command(
     Exit codes: 0 every threshold kept; 1 a threshold missed, or more bad records than --max-bad; 2 bad usage or input.
     """
     with exit_on_error(EXTRA):
-        from bindings.audit.local.selection import Selection
-        from bindings.audit.run import count, open_traffic, report_on
+        from bindings.auditing.local.selection import Selection
+        from bindings.auditing.run import count, open_traffic, report_on
 
         settings = thresholds.settings()
         subject = replace(_open_subject(source, vhost, profile, thresholds), verify=verify)
@@ -165,7 +165,7 @@ def merge_command(
     Exit codes: as hashstar audit run.
     """
     with exit_on_error(EXTRA):
-        from bindings.audit.run import merge
+        from bindings.auditing.run import merge
 
         settings = thresholds.settings()
         tally, report = merge(_open_subject(source, vhost, profile, thresholds), tallies, settings)
@@ -216,10 +216,10 @@ def follow_command(
     Exit codes: as hashstar audit run.
     """
     with exit_on_error(EXTRA):
-        from bindings.audit.local.selection import Selection
-        from bindings.audit.run import describe_archive, report_on
-        from bindings.audit.spark.session import session
-        from bindings.audit.spark.streaming import follow
+        from bindings.auditing.local.selection import Selection
+        from bindings.auditing.run import describe_archive, report_on
+        from bindings.auditing.spark.session import session
+        from bindings.auditing.spark.streaming import follow
 
         settings = thresholds.settings()
         if where.no_spark:
@@ -257,7 +257,7 @@ def follow_command(
 
 def _open_subject(source: str, vhost: str | None, profile: str | None, thresholds: Thresholds) -> Subject:
     """Read the topology to audit, and print what it is warned of. Raises InputError."""
-    from bindings.audit.run import Subject
+    from bindings.auditing.run import Subject
 
     opened = open_source(source, vhost, seconds=seconds_to_answer()).allowing_unread(thresholds.allow_unread)
     subject = Subject.from_source(opened, vhost, profile)
@@ -278,7 +278,7 @@ def _session(
     if not with_spark:
         yield None
         return
-    from bindings.audit.spark.session import session, watch_progress
+    from bindings.auditing.spark.session import session, watch_progress
 
     with session(where.master, where.remote, where.settings) as spark, watch_progress(spark, step):
         yield spark

@@ -10,12 +10,12 @@ from typing import Final
 
 import click
 
-from bindings.check.baseline import Baseline
-from bindings.check.forms import FORMS
-from bindings.check.report import CheckResult
-from bindings.check.rules.finding import SEVERITIES, Rule, Severity
-from bindings.check.run import check_sources
-from bindings.check.selection import CodeSelection, find_rules
+from bindings.checking.baseline import Baseline
+from bindings.checking.forms import FORMS
+from bindings.checking.report import CheckResult
+from bindings.checking.rules.finding import SEVERITIES, Rule, Severity
+from bindings.checking.run import check_sources
+from bindings.checking.selection import CodeSelection, find_rules
 from bindings.fix.fix import FindingFix, NotFixable, save_fixed
 from bindings.fix.run import FailedFile, diff_lines, fix_files
 from bindings.sources.applications.importing import import_object

@@ -8,13 +8,13 @@ from typing import IO, Final
 
 import click
 
-from bindings.diff.against import FileDiff, VhostDiff, diff_against
-from bindings.diff.diff import SECONDS, Diff, diff
-from bindings.diff.forms.as_json import files_to_json, to_json
-from bindings.diff.forms.markdown import to_markdown
-from bindings.diff.forms.text import files_to_text, to_text
-from bindings.diff.forms.words import describe_release
-from bindings.diff.messages import Moved, count_moves
+from bindings.diffing.against import FileDiff, VhostDiff, diff_against
+from bindings.diffing.diff import SECONDS, Diff, diff
+from bindings.diffing.forms.as_json import files_to_json, to_json
+from bindings.diffing.forms.markdown import to_markdown
+from bindings.diffing.forms.text import files_to_text, to_text
+from bindings.diffing.forms.words import describe_release
+from bindings.diffing.messages import Moved, count_moves
 from bindings.sources.open import open_source
 from exchange.commands.completion import SOURCE
 from exchange.commands.console import (

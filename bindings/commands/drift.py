@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import click
 
-from bindings.apply.live import Live
-from bindings.diff.comparison.meaning import Meaning
+from bindings.applying.live import Live
+from bindings.diffing.comparison.meaning import Meaning
 from bindings.drift.drift import Drift, Ignoring, find_drift
 from bindings.drift.forms import drift_lines, drift_to_json, format_time, headline, unknown_to_json
 from bindings.drift.watch import DriftWatch, WatchOutcome

@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from bindings.check.check import check
+from bindings.checking.check import check
 from bindings.commands.routing import load
 from bindings.drawing.captions import count_parts
 from bindings.drawing.drawing import draw

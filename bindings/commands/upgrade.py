@@ -12,26 +12,26 @@ from typing import TYPE_CHECKING, Final
 import click
 from click.core import ParameterSource
 
-from bindings.apply.address import Addresses
-from bindings.apply.amqp import need_pika
-from bindings.diff.diff import SECONDS
+from bindings.applying.address import Addresses
+from bindings.applying.amqp import need_pika
+from bindings.diffing.diff import SECONDS
 from bindings.sources.definitions import Definitions
 from bindings.sources.document import Document
 from bindings.sources.files import save_lines
 from bindings.sources.formats import NAMED_YAML
 from bindings.sources.open import Source, open_source
-from bindings.upgrade.facts.fact import Severity
-from bindings.upgrade.forms.as_json import to_json
-from bindings.upgrade.forms.html import to_html
-from bindings.upgrade.forms.markdown import to_markdown
-from bindings.upgrade.forms.text import to_text
-from bindings.upgrade.live.comparing import LIVE_SECONDS
-from bindings.upgrade.live.fresh_host import DENIABLE
-from bindings.upgrade.releases import release_of
-from bindings.upgrade.run import NEWEST, SAMPLE, upgrade
-from bindings.upgrade.transform.table import DEFAULT
-from bindings.upgrade.transform.transform import NAMES
-from bindings.upgrade.upgrade import SEVERITIES, Upgrade
+from bindings.upgrading.facts.fact import Severity
+from bindings.upgrading.forms.as_json import to_json
+from bindings.upgrading.forms.html import to_html
+from bindings.upgrading.forms.markdown import to_markdown
+from bindings.upgrading.forms.text import to_text
+from bindings.upgrading.live.comparing import LIVE_SECONDS
+from bindings.upgrading.live.fresh_host import DENIABLE
+from bindings.upgrading.releases import release_of
+from bindings.upgrading.run import NEWEST, SAMPLE, upgrade
+from bindings.upgrading.transform.table import DEFAULT
+from bindings.upgrading.transform.transform import NAMES
+from bindings.upgrading.upgrade import SEVERITIES, Upgrade
 from exchange.commands.completion import SOURCE
 from exchange.commands.console import echo_line, echo_text, exit_on_error, progress, show_warnings, status
 from exchange.commands.options import (
@@ -209,7 +209,7 @@ def upgrade_command(
         show_warnings(opened.name, _warnings_of(opened, old_name))
         spark_session: AbstractContextManager[SparkSession | None] = nullcontext()
         if archives and master is not None:
-            from bindings.audit.spark.session import session
+            from bindings.auditing.spark.session import session
 
             spark_session = session(master)
         with progress("comparing") as step, spark_session as spark:

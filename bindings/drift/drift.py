@@ -1,6 +1,6 @@
 """Compare what a file wants with what a broker has: objects that are missing, extra or changed, and what is ignored.
 
-The difference is that of a plan (`bindings.diff.planning.plan`), so it leaves out what a broker does not see: how
+The difference is that of a plan (`bindings.diffing.planning.plan`), so it leaves out what a broker does not see: how
 queues are partitioned, the width of an integer among arguments. Some objects come and go by themselves, and are counted
 only: those named ``amq.*``, auto-delete queues and exchanges, and bindings of these or of exclusive queues.
 """
@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple
 
 from bindings.analysis.crawl import Deadline
-from bindings.apply.live import Live
-from bindings.diff.comparison.compare import compare
-from bindings.diff.comparison.meaning import Meaning
-from bindings.diff.planning.fields import find_changes
-from bindings.diff.planning.plan import find_difference, is_reserved
-from bindings.diff.settings.changes import SettingsChange, compare_settings
+from bindings.applying.live import Live
+from bindings.diffing.comparison.compare import compare
+from bindings.diffing.comparison.meaning import Meaning
+from bindings.diffing.planning.fields import find_changes
+from bindings.diffing.planning.plan import find_difference, is_reserved
+from bindings.diffing.settings.changes import SettingsChange, compare_settings
 from bindings.report.gates import matches_glob
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.entities.part import Part

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, NotRequired, TypedDict
 
-from bindings.diff.comparison.meaning import Meaning
-from bindings.diff.forms import as_json  # noqa: F401  the documents of meanings
-from bindings.diff.forms.text import meaning_lines, settings_lines
-from bindings.diff.planning.step import describe_part
-from bindings.diff.settings.changes import SettingsChange
+from bindings.diffing.comparison.meaning import Meaning
+from bindings.diffing.forms import as_json  # noqa: F401  the documents of meanings
+from bindings.diffing.forms.text import meaning_lines, settings_lines
+from bindings.diffing.planning.step import describe_part
+from bindings.diffing.settings.changes import SettingsChange
 from bindings.drift.drift import KINDS, REASONS, Change, Drift, Object, Reason, Verdict
 from exchange.text.display import count_noun, count_rest, list_some
 from exchange.topology.unread import UnreadPart, not_proved, unread_lines

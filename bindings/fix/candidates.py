@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from bindings.check.rules.finding import Finding
+from bindings.checking.rules.finding import Finding
 from bindings.sources.language.expectations import Expectation
 from exchange.entities.entities import Binding, Destination, Exchange
 from exchange.entities.part import Part

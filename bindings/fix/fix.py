@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from bindings.analysis.crawl import Deadline
-from bindings.check.check import find_all
-from bindings.check.rules.finding import RULES
-from bindings.diff.planning.step import describe_part
+from bindings.checking.check import find_all
+from bindings.checking.rules.finding import RULES
+from bindings.diffing.planning.step import describe_part
 from bindings.fix.bindings_text import BindingsText
 from bindings.fix.candidates import Fix, Removal, find_fixes
 from bindings.fix.definitions_text import DefinitionsText

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from bindings.analysis.crawl import Deadline
-from bindings.diff.comparison.compare import compare
-from bindings.diff.comparison.meaning import Meaning
-from bindings.diff.forms.text import meaning_lines
+from bindings.diffing.comparison.compare import compare
+from bindings.diffing.comparison.meaning import Meaning
+from bindings.diffing.forms.text import meaning_lines
 from bindings.fix.candidates import Fix
 from exchange.entities.part import Part
 from exchange.topology.topology import Topology

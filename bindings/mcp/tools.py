@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from bindings.check.forms.as_json import to_json as check_to_json
-from bindings.check.run import check_sources
-from bindings.check.selection import CodeSelection
-from bindings.diff.diff import diff
-from bindings.diff.forms.as_json import to_json as diff_to_json
+from bindings.checking.forms.as_json import to_json as check_to_json
+from bindings.checking.run import check_sources
+from bindings.checking.selection import CodeSelection
+from bindings.diffing.diff import diff
+from bindings.diffing.forms.as_json import to_json as diff_to_json
 from bindings.sources.document import Document
 from bindings.sources.files import decode_text, read_content
 from bindings.sources.open import open_source

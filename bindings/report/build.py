@@ -46,7 +46,7 @@ from exchange.topology.unread import find_unread
 from exchange.values.message import Message
 
 if TYPE_CHECKING:
-    from bindings.check.rules.finding import Finding
+    from bindings.checking.rules.finding import Finding
     from bindings.counts.verification import Verification
     from bindings.sources.listing import Listing
     from exchange.entities.part import Part

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from bindings.check.rules.finding import Finding
+from bindings.checking.rules.finding import Finding
 from bindings.counts.coverage import AlternateUse, BindingUse, ExchangeUse, QueueUse
 from bindings.report.model import Evidence, FindingRow
 from exchange.entities.entities import Binding, Exchange, Queue

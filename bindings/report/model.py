@@ -13,7 +13,7 @@ from html import escape
 from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple, TypeAlias
 
 from bindings.archive.figures import Share, Time
-from bindings.check.rules.finding import Finding
+from bindings.checking.rules.finding import Finding
 from bindings.counts.changes import Changes
 from bindings.counts.coverage import AlternateUse, BindingUse, ExchangeUse, QueueUse, Totals
 from bindings.counts.verification import Verification

@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from bindings.analysis.crawl import Budget, Deadline
-from bindings.check.rules.finding import Finding
-from bindings.diff.diff import diff
-from bindings.diff.forms.as_json import to_json as diff_to_json
-from bindings.diff.forms.text import meaning_lines, plan_lines, settings_lines
+from bindings.checking.rules.finding import Finding
+from bindings.diffing.diff import diff
+from bindings.diffing.forms.as_json import to_json as diff_to_json
+from bindings.diffing.forms.text import meaning_lines, plan_lines, settings_lines
 from bindings.serve.drafts import MOST_EDITS, Drafts
 from bindings.serve.nearest import find_nearest
 from bindings.serve.parameters import Parameters

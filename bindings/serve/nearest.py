@@ -15,9 +15,9 @@ from heapq import nsmallest
 from typing import Any, Final
 
 from bindings.analysis.crawl import Budget, OutOfBudget
-from bindings.diff.comparison.headers import fewest_headers
-from bindings.diff.comparison.paths import PathConditions, from_exchange
-from bindings.diff.comparison.sides import Ways
+from bindings.diffing.comparison.headers import fewest_headers
+from bindings.diffing.comparison.paths import PathConditions, from_exchange
+from bindings.diffing.comparison.sides import Ways
 from bindings.serve.nearest_key import REPLACE, nearest_key
 from bindings.serve.view import View
 from exchange.entities.entities import Binding, Destination

@@ -6,9 +6,9 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Final, Generic, TypeVar
 
-from bindings.check.check import check
-from bindings.check.rules.finding import Finding
-from bindings.diff.comparison.sides import Side
+from bindings.checking.check import check
+from bindings.checking.rules.finding import Finding
+from bindings.diffing.comparison.sides import Side
 from bindings.drawing.drawing import draw
 from bindings.drawing.model import Drawing, NodeId
 from bindings.sources.language.expectations import Expectation
@@ -65,7 +65,7 @@ class View:
         self.names: Final[Once[list[tuple[str, Destination]]]] = Once(self._list_names)
         """Every exchange and queue by its name without capitals."""
         self.side: Final[Once[Side]] = Once(self._make_side)
-        """The topology as the search for messages looks at it (`bindings.diff.comparison`)."""
+        """The topology as the search for messages looks at it (`bindings.diffing.comparison`)."""
 
     def exists(self, part: Destination) -> bool:
         """Return whether there is such an exchange or queue."""

@@ -71,15 +71,15 @@ SCHEMAS: Final[Mapping[str, NamedSchema]] = MappingProxyType({
     ),
     "check": _of_types(
         "hashstar check --format json, of one file or of several",
-        "bindings.check.forms.as_json:CheckedFile",
-        "bindings.check.forms.as_json:CheckResult",
+        "bindings.checking.forms.as_json:CheckedFile",
+        "bindings.checking.forms.as_json:CheckResult",
     ),
     "diff": _of_types(
         "hashstar diff --json, of two topologies or with --against",
-        "bindings.diff.forms.as_json:DiffDocument",
-        "bindings.diff.forms.as_json:AgainstJson",
+        "bindings.diffing.forms.as_json:DiffDocument",
+        "bindings.diffing.forms.as_json:AgainstJson",
     ),
-    "upgrade": _of_types("hashstar upgrade --format json", "bindings.upgrade.forms.as_json:Upgrade"),
+    "upgrade": _of_types("hashstar upgrade --format json", "bindings.upgrading.forms.as_json:Upgrade"),
     "recording": _of_types(
         "A line of a recording of hashstar record",
         *(f"bindings.sources.recording.file:{kind}Json" for kind in ("Recording", "Client", "Request", "Publishing")),

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from bindings.upgrade.facts import applications, dead_letters, exchanges, nodes, queues, quorum, refused
-from bindings.upgrade.facts.fact import Fact
-from bindings.upgrade.forms.words import describe_source
+from bindings.upgrading.facts import applications, dead_letters, exchanges, nodes, queues, quorum, refused
+from bindings.upgrading.facts.fact import Fact
+from bindings.upgrading.forms.words import describe_source
 
 __all__ = ["PAGE", "with_facts"]
 

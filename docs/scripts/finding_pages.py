@@ -1,8 +1,8 @@
 """Write the pages about findings, ``docs/findings/HS101.md`` and so on, and their index.
 
 ``python -m docs.scripts.finding_pages`` writes them anew. They are made of the table of rules
-(`bindings.check.rules.finding`) and of the examples in ``docs/findings/examples``: what a page shows as output is what
-the check printed of the example, and the releases are those under whose rules the finding is there.
+(`bindings.checking.rules.finding`) and of the examples in ``docs/findings/examples``: what a page shows as output is
+what the check printed of the example, and the releases are those under whose rules the finding is there.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Final
 
-from bindings.check.forms import FORMS
-from bindings.check.report import CheckResult
-from bindings.check.rules.finding import RULES, Rule
-from bindings.check.run import check_sources
-from bindings.check.selection import CodeSelection
+from bindings.checking.forms import FORMS
+from bindings.checking.report import CheckResult
+from bindings.checking.rules.finding import RULES, Rule
+from bindings.checking.run import check_sources
+from bindings.checking.selection import CodeSelection
 from exchange.entities.releases import ROWS
 
 __all__ = ["EXAMPLES", "PAGES", "RELEASES", "ROOT", "find_example", "render_pages"]

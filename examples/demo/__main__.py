@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 import bindings
-from bindings.audit.spark.session import JAVA, java_version, session, watch_progress
+from bindings.auditing.spark.session import JAVA, java_version, session, watch_progress
 from bindings.report.forms import FORMS
 from examples.demo import generate
 from examples.demo.replay import CONFIG, replay

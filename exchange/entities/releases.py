@@ -1,7 +1,7 @@
 """The table of RabbitMQ's releases: one row for each, with what it does, accepts, and asks for before an upgrade.
 
 Nothing else in the product compares with a release: what differs is a field, named for what the broker does. A row is
-its predecessor with what changed, so a new release is a row here, with its facts in `bindings.upgrade.facts`.
+its predecessor with what changed, so a new release is a row here, with its facts in `bindings.upgrading.facts`.
 """
 
 from __future__ import annotations

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.check.forms import FORMS
-from bindings.check.rules.finding import ABSENCES
-from bindings.check.source import check_source
-from bindings.diff.against import FileDiff, VhostDiff
-from bindings.diff.diff import diff
-from bindings.diff.forms.markdown import to_markdown
-from bindings.diff.forms.text import to_text
+from bindings.checking.forms import FORMS
+from bindings.checking.rules.finding import ABSENCES
+from bindings.checking.source import check_source
+from bindings.diffing.against import FileDiff, VhostDiff
+from bindings.diffing.diff import diff
+from bindings.diffing.forms.markdown import to_markdown
+from bindings.diffing.forms.text import to_text
 from bindings.sources.open import Source, read_source
-from bindings.upgrade.run import upgrade
+from bindings.upgrading.run import upgrade
 from bridge.daemon.config import read_config
 from exchange import Binding, Exchange, InputError, Message, Policy, Queue, Router, Topology
 from exchange.topology.unread import find_unread

@@ -27,8 +27,8 @@ import bridge
 import exchange
 from bindings.analysis.algebra import Answer, covers
 from bindings.archive.inspection import Inspection
-from bindings.check.rules.finding import Finding
-from bindings.diff.planning.step import Step
+from bindings.checking.rules.finding import Finding
+from bindings.diffing.planning.step import Step
 from bindings.sources.language.expectations import Expectation
 from exchange import (
     LATEST,

@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from bindings.apply.address import Addresses
-from bindings.audit.spark.growth import Growth
-from bindings.audit.spark.kafka import topic_at
-from bindings.audit.spark.ledger import BatchLedger
-from bindings.check.baseline import Baseline
+from bindings.applying.address import Addresses
+from bindings.auditing.spark.growth import Growth
+from bindings.auditing.spark.kafka import topic_at
+from bindings.auditing.spark.ledger import BatchLedger
+from bindings.checking.baseline import Baseline
 from bindings.counts import comparison_file, tally_file, verification_file
 from bindings.report.settings import load_settings
 from bindings.sources.definitions import Definitions

@@ -79,8 +79,8 @@ BINDINGS: Final[list[Mutant]] = [
         ("the children of git live on", "        os.killpg(process.pid, SIGKILL)\n", "        process.kill()\n"),
     ),
     *mutants_of(
-        "bindings/diff/forms/markdown.py",
-        "bindings/diff/test_diff_markdown.py",
+        "bindings/diffing/forms/markdown.py",
+        "bindings/diffing/test_diff_markdown.py",
         ("what is undecided is called proved", "    if meaning.undecided:\n", "    if not meaning:\n"),
         (
             "what is left out is not counted",
@@ -97,8 +97,8 @@ BINDINGS: Final[list[Mutant]] = [
         ("a name ends a block of code", "max(3, longest + 1)", "3"),
     ),
     *mutants_of(
-        "bindings/check/baseline.py",
-        "bindings/check/test_baseline.py",
+        "bindings/checking/baseline.py",
+        "bindings/checking/test_baseline.py",
         ("a finding is known however often it occurs", "            left[identity] -= left[identity] > 0\n", ""),
         (
             "what another code or virtual host has is gone",
@@ -118,16 +118,16 @@ BINDINGS: Final[list[Mutant]] = [
         ("the order of the file is that of the check", "lines = sorted(", "lines = list("),
     ),
     *mutants_of(
-        "bindings/check/fingerprint.py",
-        "bindings/check/test_fingerprint.py bindings/check/test_baseline.py",
+        "bindings/checking/fingerprint.py",
+        "bindings/checking/test_fingerprint.py bindings/checking/test_baseline.py",
         ("the first of several bindings is the object", '"HS101": _source,', '"HS101": _part,'),
         ("of two equal bindings the second is the object", '("HS103", "HS206",', '("HS206",'),
         ("details do not count", "        about.append(finding.detail)\n", "        pass\n"),
         ("virtual hosts do not count", "[finding.code, vhost, OBJECTS", '[finding.code, "", OBJECTS'),
     ),
     *mutants_of(
-        "bindings/check/run.py",
-        "bindings/check/test_check_many.py bindings/check/test_baseline.py",
+        "bindings/checking/run.py",
+        "bindings/checking/test_check_many.py bindings/checking/test_baseline.py",
         (
             "a folder without a topology is fine",
             "if Path(name).is_dir() and name not in productive",
@@ -137,7 +137,7 @@ BINDINGS: Final[list[Mutant]] = [
     ),
     *mutants_of(
         "bindings/sources/tree.py",
-        "bindings/sources/test_tree.py bindings/check/test_check_many.py",
+        "bindings/sources/test_tree.py bindings/checking/test_check_many.py",
         (
             "damaged definitions are skipped",
             'return None if DAMAGED.search(text) else "not JSON"',
@@ -153,14 +153,14 @@ BINDINGS: Final[list[Mutant]] = [
         ("** follows links", "if not entry.is_symlink() and not name", "if not name"),
     ),
     *mutants_of(
-        "bindings/check/forms/github.py",
-        "bindings/check/test_check_forms.py",
+        "bindings/checking/forms/github.py",
+        "bindings/checking/test_check_forms.py",
         ("a comma ends a property", '":": "%3A", ",": "%2C"', '":": "%3A"'),
         ("percent signs are not escaped", 'DATA: Final = str.maketrans({"%": "%25", ', "DATA: Final = str.maketrans({"),
     ),
     *mutants_of(
-        "bindings/check/forms/gitlab.py",
-        "bindings/check/test_check_forms.py",
+        "bindings/checking/forms/gitlab.py",
+        "bindings/checking/test_check_forms.py",
         (
             "equal findings have one fingerprint",
             "return identity if seen[identity] == 1 else",
@@ -168,8 +168,8 @@ BINDINGS: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
-        "bindings/check/check.py",
-        "bindings/check/test_check_many.py",
+        "bindings/checking/check.py",
+        "bindings/checking/test_check_many.py",
         (
             "of very many expectations the first are listed",
             'UNLIMITED: Final = frozenset({"HS801", "HS901", NOT_READ})',
@@ -177,7 +177,7 @@ BINDINGS: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
-        "bindings/diff/comparison/compare.py",
+        "bindings/diffing/comparison/compare.py",
         "bindings/test_unread.py",
         (
             "a comparison does not look at what was not read",
@@ -205,8 +205,8 @@ BINDINGS: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
-        "bindings/diff/planning/order.py",
-        "bindings/diff/test_plan_order.py bindings/diff/test_plan.py",
+        "bindings/diffing/planning/order.py",
+        "bindings/diffing/test_plan_order.py bindings/diffing/test_plan.py",
         (
             "two bindings of a ring move no keys",
             "            if count > 1 and name",
@@ -224,8 +224,8 @@ BINDINGS: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
-        "bindings/diff/planning/tangles.py",
-        "bindings/diff/test_plan_order.py bindings/diff/test_plan.py",
+        "bindings/diffing/planning/tangles.py",
+        "bindings/diffing/test_plan_order.py bindings/diffing/test_plan.py",
         (
             "only the next exchanges below are looked at",
             "handed_up = changes.get(name, Alteration.NOTHING) | below.get(name, Alteration.NOTHING)",
@@ -294,8 +294,8 @@ BINDINGS: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
-        "bindings/audit/spark/ledger.py",
-        "bindings/audit/test_ledger.py",
+        "bindings/auditing/spark/ledger.py",
+        "bindings/auditing/test_ledger.py",
         (
             "a batch that comes again is counted twice",
             "        self._before = batch + 1, total",
@@ -308,8 +308,8 @@ BINDINGS: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
-        "bindings/audit/spark/growth.py",
-        "bindings/audit/test_growth_state.py bindings/audit/test_growth.py",
+        "bindings/auditing/spark/growth.py",
+        "bindings/auditing/test_growth_state.py bindings/auditing/test_growth.py",
         (
             "what is written to a file that was cut is not read",
             "return known._replace(end=min(known.end, file.size))",
@@ -318,8 +318,8 @@ BINDINGS: Final[list[Mutant]] = [
         ("notices come with each step", "        self._reported.update(notices)\n", ""),
     ),
     *mutants_of(
-        "bindings/audit/spark/pruning.py",
-        "bindings/audit/test_pruning.py",
+        "bindings/auditing/spark/pruning.py",
+        "bindings/auditing/test_pruning.py",
         (
             "a row group that begins at the last moment is left out",
             "least > wanted.last",
@@ -332,8 +332,8 @@ BINDINGS: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
-        "bindings/audit/local/planning.py",
-        "bindings/audit/test_growth_state.py bindings/audit/test_planning.py",
+        "bindings/auditing/local/planning.py",
+        "bindings/auditing/test_growth_state.py bindings/auditing/test_planning.py",
         (
             "a split with an exact end is joined to one without",
             " and before.end == split.start and before.exact == split.exact:",
@@ -489,13 +489,13 @@ BINDINGS: Final[list[Mutant]] = [
         ("null is kept", "encode(value) if value else None}", "encode(value)}"),
     ),
     *mutants_of(
-        "bindings/check/rules/dead_letters.py",
-        "bindings/check/test_silence.py",
+        "bindings/checking/rules/dead_letters.py",
+        "bindings/checking/test_silence.py",
         ("a dead letter has a key of what nobody can publish", "not source.internal and way not", "way not"),
     ),
     *mutants_of(
-        "bindings/check/rules/policies.py",
-        "bindings/check/test_silence.py",
+        "bindings/checking/rules/policies.py",
+        "bindings/checking/test_silence.py",
         (
             "a policy fails to apply to other types",
             "isinstance(part, Queue) and is_for_type(policy, part.type)",
@@ -509,8 +509,8 @@ BINDINGS: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
-        "bindings/check/rules/reach.py",
-        "bindings/check/test_silence.py",
+        "bindings/checking/rules/reach.py",
+        "bindings/checking/test_silence.py",
         (
             "messages begin in internal exchanges",
             "in topology.exchanges.items() if not exchange.internal), *view",
@@ -537,8 +537,8 @@ BINDINGS: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
-        "bindings/check/rules/alternates.py",
-        "bindings/check/test_silence.py",
+        "bindings/checking/rules/alternates.py",
+        "bindings/checking/test_silence.py",
         (
             "a policy contradicts without an alternate",
             "and other is not None and other != alternate",
@@ -551,8 +551,8 @@ BINDINGS: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
-        "bindings/check/lives/rounds.py",
-        "bindings/check/test_silence.py",
+        "bindings/checking/lives/rounds.py",
+        "bindings/checking/test_silence.py",
         (
             "a queue that expires at once pauses",
             "pausing = {place for place in expiring if self._graph.pauses(place)}",
@@ -560,8 +560,8 @@ BINDINGS: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
-        "bindings/upgrade/facts/quorum.py",
-        "bindings/upgrade/facts/test_seen.py",
+        "bindings/upgrading/facts/quorum.py",
+        "bindings/upgrading/facts/test_seen.py",
         (
             "a negative limit of a policy is an argument's",
             'any(_is_negative(settings, "argument") for',
@@ -575,8 +575,8 @@ BINDINGS: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
-        "bindings/diff/planning/order.py",
-        "bindings/diff/test_plan.py",
+        "bindings/diffing/planning/order.py",
+        "bindings/diffing/test_plan.py",
         (
             "a wanted binding goes with its slot",
             "first, last = new, [binding for binding in old if binding not in new]",
@@ -604,8 +604,8 @@ BINDINGS: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
-        "bindings/diff/comparison/changes.py",
-        "bindings/diff/test_diff_meaning.py",
+        "bindings/diffing/comparison/changes.py",
+        "bindings/diffing/test_diff_meaning.py",
         (
             "the alternate of an exchange that opens is the same",
             "                    if name in side.alternates:\n                        yield",
@@ -618,21 +618,21 @@ BINDINGS: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
-        "bindings/apply/live.py",
-        "bindings/apply/test_management.py",
+        "bindings/applying/live.py",
+        "bindings/applying/test_management.py",
         ("a policy that was not cleared is", 'if any(policy.get("name") == name for', "if any(not name for"),
         ("a policy that is gone is an error", 'if any(policy.get("name") == name for', "if any(name for"),
         ("transient queues get the default type", " or not queue.durable:\n", ":\n"),
         ("each queue gets the default type", '"x-queue-type" in queue.arguments or not', "not"),
     ),
     *mutants_of(
-        "bindings/upgrade/requests/answering.py",
-        "bindings/upgrade/test_applications.py",
+        "bindings/upgrading/requests/answering.py",
+        "bindings/upgrading/test_applications.py",
         ("a deleted queue stays exclusive", "        self._exclusive.discard(name)\n", ""),
     ),
     *mutants_of(
-        "bindings/upgrade/transform/policies.py",
-        "bindings/upgrade/transform/test_transform.py",
+        "bindings/upgrading/transform/policies.py",
+        "bindings/upgrading/transform/test_transform.py",
         ("the policy that keeps the limit ties", "min(0, lowest - 1)", "min(0, lowest)"),
         ("the policy that keeps the limit displaces others", "min(0, lowest - 1)", "0"),
     ),
@@ -655,8 +655,8 @@ BINDINGS: Final[list[Mutant]] = [
         ("a file is one split", "if size >= split_bytes or group", "if group"),
     ),
     *mutants_of(
-        "bindings/check/lives/ends.py",
-        "bindings/check/test_silence.py",
+        "bindings/checking/lives/ends.py",
+        "bindings/checking/test_silence.py",
         ("a queue that keeps nothing refuses dead letters", "        and limits.ttl != 0\n", ""),
         (
             "what must arrive vanishes",
@@ -681,8 +681,8 @@ BINDINGS: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
-        "bindings/check/rules/dangling.py",
-        "bindings/check/test_check.py",
+        "bindings/checking/rules/dangling.py",
+        "bindings/checking/test_check.py",
         ("bindings to what is missing are from it", "if binding.source == end.name and end.kind", "if end.kind"),
     ),
 ]

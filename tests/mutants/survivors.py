@@ -278,8 +278,8 @@ SURVIVORS: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
-        "bindings/diff/planning/order.py",
-        "bindings/diff/test_plan_order.py",
+        "bindings/diffing/planning/order.py",
+        "bindings/diffing/test_plan_order.py",
         (
             "policies turn before the new bindings are there",
             "[*opening, *turning, *replacing, *closing, *swaps]",
@@ -311,8 +311,8 @@ SURVIVORS: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
-        "bindings/audit/spark/ledger.py",
-        "bindings/audit/test_ledger.py",
+        "bindings/auditing/spark/ledger.py",
+        "bindings/auditing/test_ledger.py",
         (
             "the last batch that was folded is counted again",
             "        if batch <= summed:",
@@ -320,8 +320,8 @@ SURVIVORS: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
-        "bindings/audit/spark/pruning.py",
-        "bindings/audit/test_pruning.py",
+        "bindings/auditing/spark/pruning.py",
+        "bindings/auditing/test_pruning.py",
         (
             "a row group that ends at the first moment is left out",
             "greatest < wanted.first",
@@ -356,8 +356,8 @@ SURVIVORS: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
-        "bindings/apply/broker.py",
-        "bindings/apply/test_broker.py",
+        "bindings/applying/broker.py",
+        "bindings/applying/test_broker.py",
         (
             "a queue is deleted whatever came into it meanwhile",
             "channel.queue_delete(name, careful, careful, callback=done)",
@@ -370,8 +370,8 @@ SURVIVORS: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
-        "bindings/apply/apply.py",
-        "bindings/apply/test_broker.py",
+        "bindings/applying/apply.py",
+        "bindings/applying/test_broker.py",
         (
             "a step is reported before it is done",
             "            broker.carry_out(step)\n",

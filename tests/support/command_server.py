@@ -90,7 +90,7 @@ def serve() -> None:
                 importlib.import_module(module.name)
     for module_name in (
         "mcp.server",
-        "bindings.audit.spark.streaming",
+        "bindings.auditing.spark.streaming",
         "bridge.daemon.config",
         "aiormq",
         "encodings.idna",

@@ -15,7 +15,7 @@ from typing import Final
 from uuid import UUID
 
 from bindings.archive.kafka.partition import LoggedRecord, list_segments, read_committed
-from bindings.archive.kafka.schemas import INT16, INT32, STRING, UUID_FIELD, FieldReader, WireField
+from bindings.archive.kafka.schemas import INT16, INT32, STRING, UUID_FIELD, Field, FieldReader
 from bindings.archive.kafka.side_files import TopicId
 from bindings.archive.reading import Bad, take_sample
 from bindings.archive.sums import Unread
@@ -31,10 +31,10 @@ PARTITION: Final = 3
 REMOVE_TOPIC: Final = 9
 FEATURE: Final = 12
 FIELDS: Final = {
-    TOPIC: (WireField("name", STRING), WireField("topic_id", UUID_FIELD)),
-    PARTITION: (WireField("partition", INT32), WireField("topic_id", UUID_FIELD)),
-    REMOVE_TOPIC: (WireField("topic_id", UUID_FIELD),),
-    FEATURE: (WireField("name", STRING), WireField("level", INT16)),
+    TOPIC: (Field("name", STRING), Field("topic_id", UUID_FIELD)),
+    PARTITION: (Field("partition", INT32), Field("topic_id", UUID_FIELD)),
+    REMOVE_TOPIC: (Field("topic_id", UUID_FIELD),),
+    FEATURE: (Field("name", STRING), Field("level", INT16)),
 }
 """Kind of a record (`MetadataRecordType`) -> its first fields. Versions add fields behind them, which are not read."""
 

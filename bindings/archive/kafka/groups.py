@@ -25,9 +25,9 @@ from bindings.archive.kafka.schemas import (
     STRING,
     UUID_FIELD,
     Array,
+    Field,
     FieldReader,
     ValueSchema,
-    WireField,
 )
 from bindings.archive.reading import Bad, take_sample
 from bindings.archive.sums import Unread
@@ -49,28 +49,26 @@ LAST_KIND: Final = 23
 STABLE: Final = 0
 """State of a member that has all that is assigned to it (`MemberState`)."""
 
-GROUP_KEY: Final = ValueSchema(NEVER - 1, NEVER, (WireField("group", STRING),))
-MEMBER_KEY: Final = ValueSchema(NEVER - 1, NEVER, (WireField("group", STRING), WireField("member", STRING)))
-OFFSET_KEY: Final = ValueSchema(
-    1, NEVER, (WireField("group", STRING), WireField("topic", STRING), WireField("partition", INT32))
-)
+GROUP_KEY: Final = ValueSchema(NEVER - 1, NEVER, (Field("group", STRING),))
+MEMBER_KEY: Final = ValueSchema(NEVER - 1, NEVER, (Field("group", STRING), Field("member", STRING)))
+OFFSET_KEY: Final = ValueSchema(1, NEVER, (Field("group", STRING), Field("topic", STRING), Field("partition", INT32)))
 OFFSET_VALUE: Final = ValueSchema(
     4, 4,
     (
-        WireField("offset", INT64), WireField("leader_epoch", INT32, since=3), WireField("metadata", STRING),
-        WireField("time", INT64), WireField("expires", INT64, since=1, until=1),
+        Field("offset", INT64), Field("leader_epoch", INT32, since=3), Field("metadata", STRING),
+        Field("time", INT64), Field("expires", INT64, since=1, until=1),
     ),
 )  # fmt: skip
 """`OffsetCommitValue`."""
 GROUP_VALUE: Final = ValueSchema(
     4, 4,
     (
-        WireField("protocol_type", STRING), WireField("generation", INT32), WireField("protocol", STRING), WireField("leader", STRING),
-        WireField("time", INT64, since=2),
-        WireField("members", Array((
-            WireField("member", STRING), WireField("instance", STRING, since=3), WireField("client_id", STRING),
-            WireField("host", STRING), WireField("rebalance_timeout", INT32, since=1), WireField("session_timeout", INT32),
-            WireField("subscription", BYTES), WireField("assignment", BYTES),
+        Field("protocol_type", STRING), Field("generation", INT32), Field("protocol", STRING), Field("leader", STRING),
+        Field("time", INT64, since=2),
+        Field("members", Array((
+            Field("member", STRING), Field("instance", STRING, since=3), Field("client_id", STRING),
+            Field("host", STRING), Field("rebalance_timeout", INT32, since=1), Field("session_timeout", INT32),
+            Field("subscription", BYTES), Field("assignment", BYTES),
         ))),
     ),
 )  # fmt: skip
@@ -78,22 +76,22 @@ GROUP_VALUE: Final = ValueSchema(
 MEMBER_VALUE: Final = ValueSchema(
     0, 0,
     (
-        WireField("instance", STRING), WireField("rack", STRING), WireField("client_id", STRING), WireField("host", STRING),
-        WireField("topics", Array(STRING)), WireField("pattern", STRING), WireField("rebalance_timeout", INT32),
-        WireField("assignor", STRING),
+        Field("instance", STRING), Field("rack", STRING), Field("client_id", STRING), Field("host", STRING),
+        Field("topics", Array(STRING)), Field("pattern", STRING), Field("rebalance_timeout", INT32),
+        Field("assignor", STRING),
     ),
 )  # fmt: skip
 """`ConsumerGroupMemberMetadataValue`."""
-PARTITIONS: Final = Array((WireField("topic_id", UUID_FIELD), WireField("partitions", Array(INT32))))
+PARTITIONS: Final = Array((Field("topic_id", UUID_FIELD), Field("partitions", Array(INT32))))
 ASSIGNED_VALUE: Final = ValueSchema(
     0, 0,
     (
-        WireField("epoch", INT32), WireField("previous_epoch", INT32), WireField("state", INT8), WireField("assigned", PARTITIONS),
-        WireField("revoked", PARTITIONS),
+        Field("epoch", INT32), Field("previous_epoch", INT32), Field("state", INT8), Field("assigned", PARTITIONS),
+        Field("revoked", PARTITIONS),
     ),
 )  # fmt: skip
 """`ConsumerGroupCurrentMemberAssignmentValue`."""
-ASSIGNMENT: Final = Array((WireField("topic", STRING), WireField("partitions", Array(INT32))))
+ASSIGNMENT: Final = Array((Field("topic", STRING), Field("partitions", Array(INT32))))
 """The topics in a classic assignment (`ConsumerProtocolAssignment`), in all of its versions."""
 
 

@@ -16,7 +16,7 @@ from uuid import UUID
 from exchange.errors import InputError
 
 __all__ = [
-    "BYTES", "INT16", "INT32", "INT64", "INT8", "NEVER", "STRING", "UUID_FIELD", "Array", "WireField", "FieldReader",
+    "BYTES", "INT16", "INT32", "INT64", "INT8", "NEVER", "STRING", "UUID_FIELD", "Array", "Field", "FieldReader",
     "ValueSchema",
 ]  # fmt: skip
 
@@ -103,7 +103,7 @@ UUID_FIELD: Final[Type] = _read_uuid
 
 
 @dataclass(frozen=True, slots=True)
-class WireField:
+class Field:
     """A field of a kind of value."""
 
     name: str
@@ -116,7 +116,7 @@ class WireField:
 class Array:
     """A type: items of another type, or structures of these fields; null is read as no items."""
 
-    item: Type | tuple[WireField, ...]
+    item: Type | tuple[Field, ...]
 
     def __call__(self, reader: FieldReader, version: int, flexible: bool) -> list[Any]:
         count = reader.length(">i", flexible=flexible) or 0
@@ -133,7 +133,7 @@ class ValueSchema:
     """The newest version that is known."""
     flexible: int
     """The first version that is flexible; `NEVER` if none is."""
-    fields: tuple[WireField, ...]
+    fields: tuple[Field, ...]
 
     def read(self, reader: FieldReader, version: int) -> Mapping[str, Any]:
         """Return the fields of a value: name -> value. Raises InputError if it is not of that kind and version."""
@@ -147,7 +147,7 @@ class ValueSchema:
         return self.read(reader, reader.number(">h"))
 
 
-def _read_fields(fields: tuple[WireField, ...], reader: FieldReader, version: int, flexible: bool) -> dict[str, Any]:
+def _read_fields(fields: tuple[Field, ...], reader: FieldReader, version: int, flexible: bool) -> dict[str, Any]:
     values = {each.name: each.read(reader, version, flexible) for each in fields if each.since <= version <= each.until}
     if flexible:
         reader.pass_tagged_fields()

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, TypedDict
 
 from bindings.archive.figures import Timestamp
 from bindings.archive.kafka.partition import LoggedRecord
-from bindings.archive.kafka.schemas import INT8, INT16, INT32, INT64, NEVER, STRING, Array, ValueSchema, WireField
+from bindings.archive.kafka.schemas import INT8, INT16, INT32, INT64, NEVER, STRING, Array, Field, ValueSchema
 from bindings.archive.reading import Bad, take_sample
 from bindings.archive.sums import Unread
 from exchange.errors import InputError
@@ -16,13 +16,13 @@ from exchange.values.documents import document
 __all__ = ["STATES", "TOPIC", "TransactionState", "read_transaction_states"]
 
 TOPIC: Final = "__transaction_state"
-KEY: Final = ValueSchema(0, NEVER, (WireField("transactional_id", STRING),))
+KEY: Final = ValueSchema(0, NEVER, (Field("transactional_id", STRING),))
 VALUE: Final = ValueSchema(
     1, 1,
     (
-        WireField("producer_id", INT64), WireField("epoch", INT16), WireField("timeout", INT32), WireField("state", INT8),
-        WireField("topics", Array((WireField("topic", STRING), WireField("partitions", Array(INT32))))),
-        WireField("updated", INT64), WireField("started", INT64),
+        Field("producer_id", INT64), Field("epoch", INT16), Field("timeout", INT32), Field("state", INT8),
+        Field("topics", Array((Field("topic", STRING), Field("partitions", Array(INT32))))),
+        Field("updated", INT64), Field("started", INT64),
     ),
 )  # fmt: skip
 """`TransactionLogValue`."""

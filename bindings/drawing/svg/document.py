@@ -12,7 +12,7 @@ from html import escape
 from importlib.resources import files  # not by path: the package may be in a zip, as Spark ships it
 from typing import Final
 
-from bindings.check.rules.finding import SEVERITIES
+from bindings.checking.rules.finding import SEVERITIES
 from bindings.drawing.captions import count_parts
 from bindings.drawing.layout import LaidEdge, Layout, Point, lay_out
 from bindings.drawing.looks import EDGE_COLOURS

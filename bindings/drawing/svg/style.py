@@ -7,7 +7,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Final
 
-from bindings.check.rules.finding import SEVERITIES
+from bindings.checking.rules.finding import SEVERITIES
 from bindings.drawing.looks import COLOURS, EDGE_COLOURS, ROUTING_LOOKS
 
 __all__ = ["HEADS", "list_rules", "write_style_sheet"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from bindings.archive.figures import format_share, format_time
-from bindings.check.forms.junit_suites import Case, Suite, to_xml
+from bindings.checking.forms.junit_suites import Case, Suite, to_xml
 from bindings.report.forms.reporter import BytesReporter
 from bindings.report.gates import Gate
 from bindings.report.model import BindingRow, Report

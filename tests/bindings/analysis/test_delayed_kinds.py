@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.archive.record import build_batch
-from bindings.check.check import check
+from bindings.checking.check import check
 from bindings.counts.columnar.counting import Tallier
 from bindings.counts.outcome import OutcomeExplorer
 from bindings.counts.verification import verdict_for
-from bindings.diff.comparison.compare import compare
-from bindings.diff.planning.plan import make_plan
-from bindings.diff.planning.step import describe_part
+from bindings.diffing.comparison.compare import compare
+from bindings.diffing.planning.plan import make_plan
+from bindings.diffing.planning.step import describe_part
 from exchange import LATEST, Binding, Exchange, Message, Queue, Topology
 from tests.bindings.counts.test_tally import records_for
 from tests.support import topologies

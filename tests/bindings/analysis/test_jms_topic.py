@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.archive.record import Record, build_batch
-from bindings.check.check import check
+from bindings.checking.check import check
 from bindings.counts.columnar.counting import Tallier
 from bindings.counts.outcome import OutcomeExplorer
 from bindings.counts.tally import fingerprint
-from bindings.diff.comparison.compare import compare
+from bindings.diffing.comparison.compare import compare
 from exchange import Binding, Destination, Exchange, Message, Queue, Topology
 from tests.support.tiers import examples
 

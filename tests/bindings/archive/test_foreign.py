@@ -21,8 +21,8 @@ from bindings.archive.mapping import COLUMNS, FieldMapping, parse_columns
 from bindings.archive.reading import Bad, Bias
 from bindings.archive.record import Record, build_batch, to_records
 from bindings.archive.times import parse_time
-from bindings.audit.run import audit
-from bindings.audit.spark.streaming import mapping_of, options_of
+from bindings.auditing.run import audit
+from bindings.auditing.spark.streaming import mapping_of, options_of
 from bindings.commands.archive import archive_command
 from exchange import Binding, Exchange, Queue, Topology
 from exchange.errors import InputError

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.check.check import check
+from bindings.checking.check import check
 from bindings.commands.graph import graph_command
 from bindings.drawing.bundles import FEWEST, bundle_queues
 from bindings.drawing.captions import caption_edge, caption_node, count_parts, describe_edge, describe_node

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.check.rules.finding import Finding
+from bindings.checking.rules.finding import Finding
 from bindings.commands.graph import graph_command
 from bindings.drawing.drawing import draw
 from bindings.drawing.forms import make_picture

@@ -21,7 +21,7 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.diff.planning.plan import make_plan
+from bindings.diffing.planning.plan import make_plan
 from bindings.drift.drift import Drift, Ignoring, find_drift
 from bindings.drift.watch import DriftWatch, WatchState, metric_lines
 from bridge.cli import hashstar

@@ -14,7 +14,7 @@ from bindings.commands.drift import drift_command
 from bindings.sources.definitions import Definitions
 from exchange import Queue, Topology
 from exchange.entities.releases import profile_for
-from tests.bindings.apply.test_apply_live import PASSWORD, Place, place
+from tests.bindings.applying.test_apply_live import PASSWORD, Place, place
 from tests.support.bindings import pairs
 from tests.support.differential import manage
 

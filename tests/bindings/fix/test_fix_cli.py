@@ -151,7 +151,7 @@ def test_what_is_undecided_is_not_fixed_and_named(shop: Path) -> None:
 
 def test_a_rule_that_were_wrong_would_be_found_out(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparison decides: a finding about a needed binding changes nothing."""
-    from bindings.check.rules.finding import Finding
+    from bindings.checking.rules.finding import Finding
 
     def accuse(topology: object, *_: object, **__: object) -> list[Finding]:
         return [Finding("HS104", binding, "wrong") for binding in topology.bindings]  # type: ignore[attr-defined]

@@ -16,7 +16,7 @@ from bindings.sources.open import read_source
 from exchange import Message, Router, Topology
 from exchange.entities.releases import LATEST
 from exchange.errors import BrokerError
-from tests.bindings.check.test_check_laws import small
+from tests.bindings.checking.test_check_laws import small
 from tests.support import topologies
 from tests.support.tiers import examples
 

@@ -21,11 +21,11 @@ from hypothesis import strategies as st
 from bindings.archive.figures import format_minute, format_share, format_time
 from bindings.archive.names import unescape
 from bindings.archive.record import Record, build_batch
-from bindings.check.check import check
+from bindings.checking.check import check
 from bindings.counts.changes import changes
 from bindings.counts.columnar.comparing import Comparer
 from bindings.counts.columnar.verifying import Verifier
-from bindings.diff.planning.step import describe_part
+from bindings.diffing.planning.step import describe_part
 from bindings.drawing.drawing import draw
 from bindings.drawing.text import to_text as picture
 from bindings.report.build import Sources, build_report

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.audit.run import Subject
+from bindings.auditing.run import Subject
 from bindings.counts.coverage import BindingUse
 from bindings.report.build import Sources, build_report
 from bindings.report.gates import Ignore, Settings

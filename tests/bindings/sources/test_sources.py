@@ -21,7 +21,7 @@ from typing import Any, Self
 
 import pytest
 
-from bindings.apply.live import Live
+from bindings.applying.live import Live
 from bindings.sources import management
 from bindings.sources.definitions import Definitions
 from bindings.sources.document import Document

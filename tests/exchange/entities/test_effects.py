@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from bindings.check.check import check
+from bindings.checking.check import check
 from bindings.sources.document import Document
 from exchange import Exchange, Queue
 from exchange.entities.effects import NAMES, OF_QUEUES, why_name

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bindings.check.check import check
+from bindings.checking.check import check
 from exchange import Exchange, Policy, Queue, Topology
 from exchange.entities.effects import OF_QUEUES
 from exchange.entities.policy_definitions import PLUGINS

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[3]
 TABLE = {"exchange/entities/releases.py", "exchange/entities/release_settings.py"}
 NAME = re.compile(r"(rabbitmq[-:])?v?[345]\.\d{0,2}(\.(\d+|x))?")
 """A release, a series, or the beginning of their names."""
-OTHER_SYSTEMS = ("exchange/selector/", "exchange/partition/clients/", "bridge/rocketmq/", "bindings/audit/spark/")
+OTHER_SYSTEMS = ("exchange/selector/", "exchange/partition/clients/", "bridge/rocketmq/", "bindings/auditing/spark/")
 """Where releases of RocketMQ, Kafka and Spark stand."""
 NO_RELEASES = {
     "bindings/drawing/svg/nodes.py": "sizes in pixels",

@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 from bindings.archive.formats.detect import detect
 from bindings.archive.formats.parquet import FORMAT_KEY, VERSION
 from bindings.archive.record import SCHEMA, Record, build_batch
-from bindings.audit.local.run import Pass, run_here
-from bindings.audit.local.studies import CoverageStudy
+from bindings.auditing.local.run import Pass, run_here
+from bindings.auditing.local.studies import CoverageStudy
 from exchange import Binding, Destination, Exchange, Message, Queue, Topology
 from exchange.values.field_values import FieldTable
 from tests.support.archives import kafka_files, rocketmq_files

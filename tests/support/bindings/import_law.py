@@ -12,7 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from bindings.check.source import check_source
+from bindings.checking.source import check_source
 from bindings.sources.definitions import Definitions
 from bindings.sources.management import Management
 from bindings.sources.open import read_source

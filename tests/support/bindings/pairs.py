@@ -12,8 +12,8 @@ from itertools import product
 from random import Random
 from typing import Any
 
-from bindings.diff.planning.plan import make_plan
-from bindings.diff.planning.step import StepState
+from bindings.diffing.planning.plan import make_plan
+from bindings.diffing.planning.step import StepState
 from exchange import Binding, Destination, Exchange, Message, Policy, Queue, Router, Topology
 from exchange.errors import BrokerError
 

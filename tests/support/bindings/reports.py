@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime
 from bindings.archive.reading import Bad, Bias
 from bindings.archive.record import Record, build_batch
 from bindings.archive.sums import Span, Unread
-from bindings.check.check import check
+from bindings.checking.check import check
 from bindings.counts.columnar.counting import Tallier
 from bindings.counts.outcome import AlternateLink, Outcome
 from bindings.counts.sketch import Frequent, FrequentItem, SampledKey, hash_of, registers_of

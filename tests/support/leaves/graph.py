@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 __all__ = ["Graph", "Source", "read_graph"]
 
 ROOTS: Final = ("exchange", "bindings", "bridge", "tests", "examples", "benchmarks", "docs")
-BY_NAME: Final = frozenset({"import_module", "import_lazily", "make_callable"})
+BY_NAME: Final = frozenset({"import_module", "import_lazily"})
 """Names of functions that import what strings name."""
 
 

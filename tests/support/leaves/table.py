@@ -32,7 +32,7 @@ LEAVES: Final = (
     Leaf("rocketmq-stores", ("bindings.archive.rocketmq",), ("tests/bindings/archive/rocketmq",)),
     Leaf("kafka-stores", ("bindings.archive.kafka",), ("tests/bindings/archive/kafka",)),
     Leaf("adapters", ("bindings.adapters",), ("tests/bindings/adapters",)),
-    Leaf("audit", ("bindings.audit", "bindings.commands.audit"), ("tests/bindings/audit",)),
+    Leaf("audit", ("bindings.auditing", "bindings.commands.audit"), ("tests/bindings/auditing",)),
     Leaf("drawing", ("bindings.drawing", "bindings.commands.graph"), ("tests/bindings/drawing",)),
     Leaf("drift", ("bindings.drift", "bindings.commands.drift"), ("tests/bindings/drift",)),
     Leaf("groups", ("bridge.consumers.groups",), ("tests/bridge/consumers/groups",)),
@@ -41,7 +41,7 @@ LEAVES: Final = (
     Leaf("requests", ("bridge.consumers.requests",), ("tests/bridge/consumers/requests",)),
     Leaf("scaling", ("bridge.scaling",), ("tests/bridge/scaling",)),
     Leaf("serve", ("bindings.serve", "bindings.commands.serve"), ("tests/bindings/serve",)),
-    Leaf("upgrade", ("bindings.upgrade", "bindings.commands.upgrade"), ("tests/bindings/upgrade",)),
+    Leaf("upgrade", ("bindings.upgrading", "bindings.commands.upgrade"), ("tests/bindings/upgrading",)),
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from bindings.check.rules.life import Life, LifeEvent
+from bindings.checking.rules.life import Life, LifeEvent
 from exchange import Message, Topology
 from exchange.lifecycle.broker import Broker
 from exchange.lifecycle.consumers import Consumer, Delivery

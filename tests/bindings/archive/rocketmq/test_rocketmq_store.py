@@ -17,7 +17,7 @@ from bindings.archive.rocketmq.commit import CommitRecord
 from bindings.archive.rocketmq.find import find_by_id, find_by_key
 from bindings.archive.rocketmq.inspection import StoreInspection, TopicKind, inspect_store
 from bindings.archive.rocketmq.store import is_store, open_store
-from bindings.audit.spark.growth import Growth
+from bindings.auditing.spark.growth import Growth
 from bindings.commands.archive import archive_command
 from exchange.errors import InputError
 from tests.support.archives.reads import FILES

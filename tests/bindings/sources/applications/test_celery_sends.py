@@ -15,7 +15,7 @@ import celery
 import pytest
 
 from bindings.adapters.celery import check_app
-from bindings.check.rules.finding import Finding
+from bindings.checking.rules.finding import Finding
 from bindings.sources.applications.application import TaskWay
 from bindings.sources.applications.celery import read_app
 from exchange import Binding, BrokerError, Exchange, Message, Queue, Router, Topology

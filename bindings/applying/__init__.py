@@ -1,0 +1,1 @@
+"""Apply a topology to a live RabbitMQ: plan the steps, and carry them out."""

@@ -1,0 +1,136 @@
+"""Divide an archive into tasks: enough for all cores, but few enough that adding their results is fast.
+
+Small files share a task, large files are split; adjacent splits of a file in one task are read as one split. The
+largest task begins first.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from random import Random
+from typing import Final, NamedTuple, TypeAlias
+
+from bindings.archive.formats.detect import Archive
+from bindings.archive.reading import SPLIT_BYTES, Format, Split
+from bindings.auditing.local.tasks import Task
+from exchange.errors import InputError
+
+__all__ = [
+    "LARGEST", "PARTS", "SMALLEST", "TASKS", "PlannedFile", "Planner", "draw_tasks", "plan_tasks", "splits_of",
+    "tasks_of",
+]  # fmt: skip
+
+TASKS: Final = 4
+"""Number of tasks per core; with several, no core waits long for the last task."""
+
+SMALLEST: Final = 4 << 20
+"""Minimum size of a task, in bytes; a smaller one would cost more to start than to run."""
+
+LARGEST: Final = 256 << 20
+"""Maximum size of a task, in bytes; this much is read again after a failure."""
+
+PARTS: Final = 64
+"""Number of cores to plan for if a sample is drawn: `TASKS` times as many parts, if they are not too small."""
+
+FEW: Final = 64
+"""Maximum number of files that are all opened to plan them; above it, small files become one split, unopened."""
+
+PATIENCE: Final = 1.0
+"""Time after which ``planner`` plans the remaining files, in seconds."""
+
+
+class PlannedFile(NamedTuple):
+    """A file of an archive."""
+
+    path: str
+    form: Format
+    size: int
+
+
+Planned: TypeAlias = list[tuple[PlannedFile, list[Split]]]
+Planner: TypeAlias = Callable[[Sequence[PlannedFile], int], Iterable[list[Split]]]
+"""Returns the splits of each file, of about the given number of bytes each; may plan them in other processes."""
+
+
+def splits_of(files: Sequence[PlannedFile], split_bytes: int) -> Iterator[list[Split]]:
+    """Yield the splits of each file, of about this number of bytes each."""
+    for file in files:
+        yield file.form.plan(file.path, split_bytes)
+
+
+def plan_tasks(archive: Archive, cores: int, planner: Planner = splits_of) -> list[Task]:
+    """Return the tasks of an archive for a number of cores; after ``PATIENCE``, ``planner`` plans the remaining files.
+
+    Raises InputError for files that cannot be opened.
+    """
+    # Absolute paths, because workers have working directories of their own.
+    files = [PlannedFile(str(Path(path).absolute()), form, _size(path)) for path, form in archive.all_files]
+    total = sum(file.size for file in files)
+    task_bytes = min(max(total // (TASKS * cores), SMALLEST), LARGEST)
+    split_bytes = min(task_bytes, SPLIT_BYTES)
+    return tasks_of(_plan(files, split_bytes, planner), task_bytes)
+
+
+def draw_tasks(tasks: Sequence[Task], most_bytes: int) -> tuple[list[Task], float]:
+    """Return some tasks that read about ``most_bytes`` altogether, at least one, and the share of all bytes.
+
+    They are drawn by chance, but always the same ones: a sample of all files and times, not of the first ones.
+    """
+    drawn: list[Task] = []
+    left = most_bytes
+    for task in Random(0).sample([*tasks], len(tasks)):
+        if drawn and left < task.weight:
+            break
+        drawn.append(task)
+        left -= task.weight
+    total = sum(task.weight for task in tasks)
+    return drawn, sum(task.weight for task in drawn) / total if total else 1.0
+
+
+def _plan(files: Sequence[PlannedFile], split_bytes: int, planner: Planner) -> Planned:
+    opened = files if len(files) <= FEW else [file for file in files if file.size > split_bytes]
+    splits_by_path: dict[str, list[Split]] = {}
+    until = time.monotonic() + PATIENCE
+    for number, file in enumerate(opened):
+        if time.monotonic() > until:
+            rest = opened[number:]
+            splits_by_path |= {each.path: splits for each, splits in zip(rest, planner(rest, split_bytes), strict=True)}
+            break
+        splits_by_path[file.path] = file.form.plan(file.path, split_bytes)
+    return [(file, splits_by_path.get(file.path) or [Split(file.path)]) for file in files]
+
+
+def tasks_of(files: Planned, task_bytes: int) -> list[Task]:
+    """Return tasks of about this number of bytes each, the largest first."""
+    groups: list[tuple[int, list[tuple[Format, Split]]]] = []
+    weight = task_bytes  # full, so that the first split opens a group
+    for file, splits in files:
+        share = file.size // len(splits)
+        for split in splits:
+            if weight + share // 2 >= task_bytes:
+                groups.append((0, []))
+                weight = 0
+            weight += share
+            groups[-1] = weight, groups[-1][1]
+            _append(groups[-1][1], file.form, split)
+    groups.sort(key=lambda group: -group[0])
+    return [Task(number, tuple(splits), weight) for number, (weight, splits) in enumerate(groups)]
+
+
+def _append(splits: list[tuple[Format, Split]], form: Format, split: Split) -> None:
+    """Append a split, or extend the last split if the new one continues it."""
+    if splits:
+        before = splits[-1][1]
+        if before.path == split.path and before.end == split.start and before.exact == split.exact:
+            splits[-1] = form, before._replace(end=split.end)
+            return
+    splits.append((form, split))
+
+
+def _size(path: str) -> int:
+    try:
+        return Path(path).stat().st_size
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None

@@ -1,0 +1,243 @@
+"""Tasks of a pass over an archive: a task reads some splits and counts them in the process where it runs.
+
+A task reads with the archive's own readers and counts their records at once, so no record leaves the process. Its
+results are one row per study, and one row for its account. Results are valid only if the task ends; a task that is run
+again begins with counters at zero. Nothing here needs Spark.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickle
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
+
+import pyarrow as pa
+
+from bindings.archive.account import Account
+from bindings.archive.reading import Bad, Format, Item, Split
+from bindings.auditing.local.selection import Selection
+from bindings.auditing.local.study import Counting, Study
+from bindings.sources.files import make_folders
+from exchange.errors import InputError
+
+__all__ = [
+    "ACCOUNT", "ROW", "PassSettings", "Results", "Task", "TooManyBad", "add_results", "borrow_counters", "check_bad",
+    "columns_needed", "count_batch", "count_item", "count_tasks", "encode_results", "order_for",
+]  # fmt: skip
+
+ACCOUNT: Final = -1
+"""Stands for the study's number in the row of the account, which belongs to no study."""
+
+ROW: Final = pa.schema([("task", pa.int64()), ("study", pa.int32()), ("value", pa.binary())])
+"""A row of a task's results: number of the task, number of a study, and the study's value as bytes."""
+
+KEPT: Final = 4
+"""Maximum number of sets of counters that a worker keeps for later tasks."""
+
+
+class TooManyBad(InputError):
+    """More bad records were read than ``max_bad`` allows."""
+
+    exit_code = 1
+
+
+class Task(NamedTuple):
+    """Splits of an archive that are read one after another in one process."""
+
+    number: int
+    splits: tuple[tuple[Format, Split], ...]
+    weight: int
+    """Approximate number of bytes that it reads."""
+
+
+class PassSettings(NamedTuple):
+    """The settings that all tasks of a pass share; small, except for the topologies in the studies."""
+
+    studies: bytes
+    """The studies, pickled."""
+    key: bytes
+    """Hash of the studies: the key of their idle counters."""
+    selection: Selection
+    keep_bad: str | None = None
+    """Folder in which bad records are kept; None to keep none."""
+    max_bad: int | None = None
+    """Maximum number of bad records, above which a task fails; None for no limit."""
+
+
+class Results(NamedTuple):
+    """The results over a part of an archive: the value of each study, in order, and the account."""
+
+    values: tuple[Any, ...]
+    account: Account
+
+
+def order_for(
+    studies: Sequence[Study[Any]], selection: Selection, keep_bad: str | None = None, max_bad: int | None = None
+) -> PassSettings:
+    """Return the order for these studies."""
+    data = pickle.dumps(tuple(studies), pickle.HIGHEST_PROTOCOL)
+    return PassSettings(data, hashlib.sha256(data).digest(), selection, keep_bad, max_bad)
+
+
+_idle: Final[dict[bytes, list[Counting[Any]]]] = {}
+"""Hash of studies -> idle counters for their next task; kept because they cache the classes of keys."""
+
+
+@contextmanager
+def borrow_counters(order: PassSettings) -> Iterator[list[Counting[Any]]]:
+    """Yield counters at zero for an order's studies, and keep them for the next task afterwards.
+
+    After a failure they are dropped, because they contain counts of an incomplete task.
+    """
+    counters = _idle.pop(order.key, None)
+    if counters is None:
+        studies: tuple[Study[Any], ...] = pickle.loads(order.studies)  # noqa: S301  made by the driver
+        counters = [study.counter() for study in studies]
+    yield counters
+    _idle[order.key] = counters
+    while len(_idle) > KEPT:
+        del _idle[next(iter(_idle))]
+
+
+def count_tasks(tasks: Iterable[Task], order: PassSettings) -> Results:
+    """Read and count tasks in this process.
+
+    Raises InputError for files that cannot be opened, TooManyBad as soon as more records are bad than the order allows.
+    """
+    with borrow_counters(order) as counters:
+        account = Account()
+        columns = columns_needed(counters, order.selection)
+        for task in tasks:
+            with _BadRecordFile(order.keep_bad, task.number) as bad_records:
+                for form, split in task.splits:
+                    for item in form.read_coded(split, columns):
+                        if isinstance(item, Bad):
+                            bad_records.write(item)
+                        count_item(item, counters, order.selection, account)
+                        if isinstance(item, Bad):
+                            check_bad(account, order.max_bad)
+        return Results(tuple([counter.result() for counter in counters]), account)
+
+
+def columns_needed(counters: Sequence[Counting[Any]], selection: Selection) -> tuple[str, ...]:
+    """Return the columns of records that the counters and the selection read, and ``time``, which the account reads."""
+    named = [name for counter in counters for name in counter.columns]
+    return tuple(dict.fromkeys([*named, *selection.columns, "time"]))
+
+
+def count_item(item: Item, counters: Sequence[Counting[Any]], selection: Selection, account: Account) -> None:
+    """Count an item that a format yielded: the selected rows of a batch, or a bad or skipped record."""
+    if isinstance(item, pa.RecordBatch):
+        count_batch(item, counters, selection, account)
+    else:
+        account.add(item)
+
+
+def count_batch(
+    batch: pa.RecordBatch, counters: Sequence[Counting[Any]], selection: Selection, account: Account
+) -> None:
+    """Count the selected rows of a batch with all counters, and the other rows as skipped."""
+    batch, left_out = selection.apply(batch)
+    account.unread.skipped.update(left_out)
+    if batch.num_rows:
+        account.add(batch)
+        for counter in counters:
+            counter.add(batch.select(list(counter.columns)))
+
+
+def check_bad(account: Account, allowed: int | None) -> None:
+    """Raise TooManyBad if more records are bad than allowed; None allows any number."""
+    if allowed is None or account.unread.bad_records <= allowed:
+        return
+    (reason, _), *_ = account.unread.bad.most_common(1)
+    first = account.unread.samples[reason][0]
+    raise TooManyBad(f"more than {allowed:,} bad records, such as that at {first.offset} in {first.source}: {reason}")
+
+
+class _BadRecordFile:
+    """Writes the bad records of a task as JSON lines; the file appears when the task ends, if it has any."""
+
+    def __init__(self, folder: str | None, number: int) -> None:
+        self._folder = None if folder is None else Path(folder)
+        self._number = number
+        self._file: Any = None
+
+    def write(self, bad: Bad) -> None:
+        if self._folder is None:
+            return
+        try:
+            if self._file is None:
+                make_folders(self._folder)
+                self._file = tempfile.NamedTemporaryFile(  # noqa: SIM115  closed at the task's end
+                    "w", encoding="utf-8", dir=self._folder, prefix=f".part-{self._number:05}.", delete=False
+                )
+            sample = bad.sample.decode("utf-8", "backslashreplace")
+            line = {"source": bad.source, "offset": bad.offset, "reason": bad.reason, "sample": sample}
+            self._file.write(json.dumps(line, ensure_ascii=True) + "\n")
+        except OSError as error:
+            raise InputError(f"{self._folder}: cannot be written: {error.strerror}") from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if self._file is None or self._folder is None:
+            return
+        try:
+            self._file.close()
+            if kind is None:
+                os.replace(self._file.name, self._folder / f"part-{self._number:05}.jsonl")  # noqa: PTH105
+        except OSError as problem:
+            if kind is None:
+                raise InputError(f"{self._folder}: cannot be written: {problem.strerror}") from None
+        finally:
+            Path(self._file.name).unlink(missing_ok=True)
+
+
+def encode_results(number: int, results: Results, studies: Sequence[Study[Any]]) -> pa.RecordBatch:
+    """Encode the results of a task as rows of `ROW`, to send them to another process."""
+    values = [_to_bytes(study.table_of(value)) for study, value in zip(studies, results.values, strict=True)]
+    account = pickle.dumps(results.account, pickle.HIGHEST_PROTOCOL)
+    count = len(values) + 1
+    return pa.record_batch(
+        [
+            pa.array([number] * count, pa.int64()),
+            pa.array([*range(len(values)), ACCOUNT], pa.int32()),
+            pa.array([*values, account], pa.binary()),
+        ],
+        schema=ROW,
+    )
+
+
+def add_results(rows: Iterable[pa.RecordBatch], studies: Sequence[Study[Any]]) -> tuple[int | None, Results]:
+    """Add up results in rows of `ROW`; return the smallest task number, None if there are no rows, and the sum."""
+    values: list[Any] = [None] * len(studies)
+    account = Account()
+    least: int | None = None
+    for batch in rows:
+        for number, study, data in zip(*(batch.column(n) for n in range(3)), strict=True):
+            task, which = number.as_py(), study.as_py()
+            least = task if least is None else min(least, task)
+            if which == ACCOUNT:
+                account += pickle.loads(data.as_py())  # noqa: S301  made by a worker
+                continue
+            value = studies[which].value_of(pa.ipc.open_stream(data.as_buffer()).read_all())
+            values[which] = value if values[which] is None else values[which] + value
+    sums = [study.zero() if value is None else value for study, value in zip(studies, values, strict=True)]
+    return least, Results(tuple(sums), account)
+
+
+def _to_bytes(table: pa.Table) -> bytes:
+    """Encode a table in Arrow's stream format."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(table)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data

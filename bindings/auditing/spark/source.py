@@ -1,0 +1,222 @@
+"""Read archives as a data source of Spark, to query them in SQL: ``spark.read.format("hashstar").load(path)``.
+
+::
+
+    spark.dataSource.register(HashstarSource)
+    spark.read.format("hashstar").option("columns", "exchange,routing_key").load("archive/")
+
+Options, beside the path of a file or folder:
+
+=============================  ======================================================================================
+``columns``                    those of `bindings.archive.record.SCHEMA` to read, with commas between them; by default
+                               all. Spark does not tell a source which columns a query needs, and bodies and headers
+                               are most of the work, so name them
+``exchange``, ``routing_key``  where these are in records of Kafka and RocketMQ: see `bindings.archive.mapping`
+``mode``                       what becomes of a record that cannot be read, as in Spark's own readers: ``PERMISSIVE``,
+                               the default, gives a row of nulls with its source, its offset, and the reason and the
+                               beginning of it in ``_corrupt_record``; ``DROPMALFORMED`` leaves it out; ``FAILFAST``
+                               ends the query
+``columnNameOfCorruptRecord``  another name for that column; it is there if all columns are, or if ``columns`` has it
+``filterPushdown``             ``true``: files and row groups that filters on exchange and time exclude are not read;
+                               needs Spark 4.1 or later and ``spark.sql.python.filterPushdown.enabled``
+``state``                      of ``spark.readStream``: a folder that keeps how far each file was read, which belongs to
+                               the query like its checkpoint
+=============================  ======================================================================================
+
+Records that are no publishings are left out. Names are escaped as in `bindings.archive.names`. Audits do not use this
+source: they count records in the process that reads them, so records need not become rows of Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from bindings.archive.formats.detect import detect
+from bindings.archive.names import escape, escape_bytes
+from bindings.archive.reading import SPLIT_BYTES, Bad, Format, Skipped, Split
+from bindings.archive.record import SCHEMA
+from bindings.archive.times import EPOCH, MICROSECOND
+from bindings.auditing.local.planning import PlannedFile, tasks_of
+from bindings.auditing.spark.frames import TYPES
+from bindings.auditing.spark.growth import Growth, MicroBatch
+from bindings.auditing.spark.pruning import Wanted, prune
+from bindings.auditing.spark.streaming import StepReader, mapping_of
+from exchange.errors import InputError
+
+__all__ = ["HashstarSource"]
+
+CORRUPT: Final = "_corrupt_record"
+MODES: Final = ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")
+TASK_BYTES: Final = 32 << 20
+"""Approximate size of a partition, in bytes; a source does not learn from Spark how many cores there are."""
+
+
+class _Wish(NamedTuple):
+    """The columns that a query wants, and how it treats records that cannot be read."""
+
+    columns: tuple[str, ...]
+    """Columns of the rows, including the one for corrupt records if it is wanted."""
+    corrupt: str
+    """Name of the column for corrupt records."""
+    mode: str
+    """One of `MODES`."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        kinds = {name: pa.string() if name == self.corrupt else SCHEMA.field(name).type for name in self.columns}
+        return pa.schema([(name, _nullable(kind)) for name, kind in kinds.items()])
+
+
+def _nullable(kind: pa.DataType) -> pa.DataType:
+    """Return the type with all fields of structs nullable, as they are in Spark."""
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, _nullable(kind.item_type))
+    return pa.struct([(field.name, field.type) for field in kind]) if pa.types.is_struct(kind) else kind
+
+
+class HashstarSource(DataSource):
+    """The data source ``hashstar``. Wrong options or a wrong path raise InputError, inside an error of Spark."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "hashstar"
+
+    def schema(self) -> str:
+        wish = self._wish()
+        return ", ".join(f"`{name}` {TYPES.get(name, 'string')}" for name in wish.columns)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        kind = _PruningReader if self.options.get("filterPushdown", "false").lower() == "true" else _Reader
+        return kind(self._path(), self.options, self._wish(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        state = self.options.get("state")
+        if state is None:
+            raise InputError('say where to keep how far files were read: .option("state", FOLDER)')
+        return _StreamReader(Growth(self._path(), Path(state), mapping_of(self.options)), self._wish(schema))
+
+    def _path(self) -> str:
+        path = self.options.get("path")
+        if path is None:
+            raise InputError("say which archive to read: .load(PATH)")
+        return path.removeprefix("file://")
+
+    def _wish(self, schema: StructType | None = None) -> _Wish:
+        mode = self.options.get("mode", MODES[0]).upper()
+        if mode not in MODES:
+            raise InputError(f"mode is {mode!r}; it can be {', '.join(MODES)}")
+        corrupt = self.options.get("columnNameOfCorruptRecord", CORRUPT)
+        if schema is not None:
+            columns = tuple(schema.names)
+        elif "columns" in self.options:
+            columns = tuple([name.strip() for name in self.options["columns"].split(",")])
+        else:
+            columns = (*SCHEMA.names, *((corrupt,) if mode == MODES[0] else ()))
+        for name in columns:
+            if name not in TYPES and name != corrupt:
+                raise InputError(f"there is no column {name!r}; there are {', '.join(SCHEMA.names)} and {corrupt}")
+        return _Wish(columns, corrupt, mode)
+
+
+class _Reader(DataSourceReader):
+    """Reads an archive that does not grow."""
+
+    def __init__(self, path: str, options: Mapping[str, str], wish: _Wish) -> None:
+        self._archive = detect(path, mapping_of(options))
+        self._wish = wish
+        self.wanted = Wanted()
+
+    def partitions(self) -> Sequence[InputPartition]:
+        planned: list[tuple[PlannedFile, list[Split]]] = []
+        for path, form in self._archive.all_files:
+            splits = form.plan(path, min(SPLIT_BYTES, TASK_BYTES))
+            if self.wanted != Wanted():
+                splits = prune(form, path, splits, self.wanted)
+            if splits:
+                planned.append((PlannedFile(path, form, Path(path).stat().st_size), splits))
+        tasks = tasks_of(planned, TASK_BYTES)
+        return [InputPartition(task.splits) for task in tasks] or [InputPartition(())]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _rows(partition.value, self._wish)
+
+
+class _PruningReader(_Reader):
+    """A reader with filter pushdown. Spark refuses such a reader unless its setting allows pushdown."""
+
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802
+        for each in filters:
+            self.wanted = _narrow(self.wanted, each)
+        return filters  # Spark must still apply all filters to every row: pruning only skips whole files and row groups
+
+
+def _narrow(wanted: Wanted, filter_: Any) -> Wanted:
+    """Narrow what is wanted by a Spark filter; only filters on exchange and time have an effect."""
+    kind, column, value = type(filter_).__name__, getattr(filter_, "attribute", None), getattr(filter_, "value", None)
+    if column == ("exchange",):
+        if kind in ("EqualTo", "EqualNullSafe") and isinstance(value, str):
+            return wanted.with_exchanges([value])
+        if kind == "In" and value is not None:
+            return wanted.with_exchanges([name for name in value if name is not None])
+    if column == ("time",) and isinstance(value, datetime) and value.tzinfo is not None:
+        time = (value - EPOCH) // MICROSECOND
+        if kind in ("EqualTo", "EqualNullSafe", "GreaterThan", "GreaterThanOrEqual"):
+            wanted = wanted.since(time)
+        if kind in ("EqualTo", "EqualNullSafe", "LessThan", "LessThanOrEqual"):
+            wanted = wanted.until(time)
+    return wanted
+
+
+class _StreamReader(StepReader):
+    """Reads an archive that grows, as a stream."""
+
+    def __init__(self, growth: Growth, wish: _Wish) -> None:
+        super().__init__(growth)
+        self._wish = wish
+
+    def parts_of(self, steps: list[MicroBatch]) -> Sequence[InputPartition]:
+        planned: dict[str, tuple[PlannedFile, list[Split]]] = {}
+        for step in steps:
+            for form, split in step.splits:
+                if Path(split.path).exists():
+                    file = PlannedFile(split.path, form, Path(split.path).stat().st_size)
+                    planned.setdefault(split.path, (file, []))[1].append(split)
+        return [InputPartition(task.splits) for task in tasks_of(list(planned.values()), TASK_BYTES)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _rows(partition.value, self._wish)
+
+
+def _rows(splits: Sequence[tuple[Format, Split]], wish: _Wish) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of splits. In the mode FAILFAST, raises InputError for a bad record."""
+    columns = [name for name in wish.columns if name != wish.corrupt]
+    schema = wish.schema
+    for form, split in splits:
+        for item in form.read(split, columns):
+            if isinstance(item, Skipped):
+                continue
+            if not isinstance(item, Bad):
+                yield _row_batch(item, schema)
+            elif wish.mode == "FAILFAST":
+                raise InputError(f"{item.source}: at {item.offset}: {item.reason}")
+            elif wish.mode == "PERMISSIVE":
+                text = f"{item.reason}: {escape_bytes(item.sample)}" if item.sample else item.reason
+                row = {"source": escape(item.source), "offset": item.offset, wish.corrupt: escape(text)}
+                yield pa.RecordBatch.from_pylist([{name: row.get(name) for name in schema.names}], schema)
+
+
+def _row_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return records as rows of the schema; a column that they lack, such as that for corrupt records, is null."""
+    names = set(batch.schema.names)
+    arrays = [
+        batch.column(field.name).cast(field.type) if field.name in names else pa.nulls(batch.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,0 +1,157 @@
+"""Check a topology: find what is certainly wrong, what is most likely wrong, and what is worth knowing.
+
+Invariant: what a finding states about routes is what the router does, with a witness where a key can show it; what
+cannot be decided is not stated.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from os import PathLike
+from typing import Final
+
+from bindings.checking.lives import ends, rounds
+from bindings.checking.rules import (
+    alternates,
+    dangling,
+    dead_letters,
+    effects,
+    expected,
+    headers,
+    kinds,
+    patterns,
+    policies,
+    reach,
+    redundancy,
+)
+from bindings.checking.rules.finding import ABSENCES, RULES, Finding
+from bindings.checking.rules.view import TopologyView
+from bindings.checking.rules.words import quote_exchange
+from bindings.sources.definitions.import_warnings import NOT_READ
+from bindings.sources.language.expectations import Expectation
+from bindings.sources.open import open_source
+from exchange.entities.entities import Binding
+from exchange.entities.part import Part
+from exchange.topology.topology import Topology
+from exchange.topology.unread import UnreadPart, find_unread, not_proved
+
+__all__ = ["LISTED", "check", "find_all", "list_findings"]
+
+LISTED: Final = 100
+"""Maximum number of findings of one code at one exchange; one more finding gives the number of the others."""
+
+FAMILIES: Final[Sequence[Callable[[TopologyView], Iterator[Finding]]]] = (
+    dangling.find,
+    redundancy.find,
+    reach.find,
+    alternates.find,
+    dead_letters.find,
+    rounds.find,
+    patterns.find,
+    headers.find,
+    kinds.find,
+    kinds.find_refused_queues,
+    effects.find,
+    policies.find,
+)
+OPTIONAL: Final[Mapping[str, Callable[[TopologyView], Iterator[Finding]]]] = {
+    "HS205": reach.find_unroutable,
+    "HS323": ends.find_vanishing,
+    "HS324": ends.find_many_tries,
+}
+"""Code of an optional rule -> the function that applies it."""
+UNLIMITED: Final = frozenset({"HS801", "HS901", NOT_READ})
+"""Codes of which all findings are listed: expectations and warnings about a file, each of which someone wrote."""
+
+
+def check(
+    topology: Topology | str | PathLike[str],
+    expectations: Sequence[Expectation] = (),
+    *,
+    optional: Iterable[str] = (),
+) -> list[Finding]:
+    """Return the findings about a topology, ordered by code, then by what they are about.
+
+    It may be a path, or the address of a live broker, as `load` takes it: then its own expectations are checked, too.
+
+    ``expectations`` are those of a .bindings file: each that fails is a finding. ``optional`` are the codes of optional
+    rules to apply as well (`bindings.checking.rules.finding.Rule.optional`). Where one exchange has more than `LISTED`
+    findings of a code, one more finding gives the number of the others. No topology raises an error.
+
+    Raises InputError for a path that cannot be read.
+
+    >>> [finding.message for finding in check(Topology(queues=[Queue("billing")]))]
+    ["no binding leads to queue 'billing'"]
+    """
+    if not isinstance(topology, Topology):
+        source = open_source(topology)
+        topology = source.topology()
+        expectations = (*source.expectations(topology.vhost), *expectations)
+    return list_findings(find_all(topology, expectations, optional=optional), topology)
+
+
+def find_all(
+    topology: Topology,
+    expectations: Sequence[Expectation] = (),
+    *,
+    optional: Iterable[str] = (),
+    filled_in: Collection[Binding] = (),
+) -> Iterator[Finding]:
+    """Yield the findings of `check`, all of them and in no useful order.
+
+    ``filled_in`` are bindings whose keys a program fills in where its author wrote none: no finding blames these keys.
+    """
+    view = TopologyView(topology, filled_in)
+    unread = find_unread(topology)
+    yield from (_missing(topology, each, unread) for each in unread)
+    for find in [*FAMILIES, *(find for code, find in OPTIONAL.items() if code in optional)]:
+        for finding in find(view):
+            is_open = bool(unread) and finding.code in ABSENCES
+            yield replace(finding, message=f"{finding.message}; {not_proved(unread)}") if is_open else finding
+    yield from expected.find(topology, expectations)
+
+
+def _missing(topology: Topology, each: UnreadPart, unread: Sequence[UnreadPart]) -> Finding:
+    """Return the finding about a part that was not read; one that a plugin makes is about its exchange."""
+    made = [part for part in topology.exchanges.values() if each.where == f"exchange '{part.name}'"]
+    part = made[0] if each.kind == "plugin-made" and made else None
+    return Finding(NOT_READ, part, f"{each}; {not_proved(unread)}", detail="" if part is not None else str(each))
+
+
+def list_findings(findings: Iterable[Finding], topology: Topology) -> list[Finding]:
+    """Return findings as `check` does: the first `LISTED` of each code at each exchange and the number of the others.
+
+    They are sorted by code, then by what they are about.
+    """
+    return sorted(_limit(findings, topology), key=_sort_key)
+
+
+def _sort_key(finding: Finding) -> tuple[str, bool, tuple[str, ...], str]:
+    return finding.code, finding.part is None, _names(finding.part), finding.message
+
+
+def _names(part: Part | None) -> tuple[str, ...]:
+    if part is None:
+        return ()
+    if isinstance(part, Binding):
+        return (part.source, *part.destination, part.routing_key)
+    return (part.name,)
+
+
+def _limit(findings: Iterable[Finding], topology: Topology) -> Iterator[Finding]:
+    """Yield the first `LISTED` findings of each code at each exchange, and one finding for the others."""
+    counts: Counter[tuple[str, str | None]] = Counter()
+    for finding in findings:
+        part = finding.part
+        group = finding.code, part.source if isinstance(part, Binding) else None
+        counts[group] += 1
+        if counts[group] <= LISTED or finding.code in UNLIMITED:
+            yield finding
+    for (code, where), count in counts.items():
+        if count > LISTED and code not in UNLIMITED:
+            exchange = None if where is None else topology.exchanges.get(where)
+            at = f" at {quote_exchange(exchange.name)}" if exchange is not None else ""
+            message = f"{count - LISTED:,} more of this kind{at}: {RULES[code].name}"
+            yield Finding(code, exchange, message, detail="more")

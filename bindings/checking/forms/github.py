@@ -1,0 +1,57 @@
+"""A check's findings as GitHub's workflow commands, which a runner shows as annotations of a change.
+
+``::error file=orders.bindings,line=4,title=HS104 covered-binding::message``. The runner reads everything to the end of
+the line: a line break in a message is ``%0A``, and in a property a colon and a comma are escaped as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from bindings.checking.forms.reporter import Reporter, locate, message_lines, path_of
+from bindings.checking.report import CheckResult, SourceError
+from bindings.checking.rules.finding import Finding, Severity
+from exchange.text.display import escape_line, split_error
+
+__all__ = ["REPORTER", "to_workflow_commands"]
+
+COMMANDS: Final[dict[Severity, str]] = {"note": "notice", "warning": "warning", "error": "error"}
+
+DATA: Final = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
+"""How a message is escaped."""
+PROPERTY: Final = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A", ":": "%3A", ",": "%2C"})
+"""How the value of a property is escaped."""
+
+
+def to_workflow_commands(result: CheckResult) -> Iterator[str]:
+    """Yield one command for each finding, and one for each source that could not be checked."""
+    for report in result.reports:
+        file = path_of(report, result.root) if report.path is not None else ""
+        for _, finding in report.findings():
+            yield _of_finding(file, finding)
+    for failed in result.errors:
+        yield _of_error(failed, result.root)
+
+
+def _of_finding(file: str, finding: Finding) -> str:
+    rule = finding.rule
+    text = [*message_lines(finding), f"way out: {rule.way_out}", rule.page]
+    place = {"file": file, "line": str(finding.line or "") if file else ""}
+    return _command(COMMANDS[rule.severity], {**place, "title": f"{rule.code} {rule.name}"}, text)
+
+
+def _of_error(failed: SourceError, root: Path) -> str:
+    place = locate(failed, root)
+    properties = {"file": place.path, "line": str(place.line), "col": str(place.column), "title": "cannot be checked"}
+    return _command("error", properties, split_error(str(failed.error)))
+
+
+def _command(name: str, properties: dict[str, str], text: list[str]) -> str:
+    given = ",".join(f"{key}={escape_line(value).translate(PROPERTY)}" for key, value in properties.items() if value)
+    message = "\n".join(map(escape_line, text)).translate(DATA)
+    return f"::{name} {given}::{message}"
+
+
+REPORTER: Final[Reporter] = to_workflow_commands

@@ -1,0 +1,70 @@
+"""A check's findings as GitLab's Code Quality report, which a merge request shows beside the lines of a change."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import Any, Final
+
+from bindings.checking.fingerprint import fingerprint
+from bindings.checking.forms.reporter import Reporter, dump_lines, locate, message_lines, path_of
+from bindings.checking.report import CheckResult
+from bindings.checking.rules.finding import Severity
+from exchange.text.display import escape_line, split_error
+
+__all__ = ["REPORTER", "to_code_quality"]
+
+SEVERITIES: Final[dict[Severity, str]] = {"note": "info", "warning": "major", "error": "critical"}
+"""Severity -> severity of Code Quality, which has also ``minor`` and ``blocker``."""
+
+
+def to_code_quality(result: CheckResult) -> list[dict[str, Any]]:
+    """Return the report as JSON values: one entry for each finding, and one for each source that was not checked.
+
+    GitLab shows one entry of those with equal fingerprints only. So a fingerprint is that of the finding together with
+    the path and, where the same finding occurs again, its number.
+    """
+    seen: Counter[str] = Counter()
+    entries = [
+        _entry(
+            f"{finding.code}: {' '.join(message_lines(finding)[:1])}; way out: {finding.rule.way_out}",
+            finding.code,
+            SEVERITIES[finding.rule.severity],
+            path,
+            finding.line or 1,
+            _number(seen, f"{path}\0{fingerprint(vhost, finding)}"),
+        )
+        for report in result.reports
+        for path in [path_of(report, result.root)]
+        for vhost, finding in report.findings()
+    ]
+    for failed in result.errors:
+        place = locate(failed, result.root)
+        text = split_error(str(failed.error))[0]
+        identity = _number(seen, f"{place.path}\0unreadable")
+        entries.append(_entry(text, "unreadable", "blocker", place.path, place.line, identity))
+    return entries
+
+
+def _number(seen: Counter[str], identity: str) -> str:
+    """Return the identity, with its number if it has been seen before."""
+    seen[identity] += 1
+    return identity if seen[identity] == 1 else f"{identity}\0{seen[identity]}"
+
+
+def _entry(text: str, check: str, severity: str, path: str, line: int, identity: str) -> dict[str, Any]:
+    return {
+        "description": escape_line(text),
+        "check_name": check,
+        "fingerprint": sha256(identity.encode("utf-8", "surrogatepass")).hexdigest(),
+        "severity": severity,
+        "location": {"path": path, "lines": {"begin": line}},
+    }
+
+
+def _lines(result: CheckResult) -> Iterator[str]:
+    return dump_lines(to_code_quality(result))
+
+
+REPORTER: Final[Reporter] = _lines

@@ -1,0 +1,70 @@
+"""The interface of all forms of findings, and what forms for code hosts have in common: paths and messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol
+
+from bindings.checking.report import CheckResult, SourceError, SourceReport
+from bindings.checking.rules.finding import Finding
+from bindings.sources.applications.open import is_application
+from bindings.sources.language.errors import LanguageError
+from bindings.sources.management import is_address
+
+__all__ = ["FaultPlace", "Reporter", "dump_lines", "locate", "message_lines", "path_of"]
+
+
+class Reporter(Protocol):
+    """Writes the result of a check in one form. Each form's module has one, ``REPORTER``."""
+
+    def __call__(self, result: CheckResult) -> Iterator[str]:
+        """Yield the lines, without line breaks; lone surrogates in them are for the caller to escape."""
+
+
+TRAILED: Final = frozenset({"HS801", "HS811"})
+"""Codes of findings whose message goes on with the trail of a route, in lines of its own."""
+
+
+def dump_lines(value: Any) -> Iterator[str]:
+    """Yield JSON values as the text of one file, indented by a blank for each level."""
+    yield json.dumps(value, ensure_ascii=False, indent=1)
+
+
+def path_of(report: SourceReport, root: Path) -> str:
+    """Return the path of a source relative to ``root``, with slashes; its whole path if it is not below that.
+
+    Standard input is ``stdin``, a broker its address, and an application what it was named as.
+    """
+    if report.path is None:
+        return report.name if is_address(report.name) or is_application(report.name) else "stdin"
+    return _relative(report.path, root)
+
+
+def _relative(name: str, root: Path) -> str:
+    path = Path(name).absolute()
+    return (path.relative_to(root) if path.is_relative_to(root) else path).as_posix()
+
+
+class FaultPlace(NamedTuple):
+    """Where a source is wrong that could not be checked; line and column from 1."""
+
+    path: str
+    line: int
+    column: int
+
+
+def locate(failed: SourceError, root: Path) -> FaultPlace:
+    """Return where a source is wrong: at its beginning if its error does not name a line."""
+    path = failed.name if is_address(failed.name) else _relative(failed.name, root)
+    error = failed.error
+    return FaultPlace(path, error.line, error.column) if isinstance(error, LanguageError) else FaultPlace(path, 1, 1)
+
+
+def message_lines(finding: Finding) -> list[str]:
+    """Return the message of a finding as lines: several with the trail of a route, or with a life that shows it."""
+    if finding.life is not None:
+        return [finding.message, str(finding.life)]
+    # Any other line break belongs to a name.
+    return finding.message.split("\n") if finding.code in TRAILED else [finding.message]

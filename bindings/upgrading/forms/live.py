@@ -1,0 +1,56 @@
+"""What a test broker has shown: as text and Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from bindings.sources.recording.model import ACCEPTED, RecordedAnswer
+from bindings.upgrading.live.comparing import Shown, UnexpectedAnswer
+from exchange.text.display import count_noun
+from exchange.text.markdown import quote_block
+from exchange.values.documents import document
+
+__all__ = ["shown_to_markdown", "shown_to_text"]
+
+LISTED: Final = 20
+"""Number of calls that are listed of each kind; the JSON has all."""
+
+
+document("LiveAnswerJson")(RecordedAnswer)
+
+
+def shown_to_text(shown: Shown) -> Iterator[str]:
+    """Yield what a broker has shown."""
+    yield f"a test broker of {shown.version}, asked:"
+    yield f"  accepted, as foretold: {count_noun(shown.accepted, 'call')}"
+    yield f"  refused, as foretold: {count_noun(len(shown.seen), 'call')}"
+    yield f"  routed as foretold: {count_noun(shown.messages, 'message')}"
+    yield f"  foretold, not seen: {count_noun(len(shown.not_seen), 'call')}"
+    yield from _calls(shown.not_seen)
+    yield f"  seen, not foretold: {count_noun(len(shown.not_foretold), 'call')}"
+    yield from _calls(shown.not_foretold)
+    if shown.permitted:
+        yield f"  deprecated features that it permits: {', '.join(sorted(shown.permitted))}"
+    if shown.not_asked:
+        yield f"  not asked, for want of time or room, or as it cannot be: {count_noun(shown.not_asked, 'call')}"
+
+
+def shown_to_markdown(shown: Shown) -> Iterator[str]:
+    """Yield the lines of the same in Markdown."""
+    title, *lines = shown_to_text(shown)
+    yield from (f"**{title.removesuffix(':').capitalize()}**", "", *quote_block(lines), "")
+
+
+def _calls(differences: Sequence[UnexpectedAnswer]) -> Iterator[str]:
+    for difference in differences[:LISTED]:
+        place = "" if difference.vhost in ("", "/") else f" in virtual host {difference.vhost!r}"
+        yield f"    {difference.what}{place}"
+        yield f"      foretold: {_or_accepted(difference.foretold)}"
+        yield f"      the broker: {_or_accepted(difference.seen)}"
+    if len(differences) > LISTED:
+        yield f"    and {count_noun(len(differences) - LISTED, 'more call')}"
+
+
+def _or_accepted(answer: RecordedAnswer) -> str:
+    return "accepted" if answer == ACCEPTED else str(answer)

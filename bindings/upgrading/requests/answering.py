@@ -1,0 +1,310 @@
+"""A model of the answers of a release to clients: which requests a virtual host refuses, with its codes and texts.
+
+Declaring, binding and deleting follow the rules of `exchange.topology.rules`. What is here beside them is what only a
+server knows: exclusive queues, consumers, prefetch, publishing, and what a release denies by default. A live broker is
+the oracle: `tests/bindings/upgrading/test_requests_live.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from bindings.sources.recording.model import ACCEPTED, CLOSED, NO_CODE, RecordedAnswer
+from bindings.upgrading.releases import Release
+from exchange.entities.declarations import binding_of, exchange_of, queue_of, with_last_queue
+from exchange.entities.entities import DIRECT_REPLY_TO, Exchange, Queue
+from exchange.entities.indexes import Change
+from exchange.entities.queue_arguments import refuse_consumer, refuse_queue
+from exchange.errors import AccessRefused, BrokerError, InputError, NotFound, PreconditionFailed
+from exchange.kinds import KINDS
+from exchange.limits import SHORTSTR_BYTES
+from exchange.topology import rules
+from exchange.topology.topology import Topology
+
+__all__ = ["GENERATED", "AnsweringHost", "Foretold", "answer_to_message", "answer_to_tuning", "normalise"]
+
+GENERATED: Final = "amq.gen-*"
+"""Stands for the name that the broker gives a queue which is declared without one."""
+GENERATED_NAME: Final = re.compile(r"amq\.gen-[A-Za-z0-9_-]{22}")
+WITHOUT_LIMITS: Final = frozenset({"quorum", "stream"})
+"""Types of queues without a limit of unacknowledged messages for all consumers of a channel."""
+
+FACTS: Final = {
+    "queue.declare": "HSU001", "exchange.declare": "HSU002", "queue.bind": "HSU003", "exchange.bind": "HSU003",
+}  # fmt: skip
+"""Method -> the fact that its refusal for its own arguments follows from."""
+
+Arguments = Mapping[str, Any]
+
+
+class Foretold(NamedTuple):
+    """What a release answers to a request."""
+
+    answer: RecordedAnswer
+    fact: str = ""
+    """The fact about releases that a refusal follows from, or by which an accepted request means something else."""
+
+
+FINE: Final = Foretold(ACCEPTED)
+
+
+class _Fault(BrokerError):
+    """A refusal with any code: the connection is closed by those from 500 on."""
+
+    def __init__(self, code: int, name: str, text: str, fact: str) -> None:
+        super().__init__(text)
+        self.code, self.name, self.fact = code, name, fact
+
+
+class AnsweringHost:
+    """A virtual host that answers methods of clients; what it accepts changes it.
+
+    ``permitted`` has the deprecated features that the broker is configured to permit, such as ``global_qos``;
+    ``missing`` the types of exchanges that it does not know. Of others that are unknown here it has the plugin.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        release: Release,
+        permitted: frozenset[str] = frozenset(),
+        missing: frozenset[str] = frozenset(),
+    ) -> None:
+        self._tables: Final = topology.tables()
+        self._host: Final = rules.VirtualHost(topology.vhost, release.profile)
+        self._release: Final = release
+        self._permitted: Final = permitted
+        self._missing: Final = missing
+        self._exclusive: Final[set[str]] = set()
+        """Queues that are locked: another declaration that is not exclusive is refused."""
+
+    def answer(self, method: str, given: Arguments) -> Foretold:
+        """Return what the release answers; methods that no release refuses are accepted."""
+        ask: Callable[[Arguments], None] | None = getattr(self, "_" + method.replace(".", "_").replace("-", "_"), None)
+        if ask is None:
+            return FINE
+        try:
+            ask(with_last_queue(method, given, GENERATED))
+        except BrokerError as error:
+            return Foretold(_to_answer(error), _fact_of(error, method))
+        except InputError:  # no client can send such a name or argument
+            return FINE
+        if method == "basic.qos" and given["global"] and given["prefetch_count"] and not self._shares_prefetch:
+            return Foretold(ACCEPTED, "HSU104")
+        return FINE
+
+    def has(self, kind: str, name: str) -> bool:
+        """Return whether there is an exchange or queue of this name; "" is the queue that the broker has named."""
+        return (name or GENERATED) in self._tables.queues if kind == "queue" else name in self._tables.exchanges
+
+    def queue(self, name: str) -> Queue | None:
+        """Return a queue; None if there is none of this name."""
+        return self._tables.queues.get(name)
+
+    # Exchanges
+
+    def _exchange_declare(self, given: Arguments) -> None:
+        name = given["exchange"]
+        if not name:
+            raise AccessRefused("operation not permitted on the default exchange")
+        if given["passive"]:
+            self._find("exchange", name)
+            return
+        exchange = exchange_of(given)
+        is_known = exchange.type in KINDS or exchange.type in self._missing
+        if not is_known and name not in self._tables.exchanges:
+            self._tables.apply(Change(True, exchange))  # of a plugin, which the broker has, as far as is known
+            return
+        self._apply(rules.declare_exchange(self._tables, self._host, exchange))
+
+    def _exchange_delete(self, given: Arguments) -> None:
+        self._apply(rules.delete_exchange(self._tables, self._host, given["exchange"], given["if_unused"]))
+
+    def _exchange_bind(self, given: Arguments) -> None:
+        self._apply(rules.bind(self._tables, self._host, binding_of(given)))
+
+    def _exchange_unbind(self, given: Arguments) -> None:
+        self._apply(rules.unbind(self._tables, binding_of(given)))
+
+    # Queues
+
+    def _queue_declare(self, given: Arguments) -> None:
+        name = given["queue"] or GENERATED
+        if name.startswith(DIRECT_REPLY_TO):
+            return
+        if given["passive"]:
+            self._find("queue", given["queue"])
+            return
+        queue = queue_of({**given, "queue": name})
+        if name in self._tables.queues and (given["exclusive"] or name in self._exclusive):
+            raise _Fault(405, "RESOURCE_LOCKED", self._host.describe_lock(name), "HSU301")
+        if name in self._tables.queues or (name.startswith("amq.") and name != GENERATED):
+            self._apply(rules.declare_queue(self._tables, self._host, queue))
+            return
+        self._refuse_new(queue, exclusive=given["exclusive"])
+        self._tables.apply(Change(True, queue))
+        if given["exclusive"]:
+            self._exclusive.add(name)
+
+    def _refuse_new(self, queue: Queue, *, exclusive: bool) -> None:
+        """Raise what the release answers to a new queue, in the order in which it checks."""
+        what = self._host.describe("queue", queue.name)
+        if queue.name == GENERATED and queue.type in WITHOUT_LIMITS:
+            raise PreconditionFailed(f"Cannot declare a server-named queue for type rabbit_{queue.type}_queue")
+        denied = not queue.durable and not exclusive and self._denies("transient_nonexcl_queues")
+        try:
+            refuse_queue(queue, what, self._host.profile)
+        except BrokerError as error:
+            if not error.text.startswith(("invalid property", "Feature")):
+                raise  # arguments are checked before anything else
+            if denied:
+                raise _denial("transient_nonexcl_queues", 541, "INTERNAL_ERROR", "HSU005") from None
+            if exclusive and "'non-durable'" in error.text:
+                raise PreconditionFailed(f"invalid property 'exclusive-owner' for {what}") from None
+            raise
+        if denied:
+            raise _denial("transient_nonexcl_queues", 541, "INTERNAL_ERROR", "HSU005")
+        if exclusive and queue.type in WITHOUT_LIMITS:
+            raise PreconditionFailed(f"invalid property 'exclusive-owner' for {what}")
+
+    def _queue_delete(self, given: Arguments) -> None:
+        name = given["queue"]
+        queue = self._tables.queues.get(name)
+        if queue is not None and queue.type == "quorum":
+            for flag in ("if_unused", "if_empty"):
+                if given[flag]:
+                    raise _Fault(
+                        540, "NOT_IMPLEMENTED",
+                        f"cannot delete {self._host.describe('queue', name)}. queue.delete operations with "
+                        f"{flag.replace('_', '-')} flag set are not supported by quorum queues", "HSU303",
+                    )  # fmt: skip
+        self._apply(rules.delete_queue(self._tables, name))
+        self._exclusive.discard(name)
+
+    _queue_bind, _queue_unbind = _exchange_bind, _exchange_unbind
+
+    def _queue_purge(self, given: Arguments) -> None:
+        queue = self._find_queue(given)
+        if queue is not None and queue.type == "stream":
+            self._refuse_stream(queue, "queue.purge not supported by stream queues {}")
+
+    # Messages and consumers
+
+    def _basic_qos(self, given: Arguments) -> None:
+        if given["prefetch_size"]:
+            raise _Fault(540, "NOT_IMPLEMENTED", f"prefetch_size!=0 ({given['prefetch_size']})", "HSU304")
+
+    def _basic_consume(self, given: Arguments) -> None:
+        queue = self._find_queue(given)
+        if queue is None:
+            return
+        what = self._host.describe("queue", queue.name)
+        refuse_consumer(queue, what, given["arguments"])
+        shares = given["prefetch_global"] and self._shares_prefetch
+        if queue.type == "stream":
+            if shares or not given["prefetch_count"]:  # what all consumers of a channel share is not their own
+                place = f"stream {what}" if self._release.row.refusals_name_streams else f"'{what}'"
+                text = f"consumer prefetch count is not set for {place}"
+                raise _Fault(406, "PRECONDITION_FAILED", text, "HSU303")
+            if given["no_ack"]:
+                queues = "" if self._release.row.refusals_name_streams else "queues "
+                self._refuse_stream(queue, f"automatic acknowledgement not supported by stream {queues}{{}}")
+        if shares and given["prefetch_count"] and queue.type == "quorum":
+            raise _Fault(540, "NOT_IMPLEMENTED", f"{what} does not support global qos", "HSU303")
+
+    def _basic_get(self, given: Arguments) -> None:
+        queue = self._find_queue(given)
+        if queue is not None and queue.type == "stream":
+            self._refuse_stream(queue, "basic.get not supported by stream queues {}")
+
+    def _basic_publish(self, given: Arguments) -> None:
+        name = given["exchange"]
+        exchange = self._find("exchange", name)
+        if isinstance(exchange, Exchange) and exchange.internal:
+            text = f"cannot publish to internal {self._host.describe('exchange', name)}"
+            raise _Fault(403, "ACCESS_REFUSED", text, "HSU304")
+        if given.get("immediate"):
+            raise _Fault(540, "NOT_IMPLEMENTED", "immediate=true", "HSU304")
+
+    @property
+    def _shares_prefetch(self) -> bool:
+        """Whether a global prefetch is one of the channel, and not of each consumer."""
+        return not self._denies("global_qos")
+
+    def _denies(self, feature: str) -> bool:
+        return feature in self._release.row.denied_features - self._permitted
+
+    def _find(self, kind: str, name: str) -> Exchange | Queue:
+        parts: Mapping[str, Exchange | Queue] = self._tables.queues if kind == "queue" else self._tables.exchanges
+        part = parts.get(name)
+        if part is None:
+            raise NotFound(f"no {self._host.describe(kind, name)}")
+        return part
+
+    def _find_queue(self, given: Arguments) -> Queue | None:
+        """Return the queue that a request names; None for direct replies. Raises NotFound."""
+        name = given["queue"]
+        if name.startswith(DIRECT_REPLY_TO):
+            return None
+        part = self._find("queue", name)
+        return part if isinstance(part, Queue) else None
+
+    def _refuse_stream(self, queue: Queue, text: str) -> None:
+        raise _Fault(540, "NOT_IMPLEMENTED", text.format(self._host.describe("queue", queue.name)), "HSU303")
+
+    def _apply(self, changes: list[Change]) -> None:
+        for change in changes:
+            self._tables.apply(change)
+
+
+def answer_to_tuning(release: Release, given: Arguments) -> Foretold:
+    """Return what a release answers to ``connection.tune-ok``."""
+    frame_max, least = given["frame_max"], release.row.min_frame_max
+    if least is None or not 0 < frame_max < least:
+        return FINE
+    reason = f"negotiated frame_max = {frame_max} is lower than the minimum allowed value ({least})"
+    return Foretold(RecordedAnswer(NO_CODE, f"{CLOSED}; its log: {reason}"), "HSU103")
+
+
+def answer_to_message(release: Release, size: int) -> Foretold:
+    """Return what a release answers to a message with a body of ``size`` bytes, unless it is configured otherwise."""
+    most = release.row.max_message_bytes
+    if size <= most:
+        return FINE
+    text = f"message size {size} is larger than configured max size {most}"
+    return Foretold(_to_answer(PreconditionFailed(text)), "HSU102")
+
+
+def normalise(text: str) -> str:
+    """Return a broker's text as the model has it.
+
+    Names that the broker has made are `GENERATED`; of several lines about a denied feature there is the first sentence.
+    """
+    first, line_end, _ = text.partition("\n")
+    return GENERATED_NAME.sub(GENERATED, first.removesuffix(".") if line_end else first)
+
+
+def _denial(feature: str, code: int, name: str, fact: str) -> _Fault:
+    return _Fault(code, name, f"Feature `{feature}` is deprecated", fact)
+
+
+def _to_answer(error: BrokerError) -> RecordedAnswer:
+    """Return a refusal as it arrives: the text is a short string, whose end is missing if it is too long."""
+    text = f"{error.name} - {error.text}".encode("utf-8", "surrogateescape")
+    if len(text) > SHORTSTR_BYTES:
+        text = text[: SHORTSTR_BYTES - 3] + b"..."
+    return RecordedAnswer(error.code, text.decode("utf-8", "surrogateescape"))
+
+
+def _fact_of(error: BrokerError, method: str) -> str:
+    if isinstance(error, _Fault):
+        return error.fact
+    if isinstance(error, NotFound):
+        return "HSU302"
+    if error.text.startswith("inequivalent arg"):
+        return "HSU301"
+    if isinstance(error, PreconditionFailed) or error.text.startswith("Feature"):
+        return FACTS.get(method, "HSU303" if method.startswith("basic.") else "HSU304")
+    return "HSU304"

@@ -1,0 +1,192 @@
+"""Look at the upgrade of a source from beginning to end: what it does, the transformed definitions, the traffic."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from bindings.applying.address import Addresses
+from bindings.diffing.diff import SECONDS
+from bindings.sources.definitions import Definitions
+from bindings.sources.formats import RECORDING
+from bindings.sources.open import Source, open_source
+from bindings.sources.recording.model import Recording
+from bindings.upgrading.live.comparing import LIVE_SECONDS, ask_broker
+from bindings.upgrading.live.fresh_host import DENIABLE, permitted_features
+from bindings.upgrading.live.witnesses import witnesses_of
+from bindings.upgrading.releases import KNOWN, Release, release_of
+from bindings.upgrading.requests.applications import find_refused
+from bindings.upgrading.requests.reading import read_asked
+from bindings.upgrading.transform.transform import choose, transform_definitions
+from bindings.upgrading.upgrade import Upgrade, VhostUpgrade, plan_upgrade
+from exchange.entities.profile import read_release
+from exchange.entities.releases import LATEST, closest_profile
+from exchange.errors import InputError
+from exchange.topology.topology import Topology
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["NEWEST", "SAMPLE", "upgrade"]
+
+NEWEST: Final = LATEST.name.removeprefix("rabbitmq-")
+SAMPLE: Final = 256 << 20
+"""Number of bytes of an archive that are read by default."""
+
+Path = str | os.PathLike[str]
+
+
+def upgrade(
+    topology: Topology | Source | Path,
+    new: str = NEWEST,
+    *,
+    old: str | None = None,
+    vhost: str | None = None,
+    transform: str | Iterable[str] | None = None,
+    archives: Path | Sequence[Path] = (),
+    sample_bytes: int | None = SAMPLE,
+    spark: SparkSession | None = None,
+    declares: Path | Sequence[Path] = (),
+    permitted: Iterable[str] = (),
+    live: Addresses | None = None,
+    live_seconds: float = LIVE_SECONDS,
+    seconds: float = SECONDS,
+    progress: Callable[[int, int], None] | None = None,
+) -> Upgrade:
+    """Return what an upgrade of RabbitMQ to a new release does to a topology.
+
+    The topology is a value, or a path, ``-`` or a broker's address, which `open_source` opens. ``old`` is its release
+    now; without it that which an export or a broker names, or the topology's profile. All virtual hosts are looked at,
+    or only ``vhost``.
+
+    ``transform`` names transformations, ``"default"`` those that the new release needs: then each virtual host also
+    has its topology as the new release wants it, and a source its definitions. ``archives`` are files and folders as
+    `audit` reads them: then each virtual host also has the messages that are routed differently, out of parts of
+    ``sample_bytes`` altogether (None: all); with a Spark session, all are counted on its workers. The comparisons of
+    routes take ``seconds`` at most; ``progress`` is called with the numbers of destinations compared and to compare,
+    then of bytes read and to read.
+
+    ``declares`` are recordings of `hashstar record`, or archives: then there is what the new release refuses the
+    applications. ``permitted`` has the deprecated features that the new broker is configured to permit. ``live`` is a
+    test broker of the new release, which is asked all this for ``live_seconds`` at most, in virtual hosts of its own.
+
+    >>> topology = Topology(queues=[Queue("replies", durable=False)])
+    >>> result = upgrade(topology, "4.3", old="4.2", transform=["default"])
+    >>> [vhost] = result.vhosts
+    >>> [sighting.fact.id for sighting in vhost.sightings if sighting.parts]
+    ['HSU005']
+    >>> vhost.transformed.topology.queues["replies"].durable, vhost.severity
+    (True, None)
+
+    Raises InputError for a source that cannot be read or names no release, for releases that are unknown or not newer,
+    for unknown transformations and features, and if the test broker cannot be asked.
+    """
+    source = topology if isinstance(topology, Topology | Source) else open_source(os.fspath(topology), vhost)
+    after = release_of(new)
+    before = _release_in(source, after) if old is None else release_of(old)
+    chosen = [transform] if isinstance(transform, str) else transform
+    names = None if chosen is None else choose(chosen, before, after)
+    if isinstance(source, Topology):
+        topologies = [source]
+    else:
+        topologies = [source.routable(name, before.profile) for name in (source.vhosts if vhost is None else (vhost,))]
+    features = _permitted(permitted, live)
+    result = plan_upgrade(
+        topologies, before, after, names=names, permitted=features, seconds=seconds, progress=progress
+    )
+    if names is not None and isinstance(source, Source):
+        content = source.content if vhost is None else source.content.only(vhost)
+        transformed = [each.transformed.topology for each in result.vhosts if each.transformed is not None]
+        result = result._replace(definitions=transform_definitions(content, transformed, names))
+    old_topologies = [topology.with_profile(before.profile) for topology in topologies]
+    new_topologies = [
+        topology.with_profile(after.profile) if vhost.transformed is None else vhost.transformed.topology
+        for topology, vhost in zip(topologies, result.vhosts, strict=True)
+    ]
+    if archives:
+        pairs = [*zip(old_topologies, new_topologies, strict=True)]
+        step = progress or (lambda done, of: None)
+        result = _with_traffic(result, pairs, _list_paths(archives), sample_bytes, spark, step)
+    recordings = _read_recordings(source, declares)
+    if recordings:
+        result = result._replace(applications=find_refused(new_topologies, recordings, after, features, vhost))
+    if live is not None:
+        witnesses = [
+            witnesses_of(topology, each.difference.meaning)
+            for topology, each in zip(old_topologies, result.vhosts, strict=True)
+        ]
+        shown = ask_broker(live, new_topologies, recordings, witnesses, after, seconds=live_seconds)
+        result = result._replace(live=shown)
+    return result
+
+
+def _read_recordings(source: Topology | Source, paths: Path | Sequence[Path]) -> list[Recording]:
+    """Read what was recorded; a source that is a recording is one of them."""
+    names = _list_paths(paths)
+    if isinstance(source, Source) and source.format is RECORDING and source.path is not None:
+        names = [source.path, *(name for name in names if name != source.path)]
+    return [read_asked(name) for name in names]
+
+
+def _list_paths(given: Path | Sequence[Path]) -> list[str]:
+    return [os.fspath(path) for path in ([given] if isinstance(given, str | os.PathLike) else given)]
+
+
+def _permitted(names: Iterable[str], live: Addresses | None) -> frozenset[str]:
+    """Return the deprecated features that the new broker permits. Raises InputError for a name that is none."""
+    given = frozenset(names)
+    unknown = sorted(given - set(DENIABLE))
+    if unknown:
+        raise InputError(f"{unknown[0]}: no feature that a release denies; there are {', '.join(DENIABLE)}")
+    return given | (frozenset() if live is None else permitted_features(live.management))
+
+
+def _release_in(source: Topology | Source, new: Release) -> Release:
+    """Return the release that a source names. Raises InputError if it names none, or a topology alone none before."""
+    if isinstance(source, Topology):
+        own = release_of(source.profile.name)
+        if own.numbers >= new.numbers:
+            raise InputError(f"the topology has the rules of {own}: name the release that it is on, old='4.2'")
+        return own
+    named = source.content.rabbitmq_version if isinstance(source.content, Definitions) else None
+    if named is None and source.profile is not None:
+        named = source.profile.name
+    if named is None:
+        raise InputError(f"{source.name} names no release of RabbitMQ; say --from RELEASE")
+    numbers = read_release(named)
+    if numbers is not None and numbers < release_of(KNOWN[0]).numbers and closest_profile(named) == source.profile:
+        return release_of(KNOWN[0])  # as every command, and with the same warning
+    try:
+        return release_of(named)
+    except InputError as error:
+        raise InputError(f"{source.name}: {error}; say --from RELEASE") from None
+
+
+def _with_traffic(
+    result: Upgrade,
+    pairs: Sequence[tuple[Topology, Topology]],
+    archives: Sequence[str],
+    sample_bytes: int | None,
+    spark: SparkSession | None,
+    step: Callable[[int, int], None],
+) -> Upgrade:
+    """Return an upgrade with the messages of archives that move; Arrow is needed for these only.
+
+    ``pairs`` are the topologies of each virtual host before and after the upgrade.
+    Raises NoRecords if the archives have no messages of any virtual host.
+    """
+    from bindings.auditing.local.run import NoRecords
+    from bindings.upgrading.traffic import count_traffic
+
+    vhosts: list[VhostUpgrade] = []
+    for each, (before, after) in zip(result.vhosts, pairs, strict=True):
+        try:
+            traffic = count_traffic(before, after, archives, most_bytes=sample_bytes, spark=spark, step=step)
+        except NoRecords:
+            if len(vhosts) == len(pairs) - 1 and not any(vhost.traffic for vhost in vhosts):
+                raise
+            vhosts.append(each)
+        else:
+            vhosts.append(each._replace(traffic=traffic))
+    return result._replace(vhosts=tuple(vhosts))

@@ -1,0 +1,72 @@
+"""What counts: this process, unless Spark is asked for or the archive is large; a line says which, and why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from bindings.archive.formats.detect import Archive, detect
+from bindings.auditing import engine
+from bindings.auditing.engine import choose_engine
+from bindings.commands.audit import audit_command
+
+LINE = '{"exchange": "amq.topic", "routing_key": "a"}\n'
+
+
+@pytest.fixture
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Archive:
+    for variable in ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(engine, "active_session", lambda: None)
+    (tmp_path / "m.jsonl").write_text(LINE * 100)
+    return detect(str(tmp_path / "m.jsonl"))
+
+
+def test_this_process_counts_what_is_not_large(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = choose_engine(archive)
+    assert str(chosen) == "counted in this process: 5 KiB; Spark from 32 GiB on, or with --master"
+    monkeypatch.setattr(engine, "LARGE", 4_600)
+    assert choose_engine(archive).spark
+    monkeypatch.setattr(engine, "LARGE", 4_601)
+    assert not choose_engine(archive).spark
+
+
+def test_a_large_archive_is_counted_here_without_spark(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "LARGE", 1)
+    monkeypatch.setattr(engine, "find_spec", lambda _: None)
+    assert choose_engine(archive) == (False, "5 KiB, and Spark is not installed, which would use more cores")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"asked": "--master"}, "--master"),
+        ({"archive": None}, "only Spark reads topics of Kafka"),
+        ({"session": object()}, "there is a session"),
+        ({"variable": "SPARK_REMOTE"}, "SPARK_REMOTE is set"),
+        ({"variable": "PYSPARK_GATEWAY_PORT"}, "PYSPARK_GATEWAY_PORT is set"),
+    ],
+)
+def test_spark_counts_where_it_is_asked_for(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], reason: str
+) -> None:
+    monkeypatch.setattr(engine, "active_session", lambda: change.get("session"))
+    if "variable" in change:
+        monkeypatch.setenv(change["variable"], "1")
+    found = choose_engine(change.get("archive", archive), asked=change.get("asked", ""))
+    assert (found.spark, found.reason) == (True, reason)
+    assert choose_engine(archive, refused="--no-spark") == (False, "--no-spark")
+
+
+def test_the_command_says_what_counts(archive: Archive, tmp_path: Path) -> None:
+    (tmp_path / "t.bindings").write_text('queue q\namq.topic -> q: "a"\n')
+    arguments = [str(tmp_path / "t.bindings"), archive.path]
+    found = CliRunner().invoke(audit_command, arguments)
+    assert found.exit_code == 0
+    assert found.stderr.startswith("counted in this process: 5 KiB; ")
+    assert not CliRunner().invoke(audit_command, [*arguments, "--no-spark"]).stderr
+    refused = CliRunner().invoke(audit_command, [*arguments, "--no-spark", "--master", "local"])
+    assert (refused.exit_code, "--master is for Spark" in refused.output) == (2, True)

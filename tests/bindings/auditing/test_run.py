@@ -1,0 +1,63 @@
+"""The function `audit` returns the report of the command."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from bindings.auditing.run import audit
+from bindings.commands.audit import audit_command
+from bindings.report.forms.as_json import encode_json
+from bindings.sources.open import load
+from exchange.errors import InputError
+
+TOPOLOGY = """
+vhost "/"
+exchange orders: topic
+queue all
+queue eu
+orders -> all: "#"
+orders -> eu: "eu.#"
+expect orders "eu.new" -> all, eu
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[str, str, str]:
+    """Write two topologies, and an archive of three messages, one of them in another virtual host."""
+    topology, other, archive = tmp_path / "t.bindings", tmp_path / "o.bindings", tmp_path / "m.jsonl"
+    topology.write_text(TOPOLOGY)
+    other.write_text(TOPOLOGY.replace('"eu.#"', '"us.#"'))
+    rows = [("/", "eu.new"), ("/", "us.new"), ("elsewhere", "eu.new")]
+    archive.write_text(
+        "".join(json.dumps({"exchange": "orders", "routing_key": key, "vhost": vhost}) + "\n" for vhost, key in rows)
+    )
+    return str(topology), str(other), str(archive)
+
+
+def test_the_function_and_the_command_give_the_same_report(files: tuple[str, str, str]) -> None:
+    """With all options that both have; only the time at which the report is made differs."""
+    topology, other, archive = files
+    report = audit(topology, archive, compare=other, verify=True)
+    asked = ["-t", topology, "--no-spark", "--compare", other, "--verify", "--format", "json", archive]
+    answer = CliRunner().invoke(audit_command, asked)
+    assert answer.exit_code == 0, answer.output
+    printed = json.loads(answer.stdout)
+    ours = json.loads(encode_json(replace(report, made=0)))
+    assert {**printed, "made": None} == {**ours, "made": None}
+    assert report.audited.records.counted == 2
+
+
+def test_a_topology_may_be_a_value_and_archives_may_be_paths(files: tuple[str, str, str]) -> None:
+    topology, _, archive = files
+    report = audit(load(topology), [Path(archive)])
+    assert {row.use.queue: row.use.messages for row in report.queues} == {"all": 2, "eu": 1}
+
+
+def test_topics_need_a_session_of_spark(files: tuple[str, str, str]) -> None:
+    with pytest.raises(InputError, match="a topic can be read by Spark only"):
+        audit(files[0], "kafka://127.0.0.1:1/orders")

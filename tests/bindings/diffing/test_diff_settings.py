@@ -1,0 +1,261 @@
+"""``hashstar diff`` shows which settings in force a change of policies and arguments alters, and what that means."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bindings.commands.diff import diff_command
+from bindings.diffing.settings.changes import compare_settings
+from exchange import Binding, Exchange, Policy, Queue, Topology
+
+SHOP = """\
+exchange orders: topic
+exchange dlx: topic
+queue jobs
+queue dead
+orders -> jobs: "job.*"
+dlx -> dead: "#"
+"""
+LETTERS = 'x-dead-letter-exchange = "dlx"'
+PROVED = "  no message is routed differently: proved for all keys and headers"
+
+
+def run(tmp_path: Path, before: str, after: str, *options: str) -> Result:
+    for name, text in (("before", before), ("after", after)):
+        (tmp_path / f"{name}.bindings").write_text(SHOP + text)
+    return CliRunner().invoke(diff_command, [str(tmp_path / f"{n}.bindings") for n in ("before", "after")] + [*options])
+
+
+def settings_of(result: Result) -> list[str]:
+    lines: list[str] = result.output.splitlines()
+    return lines[lines.index("settings in force:") + 1 :] if "settings in force:" in lines else []
+
+
+def test_a_policy_that_loses_dead_letters_and_messages_is_not_called_unobservable(tmp_path: Path) -> None:
+    result = run(
+        tmp_path,
+        'policy p: "^jobs$", queues, dead-letter-exchange = "dlx", max-length = 1000000',
+        'policy p: "^jobs$", queues, dead-letter-exchange = "other", max-length = 1, message-ttl = 1',
+        "--fail-on", "lost",
+    )  # fmt: skip
+    assert result.exit_code == 1
+    lost = "dead-lettered to exchange 'other', which does not exist"
+    assert result.output.splitlines() == [
+        "plan:",
+        "  ~ set policy 'p'",
+        '      dead-letter-exchange "dlx" -> "other"',
+        "      max-length 1000000 -> 1",
+        "      message-ttl none -> 1",
+        "meaning:",
+        PROVED,
+        "settings in force:",
+        "  ! queue 'jobs':",
+        (
+            "      dead-letter-exchange \"dlx\" (policy 'p') -> \"other\" (policy 'p'): "
+            f"messages that are rejected, expire or exceed a limit are {lost}: they are lost"
+        ),
+        f"      max-length 1000000 (policy 'p') -> 1 (policy 'p'): above 1 message, the oldest messages are {lost}",
+        f"      message-ttl none -> 1 (policy 'p'): messages that wait longer than 1 ms are {lost}",
+        "      such as 'job.x' in queue 'jobs': dead-lettered to 'dead', then lost, as exchange 'other' does not exist",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "means", "loses"),
+    [
+        ("max-length = 1000", "expires = 5", "nothing bounds the queue now", True),
+        ("max-length = 1000", "max-length-bytes = 9", "only max-length-bytes 9 bounds the queue now", True),
+        ("max-length = 10", "max-length = 20", "the queue keeps up to 20 messages now", False),
+        ("max-length = 20", "max-length = 0", "a message that no consumer takes at once is dropped", True),
+        ('overflow = "reject-publish"', "max-length = 5", "above 5 messages, the oldest messages are dropped", True),
+        ("expires = 1000", "expires = 2000", "deleted, with its messages, after 2 s without use", False),
+        ("message-ttl = 0", "message-ttl = 60000", "messages wait for up to 1 min now", False),
+        ("message-ttl = 60000", 'queue-mode = "lazy"', "messages no longer expire, unless", False),
+        ('dead-letter-exchange = "gone"', 'dead-letter-exchange = "dlx"', "exceed a limit go to exchange 'dlx'", False),
+        ('dead-letter-exchange = "dlx"', "expires = 9", "expire or exceed a limit are dropped", True),
+        ('dead-letter-exchange = "dlx"', 'dead-letter-exchange = "orders"', "go to exchange 'orders'", True),
+        ("delivery-limit = 5", "delivery-limit = 3", "", False),  # a policy that no classic queue takes
+    ],
+)  # fmt: skip
+def test_each_change_says_what_it_means(tmp_path: Path, before: str, after: str, means: str, loses: bool) -> None:
+    result = run(
+        tmp_path, f'policy p: "^jobs$", queues, {before}', f'policy p: "^jobs$", queues, {after}', "--fail-on", "lost"
+    )
+    assert means in "\n".join(settings_of(result))
+    assert result.exit_code == loses
+    assert PROVED in result.output
+
+
+@pytest.mark.parametrize(
+    ("queue", "before", "after", "means", "loses"),
+    [
+        ("classic, x-max-length = 9", "", 'overflow = "drop-head"', "drop-head is the default", False),
+        (f"quorum, {LETTERS}", "", 'dead-letter-strategy = "at-most-once"', "at-most-once is the default", False),
+        ("stream", 'max-age = "1D"', 'max-age = "36h"', "segments older than 36h are deleted", False),
+        ("stream", 'max-age = "2h"', 'max-age = "119m"', "segments older than 119m are deleted", True),
+        ("stream", "", 'max-age = "1Y"', "segments older than 1Y are deleted", True),
+    ],
+)
+def test_what_has_no_effect_or_keeps_messages_longer_loses_none(
+    tmp_path: Path, queue: str, before: str, after: str, means: str, loses: bool
+) -> None:
+    policies = [f'policy p: "^fast$", queues, {setting}\n' if setting else "" for setting in (before, after)]
+    result = run(tmp_path, *[f"queue fast: {queue}\n{policy}" for policy in policies], "--fail-on", "lost")
+    assert means in "\n".join(settings_of(result))
+    assert result.exit_code == loses
+
+
+def test_quorum_queues_fall_back_to_a_delivery_limit_of_20_from_4_0_on(tmp_path: Path) -> None:
+    queue, policy = "queue fast: quorum\n", 'policy p: "fast", queues, delivery-limit = 50'
+    after = settings_of(run(tmp_path, queue + policy, queue))
+    assert after[1].endswith("-> none: by default, a message that comes back more than 20 times is dropped")
+    old = settings_of(run(tmp_path, queue + policy, queue, "--profile", "3.13"))
+    assert old[1].endswith("-> none: a message may come back to consumers for ever")
+
+
+def test_a_quorum_queue_in_place_of_a_classic_one_drops_what_comes_back_too_often(tmp_path: Path) -> None:
+    takes_place = "a quorum queue takes the place of a classic one"
+    [queue, line] = settings_of(run(tmp_path, "queue fast", "queue fast: quorum"))
+    assert queue == "  ! queue 'fast':"
+    assert line.endswith(f"{takes_place}: by default, a message that comes back more than 20 times is dropped")
+    line = settings_of(run(tmp_path, "queue fast", "queue fast: quorum", "--profile", "3.13"))[1]
+    assert line.endswith(takes_place)
+
+
+def test_the_alternate_exchange_of_a_policy_is_a_setting_and_a_route(tmp_path: Path) -> None:
+    policy = 'policy a: "^orders$", exchanges, alternate-exchange = "dlx", message-ttl = 5'
+    result = run(tmp_path, "", policy)
+    assert settings_of(result) == ["  ~ exchange 'orders':", "      alternate-exchange none -> \"dlx\" (policy 'a')"]
+    assert "  + queue 'dead' gains from exchange 'orders':" in result.output
+
+
+def test_queues_with_the_same_change_are_summed_up(tmp_path: Path) -> None:
+    queues = "".join([f"queue q{number:02}\n" for number in range(30)])
+    result = run(tmp_path, queues, f'{queues}policy p: "^q", queues, max-length = 5')
+    assert settings_of(result) == [
+        "  ! 30 queues, 'q00', 'q01', 'q02', 'q03', 'q04' and 25 more:",
+        "      max-length none -> 5 (policy 'p'): above 5 messages, the oldest messages are dropped",
+    ]
+    [change] = json.loads(run(tmp_path, queues, f'{queues}policy p: "^q", max-length = 5', "--json").output)["settings"]
+    assert (change["kind"], len(change["names"])) == ("queue", 30)
+    assert change["changes"] == [
+        {
+            "name": "max-length",
+            "before": [None],
+            "after": [{"value": 5, "source": "policy", "policy": "p"}],
+            "means": "above 5 messages, the oldest messages are dropped",
+            "loses": True,
+        }
+    ]
+
+
+def test_a_policy_that_takes_precedence_changes_what_is_in_force_without_changing_itself(tmp_path: Path) -> None:
+    keep = 'policy keep: "^jobs", queues, priority 1, max-length = 5\n'
+    result = run(tmp_path, keep, f'{keep}policy more: "^j", queues, priority 2, expires = 9')
+    assert settings_of(result)[1:] == [
+        "      expires none -> 9 (policy 'more'): the queue is deleted, with its messages, after 9 ms without use",
+        "      max-length 5 (policy 'keep') -> none: nothing bounds the queue now",
+    ]
+    assert settings_of(run(tmp_path, keep, f'{keep}policy more: "^j", queues, priority 0, expires = 9')) == []
+
+
+def test_an_operator_policy_counts_although_no_step_sets_it(tmp_path: Path) -> None:
+    result = run(tmp_path, "", 'policy top: "", queues, operator, max-length = 7')
+    assert "plan: nothing to do" in result.output
+    assert "max-length none -> 7 (operator policy 'top')" in result.output
+    assert result.exit_code == 1
+
+
+def test_where_the_policy_in_force_is_not_known_nothing_is_claimed(tmp_path: Path) -> None:
+    two = 'policy a: "^jobs", queues, max-length = 1\npolicy b: "^jobs", queues, max-length = 2\n'
+    assert settings_of(run(tmp_path, "", two))[1:] == [
+        "      max-length none -> 1 (policy 'a') or 2 (policy 'b'): which policy is in force is not known here"
+    ]
+
+
+def test_a_queue_that_is_declared_again_names_the_arguments_that_differ(tmp_path: Path) -> None:
+    result = run(tmp_path, "queue more: x-max-length = 5", "queue more: x-max-length = 6, transient")
+    assert (
+        "  + declare queue 'more' (classic)\n      durable true -> false\n      x-max-length 5 -> 6\n" in result.output
+    )
+    [_, declared] = json.loads(run(tmp_path, "queue more", "queue more: stream", "--json").output)["plan"]["steps"]
+    assert declared["changes"] == [{"name": "arguments.x-queue-type", "before": None, "after": "stream"}]
+
+
+def test_markdown_has_the_settings_and_names_the_routes_as_proved(tmp_path: Path) -> None:
+    result = run(tmp_path, "", 'policy p: "^jobs$", queues, max-length = 1', "--format", "markdown")
+    assert result.output.startswith("### hashstar diff: **messages may be lost**\n")
+    assert "- queue 'jobs': max-length none -> 1 (policy 'p'): above 1 message" in result.output
+    assert "No message is routed differently: proved for all keys and headers." in result.output
+
+
+def test_dead_letters_to_an_exchange_that_chooses_by_headers_have_no_example() -> None:
+    queue = Queue("q")
+    topology = Topology([Exchange("h", "headers"), Exchange("x")], [queue], [Binding.to_queue("x", "q", "k")])
+    changed = topology.set_policy(Policy("p", "", {"dead-letter-exchange": "h"}, "queues"))
+    [change] = compare_settings(topology, changed)
+    assert change.example == ""
+    assert not change.loses
+
+
+definitions = st.dictionaries(
+    st.sampled_from(["max-length", "message-ttl", "expires", "delivery-limit"]), st.integers(0, 3), min_size=1
+)
+policies = st.builds(
+    Policy,
+    st.sampled_from("abc"), st.sampled_from(["", "^q", "1$"]), definitions, st.sampled_from(["all", "queues"]),
+    st.integers(0, 1), st.booleans(),
+)  # fmt: skip
+queues_ = st.builds(
+    lambda name, arguments: Queue(name, arguments={f"x-{key}": value for key, value in arguments.items()}),
+    st.sampled_from(["q1", "q2", "r1"]), definitions,
+)  # fmt: skip
+topologies = st.builds(
+    lambda queues, policies: Topology(queues=queues, policies=policies),
+    st.lists(queues_, max_size=3), st.lists(policies, max_size=3),
+)  # fmt: skip
+
+
+@given(topologies, topologies)
+def test_what_is_reported_are_the_settings_that_differ_queue_by_queue(before: Topology, after: Topology) -> None:
+    def values(topology: Topology, name: str) -> list[dict[str, Any]]:
+        possible = topology.policies_in_force().possible_settings(topology.queues[name])
+        return [{key: setting.value for key, setting in settings.values.items()} for settings in possible]
+
+    found = {
+        (name, each.name)
+        for change in compare_settings(before, after)
+        for name in change.names
+        for each in change.changes
+    }
+    expected = set()
+    for name in before.queues.keys() & after.queues.keys():
+        old, new = values(before, name), values(after, name)
+        for key in {key for one in (*old, *new) for key in one}:
+            if {one.get(key) for one in old} != {one.get(key) for one in new}:
+                expected.add((name, key))
+    assert found == expected
+    assert compare_settings(before, before) == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "loses"),
+    [
+        ('x-dead-letter-exchange = "amq.direct"', False),  # nothing is bound to it
+        ('x-dead-letter-exchange = "", x-dead-letter-routing-key = "gone"', False),
+        ('x-dead-letter-exchange = "dlx"', True),
+        ('x-dead-letter-exchange = "", x-dead-letter-routing-key = "dead"', True),
+    ],
+)
+def test_dead_letters_that_were_always_lost_are_not_lost_by_a_change(tmp_path: Path, given: str, loses: bool) -> None:
+    lines = settings_of(run(tmp_path, f"queue a: {given}", "queue a"))
+    assert lines[0] == f"  {'!' if loses else '~'} queue 'a':"
+    assert "messages that are rejected, expire or exceed a limit are dropped" in lines[1]
+    assert any("such as" in line for line in lines) == loses
