@@ -336,7 +336,7 @@ READERS: Final = {
     "bindings/auditing/spark/growth.py _read": Reader(
         '{"files": {"f": ["x", 0, 1, 2, 3, 4, "h", false]}, "splits": [], "notices": [], "open_files": 0}', read_growth
     ),
-    "bindings/auditing/spark/ledger.py Ledger._read": Reader(ACCOUNT, read_ledger),
+    "bindings/auditing/spark/ledger.py BatchLedger._read": Reader(ACCOUNT, read_ledger),
     "bindings/auditing/spark/streaming.py _epoch": Reader('{"archive": "a"}', read_epoch),
     "bindings/checking/baseline.py Baseline.load": Reader(
         '{"hashstar_baseline": 1, "files": {"f": [{"code": "HS101", "vhost": "/", "part": "q", "message": '
@@ -356,7 +356,7 @@ READERS: Final = {
             (read := Parameters(body)).message(), read.number("n", 1, 9), read.parts("parts", 9), read.texts("t", 9)
         ], as_bytes=True),
     ),
-    "bindings/serve/traffic.py Traffic.load": Reader(REPORT, of_file("r.json", ReportTraffic.load)),
+    "bindings/serve/traffic.py ReportTraffic.load": Reader(REPORT, of_file("r.json", ReportTraffic.load)),
     "bindings/sources/definitions/positions.py find_objects": Reader(
         DEFINITIONS, lambda text, folder: list(find_objects(text)), (ValueError, IndexError)
     ),

@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -25,6 +25,8 @@ TOKEN: Final = re.compile(
     re.DOTALL,
 )
 """A string, a comment, a sign, or a bare key or value."""
+DEPTH: Final = 32
+"""Maximum number of keys of a path: from the first deeper one on, nothing of a file is located."""
 SHOWN: Final = 120
 """Maximum number of characters of a line that are shown."""
 MASK: Final = "..."
@@ -96,7 +98,8 @@ class _Layout:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._spans = sorted(_scan(text), key=lambda span: span.start)
+        shallow = takewhile(lambda span: len(span.path) <= DEPTH, _scan(text))
+        self._spans = sorted(shallow, key=lambda span: span.start)
         self._lines = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
         places: dict[str, TomlPosition] = {}
         implied: dict[str, TomlPosition] = {}
