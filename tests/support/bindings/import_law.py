@@ -34,7 +34,8 @@ REFUSED_BY: Final = frozenset({
     "HS101", "HS102", "HS404", "HS405", "HS601", "HS602", "HS603", "HS605", "HS701", "HS705", "HS707", "HS903",
 })  # fmt: skip
 """Codes of the errors about what an import refuses or leaves out."""
-OTHERWISE: Final = "HS904"
+OTHERWISE: Final = frozenset({"HS706", "HS904"})
+"""Codes of warnings about what an import may refuse, or makes otherwise."""
 OF_NO_USE: Final = re.compile(r" is no string \(function_clause\)$| more than 255")
 """Texts about names and keys that a release may store, and that no client can use."""
 EXCHANGE: Final = ("name", "vhost", "type", "durable", "auto_delete", "internal", "arguments")
@@ -123,7 +124,7 @@ class ImportLaw:
             return "unread", [str(error)]
         found = [finding for of in report.vhosts for finding in of.findings]
         refused = [finding.message for finding in found if finding.code in REFUSED_BY]
-        otherwise = [finding.message for finding in found if finding.code == OTHERWISE]
+        otherwise = [finding.message for finding in found if finding.code in OTHERWISE]
         return ("refused", refused) if refused else ("otherwise", otherwise) if otherwise else ("fine", [])
 
     def alone(

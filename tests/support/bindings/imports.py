@@ -68,8 +68,9 @@ WRONG_ARGUMENTS: Final = tuple(
     (name, value)
     for name, values in VALUES.items()
     for value in values
-    if value is None or isinstance(value, bool | int | float | str)
+    if (value is None or isinstance(value, bool | int | float | str)) and (name, value) != ("x-expires", 1)
 )
+"""A queue that expires within a millisecond may be gone before it is bound."""
 EXCHANGE_TYPES: Final[Values] = (
     ("topic", "direct", "fanout", "headers", "x-consistent-hash", "x-random", "x-recent-history", "x-modulus-hash",
      "x-jms-topic"),
