@@ -28,7 +28,7 @@ TOKEN: Final = re.compile(
 )  # fmt: skip
 """A string of each kind, a comment, or a character that begins or ends a key or a value. Each alternative matches to
 the end of its string or comment, even an unclosed one, so that the scan is linear; the parser reports the error."""
-PLACE: Final = re.compile(r"line (\d+), column (\d+)\)$")
+PLACE: Final = re.compile(r"line ([0-9]+), column ([0-9]+)\)$")
 DIGITS: Final = re.compile(rf"[0-9](?:_?[0-9]){{{INTEGER_DIGITS}}}")
 
 

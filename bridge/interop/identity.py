@@ -51,7 +51,6 @@ __all__ = [
     "bind_identity",
     "choose_identity",
     "fingerprint",
-    "header_with_identity",
     "identity_of_message",
     "identity_of_record",
     "identity_of_stored",
@@ -160,16 +159,10 @@ def fingerprint(source: str, queue: str, routing_key: str, content: ContentHeade
 
 
 def with_identity(message: Message, identity: str | None) -> Message:
-    """Return the message with this identity in the place of any other one; None: as it is. No header is decoded."""
-    if identity is None:
-        return message
-    marked = header_with_identity(content_of(message), identity)
+    """Return the message with this identity in the place of any other one; None: with none. No header is decoded."""
+    content = content_of(message).without_header(IDENTITY)
+    marked = content if identity is None else content.with_header(IDENTITY, identity)
     return message_of(message.exchange, message.routing_key, marked, message.body)
-
-
-def header_with_identity(content: ContentHeader, identity: str | None) -> ContentHeader:
-    """Return the content header with this identity; see `with_identity`."""
-    return content if identity is None else content.with_header(IDENTITY, identity)
 
 
 def _join(*parts: str) -> str:

@@ -65,8 +65,8 @@ def to_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
         except Exception as error:  # noqa: BLE001  publishers choose the bytes, so there is no list of what they raise
             copies, rest = NO_COPIES, [(RAW_HEADER, "binary", b64encode(raw).decode())]
             fields = [(REASON, "longstr", str(error) or type(error).__name__)]
+        fields = [field for field in fields if field[0] != IDENTITY]
         if identity is not None:
-            fields = [field for field in fields if field[0] != IDENTITY]
             fields.append((IDENTITY, "longstr", unescape(identity)))
         has_value.append(not any(field[:2] == NO_VALUE and field[2] == "true" for field in fields))
         headers.add_encoded(fields)

@@ -120,7 +120,7 @@ def requests_of(recording: Recording, name: str) -> list[RecordedRequest]:
 
 def test_the_handshake_is_recorded_without_the_password() -> None:
     recording = record(handshake())
-    assert recording.connections == {RecordedClient("RecordedClient", "1.0", "Python", "shop"): 1}
+    assert recording.connections == {RecordedClient("Client", "1.0", "Python", "shop"): 1}
     assert recording.brokers == ["RabbitMQ 3.10.8"]
     assert [(each.method, dict(each.arguments), each.was_accepted) for each in recording.requests] == [
         ("connection.start-ok", {"mechanism": "PLAIN"}, True),

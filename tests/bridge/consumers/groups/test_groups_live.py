@@ -35,7 +35,7 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.live
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 MESSAGES = int(os.environ.get("HASHSTAR_GROUP_MESSAGES", "4000"))
 RATE = float(os.environ.get("HASHSTAR_GROUP_RATE", "1500"))
 SECONDS = 60.0

@@ -60,7 +60,10 @@ async def test_a_dead_letter_that_is_too_large_is_held_with_a_way_out_and_the_ot
     def held() -> list[str]:
         return [call[-2].reason for call in events.calls_of("gave_up") if call[-1] == "hold"]
 
-    await until(lambda: len(held()) == len(large))
+    def are_open() -> bool:
+        return len(events.calls_of("connected")) == 3 + len(events.calls_of("disconnected"))
+
+    await until(lambda: len(held()) == len(large) and are_open())
     opened = len(events.calls_of("connected"))
     tried = len(events.calls_of("refused"))
     await until(lambda: len(events.calls_of("refused")) >= tried + 10)  # it is tried again and again
