@@ -122,7 +122,7 @@ def _refer(browser: Browser, site: str) -> None:
     for page, anchor, text in (
         ("api/exchange/", "exchange.Router", "exactly as the RabbitMQ of its profile"),
         ("api/exchange/", "exchange.Router.explain", "Return the route with its reasons"),
-        ("api/bindings/", "bindings.auditing.run.audit", "topology"),
+        ("api/bindings/", "bindings.audit", "topology"),
         ("api/bridge/", "bridge.run", "Run a bridge until all its sources have ended"),
         ("options/", "hashstar-explain", "Explain where one message goes"),
     ):

@@ -81,11 +81,7 @@ def _page_of(package: str) -> Iterator[str]:
 
 
 def _find(loaded: griffe.Module, name: str) -> griffe.Object | griffe.Alias:
-    """Return what a public name is: where a package is called as a function, that function."""
     found = loaded[name]
-    if isinstance(found, griffe.Module):
-        implementation = vars(import_module(found.path))["implementation"]
-        found = loaded[f"{implementation}.{name}".removeprefix(f"{loaded.name}.")]
     assert isinstance(found, griffe.Object | griffe.Alias)
     return found
 

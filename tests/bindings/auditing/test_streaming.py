@@ -94,7 +94,7 @@ def test_a_query_that_fails_otherwise_is_not_started_again() -> None:
 
 KILLED = """
 import os, signal, sys, threading
-from bindings.auditing.spark.ledger import Ledger
+from bindings.auditing.spark.ledger import BatchLedger
 from bindings.auditing.spark.session import session
 from bindings.auditing.spark.streaming import follow
 from tests.support.archives.growing import STUDY
@@ -115,7 +115,7 @@ def put(ledger, batch, entry):
         kill()
     return as_it_was(ledger, batch, entry)
 
-as_it_was, Ledger.put = Ledger.put, put
+as_it_was, BatchLedger.put = BatchLedger.put, put
 with session("local[2]", conf={"spark.driver.memory": "1g"}) as spark:
     running = [
         follow(

@@ -186,7 +186,7 @@ def test_columns_that_matter_less_make_room_for_the_others(pages: Pages) -> None
     assert [each.split()[0] for each in shown.evaluate(seen)[1:]] == ["Binding", "Destination", "State", "Messages"]
     shown.evaluate("document.querySelector('#table-bindings .opener').click()")
     detail = shown.evaluate("document.querySelector('#table-bindings tr.detail').innerText")
-    for word in ("source", "line 7", "share", "only by it", "last seen", "99 messages went through its source"):
+    for word in ("source", "line 13", "share", "only by it", "last seen", "99 messages went through its source"):
         assert word in detail
     shown.resize(1280)
     assert [each.split()[0] for each in shown.evaluate(seen)[1:]] == wide
