@@ -10,7 +10,8 @@ from functools import partial
 from typing import Any, Final
 
 from benchmarks.measure import Contestant, microseconds_per, run_rounds, show
-from bridge.interop import Record, to_amqp, to_kafka, with_identity
+from bridge.interop import Record, to_amqp, to_kafka
+from bridge.interop.marks import mark_message
 from exchange.amqp import ContentHeader, message_of
 from exchange.values.field_values import Typed
 from exchange.values.message import Message
@@ -72,7 +73,7 @@ def _calls(content: ContentHeader) -> list[tuple[str, Callable[[bytes], object]]
         ("pika: encode", lambda _: b"".join(of_pika.encode())),
         ("encode", lambda _: ContentHeader.of(headers, properties).raw),
         ("a message, undecoded", _message),
-        ("the same, with an identity", lambda raw: with_identity(_message(raw), "kafka/main/orders/3/1207")),
+        ("the same, with an identity", lambda raw: mark_message(_message(raw), "kafka/main/orders/3/1207")),
         ("AMQP to Kafka", lambda raw: to_kafka(_message(raw), "orders", b"key")),
         ("and home", lambda _: to_amqp(record)),
         ("Kafka to AMQP, three headers", lambda _: to_amqp(RECORD)),

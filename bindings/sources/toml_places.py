@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from bindings.sources.files import open_file
 from exchange.errors import InputError
-from exchange.limits import CONFIG_BYTES
+from exchange.limits import CONFIG_BYTES, CONFIG_KEY_PARTS
 from exchange.text.display import SECRETIVE, underline
 from exchange.values.json_text import parse
 
@@ -25,8 +25,6 @@ TOKEN: Final = re.compile(
     re.DOTALL,
 )
 """A string, a comment, a sign, or a bare key or value."""
-DEPTH: Final = 32
-"""Maximum number of keys of a path: from the first deeper one on, nothing of a file is located."""
 SHOWN: Final = 120
 """Maximum number of characters of a line that are shown."""
 MASK: Final = "..."
@@ -98,7 +96,8 @@ class _Layout:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        shallow = takewhile(lambda span: len(span.path) <= DEPTH, _scan(text))
+        # A path that is deeper is refused, too: paths grow with the square of such a text.
+        shallow = takewhile(lambda span: len(span.path) <= CONFIG_KEY_PARTS, _scan(text))
         self._spans = sorted(shallow, key=lambda span: span.start)
         self._lines = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
         places: dict[str, TomlPosition] = {}

@@ -85,7 +85,6 @@ from bridge.interop.identity import (
     identity_of_message,
     identity_of_record,
     identity_of_stored,
-    with_identity,
 )
 from bridge.interop.record import Record, Unmappable, check_fits, reply_headers
 from bridge.interop.rocketmq import from_rocketmq, to_rocketmq
@@ -112,5 +111,4 @@ __all__ = [
     "to_kafka",
     "to_rocketmq",
     "topic_of",
-    "with_identity",
 ]

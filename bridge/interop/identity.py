@@ -42,9 +42,8 @@ from zlib import crc32
 
 from bridge.interop.record import Record, last_header
 from bridge.rocketmq.remoting.message import StoredMessage
-from exchange.amqp import ContentHeader, content_of, message_of
+from exchange.amqp import ContentHeader
 from exchange.values.field_values import type_and_value
-from exchange.values.message import Message
 
 __all__ = [
     "IDENTITY",
@@ -54,7 +53,6 @@ __all__ = [
     "identity_of_message",
     "identity_of_record",
     "identity_of_stored",
-    "with_identity",
 ]
 
 IDENTITY: Final = "x-hashstar-id"
@@ -156,13 +154,6 @@ def fingerprint(source: str, queue: str, routing_key: str, content: ContentHeade
     digest = sha256(b"".join([len(piece).to_bytes(8) + piece for piece in pieces]))
     key = routing_key.encode("utf-8", "surrogateescape")
     return bind_identity(_join("content", source, queue, digest.hexdigest()), key, body)
-
-
-def with_identity(message: Message, identity: str | None) -> Message:
-    """Return the message with this identity in the place of any other one; None: with none. No header is decoded."""
-    content = content_of(message).without_header(IDENTITY)
-    marked = content if identity is None else content.with_header(IDENTITY, identity)
-    return message_of(message.exchange, message.routing_key, marked, message.body)
 
 
 def _join(*parts: str) -> str:

@@ -224,7 +224,7 @@ def _union_encoder(kinds: Sequence[Any]) -> Encoder | None:
         return lambda value: None if value is None else encode(value)  # type: ignore[misc]
     classes = {(get_args(kind)[0] if get_origin(kind) is Annotated else kind): each for kind, each in encoders.items()}
     if not all(isinstance(each, type) for each in classes):
-        raise TypeError(f"{' | '.join(map(str, kinds))}: values of these types cannot be told apart")
+        raise TypeError(f"{' | '.join(map(str, kinds))}: values of these types cannot be distinguished")
 
     def choose(value: Any) -> Any:
         encode = classes[type(value)]

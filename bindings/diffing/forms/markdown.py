@@ -18,6 +18,7 @@ from bindings.diffing.forms.words import (
     describe_changes,
     describe_choice,
     describe_default,
+    describe_left,
     describe_partitions,
     describe_settings,
     describe_term,
@@ -29,7 +30,6 @@ from bindings.diffing.forms.words import (
     quote_message,
 )
 from bindings.diffing.planning.plan import Plan
-from bindings.diffing.planning.step import describe_part
 from bindings.diffing.settings.changes import SettingsChange
 from exchange.entities.entities import Queue
 from exchange.text.display import clip_line, count_noun
@@ -279,7 +279,7 @@ def _plan_lines(plan: Plan) -> Iterator[str]:
         yield f"! refused: {step}"
         yield f"!   {error}"
     for part in plan.left_alone:
-        yield f"  left alone, as it is the broker's own or an exclusive queue's: {describe_part(part)}"
+        yield f"  {describe_left(part)}"
 
 
 def _code(text: str) -> str:

@@ -14,6 +14,7 @@ from bindings.diffing.forms.words import (
     describe_changes,
     describe_choice,
     describe_default,
+    describe_left,
     describe_partitions,
     describe_settings,
     describe_timing,
@@ -26,7 +27,6 @@ from bindings.diffing.forms.words import (
     split_term,
 )
 from bindings.diffing.planning.plan import Plan
-from bindings.diffing.planning.step import describe_part
 from bindings.diffing.settings.changes import SettingsChange
 from exchange.text.display import count_noun, count_rest, describe_exchange
 from exchange.topology.unread import unread_lines
@@ -85,7 +85,7 @@ def plan_lines(todo: Plan) -> Iterator[str]:
         yield f"  ? {step}"
         yield f"      ! the broker would refuse: {error}"
     for part in todo.left_alone:
-        yield f"  left alone, as it is the broker's own or an exclusive queue's: {describe_part(part)}"
+        yield f"  {describe_left(part)}"
 
 
 def meaning_lines(difference: Meaning, most: int | None = None, reasons: Mapping[str, str] = CHANGED) -> Iterator[str]:

@@ -17,7 +17,7 @@ from bindings.diffing.comparison.meaning import (
 from bindings.diffing.comparison.partitions import PartitionChange
 from bindings.diffing.comparison.terms import Term
 from bindings.diffing.planning.fields import find_changes
-from bindings.diffing.planning.step import Step
+from bindings.diffing.planning.step import Step, describe_part
 from bindings.diffing.settings.changes import SettingsChange
 from exchange.entities.part import Part
 from exchange.entities.precedence import Possible, write_setting
@@ -29,8 +29,9 @@ from exchange.values.notation import write_json, write_table
 
 __all__ = [
     "CHANGED", "describe_access", "describe_changes", "describe_choice", "describe_default", "describe_fields",
-    "describe_partitions", "describe_release", "describe_settings", "describe_term", "describe_undecided",
-    "describe_unroutable", "happens_at_times", "name_parts", "quote_message", "sign_of", "split_term",
+    "describe_left", "describe_partitions", "describe_release", "describe_settings", "describe_term",
+    "describe_undecided", "describe_unroutable", "happens_at_times", "name_parts", "quote_message", "sign_of",
+    "split_term",
 ]  # fmt: skip
 
 NAMED: Final = 5
@@ -134,6 +135,11 @@ def describe_partitions(change: PartitionChange) -> tuple[str, str]:
         return sentence, ""
     old, new = (f"partition {name}" if name is not None else "any partition" for name in change.moved)
     return sentence, f"such as {quote_message(change.witness)}: {old}, then {new}"
+
+
+def describe_left(part: Part) -> str:
+    """Return the sentence for a part that differs and is not touched."""
+    return f"left alone, as it is the broker's own or an exclusive queue's: {describe_part(part)}"
 
 
 def sign_of(step: Step) -> str:

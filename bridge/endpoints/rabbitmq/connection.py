@@ -281,8 +281,8 @@ class Channel:
             self._asked.discard(answer)
 
     def _end(self, error: BaseException) -> None:
-        """Report the end of the channel: to those who wait for its answers, as their refusal; else as the loss of the
-        connection, or to who is told instead, unless the channel is apart.
+        """Report the end of the channel: as a refusal to those who wait for its answers; if nobody waits, to
+        ``on_end``, which ends the connection by default. A channel that is ``apart`` ends alone.
         """
         self.dispatch()  # what came before it
         self._connection.unlisten(self.number)

@@ -14,9 +14,10 @@ from unittest import mock
 import pika
 import pytest
 
-from bridge.interop import IDENTITY, Record, to_amqp, to_kafka, with_identity
+from bridge.interop import IDENTITY, Record, to_amqp, to_kafka
 from exchange.amqp import ContentHeader, content_of, message_of
 from exchange.amqp.fields import encode_value
+from tests.support.bridge.identity import with_identity
 from tests.support.bridge.wires import long_string, sized, table_of
 from tests.support.servers import Server
 from tests.support.unique import unique_name

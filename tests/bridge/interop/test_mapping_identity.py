@@ -14,11 +14,11 @@ from bridge.interop import (
     identity_of_record,
     to_amqp,
     to_kafka,
-    with_identity,
 )
 from exchange.amqp import ContentHeader
 from exchange.values.field_values import Typed
 from exchange.values.message import Message
+from tests.support.bridge.identity import with_identity
 
 SENT = ContentHeader.of({"b": 1, "a": 2}, {"message_id": "m"})
 

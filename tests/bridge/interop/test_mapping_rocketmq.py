@@ -23,7 +23,6 @@ from bridge.interop import (
     to_kafka,
     to_rocketmq,
     topic_of,
-    with_identity,
 )
 from bridge.interop.kafka_guest import BROKER_HEADERS
 from bridge.interop.rocketmq import PRODUCER_PROPERTIES
@@ -42,6 +41,7 @@ from exchange.values.field_values import Typed
 from exchange.values.message import Message
 from tests.bridge.interop.test_mapping import parts, records
 from tests.exchange.amqp.test_codec import parts_of, properties
+from tests.support.bridge.identity import with_identity
 from tests.support.bridge.wires import headers_wire, table_of, wires
 
 texts = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), min_size=1, max_size=9)

@@ -16,7 +16,7 @@ from bridge.endpoints.kafka.config import KafkaTarget
 from bridge.endpoints.kafka.consumer.reader import LaneReader
 from bridge.endpoints.kafka.producer.writer import RecordWriter
 from bridge.endpoints.topics import TopicDestination
-from bridge.interop import IDENTITY, Record, Unmappable, identity_of_record, to_amqp, to_kafka, with_identity
+from bridge.interop import IDENTITY, Record, Unmappable, identity_of_record, to_amqp, to_kafka
 from bridge.interop.marks import HOPS
 from exchange import Binding, Exchange, Queue, Router, Topology
 from exchange.amqp import content_of
@@ -26,6 +26,7 @@ from exchange.partition.partitioning.strategies import build_partitioner
 from exchange.routing.route import Placement
 from exchange.values.message import assemble_message
 from tests.bridge.interop.test_mapping import DEBEZIUM, kafka_headers, long_keys, parts
+from tests.support.bridge.identity import with_identity
 
 TIMES = {0: (None, False), 1: (1_790_000_000_000, False), 2: (1_790_000_000_000, True)}
 
