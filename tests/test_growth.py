@@ -107,6 +107,18 @@ KINDS: Final[Mapping[str, Callable[[range], str]]] = {
         exchanges=[exchange(n) for n in r], bindings=[binding(n, n) for n in r],
         queues=[queue(n, "/", **{"x-dead-letter-exchange": f"x{n + 1}", "x-overflow": "drop-head"}) for n in r],
     ),
+    "rings": lambda r: definitions(
+        exchanges=[exchange(n, **{"alternate-exchange": f"x{(n + 1) % len(r)}"}) for n in r],
+        queues=[queue(n, **{"x-dead-letter-exchange": f"x{n}"}) for n in r], bindings=[binding(n, n) for n in r],
+    ),
+    "chains": lambda r: definitions(
+        exchanges=[exchange(n) for n in r], queues=[queue(0)],
+        bindings=[*[binding(n, n + 1, kind="exchange") for n in r[:-1]], binding(r[-1], 0)],
+    ),
+    "hubs": lambda r: definitions(
+        exchanges=[exchange(n) for n in r], queues=[queue(n) for n in r],
+        bindings=[*[binding(0, n, kind="exchange") for n in r[1:]], *[binding(n, n) for n in r]],
+    ),
     "streams": lambda r: definitions(queues=[queue(n, **{"x-queue-type": "stream", "x-max-age": "1h"}) for n in r]),
     "delayed exchanges": lambda r: definitions(
         exchanges=[exchange(n, "x-delayed-message", **{"x-delayed-type": "topic"}) for n in r],

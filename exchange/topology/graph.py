@@ -20,7 +20,7 @@ from exchange.entities.in_force import NO_DEAD_LETTERS, DeadLetters, Policies, S
 from exchange.entities.unread import has_shards_made
 from exchange.topology.topology import Topology
 
-__all__ = ["Graph", "TopologyGraph", "find_cycles", "reach"]
+__all__ = ["Graph", "TopologyGraph", "find_components", "find_cycles", "reach", "reach_as_bits"]
 
 
 Node = TypeVar("Node", bound="str | tuple[str, ...]")
@@ -215,12 +215,30 @@ def reach(edges: Mapping[str, Iterable[str]], starts: Iterable[str]) -> set[str]
 
 
 def find_cycles(edges: Mapping[Node, Iterable[Node]]) -> list[list[Node]]:
-    """Return the sets of two or more nodes that can all reach each other, each sorted.
+    """Return the sets of two or more nodes that can all reach each other, each sorted."""
+    return sorted([sorted(component) for component in find_components(edges) if len(component) > 1])
+
+
+def reach_as_bits(edges: Mapping[Node, Iterable[Node]]) -> dict[Node, tuple[int, int]]:
+    """Return node -> its own bit, and the bits of all that a path leads to from it: its own only on a cycle."""
+    reached: dict[Node, tuple[int, int]] = {}
+    for component in find_components(edges):  # after all that it leads to
+        bits = 0
+        own = {node: 1 << at for at, node in enumerate(component, len(reached))}
+        for node in component:
+            for target in edges.get(node, ()):
+                bit, further = (own[target], 0) if target in own else reached[target]
+                bits |= bit | further
+        reached |= {node: (bit, bits) for node, bit in own.items()}
+    return reached
+
+
+def find_components(edges: Mapping[Node, Iterable[Node]]) -> Iterator[list[Node]]:
+    """Yield the sets of nodes that can all reach each other, of one node or more, each after those that it leads to.
 
     Tarjan's algorithm for strongly connected components, in a loop: a node's set is complete when the lowest number
     that the node can reach is its own; the set is then the part of the stack from that node on.
     """
-    cycles: list[list[Node]] = []
     number: dict[Node, int] = {}
     lowest: dict[Node, int] = {}
     stack: dict[Node, None] = {}
@@ -245,9 +263,7 @@ def find_cycles(edges: Mapping[Node, Iterable[Node]]) -> list[list[Node]]:
                 if path:
                     lowest[path[-1][0]] = min(lowest[path[-1][0]], lowest[node])
                 if lowest[node] == number[node]:
-                    cycle: list[Node] = []
-                    while not cycle or cycle[-1] != node:
-                        cycle.append(stack.popitem()[0])
-                    if len(cycle) > 1:
-                        cycles.append(sorted(cycle))
-    return sorted(cycles)
+                    component: list[Node] = []
+                    while not component or component[-1] != node:
+                        component.append(stack.popitem()[0])
+                    yield component

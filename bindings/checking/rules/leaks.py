@@ -10,8 +10,9 @@ lost, in a message without headers.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 from bindings.analysis.crawl import Budget, OutOfBudget, shortest_key
@@ -35,6 +36,8 @@ VISIT: Final = 100
 
 def find_lost_key(view: TopologyView, exchange: str) -> str | None:
     """Return a shortest key that gets to no queue when it is published to the exchange."""
+    if exchange in view.loses_empty_key:
+        return ""  # no key is shorter
     return _shortest(_Search(view, exchange).find_at(exchange, _Path()))
 
 
@@ -55,12 +58,14 @@ def find_key_among(pattern: Pattern, taken: Collection[str] = ()) -> str | None:
 
 def find_key_lost_by_alternate(view: TopologyView, exchange: str) -> str | None:
     """Return a shortest key that no binding of the exchange matches and that gets to no queue."""
+    if exchange in view.loses_empty_key and not view.match(exchange, ""):
+        return ""
     return _shortest(_Search(view, exchange).find_unmatched(exchange, _Path()))
 
 
 def find_key_lost_by_binding(view: TopologyView, binding: Binding) -> str | None:
     """Return a shortest key that matches this binding to another exchange and gets to no queue."""
-    path = _Path(exchanges=((binding.source, False),))
+    path = _Path(exchanges={binding.source: False})
     return _shortest(_Search(view, binding.source).find_onwards(binding, path))
 
 
@@ -80,14 +85,11 @@ class _Path(NamedTuple):
     """The path of a search so far: exchanges, and the patterns that a key must match to pass them all."""
 
     all_of: tuple[Pattern, ...] = ()
-    exchanges: tuple[tuple[str, bool], ...] = ()
-    """Name, and whether no binding of the exchange may match the key: then its alternate comes next, or nothing."""
-
-    def has(self, exchange: str) -> bool:
-        return any(name == exchange for name, _ in self.exchanges)
+    exchanges: Mapping[str, bool] = MappingProxyType({})
+    """Name -> whether no binding of the exchange may match the key: then its alternate comes next, or nothing."""
 
     def then(self, exchange: str, *, unmatched: bool) -> _Path:
-        return self._replace(exchanges=(*self.exchanges, (exchange, unmatched)))
+        return self._replace(exchanges={**self.exchanges, exchange: unmatched})
 
 
 class _Search:
@@ -101,16 +103,18 @@ class _Search:
     def find_at(self, exchange: str, path: _Path) -> Iterator[str]:
         """Yield keys that are lost at an exchange, or further on."""
         self._budget.spend(VISIT)
-        if not self._view.is_opaque(exchange):
+        if exchange not in self._view.safe and not self._view.is_opaque(exchange):
             yield from self.find_unmatched(exchange, path)
             for binding in self._view.onwards.get(exchange, ()):
                 yield from self.find_onwards(binding, path.then(exchange, unmatched=False))
 
     def find_unmatched(self, exchange: str, path: _Path) -> Iterator[str]:
         """Yield lost keys that no binding of the exchange matches."""
+        if exchange in self._view.catch_alls:
+            return
         path = path.then(exchange, unmatched=True)
         alternate = self._view.alternate_of(exchange)
-        if alternate is None or path.has(alternate):
+        if alternate is None or alternate in path.exchanges:
             yield from self._lost(path)
         else:
             yield from self.find_at(alternate, path)
@@ -122,7 +126,7 @@ class _Search:
             return
         if pattern not in path.all_of:
             path = path._replace(all_of=(*path.all_of, pattern))
-        if path.has(binding.destination.name):
+        if binding.destination.name in path.exchanges:
             yield from self._lost(path)
         else:
             yield from self.find_at(binding.destination.name, path)
@@ -173,7 +177,7 @@ class _Search:
     def _pattern_off(self, path: _Path, key: str) -> Pattern | None:
         """Return a pattern that leads the key to a queue, or off this path; None if there is none."""
         queues = self._view.topology.queues
-        for exchange, unmatched in path.exchanges:
+        for exchange, unmatched in path.exchanges.items():
             for binding in self._view.match(exchange, key):
                 kind, name = binding.destination
                 if unmatched or (kind == "queue" and name in queues):

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
-from exchange.entities.entities import Binding
+from exchange.entities.entities import Binding, Destination
 from exchange.entities.queue_arguments import refuse_queue
 from exchange.errors import BrokerError
 from exchange.kinds import Kind, UnknownExchange, kind_of
@@ -143,6 +143,49 @@ class TopologyView:
         for name, alternate in self.graph.alternates.items():
             backwards.add(alternate, name)
         return frozenset(backwards.downstream(into_queues))
+
+    @cached_property
+    def catch_alls(self) -> Mapping[str, Sequence[Destination]]:
+        """Exchange -> where its bindings lead that match every message, for those that have any."""
+        found = {
+            name: [each.destination for each in self.bindings_from(name) if self.pattern_of(each) == EVERYTHING]
+            for name in self.topology.exchanges
+            if not self.is_opaque(name)
+        }
+        return {name: targets for name, targets in found.items() if targets}
+
+    @cached_property
+    def safe(self) -> frozenset[str]:
+        """The exchanges from which every message gets to a queue, over bindings that match every message."""
+        backwards, queues = Graph(), self.topology.queues
+        for name, targets in self.catch_alls.items():
+            for kind, target in targets:
+                if kind == "exchange":
+                    backwards.add(target, name)
+        into_queues = [
+            name
+            for name, targets in self.catch_alls.items()
+            if any(kind == "queue" and queue in queues for kind, queue in targets)
+        ]
+        return frozenset(backwards.downstream(into_queues))
+
+    @cached_property
+    def loses_empty_key(self) -> frozenset[str]:
+        """The exchanges that hand a message with the key "" and no headers on, at most, until no binding matches it."""
+        backwards, taken = Graph(), set()
+        for name in self.topology.exchanges:
+            targets = [binding.destination for binding in self.match(name, "")]
+            alternate = self.alternate_of(name)
+            if not targets and alternate is not None:
+                targets = [Destination("exchange", alternate)]
+            for kind, target in targets:
+                if kind == "exchange" and target in self.topology.exchanges:
+                    backwards.add(target, name)
+                else:
+                    taken.add(name)
+            if self.is_opaque(name):
+                taken.add(name)
+        return frozenset(self.topology.exchanges.keys() - backwards.downstream(taken))
 
     def limits_of(self, queue: str) -> Limits | None:
         """Return the limits of a queue; None if they depend on which policy is in force, and that is not known."""
