@@ -44,6 +44,7 @@ __all__ = [
     "Failure",
     "Finding",
     "BridgeLayout",
+    "Level",
     "Misfit",
     "Outgoing",
     "Place",
@@ -191,11 +192,17 @@ class Misfit(Exception):
         self.problem = problem
 
 
+Level = Literal["ok", "not checked", "warning", "error"]
+"""An error keeps the endpoint from working; a warning will become a problem one day. ``ok`` is only what was looked at:
+what the system does not show is ``not checked``."""
+
+
 class Finding(NamedTuple):
     """One result of `Endpoint.check`."""
 
-    level: Literal["ok", "warning", "error"]
-    """An error keeps the endpoint from working; a warning will become a problem one day."""
+    level: Level
+    """`ok`: looked at, and right; `not checked`: not looked at; `warning`: will become a problem; `error`: keeps the
+    endpoint from working."""
     text: str
     """The result and, if something is wrong, the way out: ``queue 'orders': there is none; declare it``."""
     key: str = ""
@@ -249,7 +256,8 @@ class Endpoint(ABC):
 
     async def check(self) -> Sequence[Finding]:
         """Check what it needs of its system, without a trace: no message is read or written, no group is joined,
-        nothing is declared. Whatever is wrong is an error finding, even a system that cannot be reached.
+        nothing is declared. Whatever is wrong is an error finding, even a system that cannot be reached, and what
+        cannot be looked at is ``not checked``.
         """
         return ()
 

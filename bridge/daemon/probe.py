@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from bridge.client_errors import explain
 from bridge.daemon.config import DEAD_LETTERS, Config
-from bridge.endpoint import Endpoint, Finding
+from bridge.endpoint import Endpoint, Finding, Level
 from bridge.pump.policy import Policy
 from exchange.text.display import count_noun, hide_logins
 from exchange.values.documents import document, encode_as
@@ -53,21 +53,29 @@ class CheckReport(NamedTuple):
         return not self.errors
 
     @property
+    def not_checked(self) -> int:
+        """Number of findings that say what was not looked at, and why."""
+        return self._count("not checked")
+
+    @property
     def errors(self) -> int:
         """Number of findings that keep the bridge from working."""
-        return sum(finding.level == "error" for each in self.checked for finding in each.findings)
+        return self._count("error")
 
     @property
     def warnings(self) -> int:
         """Number of findings that do not keep the bridge from working, but will become a problem."""
-        return sum(finding.level == "warning" for each in self.checked for finding in each.findings)
+        return self._count("warning")
+
+    def _count(self, level: Level) -> int:
+        return sum(finding.level == level for each in self.checked for finding in each.findings)
 
 
 async def check(config: Config, *, offline: bool = False, seconds: float = SECONDS) -> CheckReport:
     """Check a configuration: the file alone and, unless offline, each endpoint, for at most ``seconds``."""
     endpoints = list(_endpoints_by_table(config))
     tables = dict.fromkeys([table for table, _ in endpoints])
-    results: Sequence[Sequence[Finding]] = [()] * len(endpoints)
+    results: Sequence[Sequence[Finding]] = [[Finding("not checked", "its system: --offline")]] * len(endpoints)
     if not offline:
         results = await asyncio.gather(*[_check_endpoint(endpoint, seconds) for _, endpoint in endpoints])
     known: dict[str, list[Finding]] = {"": [], **{table: [] for table in tables}}
@@ -126,7 +134,7 @@ async def _check_endpoint(endpoint: Endpoint, seconds: float) -> Sequence[Findin
         await asyncio.wait([checking], timeout=GRACE)
         return [Finding("error", f"no answer in {seconds:g} s")]
     try:
-        return checking.result()
+        return checking.result() or [Finding("not checked", "its system: this kind of endpoint has no check")]
     except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  the error is a finding
         text = str(error) or type(error).__name__
         return [Finding("error", explain(text.removeprefix(f"{endpoint.name}: ")))]
@@ -138,16 +146,17 @@ def as_text(report: CheckReport) -> Iterator[str]:
         yield f"[{each.table}]" if each.table else report.path
         for finding in each.findings:
             where = f"[{each.table}] " if each.table else ""
-            key = f"{where}{finding.key}: " if finding.key else where if finding.level != "ok" else ""
-            yield f"  {finding.level:7}  {finding.text if finding.level == 'ok' else key + finding.text}"
-        if not each.findings:
-            yield "  not looked at" if report.offline else "  nothing to find"
+            key = f"{where}{finding.key}: " if finding.key else where
+            text = finding.text if finding.level in ("ok", "not checked") else key + finding.text
+            yield f"  {finding.level:11}  {text}"
     yield verdict(report)
 
 
 def verdict(report: CheckReport) -> str:
     """Return the last line: whether the bridge can run, with counts."""
     warnings = [count_noun(report.warnings, "warning")] if report.warnings else []
+    if report.not_checked and not report.offline:
+        warnings.append(f"{report.not_checked} not checked")
     if report.errors:
         return f"not ready: {', '.join([count_noun(report.errors, 'error'), *warnings])}"
     counts = [count_noun(report.sources, "source"), count_noun(report.targets, "target"), *warnings]
@@ -173,7 +182,7 @@ def _version(_: CheckReport) -> Literal[1]:
 
 document(
     "CheckJson",
-    "version, config = path, offline, ready, sources, targets, errors, warnings, findings",
+    "version, config = path, offline, ready, sources, targets, errors, warnings, not_checked, findings",
     version=_version,
     findings=_findings,
 )(CheckReport)

@@ -1,7 +1,8 @@
 """Check the queues and exchanges that a bridge needs, by passive declares and the management API; nothing is changed.
 
 Nothing is consumed: each delivery counts towards a quorum queue's delivery limit, at which messages are dropped. If the
-management API is missing or does not answer, the checks that need it are left out, and one finding reports that.
+management API is missing or does not answer, the checks that need it are left out, and a finding ``not checked``
+reports that.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Final
 
 import pika
 
-from bridge.endpoint import BridgeLayout, Disconnected, Finding, Place
+from bridge.endpoint import BridgeLayout, Disconnected, Finding, Level, Place
 from bridge.endpoints.outages import judge_removals
 from bridge.endpoints.rabbitmq.addresses import cluster_name_of
 from bridge.endpoints.rabbitmq.connection import Connection
@@ -64,7 +65,7 @@ class Look:
     rights: Mapping[str, Any] | None = None
     """Patterns of the names that the user may configure, write and read; None if they are not known."""
 
-    def add(self, level: Any, text: str, key: str = "") -> None:
+    def add(self, level: Level, text: str, key: str = "") -> None:
         """Add a finding, unless it is there already."""
         finding = Finding(level, text, key)
         if finding not in self.findings:
@@ -77,15 +78,16 @@ class Look:
             self.knows_more = True
         except Unknown as error:
             self.add(
-                "ok",
-                f"{error}: types, policies, rights and other consumers were not looked at; with the plugin "
-                'rabbitmq_management, a user with the tag monitoring and management = "http://HOST:PORT" they are',
+                "not checked",
+                f"types, policies, rights and other consumers: {error}; with the plugin rabbitmq_management, a user "
+                'with the tag monitoring and management = "http://HOST:PORT" they are',
             )
             return
         try:
             self.rights = await self.management.rights()
         except Unknown:
-            self.add("ok", f"the rights of user {self.connection.user!r} were not looked at: only administrators may")
+            text = f"the rights of user {self.connection.user!r}: only administrators are shown them"
+            self.add("not checked", text)
 
     async def declare(self, kind: str, name: str, key: str, reason: str = "", *, absent: bool = False) -> Any:
         """Return the answer to a passive declare; if the broker refuses it, add a finding and return None.
@@ -102,7 +104,7 @@ class Look:
             elif error.code == NO_ACCESS:
                 if not absent:
                     why = f"user {self.connection.user!r} has no right that would allow it"
-                    self.add("ok", f"{kind} {name!r}: not looked at, {why}", key)
+                    self.add("not checked", f"{kind} {name!r}: {why}", key)
             else:
                 self.add("error", f"{kind} {name!r}: {error.text}", key)
             return None
@@ -119,6 +121,7 @@ class Look:
         try:
             has = re.search(pattern, name) is not None
         except re.error:
+            self.add("not checked", f"{what}: the pattern {pattern!r} of user {user!r} is not understood here", key)
             return
         if not has:
             self.add("error", f"{what}: user {user!r} may not {right} it; grant it: its pattern is {pattern!r}", key)
@@ -130,7 +133,7 @@ class Look:
         try:
             return await self.management.queue(name)
         except Unknown as error:
-            self.add("ok", f"queue {name!r}: {error}")
+            self.add("not checked", f"queue {name!r}: {error}")
             return None
 
     async def queues_behind(self, exchange: str, routing_key: str | None, steps: int = STEPS) -> set[str]:
@@ -140,13 +143,16 @@ class Look:
         queues: set[str] = set()
         try:
             bindings = await self.management.bindings(exchange)
-        except Unknown:
+        except Unknown as error:
+            self.add("not checked", f"exchange {exchange!r}: where it leads to: {error}")
             return queues
         for each in bindings:
             if each.get("destination_type") == "queue":
                 queues.add(str(each.get("destination")))
             elif steps > 1 and each.get("destination") != exchange:
                 queues |= await self.queues_behind(str(each.get("destination")), routing_key, steps - 1)
+            elif steps == 1:
+                self.add("not checked", f"exchange {exchange!r}: where it leads to behind {STEPS} exchanges")
         return queues
 
 
@@ -373,7 +379,7 @@ async def _check_exchange(look: Look, expected: Expected, queue: str, layout: Br
         kind = (await look.management.exchange(name)).get("type")
         bindings = await look.management.bindings(name)
     except Unknown as error:
-        look.add("ok", f"exchange {name!r}: {error}")
+        look.add("not checked", f"exchange {name!r}: {error}")
         return
     if expected.is_type and kind != expected.is_type:
         look.add("error", f"exchange {name!r}: it is of type {kind}, and would have to be {expected.is_type}", key)

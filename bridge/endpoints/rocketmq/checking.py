@@ -3,7 +3,7 @@
 No producer or consumer registers, no heartbeat and no message is sent, and nothing is pulled. No request makes a broker
 create something: a broker creates files for any queue whose end offset is requested, so this is requested only for
 queues that exist. Where brokers have access control, the permission to read is checked; the permission to write shows
-only when a client writes, and is not checked.
+only when a client writes, and a finding says that it is not checked.
 """
 
 from __future__ import annotations
@@ -52,7 +52,13 @@ async def check_target(
     settings: ClientSettings, destinations: Mapping[str, TopicDestination], partitioned: Mapping[str, Partitioning]
 ) -> list[Finding]:
     """Return findings for a target; ``partitioned`` has the partitionings of the topology's queues."""
-    return await _look(settings, lambda client, findings: _look_at_target(client, findings, destinations, partitioned))
+    findings = await _look(
+        settings, lambda client, findings: _look_at_target(client, findings, destinations, partitioned)
+    )
+    if settings.channel.credentials is not None and not any(each.level == "error" for each in findings):
+        text = "whether this user may write: brokers tell that only when something is written"
+        findings.append(Finding("not checked", text, "queues"))
+    return findings
 
 
 async def _look(settings: ClientSettings, look: Callable[[Client, list[Finding]], Awaitable[None]]) -> list[Finding]:
@@ -142,7 +148,12 @@ async def _judge_outage(client: Client, topics: Iterable[str], key: str) -> list
     for topic in topics:
         if topic in client.routes():
             servers |= servers_of(client.routes()[topic])
-    return [*judge_removals(await look_up_removals(client, servers), key, is_written=key == "queues")]
+    hidden: list[str] = []
+    findings = [*judge_removals(await look_up_removals(client, servers, hidden), key, is_written=key == "queues")]
+    if hidden:
+        text = f"how long broker(s) {', '.join(sorted(hidden))} keep messages: this user is not shown it"
+        findings.append(Finding("not checked", text, key))
+    return findings
 
 
 async def _route(client: Client, topic: str, findings: list[Finding]) -> TopicRoute | None:
@@ -244,6 +255,7 @@ async def _group(client: Client, group: str, subscriptions: Sequence[Subscriptio
     findings: list[Finding] = []
     missing: list[str] = []
     present: list[str] = []
+    silent: list[str] = []
     asked: dict[str, str] = {}
     for each in subscriptions:
         if each.topic in client.routes():
@@ -251,7 +263,8 @@ async def _group(client: Client, group: str, subscriptions: Sequence[Subscriptio
     for address, broker in asked.items():
         try:
             is_there = await _has_group(client, address, group)
-        except RemotingError:  # only administrators may ask this; or there is a finding for it already
+        except RemotingError:  # only administrators may ask this
+            silent.append(broker)
             continue
         if is_there:
             present.append(broker)
@@ -265,6 +278,9 @@ async def _group(client: Client, group: str, subscriptions: Sequence[Subscriptio
         findings.append(Finding("warning", text, "group"))
     elif present:
         findings.append(Finding("ok", f"group {name_of(group)!r}: there at {len(present)} broker(s)"))
+    if silent:
+        text = f"group {name_of(group)!r}: whether broker(s) {', '.join(sorted(silent))} have it: they do not tell"
+        findings.append(Finding("not checked", text, "group"))
     return findings
 
 

@@ -20,13 +20,14 @@ HOURS: Final = 1_000_000
 """Greatest number of hours that is understood."""
 
 
-async def look_up_removals(client: Client, servers: Mapping[str, str]) -> Sequence[Removal]:
-    """Return what removes messages at brokers, address -> name; nothing of those that do not show their settings."""
+async def look_up_removals(client: Client, servers: Mapping[str, str], hidden: list[str]) -> Sequence[Removal]:
+    """Return what removes messages at brokers, address -> name; ``hidden`` gets those that do not show theirs."""
     removals = []
     for address, broker in servers.items():
         try:
             answer = await client.ask(address, RequestCode.GET_BROKER_CONFIG)
         except RemotingError:
+            hidden.append(broker)
             continue
         lines = answer.body.decode("utf-8", "replace").splitlines()
         settings = {name.strip(): value.strip() for name, _, value in [line.partition("=") for line in lines]}
@@ -35,4 +36,6 @@ async def look_up_removals(client: Client, servers: Mapping[str, str]) -> Sequen
             seconds = int(hours[:8]) * 3_600.0
             what = f"broker {broker!r} removes messages, read or not, after {show_seconds(seconds)} ({RESERVED})"
             removals.append(Removal(what, seconds))
+        else:
+            hidden.append(broker)
     return removals

@@ -205,7 +205,7 @@ class RocketmqSource(Source):
 
     async def _ask(self, client: Client, consumer: Consumer, servers: Mapping[str, str]) -> None:
         """Ask brokers how long they keep messages, and then what waits, until cancelled."""
-        self._removals = await look_up_removals(client, servers)
+        self._removals = await look_up_removals(client, servers, [])
         await self._backlog.keep_asking(consumer, BrokerQueues(client, self._group))
 
     def _start(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:

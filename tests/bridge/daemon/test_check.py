@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from bridge.daemon.config import Config
 from bridge.daemon.probe import CheckReport, as_object, as_text, check
@@ -62,15 +65,16 @@ def test_findings_are_shown_by_endpoint_with_their_keys(tmp_path: Path) -> None:
     )
     assert list(as_text(found)) == [
         str(tmp_path / "bridge.toml"),
-        "  warning  dead_letters: none",
+        "  warning      dead_letters: none",
         "[sources.in]",
-        "  warning  [sources.in] window: small",
+        "  warning      [sources.in] window: small",
+        "  not checked  its system: this kind of endpoint has no check",
         "[targets.good]",
-        "  ok       topic 'a': 12 partitions",
+        "  ok           topic 'a': 12 partitions",
         "[targets.bad]",
-        "  error    [targets.bad] queues.b: topic 'b': there is none; create it",
-        "  warning  [targets.bad] slow",
-        "not ready: 1 error, 3 warnings",
+        "  error        [targets.bad] queues.b: topic 'b': there is none; create it",
+        "  warning      [targets.bad] slow",
+        "not ready: 1 error, 3 warnings, 1 not checked",
     ]
 
 
@@ -78,9 +82,14 @@ def test_the_object_has_all_findings_and_the_verdict(tmp_path: Path) -> None:
     found = as_object(report(tmp_path, Looking("bad", [Finding("error", "gone", "queues.b")])))
     assert (found["version"], found["ready"], found["errors"], found["warnings"]) == (1, False, 1, 0)
     assert (found["sources"], found["targets"], found["offline"]) == (1, 1, False)
+    assert found["not_checked"] == 1
     assert found["findings"] == [
+        {
+            "table": "sources.in", "endpoint": "in", "level": "not checked",
+            "text": "its system: this kind of endpoint has no check", "key": "",
+        },
         {"table": "targets.bad", "endpoint": "bad", "level": "error", "text": "gone", "key": "queues.b"}
-    ]
+    ]  # fmt: skip
 
 
 def test_any_exception_of_an_endpoint_is_an_error_finding_without_its_password(tmp_path: Path) -> None:
@@ -91,7 +100,7 @@ def test_any_exception_of_an_endpoint_is_an_error_finding_without_its_password(t
         Looking("three", ValueError("cannot parse amqp://u:hush/h@sh@host/")),
         Looking("four", asyncio.CancelledError()),
     )
-    texts = [finding["text"] for finding in as_object(found)["findings"]]
+    texts = [finding["text"] for finding in as_object(found)["findings"] if finding["endpoint"] != "in"]
     assert texts == ["127.0.0.1:1: refused", "OverflowError", "cannot parse amqp://***@host/", "CancelledError"]
     assert found.errors == 4
 
@@ -99,6 +108,7 @@ def test_any_exception_of_an_endpoint_is_an_error_finding_without_its_password(t
 def test_an_endpoint_that_does_not_answer_does_not_delay_others(tmp_path: Path) -> None:
     found = report(tmp_path, Looking("silent", None), Looking("mute", None), Looking("good", [Finding("ok", "there")]))
     assert [(each["endpoint"], each["text"]) for each in as_object(found)["findings"]] == [
+        ("in", "its system: this kind of endpoint has no check"),
         ("silent", "no answer in 0.2 s"),
         ("mute", "no answer in 0.2 s"),
         ("good", "there"),
@@ -112,4 +122,21 @@ def test_offline_no_endpoint_is_asked(tmp_path: Path) -> None:
     assert list(as_text(found))[-1] == (
         "the file is right, and nothing was connected to: 1 source, 1 target, 1 warning"
     )
-    assert found.errors == 0
+    assert (found.errors, found.not_checked) == (0, 2)
+    assert "  not checked  its system: --offline" in list(as_text(found))
+
+
+@pytest.mark.parametrize("path", sorted(Path("bridge").rglob("checking.py")), ids=str)
+def test_no_check_passes_over_in_silence_what_a_system_does_not_show(path: Path) -> None:
+    """Each exception that a check handles leads to a finding, or to the name of what was not looked at."""
+    tree = ast.parse(path.read_text())
+    closing = [each for parent in ast.walk(tree) if isinstance(parent, ast.Try) for each in parent.finalbody]
+    allowed = {id(handler) for each in closing for handler in ast.walk(each)}
+    silent = [
+        f"line {handler.lineno}"
+        for handler in ast.walk(tree)
+        if isinstance(handler, ast.ExceptHandler) and id(handler) not in allowed
+        if all(isinstance(each, ast.Continue | ast.Pass | ast.Return) for each in handler.body)
+        and not any(isinstance(each, ast.Call) for each in ast.walk(handler))
+    ]
+    assert not silent

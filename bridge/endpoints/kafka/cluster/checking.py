@@ -25,10 +25,12 @@ from bridge.endpoints.kafka.cluster.retention import ANSWER, fetch_removals
 from bridge.endpoints.kafka.cluster.topics import Partitioned, check_partitions
 from bridge.endpoints.outages import judge_removals
 from exchange.errors import HashstarError
-from exchange.text.display import count_noun
+from exchange.text.display import count_noun, list_some
 
 __all__ = ["check_source", "check_target", "run_check"]
 
+LISTED: Final = 5
+"""Maximum number of topics that a finding names."""
 WITHIN: Final = 14.0
 """Seconds that a check may take."""
 
@@ -59,15 +61,16 @@ def check_source(settings: Mapping[str, Any], topics: Sequence[str]) -> list[Fin
     for pattern in [topic for topic in topics if topic.startswith("^")]:
         try:
             matching = [topic for topic in metadata.topics if re.match(pattern, topic)]
-        except re.error:
-            continue  # librdkafka has regular expressions of its own
+        except re.error:  # librdkafka has regular expressions of its own
+            findings.append(Finding("not checked", f"which topics match {pattern!r}", "topics"))
+            continue
         read += matching
         if matching:
             matches = "topic matches" if len(matching) == 1 else "topics match"
             findings.append(Finding("ok", f"{len(matching)} {matches} {pattern!r}", "topics"))
         else:
             findings.append(Finding("warning", f"no topic matches {pattern!r} yet", "topics"))
-    findings += judge_removals(fetch_removals(admin, read), "topics")
+    findings += _judge_outage(admin, read, "topics")
     findings += _check_group(admin, settings)
     if is_new_protocol(settings) and (problem := new_protocol_problem(own)):
         findings.append(Finding("error", problem, "librdkafka"))
@@ -94,13 +97,21 @@ def check_target(settings: Mapping[str, Any], topics: Sequence[str], partitioned
         try:
             limit = int(answer.result(2 * ANSWER)["max.message.bytes"].value)
         except (KafkaException, KeyError, TypeError, ValueError):
-            text = f"topic {resource.name!r}: how large a message may be is not shown to this user"
-            findings.append(Finding("ok", f"{text}; librdkafka's own limit holds", "queues"))
+            text = f"topic {resource.name!r}: how large a message may be: this user is not shown it"
+            findings.append(Finding("not checked", f"{text}; librdkafka's own limit holds", "queues"))
         else:
             text = f"topic {resource.name!r}: messages of up to {limit:,} bytes; a larger one is a dead letter"
             findings.append(Finding("ok", text, "queues"))
-    findings += judge_removals(fetch_removals(admin, [*counts]), "queues", is_written=True)
-    return findings
+    return [*findings, *_judge_outage(admin, [*counts], "queues")]
+
+
+def _judge_outage(admin: AdminClient, topics: Sequence[str], key: str) -> Iterator[Finding]:
+    """Yield which outage the records of topics survive, and of which topics the brokers do not show that."""
+    hidden: list[str] = []
+    yield from judge_removals([*fetch_removals(admin, topics, hidden)], key, is_written=key == "queues")
+    if hidden:
+        text = f"how long {list_some(list(map(repr, hidden)), LISTED)} keep{'s' * (len(hidden) == 1)} records"
+        yield Finding("not checked", f"{text}: this user is not shown it; allow DESCRIBE_CONFIGS", key)
 
 
 def _connect(settings: Mapping[str, Any]) -> tuple[AdminClient, Any]:
@@ -142,6 +153,8 @@ def _check_topics(
         if away:
             yield Finding("warning", f"topic {name!r}: partitions {', '.join(map(str, away))} have no leader now", key)
         yield Finding("ok", f"topic {name!r}: {count_noun(len(topic.partitions), 'partition')}", key)
+        if topic.authorized_operations is None:
+            yield Finding("not checked", f"topic {name!r}: whether this user may {verb} it: brokers do not tell", key)
 
 
 def _check_group(admin: AdminClient, settings: Mapping[str, Any]) -> Iterator[Finding]:
@@ -169,3 +182,6 @@ def _check_group(admin: AdminClient, settings: Mapping[str, Any]) -> Iterator[Fi
         yield Finding("error", f"group {group!r}: this user may not read with it; allow READ", "group")
         return
     yield Finding("ok", f"group {group!r}: {count_noun(len(description.members), 'member')}", "group")
+    if description.authorized_operations is None:
+        text = f"group {group!r}: whether this user may read with it: brokers do not tell"
+        yield Finding("not checked", text, "group")

@@ -21,8 +21,9 @@ ANSWER: Final = 4.0
 """Seconds that brokers may take to answer a question."""
 
 
-def fetch_removals(admin: AdminClient, topics: Sequence[str]) -> Iterator[Removal]:
-    """Yield what deletes records of these topics; nothing of those whose settings are not shown to this user."""
+def fetch_removals(admin: AdminClient, topics: Sequence[str], hidden: list[str]) -> Iterator[Removal]:
+    """Yield what deletes records of these topics; ``hidden`` gets those whose settings this user is not shown."""
+    hidden += topics[ASKED:]
     if not topics:  # librdkafka takes no empty list
         return
     asked = admin.describe_configs(
@@ -34,6 +35,7 @@ def fetch_removals(admin: AdminClient, topics: Sequence[str]) -> Iterator[Remova
             policy, milliseconds = str(configured["cleanup.policy"].value), int(configured["retention.ms"].value)
             size = int(configured["retention.bytes"].value)
         except (KafkaException, KeyError, TypeError, ValueError):
+            hidden.append(resource.name)
             continue
         what = f"topic {resource.name!r} deletes records, read or not,"
         if "delete" in policy and milliseconds >= 0:
@@ -46,6 +48,6 @@ def look_up_removals(settings: Mapping[str, Any], topics: Sequence[str]) -> Sequ
     """Return what `fetch_removals` yields, by a client of its own; nothing if brokers do not answer."""
     own = {name: value for name, value in settings.items() if name != "statistics.interval.ms"}
     try:
-        return [*fetch_removals(make_admin({**own, **ASKING}, Reasons()), topics)]
+        return [*fetch_removals(make_admin({**own, **ASKING}, Reasons()), topics, [])]
     except KafkaException:
         return ()

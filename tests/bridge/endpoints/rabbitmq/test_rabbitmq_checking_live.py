@@ -199,7 +199,13 @@ async def test_permissions_to_read_and_to_write_are_checked_separately(broker: B
         broker.control("set_user_tags", user, "")
         findings = await check_source([address], SourceSettings(queue), management(broker))
         assert not errors(findings)
-        assert any("does not answer user" in finding.text for finding in findings)
+        assert [each.level for each in findings if "does not answer user" in each.text] == ["not checked"]
+        broker.control("set_user_tags", user, "monitoring")
+        broker.control("set_permissions", user, ".*", ".*", ".*")
+        findings = await check_source([address], SourceSettings(queue), management(broker))
+        assert [each.text for each in findings if each.level == "not checked"] == [
+            f"the rights of user '{user}': only administrators are shown them"
+        ]
     finally:
         broker.control("delete_user", user)
 
@@ -222,8 +228,8 @@ async def test_partitions_are_compared_with_what_the_broker_has(broker: Broker) 
 async def test_a_missing_queue_is_an_error_with_its_key_and_a_missing_management_api_is_not(broker: Broker) -> None:
     nowhere = f"http://127.0.0.1:{closed_port()}"
     findings = await check_source([broker.address], SourceSettings("hashstar-none"), nowhere)
-    assert [(each.level, each.key) for each in findings] == [("ok", ""), ("error", "queue")]
-    assert findings[0].text.startswith(f"the management API at {nowhere} does not answer")
+    assert [(each.level, each.key) for each in findings] == [("not checked", ""), ("error", "queue")]
+    assert f"other consumers: the management API at {nowhere} does not answer" in findings[0].text
     assert findings[1].text == "queue 'hashstar-none': there is none; declare it"
     away = parse_broker(f"amqp://guest:secret@127.0.0.1:{closed_port()}")
     [finding] = await check_source([away], SourceSettings("any"))
