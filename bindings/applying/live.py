@@ -7,12 +7,12 @@ arguments, types included. So a wanted binding is recognised by its name, and an
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import quote
 
-from bindings.sources.management import Management
+from bindings.sources.management import Management, unread_queues
 from exchange.entities.entities import Binding, Destination, Policy, Queue
 from exchange.entities.releases import profile_for
 from exchange.errors import InputError
@@ -68,6 +68,14 @@ class Live:
             current.all_policies,
             vhost=self.vhost, profile=profile,
         )  # fmt: skip
+
+    def exclusive_queues(self) -> list[str]:
+        """Return the names of the queues that are exclusive to a connection, which `topology` does not have."""
+        return self.management.exclusive_queues(self.vhost).get(self.vhost, [])
+
+    def mark_unread(self, topology: Topology, queues: Sequence[str]) -> Topology:
+        """Return a topology of this virtual host, which says that these exclusive queues are missing in it."""
+        return topology.with_unread([unread_queues(self.vhost, queues)] if queues else [])
 
     def as_declared(self, topology: Topology) -> Topology:
         """Return the topology that the broker would have after this one was declared.

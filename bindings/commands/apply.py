@@ -113,7 +113,12 @@ def apply_command(
         live = Live(addresses.management, wanted.vhost)
         made = plan_for(live, wanted, prune=prune > 0)
         todo = made.plan
-        _show(todo, made.before, made.after, f"virtual host {live.vhost!r} at {live.management.address}")
+        _show(
+            todo,
+            live.mark_unread(made.before, live.exclusive_queues()),
+            made.after,
+            f"virtual host {live.vhost!r} at {live.management.address}",
+        )
         if not prune:
             _show_unknown(made.before, made.wanted)
         if todo.refused:

@@ -2,7 +2,7 @@
 
 The difference is that of a plan (`bindings.diffing.planning.plan`), so it leaves out what a broker does not see: how
 queues are partitioned, the width of an integer among arguments. Some objects come and go by themselves, and are counted
-only: those named ``amq.*``, auto-delete queues and exchanges, and bindings of these or of exclusive queues.
+only: those named ``amq.*``, auto-delete queues and exchanges, exclusive queues, and bindings of these.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class Drift:
     wanted: Topology
     """The topology of the file, as the broker declares it."""
     live: Topology
-    """The topology that the broker has."""
+    """The topology that the broker has; what belongs to exclusive queues is not read."""
 
     @property
     def intended(self) -> Topology:
@@ -175,10 +175,13 @@ class Drift:
 def find_drift(live: Live, wanted: Topology, ignoring: Ignoring = Ignoring()) -> Drift:
     """Return how a live virtual host differs from a wanted topology. Raises InputError if it cannot be read."""
     wanted = live.as_declared(wanted)
-    now = live.topology(wanted)
+    hidden = live.exclusive_queues()
+    now = live.mark_unread(live.topology(wanted), hidden)
     wanted = wanted.with_profile(now.profile)
     found, left_alone = find_difference(now, wanted)
     ignored: Counter[Reason] = Counter(_reason_left_alone(part, now) for part in _once(left_alone))
+    if hidden:
+        ignored["exclusive"] += len(hidden)
     items = [
         *(Object("missing", part) for part in found.new),
         *(Object("extra", part) for part in found.gone),
@@ -261,8 +264,9 @@ def _with_partitions(live: Topology, wanted: Topology) -> Topology:
         for name, queue in live.queues.items()
     ]
     return Topology(
-        live.exchanges.values(), queues, live.bindings, live.policies.values(), vhost=live.vhost, profile=live.profile
-    )
+        live.exchanges.values(), queues, live.bindings, live.policies.values(), vhost=live.vhost, profile=live.profile,
+        unread=live.unread,
+    )  # fmt: skip
 
 
 def _without_drift(live: Topology, items: Iterable[Object]) -> Topology:

@@ -23,7 +23,7 @@ LISTED: Final = 50
 
 WHY: Final[dict[Reason, str]] = {
     "amq.*": "named amq.*",
-    "exclusive": "of exclusive queues",
+    "exclusive": "exclusive queues and their bindings",
     "auto-delete": "auto-delete",
     "by name": "by --exclude",
     "extra": "extra, by --ignore-extra",

@@ -16,7 +16,7 @@ import ssl
 import sys
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 from urllib.error import URLError
@@ -26,16 +26,22 @@ from bindings.sources.definitions import Definitions
 from bindings.sources.definitions.entries import read_section
 from bindings.sources.http_answer import Endless, HttpAnswer, read_answer
 from exchange.entities.entities import Exchange
+from exchange.entities.unread import UnreadPart
 from exchange.errors import InputError
 from exchange.limits import ANSWER_BYTES, ANSWER_SECONDS
+from exchange.text.display import count_noun, list_some
 from exchange.topology.topology import Topology
 from exchange.values.json_text import parse_leniently
 
-__all__ = ["Management", "RefusedRequest", "ask_at_terminal", "is_address"]
+__all__ = ["QUEUE", "Management", "RefusedRequest", "ask_at_terminal", "is_address", "unread_queues"]
 
 USER, PASSWORD = "HASHSTAR_RABBITMQ_USER", "HASHSTAR_RABBITMQ_PASSWORD"
 EXCHANGE: Final = ("name", "vhost", "type", "durable", "auto_delete", "internal", "arguments")
 LOGIN: Final = f"{USER} and {PASSWORD}"
+QUEUE: Final = "disable_stats=true&columns=name,vhost,exclusive"
+"""What is asked of each queue."""
+LISTED: Final = 3
+"""Maximum number of exclusive queues that a message names."""
 EXAMPLE: Final = "http://HOST:15672 or http://HOST:15672/VHOST"
 
 Ask: TypeAlias = Callable[[str, str | None], tuple[str, str]]
@@ -134,12 +140,9 @@ class Management:
 
     def _with_internal_exchanges(self, definitions: Definitions, vhost: str | None) -> Definitions:
         """Return the definitions with the internal exchanges, which exports leave out although messages pass them."""
-        path = "/api/exchanges" if vhost is None else f"/api/exchanges/{urllib.parse.quote(vhost, safe='')}"
+        path = _path("exchanges", vhost)
         listed: dict[str, list[Exchange]] = {}
-        exchanges = self.request("GET", path)
-        if not isinstance(exchanges, list) or not all(isinstance(item, dict) for item in exchanges):
-            raise InputError(f"{self.address}: what answers is no management API: it lists no exchanges")
-        for item in exchanges:
+        for item in self._list("exchanges", path):
             if item.get("internal"):
                 try:
                     (entry,) = read_section("exchanges", [{key: item[key] for key in EXCHANGE if key in item}])
@@ -156,6 +159,23 @@ class Management:
                 parts = (known.queues.values(), known.bindings, known.policies.values())
                 changed.append(Topology(exchanges, *parts, vhost=name))
         return definitions.with_topologies(changed)
+
+    def exclusive_queues(self, vhost: str | None = None) -> dict[str, list[str]]:
+        """Return virtual host -> its queues that are exclusive to a connection. Raises InputError.
+
+        No export has them; since 4.4.1 none has their bindings, either. ``vhost`` as for `definitions`.
+        """
+        found: dict[str, list[str]] = {}
+        for item in self._list("queues", f"{_path('queues', self.vhost if vhost is None else vhost)}?{QUEUE}"):
+            if item.get("exclusive") is True:
+                found.setdefault(str(item.get("vhost")), []).append(str(item.get("name")))
+        return found
+
+    def _list(self, what: str, path: str) -> list[dict[str, Any]]:
+        items = self.request("GET", path)
+        if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+            raise InputError(f"{self.address}: what answers is no management API: it lists no {what}")
+        return items
 
     def version(self) -> str:
         """Return the broker's version, ``"4.0.5"``. Raises InputError."""
@@ -219,6 +239,17 @@ class Management:
         if 300 <= answer.status < 400:
             return f"it sends elsewhere, to {_without_login(answer.headers.get('Location', '?'))}; use that address"
         return f"it answers {answer.status} ({_reason(answer)})"
+
+
+def unread_queues(vhost: str, names: Sequence[str]) -> UnreadPart:
+    """Return what a topology lacks that was read of a broker with exclusive queues of these names."""
+    listed = list_some(list(map(repr, sorted(names))), LISTED)
+    text = f"{count_noun(len(names), 'exclusive queue')} ({listed}) with all bindings, which no export has"
+    return UnreadPart("unsupported", f"virtual host {vhost!r}", text)
+
+
+def _path(what: str, vhost: str | None) -> str:
+    return f"/api/{what}" if vhost is None else f"/api/{what}/{urllib.parse.quote(vhost, safe='')}"
 
 
 def _reason(answer: HttpAnswer) -> str:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from os import PathLike, fspath
 from os.path import exists, isdir
 from typing import Final
@@ -22,7 +23,7 @@ from bindings.sources.files import decode_text, gunzip, list_files, read_content
 from bindings.sources.formats import NAMED_YAML, Imported, SourceFile, TopologyFormat, format_of, read_folder
 from bindings.sources.language.expectations import Expectation
 from bindings.sources.listing import Listing
-from bindings.sources.management import Management, is_address
+from bindings.sources.management import Management, is_address, unread_queues
 from exchange.entities.part import Part
 from exchange.entities.profile import Profile
 from exchange.entities.releases import closest_profile
@@ -64,6 +65,8 @@ class Source:
     """What was read of an application of Celery or FastStream; None for all other sources."""
     allows_unread: bool = False
     """Whether the user wants claims about the topologies although parts of the source were not read."""
+    hidden: Mapping[str, UnreadPart] = field(default_factory=dict)
+    """Virtual host of a live broker -> what its exports leave out there."""
 
     @property
     def vhosts(self) -> tuple[str, ...]:
@@ -79,7 +82,7 @@ class Source:
             topology = self.content.topology(vhost, self.profile if profile is None else profile)
         except InputError as error:
             raise InputError(f"{self.name}: {error}; choose with --vhost") from None
-        unread = self.unread
+        unread = self._unread_in(topology.vhost)
         return topology.with_unread(unread, allowed=self.allows_unread) if unread or self.allows_unread else topology
 
     def routable(self, vhost: str | None = None, profile: Profile | str | None = None) -> Topology:
@@ -119,21 +122,28 @@ class Source:
         """What RabbitMQ would refuse or interpret differently, and what routing cannot follow; with positions."""
         caveat = "" if self.profile is None else self.profile.caveat
         found = self.content.warnings if self.imported is None else self.imported.warnings
-        return [SourceWarning(caveat), *found] if caveat else found
+        hidden = map(SourceWarning.of_unread, self.hidden.values())
+        return [*([SourceWarning(caveat)] if caveat else []), *hidden, *found]
 
     def warnings_under(self, profile: Profile) -> list[SourceWarning]:
         """Return `warnings`, with those about what the import of this release refuses."""
         if self.imported is None and isinstance(self.content, Definitions):
-            return self.content.warnings_under(profile)
+            return [*map(SourceWarning.of_unread, self.hidden.values()), *self.content.warnings_under(profile)]
         return self.warnings
 
     @property
     def unread(self) -> tuple[UnreadPart, ...]:
-        """The parts that were not read, which all topologies of the source carry."""
+        """The parts that were not read."""
+        return tuple(dict.fromkeys([each for vhost in self.vhosts for each in self._unread_in(vhost)]))
+
+    def _unread_in(self, vhost: str) -> tuple[UnreadPart, ...]:
+        """Return what the topology of a virtual host carries as not read: of a file, all of it."""
         found: tuple[UnreadPart, ...] = ()
         if self.imported is not None:
             found = unread_in(self.imported.warnings)
-        elif isinstance(self.content, Definitions) and not is_address(self.name):  # a broker misspells nothing
+        elif is_address(self.name):  # a broker misspells nothing
+            found = (self.hidden[vhost],) if vhost in self.hidden else ()
+        elif isinstance(self.content, Definitions):
             found = self.content.unread
         elif self.application is not None:
             found = self.application.unread
@@ -200,7 +210,9 @@ def open_source(
     if is_address(where):
         broker = Management.at(where, seconds=seconds)
         definitions = broker.definitions(vhost)
-        return Source(broker.address, definitions, closest_profile(definitions.rabbitmq_version or broker.version()))
+        profile = closest_profile(definitions.rabbitmq_version or broker.version())
+        hidden = {name: unread_queues(name, queues) for name, queues in broker.exclusive_queues(vhost).items()}
+        return Source(broker.address, definitions, profile, hidden=hidden)
     if is_application(where):
         application = open_application(where, vhost)
         topology = application.declared.topology

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pika.exceptions
 
 from bindings.sources.definitions import Definitions
-from bindings.sources.management import Management
+from bindings.sources.management import Management, unread_queues
 from bridge.interop.texts import text_of as text_of_field
 from bridge.interop.texts import wire_of
 from bridge.rocketmq.consumer.offsets import format_table, parse_table
@@ -201,9 +201,12 @@ def management(data: bytes) -> None:
     api = Answers("http://localhost:15672", "guest", "guest")
     object.__setattr__(api, "given", {
         "/api/definitions": exported, "/api/exchanges": exchanges, "/api/overview": overview,
+        "/api/queues?disable_stats=true&columns=name,vhost,exclusive": exchanges,
     })  # fmt: skip
     with suppress(InputError):
         assert isinstance(api.version(), str)
+    with suppress(InputError):
+        assert all(unread_queues(vhost, names) for vhost, names in api.exclusive_queues().items())
     found: Definitions = api.definitions()
     for vhost in found.vhosts:
         found.topology(vhost)

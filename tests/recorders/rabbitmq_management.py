@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 import pika
 
+from bindings.sources.management import QUEUE
 from tests.recorders import golden
 from tests.support.differential import manage
 from tests.support.servers import Server, amqp_version
@@ -74,7 +75,7 @@ STATES: Final[dict[str, list[tuple[str, str, Any]]]] = {
 }
 """State -> the requests that lead to it from the one before."""
 
-PATHS: Final = ("definitions/{}", "exchanges/{}", "vhosts/{}", "bindings/{}", "overview")
+PATHS: Final = ("definitions/{}", "exchanges/{}", f"queues/{{}}?{QUEUE}", "vhosts/{}", "bindings/{}", "overview")
 
 
 def record(url: str, management_url: str) -> None:

@@ -194,10 +194,18 @@ def test_wrong_options_are_refused(file: Path, options: list[str], words: str) -
 
 
 class Having:
-    """A virtual host that has a topology."""
+    """A virtual host that has a topology, and no exclusive queues."""
+
+    vhost = "/"
 
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
+
+    def exclusive_queues(self) -> list[str]:
+        return []
+
+    def mark_unread(self, topology: Topology, _: list[str]) -> Topology:
+        return topology
 
     def topology(self, wanted: Topology) -> Topology:
         return self._topology

@@ -7,16 +7,18 @@ from random import Random
 from typing import Any
 from urllib.parse import quote
 
+import pika
 import pytest
 from click.testing import CliRunner
 
 from bindings.commands.drift import drift_command
 from bindings.sources.definitions import Definitions
-from exchange import Queue, Topology
+from exchange import Exchange, Queue, Topology
 from exchange.entities.releases import profile_for
 from tests.bindings.applying.test_apply_live import PASSWORD, Place, place
 from tests.support.bindings import pairs
 from tests.support.differential import manage
+from tests.support.program import run_program
 
 __all__ = ["place"]  # the fixture
 
@@ -62,3 +64,36 @@ def test_what_consumers_leave_is_counted_and_ignored(place: Place) -> None:
     code, value = drift(place, wanted)
     assert [(item["change"], item["part"]["name"]) for item in value["objects"]] == [("extra", "by-hand")]
     assert drift(place, wanted, "--ignore-extra")[0] == 0
+
+
+@pytest.mark.live
+def test_exclusive_queues_are_counted_and_nothing_is_proved_of_them(place: Place) -> None:
+    """No export has them, and since 4.4.1 none has their bindings; `drift` goes on, all others say so."""
+    wanted = Topology([Exchange("ev", "fanout")], [Queue("q")], profile=profile_for(place.server.version))
+    assert place.run(wanted, "--yes").exit_code == 0
+    here = f"{place.management}/{quote(place.vhost, safe='')}"
+    assert run_program("check", here)[0] == 0
+    host = place.amqp.removeprefix("amqp://")
+    address = f"amqp://{place.vhost}:{PASSWORD}@{host}/{quote(place.vhost, safe='')}"
+    connection = pika.BlockingConnection(pika.URLParameters(address))
+    channel = connection.channel()
+    for name in ("", "mine"):
+        channel.queue_bind(channel.queue_declare(name, exclusive=True).method.queue, "ev")
+    try:
+        code, value = drift(place, wanted)
+        assert (code, value["state"], value["objects"]) == (0, "same", [])
+        assert value["ignored"]["exclusive"] >= 2
+        code, value = drift(place, Topology([Exchange("ev", "fanout")], profile=wanted.profile))
+        [unread] = value["meaning"]["unread"]
+        assert unread["where"] == f"virtual host '{place.vhost}'"
+        assert unread["text"].startswith("2 exclusive queues ('amq.gen-")
+        assert unread["text"].endswith(", 'mine') with all bindings, which no export has")
+        for command in (["check", "--fail-on", "warning", here], ["diff", here, str(place.folder / "file.json")]):
+            returned, printed, _ = run_program(*command)
+            assert returned == 1
+            assert "2 exclusive queues" in printed
+            assert "not proved: 1 part was not read" in printed
+        planned = place.run(Topology(profile=wanted.profile), "--dry-run", "--prune", "--prune").output
+        assert "not proved: 1 part was not read" in planned
+    finally:
+        connection.close()

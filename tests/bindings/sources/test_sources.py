@@ -132,12 +132,12 @@ def test_an_empty_standard_input_is_an_error(monkeypatch: pytest.MonkeyPatch) ->
 def answering(
     code: int, body: str, headers: dict[str, str] | None = None, exchanges: str = "[]"
 ) -> Iterator[tuple[str, list[Any]]]:
-    """Yield the address of a server that gives one answer to all requests but that for exchanges, and its requests."""
+    """Yield the address of a server that gives one answer to all but lists of exchanges and queues, and what it got."""
     got: list[Any] = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            if code == 200 and self.path.startswith("/api/exchanges"):
+            if code == 200 and self.path.startswith(("/api/exchanges", "/api/queues")):
                 self.send_response(200)
                 self.end_headers()
                 self.wfile.write(exchanges.encode())
