@@ -29,6 +29,7 @@ __all__ = [
     "VALUES",
     "Fault",
     "EntryField",
+    "FIELDS",
     "Known",
     "find_wrong_tags",
     "show_value",
@@ -275,6 +276,25 @@ TABLE: Final[Mapping[str, tuple[EntryField, ...]]] = {
     "parameters": (EntryField("vhost", _vhost), EntryField("component", _component), EntryField("name", _text)),
 }
 """Section -> what the import wants of the fields of its entries, in the order in which it reads the sections."""
+
+FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "users": ("name", "password_hash", "password", "hashing_algorithm", "tags", "limits"),
+    "vhosts": (
+        "name", "description", "tags", "tracing", "metadata", "limits", "default_queue_type", "protected_from_deletion",
+        "cluster_state",
+    ),
+    "permissions": ("user", "vhost", "configure", "write", "read"),
+    "topic_permissions": ("user", "vhost", "exchange", "write", "read"),
+    "exchanges": ("vhost", "name", "type", "durable", "auto_delete", "internal", "arguments"),
+    "queues": ("vhost", "name", "type", "durable", "auto_delete", "exclusive", "arguments"),
+    "bindings": (
+        "vhost", "source", "destination", "destination_type", "routing_key", "arguments", "properties_key",
+    ),
+    "policies": ("vhost", "name", "pattern", "apply-to", "definition", "priority"),
+    "global_parameters": ("name", "value"),
+    "parameters": ("vhost", "component", "name", "value"),
+}  # fmt: skip
+"""Section -> all fields of its entries that brokers write or read."""
 
 COMPONENTS: Final[Mapping[str, str]] = {
     "operator_policy": "",

@@ -16,6 +16,7 @@ from bindings.sources.definitions.import_fields import (
     ABSENT,
     DECLARED,
     DEFAULT_TYPE,
+    FIELDS,
     TABLE,
     UNSURE,
     VALUES,
@@ -32,7 +33,7 @@ from exchange.errors import BrokerError
 from exchange.text.display import count_noun
 from exchange.values.field_values import FieldTable
 
-__all__ = ["CHANCE", "Refusal", "find_refusals", "find_typed_by_default"]
+__all__ = ["CHANCE", "Refusal", "find_refusals", "find_typed_by_default", "find_unknown_fields"]
 
 CHANCE: Final = "which of them counts is left to chance, as RabbitMQ imports them at the same time"
 AT_THE_SAME_TIME: Final[Mapping[str, tuple[str, ...]]] = {
@@ -42,6 +43,8 @@ AT_THE_SAME_TIME: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Section beside the topology whose entries the import handles at the same time -> the names of an entry."""
 DEFAULT_USER: Final = "guest"
+WRITER: Final = "user_who_performed_action"
+"""Field that exports of some releases have, and no import reads."""
 DEFAULT_VHOST: Final = "/"
 
 
@@ -217,8 +220,26 @@ def _find_in_topic_permission(entry: Any, item: Mapping[str, Any], place: str, k
         )
 
 
+def find_unknown_fields(document: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
+    """Yield each field that entries have and no broker reads: section, name, index of its first entry."""
+    for section, fields in FIELDS.items():
+        entries, seen = document.get(section), {*fields, WRITER}
+        for index, entry in enumerate(entries if isinstance(entries, list) else ()):
+            for name in _fields_of(entry) or ():
+                if name not in seen:
+                    seen.add(name)
+                    yield section, name, index
+
+
 def _find_in_queue(entry: Any, item: Mapping[str, Any], place: str, known: Known) -> Iterator[Refusal]:
-    """Yield what the broker refuses of a queue that gets the default type of its virtual host."""
+    """Yield what the broker makes otherwise of a queue, and what it refuses of one that gets its type by default."""
+    kind = item.get("type")
+    if kind in ("classic", "quorum", "stream") and kind != entry.part.type:
+        text = f"RabbitMQ's import leaves the type {kind!r} out; write x-queue-type among the arguments"
+        yield Refusal(f"{place}.type", text, is_sure=False)
+    if item.get("exclusive") is True:
+        text = "RabbitMQ's import leaves it out, and makes a queue that is not exclusive"
+        yield Refusal(f"{place}.exclusive", text, is_sure=False)
     queue = _typed_by_default(entry, known.default_types)
     if queue is not None:
         try:

@@ -10,8 +10,13 @@ from typing import Any, Final, NamedTuple
 
 from bindings.sources.definitions.entries import ENCODE, SECTIONS, Entry
 from bindings.sources.definitions.extensions import KEY
-from bindings.sources.definitions.import_fields import COMPONENTS
-from bindings.sources.definitions.import_refusals import CHANCE, find_refusals, find_typed_by_default
+from bindings.sources.definitions.import_fields import COMPONENTS, FIELDS
+from bindings.sources.definitions.import_refusals import (
+    CHANCE,
+    find_refusals,
+    find_typed_by_default,
+    find_unknown_fields,
+)
 from exchange.entities.entities import PREDECLARED, PREDECLARED_NAMES, Binding, Exchange, Policy
 from exchange.entities.part import Part
 from exchange.entities.profile import Profile
@@ -19,7 +24,7 @@ from exchange.entities.unread import UnreadPart
 from exchange.kinds import UnknownExchange, can_delay, kind_of
 from exchange.limits import SHORTSTR_BYTES
 from exchange.patterns.pcre import expression
-from exchange.text.display import clip_line, suggest
+from exchange.text.display import clip_line, list_some, suggest
 from exchange.values.field_json import encode_table
 from exchange.values.field_values import to_bytes
 
@@ -63,6 +68,10 @@ SIDE_BY_SIDE: Final = ("exchanges", "queues")
 
 UNREAD: Final = ("users", "permissions", "topic_permissions", "parameters", "global_parameters")
 """Sections that are no part of a topology: arrays of objects, which are kept as they are."""
+FIELDS_SHOWN: Final = 5
+"""Maximum number of fields that a message names."""
+COMMENTS: Final = ("_", "$", "/", "#")
+"""First characters of keys that people write comments in."""
 NAME_SHOWN: Final = 40
 """Maximum number of characters of a name in a message about its length."""
 
@@ -147,14 +156,29 @@ def section_warnings(document: Mapping[str, Any]) -> Iterator[SourceWarning]:
     if document.get("operator_policies"):
         text = "operator_policies: RabbitMQ's import leaves this section out: operator policies are under parameters"
         yield SourceWarning(text, OTHERWISE)
+    yield from _unknown_fields(document)
     yield from unknown_sections(document)
+
+
+def _unknown_fields(document: Mapping[str, Any]) -> Iterator[SourceWarning]:
+    """Yield a warning for each field that looks misspelt, and a note for each section about all others unknown."""
+    others: dict[str, list[str]] = {}
+    for section, name, index in find_unknown_fields(document):
+        near = suggest(name, FIELDS[section])
+        if near:
+            text = f"{section}[{index}].{clip_line(name, NAME_SHOWN)}: RabbitMQ's import leaves this field out{near}"
+            yield SourceWarning(text, OTHERWISE)
+        elif name and not name.startswith(COMMENTS):
+            others.setdefault(section, []).append(clip_line(ENCODE(name), NAME_SHOWN))
+    for section, names in others.items():
+        yield SourceWarning(f"{section}: RabbitMQ's import leaves these fields out: {list_some(names, FIELDS_SHOWN)}")
 
 
 def unknown_sections(document: Mapping[str, Any]) -> Iterator[SourceWarning]:
     """Yield a warning for each section that is not known, and so not read."""
     for key, value in document.items():
-        # Texts and numbers, and keys as people write comments, hold no parts.
-        if key not in OTHERS and isinstance(value, dict | list) and value and key[:1] not in ("_", "$", "/", "#"):
+        # Texts and numbers, and comments, hold no parts.
+        if key not in OTHERS and isinstance(value, dict | list) and value and not key.startswith(COMMENTS):
             near = suggest(key, SECTIONS, or_list=True)
             text = f"there is no section {clip_line(ENCODE(key), NAME_SHOWN)} in definitions{near}"
             yield SourceWarning.of_unread(UnreadPart("unknown", clip_line(key, NAME_SHOWN), text))

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.sources.definitions import Definitions, load_topology
+from bindings.sources.definitions.import_fields import FIELDS
 from bindings.sources.document import Document
 from exchange.entities.entities import PREDECLARED, Binding, Destination, Exchange, Policy, Queue
 from exchange.entities.releases import PROFILES
@@ -831,6 +832,58 @@ def test_what_is_no_entry_and_a_name_that_amqp_cannot_carry_are_warnings(section
     definitions = loads(section)
     assert list(map(str, definitions.warnings)) == [warning]
     assert json.loads(definitions.dump()) == section
+
+
+@pytest.mark.parametrize("section", FIELDS)
+def test_a_misspelt_field_of_any_section_is_named_and_a_right_one_is_not(section: str) -> None:
+    """Two letters in the wrong order, camel case, or a letter less: as people write them."""
+    entry = whole_entry(section)
+    assert not [each for each in loads({section: [entry]}).warnings if "leaves this field out" in str(each)]
+    for name in FIELDS[section]:
+        first, *others = name.replace("-", "_").split("_")
+        wrong = {name[:-2] + name[-1] + name[-2], first + "".join(each.title() for each in others), name + "s"}
+        for spelling in wrong - {*FIELDS[section]}:
+            warnings = loads({section: [entry, {**entry, spelling: entry.get(name)}]}).warnings
+            texts = [str(each) for each in warnings if each.code == "HS904" and spelling in str(each)]
+            expected = f"{section}[1].{spelling}: RabbitMQ's import leaves this field out; did you mean '{name}'?"
+            assert expected in texts, warnings
+
+
+def whole_entry(section: str) -> dict[str, Any]:
+    """Return an entry of a section with each of its fields."""
+    values: dict[str, Any] = {
+        "durable": True, "auto_delete": False, "internal": False, "exclusive": False, "arguments": {}, "definition": {},
+        "priority": 0, "destination_type": "queue", "metadata": {}, "limits": {}, "tracing": False,
+        "type": "topic" if section == "exchanges" else "classic", "apply-to": "all",
+    }  # fmt: skip
+    return {name: values.get(name, "a") for name in FIELDS[section]}
+
+
+def test_fields_of_other_programs_are_one_note_and_comments_none() -> None:
+    queue = {**QUEUE, "node": "rabbit@a", "messages": 5, "_comment": "ours", "$schema": "x"}
+    [warning] = loads({"vhosts": [{"name": "v"}], "queues": [queue, {**queue, "name": "r"}]}).warnings
+    assert (warning.code, str(warning)) == (
+        "HS901", """queues: RabbitMQ's import leaves these fields out: "node", "messages\""""
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"type": "quorum"}, "queues[0].type: RabbitMQ's import leaves the type 'quorum' out; write x-queue-type"),
+        ({"type": "classic", "arguments": {"x-queue-type": "stream"}}, "queues[0].type: RabbitMQ's import leaves"),
+        ({"exclusive": True}, "queues[0].exclusive: RabbitMQ's import leaves it out, and makes a queue that is not"),
+        ({"type": "quorum", "arguments": {"x-queue-type": "quorum"}}, ""),
+        ({"type": "classic", "exclusive": False}, ""),
+        ({"type": "rabbit_mqtt_qos0_queue"}, ""),
+    ],
+)
+def test_a_queue_that_an_import_makes_otherwise_than_its_entry_reads_is_named(more: Any, words: str) -> None:
+    """As `add_queue_int` of RabbitMQ's source reads an entry: neither its type nor whether it is exclusive."""
+    definitions = loads({"queues": [{**QUEUE, **more}], "vhosts": [{"name": "v"}]})
+    found = [str(each) for each in definitions.warnings_under(PROFILES["rabbitmq-4.3"]) if each.code == "HS904"]
+    assert len(found) == bool(words)
+    assert "".join(found).startswith(words)
 
 
 def test_an_empty_document_becomes_definitions_that_are_a_topology() -> None:
