@@ -36,9 +36,11 @@ class _Described(NamedTuple):
     strategy: str
     partitions: str
     distribution: Distribution
+    lost: tuple[str, ...] = ()
+    """Brokers that are down."""
 
     def __str__(self) -> str:
-        return f"{self.strategy} over {self.partitions}"
+        return f"{self.strategy} over {self.partitions}{''.join(f' without {broker}' for broker in self.lost)}"
 
 
 def _list_strategies(context: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -67,6 +69,8 @@ def _list_strategies(context: click.Context, _: click.Parameter, wanted: bool) -
 @click.option("--change", "changes", multiple=True, metavar="CHANGE", help="Report what moves with other PARTITIONS, "
               "another STRATEGY, or lost=BROKER; repeatable.")  # fmt: skip
 @renamed("--to", "--change")
+@click.option("--lost", multiple=True, metavar="BROKER", help="Broker that is down from the start, as PARTITIONS name "
+              "it; repeatable.")  # fmt: skip
 @form_options("text", "json")
 @output_option
 @click.option("--seed", type=int, help="Seed for choices that the key does not decide, made as by one producer, whose "
@@ -77,6 +81,7 @@ def partition_command(
     partitions: str,
     by: str | None,
     changes: tuple[str, ...],
+    lost: tuple[str, ...],
     form: str,
     seed: int | None,
     file: IO[bytes],
@@ -90,6 +95,8 @@ def partition_command(
     """
     try:
         before = _parse_distribution(partitioner, partitions)
+        for broker in lost:
+            before = _lose(before, broker, "--lost ")
         source = parse_key_source(by) if by is not None else None
         lines = _read(file, source, reads_record=before.distribution.partitioner.reads_record)
         if changes and seed is not None:
@@ -119,7 +126,9 @@ def _apply_changes(before: _Described, changes: tuple[str, ...]) -> _Described:
             continue
         name = change.partition("(")[0].strip()
         if name in STRATEGIES or name.startswith(PREFIX) or "(" in change:
-            after = _parse_distribution(change, after.partitions)
+            down, after = after.lost, _parse_distribution(change, after.partitions)
+            for broker in down:
+                after = _lose(after, broker, "--lost ")
             continue
         try:
             after = _parse_distribution(after.strategy, change)
@@ -128,18 +137,22 @@ def _apply_changes(before: _Described, changes: tuple[str, ...]) -> _Described:
                 find_strategy(name)
             raise
     for broker in lost:
-        partitions = after.distribution.partitions
-        if broker not in {partition.leader.name for partition in partitions if partition.leader}:
-            raise InputError(f"--change lost={broker}: no partition is on that broker; name brokers as in a:4,b:4")
-        lists_queues = find_strategy(after.strategy.split("(", 1)[0]).lists_queues
-        try:
-            left = partitions.without_queues(broker) if lists_queues else partitions.without_leader(broker)
-        except ValueError:
-            raise InputError(f"--change lost={broker}: no queue is left, as all are on that broker") from None
-        after = _Described(
-            after.strategy, f"{after.partitions} without {broker}", Distribution(after.distribution.partitioner, left)
-        )
+        after = _lose(after, broker, "--change lost=")
     return after
+
+
+def _lose(described: _Described, broker: str, option: str) -> _Described:
+    """Return what is left while a broker is down. Raises InputError, which begins with the option."""
+    partitions = described.distribution.partitions
+    if broker not in {partition.leader.name for partition in partitions if partition.leader}:
+        raise InputError(f"{option}{broker}: no partition is on that broker; name brokers as in a:4,b:4")
+    lists_queues = find_strategy(described.strategy.split("(", 1)[0]).lists_queues
+    try:
+        left = partitions.without_queues(broker) if lists_queues else partitions.without_leader(broker)
+    except ValueError:
+        raise InputError(f"{option}{broker}: no queue is left, as all are on that broker") from None
+    distribution = Distribution(described.distribution.partitioner, left)
+    return described._replace(distribution=distribution, lost=(*described.lost, broker))
 
 
 class _Line(NamedTuple):

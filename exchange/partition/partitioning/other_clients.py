@@ -38,11 +38,24 @@ OTHER_CLIENTS: Final = (
     OtherClient("sarama", "NewCustomHashPartitioner(crc32.NewIEEE)", None, "its hash is signed, sarama.crc32's is not"),
     OtherClient("confluent-kafka", "partitioner=NAME", "librdkafka.NAME", "confluent-kafka-python, -go, -dotnet"),
     OtherClient("kafka-javascript", "its API of kafkajs", "librdkafka.murmur2_random", "unless partitioner is set"),
+    OtherClient("node-rdkafka", "partition null or -1", "librdkafka.consistent_random", "unless partitioner is set"),
+    OtherClient("rust-rdkafka", "without a Partitioner", "librdkafka.consistent_random", "unless partitioner is set"),
+    OtherClient("krafka", "DefaultPartitioner, StickyPartitioner", "kafka.murmur2", "the empty key is none"),
+    OtherClient("krafka", "HashPartitioner", "kafka.murmur2", "without a key, or with the empty one, partition 0"),
+    OtherClient("krafka", "RoundRobinPartitioner", None, "it ignores the key"),
+    OtherClient("waterdrop", "key: of karafka's producer", "librdkafka.consistent_random", "unless partitioner is set"),
+    OtherClient(
+        "waterdrop", "partition_key:", "librdkafka.consistent_random",
+        "of ASCII; of other texts as many bytes as they have characters",
+    ),
     OtherClient("ruby-kafka", "Partitioner with crc32, its default", "sarama.crc32", "the empty key is a key"),
     OtherClient("ruby-kafka", "Partitioner with murmur2", "sarama.murmur2"),
-    OtherClient("spring-kafka", "none of its own", "kafka.murmur2", "kafka-clients 3.3+; other versions above"),
+    OtherClient("spring-kafka", "KafkaTemplate: none of its own", "kafka.murmur2", "that of its kafka-clients, 3.3+"),
+    OtherClient("spring-kafka", "DeadLetterPublishingRecoverer", None, "the failed record's partition, not its key"),
     OtherClient("spring-cloud", "Stream's partitionKeyExpression", None, "kafka.hash_code, with 0 for MIN_VALUE"),
-)
+)  # fmt: skip
+ALIASES: Final = {"karafka": "waterdrop", "rdkafka-ruby": "waterdrop", "rdkafka": "rust-rdkafka"}
+"""Another name of a client -> its name in the table."""
 NAME: Final = re.compile(r"[a-z]+(?:[-_][a-z]+)?")
 
 
@@ -50,6 +63,6 @@ def describe_others(name: str) -> list[str]:
     """Return what is known of a client that a name begins with: ``kafkajs``, ``kafka-go.Hash``."""
     found = NAME.match(name.lower())
     client = found[0].replace("_", "-") if found else ""
-    rows = [row for row in OTHER_CLIENTS if row.client == client]
+    rows = [row for row in OTHER_CLIENTS if row.client == ALIASES.get(client, client)]
     exact = [row for row in rows if row.partitioner.lower() in name.lower()]
     return [str(row) for row in exact or rows]

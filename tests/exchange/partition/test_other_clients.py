@@ -14,6 +14,13 @@ from exchange.partition.partitioning.strategies import STRATEGIES, find_strategy
     ("kafka-python", "librdkafka.murmur2_random"), ("aiokafka", "librdkafka.murmur2_random"),
     ("Sarama.NewCustomHashPartitioner(crc32.NewIEEE)", "is not here: write it as python:MODULE:FUNCTION"),
     ("confluent-kafka", "librdkafka.NAME"),
+    ("node-rdkafka", "librdkafka.consistent_random"), ("rust-rdkafka", "librdkafka.consistent_random"),
+    ("rdkafka", "rust-rdkafka without a Partitioner chooses as librdkafka.consistent_random"),
+    ("krafka.DefaultPartitioner", "kafka.murmur2"), ("krafka.RoundRobinPartitioner", "it ignores the key"),
+    ("karafka", "waterdrop key: of karafka's producer chooses as librdkafka.consistent_random"),
+    ("waterdrop", "as many bytes as they have characters"), ("rdkafka-ruby", "waterdrop partition_key:"),
+    ("spring-kafka", "KafkaTemplate: none of its own chooses as kafka.murmur2"),
+    ("spring-kafka.DeadLetterPublishingRecoverer", "the failed record's partition, not its key"),
 ])  # fmt: skip
 def test_a_name_that_people_ask_about_is_answered(name: str, says: str) -> None:
     with pytest.raises(InputError) as error:

@@ -81,6 +81,27 @@ def test_to_reports_what_moves() -> None:
         assert "█" in text.output
 
 
+def test_a_broker_that_is_down_from_the_start_is_left_out_and_may_come_back() -> None:
+    """The choices are those over what is left; what moves when it comes back is what moved when it went."""
+    given = "".join(json.dumps({"key": f"k{n}"}) + "\n" for n in range(200))
+    for strategy in ("rocketmq.hash", "rocketmq.random"):
+        ways = (["-p", strategy, "-n", "a:4,b:4", "--lost", "b"], ["-p", strategy, "-n", "a:4"])
+        down, left = (run(*way, "--seed", "1", given=given).output for way in ways)
+        assert down == left
+    back = json.loads(run(*ways[0][2:], "-p", "rocketmq.hash", "--change", "a:4,b:4", "--json", given=given).output)
+    gone = json.loads(run("-p", "rocketmq.hash", "-n", "a:4,b:4", "--change", "lost=b", "--json", given=given).output)
+    assert back["keys_moved"] == gone["keys_moved"] > 0
+    assert (back["before"], back["after"]) == (gone["after"], gone["before"])
+    assert back["before"] == "rocketmq.hash over a:4,b:4 without b"
+    kafka = ("-p", "kafka.round_robin", "-n", "b1:2,b2:2", "--lost", "b2", "--seed", "1")
+    assert {line["partition"] for line in map(json.loads, run(*kafka, given=given).output.splitlines())} == {0, 2}
+    other = run(*kafka[:-2], "--change", "kafka.murmur2", given=given).output
+    assert "kafka.murmur2 over b1:2,b2:2 without b2" in other
+    wrong = run("-p", "kafka.murmur2", "-n", "b1:2", "--lost", "b3")
+    assert wrong.exit_code == 2
+    assert "--lost b3: no partition is on that broker" in wrong.output
+
+
 def test_the_option_list_prints_every_strategy() -> None:
     """With whom it mirrors, what it promises, what it costs."""
     output = run("--list").output
