@@ -107,7 +107,7 @@ class ImportLaw:
                 self.pending.append((seed, document, text))
                 if len(self.pending) == BATCH:
                     yield from self.flush()
-            else:
+            elif verdict in ("fine", "refused"):  # of all others the law says nothing: they are not imported
                 yield from self.alone(seed, document, text, verdict, messages)
         yield from self.flush()
         yield from self.ineffective()
@@ -132,12 +132,6 @@ class ImportLaw:
     ) -> Iterator[Difference]:
         """Import one file, and yield how the broker and `check` differ."""
         refusal = self.refusal_of(document)
-        if verdict == "unread":
-            self.counts["unread, " + ("refused" if refusal else "stored, which nothing can use")] += 1
-            return
-        if verdict == "otherwise":
-            self.counts["otherwise, " + ("refused" if refusal else "imported")] += 1
-            return
         lost = [] if refusal else [*self.losses([(seed, document, text)])]
         is_wrong = bool(refusal or lost) if verdict == "fine" else not (refusal or lost)
         if is_wrong and verdict == "refused" and all(OF_NO_USE.search(each) for each in messages):
