@@ -7,6 +7,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["BATCH", "Difference", "ImportLaw"]
 
+AT_ONCE: Final = 8
+"""Number of files that are imported at the same time, where each may be refused: brokers wait for their disks."""
 BATCH: Final = 60
 """Number of files that are imported as one, where `check` finds nothing against them."""
 REFUSED_BY: Final = frozenset({
@@ -74,6 +77,14 @@ File = tuple[int, dict[str, Any], str]
 """A seed, its definitions, and these as text."""
 
 
+class JudgedFile(NamedTuple):
+    """A file, and what `check` says of it."""
+
+    file: File
+    verdict: str
+    messages: list[str]
+
+
 @dataclass
 class ImportLaw:
     """The law, at one broker: what `check` passes is imported whole, and what is refused or lost was named."""
@@ -98,6 +109,7 @@ class ImportLaw:
 
     def run(self, seeds: Iterable[int]) -> Iterator[Difference]:
         """Yield the differences of the files of these seeds."""
+        alone: list[JudgedFile] = []
         for seed in seeds:
             document = self.draw(seed)
             text = json.dumps(document)
@@ -108,7 +120,8 @@ class ImportLaw:
                 if len(self.pending) == BATCH:
                     yield from self.flush()
             elif verdict in ("fine", "refused"):  # of all others the law says nothing: they are not imported
-                yield from self.alone(seed, document, text, verdict, messages)
+                alone.append(JudgedFile((seed, document, text), verdict, messages))
+        yield from self.import_each(alone)
         yield from self.flush()
         yield from self.ineffective()
 
@@ -127,18 +140,22 @@ class ImportLaw:
         otherwise = [finding.message for finding in found if finding.code in OTHERWISE]
         return ("refused", refused) if refused else ("otherwise", otherwise) if otherwise else ("fine", [])
 
-    def alone(
-        self, seed: int, document: dict[str, Any], text: str, verdict: str, messages: list[str]
-    ) -> Iterator[Difference]:
-        """Import one file, and yield how the broker and `check` differ."""
-        refusal = self.refusal_of(document)
-        lost = [] if refusal else [*self.losses([(seed, document, text)])]
-        is_wrong = bool(refusal or lost) if verdict == "fine" else not (refusal or lost)
-        if is_wrong and verdict == "refused" and all(OF_NO_USE.search(each) for each in messages):
-            self.counts["stored, of no use"] += 1
-        elif is_wrong:
-            what = f"{verdict} {messages}: refused {refusal!r}, lost {[each.what for each in lost]}"
-            yield Difference(seed, what, document)
+    def import_each(self, judged: Sequence[JudgedFile]) -> Iterator[Difference]:
+        """Import files one by one, several at once as their names differ, and yield how broker and `check` differ."""
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            refusals = [*pool.map(self.refusal_of, [each.file[1] for each in judged])]
+        taken = [each.file for each, refusal in zip(judged, refusals, strict=True) if not refusal]
+        lost: dict[int, list[str]] = {}
+        for difference in self.losses(taken) if taken else ():
+            lost.setdefault(difference.seed, []).append(difference.what)
+        for ((seed, document, _), verdict, messages), refusal in zip(judged, refusals, strict=True):
+            is_whole = not refusal and seed not in lost
+            if is_whole is (verdict == "fine"):
+                continue
+            if verdict == "refused" and all(OF_NO_USE.search(each) for each in messages):
+                self.counts["stored, of no use"] += 1
+                continue
+            yield Difference(seed, f"{verdict} {messages}: refused {refusal!r}, lost {lost.get(seed)}", document)
 
     def flush(self) -> Iterator[Difference]:
         """Import the files that wait as one file, and yield what the broker lost of them."""
@@ -153,9 +170,10 @@ class ImportLaw:
         merged.pop("operator_policies", None)
         if self.refusal_of(merged):
             self.counts["batches taken apart"] += 1
-            for seed, _, _ in pending:
-                document = self.draw(seed, "again-")
-                yield from self.alone(seed, document, json.dumps(document), "fine", [])
+            again = [(seed, self.draw(seed, "again-")) for seed, _, _ in pending]
+            yield from self.import_each(
+                [JudgedFile((seed, document, json.dumps(document)), "fine", []) for seed, document in again]
+            )
             return
         yield from self.losses(pending)
         self.imported += pending
