@@ -23,11 +23,12 @@ ANSWER: Final = 4.0
 
 def fetch_removals(admin: AdminClient, topics: Sequence[str], hidden: list[str]) -> Iterator[Removal]:
     """Yield what deletes records of these topics; ``hidden`` gets those whose settings this user is not shown."""
-    hidden += topics[ASKED:]
-    if not topics:  # librdkafka takes no empty list
+    names = [*dict.fromkeys(topics)]  # a name that is asked for twice spoils librdkafka's whole answer
+    hidden += names[ASKED:]
+    if not names:  # librdkafka takes no empty list
         return
     asked = admin.describe_configs(
-        [ConfigResource(ConfigResource.Type.TOPIC, name) for name in topics[:ASKED]], request_timeout=ANSWER
+        [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names[:ASKED]], request_timeout=ANSWER
     )
     for resource, answer in asked.items():
         try:

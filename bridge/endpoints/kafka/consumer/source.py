@@ -101,7 +101,7 @@ class KafkaSource(Source):
         self.transactional = transactional
         self._settings = settings
         self._window_bytes = window_bytes
-        self._topics = list(topics)
+        self._topics = list(dict.fromkeys(topics))
         self._until_end = until_end
         self._window = window
         self._calls: Calls | None = None
