@@ -14,6 +14,7 @@ from tests.chaos.brokers import (
     SmallDiskBroker,
     TransactionsBroker,
 )
+from tests.chaos.clusters import KafkaCluster, RabbitmqCluster
 from tests.support.servers import SERVERS
 from tests.support.starting import Unavailable
 
@@ -25,6 +26,8 @@ KINDS: Final[Mapping[str, type[Broker]]] = {
     "kafka for transactions": TransactionsBroker,
     "kafka on a small disk": SmallDiskBroker,
     "rocketmq": RocketmqBroker,
+    "rabbitmq cluster": RabbitmqCluster,
+    "kafka cluster": KafkaCluster,
 }
 
 

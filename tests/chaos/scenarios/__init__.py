@@ -8,6 +8,7 @@ from tests.chaos.scenarios import (
     alarms,
     batches,
     certificates,
+    clusters,
     copies,
     crashes,
     deliveries,
@@ -38,4 +39,5 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     *takeovers.SCENARIOS, *exactly_once.SCENARIOS, *deliveries.SCENARIOS, *windows.SCENARIOS,
     *limits.SCENARIOS, *remade_queues.SCENARIOS, *crashes.SCENARIOS, *batches.SCENARIOS, *withheld.SCENARIOS,
     *unrouted.SCENARIOS, *logs.SCENARIOS, *certificates.SCENARIOS,
+    *clusters.SCENARIOS,
 )  # fmt: skip

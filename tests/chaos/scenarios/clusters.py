@@ -1,0 +1,98 @@
+"""Nodes of clusters of three are killed: leaders, then two of three, so that nothing can be written or read.
+
+Queues have no delivery limit, as order holds only then (the guide says why); topics need two replicas for each write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from tests.chaos.clusters import KafkaCluster, RabbitmqCluster
+from tests.chaos.places import Queue, Topic, Writable
+from tests.chaos.scenarios.scenario import Scenario
+from tests.chaos.trial import Trial
+
+__all__ = ["SCENARIOS"]
+
+RABBITMQ: Final = "rabbitmq cluster"
+KAFKA: Final = "kafka cluster"
+AWAY: Final = 10.0
+"""Seconds until a killed leader is started again."""
+
+
+class _Flow(NamedTuple):
+    """Messages that flow slowly between the clusters, in one direction."""
+
+    rabbitmq: RabbitmqCluster
+    kafka: KafkaCluster
+    source: Queue | Topic
+    target: Queue | Topic
+
+    @property
+    def queue(self) -> str:
+        return next(place.name for place in (self.source, self.target) if isinstance(place, Queue))
+
+    @property
+    def topic(self) -> Topic:
+        return next(place for place in (self.source, self.target) if isinstance(place, Topic))
+
+    def kill_leader_of_queue(self) -> None:
+        """Kill the node that leads the queue."""
+        self.rabbitmq.kill_node(self.rabbitmq.find_leader(self.queue))
+
+    def kill_leader_of_partition(self) -> None:
+        """Kill the node that leads the first partition."""
+        topics = self.topic.topics.admin.list_topics(self.topic.name, timeout=30).topics
+        self.kafka.kill_node(topics[self.topic.name].partitions[0].leader - 1)
+
+    def kill_two(self, cluster: RabbitmqCluster | KafkaCluster) -> None:
+        """Kill two of three nodes, the first among them."""
+        for n in (0, 1):
+            cluster.kill_node(n)
+
+
+def _flow(trial: Trial, *, from_queue: bool) -> _Flow:
+    rabbitmq, kafka = trial.brokers[RABBITMQ], trial.brokers[KAFKA]
+    assert isinstance(rabbitmq, RabbitmqCluster)
+    assert isinstance(kafka, KafkaCluster)
+    limit = {} if rabbitmq.version.startswith("3.") else {"x-delivery-limit": -1}
+    sides = ("source", "target") if from_queue else ("target", "source")
+    queue = trial.use(Queue("quorum", trial.brokers, sides[0], trial.folder, limit, broker=RABBITMQ))
+    topic = trial.use(Topic(False, trial.brokers, sides[1], trial.folder, kind=KAFKA))
+    flow = _Flow(rabbitmq, kafka, *((queue, topic) if from_queue else (topic, queue)))
+    trial.put(flow.source, 20_000)
+    trial.bridge(flow.source, flow.target, policy="rate = 200")
+    trial.wait_for_written(300)
+    return flow
+
+
+def _kill_leaders(from_queue: bool, trial: Trial) -> Sequence[Writable]:
+    flow = _flow(trial, from_queue=from_queue)
+    kills: list[tuple[Callable[[], None], Callable[[], None]]] = [
+        (flow.kill_leader_of_queue, flow.rabbitmq.start_nodes),
+        (flow.kill_leader_of_partition, flow.kafka.start_nodes),
+    ]
+    for kill, start in kills:
+        trial.suffer(kill, start, seconds=AWAY, shows=False)
+        trial.faults += 1  # a killed broker forgets the latest acknowledgements
+    trial.drain(flow.source, 300)
+    return [flow.target]
+
+
+def _kill_two(from_queue: bool, trial: Trial) -> Sequence[Writable]:
+    flow = _flow(trial, from_queue=from_queue)
+    for cluster in (flow.rabbitmq, flow.kafka):
+        trial.suffer(partial(flow.kill_two, cluster), cluster.start_nodes)
+        trial.faults += 1
+    trial.drain(flow.source, 300)
+    return [flow.target]
+
+
+def _scenarios(name: str, act: Callable[[bool, Trial], Sequence[Writable]]) -> list[Scenario]:
+    rows = (("RabbitMQ -> Kafka", True), ("Kafka -> RabbitMQ", False))
+    return [Scenario("cluster", f"{name}, {way}", [RABBITMQ, KAFKA], partial(act, first)) for way, first in rows]
+
+
+SCENARIOS: Final = [*_scenarios("leaders killed", _kill_leaders), *_scenarios("two of three killed", _kill_two)]
