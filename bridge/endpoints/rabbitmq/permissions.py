@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -112,6 +112,8 @@ class Trials:
         self._again = again
         self._failed = failed
         self._waiting: deque[Outgoing] = deque()
+        self._held: Counter[bytes] = Counter()
+        """Exchange -> number of its messages that wait."""
         self._under_way: Outgoing | None = None
         self._returned = False
         self._channel: Channel | None = None
@@ -122,11 +124,12 @@ class Trials:
 
     def holds(self, exchange: bytes) -> bool:
         """Return whether a message for an exchange is being tried, which others must not overtake."""
-        return any(self._place(each)[0] == exchange for each in (*self._waiting, self._under_way) if each is not None)
+        return exchange in self._held or (self._under_way is not None and self._place(self._under_way)[0] == exchange)
 
     def add(self, outgoing: Outgoing) -> None:
         """Try a message after those before it."""
         self._waiting.append(outgoing)
+        self._held[self._place(outgoing)[0]] += 1
 
     def go_on(self) -> None:
         """Publish the next message, unless one is under way, or the broker has blocked publishers."""
@@ -139,7 +142,7 @@ class Trials:
             if self._opening is None or self._opening.done():
                 self._opening = asyncio.get_running_loop().create_task(self._open())
             return
-        outgoing = self._waiting.popleft()
+        outgoing = self._take_first()
         try:
             frames = self._encode(outgoing, self._channel.number)
         except Exception as error:  # noqa: BLE001  the message's data causes it, so only this message is refused
@@ -152,6 +155,7 @@ class Trials:
     def close(self) -> None:
         """Forget all messages."""
         self._waiting.clear()
+        self._held.clear()
         self._under_way = self._channel = None
         if self._opening is not None:
             self._opening.cancel()
@@ -185,9 +189,19 @@ class Trials:
         permitted = []
         now = asyncio.get_running_loop().time()
         while self._waiting and not self._permissions.doubts(*self._place(self._waiting[0]), now):
-            permitted.append(self._waiting.popleft())
+            permitted.append(self._take_first())
         if permitted:
             self._again(permitted)
+
+    def _take_first(self) -> Outgoing:
+        outgoing = self._waiting.popleft()
+        self._let_go(self._place(outgoing)[0], 1)
+        return outgoing
+
+    def _let_go(self, exchange: bytes, count: int) -> None:
+        self._held[exchange] -= count
+        if not self._held[exchange]:
+            del self._held[exchange]
 
     def _end(self, error: BaseException) -> None:
         """Take the end of the channel: the refusal of the message under way, and of those like it behind it."""
@@ -203,6 +217,7 @@ class Trials:
 
             alike = [each for each in self._waiting if is_alike(each)]
             self._waiting = deque([each for each in self._waiting if not is_alike(each)])
+            self._let_go(exchange, len(alike))
             self._fail([outgoing, *alike], Failure(f"{refusal}; grant it", busy=not by_key, waits=by_key))
         elif outgoing is not None and isinstance(refusal, Refused) and refusal.code in ABOUT_A_MESSAGE:
             self._fail([outgoing], Failure(str(refusal), final=True))

@@ -209,6 +209,31 @@ def test_a_message_that_is_permitted_and_returned_is_published_as_others() -> No
     run_virtually(play())
 
 
+def test_a_refused_exchange_costs_the_same_for_each_message_however_many_wait() -> None:
+    """Else a window of 100,000 messages would stop the loop for minutes, as long as the permission is missing."""
+
+    def count(messages: int) -> int:
+        scene, asked = Scene((b"x", None), refusal=TO_EXCHANGE), 0
+        place = scene.publishing._trials._place
+
+        def count_place(outgoing: Outgoing) -> tuple[bytes, bytes]:
+            nonlocal asked
+            asked += 1
+            return place(outgoing)
+
+        async def play() -> None:
+            scene.publishing._trials._place = count_place
+            for first in range(0, messages, 100):
+                scene.send(range(first, first + 100))
+            await pass_time(1.0)
+            assert len(scene.answers.bad) == messages
+
+        run_virtually(play())
+        return asked
+
+    assert count(4_000) <= 2.2 * count(2_000)
+
+
 STEPS = st.lists(st.one_of(st.lists(st.integers(1, 4), max_size=6), st.sampled_from(["wait", "long"])), max_size=12)
 
 
@@ -226,6 +251,10 @@ def test_each_message_is_answered_and_those_that_are_taken_are_in_order(
                 scene.send(step)
             else:
                 await pass_time(0.004 if step == "wait" else 0.1)
+            trials = scene.publishing._trials
+            tried = [*trials._waiting, *([trials._under_way] if trials._under_way is not None else [])]
+            exchanges = {trials._place(each)[0] for each in tried}
+            assert [trials.holds(each) for each in (b"x", b"y")] == [each in exchanges for each in (b"x", b"y")]
         await pass_time(5.0)
         bad = [number for number, _ in scene.answers.bad]
         assert sorted([*scene.answers.good, *bad]) == [*keys]
