@@ -26,7 +26,7 @@ hashstar-packed             only if the target of dead letters refused this one 
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
 from math import ceil
@@ -38,7 +38,7 @@ from exchange.values.field_json import json_line, message_to_json
 from exchange.values.field_values import Typed
 from exchange.values.message import Message
 
-__all__ = ["DeadLetterLimit", "build_dead_letter", "count_written", "is_packed", "pack"]
+__all__ = ["DeadLetterLimit", "build_dead_letter", "count_accepted", "count_written", "is_packed", "pack"]
 
 PACKED: Final = "hashstar-packed"
 
@@ -142,6 +142,8 @@ class DeadLetterLimit:
         self._tallies: dict[str, _Tally] = {}
         self._waiting: dict[tuple[Hashable, str], tuple[str, Callable[[], None]]] = {}
         """Message and queue -> why it waits, and what tries it again."""
+        self._ahead: Final = Counter[str]()
+        """Queue -> number of messages that were counted before they were written."""
         self.since: float | None = None
         """Time since which messages wait; None if none does."""
 
@@ -157,12 +159,27 @@ class DeadLetterLimit:
 
     def note_written(self, queue: str, count: int) -> None:
         """Take note of messages that were written."""
+        if self._ahead:
+            counted = min(count, self._ahead[queue])
+            self._ahead[queue] -= counted
+            count -= counted
         tally = self._tallies.get(queue)
         if tally is None:
             tally = self._tallies[queue] = _Tally()
         tally.add(count, 0)
         if not self._waiting:
             tally.forget_old(self._latest)
+
+    def note_accepted(self, queue: str, count: int) -> None:
+        """Take note that a target has ``count`` messages, which it writes together with others, as in a transaction.
+
+        If one of those others waits, nothing is written before it; so these count now, and not again.
+        """
+        ahead = self._ahead[queue]
+        if count > ahead:
+            self._ahead[queue] = 0
+            self.note_written(queue, count - ahead)
+            self._ahead[queue] = count
 
     def permit(self, message: Hashable, queue: str, reason: str, again: Callable[[], None], now: float) -> bool:
         """Return whether a message may become a dead letter now; if not, it waits, and `lift` calls ``again``."""
@@ -194,6 +211,7 @@ class DeadLetterLimit:
     def forget_waiting(self) -> None:
         """Forget the messages that wait, as their source will give them again."""
         self._waiting.clear()
+        self._ahead.clear()
         self.since = None
 
     def lift(self) -> None:
@@ -213,6 +231,14 @@ class DeadLetterLimit:
             f"of the latest {tally.messages:,} messages{where}, {tally.dead:,} ({tally.share:.0%}) became dead "
             f"letters; {len(self._waiting):,} more would, and wait: {reason}"
         )
+
+
+def count_accepted(messages: Iterable[Outgoing]) -> None:
+    """Have the limits count messages that a target has accepted; see `DeadLetterLimit.note_accepted`."""
+    counts = Counter([(outgoing.context.window, outgoing.queue) for outgoing in messages])
+    for (window, queue), count in counts.items():
+        if window.limit is not None:
+            window.limit.note_accepted(queue, count)
 
 
 def count_written(messages: Iterable[Outgoing], counts: Mapping[tuple[Any, str], int]) -> None:

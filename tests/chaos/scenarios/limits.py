@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -24,6 +25,8 @@ PADDING: Final = b" " * 3_000
 LEAST: Final = 2_000
 """Maximum size of a message of the topic, in bytes (``max.message.bytes``), while it is wrong."""
 DEAD: Final = 10
+WRONG: Final = 30
+"""Number of messages at first that are too large, each of a key of its own, with others for ten keys behind them."""
 WRONG_FOR: Final = 90.0
 """Seconds for which it is wrong, beyond the minute that is looked at; in CI, until that is visible."""
 
@@ -65,6 +68,31 @@ def _too_low(trial: Trial) -> Sequence[Writable]:
     return [target]
 
 
+def _let_be(transactional: bool, trial: Trial) -> Sequence[Writable]:
+    """Leave the limit as it is: most of what comes behind is taken, so all that is not becomes a dead letter."""
+    trial.body_of = lambda body: body.strip()
+    source = trial.use(Topic(transactional, trial.brokers, "source", trial.folder))
+    target = trial.use(Topic(transactional, trial.brokers, "target", trial.folder))
+    set_limit(target, LEAST)
+    source.put([(key, body + PADDING if int(body) < WRONG else body) for key, body in trial.numbers(WHOLE)])
+    trial.bridge(source, target)
+    trial.wait_for_written(WHOLE - WRONG)
+    trial.drain(source)
+    trial.stop()
+    trial.arrived += [(key_of(number, trial.keys), b"%d" % number) for number in range(WRONG)]
+    trial.expected_dead = lambda bodies: sorted([int(body) for body in bodies]) == [*range(WRONG)]
+    return [target]
+
+
+TOO_LARGE: Final = "the first 30 of 1,000 are too large"
 SCENARIOS: Final = [
     Scenario("dead-letter-limit", "max.message.bytes below all messages", ["rabbitmq", "kafka"], _too_low, short=True),
+    Scenario("dead-letter-limit", TOO_LARGE, ["kafka"], partial(_let_be, False)),
+    Scenario(
+        "dead-letter-limit",
+        f"exactly once, {TOO_LARGE}",
+        ["kafka for transactions"],
+        partial(_let_be, True),
+        short=True,
+    ),
 ]

@@ -39,6 +39,7 @@ from bridge.endpoints.kafka.producer.target import CLOSING, TopicTarget
 from bridge.endpoints.kafka.producer.transaction import PAUSE, WAITING, Incomplete, Transacting, group_metadata_of
 from bridge.endpoints.kafka.producer.writer import RecordWriter
 from bridge.endpoints.topics import TopicDestination
+from bridge.pump.dead_letters import count_accepted
 from exchange.errors import InputError
 
 __all__ = ["TransactionalTarget"]
@@ -226,6 +227,8 @@ class TransactionalTarget(TopicTarget[Transacting]):
             if full and connection.is_whole():
                 return
             if now - began > self._seconds + STALLED:
+                if not len(connection.producer):  # brokers have them all
+                    count_accepted(connection.inside)
                 raise Incomplete("a delivery in it waits for others, or is not whole")
             wait = 0.005 if full else max(0.0, began + self._seconds - now)
             if full or connection.waiting:

@@ -22,6 +22,7 @@ from bridge.endpoints.kafka.producer.transaction import Incomplete, Transacting
 from bridge.endpoints.kafka.producer.transactional import STALLED, TransactionalTarget, _call_within
 from bridge.endpoints.kafka.producer.writer import RecordWriter
 from bridge.endpoints.topics import TopicDestination
+from bridge.pump.dead_letters import FEWEST, DeadLetterLimit, count_accepted
 from bridge.pump.window import Window
 from exchange import Message
 from tests.support.bridge.behaviour import on_a_loop
@@ -37,6 +38,11 @@ class Producer:
     def __init__(self) -> None:
         self.produced: list[bytes] = []
         self.aborted = 0
+        self.under_way = 0
+        """Number of messages that brokers have not answered for."""
+
+    def __len__(self) -> int:
+        return self.under_way
 
     def poll(self, _: float) -> int:
         return 0
@@ -206,6 +212,29 @@ async def test_a_producer_that_does_not_come_back_from_a_call_is_left_behind(mon
     hangs.set()
     await _call_within(calls, lambda: None, 30.0)
     calls.end()
+
+
+@pytest.mark.parametrize("under_way", [0, 1])
+def test_what_brokers_have_taken_behind_a_message_that_waits_counts_for_its_limit_once(under_way: int) -> None:
+    """Nothing behind it is committed before it is decided on, and the share of dead letters would never be lower."""
+
+    async def play() -> None:
+        scene = Scene()
+        limit = scene.window.limit = DeadLetterLimit(0.5)
+        for n in range(FEWEST):
+            assert limit.permit(n, "a", "large", lambda: None, 0.0)
+        copies = scene.copies(31, "a")
+        assert not limit.permit(copies[0].context, "a", "large", lambda: None, 0.0)
+        scene.producer.under_way = under_way
+        scene.state.waiting += copies[1:]
+        with pytest.raises(Incomplete):
+            await scene.target._fill(scene.state)
+        if not under_way:
+            count_accepted(scene.state.inside)  # of the next transaction, with the same messages
+        assert f"of the latest {10 if under_way else 40} messages" in limit.describe()
+        assert limit.permit(copies[0].context, "a", "large", lambda: None, 0.0) == (not under_way)
+
+    run_virtually(play())
 
 
 @examples(300)
