@@ -118,6 +118,12 @@ class Broker(ABC):
         self._container.get_wrapped_container().start()
         self.wait()
 
+    def wipe(self) -> None:
+        """Start a new one without any data at its address, as after the loss of its disk."""
+        self._container.get_wrapped_container().remove(force=True, v=True)
+        self._container.start()
+        self.wait()
+
     def pause(self) -> None:
         """Freeze its processes: connections stay open, and nothing answers."""
         self._container.get_wrapped_container().pause()

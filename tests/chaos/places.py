@@ -266,6 +266,8 @@ class Topic(Readable, Writable):
         self._transactional = transactional
         self.own_id = transactional
         """Whether the bridge's transactions have a fixed id: then only one process at a time can run."""
+        self.settings: dict[str, int | str] = {"session.timeout.ms": SESSION, "heartbeat.interval.ms": SESSION // 6}
+        """Settings of librdkafka for a bridge that reads it."""
         self.topics = Topics(self.broker.url, {"log_level": 0})
         self._config = config
         self._taken: dict[int, int] = {}
@@ -295,6 +297,11 @@ class Topic(Readable, Writable):
             time.sleep(0.1)
         self._put = 0
 
+    def forget(self) -> None:
+        """Forget the topic, which its broker has lost."""
+        self.topics.made.remove(self.name)
+        self._put = 0
+
     def add_partitions(self, total: int) -> None:
         """Add partitions to the topic, up to ``total``."""
         self.topics.admin.create_partitions([NewPartitions(self.name, total)])[self.name].result(SILENCE)
@@ -309,8 +316,8 @@ class Topic(Readable, Writable):
             # With a fixed id, it does not wait until the transaction of the process before it ends.
             own = f'transactional_id = "{self.name}"\n' if self.own_id else ""
             return f'{url}{own}queues.out = "{self.name}"\n{self.more}'
-        missed = f'librdkafka = {{ "session.timeout.ms" = {SESSION}, "heartbeat.interval.ms" = {SESSION // 6} }}\n'
-        return f'{url}topic = "{self.name}"\ngroup = "{self.name}"\n{missed}{self.more}'
+        own = ", ".join([f"{json.dumps(name)} = {json.dumps(value)}" for name, value in self.settings.items()])
+        return f'{url}topic = "{self.name}"\ngroup = "{self.name}"\nlibrdkafka = {{ {own} }}\n{self.more}'
 
     def put(self, messages: Iterable[tuple[str, bytes]]) -> None:
         self.put_records([(key.encode(), body) for key, body in messages])

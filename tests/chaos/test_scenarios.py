@@ -18,7 +18,7 @@ ROWS = {
     "add-partition", "too-large", "user-id", "nested", "odd-timestamp", "cc-loop", "sigstop", "takeover",
     "exactly-once", "consumer-timeout", "check-loop", "crash-loop", "rotate-secret", "long-key", "zombie",
     "window-bytes", "dead-letter-limit", "remake-queue", "oom-loop", "refused-batch", "open-transaction", "unrouted",
-    "stuck-log", "copied-id",  "rotate-certificates", "cluster",
+    "stuck-log", "copied-id",  "rotate-certificates", "cluster", "wiped-kafka",
 }  # fmt: skip
 
 

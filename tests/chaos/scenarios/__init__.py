@@ -27,6 +27,7 @@ from tests.chaos.scenarios import (
     topics,
     unrouted,
     windows,
+    wiped,
     withheld,
 )
 from tests.chaos.scenarios.scenario import Scenario, play
@@ -39,5 +40,5 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     *takeovers.SCENARIOS, *exactly_once.SCENARIOS, *deliveries.SCENARIOS, *windows.SCENARIOS,
     *limits.SCENARIOS, *remade_queues.SCENARIOS, *crashes.SCENARIOS, *batches.SCENARIOS, *withheld.SCENARIOS,
     *unrouted.SCENARIOS, *logs.SCENARIOS, *certificates.SCENARIOS,
-    *clusters.SCENARIOS,
+    *clusters.SCENARIOS, *wiped.SCENARIOS,
 )  # fmt: skip

@@ -64,13 +64,17 @@ def _target_remade(trial: Trial, *, partitioned: bool) -> Sequence[Writable]:
     return [target]
 
 
-def _source_remade(trial: Trial, *, first: int, burst: int, noticed: bool) -> Sequence[Writable]:
+def _source_remade(trial: Trial, *, first: int, burst: int, noticed: bool, restarts: int = 0) -> Sequence[Writable]:
     source = trial.use(Topic(False, trial.brokers, "source", trial.folder, partitions=4))
     target = trial.use(Queue("classic", trial.brokers, "target", trial.folder))
     trial.put(source, first)
     trial.bridge(source, target)
     trial.wait_for_written(first)
     trial.drain(source)
+    for _ in range(restarts):  # each raises the epochs of leaders; a new topic counts them from 0 again
+        trial.brokers["kafka"].restart()
+        trial.faults += 1
+    trial.wait_until_ready()
     source.delete_topic()
     trial.let_pass(5.0 if noticed else 0.0)
     source.make(4)
@@ -84,8 +88,8 @@ def _source_remade(trial: Trial, *, first: int, burst: int, noticed: bool) -> Se
     return [target]
 
 
-def _of_source(first: int, burst: int, *, noticed: bool) -> Callable[[Trial], Sequence[Writable]]:
-    return lambda trial: _source_remade(trial, first=first, burst=burst, noticed=noticed)
+def _of_source(first: int, burst: int, *, noticed: bool, restarts: int = 0) -> Callable[[Trial], Sequence[Writable]]:
+    return lambda trial: _source_remade(trial, first=first, burst=burst, noticed=noticed, restarts=restarts)
 
 
 def _add_partition(trial: Trial) -> Sequence[Writable]:
@@ -141,6 +145,10 @@ SCENARIOS: Final = [
     Scenario("remake-topic", "source, then a burst of 6,000", KINDS, _of_source(FIRST, BURST, noticed=True)),
     Scenario(
         "remake-topic", "source, a shorter one at once", KINDS, _of_source(FIRST, 1_000, noticed=False), short=True
+    ),
+    Scenario(
+        "remake-topic", "source, at once, after three restarts of the broker", KINDS,
+        _of_source(1_000, 1_000, noticed=False, restarts=3), short=True,
     ),
     Scenario("remake-topic", "source, a longer one at once", KINDS, _of_source(1_000, BURST, noticed=False)),
     Scenario("add-partition", "to the target of a partitioned queue", KINDS, _add_partition),

@@ -12,7 +12,7 @@ and from `KEPT` messages on the partitions are paused.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from functools import partial
 from time import monotonic
@@ -54,6 +54,7 @@ class GroupMember:
         transactional: bool,
         backlog: Backlog,
         read_bytes: int = 64 << 20,
+        known: MutableMapping[str, str] | None = None,
     ) -> None:
         self.name = name
         self._backlog = backlog
@@ -67,7 +68,7 @@ class GroupMember:
         self._tasks: list[asyncio.Task[None]] = []
         self._fetching = FetchQueues()
         self._joining = Joining()
-        self._remade = RemadeTopics(self.assignment, settings)
+        self._remade = RemadeTopics(self.assignment, settings, {} if known is None else known)
         self.health = ClientHealth(lambda: reasons.latest, lambda: reasons.is_tls)
         self._read_bytes = read_bytes
         """Number of bytes taken from librdkafka at once, about."""
@@ -86,8 +87,12 @@ class GroupMember:
         }  # fmt: skip
         self.consumer = self.assignment.consumer = Consumer({**self._settings, **callbacks}, logger=self._reasons)
 
-    def join(self, topics: Sequence[str]) -> None:
-        """Become a member of the group. Raises KafkaException."""
+    def join(self, topics: Sequence[str], wanted: Sequence[str]) -> None:
+        """Become a member of the group, to read topics and patterns; ``wanted`` are the topics that exist of these.
+
+        Raises KafkaException.
+        """
+        self._remade.wanted = wanted
         self.consumer.subscribe(
             list(topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
         )
@@ -141,6 +146,11 @@ class GroupMember:
     def trouble(self) -> str | None:
         """Why nothing is read, if a reason is known."""
         return self.health.trouble or self._remade.trouble or self._joining.trouble or self._backlog.trouble
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether it knows topics that are gone, so that another must take its place."""
+        return self._remade.is_outdated
 
     @property
     def at_end(self) -> bool:

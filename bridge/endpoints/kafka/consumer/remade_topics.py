@@ -2,12 +2,21 @@
 
 Deliveries of a partition are kept back until it is known that the offset at which it began belongs to this very topic;
 see `topic_ids`.
+
+A client that has read the topic before cannot read it. The epochs of its partitions' leaders count from 0 again, and
+librdkafka takes lower ones for old news: it asks brokers for the epochs of before, which they do not know, for ever. So
+another client takes its place; what was read of the old topic stays with the pump.
+
+And it detects topics that the group has forgotten. A member that leads its group asks for the topics that exist, and
+shares out their partitions. librdkafka does not compare this answer with what it knew before: if a topic was missing in
+it, and is back when librdkafka looks for changes the next time, nothing has changed, and no member ever gets the topic.
+So it was where a broker had lost its disk, and the topic was made anew there a moment later.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, MutableMapping
 from contextlib import suppress
 from functools import partial
 from time import monotonic
@@ -34,13 +43,31 @@ UNANSWERED: Final = "the brokers do not say which topics the group's offsets are
 UNANSWERED_FOR: Final = 30.0
 """Seconds without that answer from healthy brokers, after which the connection ends: other clients may get one."""
 
+FORGOTTEN: Final = 15.0
+"""Seconds for which a topic exists that no member of a group has, after which it is forgotten. librdkafka looks for new
+topics every 10 s."""
+
 
 class RemadeTopics:
-    """Looks at the ids of the topics of an assignment, with clients of its own that have the consumer's settings."""
+    """Looks at the ids of the topics of an assignment, with clients of its own that have the consumer's settings.
 
-    def __init__(self, assignment: PartitionAssignment, settings: Mapping[str, Any]) -> None:
+    ``known`` are the ids of the topics that the source has read, over all its connections.
+    """
+
+    def __init__(
+        self, assignment: PartitionAssignment, settings: Mapping[str, Any], known: MutableMapping[str, str]
+    ) -> None:
         self._assignment = assignment
         self._settings = settings
+        self._known = known
+        self.wanted: Collection[str] = ()
+        """Topics that the group is to read."""
+        self._without: dict[str, float] = {}
+        """Wanted topic that exists -> since when none of its partitions is ours, by the monotonic clock, in seconds."""
+        self._first: dict[str, str] = {}
+        """Topic -> its id when this client came to know it."""
+        self.is_outdated = False
+        """Whether another client must take this one's place."""
         self._look = asyncio.Event()
         self._asking_since: float | None = None
         """Since when the ids of some partitions' topics are unknown, by the monotonic clock, in seconds."""
@@ -74,22 +101,23 @@ class RemadeTopics:
                     async with asyncio.timeout(LOOK_EVERY):
                         await self._look.wait()
                 self._look.clear()
-                if not lanes:
-                    self._asking_since = None
-                    continue
                 unchecked = [key for key, lane in lanes.items() if not lane.checked]
-                topics = {lane.topic for lane in lanes.values()}
+                topics = {*self.wanted, *[lane.topic for lane in lanes.values()]}
+                if not topics:
+                    continue
+                overdue = [topic for topic, since in self._without.items() if monotonic() - since >= FORGOTTEN]
                 if unchecked and self._asking_since is None:
                     self._asking_since = monotonic()
                 try:
                     paused = list(lanes) if self._assignment.paused else ()
-                    ids = await calls.call(partial(asker.ask, topics, unchecked, paused))
+                    ids = await calls.call(partial(asker.ask, topics, unchecked, paused, with_given=bool(overdue)))
                 except (KafkaException, TimeoutError):
                     self._look_again()
                 else:
                     for key, lane in lanes.items():
                         lane.end = ids.ends.get(key, -1)
                     self._compare(ids, set(unchecked))
+                    self._find_forgotten(ids, overdue)
         finally:
             calls.call(asker.end)
             calls.end()
@@ -103,9 +131,20 @@ class RemadeTopics:
     def _compare(self, ids: Ids, asked: Collection[tuple[str, int]]) -> None:
         """Begin lanes anew whose topic has another id than before; release what the others have kept."""
         assignment = self._assignment
+        for topic, now in ids.now.items():
+            if now and self._first.setdefault(topic, now) != now and not self.is_outdated:
+                LOG.warning(
+                    "%s: topic %r was deleted and made anew (its id is %s, and was %s): another client joins the group",
+                    assignment.name, topic, now, self._first[topic],
+                )  # fmt: skip
+                self.is_outdated = True
+        if self.is_outdated:
+            return
         for key, lane in list(assignment.lanes.items()):
             now = ids.now.get(lane.topic)
             before = lane.topic_id or ids.committed.get(key, "")
+            if not before and key not in ids.offsets:  # else another reader knows better where to begin
+                before = self._known.get(lane.topic, "")
             # A lane that is newer than the question has no answer about its committed offset yet.
             if now is None or not (lane.checked or key in asked):
                 continue
@@ -113,6 +152,7 @@ class RemadeTopics:
                 self._begin_anew(lane, before, now)
             elif not lane.checked:
                 lane.topic_id, lane.mark, lane.checked = now or before, mark_of(now or before), True
+                self._known[lane.topic] = lane.topic_id
                 lane.deletions.begun = ids.offsets.get(key, -1)
                 if lane.begins_anew and lane.offsets:
                     assignment.begin_at(lane, lane.offsets[0])
@@ -140,3 +180,19 @@ class RemadeTopics:
         new = self._assignment.replace(lane, now)
         new.checked = True
         new.mark = mark_of(now)
+        self._known[new.topic] = now
+
+    def _find_forgotten(self, ids: Ids, overdue: Collection[str]) -> None:
+        """End the connection if the group has forgotten one of these topics, so that it shares out all anew."""
+        ours, now = {lane.topic for lane in self._assignment.lanes.values()}, monotonic()
+        without = [topic for topic in self.wanted if topic in ids.now and topic not in ours]
+        self._without = {topic: self._without.get(topic, now) for topic in without}
+        if ids.given is None:
+            return
+        self._without.update([(topic, now) for topic in without if topic in ids.given])
+        forgotten = [topic for topic in overdue if topic in self._without and topic not in ids.given]
+        if forgotten:
+            self._assignment.fail(
+                f"topic {forgotten[0]!r} is there, and no member of group {self._settings['group.id']!r} was given its "
+                "partitions: it joins anew"
+            )

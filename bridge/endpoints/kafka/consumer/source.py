@@ -107,6 +107,8 @@ class KafkaSource(Source):
         self._calls: Calls | None = None
         self._backlog: Backlog | None = None
         """Set when it is opened first."""
+        self._known: dict[str, str] = {}
+        """Ids of the topics that were read."""
         self._removals: Sequence[Removal] = ()
         self._asking: asyncio.Task[None] | None = None
         """Task that asks how long the topics keep their records."""
@@ -192,7 +194,7 @@ class KafkaSource(Source):
                 self._backlog = Backlog(self.name, reads_committed=level == "read_committed")
             member = self.member = GroupMember(
                 self.name, settings, reasons, window=self._window, transactional=self.transactional,
-                backlog=self._backlog, read_bytes=self._window_bytes // 8,
+                backlog=self._backlog, read_bytes=self._window_bytes // 8, known=self._known,
             )  # fmt: skip
             await self._calls.call(member.connect)
             metadata = await self._calls.call(lambda: fetch_metadata(member.consumer, reasons))
@@ -204,8 +206,8 @@ class KafkaSource(Source):
                 problem = await self._calls.call(lambda: new_protocol_problem(settings))
                 if problem:
                     raise Disconnected(problem)
-            member.join(self._topics)
             read = [topic for topic in metadata.topics if any(_is_named(topic, each) for each in self._topics)]
+            member.join(self._topics, read)
             self._asking = asyncio.create_task(self._ask_for_removals(settings, read))
         except KafkaException as error:
             raise reasons.explain(error) from None
@@ -223,6 +225,10 @@ class KafkaSource(Source):
             member = self.member
             if member is None:
                 raise Disconnected("closed")
+            if member.is_outdated:
+                await self.close()
+                await self.open()
+                continue
             if deliveries := member.take(limit):
                 return deliveries
             if self._until_end and member.at_end:
@@ -246,12 +252,14 @@ class KafkaSource(Source):
             self._backlog.forget()
         if calls is None:
             return
-        if member is not None:
-            closing = calls.call(member.close)
-            await asyncio.wait([closing], timeout=CLOSING)
-            if closing.done():
-                closing.exception()
-        calls.end()
+        try:
+            if member is not None:
+                closing = calls.call(member.close)
+                await asyncio.wait([closing], timeout=CLOSING)
+                if closing.done():
+                    closing.exception()
+        finally:
+            calls.end()
 
 
 def _is_named(topic: str, name: str) -> bool:

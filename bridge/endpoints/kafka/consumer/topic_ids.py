@@ -3,12 +3,13 @@
 A topic that is deleted and created again has another id, and its offsets count from 0 again. Offsets of the old topic
 mean nothing in the new one: if that is longer, it would be read from its middle on, and the messages before would never
 be read. Offsets alone cannot show this, so the topic's id is committed beside each offset, in its metadata, and brokers
-are asked for the topics' ids from time to time.
+are asked for the topics' ids from time to time. They are asked, too, of which topics a group's members have partitions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import struct
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -31,6 +32,9 @@ NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 ANSWER: Final = 5.0
 """Seconds that brokers may take to answer."""
 
+STABLE: Final = "Stable"
+"""State of a group of the classic protocol whose members all have what they were given."""
+
 ERRORS_AT_ONCE: Final = 1_000
 """Maximum number of a client's errors that are dropped at once."""
 
@@ -49,6 +53,7 @@ class Ids:
         committed: Mapping[tuple[str, int], str],
         offsets: Mapping[tuple[str, int], int],
         ends: Mapping[tuple[str, int], int],
+        given: Collection[str] | None = None,
     ) -> None:
         self.now = now
         """Topic -> its id, "" where it has none; a topic that is missing, or cannot be seen, is not in it."""
@@ -58,6 +63,8 @@ class Ids:
         """Topic and partition -> the group's offset, where there is one."""
         self.ends = ends
         """Topic and partition -> its end, where that was asked for."""
+        self.given = given
+        """Topics of which members of the group have partitions; None: it was not asked for, or is not settled now."""
 
 
 class Asker:
@@ -82,9 +89,11 @@ class Asker:
         topics: Collection[str],
         partitions: Collection[tuple[str, int]],
         paused: Collection[tuple[str, int]] = (),
+        *,
+        with_given: bool = False,
     ) -> Ids:
-        """Return the ids of topics, the group's offsets for partitions with the ids of their topics, and the ends of
-        the partitions that are ``paused``; wait for the answers.
+        """Return the ids of topics, the group's offsets for partitions with the ids of their topics, the ends of the
+        partitions that are ``paused``, and perhaps what the group's members were given; wait for the answers.
 
         Raises KafkaException or TimeoutError where the brokers may answer another time.
         """
@@ -94,6 +103,7 @@ class Asker:
             now = _fetch_ids(admin, topics)
             offsets = _fetch_offsets(consumer, partitions) if partitions else []
             ends = _fetch_ends(admin, paused) if paused else {}
+            given = _fetch_given(admin, str(self._settings["group.id"])) if with_given else None
         except (KafkaException, TimeoutError):
             self.end()
             raise
@@ -103,6 +113,7 @@ class Asker:
             {key: mark.removeprefix(MARK) for key, mark in marks.items() if mark.startswith(MARK)},
             {(each.topic, each.partition): each.offset for each in offsets if each.offset >= 0},
             ends,
+            given,
         )
 
     def end(self) -> None:
@@ -146,3 +157,37 @@ def _fetch_ids(admin: AdminClient, topics: Collection[str]) -> dict[str, str]:
         else:
             now[topic] = "" if topic_id == NO_ID else topic_id
     return now
+
+
+def _fetch_given(admin: AdminClient, group: str) -> frozenset[str] | None:
+    """Return the topics of which members of a group have partitions; None while that changes, or is not known.
+
+    This request goes to all brokers, and looks for no coordinator: see `make_asking_consumer`.
+    """
+    try:
+        listed = admin.list_groups(group, ANSWER)
+    except KafkaException:  # the bridge can do without an answer
+        return None
+    for each in listed:
+        if each.id == group and each.error is None and each.state == STABLE:
+            try:
+                return frozenset([topic for member in each.members for topic in _topics_of(member.assignment)])
+            except (struct.error, UnicodeDecodeError):  # of no consumer
+                return None
+    return None
+
+
+def _topics_of(assignment: bytes) -> Iterator[str]:
+    """Yield the topics of a member's assignment, as consumers write it: a version, then topics with partitions."""
+    if not assignment:
+        return
+    (count,), at = struct.unpack_from(">i", assignment, 2), 6
+    for _ in range(count):
+        (length,) = struct.unpack_from(">h", assignment, at)
+        name, (partitions,) = (
+            assignment[at + 2 : at + 2 + length],
+            struct.unpack_from(">i", assignment, at + 2 + length),
+        )
+        at += 6 + length + 4 * partitions
+        if partitions > 0:
+            yield name.decode()
