@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import KafkaException
 
@@ -67,7 +67,7 @@ def _when_group_has_nothing(trial: Trial, source: Topic) -> None:
         ):
             return True
         try:
-            groups = source.topics.admin.list_groups(source.name, 5)
+            groups: list[Any] = source.topics.admin.list_groups(source.name, 5)
         except KafkaException:
             return False
         return any(each.id == source.name and each.state == "Stable" for each in groups)

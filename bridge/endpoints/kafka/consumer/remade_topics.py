@@ -131,11 +131,11 @@ class RemadeTopics:
     def _compare(self, ids: Ids, asked: Collection[tuple[str, int]]) -> None:
         """Begin lanes anew whose topic has another id than before; release what the others have kept."""
         assignment = self._assignment
-        for topic, now in ids.now.items():
-            if now and self._first.setdefault(topic, now) != now and not self.is_outdated:
+        for topic, found in ids.now.items():
+            if found and self._first.setdefault(topic, found) != found and not self.is_outdated:
                 LOG.warning(
                     "%s: topic %r was deleted and made anew (its id is %s, and was %s): another client joins the group",
-                    assignment.name, topic, now, self._first[topic],
+                    assignment.name, topic, found, self._first[topic],
                 )  # fmt: skip
                 self.is_outdated = True
         if self.is_outdated:

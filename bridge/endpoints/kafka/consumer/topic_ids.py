@@ -165,7 +165,7 @@ def _fetch_given(admin: AdminClient, group: str) -> frozenset[str] | None:
     This request goes to all brokers, and looks for no coordinator: see `make_asking_consumer`.
     """
     try:
-        listed = admin.list_groups(group, ANSWER)
+        listed: list[Any] = admin.list_groups(group, ANSWER)
     except KafkaException:  # the bridge can do without an answer
         return None
     for each in listed:

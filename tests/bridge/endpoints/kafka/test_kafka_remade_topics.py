@@ -9,11 +9,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.endpoints.kafka.consumer import remade_topics, topic_ids
+from bridge.endpoints.kafka.consumer import remade_topics
 from bridge.endpoints.kafka.consumer.assignment import PartitionAssignment
 from bridge.endpoints.kafka.consumer.remade_topics import FORGOTTEN, LOOK_EVERY, RemadeTopics
 from bridge.endpoints.kafka.consumer.topic_ids import Ids, _fetch_given, _topics_of
@@ -243,7 +243,7 @@ def test_the_topics_of_a_group_are_those_of_all_its_members(
     assert fetch("Stable", written) == expected
     assert fetch("PreparingRebalance", written) is None
     assert fetch("Stable", written, group="another") is None
-    assert (fetch("Stable", [other]) or set()) <= {*_topics_or_none(other)}
+    assert {*(fetch("Stable", [other]) or ())} <= {*_topics_or_none(other)}
 
 
 def _topics_or_none(data: bytes) -> Collection[str]:
@@ -262,7 +262,7 @@ def fetch(state: str, assignments: Sequence[bytes], group: str = "g") -> Collect
 
 def test_a_group_that_may_not_be_seen_is_not_known() -> None:
     def refuse(*_: Any) -> None:
-        raise KafkaException(topic_ids.KafkaError(topic_ids.KafkaError.GROUP_AUTHORIZATION_FAILED))
+        raise KafkaException(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))
 
     admin: Any = SimpleNamespace(list_groups=refuse)
     assert _fetch_given(admin, "g") is None
