@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from tests.recorders import golden
 from tests.support.measured import PAGE, CompleteRun, add_complete_run
 
 TOP: Final = Path(__file__).parents[1]
@@ -78,6 +79,8 @@ def main(arguments: Sequence[str]) -> int:
         print("\n".join(f"{name}: {command}" for name, command in PARTS.items()))
         return 0
     LOGS.mkdir(parents=True, exist_ok=True)
+    for old in golden.find_old(datetime.now(UTC).date()):
+        print(f"night: recorded more than a year ago: {old}", flush=True)
     commit, is_changed = _git("rev-parse", "HEAD"), bool(_git("status", "--porcelain"))
     chosen = {name: command for name, command in PARTS.items() if name in (options.part or PARTS)}
     figures = {name: run_part(name, command) for name, command in chosen.items()}

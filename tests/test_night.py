@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests import night
+from tests.recorders import golden
 from tests.support.git import commit, git, make_repository
 from tests.support.measured import PAGE, CompleteRun, add_complete_run, read_complete_runs
 
@@ -26,6 +27,25 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(night, "LOGS", tmp_path / "build" / "night")
     monkeypatch.setattr(night, "PARTS", PASSES)
     return tmp_path
+
+
+def test_a_night_names_what_was_recorded_more_than_a_year_ago(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(golden, "GOLDEN", here)
+    golden.write("old-1.2", "old client", "1.2", {"answers": [1]})
+    golden.write("new-1.3", "new client", "1.3", {})
+    text = (golden.GOLDEN / "old-1.2.json").read_text("utf-8")
+    (golden.GOLDEN / "old-1.2.json").write_text(re.sub(r"\d{4}-", "2024-", text, count=1), "utf-8")
+    night.main([])
+    assert re.findall("more than a year ago: (.*), 2024", capsys.readouterr().out) == ["old: old client 1.2"]
+
+
+def test_the_page_has_the_recordings_of_today() -> None:
+    page = golden.PAGE.read_text("utf-8")
+    assert golden.with_recordings(page) == page
+    with pytest.raises(ValueError, match="0 tables of recordings"):
+        golden.with_recordings("# nothing")
 
 
 def test_a_night_in_which_all_passes_adds_its_row(here: Path) -> None:

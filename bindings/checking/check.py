@@ -49,6 +49,7 @@ FAMILIES: Final[Sequence[Callable[[TopologyView], Iterator[Finding]]]] = (
     alternates.find,
     dead_letters.find,
     rounds.find,
+    ends.find_standstill,
     patterns.find,
     headers.find,
     kinds.find,

@@ -126,15 +126,20 @@ class VirtualBroker:
         return self._broker.get(queue, auto_ack=auto_ack)
 
     def consume(
-        self, queue: str, *, prefetch: int = 0, priority: int = 0, auto_ack: bool = False, offset: Offset = "next"
-    ) -> Consumer:
+        self, queue: str, *, prefetch: int = 0, priority: int = 0, auto_ack: bool = False, offset: Offset = "next",
+        timeout: int | None = None,
+    ) -> Consumer:  # fmt: skip
         """Start a consumer, as basic.consume: `Consumer.receive` returns its deliveries one by one.
 
         ``prefetch`` is the maximum number of its unacknowledged messages, 0 for no maximum; of several consumers, those
         of the highest ``priority`` come first. ``offset`` is where it begins to read a stream: ``first``, ``last``,
-        ``next`` or a number. Raises InputError for a prefetch count that is not 0 to 65535.
+        ``next`` or a number. ``timeout`` is its argument x-consumer-timeout, in milliseconds: a quorum queue of 4.3
+        takes back what it does not settle in time, and gives it no more until it has settled that. Raises InputError
+        for a prefetch count that is not 0 to 65535.
         """
-        return self._broker.consume(queue, prefetch=prefetch, priority=priority, auto_ack=auto_ack, offset=offset)
+        return self._broker.consume(
+            queue, prefetch=prefetch, priority=priority, auto_ack=auto_ack, offset=offset, timeout=timeout
+        )
 
     def cancel(self, consumer: Consumer) -> None:
         """Stop a consumer, as basic.cancel; it keeps what it was delivered.

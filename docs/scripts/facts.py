@@ -1,4 +1,4 @@
-"""Write the tables of facts about releases in ``docs/upgrade.md``, as the code has them.
+"""Write the tables of ``docs/upgrade.md``: facts about releases, as the code has them, and how each is known.
 
 ::
 
@@ -7,14 +7,17 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 from bindings.upgrading.facts import applications, dead_letters, exchanges, nodes, queues, quorum, refused
 from bindings.upgrading.facts.fact import Fact
 from bindings.upgrading.forms.words import describe_source
+from exchange.entities.releases import SERIES
 
 __all__ = ["PAGE", "with_facts"]
 
@@ -34,15 +37,45 @@ TABLES: Final[Mapping[str, tuple[Fact, ...]]] = {
 HEAD: Final = "| fact | severity | what | source |\n|---|---|---|---|\n"
 
 
+GOLDEN: Final = Path(__file__).parents[2] / "tests" / "golden"
+KNOWN: Final = "How each release is known"
+KNOWN_HEAD: Final = (
+    "| release | routes, and what becomes of messages | arguments and policies | facts that begin there |\n"
+    "|---|---|---|---|\n"
+)
+
+
+def _describe_releases() -> Iterator[str]:
+    """Yield a row for each series: what of it was seen on a live broker, in the source, or is a neighbour's."""
+    live = [json.loads(path.read_text("utf-8"))["version"] for path in GOLDEN.glob("rabbitmq-lives-*.json")]
+    tables = json.loads((GOLDEN / "rabbitmq-tables.json").read_text("utf-8"))
+    facts = [fact for each in TABLES.values() for fact in each]
+    before = None
+    for series, row in SERIES.items():
+        seen = [version for version in live if version.startswith(f"{series}.")]
+        read = [release for release in tables if release.startswith(f"{series}.")]
+        is_neighbour = before is not None and row.profile.lives is before.profile.lives and not seen
+        neighbour = f"as {before.series}" if before is not None and is_neighbour else ""
+        routes = f"live brokers of {seen[0]}" if seen else neighbour or "the release notes and the source"
+        rules = f"the source of {', '.join(read)}" if read else neighbour
+        sources = Counter(fact.source for fact in facts if fact.since[:2] == row.since[:2])
+        begun = ", ".join(f"{count} {source}" for source, count in sources.most_common()) or "none"
+        yield f"| {series} | {routes} | {f'live brokers, {rules}' if seen else rules} | {begun} |\n"
+        before = row
+
+
 def with_facts(page: str) -> str:
-    """Return the page with the tables of all facts. Raises ValueError for a heading that it lacks."""
-    for title, facts in TABLES.items():
-        rows = "".join(f"| {fact.id} | {fact.severity} | {fact.what} | {describe_source(fact)} |\n" for fact in facts)
-        table = f"\n### {title}\n\n{HEAD}{rows}"
+    """Return the page with all tables. Raises ValueError for a heading that it lacks."""
+    tables = {
+        title: HEAD
+        + "".join(f"| {fact.id} | {fact.severity} | {fact.what} | {describe_source(fact)} |\n" for fact in facts)
+        for title, facts in TABLES.items()
+    }
+    for title, table in {**tables, KNOWN: KNOWN_HEAD + "".join(_describe_releases())}.items():
         before, *after = re.split(rf"\n### {title}\n\n(?:\|.*\n)+", page)
         if len(after) != 1:
             raise ValueError(f"the page has {len(after)} tables under {title!r}")
-        page = before + table + after[0]
+        page = f"{before}\n### {title}\n\n{table}{after[0]}"
     return page
 
 

@@ -126,6 +126,9 @@ class QueueBehaviour:
     """
     properties_have_size: bool
     """The encoded properties of a message count for the max-length-bytes of a quorum queue (since 4.3)."""
+    consumer_timeout: int | None
+    """Milliseconds after which a quorum queue that sets no other time takes back what a consumer has not settled (since
+    4.3); None if a channel is closed for that, at its next check once a minute."""
 
 
 @dataclass(frozen=True, slots=True)

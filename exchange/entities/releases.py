@@ -46,6 +46,7 @@ _LIVES_3_10: Final = QueueBehaviour(
     drops_in_order=False,
     hears_own_limit_late=False,
     properties_have_size=False,
+    consumer_timeout=None,
 )
 _LIVES_3_12: Final = replace(_LIVES_3_10, get_shows_no_returns=False, limit_gives_credit=False)
 _LIVES_3_13: Final = replace(_LIVES_3_12, deaths_are_headers=False, names_last_death=True)
@@ -69,6 +70,7 @@ _LIVES_4_3: Final = replace(
     drops_in_order=True,
     hears_own_limit_late=True,
     properties_have_size=True,
+    consumer_timeout=1_800_000,
 )
 
 _3_10: Final = Profile(

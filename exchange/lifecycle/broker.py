@@ -129,17 +129,18 @@ class Broker:
         return delivery
 
     def consume(
-        self, queue: str, *, prefetch: int = 0, priority: int = 0, auto_ack: bool = False, offset: Offset = "next"
-    ) -> Consumer:
+        self, queue: str, *, prefetch: int = 0, priority: int = 0, auto_ack: bool = False, offset: Offset = "next",
+        timeout: int | None = None,
+    ) -> Consumer:  # fmt: skip
         """Start a consumer, as basic.consume; it gets messages from now on.
 
         ``prefetch`` is the maximum number of its unacknowledged messages, 0 for no maximum. ``offset`` is where it
-        begins to read a stream. Raises NotFound, PreconditionFailed for a stream without prefetch, and InputError for a
-        prefetch count that cannot be sent.
+        begins to read a stream. ``timeout`` is its argument x-consumer-timeout, in milliseconds. Raises NotFound,
+        PreconditionFailed for a stream without prefetch, and InputError for a prefetch count that cannot be sent.
         """
         if not isinstance(prefetch, int) or not 0 <= prefetch <= MAX_PREFETCH:
             raise InputError(f"the prefetch count is a number from 0 to {MAX_PREFETCH}, not {prefetch!r}")
-        consumer = Consumer(queue, prefetch, priority, auto_ack)
+        consumer = Consumer(queue, prefetch, priority, auto_ack, timeout)
         self.start(consumer, offset)
         return consumer
 
@@ -337,7 +338,7 @@ class Broker:
         """Publish to one queue, as `exchange.lifecycle.dead_letters.Sender`; return whether it took the message."""
         queue = self._queues[name]
         taken = queue.publish(content, publisher)
-        if queue.ages:
+        if queue.keeps_time:
             self._set_alarm(queue)
         return taken
 
@@ -354,7 +355,7 @@ class Broker:
         if not isinstance(delivery, Delivery):
             raise TypeError(f"a Delivery is wanted, not {delivery!r:.60}: of an empty queue there is none to settle")
         if delivery.is_settled:
-            raise PreconditionFailed("unknown delivery tag: the message was settled before")
+            raise PreconditionFailed("unknown delivery tag: the message was settled before, or taken back by its queue")
         live = self._queues.get(delivery.queue)
         if live is None or live is not delivery.source:  # it was deleted, with all of its messages
             delivery.is_settled = True
@@ -366,7 +367,7 @@ class Broker:
         """Do what follows from a change of a queue: its dead letters, and its next alarm."""
         if self.dead:
             self.dead_letters.send_all()
-        if queue.ages:
+        if queue.keeps_time:
             self._set_alarm(queue)
 
     def _set_alarm(self, queue: LiveQueue) -> None:

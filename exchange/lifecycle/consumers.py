@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from itertools import count
 from math import inf
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ class Delivery:
     ``source`` is that queue, and ``stored`` the message as it holds it; ``added`` are the headers that it adds.
     """
 
-    __slots__ = ("added", "consumer", "is_settled", "queue", "redelivered", "source", "stored")
+    __slots__ = ("added", "consumer", "deadline", "is_late", "is_settled", "queue", "redelivered", "source", "stored")
 
     def __init__(
         self,
@@ -38,6 +39,10 @@ class Delivery:
         self.redelivered = redelivered
         self.added = added
         self.is_settled = False
+        self.deadline = inf
+        """Time in milliseconds at which the queue takes the message back."""
+        self.is_late = False
+        """Whether the queue has taken the message back, as its consumer was too slow."""
 
     @property
     def message(self) -> Message:
@@ -51,9 +56,12 @@ class Delivery:
 class Consumer:
     """A consumer of one queue. ``deliveries`` are those that it did not take with `receive` yet, oldest first."""
 
-    __slots__ = ("auto_ack", "deliveries", "held", "is_active", "most", "prefetch", "priority", "queue")
+    __slots__ = (
+        "auto_ack", "deliveries", "held", "is_active", "late", "most", "number", "prefetch", "priority", "queue",
+        "timeout", "timeouts",
+    )  # fmt: skip
 
-    def __init__(self, queue: str, prefetch: int, priority: int, auto_ack: bool) -> None:
+    def __init__(self, queue: str, prefetch: int, priority: int, auto_ack: bool, timeout: int | None = None) -> None:
         self.queue = queue
         self.prefetch = prefetch
         self.priority = priority
@@ -65,6 +73,14 @@ class Consumer:
         self.deliveries: deque[Delivery] = deque()
         self.is_active = True
         """False after it was cancelled, or after its queue was deleted."""
+        self.timeout = timeout
+        """Milliseconds after which a quorum queue takes back what it has not settled; None for the queue's own time."""
+        self.late: Final[set[Delivery]] = set()
+        """Deliveries that the queue took back from it: it gets no more until it has settled them."""
+        self.timeouts = 0
+        """How often that happened; each time RabbitMQ sends its client basic.cancel."""
+        self.number: Final = next(_NUMBERS)
+        """The order in which consumers were started."""
 
     def receive(self) -> Delivery | None:
         """Return the oldest delivery that was not taken yet; None if there is none."""
@@ -108,7 +124,7 @@ class ConsumerTurns:
             else:
                 consumer = max(turns, key=_priority)  # the first of those with the highest
                 turns.remove(consumer)
-            if consumer.held < consumer.most:
+            if consumer.held < consumer.most and not consumer.late:
                 return consumer
             self._parked.add(consumer)
         return None
@@ -122,7 +138,7 @@ class ConsumerTurns:
 
     def settled(self, consumer: Consumer) -> None:
         """Give a consumer that settled a delivery its turn again."""
-        if self._parked and consumer in self._parked and consumer.held < consumer.most:
+        if self._parked and consumer in self._parked and consumer.held < consumer.most and not consumer.late:
             self._parked.remove(consumer)
             self._turns.append(consumer)
 
@@ -152,12 +168,14 @@ class SingleActive(ConsumerTurns):
         self._choose()
 
     def _choose(self) -> None:
-        if not self.consumers:
-            self.active = None
-            return
-        best = max(self.consumers, key=_priority)
+        best = max((each for each in self.consumers if not each.late), key=_priority, default=None)
         active = self.active
-        if active is None or (self._yields and best.priority > active.priority and not active.held):
+        if (
+            best is None
+            or active is None
+            or active.late
+            or (self._yields and best.priority > active.priority and not active.held)
+        ):
             self.active = best
 
     def next(self) -> Consumer | None:
@@ -165,7 +183,7 @@ class SingleActive(ConsumerTurns):
         active = self.active
         if active is None or active.held >= active.most:
             return None
-        if self._yields and any(each.priority > active.priority for each in self.consumers):
+        if self._yields and any(each.priority > active.priority and not each.late for each in self.consumers):
             return None
         return active
 
@@ -177,4 +195,5 @@ class SingleActive(ConsumerTurns):
         self._choose()
 
 
+_NUMBERS: Final = count()
 _priority: Final[Callable[[Consumer], int]] = lambda consumer: consumer.priority  # noqa: E731  a key is a function

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
-from exchange.lifecycle.possible import REASONS, Deletion, PossibleLives, Way, goes_alone
+from exchange.lifecycle.limits import RetryKind
+from exchange.lifecycle.possible import REASONS, Deletion, PossibleLives, Return, Way, goes_alone
 from exchange.lifecycle.targets import Cause
 from exchange.text.display import count_rest, list_some, write_milliseconds
 
@@ -26,16 +27,20 @@ CAUSES: Final[Mapping[Cause, str]] = {
 def life_lines(lives: PossibleLives) -> Iterator[str]:
     """Yield possible lives as lines of text, which are not escaped."""
     yield "possible lives:"
-    deletions = {queue: [*each] for queue, each in groupby(lives.deletions, key=lambda deletion: deletion.queue)}
+    others: dict[str, list[str]] = {}
+    for each in lives.returns:
+        others.setdefault(each.queue, []).append(_describe_return(each))
+    for deletion in lives.deletions:
+        others.setdefault(deletion.queue, []).append(_describe_deletion(deletion))
     for queue, ways in groupby(lives.ways, key=lambda way: way.queue):
         yield f"  queue '{queue}'"
-        for (reason, after), each in groupby(ways, key=lambda way: (way.reason, way.after)):
+        for (reason, after), deaths in groupby(ways, key=lambda way: (way.reason, way.after)):
             time = "" if after is None else f" after {write_milliseconds(after)}"
-            yield f"    {REASONS[reason]}{time}: {'; or '.join(_outcomes([*each]))}"
-        yield from map(_describe_deletion, deletions.pop(queue, ()))
-    for queue, left in deletions.items():
+            yield f"    {REASONS[reason]}{time}: {'; or '.join(_outcomes([*deaths]))}"
+        yield from others.pop(queue, ())
+    for queue, left in others.items():
         yield f"  queue '{queue}'"
-        yield from map(_describe_deletion, left)
+        yield from left
     for lead, round_ in [*zip(lives.leads, lives.rounds, strict=True)][:LISTED]:
         how = "for ever, without a consumer" if goes_alone(round_) else "as long as consumers reject it"
         before = f"{_witness(lead)}, then over and over: " if lead else ""
@@ -61,6 +66,20 @@ def _outcomes(ways: Sequence[Way]) -> Iterator[str]:
         for cause, is_kept in ends:
             why = f"{targets[0]} is full" if cause == "full queue" and len(targets) == 1 else CAUSES[cause]
             yield f"{'kept, and sent again later' if is_kept else 'lost'}, as {why}{suffix}"
+
+
+RETURNS: Final[Mapping[RetryKind, str]] = {
+    "all": "given back", "failed": "given back as failed", "returned": "given back, not as failed",
+}  # fmt: skip
+"""Which messages wait -> the same in words."""
+
+
+def _describe_return(each: Return) -> str:
+    after, suffix = write_milliseconds(each.after), "" if each.condition is None else f", {each.condition}"
+    if each.type is None:
+        return f"    not settled for {after}: taken back from its consumer{suffix}"
+    most = "" if each.most is None else f", later up to {write_milliseconds(each.most)}"
+    return f"    {RETURNS[each.type]}: waits {after}{most}, then delivered again{suffix}"
 
 
 def _describe_deletion(deletion: Deletion) -> str:

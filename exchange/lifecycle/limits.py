@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal, NamedTuple, get_args
 
 from exchange.entities.entities import Queue
 from exchange.entities.in_force import NO_DEAD_LETTERS, DeadLetters, Overflow, Policies, SettingsInForce
 from exchange.entities.profile import Profile
 
-__all__ = ["NOT_MODELLED", "Limits", "find_delivery_limit", "limits_by", "limits_of"]
+__all__ = ["NOT_MODELLED", "Limits", "RetryDelay", "RetryKind", "find_delivery_limit", "limits_by", "limits_of"]
 
 NOT_MODELLED: Final[Mapping[str, str]] = {
     name: what
     for names, what in (
-        ("delayed-retry-type delayed-retry-min delayed-retry-max",
-         "how long a message waits that comes back to a quorum queue"),
-        ("consumer-timeout consumer-disconnected-timeout", "when a queue takes messages back from a consumer"),
+        ("consumer-timeout", "when the channel of a slow consumer is closed, up to 4.2"),
+        ("consumer-disconnected-timeout", "when a queue takes messages back from a consumer on a lost node"),
         ("queue-mode queue-version", "storage of classic queues"),
         ("queue-leader-locator queue-master-locator member-placement-tag", "the node of a queue"),
         ("quorum-initial-group-size target-group-size initial-cluster-size", "the number of replicas"),
@@ -31,6 +30,29 @@ NOT_MODELLED: Final[Mapping[str, str]] = {
     for name in names.split()
 }  # fmt: skip
 """Setting that the model of a message's life leaves out, as policies name it -> what it does."""
+
+
+RetryKind = Literal["all", "failed", "returned"]
+RETRIES: Final[tuple[RetryKind, ...]] = get_args(RetryKind)
+
+
+class RetryDelay(NamedTuple):
+    """How long a message waits that comes back to a quorum queue."""
+
+    kind: RetryKind
+    """Which messages wait: those of failed deliveries, those that are only given back, or both."""
+    least: int
+    """Milliseconds for each failed delivery, and for a message that has none."""
+    most: int
+    """Maximum number of milliseconds."""
+
+    def applies_to(self, *, failed: bool) -> bool:
+        """Return whether a message waits whose delivery failed, or was only given back."""
+        return self.kind in ("all", "failed" if failed else "returned")
+
+    def milliseconds(self, failures: int | None) -> int:
+        """Return how long a message waits after so many failed deliveries."""
+        return min(self.least * max(failures or 1, 1), self.most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +73,9 @@ class Limits:
     """Highest priority of a classic queue; 0 for a queue without priorities."""
     single_active_consumer: bool = False
     dead_letters: DeadLetters = NO_DEAD_LETTERS
+    retry_delay: RetryDelay | None = None
+    consumer_timeout: int | None = None
+    """Milliseconds after which the queue takes back what a consumer has not settled."""
 
     @property
     def dead_letter_address(self) -> tuple[str, str | None] | None:
@@ -62,6 +87,11 @@ class Limits:
     def has_length(self) -> bool:
         """Whether the number or the bytes of its messages are limited."""
         return self.max_length is not None or self.max_bytes is not None
+
+    @property
+    def drops_head(self) -> bool:
+        """Whether the queue drops its oldest messages when it is full."""
+        return self.has_length and self.overflow == "drop-head"
 
     @property
     def loses_dead_letters(self) -> bool:
@@ -92,7 +122,22 @@ def limits_by(settings: SettingsInForce, queue: Queue, profile: Profile) -> Limi
         0 if is_quorum or is_stream else _max_priority(settings.integer("max-priority")),
         settings.get("single-active-consumer") is True,
         settings.dead_letters,
+        _find_retry_delay(settings) if is_quorum else None,
+        _find_consumer_timeout(settings, profile) if is_quorum else None,
     )
+
+
+def _find_retry_delay(settings: SettingsInForce) -> RetryDelay | None:
+    kind, least = settings.text("delayed-retry-type"), settings.integer("delayed-retry-min")
+    if kind not in RETRIES or least is None:
+        return None
+    most = settings.integer("delayed-retry-max")
+    return RetryDelay(kind, least, least if most is None else most)
+
+
+def _find_consumer_timeout(settings: SettingsInForce, profile: Profile) -> int | None:
+    default, given = profile.lives.consumer_timeout, settings.integer("consumer-timeout")
+    return default if default is None or given is None else given
 
 
 def find_delivery_limit(given: int | None, profile: Profile) -> int | None:

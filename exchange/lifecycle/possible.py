@@ -13,14 +13,14 @@ from typing import Final, Literal, NamedTuple
 from exchange.entities.entities import Policy, Queue
 from exchange.entities.in_force import Policies
 from exchange.lifecycle.content import Content, death_key, publish_content, record_death
-from exchange.lifecycle.limits import Limits, limits_by
+from exchange.lifecycle.limits import Limits, RetryKind, limits_by
 from exchange.lifecycle.targets import NO_EXCHANGE, Cause, find_targets
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology
 from exchange.values.documents import document
 from exchange.values.message import Message
 
-__all__ = ["REASONS", "Deletion", "PossibleLives", "Reason", "Way", "find_lives", "goes_alone"]
+__all__ = ["REASONS", "Deletion", "PossibleLives", "Reason", "Return", "Way", "find_lives", "goes_alone"]
 
 Reason = Literal["rejected", "expired", "maxlen", "delivery_limit"]
 STATES: Final = 500
@@ -65,7 +65,23 @@ class Deletion(NamedTuple):
     """Which policy must be in force, in words; absent if that is known."""
 
 
-@document("LivesJson", "ways, rounds, leads, losses, deletions, whole = is_whole")
+@document("ReturnJson", "queue, event = what, type if any, after_ms = after, up_to_ms = most if any, condition if any")
+class Return(NamedTuple):
+    """A quorum queue in which a message waits that comes back to it, or that takes it back from a slow consumer."""
+
+    queue: str
+    what: Literal["retry", "timeout"]
+    type: RetryKind | None
+    """Which messages wait when they are given back, as ``x-delayed-retry-type``; absent for a timeout."""
+    after: int
+    """Milliseconds that it waits at first; or after which it is taken back."""
+    most: int | None = None
+    """Maximum number of milliseconds that it waits, after many failed deliveries; absent if that is the same."""
+    condition: str | None = None
+    """Which policy must be in force, in words; absent if that is known."""
+
+
+@document("LivesJson", "ways, rounds, leads, losses, deletions, returns, whole = is_whole")
 class PossibleLives(NamedTuple):
     """What may become of a message in its queues."""
 
@@ -79,6 +95,8 @@ class PossibleLives(NamedTuple):
     """Ways from the publish to an end without a dead letter; the shortest of each end."""
     deletions: tuple[Deletion, ...]
     """Queues on the way that may be deleted with the message."""
+    returns: tuple[Return, ...]
+    """How it comes back to queues on the way, where that takes time by their settings."""
     is_whole: bool
     """Whether all of its lives were followed, and not only so far as ``STATES`` and ``WAYS`` allow."""
 
@@ -134,12 +152,14 @@ def find_lives(topology: Topology, router: Router, message: Message) -> Possible
     ways = sorted(found, key=lambda way: (order[way.queue], [*REASONS].index(way.reason), way.after or 0))
     rounds = sorted(_rounds(edges, came), key=lambda pair: (not goes_alone(pair[1]), len(pair[1])))
     deletions = [each for name in order for each in search.deletions(name)]
+    returns = [each for name in order for each in search.returns(name)]
     return PossibleLives(
         tuple(ways),
         tuple([round_ for _, round_ in rounds]),
         tuple([lead for lead, _ in rounds]),
         tuple(_losses(edges, came)),
         tuple(deletions),
+        tuple(returns),
         came.keys() <= edges.keys(),
     )
 
@@ -244,6 +264,16 @@ class _Search:
                 yield Deletion(queue, limits.expires, condition)
         if self._queues[queue].auto_delete:
             yield Deletion(queue, None)
+
+    def returns(self, queue: str) -> Iterator[Return]:
+        """Yield how a message comes back to a queue, as far as settings of it say when."""
+        for limits, condition, _ in self._possible_limits(queue, frozenset()):
+            delay, timeout = limits.retry_delay, limits.consumer_timeout
+            if delay is not None:
+                least, most = delay.milliseconds(1), delay.most
+                yield Return(queue, "retry", delay.kind, least, None if least == most else most, condition)
+            if timeout is not None and timeout != self.release.consumer_timeout:
+                yield Return(queue, "timeout", None, timeout, None, condition)
 
     def _possible_limits(self, queue: str, assumed: Assumed) -> Iterator[tuple[Limits, str | None, Assumed]]:
         """Yield the limits that a queue may have after what was assumed, their condition, and what is assumed then."""

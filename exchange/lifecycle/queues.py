@@ -56,7 +56,9 @@ class LiveQueue:
         """Time for which the host has an alarm for this queue; None for no alarm."""
         self.ages = limits.expires is not None
         """Whether the queue or a message that it got can expire."""
-        self.drops = limits.has_length and limits.overflow == "drop-head"
+        self.keeps_time = self.ages
+        """Whether something happens in the queue at a time of its own."""
+        self.drops = limits.drops_head
         """Whether the queue drops messages that are over its limits."""
         self.auto_delete = False
         """Whether the queue is deleted with its last consumer."""
@@ -153,7 +155,7 @@ class LiveQueue:
         expires = None
         if ttl is not None:
             expires = self._host.now + self.milliseconds_of(ttl)
-            self.ages = True
+            self.ages = self.keeps_time = True
         return Stored(content, self._places, size, priority, expires)
 
     @staticmethod
@@ -200,6 +202,7 @@ class LiveQueue:
             self._forget(consumer)
         held = [delivery for delivery in self.unacked.values() if delivery.consumer is consumer]
         consumer.held = 0
+        consumer.late.clear()
         for delivery in held:
             del self.unacked[delivery.stored]
             delivery.is_settled = True
@@ -211,8 +214,12 @@ class LiveQueue:
         return self.auto_delete and self.turns.consumers == [consumer]
 
     def unacknowledged(self) -> list[Stored]:
-        """Return the messages that are deleted with the queue: those that were delivered, and those that are ready."""
-        return [*self.unacked, *self.order]
+        """Return the messages that are deleted with the queue: what was delivered, and what no consumer has."""
+        return [*self.unacked, *self.kept()]
+
+    def kept(self) -> Iterable[Stored]:
+        """Return the messages that no consumer has: those that are ready."""
+        return self.order
 
     def _forget(self, consumer: Consumer) -> None:
         consumer.is_active = False
@@ -236,10 +243,11 @@ class LiveQueue:
         """Apply other limits, after a change of policies. The time to live counts for later messages only."""
         self.limits = limits
         self.address = limits.dead_letter_address
-        self.drops = limits.has_length and limits.overflow == "drop-head"
+        self.drops = limits.drops_head
         self.ages = self.ages or limits.expires is not None
+        self.keeps_time = self.keeps_time or self.ages
         self._bytes = 0
-        for message in self.order:
+        for message in self.kept():
             message.size = self.size_of(message.content)
             self._bytes += message.size
         self.run()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import insort
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from math import inf
 from typing import Any, Final
 
 from exchange.amqp import ContentHeader
 from exchange.errors import InputError
-from exchange.lifecycle.consumers import ConsumerTurns, Delivery, SingleActive
+from exchange.lifecycle.consumers import Consumer, ConsumerTurns, Delivery, SingleActive
 from exchange.lifecycle.content import Content
 from exchange.lifecycle.limits import Limits
 from exchange.lifecycle.orders import QuorumOrder, Stored
@@ -38,6 +41,12 @@ class QuorumQueue(LiveQueue):
         """What died in the present command, and why."""
         self._retained: Final[dict[Content, int]] = {}
         """Dead messages whose targets have not confirmed them (at-least-once) -> size; they count for the limits."""
+        self.waiting: Final[list[tuple[float, int, Stored]]] = []
+        """Messages that came back and wait: the time in milliseconds at which they are ready again, and their place."""
+        self._soonest: tuple[float, int, Stored] | None = None
+        """The one that is ready first: of several at one time, the one that came first; from then on, by place."""
+        self._deadline = inf
+        """Time in milliseconds of the next look for consumers that are too slow."""
 
     def publish(self, content: Content, publisher: object | None) -> bool:
         """Take a message; refuse it if its publisher was asked to stop. One without a publisher is never refused."""
@@ -83,6 +92,11 @@ class QuorumQueue(LiveQueue):
         ended = len(died)
         if self.drops and self.drop_over_limit() and not self._rules.drops_in_order:
             died[:] = died[ended:][::-1] + died[:ended]
+        if self.drops and self.is_over_limit:
+            text = (
+                f"queue '{self.name}' drops from its head, and more messages than it may have wait for a delayed retry"
+            )
+            raise InputError(f"{text}: it stops for ever in RabbitMQ")
         for message, reason in died:
             self._host.dead.append((self, message.content, message.failures, reason))
         is_late = self._rules.hears_own_limit_late and bool(died)
@@ -93,7 +107,66 @@ class QuorumQueue(LiveQueue):
             self._accepts[publisher] = not self.is_over_limit if accepts else self.is_below_soft_limit
 
     def wake(self) -> None:
-        """Drop what expired, and what follows."""
+        """Make ready what has waited long enough, take messages back from slow consumers, drop what expired."""
+        now, waiting = self._host.now, self.waiting
+        while self._soonest is not None and self._soonest[0] <= now:
+            waiting.remove(self._soonest)
+            self.quorum_order.give_back(self._soonest[2])
+            self._soonest = waiting[0] if waiting else None
+        if self._deadline <= now:
+            self._end_late_deliveries(now)
+        self.run()
+
+    def _deliver(self, message: Stored, consumer: Consumer | None, auto_ack: bool) -> Delivery:
+        delivery = super()._deliver(message, consumer, auto_ack)
+        timeout = self.limits.consumer_timeout if consumer is None else consumer.timeout
+        if timeout is not None and not auto_ack:
+            delivery.deadline = self._host.now + timeout
+            self._deadline = min(self._deadline, delivery.deadline)
+            self.keeps_time = True
+        return delivery
+
+    def add_consumer(self, consumer: Consumer) -> None:
+        """Add a consumer, which keeps the timeout that the queue has now."""
+        timeout = self.limits.consumer_timeout
+        if consumer.timeout is None or timeout is None:
+            consumer.timeout = timeout
+        super().add_consumer(consumer)
+
+    def _end_late_deliveries(self, now: float) -> None:
+        """Take messages back from consumers that are too slow; a channel that has no consumer to cancel is closed."""
+        late: defaultdict[Consumer | None, list[Delivery]] = defaultdict(list)
+        for delivery in self.unacked.values():
+            if delivery.deadline <= now:
+                late[delivery.consumer].append(delivery)
+        consumers = sorted((each for each in late if each is not None), key=lambda each: each.number)
+        back = [delivery for each in (*consumers, None) for delivery in late[each]]
+        for delivery in back:
+            del self.unacked[delivery.stored]
+            self._count_return(delivery.stored, False)
+            delivery.is_late, delivery.is_settled = True, delivery.consumer is None
+        for consumer in consumers:
+            consumer.held -= len(late[consumer])
+            consumer.late.update(late[consumer])
+            consumer.timeouts += 1
+            self.turns.settled(consumer)
+        self._deadline = min((each.deadline for each in self.unacked.values()), default=inf)
+        self._take_back(back, False)
+        for consumer in consumers:
+            if not consumer.is_active:
+                self.close_channel(consumer)
+
+    def settle(self, delivery: Delivery, outcome: str, failed: bool) -> None:
+        """End a delivery. One that the queue has taken back only lets its consumer go on, unless it is requeued."""
+        if not delivery.is_late:
+            super().settle(delivery, outcome, failed)
+            return
+        delivery.is_settled = True
+        consumer = delivery.consumer
+        if consumer is not None:
+            consumer.late.discard(delivery)
+            if outcome != "requeue":  # RabbitMQ gives it no turn then, until it settles something else
+                self.turns.settled(consumer)
         self.run()
 
     def _count_return(self, message: Stored, failed: bool) -> None:
@@ -117,13 +190,45 @@ class QuorumQueue(LiveQueue):
                 self._places += 1
                 self.quorum_order.put_last(message, self._places)
             elif limit is None or count <= limit:
-                self.quorum_order.give_back(message)
+                self._retry(message, failed)
             else:
                 self.discard(message, "delivery_limit")
                 if release.limit_gives_credit and consumer is not None and consumer.prefetch:
                     consumer.most += 1
                     self.turns.settled(consumer)
         self.run()
+
+    def _retry(self, message: Stored, failed: bool) -> None:
+        """Make a message ready again, now or when it has waited."""
+        delay = self.limits.retry_delay
+        if delay is not None and delay.applies_to(failed=failed):
+            later = self._host.now + delay.milliseconds(message.failures), message.place, message
+            insort(self.waiting, later)
+            if self._soonest is None or later[0] < self._soonest[0]:
+                self._soonest = later
+            self.keeps_time = True
+        else:
+            self.quorum_order.give_back(message)
+
+    @property
+    def next_expiry(self) -> float | None:
+        """The time in milliseconds of the next `wake`; None for never."""
+        expiry = self.order.next_expiry()
+        waits = inf if self._soonest is None else self._soonest[0]
+        time = min(inf if expiry is None else expiry, waits, self._deadline)
+        return None if time == inf else time
+
+    def purge(self) -> int:
+        """Remove all messages that are ready or wait to be, and return their number."""
+        waiting = len(self.waiting)
+        self._bytes -= sum(message.size for _, _, message in self.waiting)
+        self.waiting.clear()
+        self._soonest = None
+        return waiting + super().purge()
+
+    def kept(self) -> list[Stored]:
+        """Return the messages that no consumer has: those that are ready, and those that wait to be."""
+        return [*self.order, *(message for _, _, message in self.waiting)]
 
     def _give_up(self, message: Stored, reason: str) -> None:
         """Note a dead message until the end of the command; keep it beyond if its dead letter must arrive."""
@@ -167,11 +272,16 @@ class QuorumQueue(LiveQueue):
         return {"x-acquired-count": returns or failures, "x-delivery-count": failures}
 
     @property
+    def _length(self) -> int:
+        """Number of messages that count for the limit: those that wait, too."""
+        return len(self.order) + len(self.waiting) + len(self._retained)
+
+    @property
     def is_over_limit(self) -> bool:
-        """Whether more messages are ready or wait as dead letters than the limits allow."""
+        """Whether there are more messages than the limits allow, but for those that consumers have."""
         limits = self.limits
         length, size = limits.max_length, limits.max_bytes
-        return (length is not None and len(self.order) + len(self._retained) > length) or (
+        return (length is not None and self._length > length) or (
             size is not None and self._bytes + sum(self._retained.values()) > size
         )
 
@@ -179,6 +289,6 @@ class QuorumQueue(LiveQueue):
     def is_below_soft_limit(self) -> bool:
         """Whether the queue accepts messages again after it rejected some."""
         length, size = self.limits.max_length, self.limits.max_bytes
-        return (length is None or len(self.order) + len(self._retained) <= int(length * self.SOFT_LIMIT)) and (
+        return (length is None or self._length <= int(length * self.SOFT_LIMIT)) and (
             size is None or self._bytes + sum(self._retained.values()) <= int(size * self.SOFT_LIMIT)
         )

@@ -362,8 +362,8 @@ EXCHANGE: Final[list[Mutant]] = [
         "exchange/lifecycle/test_broker.py",
         (
             "dead letters take no room below the limit",
-            "len(self.order) + len(self._retained) <= int(",
-            "len(self.order) <= int(",
+            "len(self.waiting) + len(self._retained)",
+            "len(self.waiting)",
         ),
         (
             "bytes of dead letters take no room below the limit",

@@ -22,7 +22,7 @@ from exchange.lifecycle.limits import Limits
 from exchange.text.display import count_noun, list_some, write_milliseconds
 from exchange.topology.graph import find_cycles
 
-__all__ = ["TRIES", "find_many_tries", "find_vanishing"]
+__all__ = ["TRIES", "find_many_tries", "find_standstill", "find_vanishing"]
 
 TRIES: Final = 20
 """Number of times that a message may come back to its queue: more is a finding. RabbitMQ's own limit since 4.0."""
@@ -233,5 +233,23 @@ def find_many_tries(view: TopologyView) -> Iterator[Finding]:
             how = how._replace(what="nacked")
         else:
             continue
-        message = f"a message may come back to queue '{name}' {often}"
+        delay, pause = limits.retry_delay, ""
+        if delay is not None and delay.applies_to(failed=how.what == "requeued"):
+            how = how._replace(after=delay.milliseconds(1))
+            pause = f", each time after {write_milliseconds(delay.milliseconds(1))} at least"
+        message = f"a message may come back to queue '{name}' {often}{pause}"
         yield Finding("HS324", queue, message, name, life=Life("", name, (how,)))
+
+
+def find_standstill(view: TopologyView) -> Iterator[Finding]:
+    """Yield quorum queues that stop when too many of their messages wait for a retry: HS327."""
+    for name, queue in view.topology.queues.items():
+        limits = view.limits_of(name)
+        if limits is None or limits.retry_delay is None or not limits.drops_head or limits.ttl == 0:
+            continue
+        most = limits.max_length
+        limit = "its max-length-bytes" if most is None else f"{count_noun(most, 'message')}"
+        message = (
+            f"queue '{name}' drops from its head, and stops for ever once more than {limit} wait for a delayed retry"
+        )
+        yield Finding("HS327", queue, message, name)

@@ -20,6 +20,7 @@ def find(view: TopologyView) -> Iterator[Finding]:
     unmodelled: dict[tuple[str, Setting], dict[str, Queue | Exchange]] = {}
     idle: dict[tuple[Policy, str], dict[str, NoEffect]] = {}
     effective: set[tuple[Policy, str]] = set()
+    has_timeouts = view.topology.profile.lives.consumer_timeout is not None
     has_policies = bool(view.topology.policies or view.topology.operator_policies)
     parts: list[Queue | Exchange] = [*view.topology.queues.values(), *view.topology.exchanges.values()]
     for part in parts:
@@ -30,7 +31,7 @@ def find(view: TopologyView) -> Iterator[Finding]:
             yield from _arguments(part, possible)
         for settings in possible:
             for name, setting in settings.values.items():
-                if name in NOT_MODELLED:
+                if name in NOT_MODELLED and not (name == "consumer-timeout" and has_timeouts):
                     unmodelled.setdefault((name, setting._replace(value=None)), {})[part.name] = part
             for policy in filter(None, (settings.policy, settings.operator_policy)):
                 for name in policy.definition:

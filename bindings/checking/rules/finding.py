@@ -231,6 +231,11 @@ TABLE: Final = (
          "RabbitMQ has the setting and check knows its rules, but what it does is left out where the life of a message "
          "is followed: in explain --life, VirtualBroker, the test server, and HS321 to HS325.",
          "nothing, if what it does decides no test or question; else ask a broker"),
+    Rule("HS327", "retries-stop-the-queue", "warning",
+         "Messages that wait for a delayed retry count for the limits of a quorum queue, but it cannot drop them. Once "
+         "they alone are over a limit, and the queue drops from its head, RabbitMQ looks for ever for one to drop: the "
+         "queue answers nobody any more, and a processor is busy with it.",
+         "set x-overflow = reject-publish, or no limit; or let messages wait in another queue, by dead letters"),
     # 4xx: patterns
     Rule("HS401", "zero-words", "note",
          "'#' stands for zero words, too: 'x.#' also matches 'x'. Another binding of the exchange asks for that key, "
@@ -403,5 +408,5 @@ RULES: Final = MappingProxyType({rule.code: rule for rule in TABLE})
 
 ABSENCES: Final = frozenset({
     "HS101", "HS102", "HS110", "HS702", *(code for code in RULES if code.startswith(("HS20", "HS3"))),
-}) - {"HS206", "HS207", "HS326"}  # fmt: skip
+}) - {"HS206", "HS207", "HS326", "HS327"}  # fmt: skip
 """Codes of findings that rest on what is *not* there: none is proved of a topology of which parts are missing."""

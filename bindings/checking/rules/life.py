@@ -43,12 +43,14 @@ class LifeEvent(NamedTuple):
     target: str | None = None
     """The queue that gets the dead letter and that the next event is about; None if the message stays, or is lost."""
     after: int | None = None
-    """Milliseconds after which a message expires, or an unused queue is deleted."""
+    """Milliseconds after which a message expires, an unused queue is deleted, or what was given back is ready again."""
     times: int = 1
     """How often it happens, one after the other."""
 
     def __str__(self) -> str:
         text = WORDS[self.what].format(f"'{self.queue}'")
+        if self.after is not None and self.what in ("requeued", "nacked"):
+            return f"{text} {self.times:,} times, each time after {write_milliseconds(self.after)} at least"
         if self.after is not None:
             text = f"{text} after {write_milliseconds(self.after)}"
         return text if self.times == 1 else f"{text} {self.times:,} times"

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from random import randrange
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 from uuid import uuid4
 
 from exchange.amqp import ContentHeader, message_of
 from exchange.entities.entities import Queue
-from exchange.errors import ResourceLocked
+from exchange.errors import BrokerError, ResourceLocked
 from exchange.kinds import Choose
 from exchange.lifecycle.broker import Broker as Life
 from exchange.lifecycle.outcomes import Publication
@@ -25,7 +25,7 @@ from exchange.topology.rules import VirtualHost
 from exchange.topology.topology import Topology
 from exchange.values.message import Message
 
-__all__ = ["ServedBroker", "MessageReceiver"]
+__all__ = ["FrameSender", "MessageReceiver", "ServedBroker"]
 
 GENERATED: Final = "gen-"
 """Beginning of the names of queues that are declared without one. RabbitMQ's own prefix, ``amq.gen-``, is reserved."""
@@ -39,6 +39,33 @@ class MessageReceiver(Protocol):
 
     def send_reply(self, message: Message) -> None:
         """Send a direct reply."""
+
+    def close(self) -> None:
+        """Cancel the consumers, and requeue unacknowledged messages."""
+
+
+class FrameSender(Protocol):
+    """What a channel needs of its connection."""
+
+    @property
+    def broker(self) -> ServedBroker:
+        """The broker that the client is connected to."""
+
+    @property
+    def user(self) -> str:
+        """Name of the user that has logged in."""
+
+    @property
+    def hears_cancels(self) -> bool:
+        """Whether the client knows that the server may cancel its consumers."""
+
+    def send(self, channel: int, name: str, content: tuple[ContentHeader, bytes] | None = None, **given: Any) -> None:
+        """Send a method, with the content of a message."""
+
+    def close_channel(
+        self, number: int, channel: MessageReceiver, error: BrokerError, ids: tuple[int, int] = (0, 0)
+    ) -> None:
+        """Close a channel with an error, which the method of these ids caused."""
 
 
 class ServedBroker:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from math import inf
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from uuid import uuid4
 
-from bindings.testing.server.broker import ServedBroker
+from bindings.testing.server.broker import FrameSender
 from exchange.amqp import ContentHeader, content_of
 from exchange.entities.declarations import binding_of, exchange_of, queue_of, with_last_queue
 from exchange.entities.entities import DIRECT_REPLY_TO
@@ -21,31 +21,19 @@ from exchange.topology.rules import VirtualHost
 from exchange.values.field_values import type_and_value
 from exchange.values.message import Message
 
-__all__ = ["Channel", "FrameSender"]
+__all__ = ["Channel"]
 
 Arguments = Mapping[str, Any]
-
-
-class FrameSender(Protocol):
-    """What a channel needs of its connection."""
-
-    @property
-    def broker(self) -> ServedBroker:
-        """The broker that the client is connected to."""
-
-    @property
-    def user(self) -> str:
-        """Name of the user that has logged in."""
-
-    def send(self, channel: int, name: str, content: tuple[ContentHeader, bytes] | None = None, **given: Any) -> None:
-        """Send a method, with the content of a message."""
+CONFIGURE: Final = "This timeout value can be configured, see consumers doc guide to learn more"
 
 
 class ChannelConsumer(Consumer):
     """A consumer whose channel may limit how many messages all of its consumers hold together."""
 
-    __slots__ = ("_own", "channel", "is_exclusive")
+    __slots__ = ("_own", "cancels", "channel", "is_exclusive")
 
+    cancels: int
+    """How often its client was sent basic.cancel, as it was too slow."""
     channel: Channel
     is_exclusive: bool
 
@@ -219,8 +207,10 @@ class Channel:
         what = VirtualHost(self._broker.vhost, life.topology.profile).describe("queue", queue.name)
         refuse_consumer(life.topology.queues[queue.name], what, arguments)
         priority = type_and_value(arguments.get("x-priority", 0))[1]
-        consumer = ChannelConsumer(queue.name, self._limit_of_new, priority, given["no_ack"])
-        consumer.channel, consumer.is_exclusive = self, given["exclusive"]
+        timeout = type_and_value(arguments.get("x-consumer-timeout"))[1]
+        timeout = timeout if isinstance(timeout, int) else None
+        consumer = ChannelConsumer(queue.name, self._limit_of_new, priority, given["no_ack"], timeout)
+        consumer.channel, consumer.is_exclusive, consumer.cancels = self, given["exclusive"], 0
         self._consumers[tag] = consumer
         try:
             self._broker.life.start(consumer, _offset(arguments))
@@ -228,6 +218,12 @@ class Channel:
             del self._consumers[tag]
             raise
         self._answer(given, "basic.consume-ok", consumer_tag=tag)
+
+    def _basic_cancel_ok(self, given: Arguments) -> None:
+        """End a consumer that was too slow, and whose client agrees."""
+        if self._broker.life.release.consumer_timeout is None:
+            raise NotImplementedByBroker("basic.cancel-ok is not implemented by this server")
+        self._basic_cancel({**given, "nowait": True})
 
     def _basic_cancel(self, given: Arguments) -> None:
         tag = given["consumer_tag"]
@@ -246,7 +242,15 @@ class Channel:
                 self._send_delivery(tag, delivery.message, delivery)
             if not consumer.is_active:
                 del self._consumers[tag]
+            if not consumer.is_active or (consumer.cancels < consumer.timeouts and self._connection.hears_cancels):
+                consumer.cancels = consumer.timeouts
                 self._connection.send(self._number, "basic.cancel", consumer_tag=tag, nowait=True)
+        heard = {consumer for consumer in self._consumers.values() if consumer.cancels == consumer.timeouts}
+        if any(delivery.is_late and delivery.consumer not in heard for delivery in self._unacked.values()):
+            text = (
+                f"delivery acknowledgement on channel {self._number} timed out. Timeout value used: -1 ms. {CONFIGURE}"
+            )
+            self._connection.close_channel(self._number, self, PreconditionFailed(text))
 
     def send_reply(self, message: Message) -> None:
         """Send a direct reply."""

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import Any, Final
 
-from bindings.testing.server.broker import ServedBroker
+from bindings.testing.server.broker import MessageReceiver, ServedBroker
 from bindings.testing.server.channel import Channel
 from exchange.amqp import ContentHeader, MalformedHeader
 from exchange.amqp.fields import decode_table
@@ -68,6 +68,8 @@ class ServerConnection:
         """Channel -> header, missing bytes and body so far of a content that is being received."""
         self._frame_max = FRAME_BYTES
         self.user = ""
+        self.hears_cancels = False
+        """Whether the client knows that the server may cancel its consumers."""
 
     async def run(self) -> None:
         """Serve the client until one of the two closes the connection."""
@@ -112,6 +114,8 @@ class ServerConnection:
         )
         login = await self._expect("connection.start-ok")
         self.user = _user_of(login["mechanism"], login["response"])
+        capabilities = login["client_properties"].get("capabilities")
+        self.hears_cancels = isinstance(capabilities, dict) and capabilities.get("consumer_cancel_notify") is True
         self.send(0, "connection.tune", channel_max=CHANNELS, frame_max=FRAME_BYTES, heartbeat=0)
         tuned = await self._expect("connection.tune-ok")
         self._frame_max = min(tuned["frame_max"] or FRAME_BYTES, FRAME_BYTES)
@@ -191,9 +195,12 @@ class ServerConnection:
         try:
             channel.handle(method.name, method.arguments)
         except CLOSES_CHANNEL as error:
-            self._close_channel(number, channel, error, method.ids)
+            self.close_channel(number, channel, error, method.ids)
 
-    def _close_channel(self, number: int, channel: Channel, error: BrokerError, ids: tuple[int, int]) -> None:
+    def close_channel(
+        self, number: int, channel: MessageReceiver, error: BrokerError, ids: tuple[int, int] = (0, 0)
+    ) -> None:
+        """Close a channel with an error, which the method of these ids caused."""
         self._channels[number] = None
         self._contents.pop(number, None)
         channel.close()
@@ -210,7 +217,7 @@ class ServerConnection:
             content, size = ContentHeader.parse(payload)
             if size > BODY_BYTES:
                 error = PreconditionFailed(f"message size {size} is larger than configured max size {BODY_BYTES}")
-                self._close_channel(number, channel, error, (60, 40))
+                self.close_channel(number, channel, error, (60, 40))
                 return
             self._contents[number] = (content, size, [])
         elif number not in self._contents:
@@ -227,7 +234,7 @@ class ServerConnection:
             try:
                 channel.publish(content, b"".join(parts))
             except CLOSES_CHANNEL as error:
-                self._close_channel(number, channel, error, (60, 40))
+                self.close_channel(number, channel, error, (60, 40))
 
     def send(self, channel: int, name: str, content: tuple[ContentHeader, bytes] | None = None, **given: Any) -> None:
         """Send a method, with the content of a message."""

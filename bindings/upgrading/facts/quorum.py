@@ -71,7 +71,12 @@ that_dead_letter_what_is_too_much: Final = queues_where(
 that_dead_letter_at_least_once: Final = queues_where(
     lambda queue, old, new: any(settings.text("dead-letter-strategy") == "at-least-once" for settings in new), "quorum"
 )
-with_a_consumer_timeout: Final = queues_where(lambda queue, old, new: _gives(new, "consumer-timeout"), "quorum")
+with_a_consumer_timeout: Final = queues_where(
+    lambda queue, old, new: (
+        _gives(new, "consumer-timeout") or any(settings.get("single-active-consumer") is True for settings in new)
+    ),
+    "quorum",
+)
 
 FACTS: Final[tuple[Fact, ...]] = (
     Fact("HSU007", (4, 0, 0), "error",
@@ -135,9 +140,11 @@ FACTS: Final[tuple[Fact, ...]] = (
          "a purge also removes the dead letters that wait for their targets to confirm them",
          "do not purge while dead letters wait", "release notes", that_dead_letter_at_least_once, notes("4.3.0")),
     Fact("HSU041", (4, 3, 0), "warning",
-         "a consumer that exceeds consumer-timeout is cancelled at once, and the queue takes the messages back; before "
-         "4.3 its channel is closed with 406, up to a minute later",
-         "handle basic.cancel in consumers", "live brokers", with_a_consumer_timeout, notes("4.3.0")),
+         "a consumer that exceeds consumer-timeout, half an hour unless it is set, is cancelled at once: the queue "
+         "takes the messages back, and gives it no more until it has settled these; before 4.3 its channel is closed "
+         "with 406, up to a minute later",
+         "acknowledge what was delivered before basic.cancel, too, or close the channel",
+         "live brokers", with_a_consumer_timeout, notes("4.3.0")),
     Fact("HSU042", (4, 3, 0), "note",
          "a consumer on a channel with a global prefetch is accepted, with a prefetch of its own; before 4.3 it is "
          "refused with 540",

@@ -72,6 +72,7 @@ WRITTEN: dict[str, tuple[str, str | None]] = {
         "k",
     ),
     "HS326": ("queue q: stream, x-max-age = '1D'", None),
+    "HS327": ("queue q: quorum, x-max-length = 5, x-delayed-retry-type = 'all', x-delayed-retry-min = 9", "q"),
     "HS323": ("queue q: quorum, x-message-ttl = 5", "q"),
     "HS324": ("queue q", "q"),
     "HS401": (f'{T}t -> q: "a.#"\nt -> r: "a"', "a"),

@@ -145,6 +145,12 @@ TWINS: Final[dict[str, tuple[Twin, ...]]] = {
         Twin("e -> a, q", "e -> q"),
         Twin('ttl = 5, x-dead-letter-exchange = "e"', 'ttl = 5, x-dead-letter-exchange = "gone"'),
     ),
+    "HS327": (
+        Twin("x-max-length = 5, ", ""),
+        Twin("x-max-length = 5", 'x-max-length = 5, x-overflow = "reject-publish"'),
+        Twin("'all'", "'disabled'"),
+        Twin("quorum, ", ""),
+    ),
     "HS326": (Twin(", x-max-age = '1D'", ""), Twin("stream", "quorum")),
     "HS323": (
         Twin("ttl = 5", 'ttl = 5, x-dead-letter-exchange = "", x-dead-letter-routing-key = "r"',

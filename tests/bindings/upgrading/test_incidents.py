@@ -104,6 +104,40 @@ INCIDENTS = (
         ("HSU006 queue 'conductor': the queue is mirrored by policy; mirroring was removed", "HSU004 policy 'ha-all'",
          "way out: declare a quorum queue in its place, and move the messages"),
     ),
+    Incident(
+        "spring-amqp-3419", "upgrade FILE --from 4.2 --to 4.3",
+        ("HSU001 queue 'input.anonymous.7d3a': the new release refuses the queue",
+         "541 INTERNAL_ERROR - Feature `queue_master_locator` is deprecated"),
+    ),
+    Incident("spring-amqp-3419", "upgrade FILE --from 4.1 --to 4.2", (), ("HSU001",)),
+    *(
+        Incident(
+            file, "upgrade FILE --from 4.2 --to 4.3",
+            (f"HSU005 queue '{queue}': a queue that is neither durable nor exclusive is refused with 541",),
+        )
+        for file, queue in (
+            ("brighter-4355", "greeting.event"), ("ballerina-8828", "MyQueue"),
+            ("graphql-platform-10384", "response-3f2a"),
+        )
+    ),
+    *(
+        Incident(
+            file, "upgrade FILE --from 4.2 --to 4.3",
+            (f"HSU022 exchange '{exchange}': the plugin of the exchange's type does not come with RabbitMQ",
+             "one that keeps data in Mnesia does not work with 4.3"),
+        )
+        for file, exchange in (("deduplication-127", "once"), ("foundatio-490", "later"))
+    ),
+    Incident(
+        "rabbitmq-17317", "upgrade FILE --from 4.2 --to 4.3",
+        ("HSU041 queue 'orders': a consumer that exceeds consumer-timeout",
+         "gives it no more until it has settled these"),
+    ),
+    Incident("rabbitmq-17317", "upgrade FILE --from 4.0 --to 4.2", (), ("HSU041",)),
+    Incident(
+        "plane-304", "upgrade FILE --from 3.13 --to 4.3",
+        ("enable the feature flag khepri_db, which enable_feature_flag all may leave out: 4.3 has no Mnesia",),
+    ),
     Incident("openstack-648-quorum", "upgrade FILE --from 3.10 --to 4.2", (), ("refused or lost", "means something")),
 )  # fmt: skip
 
@@ -151,3 +185,18 @@ def test_a_task_that_is_delayed_again_with_its_x_death_is_lost_before_4_0(profil
     broker.advance(5)
     assert bool(broker.queues["tasks"]) is arrives
     assert [lost.cause for lost in broker.lost] == ([] if arrives else ["cycle"])
+
+
+def test_consumers_of_one_queue_that_were_all_slow_get_nothing_more_since_4_3() -> None:
+    """rabbitmq-server#17317: a single active consumer comes after the other, and none acknowledges what it lost."""
+    queue = Queue("q", arguments={"x-queue-type": "quorum", "x-single-active-consumer": True})
+    broker = VirtualBroker(Topology(queues=[queue], profile="rabbitmq-4.3"))
+    consumers = [broker.consume("q", prefetch=1, timeout=1000) for _ in range(3)]
+    broker.publish("", "q")
+    broker.advance(3600)
+    late = [consumer.receive() for consumer in consumers]
+    assert (None not in late, len(broker.queues["q"])) == (True, 1)
+    second = late[1]
+    assert second is not None
+    broker.ack(second)
+    assert (consumers[1].receive() is not None, len(broker.queues["q"])) == (True, 0)

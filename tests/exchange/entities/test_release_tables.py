@@ -64,7 +64,7 @@ def test_no_rule_is_of_an_argument_that_no_release_has() -> None:
 MODELLED = {
     "alternate-exchange", "dead-letter-exchange",
     "dead-letter-routing-key", "dead-letter-strategy",
-    "delivery-limit", "expires", "max-length", "max-length-bytes", "max-priority", "message-ttl", "overflow",
+    "delayed-retry-max", "delayed-retry-min", "delayed-retry-type", "delivery-limit", "expires", "max-length", "max-length-bytes", "max-priority", "message-ttl", "overflow",
     "queue-type", "single-active-consumer",
 }  # fmt: skip
 """Settings that the life of a message depends on here."""
@@ -98,12 +98,10 @@ def test_check_reports_each_setting_that_is_not_modelled_where_it_has_an_effect(
         values = {
             "queue-mode": "default",
             "max-age": "1D",
-            "delayed-retry-type": "all",
             "queue-master-locator": "random",
         }
         for row, kind in product(ROWS, ("classic", "quorum", "stream")):
-            needed = {"delayed-retry-type": "all", "delayed-retry-min": 5} if name.startswith("delayed") else {}
-            settings = {**needed, name: values.get(name, 5)}
+            settings = {name: values.get(name, 5)}
             arguments = {"x-queue-type": kind, **{f"x-{key}": given for key, given in settings.items()}}
             policies = [Policy("p", "", settings)]
             shards = [Exchange("shards", "x-modulus-hash")]

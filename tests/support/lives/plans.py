@@ -17,19 +17,24 @@ from typing import Any, Final, NamedTuple
 
 from exchange import Binding, Exchange, Message, Policy, Queue, Topology
 from exchange.entities.profile import Profile
-from exchange.errors import BrokerError
+from exchange.errors import BrokerError, InputError
 from exchange.lifecycle.broker import Broker
 from exchange.lifecycle.consumers import Consumer, Delivery
 from exchange.lifecycle.content import Content
 from exchange.lifecycle.dead_letters import DeadLettering
 from exchange.lifecycle.queues import LiveQueue
+from exchange.lifecycle.quorum import QuorumQueue
 from exchange.routing.router import Router
 from exchange.values.message import Message as RoutedMessage
 
-SETTLE_SECONDS: Final = 0.2
-"""Virtual time after each step: more than the longest chain of times to live."""
+SETTLE_SECONDS: Final = 0.4
+"""Virtual time after each step: more than the longest chain of times to live, of pauses and of consumers' timeouts."""
 ENDS: Final = (("ack", False), ("nack", True), ("nack", False), ("reject", True), ("reject", False))
 """How a delivery may end: the method, and whether it requeues."""
+PAUSES: Final = (11, 23, 37)
+"""Milliseconds that a message waits which comes back to a quorum queue."""
+TIMEOUTS: Final = (13, 29, 47)
+"""Milliseconds that a consumer may take: their sums with pauses differ by enough."""
 TIMER_MILLISECONDS: Final = 10
 """Time by which two timers must differ, for a broker to ring them in their order."""
 DEATHS: Final[tuple[Mapping[str, Any], ...]] = (
@@ -74,6 +79,8 @@ class Step:
     """Queue -> number of ready messages after the step."""
     delivered: dict[int, int] = field(default_factory=dict)
     """Consumer -> number of messages that it was delivered so far."""
+    held: int = 0
+    """Number of messages of basic.get that are not settled; a timeout ends others with their channel."""
     deaths: int = 0
     """Number of messages that were dead-lettered or dropped in the step."""
     waits: float = 0.0
@@ -118,6 +125,8 @@ class WatchedBroker(Broker):
         self.deaths_before = 0
         self.expired: Final[dict[str, float]] = {}
         """Queue -> milliseconds since the epoch at which its latest message expired."""
+        self.touched: Final[dict[str, float]] = {}
+        """Queue -> milliseconds since the epoch at which it got its latest message, or a timer of consumers rang."""
         self.rung = 0.0
         """Milliseconds since the epoch at which the latest timer rang."""
         self.source = ""
@@ -128,8 +137,28 @@ class WatchedBroker(Broker):
         return super().publish(message)
 
     def _ring(self) -> None:
+        time, _, queue = self._alarms[0]
+        if isinstance(queue, QuorumQueue):
+            self._note_timers(queue, time)
         super()._ring()
         self.rung = self.now
+
+    def _note_timers(self, queue: QuorumQueue, time: float) -> None:
+        """Note if what happens next in a queue depends on which of two timers rings first."""
+        own = [*(each.deadline for each in queue.unacked.values()), *(ready for ready, _, _ in queue.waiting)]
+        soon = {each for each in own if each - time < TIMER_MILLISECONDS}
+        if soon:
+            expiries = (each.expires for each in (*queue.kept(), *queue.unacked) if each.expires is not None)
+            soon.update(each for each in expiries if abs(each - time) < TIMER_MILLISECONDS)
+            self._touch(queue.name)
+            if len(soon) > 1:
+                self.sources[queue.name] |= {"one timer", "another timer"}
+
+    def _touch(self, name: str) -> None:
+        """Note that something happens in a queue that consumers' timers may come before or after."""
+        if 0 < abs(self.now - self.touched.get(name, -inf)) < TIMER_MILLISECONDS:
+            self.sources[name] |= {"one timer", "another timer"}
+        self.touched[name] = self.now
 
     def note_death(self, queue: str, reason: str) -> None:
         """Note that a message died in a queue, which sends its dead letter now."""
@@ -142,6 +171,8 @@ class WatchedBroker(Broker):
 
     def offer(self, name: str, content: Content, publisher: object | None) -> bool:
         """Publish to one queue, and note who sent."""
+        if isinstance(self._queues[name], QuorumQueue):
+            self._touch(name)
         is_second = self.source in self.sources[name]
         self.sources[name].add(self.source)
         if self._queues[name].limits.has_length and self._expires_now(name):
@@ -183,9 +214,10 @@ class Player:
             self.play(step)
             deaths = self.broker.deaths
             self.broker.advance(SETTLE_SECONDS)
-        except TooManyDeaths:
+        except (TooManyDeaths, InputError):  # it never ends
             return False
-        return self.broker.deaths == deaths and not self.broker.is_racy
+        counts = {name: len(self.broker.queue(name).order) for name in self.broker.queues}
+        return self.broker.deaths == deaths and counts == step.counts and not self.broker.is_racy
 
     def _strands_messages(self, consumer: Consumer) -> bool:
         """Return whether it is the single active consumer of a classic queue with ready messages, before 4.0.
@@ -219,7 +251,8 @@ class Player:
                 settle = broker.nack if given["how"] == "nack" else broker.reject
                 settle(delivery, requeue=given["requeue"])
         elif step.action == "consume":
-            consumer = broker.consume(given["queue"], prefetch=given["prefetch"], priority=given["priority"])
+            arguments = {name: given[name] for name in ("prefetch", "priority", "timeout")}
+            consumer = broker.consume(given["queue"], **arguments)
             self.consumers.append(consumer)
             self.delivered.append([])
         elif step.action == "cancel":
@@ -239,12 +272,15 @@ class Player:
         step.deaths = broker.deaths - broker.deaths_before
         self._collect()
         step.counts = {name: len(broker.queue(name).order) for name in broker.queues}
+        step.held = len(self.held)
         step.delivered = {number: len(pool) for number, pool in enumerate(self.delivered)}
 
     def _collect(self) -> None:
         for consumer, pool in zip(self.consumers, self.delivered, strict=True):
             while (delivery := consumer.receive()) is not None:
                 pool.append(delivery)
+        for pool in (self.held, *self.delivered):  # but for those whose channel is closed
+            pool[:] = [delivery for delivery in pool if not delivery.is_settled]
 
 
 def see(delivery: Delivery) -> Received:
@@ -310,6 +346,8 @@ def make_topology(rng: Random, prefix: str, profile: Profile, *, policies: bool)
         }
         if rng.random() < 0.5:
             definition = {"max-length": rng.randint(1, 3), "overflow": rng.choice(("drop-head", "reject-publish"))}
+        if profile.lives.consumer_timeout is not None and rng.random() < 0.5:
+            definition |= make_return_settings(rng, "")
         topology = topology.set_policy(Policy(f"{prefix}policy", f"^{prefix}q[0-2]$", definition, "queues"))
     for name in names:
         topology = topology.declare_queue(make_queue(rng, name, names, targets, profile))
@@ -326,7 +364,8 @@ def make_topology(rng: Random, prefix: str, profile: Profile, *, policies: bool)
 
 def make_queue(rng: Random, name: str, names: list[str], targets: list[str], profile: Profile) -> Queue:
     """Make a queue that the broker accepts."""
-    is_quorum = rng.random() < 0.4
+    has_timeouts = profile.lives.consumer_timeout is not None
+    is_quorum = rng.random() < (0.6 if has_timeouts else 0.4)
     arguments: dict[str, Any] = {"x-queue-type": "quorum"} if is_quorum else {}
     if rng.random() < 0.8:
         arguments["x-dead-letter-exchange"] = exchange = rng.choice(targets)
@@ -342,6 +381,8 @@ def make_queue(rng: Random, name: str, names: list[str], targets: list[str], pro
         kinds = ("drop-head", "reject-publish") if is_quorum else ("drop-head", "reject-publish", "reject-publish-dlx")
         arguments["x-overflow"] = rng.choice(kinds)
     if is_quorum:
+        if has_timeouts and rng.random() < 0.6:
+            arguments |= make_return_settings(rng, "x-")
         if rng.random() < 0.5:
             arguments["x-delivery-limit"] = rng.randint(-1, 3)
         if arguments.get("x-overflow") == "reject-publish" and rng.random() < 0.3:
@@ -351,6 +392,21 @@ def make_queue(rng: Random, name: str, names: list[str], targets: list[str], pro
     if rng.random() < 0.15 and not is_quorum:
         arguments["x-single-active-consumer"] = True
     return Queue(name, arguments=arguments)
+
+
+def make_return_settings(rng: Random, prefix: str) -> dict[str, Any]:
+    """Make settings of how messages come back to a quorum queue of 4.3."""
+    settings: dict[str, Any] = {}
+    if rng.random() < 0.6:
+        settings = {
+            "delayed-retry-type": rng.choice(("all", "failed", "returned")),
+            "delayed-retry-min": rng.choice(PAUSES),
+        }
+        if rng.random() < 0.5:
+            settings["delayed-retry-max"] = rng.choice((37, 61, 83))
+    if not settings or rng.random() < 0.4:
+        settings["consumer-timeout"] = rng.choice(TIMEOUTS)
+    return {f"{prefix}{name}": value for name, value in settings.items()}
 
 
 def make_step(rng: Random, player: Player, prefix: str, number: int, topology: Topology) -> Step:
@@ -369,7 +425,10 @@ def make_step(rng: Random, player: Player, prefix: str, number: int, topology: T
         return Step("get", {"queue": rng.choice(queues)})
     if choice < 0.55 and len(active) < 3:
         prefetch, priority = rng.choice(((1, 0), (1, 0), (2, 0), (3, 1)))
-        return Step("consume", {"queue": rng.choice(queues), "prefetch": prefetch, "priority": priority})
+        queue, timeout = rng.choice(queues), None
+        if topology.profile.lives.consumer_timeout is not None and rng.random() < 0.2:
+            timeout = rng.choice(TIMEOUTS) if topology.queues[queue].type == "quorum" else None
+        return Step("consume", {"queue": queue, "prefetch": prefetch, "priority": priority, "timeout": timeout})
     if choice < 0.58 and active:
         return Step(rng.choice(("cancel", "close")), {"consumer": rng.choice(active)})
     return Step("publish", {"message": make_message(rng, prefix, number, queues)})

@@ -48,6 +48,13 @@ class Outcome:
     differences: list[str] = field(default_factory=list)
 
 
+class KeptConsumers(dict[str, Any]):
+    """The consumers of a channel: one that the broker cancels for its timeout goes on once it has settled all."""
+
+    def pop(self, *_: Any) -> Any:
+        """Keep a consumer."""
+
+
 class Different(Exception):
     """The broker does something else than the model."""
 
@@ -115,7 +122,8 @@ class Life:
         self._server: Final = server
         self._connection: Final = connection
         self._plan: Final = plan
-        self._held: Final[list[DeliveredMessage]] = []
+        self._held: Final[list[tuple[AbstractChannel, DeliveredMessage]]] = []
+        """Messages of basic.get, each with a channel of its own, which a consumer's timeout closes."""
         self._consumers: Final[list[tuple[AbstractChannel, str]]] = []
         self._delivered: Final[list[list[DeliveredMessage]]] = []
         self._closing: Final[list[Any]] = []
@@ -141,7 +149,7 @@ class Life:
                 except Different as difference:
                     raise Different(f"step {number}: {step.action} {step.given}: {difference}") from None
         finally:
-            for channel, _ in self._consumers:
+            for channel in {*(own for own, _ in self._consumers), *(own for own, _ in self._held)}:
                 if not channel.is_closed:
                     await channel.close()
             for queue in topology.queues:
@@ -181,16 +189,21 @@ class Life:
                 confirmed = False
             self._check(confirmed, step.confirmed, "confirmed")
         elif step.action in ("get", "take"):
+            if step.action == "get":
+                channel = await self._connection.channel(publisher_confirms=False)
             got = await channel.basic_get(given["queue"], no_ack=step.action == "take")
             is_message = isinstance(got.delivery, Basic.GetOk)
             self._check(see(got) if is_message else None, step.received, "message")
             if is_message and step.action == "get":
-                self._held.append(got)
+                self._held.append((channel, got))
+            elif step.action == "get":
+                await channel.close()
         elif step.action == "settle":
             await self._settle(step)
         elif step.action == "consume":
             own = await self._connection.channel(publisher_confirms=False)
             await own.basic_qos(prefetch_count=given["prefetch"])
+            own.consumers = KeptConsumers()  # type: ignore[attr-defined]
             pool: list[DeliveredMessage] = []
             self._delivered.append(pool)
 
@@ -198,6 +211,8 @@ class Life:
                 pool.append(message)
 
             arguments = {"x-priority": given["priority"]}
+            if given["timeout"] is not None:
+                arguments["x-consumer-timeout"] = given["timeout"]
             started = await own.basic_consume(given["queue"], on_message, arguments=arguments)
             self._consumers.append((own, str(started.consumer_tag)))
         else:
@@ -211,10 +226,10 @@ class Life:
     async def _settle(self, step: Step) -> None:
         given = step.given
         if given["consumer"] is None:
-            channel, pool = self._channel, self._held
+            channel, message = self._held.pop(given["index"])
         else:
-            channel, pool = self._consumers[given["consumer"]][0], self._delivered[given["consumer"]]
-        message = pool.pop(given["index"])
+            channel = self._consumers[given["consumer"]][0]
+            message = self._delivered[given["consumer"]].pop(given["index"])
         self._check(see(message), step.received, "delivered message")
         tag = message.delivery_tag
         assert tag is not None
@@ -224,8 +239,10 @@ class Life:
             await channel.basic_nack(tag, requeue=given["requeue"])
         else:
             await channel.basic_reject(tag, requeue=given["requeue"])
-        if channel is not self._channel:  # later steps are on another channel, and could come to the queue first
-            await channel.queue_declare(given["queue"], passive=True)
+        # Later steps are on another channel, and could come to the queue first.
+        await channel.queue_declare(given["queue"], passive=True)
+        if given["consumer"] is None:
+            await channel.close()
 
     async def _settle_down(self, step: Step, queues: Collection[str]) -> None:
         """Wait until these queues have as many messages as the model's, and the consumers got as many."""
@@ -242,12 +259,17 @@ class Life:
         pause = 0.002
         while True:
             counts = await self._count(queues)
+            self._held[:] = [each for each in self._held if not each[0].is_closed]
+            for (own, _), pool in zip(self._consumers, self._delivered, strict=True):
+                if own.is_closed:
+                    pool.clear()
             delivered = {number: len(pool) for number, pool in enumerate(self._delivered)}
-            if counts == expected and delivered == step.delivered:
+            if counts == expected and delivered == step.delivered and len(self._held) == step.held:
                 return
             if asyncio.get_running_loop().time() > deadline:
                 self._check(counts, expected, "ready messages")
                 self._check(delivered, step.delivered, "deliveries")
+                self._check(len(self._held), step.held, "messages of basic.get")
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, 0.1)
 

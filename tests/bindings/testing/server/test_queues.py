@@ -78,6 +78,52 @@ def test_a_consumer_loses_a_queue_that_is_deleted(server: AmqpServer, channel: B
     assert lost == ["mine"]
 
 
+SLOW = {"x-queue-type": "quorum", "x-consumer-timeout": 50}
+TIMED_OUT = "delivery acknowledgement on channel 1 timed out"
+
+
+def test_a_slow_consumer_is_cancelled_once_for_each_message_and_goes_on_when_it_has_acknowledged(
+    server: AmqpServer, channel: BlockingChannel
+) -> None:
+    channel.queue_declare("q", durable=True, arguments=SLOW)
+    cancelled: list[str] = []
+    channel.add_on_cancel_callback(lambda frame: cancelled.append(frame.method.consumer_tag))
+    tags: list[int] = []
+    channel.basic_qos(prefetch_count=1)
+    channel.basic_consume("q", lambda _c, method, _p, _b: tags.append(method.delivery_tag), consumer_tag="mine")
+    channel.basic_publish("", "q", b"")
+    wait_until(lambda: channel.connection.process_data_events(0) or cancelled)
+    assert (cancelled, tags, len(server.messages("q"))) == (["mine"], [1], 1)
+    channel.basic_ack(tags[0])
+    wait_until(lambda: channel.connection.process_data_events(0) or not server.messages("q"))
+
+
+def test_a_message_of_basic_get_that_is_not_acknowledged_in_time_closes_its_channel(
+    server: AmqpServer, channel: BlockingChannel, caplog: pytest.LogCaptureFixture
+) -> None:
+    channel.queue_declare("q", durable=True, arguments=SLOW)
+    channel.basic_publish("", "q", b"")
+    channel.basic_get("q")
+    wait_until(lambda: channel.connection.process_data_events(0) or channel.is_closed)
+    assert TIMED_OUT in caplog.text
+    assert len(server.messages("q")) == 1
+
+
+def test_a_client_that_knows_no_cancels_loses_the_channel_of_a_slow_consumer(
+    server: AmqpServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    parameters = pika.URLParameters(server.url)
+    parameters.client_properties = {"capabilities": {"consumer_cancel_notify": False}}
+    with pika.BlockingConnection(parameters) as connection:
+        channel = connection.channel()
+        channel.queue_declare("q", durable=True, arguments={"x-queue-type": "quorum"})
+        channel.basic_consume("q", lambda *_: None, arguments={"x-consumer-timeout": 50})
+        channel.basic_publish("", "q", b"")
+        wait_until(lambda: connection.process_data_events(0) or channel.is_closed)
+    assert TIMED_OUT in caplog.text
+    assert len(server.messages("q")) == 1
+
+
 def test_messages_of_a_higher_priority_come_first(channel: BlockingChannel) -> None:
     channel.queue_declare("q", durable=True, arguments={"x-max-priority": 5})
     for priority in (1, 5, 3):
