@@ -43,7 +43,7 @@ def test_a_night_names_what_was_recorded_more_than_a_year_ago(
 
 def test_the_page_has_the_recordings_of_today() -> None:
     page = golden.PAGE.read_text("utf-8")
-    assert golden.with_recordings(page) == page
+    assert golden.with_recordings(page) == page, "run python -m tests.recorders.golden"
     with pytest.raises(ValueError, match="0 tables of recordings"):
         golden.with_recordings("# nothing")
 
