@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from bindings.report.inspection import bad_lines, inspection_lines, skipped_lines
-from bindings.report.kafka import kafka_lines
-from bindings.report.store import matches_lines, store_lines
+from bindings.report.inspection import ARCHIVE_FORMS, MATCH_FORMS, STORE_FORMS, bad_lines, skipped_lines
 from exchange.commands.console import echo_line, exit_on_error, progress
-from exchange.commands.options import CommandGroup, form_options, output_option, renamed
+from exchange.commands.options import CommandGroup, renamed
+from exchange.commands.output import form_options, output_option, print_form
 from exchange.errors import InputError
 from exchange.text.display import count_noun
 
@@ -87,7 +85,7 @@ def archive_command() -> None:
 @click.option(
     "--message-id", metavar="ID", help="In a RocketMQ store: show the message with this offset id or unique id."
 )
-@form_options("text", "json")
+@form_options(ARCHIVE_FORMS)
 @output_option
 @click.argument("path", metavar="PATH")
 def inspect_command(
@@ -115,7 +113,7 @@ def inspect_command(
         from bindings.archive.rocketmq.store import is_store
 
         if is_store(path):
-            _inspect_store(path, key, topic, message_id, as_json=form == "json")
+            _inspect_store(path, key, topic, message_id, form)
             return
         if key is not None or message_id is not None:
             raise InputError(f"{path}: --key and --message-id are for the store of a RocketMQ broker")
@@ -140,14 +138,7 @@ def inspect_command(
                 folder = inspect_folder(path, step)
             if topic is not None:
                 folder.keep_topic(topic)
-        if form == "json":
-            from bindings.report.inspection_json import inspection_json
-
-            _print(inspection_json(archive, inspection, folder))
-        else:
-            lines = [] if nothing is not None else [*inspection_lines(archive, inspection)]
-            for line in [*lines, *(kafka_lines(folder) if folder is not None else ())]:
-                echo_line(line)
+        print_form(ARCHIVE_FORMS[form], archive, inspection, folder)
         if nothing is not None:
             raise nothing
         if not inspection.records:
@@ -211,12 +202,11 @@ def _show_left_out(inspection: Inspection) -> None:
         echo_line(line, err=True)
 
 
-def _inspect_store(path: str, key: str | None, topic: str | None, message_id: str | None, as_json: bool) -> None:
+def _inspect_store(path: str, key: str | None, topic: str | None, message_id: str | None, form: str) -> None:
     """Print a store, or the messages that were asked for; end with `NOT_FOUND` if there are none. Raises InputError."""
     from bindings.archive.rocketmq.find import find_by_id, find_by_key
     from bindings.archive.rocketmq.inspection import inspect_store
     from bindings.archive.rocketmq.store import open_store
-    from bindings.report.store_json import matches_json, store_json
 
     if key is not None and message_id is not None:
         raise InputError("--key and --message-id: give one of them")
@@ -229,23 +219,13 @@ def _inspect_store(path: str, key: str | None, topic: str | None, message_id: st
             inspection.groups = tuple([each for each in inspection.groups if each.topic == topic])
             if not inspection.topics:
                 raise InputError(f"{path}: there are no queues of a topic {topic!r}")
-        _print(store_json(store, inspection) if as_json else store_lines(store, inspection))
+        print_form(STORE_FORMS[form], store, inspection)
         return
     matches = find_by_key(store, key, topics) if key is not None else find_by_id(store, message_id or "", topics)
-    if as_json:
-        _print(matches_json(matches, path, key, topic, message_id))
-    else:
-        _print(matches_lines(matches))
+    asked = (path, key, topic, message_id) if form == "json" else ()
+    print_form(MATCH_FORMS[form], matches, *asked)
     if not matches.messages:
         wanted = f"key {key!r}" if key is not None else f"id {message_id!r}"
         index = "" if store.index else ", and the store has no index"
         echo_line(f"hashstar: {path}: no message with the {wanted}{index}", err=True)
         sys.exit(NOT_FOUND)
-
-
-def _print(output: dict[str, Any] | Iterable[str]) -> None:
-    if isinstance(output, dict):
-        click.echo(json.dumps(output, indent=2))
-        return
-    for line in output:
-        echo_line(line)

@@ -24,7 +24,8 @@ from bindings.commands.audit_options import (
 from bindings.sources.open import open_source
 from exchange.commands.completion import SOURCE
 from exchange.commands.console import echo_line, exit_on_error, progress, show_warnings
-from exchange.commands.options import CommandGroup, Duration, output_option, seconds_to_answer
+from exchange.commands.options import CommandGroup, Duration, seconds_to_answer
+from exchange.commands.output import output_option
 from exchange.commands.route import ProfileType, topology_options
 from exchange.errors import InputError
 from exchange.topology.topology import Topology

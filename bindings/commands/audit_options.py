@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from bindings.report.forms import FORMS
-from bindings.sources.files import open_file
+from bindings.sources.files import open_file, save_form
 from exchange.commands.options import RENAMED, ReportOption, allow_unread_option, redirect
+from exchange.commands.output import choose_form, form_option, print_form
 from exchange.errors import InputError
 
 if TYPE_CHECKING:
@@ -87,11 +88,11 @@ class Outputs:
 
             save_tally(tally, self.save_tally)
         for form, path in self.files.items():
-            FORMS[form].reporter.write(report, path)
+            save_form(FORMS[form], report, path=path, with_folders=True)
 
     def print(self, report: Report) -> None:
         """Print the report."""
-        FORMS[self.form].reporter.write(report, None, whole=self.whole)
+        print_form(FORMS[self.form], report, whole=self.whole)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,13 +150,10 @@ def _gather(
 def _make_outputs(
     form: str | None, json: str | None, whole: bool, save_tally: Path | None, **files: Path | None
 ) -> Outputs:
-    if json == PRINTED:
-        if form not in (None, "json"):
-            raise click.UsageError(f"--json is --format json, and not --format {form}")
-        form = "json"
-    elif json is not None:
+    if json:
         files["json"] = Path(json)
-    return Outputs(form or "text", whole, save_tally, {name: path for name, path in files.items() if path is not None})
+    form = choose_form(FORMS, form, as_json=json == PRINTED)
+    return Outputs(form, whole, save_tally, {name: path for name, path in files.items() if path is not None})
 
 
 class _JsonOption(click.Option):
@@ -250,18 +248,15 @@ threshold_options = _gather(
 output_options = _gather(
     "outputs",
     {
-        "form": click.option(
-            "--format",
-            "form",
-            type=click.Choice([name for name, form in FORMS.items() if form.printed]),
-            help="Output format.  [default: text]",
-        ),
+        "form": form_option(FORMS),
         "json": click.option(
             "--json", cls=_JsonOption, is_flag=False, flag_value=PRINTED, metavar="", help="Short for --format json."
         ),
         "whole": click.option("--all", "whole", is_flag=True, help="Print lists in full, not their first rows only."),
         **{
-            name: click.option(f"--{name}", cls=ReportOption, type=PATH, metavar=form.metavar, help=form.option)
+            name: click.option(
+                f"--{name}", cls=ReportOption, type=PATH, metavar="DIR" if form.is_folder else "FILE", help=form.option
+            )
             for name, form in FORMS.items()
             if form.option and name != "json"
         },

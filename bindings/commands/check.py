@@ -19,20 +19,19 @@ from bindings.checking.selection import CodeSelection, find_rules
 from bindings.fix.fix import FindingFix, NotFixable, save_fixed
 from bindings.fix.run import FailedFile, diff_lines, fix_files
 from bindings.sources.applications.importing import import_object
-from bindings.sources.files import save_lines
+from bindings.sources.files import save_form
 from exchange.commands.completion import SOURCE
 from exchange.commands.console import echo_error, echo_line, exit_on_error, fail, show_warnings, status
 from exchange.commands.options import (
     STDOUT,
-    ReportOption,
     allow_unread_option,
     command,
-    form_options,
     renamed,
     seconds_to_answer,
     timeout_option,
     topology_option,
 )
+from exchange.commands.output import OutputOption, form_options, print_form
 from exchange.commands.route import profile_option
 from exchange.errors import InputError
 from exchange.text.display import count_noun
@@ -61,7 +60,7 @@ def _explain(context: click.Context, parameter: click.Parameter, code: str | Non
 
 
 @command("check", example="hashstar check shop.bindings")
-@form_options(*FORMS)
+@form_options(FORMS)
 @click.option(
     "--select", multiple=True, metavar="CODES", help="Report these codes or prefixes only, such as HS1,HS205."
 )
@@ -106,7 +105,7 @@ def _explain(context: click.Context, parameter: click.Parameter, code: str | Non
 @click.option(
     "--output",
     "-o",
-    cls=ReportOption,
+    cls=OutputOption,
     metavar="FILE",
     help="Write the output format to FILE, and print the findings as text.",
 )  # fmt: skip
@@ -181,11 +180,9 @@ def check_command(
     output = None if output == STDOUT else output
     if output is not None:
         with exit_on_error():
-            save_lines(output, (_encode(line).decode() for line in FORMS[form].reporter(result)))
+            save_form(FORMS[form], result, path=Path(output))
     if result.reports or result.several:
-        for line in FORMS[form if output is None else "text"].reporter(result):
-            sys.stdout.buffer.write(_encode(line))
-        sys.stdout.buffer.flush()
+        print_form(FORMS[form if output is None else "text"], result)
     _report_to_user(result, write_baseline)
     sys.exit(result.exit_code)
 
@@ -236,11 +233,6 @@ def _list_changes(name: str, changes: Sequence[FindingFix]) -> None:
         echo_line(f"{place}: {verb}: {change.code} {change.message}{why}", err=True)
     if len(changes) > LISTED:
         echo_line(f"{name}: and {len(changes) - LISTED:,} more", err=True)
-
-
-def _encode(line: str) -> bytes:
-    r"""Return a line in UTF-8, with ``\udcff`` for a byte of a file's name that is not UTF-8."""
-    return f"{line}\n".encode("utf-8", "backslashreplace")
 
 
 def _report_to_user(result: CheckResult, written: bool) -> None:

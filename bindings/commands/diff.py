@@ -8,11 +8,9 @@ from typing import IO, Final
 
 import click
 
-from bindings.diffing.against import FileDiff, VhostDiff, diff_against
+from bindings.diffing.against import Comparison, FileDiff, VhostDiff, diff_against
 from bindings.diffing.diff import SECONDS, Diff, diff
-from bindings.diffing.forms.as_json import files_to_json, to_json
-from bindings.diffing.forms.markdown import to_markdown
-from bindings.diffing.forms.text import files_to_text, to_text
+from bindings.diffing.forms import FORMS
 from bindings.diffing.forms.words import describe_release
 from bindings.diffing.messages import Moved, count_moves
 from bindings.sources.open import open_source
@@ -20,7 +18,6 @@ from exchange.commands.completion import SOURCE
 from exchange.commands.console import (
     echo_error,
     echo_line,
-    echo_text,
     exit_on_error,
     progress,
     show_warnings,
@@ -29,18 +26,16 @@ from exchange.commands.console import (
 from exchange.commands.options import (
     allow_unread_option,
     command,
-    form_options,
-    output_option,
     renamed,
     seconds_to_answer,
     timeout_option,
     topology_option,
     wait_option,
 )
+from exchange.commands.output import form_options, output_option, print_form
 from exchange.commands.route import ProfileType, profile_option
 from exchange.entities.releases import LATEST
 from exchange.routing.router import Router
-from exchange.text.display import dump_json
 
 __all__ = ["diff_command"]
 
@@ -66,7 +61,7 @@ FAILING: Final[Mapping[str, Callable[[Diff], bool]]] = {
     type=click.File("rb"),
     help="JSON lines as hashstar route reads them: report those that A and B route differently.",
 )
-@form_options("text", "json", "markdown")
+@form_options(FORMS)
 @output_option
 @profile_option("the one that A names, else B, else the newest")
 @click.option("--from", "old_release", type=ProfileType(), metavar="RELEASE", help="RabbitMQ release of A.")
@@ -125,7 +120,7 @@ def diff_command(
             raise click.UsageError("--messages has no Markdown; use --format text or json")
         with exit_on_error():
             compared, moved = _compare(topologies, vhost, releases or profile, wait, messages, allow_unread)
-        _print_one(compared, moved, form)
+        print_form(FORMS[form], Comparison([compared], messages=moved))
         if form == "text" and profile is None and releases is None and compared.vhosts[0].profile != LATEST.name:
             echo_line(f"by the rules of {compared.vhosts[0].profile}, for the release that the topologies name")
         files = [compared]
@@ -137,7 +132,10 @@ def diff_command(
                 against, topologies, merge_base=merge_base, vhost=vhost, profile=profile, allow_unread=allow_unread,
                 seconds=wait, progress=step,
             )  # fmt: skip
-        _print_files(files, against, form)
+        print_form(FORMS[form], Comparison(files, against))
+        for file in files:
+            if file.error is not None:
+                echo_error(file.error)
     fails = FAILING[fail_on]
     failed = any(fails(each.diff) for file in files for each in file.vhosts)
     sys.exit(max([int(failed), *(file.error.exit_code for file in files if file.error is not None)]))
@@ -176,27 +174,3 @@ def _compare(
         )
         each = each._replace(releases=(before, after))
     return FileDiff(other.name, one.name, "changed", (each,)), moved
-
-
-def _print_one(compared: FileDiff, moved: Moved | None, form: str) -> None:
-    [each] = compared.vhosts
-    if form == "json":
-        click.echo(dump_json(to_json(each.diff, each.profile, each.old_profile, moved)))
-    elif form == "markdown":
-        echo_text(to_markdown([compared]))
-    else:
-        for line in [*to_text(each.diff, each.releases), *(() if moved is None else moved.lines())]:
-            echo_line(line)
-
-
-def _print_files(files: Sequence[FileDiff], revision: str, form: str) -> None:
-    if form == "json":
-        click.echo(dump_json(files_to_json(files, revision)))
-    elif form == "markdown":
-        echo_text(to_markdown(files))
-    else:
-        for line in files_to_text(files):
-            echo_line(line)
-    for file in files:
-        if file.error is not None:
-            echo_error(file.error)

@@ -7,14 +7,14 @@ import sys
 import threading
 import time
 from random import random
-from typing import Any, Final
+from typing import Final
 
 import click
 
 from bindings.applying.live import Live
 from bindings.diffing.comparison.meaning import Meaning
 from bindings.drift.drift import Drift, Ignoring, find_drift
-from bindings.drift.forms import drift_lines, drift_to_json, format_time, headline, unknown_to_json
+from bindings.drift.forms import FORMS, DriftReport, format_time, unknown_to_json
 from bindings.drift.watch import DriftWatch, WatchOutcome
 from bindings.sources.management import Management, is_address
 from bindings.sources.open import open_source
@@ -25,14 +25,13 @@ from exchange.commands.options import (
     Duration,
     allow_unread_option,
     command,
-    form_options,
-    output_option,
     renamed,
     seconds_to_answer,
     timeout_option,
     topology_option,
     wait_option,
 )
+from exchange.commands.output import form_options, output_option, print_form
 from exchange.errors import HashstarError, InputError
 from exchange.text.display import dump_json
 from exchange.topology.topology import Topology
@@ -45,7 +44,7 @@ WAIT: Final = 10.0
 
 @command("drift", example="hashstar drift shop.bindings http://HOST:15672/shop --every 5m")
 @click.option("--vhost", help="Virtual host.  [default: the address's, else the only one in TOPOLOGY]")
-@form_options("text", "json")
+@form_options(FORMS)
 @output_option
 @click.option("--exclude", "names", multiple=True, metavar="GLOB", help="Leave out objects of these names, such as "
               "tmp.* or queue:tmp.*, and their bindings; repeatable.")  # fmt: skip
@@ -123,7 +122,7 @@ def drift_command(
                 began = time.time()
                 drift = look()
                 meaning = printer.meaning(drift)
-            printer.print_once(drift, meaning, began)
+            printer.print(drift, meaning, began)
             sys.exit(0 if drift.state == "same" else 1)
         look.read_file()  # a mistake in it ends the command before it begins to watch
         _watch(DriftWatch(look, every, time.time, random), printer, metrics, hosts)
@@ -175,7 +174,7 @@ class _Printer:
     """Prints results in one form."""
 
     def __init__(self, form: str, file: str, broker: str, budget: float) -> None:
-        self._is_json = form == "json"
+        self._form: Final = form
         self._names: Final = {"file": file, "broker": broker}
         self._budget = budget
 
@@ -187,29 +186,19 @@ class _Printer:
             echo_error(f"what this means to messages is not known: {error}")
             return None
 
-    def print_once(self, drift: Drift, meaning: Meaning | None, began: float) -> None:
+    def print(self, drift: Drift, meaning: Meaning | None, began: float, *, is_watched: bool = False) -> None:
         """Print a result."""
-        if self._is_json:
-            click.echo(dump_json(drift_to_json(drift, meaning, **self._names, time=began)))
-            return
-        echo_line(headline(drift))
-        for line in drift_lines(drift, meaning):
-            echo_line(line)
+        print_form(FORMS[self._form], DriftReport(drift, meaning, **self._names, time=began, is_watched=is_watched))
 
     def print_news(self, outcome: WatchOutcome) -> None:
         """Print the outcome of one of many comparisons."""
-        if self._is_json:
-            if outcome.drift is not None:
-                made: Any = drift_to_json(outcome.drift, self.meaning(outcome.drift), **self._names, time=outcome.time)
-            else:
-                made = unknown_to_json(outcome.error or "", **self._names, time=outcome.time, retry_in=outcome.wait)
-            click.echo(dump_json(made))
-        elif outcome.drift is None:
-            echo_error(f"{format_time(outcome.time)} {outcome.error} (it is tried again)")
+        if outcome.drift is not None:
+            self.print(outcome.drift, self.meaning(outcome.drift), outcome.time, is_watched=True)
+        elif self._form == "json":
+            unknown = unknown_to_json(outcome.error or "", **self._names, time=outcome.time, retry_in=outcome.wait)
+            click.echo(dump_json(unknown))
         else:
-            echo_line(f"{format_time(outcome.time)} {headline(outcome.drift)}")
-            for line in drift_lines(outcome.drift, self.meaning(outcome.drift)):
-                echo_line(line)
+            echo_error(f"{format_time(outcome.time)} {outcome.error} (it is tried again)")
         sys.stdout.flush()
 
 

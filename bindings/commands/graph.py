@@ -11,22 +11,16 @@ from bindings.checking.check import check
 from bindings.commands.routing import load
 from bindings.drawing.captions import count_parts
 from bindings.drawing.drawing import draw
-from bindings.drawing.forms import FORMS, choose_form, make_picture
-from bindings.drawing.mermaid import MOST_CHARACTERS, MOST_EDGES
+from bindings.drawing.forms import FORMS, make_picture
+from bindings.drawing.mermaid import TOO_LARGE, is_too_large
 from bindings.drawing.surroundings import DIRECTIONS, Direction, crop_around
-from bindings.sources.files import save_lines
+from bindings.sources.files import save_form
 from bindings.sources.management import is_address
 from bindings.sources.open import open_source
 from exchange.commands.completion import SOURCE, complete_names
 from exchange.commands.console import echo_line, exit_on_error, show_warnings, status
-from exchange.commands.options import (
-    STDOUT,
-    ReportOption,
-    command,
-    seconds_to_answer,
-    timeout_option,
-    topology_option,
-)
+from exchange.commands.options import STDOUT, command, seconds_to_answer, timeout_option, topology_option
+from exchange.commands.output import OutputOption, form_options, print_form
 from exchange.commands.route import profile_option
 
 __all__ = ["graph_command"]
@@ -42,14 +36,12 @@ LARGE: Final = 150
 @click.option(
     "--output",
     "-o",
-    cls=ReportOption,
+    cls=OutputOption,
     type=click.Path(dir_okay=False, path_type=Path, allow_dash=True),
     metavar="FILE",
     help="Write a file instead of text: .svg, .mmd (Mermaid), .dot or .gv (Graphviz), .txt.",
 )
-@click.option(
-    "--format", "form", type=click.Choice(list(FORMS)), help="Form of the output, whatever the file's suffix."
-)
+@form_options(FORMS, any_suffix=False)
 @click.option("--expand", is_flag=True, help="Draw every queue, where many with the same bindings are drawn as one.")
 @click.option(
     "--findings/--no-findings", default=True, show_default=True, help="Colour the findings of hashstar check."
@@ -83,7 +75,7 @@ LARGE: Final = 150
 def graph_command(
     vhost: str | None,
     output: Path | None,
-    form: str | None,
+    form: str,
     expand: bool,
     findings: bool,
     centres: tuple[str, ...],
@@ -105,7 +97,6 @@ def graph_command(
     """
     output = None if output == Path(STDOUT) else output
     with exit_on_error():
-        name = form or choose_form(output)
         opened = open_source(source, vhost, seconds=seconds_to_answer())
         topology = opened.topology(vhost, profile)
         show_warnings(opened.name, opened.warnings)
@@ -113,22 +104,17 @@ def graph_command(
         drawing = draw(topology, shown)
         if centres:
             drawing = crop_around(drawing, centres, depth, direction)
-        if FORMS[name].is_picture:
-            drawing = make_picture(drawing, expand=expand)
-        if len(drawing.nodes) >= LARGE:  # before the wait, which a smaller picture would spare
-            echo_line(f"hashstar: {count_parts(drawing)} drawn; to look at a part: --around NAME --depth 1", err=True)
+        title = f"{_title(opened.name)}, virtual host {topology.vhost}"
+        result = (drawing,) if form == "text" else (make_picture(drawing, expand=expand), title)
+        if len(result[0].nodes) >= LARGE:  # before the wait, which a smaller picture would spare
+            echo_line(f"hashstar: {count_parts(result[0])} drawn; to look at a part: --around NAME --depth 1", err=True)
         with status("drawing ..."):
-            text = FORMS[name].write(drawing, f"{_title(opened.name)}, virtual host {topology.vhost}")
-        if output is None:
-            click.echo(text, nl=False)
-        else:
-            save_lines(str(output), [text])
-        if name == "mermaid" and (len(drawing.edges) > MOST_EDGES or len(text) > MOST_CHARACTERS):
-            echo_line(
-                f"hashstar: Mermaid refuses more than {MOST_EDGES} edges or {MOST_CHARACTERS:,} characters, unless "
-                "maxEdges and maxTextSize of its configuration are raised",
-                err=True,
-            )
+            if output is None:
+                print_form(FORMS[form], *result)
+            else:
+                save_form(FORMS[form], *result, path=output)
+        if form == "mermaid" and is_too_large(*result):
+            echo_line(f"hashstar: {TOO_LARGE}", err=True)
 
 
 def _title(name: str) -> str:

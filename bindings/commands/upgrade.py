@@ -17,14 +17,11 @@ from bindings.applying.amqp import need_pika
 from bindings.diffing.diff import SECONDS
 from bindings.sources.definitions import Definitions
 from bindings.sources.document import Document
-from bindings.sources.files import save_lines
+from bindings.sources.files import save_form
 from bindings.sources.formats import NAMED_YAML
 from bindings.sources.open import Source, open_source
 from bindings.upgrading.facts.fact import Severity
-from bindings.upgrading.forms.as_json import to_json
-from bindings.upgrading.forms.html import to_html
-from bindings.upgrading.forms.markdown import to_markdown
-from bindings.upgrading.forms.text import to_text
+from bindings.upgrading.forms import FORMS
 from bindings.upgrading.live.comparing import LIVE_SECONDS
 from bindings.upgrading.live.fresh_host import DENIABLE
 from bindings.upgrading.releases import release_of
@@ -33,22 +30,21 @@ from bindings.upgrading.transform.table import DEFAULT
 from bindings.upgrading.transform.transform import NAMES
 from bindings.upgrading.upgrade import SEVERITIES, Upgrade
 from exchange.commands.completion import SOURCE
-from exchange.commands.console import echo_line, echo_text, exit_on_error, progress, show_warnings, status
+from exchange.commands.console import exit_on_error, progress, show_warnings, status
 from exchange.commands.options import (
     STDOUT,
     ReportOption,
     allow_unread_option,
     command,
-    form_options,
     renamed,
     seconds_to_answer,
     timeout_option,
     topology_option,
     wait_option,
 )
+from exchange.commands.output import form_options, print_form
 from exchange.commands.route import ProfileType
 from exchange.errors import InputError
-from exchange.text.display import dump_json
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -107,7 +103,7 @@ MEGABYTE: Final = 1 << 20
     help="Size of the parts of the archive that are read, drawn by chance; 0 reads all.",
 )
 @click.option("--master", metavar="URL", help="Read the whole archive with Spark, at this master URL: local[*].")
-@form_options("text", "json", "markdown")
+@form_options(FORMS)
 @click.option(
     "--html",
     "page",
@@ -219,11 +215,13 @@ def upgrade_command(
                 archives=archives, sample_bytes=round(sample * MEGABYTE) or None, spark=spark, seconds=wait,
                 declares=declares, permitted=permitted, live=addresses, live_seconds=live_wait, progress=step,
             )  # fmt: skip
-        if page is not None:
-            _write_page(to_html(result, opened.name), page)
+        if page == Path(STDOUT):
+            print_form(FORMS["html"], result, opened.name)
+        elif page is not None:
+            save_form(FORMS["html"], result, opened.name, path=page)
         if output is not None:
             _write(result, output)
-    _show(result, form, err=output == STDOUT or page == Path(STDOUT))
+    print_form(FORMS[form], result, err=output == STDOUT or page == Path(STDOUT))
     lowest: Severity | None = next((each for each in SEVERITIES if each == fail_on), None)
     unforeseen = result.live is not None and bool(result.live.not_foretold)
     sys.exit(int(unforeseen or (lowest is not None and result.reaches(lowest))))
@@ -243,13 +241,6 @@ def _warnings_of(source: Source, old: str | None) -> Sequence[object]:
     if named is None or old is not None or source.profile is None:
         return others
     return [named.replace("--profile", "--from"), *others]
-
-
-def _write_page(text: str, page: Path) -> None:
-    if page == Path(STDOUT):
-        echo_text(text)
-    else:
-        save_lines(str(page), [text])
 
 
 def _read_addresses(live: str | None, other: str | None) -> Addresses | None:
@@ -285,13 +276,3 @@ def _write(result: Upgrade, output: str) -> None:
         click.echo(content.dump().encode(), nl=False)
     else:
         content.save(output)
-
-
-def _show(result: Upgrade, form: str, *, err: bool) -> None:
-    if form == "json":
-        click.echo(dump_json(to_json(result)), err=err)
-    elif form == "markdown" and not err:
-        echo_text(to_markdown(result))
-    else:
-        for line in to_markdown(result).splitlines() if form == "markdown" else to_text(result):
-            echo_line(line, err=err)

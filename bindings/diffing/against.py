@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from bindings.diffing.diff import SECONDS, Diff, diff
+from bindings.diffing.messages import Moved
 from bindings.sources.files import read_content
 from bindings.sources.git import Commit, find_repository
 from bindings.sources.management import is_address
@@ -76,6 +77,17 @@ class _Pair(NamedTuple):
 
     file: FileDiff
     topologies: tuple[tuple[Topology, Topology], ...] = ()
+
+
+class Comparison(NamedTuple):
+    """The output of ``hashstar diff``: two topologies compared, or files with a revision of their git repository."""
+
+    files: Sequence[FileDiff]
+    """Two topologies are one file with one virtual host."""
+    against: str | None = None
+    """The revision; None for two topologies."""
+    messages: Moved | None = None
+    """The messages that the two route differently; None where none were given."""
 
 
 def diff_against(

@@ -12,12 +12,17 @@ from bindings.drawing.looks import look_of
 from bindings.drawing.model import Drawing
 from exchange.text.display import escape_line
 
-__all__ = ["MOST_CHARACTERS", "MOST_EDGES", "to_mermaid"]
+__all__ = ["MOST_EDGES", "TOO_LARGE", "is_too_large", "to_mermaid"]
 
 MOST_EDGES: Final = 500
 """Mermaid's own maximum number of edges, unless ``maxEdges`` is set."""
 MOST_CHARACTERS: Final = 50_000
 """Mermaid's own maximum length of a text, unless ``maxTextSize`` is set."""
+TOO_LARGE: Final = (
+    f"Mermaid refuses more than {MOST_EDGES} edges or {MOST_CHARACTERS:,} characters, unless maxEdges and maxTextSize "
+    "of its configuration are raised"
+)
+"""What is to be said of a diagram that `is_too_large`."""
 
 SHAPES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType({
     "literal": ("(", ")"),
@@ -62,6 +67,11 @@ CLASSES: Final = (
 def to_mermaid(drawing: Drawing, title: str) -> str:
     """Return the text of the diagram, for a code block of the language ``mermaid``."""
     return "\n".join(_write(drawing, title)) + "\n"
+
+
+def is_too_large(drawing: Drawing, title: str) -> bool:
+    """Return whether Mermaid, as it is installed, refuses the diagram."""
+    return len(drawing.edges) > MOST_EDGES or len(to_mermaid(drawing, title)) > MOST_CHARACTERS
 
 
 def _write(drawing: Drawing, title: str) -> Iterator[str]:

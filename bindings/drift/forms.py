@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, NotRequired, TypedDict
+from typing import Any, Final, Literal, NamedTuple, NotRequired, TypedDict
 
 from bindings.diffing.comparison.meaning import Meaning
 from bindings.diffing.forms import as_json  # noqa: F401  the documents of meanings
@@ -15,8 +15,17 @@ from bindings.drift.drift import KINDS, REASONS, Change, Drift, Object, Reason, 
 from exchange.text.display import count_noun, count_rest, list_some
 from exchange.topology.unread import UnreadPart, not_proved, unread_lines
 from exchange.values.documents import encode_as
+from exchange.values.forms import Form, Forms
 
-__all__ = ["DriftJson", "UnknownJson", "drift_lines", "drift_to_json", "format_time", "headline", "unknown_to_json"]
+__all__ = [
+    "FORMS", "DriftJson", "DriftReport", "UnknownJson", "drift_lines", "format_time", "headline", "to_json", "to_text",
+    "unknown_to_json",
+]  # fmt: skip
+
+FORMS: Final[Forms] = {
+    "text": Form("bindings.drift.forms:to_text", (".txt",)),
+    "json": Form("bindings.drift.forms:to_json", (".json",)),
+}
 
 LISTED: Final = 50
 """Maximum number of objects, and of lines about what they mean, in text; JSON has all."""
@@ -89,6 +98,25 @@ def format_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
+class DriftReport(NamedTuple):
+    """A drift as it is shown, and what was compared when."""
+
+    drift: Drift
+    meaning: Meaning | None
+    file: str
+    broker: str
+    time: float
+    """Seconds since 1970."""
+    is_watched: bool = False
+    """Whether it is one of many comparisons, so that its time is shown."""
+
+
+def to_text(report: DriftReport) -> Iterator[str]:
+    """Yield the state in a sentence, and what differs."""
+    yield f"{format_time(report.time)} {headline(report.drift)}" if report.is_watched else headline(report.drift)
+    yield from drift_lines(report.drift, report.meaning)
+
+
 def drift_lines(drift: Drift, meaning: Meaning | None) -> Iterator[str]:
     """Yield what differs, first how much of each kind, what is ignored, and what it means to messages."""
     yield from _summary_lines(drift)
@@ -143,19 +171,20 @@ def headline(drift: Drift) -> str:
     return f"drift: {count_noun(len(drift.objects), 'object')} of virtual host {drift.vhost!r} {differ} from the file"
 
 
-def drift_to_json(drift: Drift, meaning: Meaning | None, *, file: str, broker: str, time: float) -> Any:
-    """Return a drift as JSON values; ``time`` is in seconds since 1970."""
+def to_json(report: DriftReport) -> Any:
+    """Return a drift as JSON values."""
+    drift = report.drift
     value: DriftJson = {
         "version": 1,
-        "time": format_time(time),
-        "file": file,
-        "broker": broker,
+        "time": format_time(report.time),
+        "file": report.file,
+        "broker": report.broker,
         "vhost": drift.vhost,
         "profile": drift.profile,
         "state": drift.state,
         "objects": drift.objects,
         "ignored": {reason: drift.ignored[reason] for reason in REASONS if reason in drift.ignored},
-        "meaning": meaning,
+        "meaning": report.meaning,
         "settings": drift.settings,
         "unread": drift.unread,
     }

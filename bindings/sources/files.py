@@ -12,15 +12,16 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 from bindings.operating_system import NOT_INHERITED, NOT_WAITING, set_mode
 from exchange.errors import InputError
 from exchange.limits import DOCUMENT_BYTES
+from exchange.values.forms import Form
 
 __all__ = [
     "NO_FILE", "PRIVATE", "PRIVATE_FOLDER", "create_exclusively", "decode_text", "gunzip", "list_files", "make_folders",
-    "open_file", "read_content", "read_whole", "replacing", "save_lines",
+    "open_file", "read_content", "read_whole", "replacing", "save_form", "save_lines",
 ]  # fmt: skip
 
 GZIP: Final = b"\x1f\x8b"
@@ -120,6 +121,22 @@ def save_lines(name: str, lines: Iterable[str]) -> None:
             file.writelines(line.encode() for line in lines)
     except OSError as error:
         raise InputError(f"{name}: cannot be written: {error.strerror or error}") from None
+
+
+def save_form(form: Form, *result: Any, path: Path, with_folders: bool = False) -> None:
+    """Write a result to a file in a form, or to a folder if it is many files; ``with_folders`` creates missing ones.
+
+    Raises InputError when it cannot be written.
+    """
+    try:
+        if with_folders:
+            make_folders(path.parent)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+    if form.is_folder:
+        form.load()(*result, path)
+    else:
+        save_lines(str(path), [form.encode(*result).decode()])
 
 
 @contextmanager

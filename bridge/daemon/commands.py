@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import signal
 import sys
@@ -16,13 +15,19 @@ import click
 
 from bindings.operating_system import find_signals
 from exchange.commands.console import echo_error
-from exchange.commands.options import CommandGroup, form_options, output_option
+from exchange.commands.options import CommandGroup
+from exchange.commands.output import form_options, output_option, print_form
 from exchange.errors import HashstarError
-from exchange.text.display import escape_line
+from exchange.values.forms import Form, Forms
 
 __all__ = ["bridge_command"]
 
 
+FORMS: Final[Forms] = {
+    "text": Form("bridge.daemon.probe:as_text", (".txt",)),
+    "json": Form("bridge.daemon.probe:as_object", (".json",), indent=2),
+}
+"""The forms of what a check of a bridge finds."""
 LEAVING: Final = 0.5
 """Maximum number of seconds that threads of client libraries can keep the process after the command is done."""
 
@@ -109,7 +114,7 @@ def _hold_hangups() -> list[int]:
 
 @bridge_command.command("check", example="hashstar bridge check bridge.toml")
 @click.option("--offline", is_flag=True, help="Check the file only, without connecting to anything.")
-@form_options("text", "json")
+@form_options(FORMS)
 @output_option
 @click.argument("path", metavar="BRIDGE.TOML", type=click.Path(path_type=Path))
 def check_command(offline: bool, form: str, path: Path) -> None:
@@ -123,14 +128,12 @@ def check_command(offline: bool, form: str, path: Path) -> None:
 
     async def run_check() -> int:
         from bridge.daemon.config import read_config
-        from bridge.daemon.probe import as_object, as_text, check
+        from bridge.daemon.probe import check
 
         # Clients log each attempt to connect; the findings already have the reason, once.
         logging.getLogger("bridge").addHandler(logging.NullHandler())
         report = await check(read_config(path), offline=offline)
-        lines = "\n".join(map(escape_line, as_text(report)))
-        click.echo(json.dumps(as_object(report), indent=2) if form == "json" else lines)
-        sys.stdout.flush()
+        print_form(FORMS[form], report)
         return 1 if report.errors else 0
 
     _exit_after(run_check())

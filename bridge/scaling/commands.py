@@ -17,11 +17,13 @@ import click
 
 from exchange.commands.console import Step as UpdateProgress
 from exchange.commands.console import echo_error, echo_line, exit_on_error, fail, progress
-from exchange.commands.options import CommandGroup, Duration, form_options, output_option, renamed, wait_option
+from exchange.commands.options import CommandGroup, Duration, renamed, wait_option
+from exchange.commands.output import form_options, output_option, print_form
 from exchange.errors import HashstarError, InputError
 from exchange.limits import PARTITIONS, RECORD_BYTES
 from exchange.partition.moves import KeyCounts
-from exchange.text.display import count_noun, dump_json
+from exchange.text.display import count_noun
+from exchange.values.forms import Form, Forms
 
 if TYPE_CHECKING:
     from bridge.rocketmq.remoting.client import ClientSettings
@@ -30,6 +32,11 @@ if TYPE_CHECKING:
 
 __all__ = ["rocketmq_command"]
 
+FORMS: Final[Forms] = {
+    "text": Form("bridge.scaling.forms:to_text"),
+    "json": Form("bridge.scaling.forms:to_json"),
+}
+"""The forms of a plan, and of what became of it."""
 NAMESRV: Final = "NAMESRV_ADDR"
 """Environment variable of RocketMQ's own tools with the addresses of the name servers."""
 ACCESS_KEY: Final = "HASHSTAR_ROCKETMQ_ACCESS_KEY"
@@ -69,7 +76,7 @@ def rocketmq_command() -> None:
 @click.option("--tls", is_flag=True, help="Connect with TLS.")
 @click.option("--ca-file", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
               help="Certificates of the authorities to trust, with --tls.  [default: the system's]")  # fmt: skip
-@form_options("text", "json")
+@form_options(FORMS)
 @output_option
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--dry-run", is_flag=True, help="Show the steps, and change nothing.")
@@ -104,7 +111,7 @@ def scale_command(
     Exit codes: 0 the brokers have N queues, or --dry-run; 1 refused or not drained in time, with the way out; 2 no such
     topic, no name server, or bad usage.
     """
-    from bridge.scaling.forms import moves_line, moves_of, plan_lines, to_json
+    from bridge.scaling.forms import moves_of
     from bridge.scaling.refused import ScalingRefused
     from bridge.scaling.scaling import plan, scale
     from bridge.scaling.topic_state import Scope, check_topic
@@ -121,17 +128,16 @@ def scale_command(
         made = asyncio.run(plan(settings, scope))
         moves = moves_of(made, strategy, counts)
 
+    sampled = counts is None
+
     def show_json(*, done: bool, refused: str = "") -> None:
         if form == "json":
-            sampled = counts is None
-            click.echo(dump_json(to_json(made, moves, partitioner, sampled=sampled, dry_run=dry_run, done=done,
-                                         refused=refused)))  # fmt: skip
+            print_form(
+                FORMS[form], made, moves, partitioner, sampled=sampled, dry_run=dry_run, done=done, refused=refused
+            )
 
     if form == "text":
-        for line in plan_lines(made):
-            echo_line(line)
-        if moves is not None:
-            echo_line(moves_line(moves, partitioner, sampled=counts is None))
+        print_form(FORMS[form], made, moves, partitioner, sampled=sampled)
     if not made.steps or dry_run:
         show_json(done=not made.steps)
         return

@@ -19,7 +19,7 @@ from exchange.partition.moves import KeyCounts, Moves
 from exchange.partition.partitioner import Partitioner
 from exchange.text.display import count_noun, count_rest, list_some
 
-__all__ = ["ScaleJson", "describe_step", "moves_line", "moves_of", "plan_lines", "to_json"]
+__all__ = ["ScaleJson", "describe_step", "moves_line", "moves_of", "plan_lines", "to_json", "to_text"]
 
 SAMPLE: Final = 10_000
 """Number of keys that stand for those of the topic, if none are given: the numbers from 0 on as text."""
@@ -104,6 +104,13 @@ class ScaleJson(TypedDict):
     """Whether the brokers have the numbers now."""
     refused: NotRequired[str]
     """Why it stopped, with the way out."""
+
+
+def to_text(plan: ScalingPlan, moves: Moves | None, partitioner: str, *, sampled: bool) -> Iterator[str]:
+    """Yield a plan, and what moves by it."""
+    yield from plan_lines(plan)
+    if moves is not None:
+        yield moves_line(moves, partitioner, sampled=sampled)
 
 
 def plan_lines(plan: ScalingPlan) -> Iterator[str]:

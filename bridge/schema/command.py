@@ -7,7 +7,8 @@ import json
 import click
 
 from exchange.commands.console import echo_line, fail
-from exchange.commands.options import command, output_option
+from exchange.commands.options import command
+from exchange.commands.output import output_option
 from exchange.errors import InputError
 from exchange.text.display import suggest
 

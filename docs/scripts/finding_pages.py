@@ -91,7 +91,7 @@ def _page_lines(rule: Rule) -> Iterator[str]:
     yield ""
     yield "```console"
     yield f"$ hashstar check --select {rule.code} {source}"
-    yield from FORMS["text"].reporter(_check(source, rule.code))
+    yield from FORMS["text"].encode(_check(source, rule.code)).decode().splitlines()
     yield "```"
     yield ""
     yield "[All findings](index.md) · [check](../topology.md#check-what-is-wrong-with-it) · [in CI](../ci.md)"

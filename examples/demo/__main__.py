@@ -16,10 +16,12 @@ import click
 import bindings
 from bindings.auditing.spark.session import JAVA, java_version, session, watch_progress
 from bindings.report.forms import FORMS
+from bindings.sources.files import save_form
 from examples.demo import generate
 from examples.demo.replay import CONFIG, replay
 from exchange import PROFILES, HashstarError, InputError, Topology
 from exchange.commands.console import progress
+from exchange.commands.output import print_form
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,8 +73,8 @@ def main(
                 _relative(source), _relative(archive), vhost=topology.vhost, profile=topology.profile.name,
                 selection=bindings.Selection(), spark=spark, step=step,
             )  # fmt: skip
-        FORMS["text"].reporter.write(report, None)
-        FORMS["html"].reporter.write(report, page)
+        print_form(FORMS["text"], report)
+        save_form(FORMS["html"], report, path=page, with_folders=True)
     except HashstarError as error:
         click.echo(f"demo: {error}", err=True)
         sys.exit(2)

@@ -55,12 +55,6 @@ def _ask_context(key: str) -> Any:
     return None if context is None else context.meta.get(key)
 
 
-def echo_text(text: str) -> None:
-    """Print lines that are escaped already, in UTF-8, whatever the terminal's encoding."""
-    sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
-    sys.stdout.buffer.flush()
-
-
 def echo_error(error: HashstarError | str) -> None:
     """Print an error to standard error, with its own line breaks: a caret stands under the text it is about."""
     click.echo("\n".join(split_error(f"hashstar: {error}")), err=True)

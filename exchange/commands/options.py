@@ -7,13 +7,10 @@ the program; `topology_option`, `form_options`, `output_option` and `renamed` ad
 from __future__ import annotations
 
 import logging
-import os
 import re
 import stat
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import partial, wraps
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -21,15 +18,14 @@ import click
 from click.shell_completion import CompletionItem
 
 from exchange.commands.completion import SOURCE
-from exchange.commands.console import QUIET, VERBOSE, echo_line, fail
-from exchange.errors import InputError
+from exchange.commands.console import QUIET, VERBOSE, echo_line
 from exchange.limits import ANSWER_SECONDS
 from exchange.text.display import suggest, write_milliseconds
 from exchange.text.duration import parse_duration
 
 __all__ = [
     "RENAMED", "STDOUT", "AddressType", "CommandGroup", "Duration", "HashstarCommand", "Renamed", "ReportOption",
-    "TopologyOption", "allow_unread_option", "command", "form_options", "output_option", "redirect", "renamed",
+    "TopologyOption", "allow_unread_option", "command", "redirect", "renamed",
     "seconds_to_answer", "timeout_option", "topology_option", "wait_option",
 ]  # fmt: skip
 
@@ -45,12 +41,8 @@ LEVELS: Final = (logging.WARNING, logging.INFO, logging.DEBUG)
 """Number of times that --verbose is given -> lowest level of the log that is shown."""
 STDOUT: Final = "-"
 """Name of standard output where one of a file is asked for."""
-OPENED: Final = re.compile(r"/dev/(?:stdout|stderr|fd/[0-9]+)$|/proc/self/fd/[0-9]+$", re.ASCII)
-"""Files that are open already, whatever they are: they are written to, and not replaced."""
 FILES: Final = ("FILE", "PATH", "DIR", "TOPOLOGY", "ARCHIVE", "IN", "[OUT]", "OUT")
 """What stands in the help for names of files, which shells complete."""
-KEPT: Final = (None, 0, 1)
-"""Exit codes of commands whose output is whole."""
 
 
 def _set(key: str) -> Callable[[click.Context, click.Parameter, Any], None]:
@@ -263,70 +255,6 @@ def topology_option(function: Function) -> Function:
         metavar="SOURCE", help="TOPOLOGY, as an option.",
     )  # fmt: skip
     return option(function)
-
-
-def form_options(*forms: str, default: str = "text") -> Callable[[Function], Function]:
-    """Add --format, and --json for --format json; the command gets ``form``."""
-
-    def add(function: Function) -> Function:
-        @wraps(function)
-        def call(*arguments: Any, form: str | None, as_json: bool, **values: Any) -> Any:
-            if as_json and form not in (None, "json"):
-                raise click.UsageError(f"--json is --format json, and not --format {form}")
-            return function(*arguments, form="json" if as_json else form or default, **values)
-
-        made: Any = click.option(
-            "--format", "form", type=click.Choice(forms), help=f"Output format.  [default: {default}]"
-        )(click.option("--json", "as_json", is_flag=True, help="Short for --format json.")(call))
-        return made  # type: ignore[no-any-return]
-
-    return add
-
-
-def output_option(function: Function) -> Function:
-    """Add --output: what the command prints goes to a file, which appears or is replaced when all is written."""
-
-    @wraps(function)
-    def call(*arguments: Any, output: str | None, **values: Any) -> Any:
-        if output is None or output == STDOUT:
-            return function(*arguments, **values)
-        with _written_to(Path(output)):
-            return function(*arguments, **values)
-
-    made: Any = click.option(
-        "--output", "-o", cls=ReportOption, metavar="FILE", help="Write to FILE instead of standard output."
-    )(call)  # fmt: skip
-    return made  # type: ignore[no-any-return]
-
-
-@contextmanager
-def _written_to(path: Path) -> Iterator[None]:
-    """Send standard output to a file, which is kept unless an exception or bad input ends the command."""
-    is_special = OPENED.match(str(path)) is not None or (path.exists() and not path.is_file())
-    path = path if is_special else path.resolve()  # a link stays a link
-    target = path if is_special else path.with_name(f".{path.name[:200]}.{os.getpid()}.part")
-    before, is_kept = sys.stdout, False
-    try:
-        with target.open("a" if is_special else "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
-            if not is_special and path.exists():
-                target.chmod(stat.S_IMODE(path.stat().st_mode))
-            sys.stdout = file
-            try:
-                yield
-                is_kept = True
-            except SystemExit as leave:
-                is_kept = leave.code in KEPT
-                raise
-            finally:
-                sys.stdout = before
-                file.flush()
-                if is_kept and not is_special:
-                    target.replace(path)
-    except OSError as error:
-        fail(InputError(f"{path}: cannot be written: {error.strerror or error}"))
-    finally:
-        if not is_special:
-            target.unlink(missing_ok=True)
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]

@@ -12,9 +12,9 @@ from typing import IO, Any, Final, NamedTuple, NotRequired, TypedDict
 import click
 
 from exchange.commands.console import fail, show_status
-from exchange.commands.options import command, form_options, output_option, renamed
+from exchange.commands.options import command, renamed
+from exchange.commands.output import form_options, output_option, print_form
 from exchange.errors import HashstarError, InputError
-from exchange.partition import picture
 from exchange.partition.moves import Distribution, KeyCounts, compare_distributions
 from exchange.partition.partitioner import UNKNOWN, Appended, Choice, PartitionRequest, Producer
 from exchange.partition.partitioning.key_source import KeySource
@@ -22,12 +22,19 @@ from exchange.partition.partitioning.other_clients import OTHER_CLIENTS
 from exchange.partition.partitioning.specification import parse_key_source, parse_partitioner, parse_partitions
 from exchange.partition.partitioning.strategies import STRATEGIES, find_strategy
 from exchange.partition.python_function import PREFIX, STRATEGY, PythonFunction
-from exchange.text.display import dump_json
 from exchange.values.field_json import decode, json_line, message_from_json
+from exchange.values.forms import Form, Forms
 from exchange.values.json_text import value_from_line
 from exchange.values.lines import read_lines
 
 __all__ = ["PartitionLine", "partition_command"]
+
+
+FORMS: Final[Forms] = {
+    "text": Form("exchange.partition.picture:describe", (".txt",)),
+    "json": Form("exchange.partition.picture:to_json", (".json",)),
+}
+"""The forms of --change."""
 
 
 class _Described(NamedTuple):
@@ -71,7 +78,7 @@ def _list_strategies(context: click.Context, _: click.Parameter, wanted: bool) -
 @renamed("--to", "--change")
 @click.option("--lost", multiple=True, metavar="BROKER", help="Broker that is down from the start, as PARTITIONS name "
               "it; repeatable.")  # fmt: skip
-@form_options("text", "json")
+@form_options(FORMS)
 @output_option
 @click.option("--seed", type=int, help="Seed for choices that the key does not decide, made as by one producer, whose "
               'state follows the fields "size" (bytes appended) and "time" (milliseconds).')  # fmt: skip
@@ -102,7 +109,7 @@ def partition_command(
         if changes and seed is not None:
             raise InputError("--seed and --change cannot be combined: --change compares only what keys decide")
         if changes:
-            _report(lines, before, _apply_changes(before, changes), as_json=form == "json")
+            _report(lines, before, _apply_changes(before, changes), form)
         else:
             _choose(lines, before, seed)
     except HashstarError as error:
@@ -244,7 +251,7 @@ STATUS_EVERY: Final = 100_000
 """Number of messages between two states shown on a terminal."""
 
 
-def _report(lines: Iterator[_Line], before: _Described, after: _Described, *, as_json: bool) -> None:
+def _report(lines: Iterator[_Line], before: _Described, after: _Described, form: str) -> None:
     counts = KeyCounts()
     for number, line in enumerate(lines, 1):
         counts.add(line.key)
@@ -252,7 +259,4 @@ def _report(lines: Iterator[_Line], before: _Described, after: _Described, *, as
             show_status(f"{number:,} messages, {len(counts):,} keys")
     show_status("")
     moved = compare_distributions(counts, before.distribution, after.distribution)
-    if as_json:
-        click.echo(dump_json(picture.to_json(moved, str(before), str(after))))
-    else:
-        click.echo(picture.describe(moved, str(before), str(after)))
+    print_form(FORMS[form], moved, str(before), str(after))

@@ -18,14 +18,8 @@ import click
 
 from exchange.commands.completion import SOURCE, complete_names
 from exchange.commands.console import fail, progress, show_caveat
-from exchange.commands.options import (
-    command,
-    form_options,
-    output_option,
-    renamed,
-    timeout_option,
-    topology_option,
-)
+from exchange.commands.options import command, renamed, timeout_option, topology_option
+from exchange.commands.output import form_options, output_option, print_form
 from exchange.commands.partition import partition_command
 from exchange.commands.selector import selector_command
 from exchange.entities.releases import LATEST, RELEASES, profile_by_name
@@ -37,12 +31,13 @@ from exchange.routing.dead_letters import follow_dead_letters
 from exchange.routing.explain import ReasonsJson, describe, to_json
 from exchange.routing.route import Explanation, LaterRoute, Route
 from exchange.routing.router import Router
-from exchange.text.display import clip_line, dump_json, escape_line, escape_lines, list_some, suggest
+from exchange.text.display import clip_line, escape_lines, list_some, suggest
 from exchange.topology.partitioners import import_partitioners
 from exchange.topology.topology import Topology
 from exchange.values.documents import encode_as
 from exchange.values.field_json import decode, json_line, message_from_json
 from exchange.values.field_values import to_bytes
+from exchange.values.forms import Form, Forms
 from exchange.values.json_text import JsonFault, parse, value_from_line
 from exchange.values.lines import read_lines
 from exchange.values.message import Message
@@ -149,7 +144,7 @@ def build_commands(load: Load) -> list[click.Command]:
     @click.option(
         "--life", is_flag=True, help="Show what queues may do with the message, what goes round, what is lost."
     )
-    @form_options("text", "json")
+    @form_options(FORMS)
     @output_option
     @click.argument("exchange", shell_complete=complete_names(load, "exchanges"))
     @click.argument("routing_key", default="")
@@ -195,14 +190,9 @@ def build_commands(load: Load) -> list[click.Command]:
             fail(InputError(f"{error}{near}"))
         except HashstarError as error:
             fail(error)
-        if form == "json":
-            click.echo(dump_json(_explanation_json(explanation, topology, lives)))
-        else:
-            click.echo(describe(explanation))
-            if lives is not None:
-                click.echo("\n".join(map(escape_line, life_lines(lives))))
-            if profile is None and topology.profile != LATEST:
-                click.echo(f"by the rules of {topology.profile.name}, for the release that the source names")
+        print_form(FORMS[form], explanation, topology.profile.name, lives)
+        if form == "text" and profile is None and topology.profile != LATEST:
+            click.echo(f"by the rules of {topology.profile.name}, for the release that the source names")
 
     return [route_command, explain_command, partition_command, selector_command]
 
@@ -337,9 +327,23 @@ class ExplanationJson(ReasonsJson):
     """With --life, what its queues may do with the message."""
 
 
-def _explanation_json(explanation: Explanation, topology: Topology, lives: PossibleLives | None) -> Any:
-    reasons = {**to_json(explanation), "profile": topology.profile.name}
+def explanation_to_json(explanation: Explanation, profile: str, lives: PossibleLives | None) -> Any:
+    """Return an explanation as JSON values, with the lives of its message if they were asked for."""
+    reasons = {**to_json(explanation), "profile": profile}
     return reasons if lives is None else {**reasons, "lives": encode_as(PossibleLives, lives)}
+
+
+def explanation_to_text(explanation: Explanation, _: str, lives: PossibleLives | None) -> Iterator[str]:
+    """Yield the lines of an explanation, and those of the lives of its message."""
+    yield from describe(explanation).split("\n")
+    yield from () if lives is None else life_lines(lives)
+
+
+FORMS: Final[Forms] = {
+    "text": Form("exchange.commands.route:explanation_to_text", (".txt",)),
+    "json": Form("exchange.commands.route:explanation_to_json", (".json",)),
+}
+"""The forms of an explanation."""
 
 
 class RouteLine(TypedDict):

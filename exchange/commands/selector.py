@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypedDict
 
 import click
 
-from exchange.commands.console import echo_line, fail
-from exchange.commands.options import CommandGroup, form_options, output_option
+from exchange.commands.console import fail
+from exchange.commands.options import CommandGroup
+from exchange.commands.output import form_options, output_option, print_form
 from exchange.errors import HashstarError, InputError
 from exchange.selector import explanation
 from exchange.selector.selector import LATEST, RELEASES, Selector
 from exchange.selector.tags import TAGS, Tags
-from exchange.text.display import dump_json
 from exchange.values.documents import encode_as
+from exchange.values.forms import Form, Forms
 
 __all__ = ["SelectorCheckJson", "SelectorMatchJson", "TagsCheckJson", "TagsMatchJson", "selector_command"]
 
@@ -69,6 +71,16 @@ class TagsMatchJson(TypedDict):
     """Whether the broker sends the message, by the hash of its tag."""
 
 
+CHECK_FORMS: Final[Forms] = {
+    "text": Form("exchange.commands.selector:check_to_text", (".txt",)),
+    "json": Form("exchange.commands.selector:check_to_json", (".json",)),
+}
+MATCH_FORMS: Final[Forms] = {
+    "text": Form("exchange.commands.selector:match_to_text", (".txt",)),
+    "json": Form("exchange.commands.selector:match_to_json", (".json",)),
+}
+
+
 @click.group("selector", cls=CommandGroup, example="hashstar selector check \"NOT region = 'eu'\"")
 def selector_command() -> None:
     """Check and evaluate RocketMQ's selectors: SQL92 and tags."""
@@ -77,7 +89,7 @@ def selector_command() -> None:
 def _options(command: Any) -> Any:
     for option in (
         output_option,
-        form_options("text", "json"),
+        form_options(CHECK_FORMS),
         click.option("--exact", is_flag=True, help="Read as the broker does: ignore what it does not parse."),
         click.option("--release", type=click.Choice(list(RELEASES)), default=LATEST, show_default=True,
                      help="RocketMQ release whose language is used."),
@@ -98,22 +110,8 @@ def check_command(expression: str, by_tags: bool, release: str, exact: bool, for
     Exit codes: 0 fine; 1 accepted, with remarks; 2 refused.
     """
     selector = _parse(expression, by_tags, release, exact)
-    remarks = selector.remarks if isinstance(selector, Selector) else ()
-    rest = selector.ignored if isinstance(selector, Selector) else None
-    if form == "json":
-        found: RemarksJson = {
-            "ignored": rest,
-            "remarks": [{"message": each.message, "span": each.span} for each in remarks],
-        }
-        click.echo(dump_json(_check_json(selector, found)))
-    else:
-        for name, value in _summary(selector).items():
-            echo_line(f"{name}: {', '.join(map(str, value)) or 'none'}")
-        if rest is not None:
-            echo_line(f"the broker ignores: {expression[rest[0] :]}")
-        for remark in remarks:
-            click.echo(str(remark))
-    sys.exit(1 if remarks or rest else 0)
+    print_form(CHECK_FORMS[form], selector, expression)
+    sys.exit(1 if isinstance(selector, Selector) and (selector.remarks or selector.ignored) else 0)
 
 
 @selector_command.command("match", example="hashstar selector match \"region = 'eu'\" -P region=eu")
@@ -135,15 +133,7 @@ def match_command(expression: str, given: tuple[str, ...], by_tags: bool, releas
     except InputError as error:
         fail(error)
     matches = selector(properties)
-    parts = explanation.explain(selector, properties) if isinstance(selector, Selector) else []
-    if form == "json":
-        click.echo(dump_json(_match_json(selector, matches, parts, properties.get(TAGS))))
-    else:
-        click.echo("matches" if matches else "does not match")
-        if isinstance(selector, Selector):
-            click.echo(explanation.describe(parts))
-        elif not matches and selector.sends(properties.get(TAGS)):
-            click.echo("the broker sends it, as its tag has the same hash as another; the client drops it")
+    print_form(MATCH_FORMS[form], selector, properties)
     sys.exit(0 if matches else NO_MATCH)
 
 
@@ -153,17 +143,44 @@ def _summary(selector: Selector | Tags) -> dict[str, list[Any]]:
     return {"tags": sorted(selector.tags), "codes": sorted(selector.codes)}
 
 
-def _check_json(selector: Selector | Tags, found: RemarksJson) -> SelectorCheckJson | TagsCheckJson:
+def check_to_text(selector: Selector | Tags, expression: str) -> Iterator[str]:
+    """Yield the names that a selector uses, what the broker ignores of it, and the remarks."""
+    for name, value in _summary(selector).items():
+        yield f"{name}: {', '.join(map(str, value)) or 'none'}"
     if isinstance(selector, Selector):
-        return {"properties": sorted(selector.names), **found}
-    return {"tags": sorted(selector.tags), "codes": sorted(selector.codes), **found}
+        if selector.ignored is not None:
+            yield f"the broker ignores: {expression[selector.ignored[0] :]}"
+        for remark in selector.remarks:
+            yield from str(remark).split("\n")
 
 
-def _match_json(selector: Selector | Tags, matches: bool, parts: list[explanation.Part], tag: str | None) -> Any:
+def check_to_json(selector: Selector | Tags, _: str) -> Any:
+    """Return what `check_to_text` yields as JSON values."""
+    remarks, ignored = (selector.remarks, selector.ignored) if isinstance(selector, Selector) else ((), None)
+    found: RemarksJson = {
+        "ignored": ignored,
+        "remarks": [{"message": each.message, "span": each.span} for each in remarks],
+    }
+    return {**_summary(selector), **found}
+
+
+def match_to_text(selector: Selector | Tags, properties: Mapping[str, str]) -> Iterator[str]:
+    """Yield whether a selector matches a message, and the value of each part."""
+    matches = selector(properties)
+    yield "matches" if matches else "does not match"
     if isinstance(selector, Selector):
-        value: SelectorMatchJson = {"matches": matches, "parts": parts}
+        yield from explanation.describe(explanation.explain(selector, properties)).split("\n")
+    elif not matches and selector.sends(properties.get(TAGS)):
+        yield "the broker sends it, as its tag has the same hash as another; the client drops it"
+
+
+def match_to_json(selector: Selector | Tags, properties: Mapping[str, str]) -> Any:
+    """Return what `match_to_text` yields as JSON values."""
+    matches = selector(properties)
+    if isinstance(selector, Selector):
+        value: SelectorMatchJson = {"matches": matches, "parts": explanation.explain(selector, properties)}
         return encode_as(SelectorMatchJson, value)
-    sent: TagsMatchJson = {"matches": matches, "sent": selector.sends(tag)}
+    sent: TagsMatchJson = {"matches": matches, "sent": selector.sends(properties.get(TAGS))}
     return sent
 
 

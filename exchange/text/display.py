@@ -81,14 +81,14 @@ def clip_line(text: str, most: int) -> str:
     return line if len(line) <= most else f"{line[: most - most // 3 - 3]}...{line[-(most // 3) :]}"
 
 
-def dump_json(value: Any) -> str:
-    """Return a value as one line of JSON, which escapes only what cannot be printed."""
+def dump_json(value: Any, indent: int | None = None) -> str:
+    """Return a value as JSON, in one line or indented, which escapes only what cannot be printed."""
     from json import dumps  # not at the top: every error imports this module, and the engine starts without JSON
 
-    text = dumps(value, ensure_ascii=False)
-    if text.isprintable():
-        return text
-    return "".join([c if c.isprintable() else dumps(c)[1:-1] for c in text])
+    def escape(line: str) -> str:
+        return line if line.isprintable() else "".join([c if c.isprintable() else dumps(c)[1:-1] for c in line])
+
+    return "\n".join(map(escape, dumps(value, ensure_ascii=False, indent=indent).split("\n")))
 
 
 def count_noun(number: int, noun: str, nouns: str = "") -> str:

@@ -1,39 +1,18 @@
-"""The forms of the findings of a check, one module each: for people, for programs, for CI.
-
-To add a form, write a module with a `REPORTER` and add a row to `FORMS`, from which the choices of
-``hashstar check --format`` are made.
-"""
+"""The forms of the findings of a check: for people, for programs, for CI."""
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final
 
-if TYPE_CHECKING:
-    from bindings.checking.forms.reporter import Reporter
+from exchange.values.forms import Form, Forms
 
-__all__ = ["FORMS", "Form"]
+__all__ = ["FORMS"]
 
-
-class Form(NamedTuple):
-    """A form of findings."""
-
-    module: str
-    """The module of this folder, which is imported when the form is wanted."""
-
-    @property
-    def reporter(self) -> Reporter:
-        """The reporter of its module."""
-        reporter: Reporter = import_module(f"{__name__}.{self.module}").REPORTER
-        return reporter
-
-
-FORMS: Final = {
-    "text": Form("text"),
-    "json": Form("as_json"),
-    "sarif": Form("sarif"),
-    "github": Form("github"),
-    "gitlab": Form("gitlab"),
-    "junit": Form("junit"),
+FORMS: Final[Forms] = {
+    "text": Form("bindings.checking.forms.text:to_text", (".txt",)),
+    "json": Form("bindings.checking.forms.as_json:to_json", (".json",), indent=1),
+    "sarif": Form("bindings.checking.forms.sarif:to_sarif", (".sarif",), indent=1),
+    "github": Form("bindings.checking.forms.github:to_workflow_commands"),
+    "gitlab": Form("bindings.checking.forms.gitlab:to_code_quality", indent=1),
+    "junit": Form("bindings.checking.forms.junit:to_junit", (".xml",)),
 }
-"""Name of a form, as ``--format`` takes it -> the form."""

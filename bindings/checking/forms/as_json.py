@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
-from bindings.checking.forms.reporter import Reporter, dump_lines
 from bindings.checking.forms.statistics import StatisticsJson, statistics_json
 from bindings.checking.report import CheckResult, SourceReport, count_severities
 from bindings.checking.rules.finding import Severity
 from exchange.values.documents import document, encode_as
 
-__all__ = ["REPORTER", "CheckResult", "CheckedFile", "to_json"]
+__all__ = ["CheckResult", "CheckedFile", "to_json"]
 
 
 def _statistics(checked: CheckResult | CheckedFile) -> StatisticsJson | None:
@@ -46,10 +44,3 @@ def to_json(result: CheckResult) -> Any:
     if result.reports and not result.several:
         return encode_as(CheckedFile, CheckedFile(result.reports[0], result))
     return encode_as(CheckResult, result)
-
-
-def _lines(result: CheckResult) -> Iterator[str]:
-    return dump_lines(to_json(result))
-
-
-REPORTER: Final[Reporter] = _lines

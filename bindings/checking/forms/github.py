@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from bindings.checking.forms.reporter import Reporter, locate, message_lines, path_of
+from bindings.checking.forms.places import locate, message_lines, path_of
 from bindings.checking.report import CheckResult, SourceError
 from bindings.checking.rules.finding import Finding, Severity
 from exchange.text.display import escape_line, split_error
 
-__all__ = ["REPORTER", "to_workflow_commands"]
+__all__ = ["to_workflow_commands"]
 
 COMMANDS: Final[dict[Severity, str]] = {"note": "notice", "warning": "warning", "error": "error"}
 
@@ -52,6 +52,3 @@ def _command(name: str, properties: dict[str, str], text: list[str]) -> str:
     given = ",".join(f"{key}={escape_line(value).translate(PROPERTY)}" for key, value in properties.items() if value)
     message = "\n".join(map(escape_line, text)).translate(DATA)
     return f"::{name} {given}::{message}"
-
-
-REPORTER: Final[Reporter] = to_workflow_commands

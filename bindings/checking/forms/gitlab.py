@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from hashlib import sha256
 from typing import Any, Final
 
 from bindings.checking.fingerprint import fingerprint
-from bindings.checking.forms.reporter import Reporter, dump_lines, locate, message_lines, path_of
+from bindings.checking.forms.places import locate, message_lines, path_of
 from bindings.checking.report import CheckResult
 from bindings.checking.rules.finding import Severity
 from exchange.text.display import escape_line, split_error
 
-__all__ = ["REPORTER", "to_code_quality"]
+__all__ = ["to_code_quality"]
 
 SEVERITIES: Final[dict[Severity, str]] = {"note": "info", "warning": "major", "error": "critical"}
 """Severity -> severity of Code Quality, which has also ``minor`` and ``blocker``."""
@@ -61,10 +60,3 @@ def _entry(text: str, check: str, severity: str, path: str, line: int, identity:
         "severity": severity,
         "location": {"path": path, "lines": {"begin": line}},
     }
-
-
-def _lines(result: CheckResult) -> Iterator[str]:
-    return dump_lines(to_code_quality(result))
-
-
-REPORTER: Final[Reporter] = _lines

@@ -9,19 +9,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Final
 
 from bindings.checking.forms.junit_suites import Case, Suite, to_xml
-from bindings.checking.forms.reporter import Reporter, message_lines
+from bindings.checking.forms.places import message_lines
 from bindings.checking.report import CheckResult, SourceReport
 from bindings.checking.rules.finding import RULES, Finding
 from exchange.text.display import count_noun, escape_line, split_error
 
-__all__ = ["REPORTER", "to_junit"]
+__all__ = ["to_junit"]
 
 
-def to_junit(result: CheckResult, made: datetime) -> bytes:
-    """Return the document in UTF-8; ``made`` is the time of the check."""
+def to_junit(result: CheckResult, made: datetime | None = None) -> bytes:
+    """Return the document in UTF-8; ``made`` is the time of the check, by default now."""
     suites = [Suite(report.name, list(_cases(report, result))) for report in result.reports]
     for name, error in result.errors:
         lines = split_error(str(error))
@@ -29,7 +28,7 @@ def to_junit(result: CheckResult, made: datetime) -> bytes:
     if result.skipped:
         cases = [Case(name, skipped=reason) for name, reason in result.skipped]
         suites.append(Suite("skipped files", cases))
-    return to_xml(suites, "hashstar.check", made.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S"))
+    return to_xml(suites, "hashstar.check", (made or datetime.now(UTC)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S"))
 
 
 def _cases(report: SourceReport, result: CheckResult) -> Iterator[Case]:
@@ -58,10 +57,3 @@ def _finding_lines(report: SourceReport, vhost: str, finding: Finding) -> list[s
     line = "" if finding.line is None else f":{finding.line}"
     where = f"virtual host '{vhost}': " if len(report.vhosts) > 1 else ""
     return [escape_line(f"{report.name}{line}: {where}") + first, *(f"  {each}" for each in rest)]
-
-
-def _lines(result: CheckResult) -> Iterator[str]:
-    yield from to_junit(result, datetime.now(UTC)).decode().splitlines()
-
-
-REPORTER: Final[Reporter] = _lines

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from typing import Any, Final
 from urllib.parse import quote
 
 from bindings.checking.fingerprint import fingerprint
-from bindings.checking.forms.reporter import Reporter, dump_lines, path_of
+from bindings.checking.forms.places import path_of
 from bindings.checking.report import CheckResult
 from bindings.checking.rules.finding import RULES, Finding
 from exchange.entities.part import Part, part_json
 from exchange.text.display import hide_logins
 from exchange.text.site import hashstar_version, page_address
 
-__all__ = ["REPORTER", "SCHEMA", "to_sarif"]
+__all__ = ["SCHEMA", "to_sarif"]
 
 SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 
@@ -95,10 +94,3 @@ def _logical(vhost: str, part: Part) -> dict[str, Any]:
     fields = dict(part_json(part))
     kind = fields.pop("kind")
     return {"fullyQualifiedName": json.dumps([vhost, *fields.values()], ensure_ascii=False), "kind": kind}
-
-
-def _lines(result: CheckResult) -> Iterator[str]:
-    return dump_lines(to_sarif(result))
-
-
-REPORTER: Final[Reporter] = _lines

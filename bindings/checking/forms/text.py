@@ -7,13 +7,13 @@ from itertools import chain, groupby
 from textwrap import fill
 from typing import Final, NamedTuple
 
-from bindings.checking.forms.reporter import Reporter, message_lines
+from bindings.checking.forms.places import message_lines
 from bindings.checking.forms.statistics import statistics_lines
 from bindings.checking.report import CheckResult, SourceReport, count_severities
 from bindings.checking.rules.finding import Finding, Severity
-from exchange.text.display import count_noun, count_rest, escape_line
+from exchange.text.display import count_noun, count_rest
 
-__all__ = ["REPORTER", "to_text"]
+__all__ = ["to_text"]
 
 WIDTH: Final = 100
 NAMED: Final = 10
@@ -28,16 +28,16 @@ class _Placed(NamedTuple):
 
 
 def to_text(result: CheckResult) -> Iterator[str]:
-    """Yield the lines, escaped; the last one has the counts.
+    """Yield the lines; the last one has the counts.
 
     The findings about one file are grouped by virtual host and code, those about several files by code alone: what a
     code means is printed once.
     """
     if result.statistics:
-        return map(escape_line, chain(statistics_lines(result), _outcome_lines(result)))
+        return chain(statistics_lines(result), _outcome_lines(result))
     if result.several:
-        return map(escape_line, _lines_of_several(result))
-    return map(escape_line, (line for report in result.reports for line in _lines_of_one(report)))
+        return _lines_of_several(result)
+    return chain.from_iterable(map(_lines_of_one, result.reports))
 
 
 def _lines_of_one(report: SourceReport) -> Iterator[str]:
@@ -125,6 +125,3 @@ def _witness(finding: Finding) -> str:
     # Not where the message names the key already, or the life in the next line.
     is_named = finding.life is not None or f"'{key}'" in finding.message
     return "" if key is None or is_named else f" (the key '{key}', for one)"
-
-
-REPORTER: Final[Reporter] = to_text

@@ -1,1 +1,15 @@
-"""The forms of a comparison: text, JSON and Markdown."""
+"""The forms of a comparison: text, JSON, Markdown."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from exchange.values.forms import Form, Forms
+
+__all__ = ["FORMS"]
+
+FORMS: Final[Forms] = {
+    "text": Form("bindings.diffing.forms.text:comparison_to_text", (".txt",)),
+    "json": Form("bindings.diffing.forms.as_json:comparison_to_json", (".json",)),
+    "markdown": Form("bindings.diffing.forms.markdown:comparison_to_markdown", (".md",)),
+}

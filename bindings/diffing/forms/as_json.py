@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, TypedDict
 
-from bindings.diffing.against import FileDiff, VhostDiff
+from bindings.diffing.against import Comparison, FileDiff, VhostDiff
 from bindings.diffing.comparison.meaning import Effect
 from bindings.diffing.diff import Diff
 from bindings.diffing.forms.words import describe_term
@@ -18,7 +18,7 @@ from bindings.diffing.planning.plan import Plan
 from bindings.diffing.planning.step import Step, describe_part
 from exchange.values.documents import document, encode_as
 
-__all__ = ["AgainstJson", "DiffDocument", "files_to_json", "to_json"]
+__all__ = ["AgainstJson", "DiffDocument", "comparison_to_json", "to_json"]
 
 
 def _part(step: Step) -> str:
@@ -106,7 +106,10 @@ def to_json(result: Diff, profile: str, old_profile: str | None = None, messages
     return encode_as(DiffDocument, DiffDocument(result, profile, old_profile, messages))
 
 
-def files_to_json(files: Sequence[FileDiff], revision: str) -> Any:
-    """Return the comparison of files with a revision; ``vhosts`` has the virtual hosts whose topologies differ."""
-    value: AgainstJson = {"against": revision, "files": files}
-    return encode_as(AgainstJson, value)
+def comparison_to_json(comparison: Comparison) -> Any:
+    """Return the comparison of two topologies; or of files, whose ``vhosts`` are those whose topologies differ."""
+    if comparison.against is not None:
+        value: AgainstJson = {"against": comparison.against, "files": comparison.files}
+        return encode_as(AgainstJson, value)
+    [each] = comparison.files[0].vhosts
+    return to_json(each.diff, each.profile, each.old_profile, comparison.messages)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from bindings.diffing.against import FileDiff, VhostDiff
+from bindings.diffing.against import Comparison, FileDiff, VhostDiff
 from bindings.diffing.comparison.meaning import Effect, Meaning
 from bindings.diffing.diff import Diff
 from bindings.diffing.forms.text import TERMS
@@ -36,7 +36,7 @@ from exchange.text.display import clip_line, count_noun
 from exchange.text.markdown import escape_text, fold, quote_block, quote_code, write_rows
 from exchange.topology.unread import not_proved
 
-__all__ = ["LONGEST", "to_markdown"]
+__all__ = ["LONGEST", "comparison_to_markdown", "to_markdown"]
 
 LONGEST: Final = 60_000
 """Maximum size of a text in bytes: a comment on GitHub has 65,536 characters at most, and who posts it adds to it."""
@@ -60,6 +60,11 @@ SENTENCE: Final = 480
 """Maximum number of characters of a sentence."""
 STEP: Final = 600
 """Maximum number of characters of a line of a plan."""
+
+
+def comparison_to_markdown(comparison: Comparison) -> str:
+    """Return the comparison of two topologies, or of files, as `to_markdown` writes it."""
+    return to_markdown(comparison.files)
 
 
 def to_markdown(files: Sequence[FileDiff], *, most: int = LONGEST) -> str:

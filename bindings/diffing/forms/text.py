@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from bindings.diffing.against import FileDiff
+from bindings.diffing.against import Comparison, FileDiff
 from bindings.diffing.comparison.meaning import Effect, Meaning, UndecidedQuestion
 from bindings.diffing.diff import Diff
 from bindings.diffing.forms.words import (
@@ -31,7 +31,7 @@ from bindings.diffing.settings.changes import SettingsChange
 from exchange.text.display import count_noun, count_rest, describe_exchange
 from exchange.topology.unread import unread_lines
 
-__all__ = ["files_to_text", "meaning_lines", "plan_lines", "settings_lines", "to_text"]
+__all__ = ["comparison_to_text", "meaning_lines", "plan_lines", "settings_lines", "to_text"]
 
 UNDECIDED: Final = 20
 """Number of undecided questions that the text lists; the others are in the JSON."""
@@ -53,8 +53,18 @@ def to_text(result: Diff, releases: tuple[str, str] | None = None) -> Iterator[s
         yield "what the new release refuses or ignores: hashstar upgrade"
 
 
-def files_to_text(files: Sequence[FileDiff]) -> Iterator[str]:
-    """Yield the differences of files, each below a title, and their numbers."""
+def comparison_to_text(comparison: Comparison) -> Iterator[str]:
+    """Yield the differences of two topologies, or those of files, each below a title, and their numbers."""
+    if comparison.against is not None:
+        yield from _files_to_text(comparison.files)
+        return
+    [each] = comparison.files[0].vhosts
+    yield from to_text(each.diff, each.releases)
+    if comparison.messages is not None:
+        yield from comparison.messages.lines()
+
+
+def _files_to_text(files: Sequence[FileDiff]) -> Iterator[str]:
     notes = {"new": "is new since", "gone": "is gone since"}
     for file in files:
         for each in file.vhosts:

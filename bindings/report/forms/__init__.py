@@ -1,45 +1,24 @@
-"""The forms of a report, one module each: for people, for programs, for CI.
-
-To add a form, write a module with a `REPORTER` and add a row to `FORMS`, from which the options of ``hashstar audit``
-are made.
-"""
+"""The forms of a report: for people, for programs, for CI."""
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final
 
-if TYPE_CHECKING:
-    from bindings.report.forms.reporter import Reporter
+from exchange.values.forms import Form, Forms
 
-__all__ = ["FORMS", "Form"]
+__all__ = ["FORMS"]
 
-
-class Form(NamedTuple):
-    """A form of reports, and how a user asks for it."""
-
-    module: str
-    """The module of this folder, which is imported when the form is wanted: some need rich, others pyarrow."""
-    printed: bool = True
-    """Whether ``--format`` offers it."""
-    option: str = ""
-    """Help of the option that writes it to a file; "" if there is none."""
-    metavar: str = "FILE"
-
-    @property
-    def reporter(self) -> Reporter:
-        """The reporter of its module."""
-        reporter: Reporter = import_module(f"{__name__}.{self.module}").REPORTER
-        return reporter
-
-
-FORMS: Final = {
-    "text": Form("terminal"),
-    "markdown": Form("markdown"),
-    "html": Form("html", printed=False, option="Write the report as one HTML page."),
-    "json": Form("as_json", option="Write the report as JSON."),
-    "junit": Form("junit", option="Write the report as JUnit XML, for CI."),
-    "tables": Form("tables", printed=False, option="Write the report as Parquet tables.", metavar="DIR"),
-    "total": Form("totals"),
-}
-"""Name of a form, and of its option -> the form."""
+FORMS: Final[Forms] = {
+    "text": Form("bindings.report.forms.terminal:to_screen", (".txt",), has_screen=True),
+    "markdown": Form("bindings.report.forms.markdown:to_markdown", (".md",)),
+    "html": Form(
+        "bindings.report.forms.html:to_html", is_printed=False, option="Write the report as one HTML page."
+    ),
+    "json": Form("bindings.report.forms.as_json:encode_json", (".json",), option="Write the report as JSON."),
+    "junit": Form("bindings.report.forms.junit:to_junit", (".xml",), option="Write the report as JUnit XML, for CI."),
+    "tables": Form(
+        "bindings.report.forms.tables:write_tables", is_printed=False, option="Write the report as Parquet tables.",
+        is_folder=True,
+    ),
+    "total": Form("bindings.report.forms.totals:to_totals"),
+}  # fmt: skip

@@ -13,7 +13,6 @@ from typing import Any, Final, Literal, TypedDict
 from bindings.archive.figures import Share, Time
 from bindings.counts.sketch import ERROR
 from bindings.report.forms import json_compared  # noqa: F401  the documents of verification and comparison
-from bindings.report.forms.reporter import BytesReporter
 from bindings.report.inspection import BadJson, list_bad
 from bindings.report.model import (
     Archived,
@@ -34,7 +33,7 @@ from bindings.report.model import (
 )
 from exchange.values.documents import document, encode_as
 
-__all__ = ["REPORTER", "VERSION", "Report", "encode_json", "to_json"]
+__all__ = ["VERSION", "Report", "encode_json", "to_json"]
 
 VERSION: Final = 1
 
@@ -408,5 +407,3 @@ document(
     approximate=_approximate,
     lines=_lines,
 )(Report)
-
-REPORTER: Final = BytesReporter(encode_json)

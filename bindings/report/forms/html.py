@@ -19,13 +19,12 @@ from typing import Any, Final
 
 from bindings.checking.rules.finding import SEVERITIES
 from bindings.report.forms.as_json import to_json
-from bindings.report.forms.reporter import BytesReporter
 from bindings.report.model import Report
 from bindings.sources.management import is_address
 from exchange.values.json_text import parse_leniently
 from exchange.values.notation import write_encoded_arguments
 
-__all__ = ["REPORTER", "build_page", "report_in", "to_html"]
+__all__ = ["build_page", "report_in", "to_html"]
 
 SCRIPTS: Final = (
     "dom", "data", "bars", "table", "columns", "slots", "timeline", "flow_layout", "flow_layers", "flow_model", "flow",
@@ -189,6 +188,3 @@ def _keep_foremost(table: str, rows: list[dict[str, Any]], count: int) -> list[d
     busy = len(rows) - len(idle)
     from_idle = min(len(idle), max(count // 2, count - busy))
     return [rows[at] for at in sorted([*by_messages[: count - from_idle], *idle[:from_idle]])]
-
-
-REPORTER: Final = BytesReporter(to_html)

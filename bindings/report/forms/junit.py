@@ -11,14 +11,13 @@ from typing import Final
 
 from bindings.archive.figures import format_share, format_time
 from bindings.checking.forms.junit_suites import Case, Suite, to_xml
-from bindings.report.forms.reporter import BytesReporter
 from bindings.report.gates import Gate
 from bindings.report.model import BindingRow, Report
 from bindings.report.words import describe_condition, name_exchange
 from exchange.text.display import count_noun
 from exchange.topology.unread import not_proved
 
-__all__ = ["REPORTER", "to_junit"]
+__all__ = ["to_junit"]
 
 GATES: Final = "gates"
 COVERAGE: Final = "fail_under"
@@ -63,6 +62,3 @@ def _binding_case(row: BindingRow, *, failed: bool) -> Case:
 def _gate_case(gate: Gate) -> Case:
     name = f"{gate.name} {gate.scope}".rstrip()
     return Case(name) if gate.passed else Case(name, (gate.name, gate.message))
-
-
-REPORTER: Final = BytesReporter(to_junit)

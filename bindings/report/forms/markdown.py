@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from bindings.archive.figures import format_share, to_percent
-from bindings.report.forms.reporter import BytesReporter
 from bindings.report.model import STATES, Report
 from bindings.report.words import (
     describe_condition,
@@ -21,7 +20,7 @@ from bindings.report.words import (
 from exchange.text.display import count_noun
 from exchange.text.markdown import escape_text, fold, quote_code, write_rows
 
-__all__ = ["REPORTER", "to_markdown"]
+__all__ = ["to_markdown"]
 
 LISTED: Final = 20
 """Maximum number of rows of a list."""
@@ -162,6 +161,3 @@ def _code(text: str) -> str:
 
 def _plain(text: str) -> str:
     return escape_text(text, 4 * LONGEST)
-
-
-REPORTER: Final = BytesReporter(lambda report: "\n".join(to_markdown(report)).encode("utf-8", "backslashreplace"))

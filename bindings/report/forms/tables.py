@@ -285,16 +285,3 @@ def _make_table(columns: Mapping[str, pa.DataType], rows: Rows) -> pa.Table:
             values = [None if value is None else escape(value) for value in values]
         arrays.append(pa.array(values, kind))
     return pa.Table.from_arrays(arrays, schema=pa.schema(list(columns.items())))
-
-
-class TablesReporter:
-    """Writes a report as a folder of Parquet files."""
-
-    def write(self, report: Report, path: Path | None, *, whole: bool = False) -> None:
-        """Write a report, as every `Reporter`. Raises InputError without a path, too."""
-        if path is None:
-            raise InputError("tables are written to a folder, not to standard output")
-        write_tables(report, path)
-
-
-REPORTER: Final = TablesReporter()

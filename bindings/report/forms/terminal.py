@@ -6,12 +6,9 @@ read as markup and never break a line.
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Iterator
 from io import StringIO
-from os import environ
-from pathlib import Path
 from typing import Final
 
 from rich.console import Console, RenderableType
@@ -37,7 +34,6 @@ from bindings.report.forms.cells import (
     show_name,
     show_shape,
 )
-from bindings.report.forms.reporter import write_file
 from bindings.report.model import (
     STATES,
     ExchangeRow,
@@ -57,8 +53,9 @@ from bindings.report.words import (
     summarize,
 )
 from exchange.text.display import clip_line, count_noun, list_some
+from exchange.values.forms import Screen
 
-__all__ = ["LISTED", "REPORTER", "to_text"]
+__all__ = ["LISTED", "to_screen", "to_text"]
 
 LISTED: Final = 10
 """Maximum number of rows of a list, without ``--all``."""
@@ -85,6 +82,12 @@ def to_text(report: Report, *, width: int = 100, colour: bool = False, listed: i
         console.print(part)
     console.print(Text(summarize(report), style="bold green" if report.passed else "bold red"), soft_wrap=True)
     return "".join([f"{line.rstrip()}\n" for line in out.getvalue().splitlines()])
+
+
+def to_screen(report: Report, screen: Screen) -> str:
+    """Return the lines of a report as they are shown where they are printed."""
+    width, listed = min(screen.width, WIDEST), sys.maxsize if screen.whole else LISTED
+    return to_text(report, width=width, colour=screen.colour, listed=listed)
 
 
 class _Writer:
@@ -446,21 +449,3 @@ def _hottest(row: QueueRow) -> str:
     if least == most:
         return format_share(least / row.use.messages)
     return f"{format_share(least / row.use.messages).removesuffix(' %')} to {format_share(most / row.use.messages)}"
-
-
-class TerminalReporter:
-    """Writes a report as text; on a terminal as wide as that is, and in colours unless NO_COLOR is set."""
-
-    def write(self, report: Report, path: Path | None, *, whole: bool = False) -> None:
-        """Write a report, as every `Reporter`."""
-        listed = sys.maxsize if whole else LISTED
-        if path is not None:
-            write_file(path, to_text(report, listed=listed).encode("utf-8", "backslashreplace"))
-            return
-        width = min(shutil.get_terminal_size((100, 24)).columns, WIDEST)
-        text = to_text(report, width=width, colour=sys.stdout.isatty() and not environ.get("NO_COLOR"), listed=listed)
-        sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
-        sys.stdout.flush()
-
-
-REPORTER: Final = TerminalReporter()

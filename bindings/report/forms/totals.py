@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from bindings.archive.figures import to_percent
-from bindings.report.forms.reporter import BytesReporter
 from bindings.report.model import Report
 
-__all__ = ["REPORTER", "to_totals"]
+__all__ = ["to_totals"]
 
 
 def to_totals(report: Report) -> str:
@@ -18,6 +15,3 @@ def to_totals(report: Report) -> str:
     return "\n".join([
         f"{name} {to_percent(part, whole, report.precision) if whole else 'none'}" for name, part, whole in rows
     ])  # fmt: skip
-
-
-REPORTER: Final = BytesReporter(lambda report: to_totals(report).encode())

@@ -6,18 +6,20 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import click
 
 from exchange.commands.console import echo_line, exit_on_error, status
-from exchange.commands.options import CommandGroup, Duration, form_options, output_option, renamed
+from exchange.commands.options import CommandGroup, Duration, renamed
+from exchange.commands.output import form_options, output_option, print_form
 from exchange.limits import GROUP_PARTITIONS
-from exchange.text.display import count_noun, dump_json, escape_line, list_some
+from exchange.text.display import count_noun
+from exchange.values.forms import Form, Forms
 
 if TYPE_CHECKING:
-    from bridge.consumers.groups.description import Description
+    pass
 
 __all__ = ["group_command"]
 
@@ -33,6 +35,14 @@ url_option = click.option(
 )
 number = click.IntRange(1, GROUP_PARTITIONS)
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be done, and change nothing.")
+
+
+FORMS: Final[Forms] = {
+    "text": Form("bridge.consumers.groups.description:to_text", (".txt",)),
+    "json": Form("bridge.consumers.groups.description:describe_as_json", (".json",)),
+    "prometheus": Form("bridge.consumers.groups.description:metric_lines", (".prom",)),
+}
+"""The forms of the description of a group."""
 
 
 @click.group("group", cls=CommandGroup, example="hashstar group describe orders")
@@ -125,7 +135,7 @@ def resize_command(
 
 @group_command.command("describe", example="hashstar group describe orders")
 @url_option
-@form_options("text", "json", "prometheus")
+@form_options(FORMS)
 @output_option
 @renamed("--listen", "--for")
 @click.option(
@@ -144,41 +154,12 @@ def describe_command(url: str | None, form: str, listen: float, queue: str) -> N
     Exit codes: 0 each partition has an owner; 1 some have none; 2 no such queue, no broker, or bad usage.
     """
     with exit_on_error():
-        from bridge.consumers.groups.description import describe, describe_as_json, metric_lines
+        from bridge.consumers.groups.description import describe
 
         with status("listening ..."):
             described = _run(describe(_address(url), queue, listen=listen))
-        if form == "json":
-            click.echo(dump_json(describe_as_json(described)))
-        else:
-            for line in metric_lines(described) if form == "prometheus" else _format(described):
-                click.echo(line)
+        print_form(FORMS[form], described)
     sys.exit(1 if described.unowned else 0)
-
-
-def _format(described: Description) -> Iterator[str]:
-    """Yield the lines of a description: what the queue is, a line for each partition, its members."""
-    state, plan = described.state, described.plan
-    sizes = (
-        f"{count_noun(len(described.partitions), 'partition')} ({state.queue.queue_type}), {state.queue.slots} slots"
-    )
-    members = count_noun(len(described.members), "member") + (f", plan {plan.epoch}" if plan is not None else "")
-    yield f"{escape_line(state.queue.name)}: {sizes}, {members}"
-    if state.resize is not None:
-        yield f"being resized from {state.resize.before} to {state.resize.after} partitions"
-    yield f"lag {described.lag:,}, skew {described.skew:.2f}"
-    yield ""
-    yield f"{'partition':>9}  {'lag':>9}  {'ready':>9}  {'handled':>11}  owner"
-    for partition in described.partitions:
-        owner = ", then ".join(map(escape_line, partition.holders)) or "none"
-        yield f"{partition.number:>9}  {partition.lag:>9,}  {partition.ready:>9,}  {partition.handled:>11,}  {owner}"
-    if described.members:
-        yield ""
-        width = max(len(escape_line(name)) for name in described.members)
-        yield f"{'member':{width}}  partitions"
-        for name, beat in described.members.items():
-            held = list_some([str(partition) for partition in sorted(beat.held)], 20) or "none"
-            yield f"{escape_line(name):{width}}  {held}" + (" (leaving)" if beat.leaving else "")
 
 
 def _address(url: str | None) -> str:

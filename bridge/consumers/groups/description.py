@@ -13,11 +13,20 @@ from bridge.consumers.groups.membership import Beat, GroupPlan, read_beat
 from bridge.consumers.groups.names import PartitionedQueue
 from bridge.consumers.groups.state import GroupState, read_state
 from exchange.errors import InputError
+from exchange.text.display import count_noun, escape_line, list_some
 
 if TYPE_CHECKING:
     from aiormq.abc import DeliveredMessage
 
-__all__ = ["Description", "DescriptionJson", "PartitionStatus", "describe", "metric_lines"]
+__all__ = [
+    "Description",
+    "DescriptionJson",
+    "PartitionStatus",
+    "describe",
+    "describe_as_json",
+    "metric_lines",
+    "to_text",
+]
 
 LISTENING: float = 1.0
 """Default number of seconds to listen for members, which announce themselves four times in a heartbeat."""
@@ -195,6 +204,31 @@ def describe_as_json(described: Description) -> DescriptionJson:
             for partition in described.partitions
         ],
     }  # fmt: skip
+
+
+def to_text(described: Description) -> Iterator[str]:
+    """Yield the lines of a description: what the queue is, a line for each partition, its members."""
+    state, plan = described.state, described.plan
+    sizes = (
+        f"{count_noun(len(described.partitions), 'partition')} ({state.queue.queue_type}), {state.queue.slots} slots"
+    )
+    members = count_noun(len(described.members), "member") + (f", plan {plan.epoch}" if plan is not None else "")
+    yield f"{state.queue.name}: {sizes}, {members}"
+    if state.resize is not None:
+        yield f"being resized from {state.resize.before} to {state.resize.after} partitions"
+    yield f"lag {described.lag:,}, skew {described.skew:.2f}"
+    yield ""
+    yield f"{'partition':>9}  {'lag':>9}  {'ready':>9}  {'handled':>11}  owner"
+    for partition in described.partitions:
+        owner = ", then ".join(partition.holders) or "none"
+        yield f"{partition.number:>9}  {partition.lag:>9,}  {partition.ready:>9,}  {partition.handled:>11,}  {owner}"
+    if described.members:
+        yield ""
+        width = max(len(escape_line(name)) for name in described.members)
+        yield f"{'member':{width}}  partitions"
+        for name, beat in described.members.items():
+            held = list_some([str(partition) for partition in sorted(beat.held)], 20) or "none"
+            yield f"{escape_line(name):{width}}  {held}" + (" (leaving)" if beat.leaving else "")
 
 
 def metric_lines(described: Description) -> Iterator[str]:

@@ -29,7 +29,7 @@ from bindings.diffing.planning.step import describe_part
 from bindings.drawing.drawing import draw
 from bindings.drawing.text import to_text as picture
 from bindings.report.build import Sources, build_report
-from bindings.report.forms import FORMS, terminal
+from bindings.report.forms import FORMS
 from bindings.report.forms.as_json import encode_json, to_json
 from bindings.report.forms.junit import to_junit
 from bindings.report.forms.markdown import to_markdown
@@ -38,7 +38,9 @@ from bindings.report.forms.terminal import to_text
 from bindings.report.forms.totals import to_totals
 from bindings.report.model import Compared, Report
 from bindings.sources.document import Document
+from bindings.sources.files import save_form
 from exchange import LATEST, Binding, Exchange, InputError, Message, Queue, Router, Topology
+from exchange.commands.output import print_form
 from exchange.kinds.headers import HeadersExchange as HeadersKind
 from exchange.routing.explain import describe
 from exchange.text.display import clip_line, count_noun, escape_line
@@ -249,7 +251,7 @@ def test_only_terminals_get_colours_unless_no_color_is_set(
     def shown_on(terminal_there: bool) -> bytes:
         out = BytesIO()
         monkeypatch.setattr("sys.stdout", Terminal(out) if terminal_there else TextIOWrapper(out, "ascii"))
-        terminal.REPORTER.write(odd(), None)
+        print_form(FORMS["text"], odd())
         return out.getvalue()
 
     monkeypatch.delenv("NO_COLOR", raising=False)
@@ -310,14 +312,12 @@ def test_tables_have_the_numbers_of_the_report(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", FORMS)
 def test_every_form_is_written_to_a_path_that_it_makes(name: str, tmp_path: Path) -> None:
-    """A file, or a folder of files; what cannot be printed is refused."""
+    """A file, or a folder of files."""
     path = tmp_path / "new" / "report"
-    FORMS[name].reporter.write(hand_made(), path)
+    save_form(FORMS[name], hand_made(), path=path, with_folders=True)
     assert path.stat().st_size
-    assert path.is_dir() == (FORMS[name].metavar == "DIR")
-    if path.is_dir():
-        with pytest.raises(InputError, match="not to standard output"):
-            FORMS[name].reporter.write(hand_made(), None)
+    assert path.is_dir() == FORMS[name].is_folder
+    assert not (FORMS[name].is_folder and FORMS[name].is_printed)
 
 
 def test_tables_that_cannot_be_written_are_an_error(tmp_path: Path) -> None:

@@ -1,35 +1,21 @@
-"""The interface of all forms of findings, and what forms for code hosts have in common: paths and messages."""
+"""What forms of findings have in common: where findings and faults are, and messages as lines."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
-from bindings.checking.report import CheckResult, SourceError, SourceReport
+from bindings.checking.report import SourceError, SourceReport
 from bindings.checking.rules.finding import Finding
 from bindings.sources.applications.open import is_application
 from bindings.sources.language.errors import LanguageError
 from bindings.sources.management import is_address
 
-__all__ = ["FaultPlace", "Reporter", "dump_lines", "locate", "message_lines", "path_of"]
-
-
-class Reporter(Protocol):
-    """Writes the result of a check in one form. Each form's module has one, ``REPORTER``."""
-
-    def __call__(self, result: CheckResult) -> Iterator[str]:
-        """Yield the lines, without line breaks; lone surrogates in them are for the caller to escape."""
+__all__ = ["FaultPlace", "locate", "message_lines", "path_of"]
 
 
 TRAILED: Final = frozenset({"HS801", "HS811"})
 """Codes of findings whose message goes on with the trail of a route, in lines of its own."""
-
-
-def dump_lines(value: Any) -> Iterator[str]:
-    """Yield JSON values as the text of one file, indented by a blank for each level."""
-    yield json.dumps(value, ensure_ascii=False, indent=1)
 
 
 def path_of(report: SourceReport, root: Path) -> str:

@@ -1,0 +1,155 @@
+"""The output of commands: in which form, to which file. --format, --json and --output are defined once, and here."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path, PurePath
+from typing import Any, Final, TypeVar
+
+import click
+
+from exchange.commands.console import fail, is_quiet
+from exchange.commands.options import STDOUT, ReportOption
+from exchange.errors import InputError
+from exchange.text.display import suggest
+from exchange.values.forms import Form, Forms, Screen, find_by_suffix
+
+__all__ = ["FormType", "OutputOption", "choose_form", "form_option", "form_options", "output_option", "print_form"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+OPENED: Final = re.compile(r"/dev/(?:stdout|stderr|fd/[0-9]+)$|/proc/self/fd/[0-9]+$", re.ASCII)
+"""Files that are open already, whatever they are: they are written to, and not replaced."""
+KEPT: Final = (None, 0, 1)
+"""Exit codes of commands whose output is whole."""
+
+
+class OutputOption(ReportOption):
+    """An option with the file that gets the output of a command, unless a form is named in that of its suffix."""
+
+
+class FormType(click.Choice):  # type: ignore[type-arg,unused-ignore]
+    """The type of an option that names a form; what is misspelt is answered with the name that it may mean."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the name if there is such a form; else end the command."""
+        if value not in self.choices:
+            names = ", ".join(map(repr, self.choices))
+            self.fail(f"{value!r} is not one of {names}{suggest(value, self.choices)}", param, ctx)
+        return value
+
+
+def form_option(forms: Forms) -> Callable[[Function], Function]:
+    """Return the option --format of a command with these forms."""
+    names = [name for name, form in forms.items() if form.is_printed]
+    default = "by --output's suffix, else " if any(form.suffixes for form in forms.values()) else ""
+    help_text = f"Output format.  [default: {default}{names[0]}]"
+    return click.option("--format", "form", type=FormType(names), help=help_text)
+
+
+def choose_form(forms: Forms, name: str | None, *, as_json: bool = False, any_suffix: bool = True) -> str:
+    """Return the form that a user wants: that of --format or --json, else of the suffix of --output, else the first.
+
+    Raises UsageError if --json contradicts --format; and unless ``any_suffix``, ends the command for a suffix that no
+    form has.
+    """
+    if as_json and name not in (None, "json"):
+        raise click.UsageError(f"--json is --format json, and not --format {name}")
+    if as_json or name is not None:
+        return name or "json"
+    context = click.get_current_context()
+    output = next((each.name or "" for each in context.command.params if isinstance(each, OutputOption)), "")
+    path = PurePath(context.params.get(output) or STDOUT)
+    found = None if str(path) == STDOUT else find_by_suffix(forms, path)
+    if found is None and str(path) != STDOUT and not any_suffix:
+        suffixes = ", ".join([each for form in forms.values() for each in form.suffixes if each])
+        fail(InputError(
+            f"{path}: no form has the suffix {path.suffix}: there are {suffixes}; --format {'|'.join(forms)} writes "
+            "that form, whatever the suffix"
+        ))  # fmt: skip
+    return found or next(iter(forms))
+
+
+def form_options(forms: Forms, *, any_suffix: bool = True) -> Callable[[Function], Function]:
+    """Add --format, and --json for --format json; the command gets ``form``, as `choose_form` returns it."""
+
+    def add(function: Function) -> Function:
+        @wraps(function)
+        def call(*arguments: Any, form: str | None, as_json: bool = False, **values: Any) -> Any:
+            chosen = choose_form(forms, form, as_json=as_json, any_suffix=any_suffix)
+            return function(*arguments, form=chosen, **values)
+
+        json_option = click.option("--json", "as_json", is_flag=True, help="Short for --format json.")
+        made: Any = form_option(forms)(json_option(call) if "json" in forms else call)
+        return made  # type: ignore[no-any-return]
+
+    return add
+
+
+def print_form(form: Form, *result: Any, whole: bool = False, err: bool = False, **more: Any) -> None:
+    """Print a result in a form, in UTF-8, whatever the terminal's encoding; to standard error if notes are wanted.
+
+    Forms for people are as wide as the terminal, in colours unless NO_COLOR is set, and shorten lists unless ``whole``.
+    """
+    if err and is_quiet():
+        return
+    stream = sys.stderr if err else sys.stdout
+    is_coloured = stream.isatty() and not os.environ.get("NO_COLOR")
+    screen = Screen(shutil.get_terminal_size((Screen().width, 24)).columns, is_coloured, whole)
+    data = form.encode(*result, screen=screen, **more)
+    stream.flush()
+    stream.buffer.write(data if data.endswith(b"\n") or not data else data + b"\n")
+    stream.flush()
+
+
+def output_option(function: Function) -> Function:
+    """Add --output: what the command prints goes to a file, which appears or is replaced when all is written."""
+
+    @wraps(function)
+    def call(*arguments: Any, output: str | None, **values: Any) -> Any:
+        if output is None or output == STDOUT:
+            return function(*arguments, **values)
+        with _written_to(Path(output)):
+            return function(*arguments, **values)
+
+    made: Any = click.option(
+        "--output", "-o", cls=OutputOption, metavar="FILE", help="Write to FILE instead of standard output."
+    )(call)  # fmt: skip
+    return made  # type: ignore[no-any-return]
+
+
+@contextmanager
+def _written_to(path: Path) -> Iterator[None]:
+    """Send standard output to a file, which is kept unless an exception or bad input ends the command."""
+    is_special = OPENED.match(str(path)) is not None or (path.exists() and not path.is_file())
+    path = path if is_special else path.resolve()  # a link stays a link
+    target = path if is_special else path.with_name(f".{path.name[:200]}.{os.getpid()}.part")
+    before, is_kept = sys.stdout, False
+    try:
+        with target.open("a" if is_special else "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
+            if not is_special and path.exists():
+                target.chmod(stat.S_IMODE(path.stat().st_mode))
+            sys.stdout = file
+            try:
+                yield
+                is_kept = True
+            except SystemExit as leave:
+                is_kept = leave.code in KEPT
+                raise
+            finally:
+                sys.stdout = before
+                file.flush()
+                if is_kept and not is_special:
+                    target.replace(path)
+    except OSError as error:
+        fail(InputError(f"{path}: cannot be written: {error.strerror or error}"))
+    finally:
+        if not is_special:
+            target.unlink(missing_ok=True)
