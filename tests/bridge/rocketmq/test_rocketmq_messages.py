@@ -9,7 +9,7 @@ from ipaddress import ip_address
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from bridge.rocketmq.remoting.batch import decode_batch, encode_batch
@@ -206,28 +206,41 @@ def test_a_batch_is_the_bytes_that_java_writes(recorded: dict[str, Any]) -> None
 flags = st.integers(-(2**31), 2**31 - 1)
 
 
-@given(st.lists(st.tuples(st.binary(max_size=9), some_properties, flags), min_size=1, max_size=5))
-def test_a_batch_is_read_as_it_was_written(parts: list[tuple[bytes, dict[str, str], int]]) -> None:
-    messages = [RocketMessage("t", body, properties, flag) for body, properties, flag in parts]
-    assert decode_batch("t", encode_batch(messages)) == messages
-
-
-few_properties = st.sampled_from(
-    [{}, {"WAIT": "true"}, {"a": "b", "WAIT": "true"}, {"UNIQ_KEY": "0A"}, {"a": "\xe9" * 9}]
+meant = st.dictionaries(
+    st.sampled_from(["WAIT", "DELAY", "TIMER_DELIVER_MS", "UNIQ_KEY", "a"]),
+    st.sampled_from(["true", "True", "false", "0", "3", "-1", "0A", "\xe9" * 9]),
+)
+batches = st.lists(
+    st.builds(RocketMessage, st.just("t"), st.binary(max_size=9), meant | some_properties, flags),
+    min_size=1,
+    max_size=8,
 )
 
 
-@given(st.lists(st.tuples(st.binary(max_size=9), few_properties | some_properties, flags), min_size=1, max_size=8))
-def test_a_batch_is_its_messages_one_after_the_other_each_with_its_id(
-    parts: list[tuple[bytes, dict[str, str], int]],
-) -> None:
-    messages = [RocketMessage("t", body, properties, flag) for body, properties, flag in parts]
-    ids = [f"7F{number:06X}" for number in range(len(messages))]
+def is_mixed(batch: list[RocketMessage]) -> bool:
+    """Return whether a batch has messages that wait for the store and others, or delayed ones."""
+    is_delayed = any(message.delay_level > 0 or message.deliver_ms > 0 for message in batch)
+    return is_delayed or len({message.wait_store_ok for message in batch}) > 1
+
+
+@given(batches)
+def test_a_batch_is_read_as_it_was_written_and_refused_if_it_is_mixed(batch: list[RocketMessage]) -> None:
+    if is_mixed(batch):
+        with pytest.raises(IllegalMessage, match="batch"):
+            encode_batch(batch)
+    else:
+        assert decode_batch("t", encode_batch(batch)) == batch
+
+
+@given(batches)
+def test_a_batch_is_its_messages_one_after_the_other_each_with_its_id(batch: list[RocketMessage]) -> None:
+    assume(not is_mixed(batch))
+    ids = [f"7F{number:06X}" for number in range(len(batch))]
     whole = [
         message._replace(properties={**message.properties, "UNIQ_KEY": message.properties.get("UNIQ_KEY", unique_id)})
-        for message, unique_id in zip(messages, ids, strict=True)
+        for message, unique_id in zip(batch, ids, strict=True)
     ]
-    assert encode_batch(messages, ids) == b"".join([encode_batch([message]) for message in whole])
+    assert encode_batch(batch, ids) == b"".join([encode_batch([message]) for message in whole])
 
 
 def test_the_id_counts_for_the_limit_of_properties() -> None:
