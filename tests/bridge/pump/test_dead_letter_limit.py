@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bridge.endpoint import Disconnected, Failure, Outgoing
@@ -78,6 +78,7 @@ STEPS = st.lists(
 
 @examples(300)
 @given(STEPS, st.sampled_from([0.01, 0.2, 0.5]))
+@example([("give up", "q", 12), ("write", "q", 40), ("try again", "q", 1), ("try again", "q", 1)], 0.5)
 def test_the_limit_is_that_of_a_slow_count_of_everything(steps: list[tuple[str, str, int]], share: float) -> None:
     limit, slow, message = DeadLetterLimit(share), Slow(share), 0
     lifted: list[object] = []

@@ -7,6 +7,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing, Receiver, Target
 from bridge.endpoints.memory import MemorySource, MemoryTarget
@@ -18,6 +20,7 @@ from bridge.pump.pump import Inlet, Pump
 from bridge.pump.window import Pending, Window
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from tests.support.bridge.events import Events
+from tests.support.tiers import examples
 from tests.support.virtual_loop import pass_time, run_virtually
 
 NO = Failure("refused")
@@ -276,6 +279,81 @@ def test_a_gate_forgets_what_was_under_way_over_a_lost_connection() -> None:
         assert scene.outlet.held == scene.outlet.in_flight == 0
 
     play_scene(play)
+
+
+ANSWERS = st.lists(
+    st.one_of(
+        st.tuples(st.just("send"), st.integers(0, 2)),
+        st.tuples(st.sampled_from(["confirm", "confirm", "push back", "lose"]), st.integers(0, 5)),
+        st.tuples(st.just("wait"), st.sampled_from([0.1, 1.0, 5.0])),
+    ),
+    max_size=40,
+)
+
+
+@examples(400)
+@given(ANSWERS)
+@example([("send", 0), ("send", 1), ("send", 2), ("push back", 0), ("send", 1), ("confirm", 1), ("wait", 1.0),
+          ("confirm", 1)])  # fmt: skip
+def test_behind_a_queue_that_takes_nothing_no_message_is_sent_before_an_older_one_of_its_key_was_taken(
+    answers: list[tuple[str, Any]],
+) -> None:
+    """What was under way when the first was refused may pass it; what comes then passes nothing, however it goes on."""
+
+    async def play() -> None:
+        scene = Scene(Policy(backoff=Backoff(0.5, 2.0), reconnect=Backoff(0.1, 0.1)))
+        await pass_time(0.1)
+        keys: list[int] = []  # of each message, by its number from 1
+        confirmed: set[int] = set()
+        under_way: list[int] = []
+        sent: set[int] = set()
+        refused_at: float | None = None
+
+        def look() -> None:
+            for numbers in scene.target.take():
+                if not numbers:
+                    under_way.clear()
+                for number in numbers:
+                    older = {n for n, key in enumerate(keys[: number - 1], 1) if key == keys[number - 1]}
+                    if refused_at is not None and asyncio.get_running_loop().time() - refused_at < CALM:
+                        assert number in sent or older <= confirmed
+                    under_way.append(number)
+                    sent.add(number)
+
+        for what, argument in answers:
+            await pass_time(0.0)
+            look()
+            if what == "send":
+                keys.append(argument)
+                scene.send(str(argument), first=len(keys))
+            elif what == "wait":
+                await pass_time(argument)
+            elif scene.target.receiver is None:
+                continue
+            elif what == "lose":
+                scene.target.lose()
+                under_way.clear()
+            elif under_way:
+                number = under_way.pop(argument % len(under_way))
+                if what == "confirm":
+                    confirmed.add(number)
+                    scene.target.confirm(number)
+                else:
+                    refused_at = asyncio.get_running_loop().time()
+                    scene.target.refuse(number, FULL)
+            look()
+        for _ in range(200):
+            await pass_time(3)
+            look()
+            for number in [*under_way] if scene.target.receiver is not None else ():
+                under_way.remove(number)
+                confirmed.add(number)
+                scene.target.confirm(number)
+                look()
+        assert confirmed == set(range(1, len(keys) + 1))
+        assert scene.settled[-1:] == [len(keys)][: len(keys)]
+
+    run_virtually(play())
 
 
 def test_a_message_that_is_refused_for_its_queue_is_tried_again_and_again() -> None:

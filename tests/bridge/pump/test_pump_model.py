@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -120,7 +120,10 @@ class ModelSource(Source):
         first = self.epoch * 1_000 + len(self.unsettled)
         taken = [self.waiting.popleft() for _ in range(min(limit, len(self.waiting)))]
         self.unsettled += taken
-        return [Delivery(message, self.epoch, first + n, size=1) for n, message in enumerate(taken)]
+        return [
+            Delivery(message, self.epoch, first + n, size=1 + message.headers["n"] % 3)
+            for n, message in enumerate(taken)
+        ]
 
     def settle(self, delivery: Delivery) -> None:
         if self.breaks_settling and not self.world.well:
@@ -224,8 +227,23 @@ class ModelTarget(Target):
         self.world.open_targets.discard(self.name)
 
 
-class Silent:
-    """Events of the pump that are ignored."""
+class Watch:
+    """Events of the pump, of which only the reads since a pause are looked at."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.is_paused = False
+        self.reads: Counter[str] = Counter()
+
+    def pause(self, is_paused: bool) -> None:
+        if is_paused != self.is_paused:
+            self.is_paused = is_paused
+            self.reads.clear()
+
+    def read(self, source: str, _: Sequence[Delivery]) -> None:
+        self.reads[source] += 1
+        if self.is_paused and self.reads[source] > 1:  # one read may have been under way
+            self.world.violations.append(f"{source} goes on in a pause")
 
     def __getattr__(self, name: str) -> Any:
         return lambda *_: None
@@ -281,9 +299,10 @@ async def live(
     world = World(with_dead_letters)
     sources = [ModelSource("a", world, range(0, MESSAGES, 2)), ModelSource("b", world, range(1, MESSAGES, 2))]
     targets = {name: ModelTarget(name, world) for name in ("all", "odd", "dead")}
+    watch: Any = Watch(world)
     pump = Pump(
         [Inlet(source, "in") for source in sources], Router(TOPOLOGY), {name: targets[name] for name in ("all", "odd")},
-        Silent(), policy, targets["dead"] if with_dead_letters else None, random=random.Random(1).random,
+        watch, policy, targets["dead"] if with_dead_letters else None, random=random.Random(1).random,
     )  # fmt: skip
     named: dict[str, Any] = {**targets, **{source.name: source for source in sources}}
     running = asyncio.create_task(pump.run())
@@ -292,8 +311,12 @@ async def live(
         for source in sources:
             source.look()
         act(event, named[endpoint], number, pump)
-        assert all(inlet.window.messages <= WINDOW for inlet in pump._inlets)
+        watch.pause(pump.paused)
+        for window in [inlet.window for inlet in pump._inlets]:
+            assert window.messages <= WINDOW
+            assert window.bytes <= policy.window_bytes or window.messages == 1
     world.well = True
+    watch.pause(False)
     pump.resume()
     for each in named.values():
         each.news.set()
@@ -317,28 +340,33 @@ SLOW = examples(300)
 
 
 @SLOW
-@given(EVENTS, st.booleans(), st.booleans(), st.sampled_from([None, 5.0]))
-@example([("refuse", "all", 0, 0.3), ("refuse", "all", 0, 0.0), ("lose", "a", 0, 0.05)], False, False, None)
-@example([("push back", "all", 0, 0.3), ("push back", "all", 0, 40.0)], False, True, 5.0)
+@given(EVENTS, st.booleans(), st.booleans(), st.sampled_from([None, 5.0]), st.sampled_from([2, 4, 1 << 20]))
+@example([("refuse", "all", 0, 0.3), ("refuse", "all", 0, 0.0), ("lose", "a", 0, 0.05)], False, False, None, 2)
+@example([("pause", "a", 0, 0.3), *[("confirm", "all", 3, 0.3)] * 3], False, False, None, 2)
+@example([("push back", "all", 0, 0.3), ("push back", "all", 0, 40.0)], False, True, 5.0, 2)
 @example(
     [
         ("fall quiet", "a", 0, 0.3), ("break settling", "a", 0, 0.0), ("confirm", "all", 3, 0.3),
         ("confirm", "odd", 3, 0.0), ("pause", "b", 0, 40.0),
     ],
-    False, False, None,
+    False, False, None, 1 << 20,
 )  # fmt: skip
 @example(
     [
         ("confirm", "a", 0, 0.0), ("push back", "all", 5, 0.0), ("confirm", "a", 0, 40.0), ("confirm", "all", 1, 40.0),
         ("confirm", "all", 2, 0.0),
     ],
-    False, False, None,
+    False, False, None, 1 << 20,
 )  # fmt: skip
 def test_all_messages_get_through_once_all_faults_are_over(
-    events: list[tuple[str, str, int, float]], one_at_a_time: bool, dead_letters: bool, give_up_after: float | None
+    events: list[tuple[str, str, int, float]],
+    one_at_a_time: bool,
+    dead_letters: bool,
+    give_up_after: float | None,
+    window_bytes: int,
 ) -> None:
     policy = Policy(
-        WINDOW, tries=2, backoff=POLICY.backoff, reconnect=POLICY.reconnect, one_at_a_time=one_at_a_time,
+        WINDOW, window_bytes, tries=2, backoff=POLICY.backoff, reconnect=POLICY.reconnect, one_at_a_time=one_at_a_time,
         give_up_after=give_up_after,
     )  # fmt: skip
     run_virtually(live(events, policy, dead_letters))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,14 @@ from hypothesis import strategies as st
 
 from bridge.rocketmq.consumer.assigned import TopicQueue
 from bridge.rocketmq.consumer.group import ConsumerSettings
-from bridge.rocketmq.consumer.offsets import BrokerOffsets, LocalOffsets, format_table, parse_table
+from bridge.rocketmq.consumer.offsets import (
+    BrokerOffsets,
+    ConsumeFrom,
+    LocalOffsets,
+    format_table,
+    parse_table,
+    start_offset,
+)
 from bridge.rocketmq.consumer.ordering import lock_body
 from bridge.rocketmq.consumer.pulling import (
     FLAG_COMMIT_OFFSET,
@@ -25,12 +33,15 @@ from bridge.rocketmq.consumer.pulling import (
     pull_fields,
     server_of,
 )
-from bridge.rocketmq.consumer.retrying import dlq_topic, restore_topic, retry_topic
+from bridge.rocketmq.consumer.retrying import dlq_topic, restore_topic, retry_topic, send_retry
 from bridge.rocketmq.consumer.subscription import Subscription
+from bridge.rocketmq.remoting.codes import RequestCode
 from bridge.rocketmq.remoting.command import Command
 from bridge.rocketmq.remoting.errors import BrokerError, CommandError, RemotingError, RemotingTimeout
 from bridge.rocketmq.remoting.message import StoredMessage
+from bridge.rocketmq.remoting.properties import decode_properties
 from exchange.errors import InputError
+from exchange.partition.clients.rocketmq.queues import BrokerData, QueueData, TopicRoute
 from tests.recorders import golden
 from tests.recorders.rocketmq_consume import OFFSETS, SUBSCRIPTIONS, WRITTEN
 
@@ -266,6 +277,75 @@ def test_a_retry_has_the_topic_that_it_was_first_read_from() -> None:
     assert restore_topic(retry, "other") is retry
     plain = retry._replace(properties={})
     assert restore_topic(plain, "group") is plain
+
+
+ROUTE = TopicRoute((QueueData("broker-a", 1, 1),), (BrokerData("broker-a", ((0, "a:1"),)),))
+
+
+class Copying:
+    """A client whose broker stores each copy that it is sent, at a place of its own, as a retry."""
+
+    def __init__(self, message: StoredMessage) -> None:
+        self.message = message
+
+    async def route(self, _: str) -> TopicRoute:
+        return ROUTE
+
+    def address(self, _: str) -> str:
+        return "a:1"
+
+    async def ask(self, _: str, code: int, fields: Mapping[str, str], body: bytes) -> None:
+        assert code == RequestCode.SEND_MESSAGE_V2
+        self.message = self.message._replace(
+            topic=fields["b"], body=body, properties=decode_properties(fields["i"].encode()), flag=int(fields["h"]),
+            reconsume_times=int(fields["j"]), log_offset=self.message.log_offset + 100,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "properties", [{"KEYS": "k"}, {"UNIQ_KEY": "7F"}, {"TRAN_MSG": "true", "ORIGIN_MESSAGE_ID": "0"}]
+)
+def test_however_often_a_message_is_given_back_it_is_the_same_to_its_consumers(properties: dict[str, str]) -> None:
+    """Its topic, body, flag and first id; only the number of its retries grows, and with it the delay."""
+    first = StoredMessage("orders", b"x", properties, 7, "broker-a", 0, 5, 0, 0, 0, b"\0" * 8, 0, b"\0" * 8, 0)
+    client: Any = Copying(first)
+    origin = properties.get("ORIGIN_MESSAGE_ID", first.message_id)
+    for times in range(1, 5):
+        asyncio.run(send_retry(client, "group", restore_topic(client.message, "group"), 16))
+        again = restore_topic(client.message, "group")
+        assert (again.topic, again.body, again.flag) == ("orders", b"x", 7)
+        own = {"RETRY_TOPIC": "orders", "ORIGIN_MESSAGE_ID": origin, "DELAY": str(2 + times)}
+        kept = {name: value for name, value in properties.items() if name != "TRAN_MSG"}
+        assert (again.reconsume_times, again.properties) == (times, {**kept, **own})
+
+
+class Counting(BrokerQueues):
+    """Queues of 9 messages, of which the group has read some, or never any."""
+
+    def __init__(self, known: int | None) -> None:
+        self.known = known
+
+    async def committed_offset(self, queue: TopicQueue) -> int | None:
+        return self.known
+
+    async def max_offset(self, queue: TopicQueue) -> int:
+        return 9
+
+    async def search_offset(self, queue: TopicQueue, time: int) -> int:
+        return time
+
+
+@pytest.mark.parametrize("where", ConsumeFrom)
+@pytest.mark.parametrize("topic", ["orders", "%RETRY%group"])
+def test_a_group_begins_where_it_was_else_where_it_is_set_to_and_skips_no_retry(where: ConsumeFrom, topic: str) -> None:
+    """With times, a retry is no older than the group: Java begins its retries at the end then."""
+    queue, begins = TopicQueue(topic, "broker-a", 0), {"LAST": 9, "FIRST": 0, "TIMESTAMP": 4}
+    if topic != "orders":
+        begins = {"LAST": 0, "FIRST": 0, "TIMESTAMP": 9}
+    for known in (None, 0, 3):
+        queues = Counting(known)
+        start = asyncio.run(start_offset(queue, BrokerOffsets(queues), queues, where, 4))
+        assert start == ((begins[where.name], False) if known is None else (known, True))
 
 
 def test_a_group_has_topics_of_its_own_for_retries_and_dead_letters() -> None:
