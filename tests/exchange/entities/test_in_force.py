@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from exchange import Exchange, Policy, Queue, Topology
@@ -210,3 +210,29 @@ def test_the_stricter_of_a_policy_and_an_operator_policy_counts(name: str, ours:
     needed = {"delayed-retry-type": "all", "delayed-retry-min": 9} if name.startswith("delayed-retry") else {}
     settings = settings_of(quorum(), Policy("p", "", {**needed, name: ours}), operator({name: theirs}))
     assert settings.get(name) == STRICTEST[name]([ours, theirs])
+
+
+NAMED = st.tuples(
+    st.sampled_from("ab"), st.sampled_from(["", "^a", "b$"]), st.integers(0, 1), st.integers(1, 3), st.booleans()
+)
+ASKED = st.tuples(st.sampled_from(["a", "b", "ab"]), st.sampled_from([{}, {"x-max-length": 2}]))
+
+
+@given(st.lists(NAMED, max_size=4), st.lists(ASKED, min_size=2, max_size=4))
+@example([("a", "^a", 0, 1, True)], [("a", {}), ("b", {})])
+@example([("a", "^a", 0, 1, False)], [("a", {}), ("b", {})])
+def test_what_is_in_force_does_not_depend_on_what_was_asked_before(
+    drawn: list[tuple[str, str, int, int, bool]], queues: list[tuple[str, dict[str, int]]]
+) -> None:
+    """Queues that are alike share an answer, which must be that of each alone."""
+    policies = [
+        Policy(name, pattern, {"max-length": most}, "queues", priority, operator=is_operators)
+        for name, pattern, priority, most, is_operators in drawn
+    ]
+    asked = Topology(
+        policies={(policy.name, policy.operator): policy for policy in policies}.values()
+    ).policies_in_force()
+    for name, arguments in queues:
+        alone = Policies(asked.policies, asked.operator_policies, asked.profile)
+        queue = Queue(name, arguments=arguments)
+        assert asked.possible_settings(queue) == alone.possible_settings(queue)

@@ -10,10 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange import LATEST, Binding, BrokerError, Exchange, Message, Queue, Router, Topology
+from exchange.entities.profile import Profile
+from exchange.entities.releases import PROFILES
 from exchange.kinds import KINDS, Decider, KeyUse, Kind, UnknownExchange, kind_of
 from exchange.kinds.condition import ALWAYS, Condition, HeadersCondition
 from exchange.kinds.headers import comparable_headers
 from exchange.patterns.pattern import ExactKey
+from exchange.values.field_values import Typed, type_and_value
 from tests.support import topologies
 from tests.support.tiers import examples
 
@@ -235,3 +238,36 @@ def test_removing_a_binding_empties_its_slot_and_changes_no_other_s(type_: str, 
     for _ in range(20):
         message = message_of(rng)
         assert {*made.match(message, message.routing_keys())} == {*expected.match(message, message.routing_keys())}
+
+
+VALUES = (
+    None, True, False, 0, 1, 1000, 0.0, -0.0, 1.0, Typed("long", 1), Typed("timestamp", 0), Typed("timestamp", 1),
+    Typed("timestamp", 1000), "1", b"1", Typed("binary", b"1"),
+)  # fmt: skip
+
+
+def is_met(argument: object, header: object, profile: Profile) -> bool:
+    """Return whether a header is what a binding wants, spelt out: by class of value, then by value."""
+    (wants, wanted), (has, given_) = type_and_value(argument), type_and_value(header)
+    if has == "timestamp" and profile.timestamps_in_milliseconds:  # a message's, but not a binding's
+        given_ *= 1000
+    classes = ["bytes" if isinstance(value, bytes) else type(value).__name__ for value in (wanted, given_)]
+    if wants == "void":
+        return True
+    if set(classes) == {"int", "float"}:
+        return profile.integers_equal_floats and wanted == given_
+    same_sign = classes[0] != "float" or not profile.signed_zeros_differ or str(wanted) == str(given_)
+    return classes[0] == classes[1] and wanted == given_ and same_sign
+
+
+@pytest.mark.parametrize("profile", PROFILES.values(), ids=str)
+def test_each_release_compares_a_header_with_an_argument_by_its_own_rules(profile: Profile) -> None:
+    for argument in VALUES:
+        router = Router(
+            Topology(profile=profile)
+            .declare_queue(Queue("q"))
+            .bind(Binding.to_queue("amq.headers", "q", "", {"h": argument}))
+        )
+        for header in VALUES:
+            found = bool(router.route(Message("amq.headers", "", {"h": header})).queues)
+            assert found == is_met(argument, header, profile), (argument, header)

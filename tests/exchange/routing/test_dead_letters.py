@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bridge.cli import hashstar
 from exchange import Binding, Exchange, Message, Policy, Queue, Router, Topology
 from exchange.lifecycle.broker import Broker
-from exchange.routing.dead_letters import HOPS, follow_dead_letters
+from exchange.routing.dead_letters import HOPS, DeadLetterHop, follow_dead_letters
 from tests.support.tiers import examples
 
 SHOP = """\
@@ -46,10 +46,13 @@ def queue(name: str, exchange: str | None = None, key: str | None = None, **argu
     return Queue(name, arguments={name: value for name, value in given_.items() if value is not None})
 
 
-def hops_of(topology: Topology, message: Message) -> list[tuple[str, str, tuple[str, ...]]]:
+def explain_hops(topology: Topology, message: Message) -> tuple[DeadLetterHop, ...]:
     router = Router(topology)
-    explanation = follow_dead_letters(topology, router, router.explain(message))
-    return [(hop.queue, hop.outcome, hop.queues) for hop in explanation.dead_letters]
+    return follow_dead_letters(topology, router, router.explain(message)).dead_letters
+
+
+def hops_of(topology: Topology, message: Message) -> list[tuple[str, str, tuple[str, ...]]]:
+    return [(hop.queue, hop.outcome, hop.queues) for hop in explain_hops(topology, message)]
 
 
 def test_the_text_follows_dead_letters_until_they_come_back(tmp_path: Path) -> None:
@@ -135,18 +138,34 @@ def test_what_is_not_known_is_not_guessed() -> None:
     assert hops_of(odd, Message("", "q")) == [("q", "undecided", ())]
 
 
-@given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=6, max_size=6), st.integers(0, 5))
-def test_each_queue_is_followed_once_for_each_way_of_its_dead_letters(ways: list[tuple[int, bool]], start: int) -> None:
-    """Each queue hands on to one queue, or drops: the oracle walks until a queue comes again."""
-    queues = [queue(f"q{n}", "" if on else None, f"q{to}" if on else None) for n, (to, on) in enumerate(ways)]
-    expected, at = [], start
-    while at not in expected:
-        expected.append(at)
-        if not ways[at][1]:
-            break
-        at = ways[at][0]
-    found = hops_of(Topology(queues=queues), Message("", f"q{start}"))
-    assert [name for name, _, _ in found] == ([f"q{n}" for n in expected] if ways[start][1] else [])
+@given(
+    st.lists(st.sampled_from(["drop", "keep", *"abc"]), min_size=4, max_size=4),
+    st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3)), max_size=8), st.sampled_from("abc"),
+)  # fmt: skip
+@example(["a", "b", "keep", "drop"], [("c", 0), ("c", 1), ("a", 2), ("b", 2), ("b", 3)], "c")
+def test_each_queue_is_followed_once_for_each_key_with_which_its_dead_letters_go_another_way(
+    ways: list[str], bound: list[tuple[str, int]], start: str
+) -> None:
+    """Each queue drops its dead letters, or hands them on with a key of its own or with theirs; the oracle walks."""
+    routes = {key: sorted({f"q{n}" for other, n in bound if other == key}) for key in "abc"}
+    queues = [
+        queue(f"q{n}", None if way == "drop" else "d", way if way in "abc" else None) for n, way in enumerate(ways)
+    ]
+    expected: dict[tuple[str, str | None], list[str]] = {}
+    pending = [(name, start) for name in routes[start]]
+    for name, key in pending:  # which grows meanwhile
+        way = ways[int(name[1])]
+        kept = key if way == "keep" else way if way in routes else None
+        if (name, kept) not in expected:
+            expected[name, kept] = routes[kept] if kept else []
+            pending += [(after, kept) for after in expected[name, kept] if kept]
+    topology = Topology([Exchange("d")], queues, {Binding.to_queue("d", f"q{n}", key): None for key, n in bound})
+    hops = explain_hops(topology, Message("d", start))
+    if any(kept for _, kept in expected):
+        assert {(hop.queue, hop.with_key): [*hop.queues] for hop in hops} == expected
+        assert len(hops) == len(expected)
+    else:
+        assert not hops
 
 
 def test_a_long_chain_of_queues_ends_at_the_maximum() -> None:
