@@ -27,7 +27,8 @@ def test_a_live_broker_agrees_on_every_life(rabbitmq_servers: list[Server], caps
         with capsys.disabled():
             print(
                 f"\nRabbitMQ {server.version}: {outcome.messages} messages, {outcome.deaths} deaths, "
-                f"{outcome.steps} steps, {len(outcome.differences)} differences, {len(outcome.repeated)} plans repeated"
+                f"{outcome.steps} steps, {len(outcome.differences)} differences, {len(outcome.repeated)} plans repeated, "
+                f"{outcome.begun_again} begun again"
             )
         assert not outcome.differences, "\n\n".join(outcome.differences)
         assert outcome.messages >= LIVES

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import aiormq
 from aiormq.abc import AbstractChannel, DeliveredMessage
-from aiormq.exceptions import DeliveryError
+from aiormq.exceptions import AMQPError, DeliveryError
 from pamqp.commands import Basic
 
 from exchange.entities.releases import profile_for
@@ -30,8 +30,10 @@ LOOK_EVERY: Final = 8
 """Number of steps after which all queues are looked at, not only those that get or lose messages in the model."""
 MOST_HOPS: Final = 3
 """Maximum number of looks at all queues before they must be as the model says, one for each dead letter."""
-DECLARED_AT_ONCE: Final = 8
+DECLARED_AT_ONCE: Final = 4
 """Maximum number of plans whose queues are being declared: with more, a busy server fails to form quorum queues."""
+TRIES: Final = 5
+"""Maximum number of times that a plan is begun: a server that is too busy to form a queue closes the connection."""
 STEPS: Final = 60
 
 
@@ -43,6 +45,8 @@ class Outcome:
     deaths: int = 0
     steps: int = 0
     plans: int = 0
+    begun_again: int = 0
+    """Plans whose queues the server was too busy to form."""
     repeated: list[str] = field(default_factory=list)
     """Differences of plans that agreed when they were repeated, with a long pause after each step."""
     differences: list[str] = field(default_factory=list)
@@ -67,8 +71,22 @@ def compare(server: Server, messages: int, seed: int, *, side_by_side: int = 24,
 async def _compare(server: Server, messages: int, seed: int, side_by_side: int, steps: int) -> Outcome:
     outcome, number, planned = Outcome(), 0, 0
     profile = profile_for(server.version)
-    connection = await aiormq.connect(server.url)
     declaring = asyncio.Semaphore(DECLARED_AT_ONCE)
+
+    async def live(plan: Plan, pause: float = 0.0) -> None:
+        """Live a plan on a connection of its own, so that one that the server closes ends no other."""
+        for tries in range(TRIES):
+            connection = await aiormq.connect(server.url)
+            try:
+                await Life(server, connection, plan, declaring, pause=pause).live()
+            except AMQPError as error:
+                if "cluster_not_formed" not in str(error) or tries == TRIES - 1:
+                    raise
+                outcome.begun_again += 1
+            else:
+                return
+            finally:
+                await connection.close()
 
     async def work() -> None:
         nonlocal number, planned
@@ -80,10 +98,10 @@ async def _compare(server: Server, messages: int, seed: int, side_by_side: int, 
             planned += plan.messages
             try:
                 try:
-                    await Life(server, connection, plan, declaring).live()
+                    await live(plan)
                 except Different as difference:
                     outcome.repeated.append(f"seed {name}: {difference}")
-                    await Life(server, connection, plan, declaring, pause=PAUSE_SECONDS).live()
+                    await live(plan, PAUSE_SECONDS)
             except Different as difference:
                 text = f"RabbitMQ {server.version}, seed {name}: {difference}\n{describe(plan)}"
                 outcome.differences.append(text)
@@ -92,10 +110,7 @@ async def _compare(server: Server, messages: int, seed: int, side_by_side: int, 
             outcome.steps += len(plan.steps)
             outcome.plans += 1
 
-    try:
-        await asyncio.gather(*(work() for _ in range(side_by_side)))
-    finally:
-        await connection.close()
+    await asyncio.gather(*(work() for _ in range(side_by_side)))
     return outcome
 
 
@@ -152,18 +167,24 @@ class Life:
             for channel in {*(own for own, _ in self._consumers), *(own for own, _ in self._held)}:
                 if not channel.is_closed:
                     await channel.close()
-            for queue in topology.queues:
-                await self._channel.queue_delete(queue)
-            for exchange in topology.exchanges.values():
-                if exchange.name.startswith("hashstar-"):
-                    await self._channel.exchange_delete(exchange.name)
-            await self._channel.close()
+            if not self._channel.is_closed:
+                await self._delete()
+                await self._channel.close()
             for policy in topology.policies.values():
                 path = f"policies/%2F/{quote(policy.name)}"
                 await asyncio.to_thread(manage, self._server, "DELETE", path)
 
+    async def _delete(self) -> None:
+        """Delete what the plan declares; nothing happens where it is not there."""
+        for queue in self._plan.topology.queues:
+            await self._channel.queue_delete(queue)
+        for exchange in self._plan.topology.exchanges.values():
+            if exchange.name.startswith("hashstar-"):
+                await self._channel.exchange_delete(exchange.name)
+
     async def _declare(self) -> None:
         topology, channel = self._plan.topology, self._channel
+        await self._delete()  # what an earlier try left
         for exchange in topology.exchanges.values():
             if exchange.name.startswith("hashstar-"):
                 await channel.exchange_declare(

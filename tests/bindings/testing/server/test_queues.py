@@ -7,10 +7,12 @@ from typing import Any, cast
 
 import pika
 import pytest
+from pika import spec
 from pika.adapters.blocking_connection import BlockingChannel
-from pika.exceptions import ChannelClosedByBroker, NackError
+from pika.exceptions import ChannelClosedByBroker, ConnectionClosedByBroker, NackError
 
 from bindings.testing.server import AmqpServer
+from exchange import Topology
 from tests.support.waiting import wait_until
 
 DEAD = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
@@ -105,6 +107,22 @@ def test_a_slow_consumer_is_cancelled_once_for_each_message_and_goes_on_when_it_
     assert (cancelled, tags, len(server.messages("q"))) == (["mine"], [1], 1)
     channel.basic_ack(tags[0])
     wait_until(lambda: channel.connection.process_data_events(0) or not server.messages("q"))
+
+
+@pytest.mark.parametrize(("profile", "is_known"), [("rabbitmq-4.3", True), ("rabbitmq-4.0", False)])
+def test_a_client_may_agree_to_a_cancel_since_4_3(profile: str, is_known: bool) -> None:
+    with AmqpServer(Topology(profile=profile)) as server:
+        connection = pika.BlockingConnection(pika.URLParameters(server.url))
+        channel = connection.channel()
+        channel.queue_declare("q", durable=True, arguments={"x-queue-type": "quorum"})
+        channel.basic_consume("q", lambda *_: None, consumer_tag="mine")
+        cast("Any", channel)._impl._send_method(spec.Basic.CancelOk("mine"))
+        if is_known:
+            assert channel.queue_declare("q", passive=True).method.consumer_count == 0
+            connection.close()
+        else:
+            with pytest.raises(ConnectionClosedByBroker, match="540"):
+                channel.queue_declare("q", passive=True)
 
 
 def test_a_message_of_basic_get_that_is_not_acknowledged_in_time_closes_its_channel(
