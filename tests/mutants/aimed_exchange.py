@@ -378,6 +378,16 @@ EXCHANGE: Final[list[Mutant]] = [
         ("four fifths are one too many", "<= int(length * self.SOFT_LIMIT)", "< int(length * self.SOFT_LIMIT)"),
     ),
     *mutants_of(
+        "exchange/lifecycle/quorum.py",
+        "exchange/lifecycle/test_returns.py",
+        ("what waits takes no room", "len(self.order) + len(self.waiting) +", "len(self.order) +"),
+        ("the soonest of those that wait is forgotten", "or later[0] < self._soonest[0]", "or later < self._soonest"),
+        ("a late nack lets a consumer go on", 'if outcome != "requeue":', "if outcome:"),
+        ("a late return is a failure", "self._take_back(back, False)", "self._take_back(back, True)"),
+        ("a cancelled consumer keeps its channel", "if not consumer.is_active:", "if consumer.is_active:"),
+        ("a consumer takes the later timeout of its queue", "if consumer.timeout is None or timeout", "if timeout"),
+    ),
+    *mutants_of(
         "exchange/lifecycle/dead_letters.py",
         "exchange/lifecycle/test_broker.py",
         ("a target gets a dead letter twice", "retry.reason, retry.arrived)", "retry.reason)"),

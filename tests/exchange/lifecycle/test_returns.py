@@ -162,6 +162,14 @@ def test_a_slow_consumer_loses_its_messages_and_gets_no_more_until_it_has_settle
         broker.ack(first)
 
 
+@pytest.mark.parametrize(("kind", "waits"), [("failed", False), ("returned", True), ("all", True)])
+def test_what_a_slow_consumer_loses_is_no_failed_delivery(kind: str, waits: bool) -> None:
+    broker = make(consumer_timeout=5000, delayed_retry_type=kind, delayed_retry_min=1000)
+    take(broker)
+    broker.advance(5)
+    assert ready(broker) == (not waits)
+
+
 def test_what_is_given_back_too_late_does_not_let_the_consumer_go_on() -> None:
     """RabbitMQ gives it no turn, until it settles another message."""
     broker = make(consumer_timeout=5000)
