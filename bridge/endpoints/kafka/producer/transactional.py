@@ -212,7 +212,7 @@ class TransactionalTarget(TopicTarget[Transacting]):
 
     async def _fill(self, connection: Transacting) -> None:
         """Take messages in until it is time to commit. Raises Incomplete when the transaction is to be begun anew."""
-        loop = asyncio.get_running_loop()
+        loop, accepted = asyncio.get_running_loop(), 0
         began = loop.time()
         while True:
             connection.take()
@@ -226,9 +226,10 @@ class TransactionalTarget(TopicTarget[Transacting]):
             full = len(connection.inside) >= self._messages or now - began >= self._seconds or not connection.inside
             if full and connection.is_whole():
                 return
+            if full and len(connection.inside) > accepted and not len(connection.producer):  # brokers have them all
+                accepted = len(connection.inside)
+                count_accepted(connection.inside)
             if now - began > self._seconds + STALLED:
-                if not len(connection.producer):  # brokers have them all
-                    count_accepted(connection.inside)
                 raise Incomplete("a delivery in it waits for others, or is not whole")
             wait = 0.005 if full else max(0.0, began + self._seconds - now)
             if full or connection.waiting:
