@@ -267,6 +267,31 @@ def test_a_number_with_5000_digits_is_a_bad_line(definitions: str, tmp_path: Pat
     assert " at column 36\n" in result.stderr
 
 
+@pytest.mark.parametrize("number", ["9" * 5_000, "0x" + "f" * 4_000, "0o" + "7" * 6_000])
+def test_a_number_of_yaml_is_bounded_however_it_is_written(number: str, tmp_path: Path) -> None:
+    path = tmp_path / "queue.yaml"
+    path.write_text(
+        f"apiVersion: rabbitmq.com/v1beta1\nkind: Queue\nspec: {{name: q, arguments: {{x-max-length: {number}}}}}\n"
+    )
+    result = run_program("check", str(path))
+    assert result.returncode == 2
+    assert f"{path}:3: a number of more than 4300 digits; put it in quotes, or shorten it" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "command", [["check"], ["graph"], ["explain", "-t"], ["upgrade", "--from", "3.13", "--to", "4.3"]]
+)
+def test_an_age_that_no_encoding_writes_is_a_value_as_any_other(command: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "d.json"
+    policy = {
+        "name": "p", "vhost": "/", "pattern": "", "apply-to": "all", "priority": 0, "definition": {"max-age": "\ud800"}
+    }  # fmt: skip
+    path.write_text(json.dumps({**DEFINITIONS, "policies": [policy]}))
+    result = run_program(*command, str(path), *(["x"] if command[0] == "explain" else []))
+    assert result.returncode in (0, 1)
+    assert "Error" not in result.stderr
+
+
 def test_a_topology_with_a_number_of_5000_digits_or_at_an_amqp_address_is_an_error(tmp_path: Path) -> None:
     """Without advice about Python, and without the address, which may have a password in it."""
     definitions, language = tmp_path / "d.json", tmp_path / "d.bindings"
