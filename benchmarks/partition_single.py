@@ -22,7 +22,7 @@ from benchmarks.measure import microseconds_per
 from benchmarks.workloads import SEED
 from exchange.errors import InputError
 from exchange.partition import Partitions, compile_hashes
-from exchange.partition.hashing import librdkafka, remembered
+from exchange.partition.hashing import hashes, librdkafka
 from exchange.partition.partitioner import Partitioner
 from exchange.partition.partitioning.specification import parse_partitioner
 from exchange.partition.partitioning.strategies import STRATEGIES
@@ -31,7 +31,7 @@ __all__ = ["partition_single"]
 
 SIZES: Final = (8, 20, 64)
 """Bytes of a key."""
-NEW: Final = 2 * remembered.KEYS
+NEW: Final = 2 * hashes.KEYS
 """Number of keys of which none comes again before it is forgotten."""
 AGAIN: Final = 1_000
 PARAMETERS: Final = {"kafka.nearest": "(rack=eu)", "rocketmq.machine_room": "(consumeridcs=eu)"}

@@ -17,7 +17,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from bridge.table import Secret, Table, describe
 from exchange.text.display import suggest
-from exchange.text.duration import PATTERN, parse_duration
+from exchange.text.numbers import DURATION, parse_duration
 
 __all__ = [
     "FILE", "FLAG", "HAS_VARIABLE", "MAYBE_NUMBER", "MAYBE_TEXT", "MOMENT", "SECONDS", "SECRET", "SHARE", "SIZE",
@@ -192,7 +192,7 @@ SHARE: Final = accept(
 DATE: Final = {"type": "string", "pattern": r"^\d{4}-\d\d-\d\d([Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)?)?$"}
 MOMENT: Final = maybe(accept(_to_moment, "a date", DATE, "2026-11-21T08:00:00Z"))
 TABLE: Final[KeyForm[Table | None]] = maybe(KeyForm(lambda table, key, _: table.table(key), {"type": "object"}))
-SECONDS: Final = _measure(parse_duration, float, "a number of seconds or a text such as '30 s' or '5 m'", PATTERN)
+SECONDS: Final = _measure(parse_duration, float, "a number of seconds or a text such as '30 s' or '5 m'", DURATION)
 SIZE: Final = _measure(_parse_size, int, "a number of bytes or a text such as '64 MiB'", SIZE_PATTERN)
 SECRET: Final[KeyForm[Secret | None]] = KeyForm(
     lambda table, key, _: table.secret(key),

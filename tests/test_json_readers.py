@@ -57,8 +57,9 @@ from exchange.values.message import Message
 from tests.support.tiers import scale
 
 ROOT: Final = Path(__file__).parent.parent
-PARSERS: Final = {"parse", "parse_leniently", "parse_objects", "parse_json", "scan_value", "value_from_line"}
-HOMES: Final = ("exchange.values.json_text", "exchange.partition.clients.rocketmq.fastjson", "bindings.archive.nesting")
+PARSERS: Final = {"parse", "parse_leniently", "parse_objects", "parse_fastjson", "parse_json", "scan_value",
+                  "value_from_line"}  # fmt: skip
+HOMES: Final = ("exchange.values.json_text", "bindings.archive.nesting")
 
 ELSEWHERE: Final = {
     "bindings/mcp/lines.py _find_reason": "a line that has been refused: tests/bindings/mcp/test_mcp.py",
@@ -272,10 +273,6 @@ READERS: Final = {
     ),
     "exchange/values/field_text.py _decode_rare_field": Reader(
         '{"a": {"!long": 5}}', call(partial(decode_field, "table"))
-    ),
-    "exchange/partition/clients/rocketmq/fastjson.py parse_json": Reader(
-        '{"a": {"b": 5}}', call(lambda body: read_json(body, lambda value: int(value["a"]["b"])), as_bytes=True),
-        (RemotingError,),
     ),
     "exchange/partition/partitioning/key_source.py _read_field": Reader(
         '{"a": {"b": [5, "x"]}}',

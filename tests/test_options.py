@@ -293,7 +293,7 @@ def test_a_misspelt_command_is_answered_with_the_one_that_is_meant(begun: list[s
      ("1h 30m", 5400), ("", None), ("5 weeks", None), ("-1s", None), ("1s2", None), ("\u0663s", None), ("1e3s", None)],
 )  # fmt: skip
 def test_durations(text: str, seconds: float | None) -> None:
-    from exchange.text.duration import parse_duration
+    from exchange.text.numbers import parse_duration
 
     assert parse_duration(text) == seconds
 

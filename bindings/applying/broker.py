@@ -13,8 +13,8 @@ from bindings.applying.address import Addresses
 from bindings.applying.amqp import SECONDS, BrokerConnection, OperationRefused
 from bindings.applying.live import Live, as_stored
 from bindings.diffing.planning.step import Step
-from exchange.entities.declarations import declaration_of
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
+from exchange.entities.part import declaration_of
 from exchange.errors import HashstarError, InputError
 
 __all__ = ["LiveBroker", "InUse"]

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from exchange.errors import InputError
-from exchange.text.digits import is_digits
+from exchange.text.numbers import is_digits
 
 __all__ = ["parse_time", "parse_time_text"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from ipaddress import ip_address
 
-from exchange.text.digits import is_digits
+from exchange.text.numbers import is_digits
 
 __all__ = ["HostCheck"]
 

@@ -30,8 +30,7 @@ from bindings.sources.recording.model import (
     UnreadConnections,
 )
 from exchange.amqp import MalformedHeader
-from exchange.amqp.frames import HEADER, METHOD
-from exchange.amqp.methods import METHODS, decode_method
+from exchange.amqp.methods import HEADER, METHOD, METHODS, decode_method
 from exchange.text.display import SECRETIVE, hide_logins
 
 __all__ = ["Conversation"]

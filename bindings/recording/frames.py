@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from exchange.amqp.frames import BODY, END, HEAD, HEADER, HEARTBEAT, METHOD, PROTOCOL
+from exchange.amqp.methods import BODY, END, HEAD, HEADER, HEARTBEAT, METHOD, PROTOCOL
 from exchange.errors import HashstarError
 from exchange.limits import RECORDED_METHOD_BYTES
 

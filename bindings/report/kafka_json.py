@@ -16,7 +16,7 @@ from bindings.archive.kafka.side_files import format_id
 from bindings.archive.kafka.transaction_state import KafkaTopicPartitionJson, TransactionState
 from bindings.report.inspection import BadJson, bad_json
 from bindings.report.kafka import measure_lag
-from exchange.text.digits import is_digits
+from exchange.text.numbers import is_digits
 
 __all__ = ["KafkaGroupJson", "KafkaJson", "kafka_json"]
 

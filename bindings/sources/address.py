@@ -14,7 +14,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from exchange.errors import InputError
-from exchange.text.digits import is_digits
+from exchange.text.numbers import is_digits
 
 __all__ = ["Address", "has_scheme", "parse_address"]
 

@@ -31,8 +31,8 @@ from bridge.table import Table
 from exchange.entities.releases import RELEASES, profile_by_name
 from exchange.errors import InputError
 from exchange.partition.partitioner import Partitioner
-from exchange.text.digits import is_digits
 from exchange.text.display import suggest
+from exchange.text.numbers import is_digits
 from exchange.topology.partitioners import python_partitionings
 from exchange.topology.topology import Topology
 from exchange.topology.unread import require_whole

@@ -76,7 +76,6 @@ binary as longstr (4.x) and closes the connection over a decimal. This mapping c
 `bridge.interop.rocketmq` has the same for RocketMQ.
 """
 
-from bridge.interop.guests import to_amqp, to_kafka
 from bridge.interop.identity import (
     IDENTITY,
     bind_identity,
@@ -86,6 +85,7 @@ from bridge.interop.identity import (
     identity_of_record,
     identity_of_stored,
 )
+from bridge.interop.kafka_guest import to_amqp, to_kafka
 from bridge.interop.record import Record, Unmappable, check_fits, reply_headers
 from bridge.interop.rocketmq import from_rocketmq, to_rocketmq
 from bridge.interop.rocketmq_guest import headers_for_property

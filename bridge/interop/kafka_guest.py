@@ -1,4 +1,9 @@
-"""A record of Kafka wrapped for AMQP, and unwrapped."""
+"""AMQP and Kafka, in both directions: a guest is unwrapped, every other message or record is wrapped.
+
+`to_kafka` and `to_amqp` decide which it is; the rest wraps a record of Kafka for AMQP, and unwraps it, as
+`bridge.interop.amqp_guest` does with a message of AMQP. Both raise `Unmappable` and `exchange.amqp.MalformedHeader` for
+what the other system cannot hold.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +13,16 @@ from itertools import pairwise
 from struct import Struct
 from typing import Any, Final
 
+from bridge.interop import amqp_guest
 from bridge.interop.amqp_guest import property_texts
 from bridge.interop.record import NAME_LIMIT, Header, Record, Unmappable, check_key, digest_of, routing_key_for
 from bridge.interop.texts import text_of
-from exchange.amqp import ContentHeader, LazyHeaders, MalformedHeader, message_of
+from exchange.amqp import ContentHeader, LazyHeaders, MalformedHeader, content_of, message_of
 from exchange.amqp.fields import KINDS, PACK, SIZE, short_string
 from exchange.values.json_text import parse_leniently
 from exchange.values.message import Message
 
-__all__ = ["BROKER_HEADERS", "KEY", "MARK", "has_null_key", "header_of", "unwrap", "wrap"]
+__all__ = ["BROKER_HEADERS", "KEY", "MARK", "has_null_key", "header_of", "to_amqp", "to_kafka", "unwrap", "wrap"]
 
 PREFIX: Final = "x-kafka-"
 MARK: Final = "x-kafka-topic"
@@ -249,3 +255,27 @@ def _order(text: bytes) -> list[str]:
 
 
 _known_order: Final = lru_cache(256)(_order)
+
+
+def to_kafka(message: Message, topic: str, key: bytes | None = None) -> Record:
+    """Return a message as a record: the one that it carries, if it is a record of Kafka, else one that carries it.
+
+    ``key`` is the key of a record that carries a message of AMQP; a record that is unwrapped has its own.
+    """
+    content = content_of(message)
+    if content.find(MARK) is not None:
+        return unwrap(content, message.body, topic)
+    headers = amqp_guest.wrap(content, message.exchange, message.routing_key)
+    return Record(topic, key, message.body, headers)
+
+
+def to_amqp(record: Record, exchange: str | None = None, routing_key: str | None = None) -> Message:
+    """Return a record as a message: the one that it carries, if it is a message of AMQP, else one that carries it.
+
+    Exchange and routing key are those given; else a message that is unwrapped has its own, and one that carries a
+    record has the topic and the key (without a key, an empty one).
+    """
+    for name, _ in record.headers:
+        if name == amqp_guest.MARK:
+            return amqp_guest.unwrap(record, exchange, routing_key)
+    return wrap(record, exchange, routing_key)

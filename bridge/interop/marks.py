@@ -32,7 +32,7 @@ from bridge.interop.record import Header
 from exchange.amqp import ContentHeader, LazyHeaders, content_of, message_of
 from exchange.amqp.content import BITS, HEADERS
 from exchange.amqp.fields import SIZE, MalformedHeader, decode_value, encode_value, short_string
-from exchange.text.digits import is_digits
+from exchange.text.numbers import is_digits
 from exchange.values.field_values import type_and_value
 from exchange.values.message import Message
 

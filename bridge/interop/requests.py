@@ -16,7 +16,7 @@ from bridge.interop.record import NAME_LIMIT, Unmappable
 from bridge.interop.return_address import ReturnAddress
 from bridge.interop.texts import text_of
 from exchange.amqp import ContentHeader, content_of, message_of
-from exchange.text.digits import is_digits
+from exchange.text.numbers import is_digits
 from exchange.values.field_values import Typed
 from exchange.values.message import Message
 

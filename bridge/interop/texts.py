@@ -17,7 +17,7 @@ from typing import Any, Final
 from exchange.amqp.fields import KINDS, PACK, SIZE, TAGS, MalformedHeader, Repeated, Spelled, decode_value, encode_value
 from exchange.errors import InputError
 from exchange.limits import NESTING
-from exchange.text.digits import read_float, read_integer
+from exchange.text.numbers import read_float, read_integer
 from exchange.values.field_json import decode, encode
 from exchange.values.field_values import RANGES, Typed
 from exchange.values.json_text import parse_leniently

@@ -111,8 +111,8 @@ def scale_command(
     Exit codes: 0 the brokers have N queues, or --dry-run; 1 refused or not drained in time, with the way out; 2 no such
     topic, no name server, or bad usage.
     """
+    from bridge.scaling.deferred import ScalingRefused
     from bridge.scaling.forms import moves_of
-    from bridge.scaling.refused import ScalingRefused
     from bridge.scaling.scaling import plan, scale
     from bridge.scaling.topic_state import Scope, check_topic
     from exchange.partition.partitioning.specification import parse_partitioner

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from bridge.rocketmq.consumer.assigned import TopicQueue
 from bridge.rocketmq.consumer.pulling import FLAG_SUBSCRIPTION, BrokerQueues, parse_pull, pull_fields
@@ -21,10 +21,17 @@ from bridge.rocketmq.remoting.command import now_ms
 from bridge.rocketmq.remoting.errors import BrokerError
 from bridge.rocketmq.remoting.message import StoredMessage, read_number
 from bridge.rocketmq.remoting.statistics import consume_stats, delay_offsets, timed_messages, topic_stats
-from bridge.scaling.refused import ScalingRefused
+from exchange.errors import HashstarError
 from exchange.limits import DEFERRED_MESSAGES
 
-__all__ = ["DeferredMessages"]
+__all__ = ["DeferredMessages", "ScalingRefused"]
+
+
+class ScalingRefused(HashstarError):
+    """A topic must not be scaled, or not now: messages would be lost, or it cannot be known whether any would be."""
+
+    exit_code: ClassVar[int] = 1
+
 
 DELAYED: Final = "SCHEDULE_TOPIC_XXXX"
 """Topic of delayed messages, with a queue for each delay level."""

@@ -14,9 +14,9 @@ from bridge.rocketmq.remoting.admin import TopicConfig, set_topic
 from bridge.rocketmq.remoting.client import Client, ClientSettings
 from bridge.rocketmq.remoting.codes import ResponseCode
 from bridge.rocketmq.remoting.errors import BrokerError, ConnectError, RemotingTimeout, SendRequestError
-from bridge.scaling.refused import ScalingRefused
+from bridge.scaling.deferred import ScalingRefused
 from bridge.scaling.topic_state import Scope, TopicReader, TopicState
-from exchange.partition.clients.rocketmq.message_queue import MessageQueue
+from exchange.partition.clients.rocketmq.queues import MessageQueue
 from exchange.partition.clients.rocketmq.scaling import Action, ScalingStep, UnreadMessages, all_steps, next_steps
 from exchange.text.display import list_some
 

@@ -24,12 +24,10 @@ from bridge.rocketmq.remoting.statistics import (
     members_of,
     topic_stats,
 )
-from bridge.scaling.deferred import DeferredMessages
-from bridge.scaling.refused import ScalingRefused
+from bridge.scaling.deferred import DeferredMessages, ScalingRefused
 from exchange.errors import InputError
 from exchange.limits import PARTITIONS
-from exchange.partition.clients.rocketmq.message_queue import MessageQueue
-from exchange.partition.clients.rocketmq.queues import MASTER, READ, TopicRoute
+from exchange.partition.clients.rocketmq.queues import MASTER, READ, MessageQueue, TopicRoute
 from exchange.partition.clients.rocketmq.scaling import SETTLED, QueueCounts, QueueOffsets, Situation
 from exchange.text.display import count_noun, list_some
 

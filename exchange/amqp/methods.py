@@ -1,4 +1,6 @@
-"""The methods of AMQP 0-9-1 with RabbitMQ's extensions: payloads of method frames <-> values.
+"""Frames of AMQP 0-9-1, and its methods with RabbitMQ's extensions: payloads of method frames <-> values.
+
+A frame is a head, a payload and an end.
 
 `TABLE` has one line for each method: its numbers, its name, and its arguments with their types. Bits that follow each
 other share an octet, as in the specification.
@@ -12,7 +14,23 @@ from typing import Any, Final, NamedTuple
 
 from exchange.amqp.fields import MalformedHeader, decode_table, encode_table, short_string
 
-__all__ = ["METHODS", "Method", "decode_method", "encode_method"]
+__all__ = [
+    "BODY", "END", "HEAD", "HEADER", "HEARTBEAT", "METHOD", "METHODS", "PROTOCOL", "Method", "decode_method",
+    "encode_method",
+]  # fmt: skip
+
+METHOD: Final = 1
+HEADER: Final = 2
+BODY: Final = 3
+HEARTBEAT: Final = 8
+
+HEAD: Final = struct.Struct(">BHI")
+"""Type, channel and payload size of a frame."""
+END: Final = 0xCE
+"""The octet after its payload."""
+
+PROTOCOL: Final = b"AMQP\x00\x00\x09\x01"
+"""What a client sends before its first frame."""
 
 TABLE: Final = """
 10 10 connection.start major:octet minor:octet server_properties:table mechanisms:longstr locales:longstr

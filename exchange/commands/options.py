@@ -21,7 +21,7 @@ from exchange.commands.completion import SOURCE
 from exchange.commands.console import QUIET, VERBOSE, echo_line
 from exchange.limits import ANSWER_SECONDS
 from exchange.text.display import suggest, write_milliseconds
-from exchange.text.duration import parse_duration
+from exchange.text.numbers import parse_duration
 
 __all__ = [
     "RENAMED", "STDOUT", "AddressType", "CommandGroup", "Duration", "HashstarCommand", "Renamed", "ReportOption",

@@ -18,9 +18,8 @@ from exchange.errors import HashstarError, InputError
 from exchange.partition.moves import Distribution, KeyCounts, compare_distributions
 from exchange.partition.partitioner import UNKNOWN, Appended, Choice, PartitionRequest, Producer
 from exchange.partition.partitioning.key_source import KeySource
-from exchange.partition.partitioning.other_clients import OTHER_CLIENTS
 from exchange.partition.partitioning.specification import parse_key_source, parse_partitioner, parse_partitions
-from exchange.partition.partitioning.strategies import STRATEGIES, find_strategy
+from exchange.partition.partitioning.strategies import OTHER_CLIENTS, STRATEGIES, find_strategy
 from exchange.partition.python_function import PREFIX, STRATEGY, PythonFunction
 from exchange.values.field_json import decode, json_line, message_from_json
 from exchange.values.forms import Form, Forms

@@ -9,8 +9,7 @@ from typing import Any, Final
 from exchange.dispatch.clients.aio_pika import AioPikaQueue
 from exchange.dispatch.consumer import Consumer
 from exchange.dispatch.link import Link
-from exchange.dispatch.policy import POLICIES, OnError, Retry
-from exchange.dispatch.settings import ConsumeOptions, Middleware
+from exchange.dispatch.policy import POLICIES, ConsumeOptions, Middleware, OnError, Retry
 from exchange.partition.partitioning.specification import Partitioning, parse_key_source
 from exchange.values.message import Message
 

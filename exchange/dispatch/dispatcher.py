@@ -33,7 +33,7 @@ from exchange.values.message import Message
 
 if TYPE_CHECKING:
     from exchange.dispatch.consumer import Consumer
-    from exchange.dispatch.settings import Middleware
+    from exchange.dispatch.policy import Middleware
     from exchange.partition.partitioning.specification import Partitioning
 
 __all__ = ["Dispatcher", "NoHandler", "OnError", "message_from_pika"]

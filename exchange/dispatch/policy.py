@@ -1,4 +1,4 @@
-"""Policies for deliveries that were not handled, and `Retry`, which delivers them again later.
+"""A consumer's options: policies for deliveries that were not handled, and `Retry`, which delivers them again later.
 
 A delivery to be retried is published into a queue without consumers, whose messages expire after the delay; the broker
 then dead-letters them back into the queue that they came from. For a queue ``billing`` and delays of 1 and 60 s::
@@ -14,8 +14,8 @@ exchange. The message carries the table ``x-hashstar-retry``: ``count``, and the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 from exchange.dispatch.delivery import RETRY, Delivery
@@ -23,7 +23,10 @@ from exchange.entities.entities import Binding, Exchange, Queue
 from exchange.errors import HashstarError
 from exchange.values.message import Message
 
-__all__ = ["DONE", "POLICIES", "Declarations", "NoHandler", "OnError", "Retry"]
+__all__ = [
+    "DONE", "POLICIES", "ConsumeOptions", "ConsumerCounts", "Declarations", "Handle", "Middleware", "NoHandler",
+    "OnError", "Retry", "wrap_handle",
+]  # fmt: skip
 
 OnError = Literal["raise", "dead-letter", "requeue"]
 """Policy for a delivery that was not handled: see `Dispatcher.consume`."""
@@ -141,3 +144,51 @@ class Retry:
 
 def _milliseconds(seconds: float) -> int:
     return round(seconds * 1000)
+
+
+Handle = Callable[[Delivery], Awaitable[object]]
+"""All handlers of a delivery as one function."""
+
+Middleware = Callable[[Handle], Handle]
+"""A wrapper of such a function: it returns a function that may call the wrapped one."""
+
+
+def wrap_handle(handle: Handle, middleware: Sequence[Middleware]) -> Handle:
+    """Return a function in its wrappers, the first one outermost. Raises TypeError for one that returns no function."""
+    for each in reversed(middleware):
+        handle = each(handle)
+        if not callable(handle):
+            raise TypeError(f"middleware is a function that returns a function; {each!r} returned {handle!r}")
+    return handle
+
+
+@dataclass(slots=True)
+class ConsumerCounts:
+    """Number of deliveries of a consumer since it started, by outcome."""
+
+    received: int = 0
+    handled: int = 0
+    """All handlers returned."""
+    failed: int = 0
+    """Not handled: a handler raised, took too long, or there was none. Retried ones are counted here, too."""
+    retried: int = 0
+    """Published into a delay queue."""
+    released: int = 0
+    """Put back when the consumer stopped: not started, or cancelled."""
+    lost: int = 0
+    """Given by a channel that was closed before they were answered: the broker delivers them again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumeOptions:
+    """The options of `Dispatcher.consume` that decide how a consumer works."""
+
+    on_error: OnError | Retry
+    prefetch: int | None
+    concurrency: int
+    key_of: Callable[[Message], Hashable] | None
+    timeout: float | None
+    middleware: Sequence[Middleware]
+    threads: bool
+    ack_by_hand: bool
+    options: Mapping[str, Any] = field(default_factory=dict)

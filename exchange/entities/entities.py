@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
 
+from exchange.limits import SHORTSTR_BYTES
 from exchange.patterns.pcre import expression
 from exchange.values.documents import document
 from exchange.values.field_values import EMPTY, FieldTable, freeze_table
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DIRECT_REPLY_TO", "PREDECLARED", "PREDECLARED_NAMES", "Binding", "Destination", "Exchange", "Policy", "Queue",
+    "Ranked",
 ]  # fmt: skip
 
 
@@ -179,3 +181,28 @@ PREDECLARED_NAMES: Final = frozenset(exchange.name for exchange in PREDECLARED)
 
 DIRECT_REPLY_TO: Final = "amq.rabbitmq.reply-to"
 """The pseudo queue of direct replies; the addresses of repliers begin with it, too."""
+
+
+class Ranked:
+    r"""Policies from the highest priority down; those of one priority in the order in which they are given.
+
+    Only those are asked whose pattern a name can match: brokers with thousands of queues have thousands of policies,
+    one for each family of names, ``^billing\.``, and asking each about each name takes a time of queues times policies.
+    """
+
+    __slots__ = ("_by_prefix", "_lengths", "_policies")
+
+    def __init__(self, policies: Iterable[Policy]) -> None:
+        self._policies: Final = sorted(policies, key=lambda policy: -policy.priority)
+        self._by_prefix: Final[dict[bytes, list[int]]] = {}
+        for number, policy in enumerate(self._policies):
+            self._by_prefix.setdefault(expression(policy.pattern).prefix, []).append(number)
+        self._lengths: Final = sorted({len(prefix) for prefix in self._by_prefix})
+
+    def near(self, name: str) -> list[Policy]:
+        """Return the policies whose pattern may be found in a name; it is certainly found in no other one's."""
+        data = name.encode("utf-8", "surrogatepass")
+        if len(data) > SHORTSTR_BYTES:  # no pattern has an answer for these
+            return self._policies
+        numbers = [number for length in self._lengths for number in self._by_prefix.get(data[:length], ())]
+        return [self._policies[number] for number in sorted(numbers)]

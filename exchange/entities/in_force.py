@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from exchange.entities.effects import NoEffect, is_default, why_name, why_values
-from exchange.entities.entities import Exchange, Policy, Queue
+from exchange.entities.entities import Exchange, Policy, Queue, Ranked
 from exchange.entities.profile import Profile
-from exchange.entities.ranked import Ranked
 from exchange.entities.releases import LATEST
 from exchange.values.field_values import EMPTY, INTEGER_TYPES, type_and_value
 

@@ -1,16 +1,22 @@
-"""A part of a topology, whichever it is, and its JSON in findings and changes: its kind and what names it."""
+"""A part of a topology, whichever it is: its JSON in findings and changes, and the AMQP method for it.
+
+Arguments have the names of `exchange.amqp.methods`. Those that no part has, such as ``nowait``, are not read.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Final, Literal, TypeAlias, TypedDict
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypedDict
 
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.values.documents import As, write_as
 from exchange.values.field_json import encode_table
 from exchange.values.json_types import BindingJson
 
-__all__ = ["BindingPartJson", "NamedPartJson", "Part", "PartJson", "encode_binding", "part_json"]
+__all__ = [
+    "BindingPartJson", "NamedPartJson", "Part", "PartJson", "binding_of", "declaration_of", "encode_binding",
+    "exchange_of", "part_json", "queue_of", "with_last_queue",
+]  # fmt: skip
 
 
 class NamedPartJson(TypedDict):
@@ -57,3 +63,49 @@ KINDS: Final[Mapping[type, Literal["exchange", "queue", "policy"]]] = {
 }
 
 Part: TypeAlias = Annotated[Exchange | Queue | Binding | Policy, As(part_json, PartJson)]
+
+
+def exchange_of(given: Mapping[str, Any]) -> Exchange:
+    """Return the exchange that the arguments of ``exchange.declare`` describe."""
+    return Exchange(
+        given["exchange"], given["type"], given["durable"], given["auto_delete"], given["internal"], given["arguments"]
+    )
+
+
+def queue_of(given: Mapping[str, Any]) -> Queue:
+    """Return the queue that the arguments of ``queue.declare`` describe."""
+    return Queue(given["queue"], given["durable"], given["auto_delete"], given["arguments"])
+
+
+def binding_of(given: Mapping[str, Any]) -> Binding:
+    """Return the binding that the arguments of ``bind`` or ``unbind``, of a queue or an exchange, describe."""
+    key, arguments = given["routing_key"], given["arguments"]
+    if "queue" in given:
+        return Binding.to_queue(given["exchange"], given["queue"], key, arguments)
+    return Binding.to_exchange(given["source"], given["destination"], key, arguments)
+
+
+def declaration_of(part: Exchange | Queue | Binding) -> tuple[str, dict[str, Any]]:
+    """Return the name of the method that declares or binds a part, and its arguments."""
+    if isinstance(part, Exchange):
+        flags = {"durable": part.durable, "auto_delete": part.auto_delete, "internal": part.internal}
+        named = {"exchange": part.name, "type": part.type}
+        return "exchange.declare", {**named, **flags, "passive": False, "arguments": part.arguments}
+    if isinstance(part, Queue):
+        flags = {"durable": part.durable, "auto_delete": part.auto_delete, "exclusive": False}
+        return "queue.declare", {"queue": part.name, **flags, "passive": False, "arguments": part.arguments}
+    kind, name = part.destination
+    key = {"routing_key": part.routing_key, "arguments": part.arguments}
+    if kind == "queue":
+        return "queue.bind", {"queue": name, "exchange": part.source, **key}
+    return "exchange.bind", {"destination": name, "source": part.source, **key}
+
+
+def with_last_queue(method: str, given: Mapping[str, Any], last: str) -> Mapping[str, Any]:
+    """Return the arguments of a method with the last declared queue of the channel in place of "".
+
+    As RabbitMQ reads them: an empty routing key beside an empty name stands for the queue, too.
+    """
+    if method == "queue.declare" or given.get("queue") != "":
+        return given
+    return {**given, "queue": last, **({"routing_key": last} if given.get("routing_key") == "" else {})}

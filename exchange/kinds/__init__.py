@@ -12,9 +12,8 @@ from typing import Final
 
 from exchange.entities.entities import Exchange
 from exchange.kinds.consistent_hash import ConsistentHashExchange
-from exchange.kinds.default import Default
 from exchange.kinds.delayed import DELAYS, Delayed, can_delay, headers_after, headers_routed_after, read_delay
-from exchange.kinds.direct import DirectExchange
+from exchange.kinds.direct import Default, DirectExchange
 from exchange.kinds.fanout import FanoutExchange, RecentHistory
 from exchange.kinds.headers import HeadersExchange
 from exchange.kinds.jms_topic import JmsTopicExchange

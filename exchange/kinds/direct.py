@@ -12,7 +12,7 @@ from exchange.kinds.misses import Miss, compare_texts, describe_difference
 from exchange.patterns.pattern import ExactKey
 from exchange.values.message import Message
 
-__all__ = ["DirectExchange"]
+__all__ = ["Default", "DirectExchange"]
 
 
 class DirectExchange(Kind):
@@ -53,3 +53,10 @@ class DirectExchange(Kind):
         wanted = binding.routing_key
         keys = message.routing_keys()
         return min([Miss(compare_texts(key, wanted), describe_difference(key, wanted)) for key in keys])
+
+
+class Default(DirectExchange):
+    """The first clause of `rabbit_exchange.erl route/3`: queues imply the bindings, so none are stored."""
+
+    def match(self, message: Message, keys: Sequence[str]) -> Collection[Binding]:
+        return [Binding.to_queue("", key, key) for key in dict.fromkeys(keys)]

@@ -23,11 +23,10 @@ from exchange.lifecycle.content import Content, publish_content
 from exchange.lifecycle.dead_letters import DeadLettering
 from exchange.lifecycle.delays import Delays
 from exchange.lifecycle.limits import Limits, limits_of
-from exchange.lifecycle.outcomes import DeletionCause, Loss, Publication
+from exchange.lifecycle.outcomes import Cause, DeletionCause, Loss, Publication
 from exchange.lifecycle.queues import Death, LiveQueue
 from exchange.lifecycle.quorum import QuorumQueue
 from exchange.lifecycle.streams import Offset, StreamQueue
-from exchange.lifecycle.targets import Cause
 from exchange.routing.route import Explanation, LaterRoute
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology

@@ -11,10 +11,9 @@ from typing import Final, NamedTuple, Protocol
 from exchange.entities.profile import QueueBehaviour
 from exchange.errors import InputError
 from exchange.lifecycle.content import Content, DeadLetter, record_death
-from exchange.lifecycle.outcomes import DeletionCause
+from exchange.lifecycle.outcomes import NO_EXCHANGE, Cause, DeletionCause, find_targets
 from exchange.lifecycle.queues import Death, LiveQueue
 from exchange.lifecycle.quorum import QuorumQueue
-from exchange.lifecycle.targets import NO_EXCHANGE, Cause, find_targets
 from exchange.limits import DEAD_LETTERS
 from exchange.routing.route import LaterRoute
 from exchange.routing.router import Router

@@ -7,8 +7,8 @@ from itertools import groupby
 from typing import Final
 
 from exchange.lifecycle.limits import RetryKind
+from exchange.lifecycle.outcomes import Cause
 from exchange.lifecycle.possible import REASONS, Deletion, PossibleLives, Return, Way, goes_alone
-from exchange.lifecycle.targets import Cause
 from exchange.text.display import count_rest, list_some, write_milliseconds
 
 __all__ = ["life_lines"]

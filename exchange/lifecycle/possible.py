@@ -14,7 +14,7 @@ from exchange.entities.entities import Policy, Queue
 from exchange.entities.in_force import Policies
 from exchange.lifecycle.content import Content, death_key, publish_content, record_death
 from exchange.lifecycle.limits import Limits, RetryKind, limits_by
-from exchange.lifecycle.targets import NO_EXCHANGE, Cause, find_targets
+from exchange.lifecycle.outcomes import NO_EXCHANGE, Cause, find_targets
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology
 from exchange.values.documents import document

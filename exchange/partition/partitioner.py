@@ -1,4 +1,4 @@
-"""The base class of partitioners: values that choose partitions as a named client and version does.
+"""The base class of partitioners, which choose as a named client and version does, and the description of a strategy.
 
 A choice never reads a clock, draws a random number or keeps state. `Inputs` supply time and random numbers, and the
 memory of a client's producer is an argument and a result, a frozen value. So any run can be replayed. Only a `Producer`
@@ -7,16 +7,16 @@ is mutable: it keeps the memories between records.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, NamedTuple
 
 from exchange.partition.hashing.keys import serialize_key
 from exchange.partition.partitions import Partitions
 
 __all__ = [
-    "Appended", "Choice", "Draw", "Event", "Inputs", "LoadStats", "NewBatch", "PartitionRequest", "Partitioner",
-    "Producer", "UNKNOWN", "Undecided",
+    "UNKNOWN", "Appended", "Choice", "Draw", "Event", "Inputs", "LoadStats", "NewBatch", "PartitionRequest",
+    "Partitioner", "Producer", "Strategy", "Undecided",
 ]  # fmt: skip
 
 Key = Any
@@ -225,3 +225,25 @@ class Producer:
         if name not in self._memories:
             self._memories[name] = self.partitioner.memory(inputs)
         return self._memories[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """A named strategy, such as ``kafka.murmur2``."""
+
+    name: str
+    make: Callable[..., Partitioner]
+    """Class of the partitioner, or a function that makes one; parameters are keyword arguments."""
+    mirrors: str
+    """Client, class and versions whose choice it mirrors."""
+    promise: str
+    """What a user may rely on."""
+    cost: str
+    """Price of the promise: what moves, what becomes uneven."""
+    lists_queues: bool = False
+    """Whether its partitions are a queue list of RocketMQ, from which the queues of a lost broker disappear.
+
+    Elsewhere partitions have numbers, and those of a lost broker remain, without a leader.
+    """
+    parameters: Mapping[str, Callable[[str], Any]] = field(default_factory=dict)
+    """Parameter of ``make`` -> function that parses its text, raising ValueError: ``kafka.nearest(rack=eu-1)``."""

@@ -15,9 +15,17 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 from exchange.errors import InputError
-from exchange.partition.partitioner import UNKNOWN, Choice, Inputs, Key, Partitioner, PartitionRequest, Undecided
+from exchange.partition.partitioner import (
+    UNKNOWN,
+    Choice,
+    Inputs,
+    Key,
+    Partitioner,
+    PartitionRequest,
+    Strategy,
+    Undecided,
+)
 from exchange.partition.partitions import Partitions
-from exchange.partition.strategy import Strategy
 
 __all__ = ["PREFIX", "STRATEGY", "Function", "PartitionerFailed", "PythonFunction"]
 

@@ -7,12 +7,12 @@ whether the rest is an error.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from exchange.errors import TextError
-from exchange.selector.advice import find_advice, find_word
 from exchange.selector.expression import (
     TRUTHS,
     And,
@@ -36,7 +36,7 @@ from exchange.selector.numbers import parse_double
 if TYPE_CHECKING:
     from lark import Lark, Token, Tree, UnexpectedToken
 
-__all__ = ["MAX_LEVELS", "SelectorError", "error_of_ignored", "parse_expression"]
+__all__ = ["MAX_LEVELS", "SelectorError", "error_of_ignored", "find_advice", "find_word", "parse_expression"]
 
 MAX_LEVELS: Final = 200
 """Maximum depth of an expression. The broker's stack allows some thousands, depending on its settings."""
@@ -267,3 +267,48 @@ def _is_constant(expression: Expression, *types: str) -> bool:
 
 def _not_first(expression: Expression) -> str:
     return ": NOT goes with what is next to it; write NOT (...)" if isinstance(expression, Not) else ""
+
+
+NAMES: Final = "a name has letters, digits, _ and $, and nothing else"
+
+ADVICE: Final = tuple([
+    (re.compile(pattern, re.IGNORECASE | re.ASCII), text)
+    for pattern, text in (
+        (r"\Z", "more is expected here"),
+        (r"!=", "not equal is written <>"),
+        (r"(?<==)=", "equal is written ="),
+        (r"&&", "write AND"),
+        (r"\|\|", "write OR; a || b is a subscription by tags, which is another kind of selector"),
+        (r"'(''|[^'])*\Z", "this text has no end; a quote within one is doubled: 'it''s'"),
+        (r'"', "texts stand in single quotes: 'eu'"),
+        (r"LIKE\b", "there is no LIKE; there are STARTSWITH, ENDSWITH and CONTAINS, since RocketMQ 5.1.3"),
+        (r"(CONTAINS|STARTSWITH|ENDSWITH)\b", "this operator is there since RocketMQ 5.1.3, and takes a text"),
+        (r"(?<=0)[0-9]", "a number does not begin with 0"),
+        (r"(?<=0)L\b", "a zero takes no L"),
+        (r"-", f"there is no arithmetic, and {NAMES}"),
+        (r"/\*", "this comment has no end"),
+        (r"[+*/%]", "there is no arithmetic"),
+        (r"(?<=[A-Za-z0-9_$])[^\x00-\x7f]", NAMES),
+        (r"[.:@#]", NAMES),
+        (r"\)", "there is no ( to this )"),
+        (r";", "there is no ; at the end"),
+        (r"(?<=NOT )(?!IN\b|BETWEEN\b)", "NOT behind a value goes with IN, BETWEEN, CONTAINS, STARTSWITH, ENDSWITH"),
+    )
+])  # fmt: skip
+"""Pattern that the rest of the filter matches -> advice; the first match counts."""
+
+WORD: Final = re.compile(r"[A-Za-z0-9_$]+|<>|[<>=!]=|&&|\|\|")
+
+
+def find_advice(text: str, at: int) -> str:
+    """Return what is wrong at this position."""
+    for pattern, advice in ADVICE:
+        if pattern.match(text, at):
+            return advice
+    return "this is not expected here"
+
+
+def find_word(text: str, at: int) -> tuple[int, int]:
+    """Return the span of the word or operator that begins at this position, else of the one character."""
+    word = WORD.match(text, at)
+    return word.span() if word else (at, at + 1)

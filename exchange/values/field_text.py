@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from exchange.errors import InputError
 from exchange.limits import NESTING
-from exchange.text.digits import read_float, read_integer
+from exchange.text.numbers import read_float, read_integer
 from exchange.values.field_json import decode
 from exchange.values.field_values import RANGES, Typed, float32, type_and_value
 from exchange.values.json_text import parse_leniently

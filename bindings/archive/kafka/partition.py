@@ -36,7 +36,7 @@ from bindings.archive.mapped import Mapped
 from bindings.archive.reading import Bad, Split
 from bindings.archive.sums import Unread
 from exchange.errors import InputError
-from exchange.text.digits import is_digits
+from exchange.text.numbers import is_digits
 
 __all__ = [
     "LoggedRecord",

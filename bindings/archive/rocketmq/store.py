@@ -34,10 +34,10 @@ from bindings.archive.rocketmq.queue import ConsumeQueue
 from bindings.archive.rocketmq.timer import Timer, read_timer_database, read_timer_files
 from bindings.sources.files import open_file
 from exchange.errors import InputError
-from exchange.partition.clients.rocketmq.fastjson import parse_json
-from exchange.text.digits import is_digits
+from exchange.text.numbers import is_digits
 from exchange.values.documents import document
 from exchange.values.field_values import RANGES
+from exchange.values.json_text import parse_fastjson
 
 __all__ = ["QUEUES_IN_DATABASE", "Checkpoint", "Store", "StoredTopic", "is_store", "find_log_folder", "open_store"]
 
@@ -244,7 +244,7 @@ class _Databases:
         found = {}
         for key, value in entries:
             try:
-                found[key.decode("utf-8", "surrogateescape")] = parse_json(value.decode("utf-8"))
+                found[key.decode("utf-8", "surrogateescape")] = parse_fastjson(value.decode("utf-8"))
             except (ValueError, InputError):
                 self._problems.append(Bad(str(own), 0, "not what a broker writes", key[:80]))
         return found
@@ -287,7 +287,7 @@ def _read_json(path: Path, problems: list[Bad]) -> Mapping[str, Any]:
             continue
         try:
             with open_file(each) as file:
-                value = parse_json(file.read().decode())
+                value = parse_fastjson(file.read().decode())
         except (OSError, ValueError, InputError) as error:
             problems.append(Bad(str(each), 0, f"cannot be read: {error}"))
             continue

@@ -28,7 +28,7 @@ from bindings.archive.rocketmq.commit import list_numbered
 from bindings.sources.files import open_file
 from exchange.errors import InputError
 from exchange.limits import SIDE_FILE_BYTES
-from exchange.text.digits import is_digits
+from exchange.text.numbers import is_digits
 from exchange.values.documents import document
 
 __all__ = ["Timer", "read_timer_database", "read_timer_files"]

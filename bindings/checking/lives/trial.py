@@ -10,7 +10,7 @@ from bindings.checking.lives.places import MessageLocation, PlaceGraph
 from bindings.checking.rules.life import Life, LifeEvent
 from exchange.entities.profile import QueueBehaviour
 from exchange.lifecycle.content import Content, death_key, publish_content, record_death
-from exchange.lifecycle.targets import find_targets
+from exchange.lifecycle.outcomes import find_targets
 from exchange.values.message import Message
 
 __all__ = ["TRIED", "comes_true", "find_drop"]

@@ -9,11 +9,10 @@ from bindings.checking.rules.view import TopologyView
 from bindings.checking.rules.words import LISTED, list_names
 from bindings.sources.definitions.import_warnings import PATTERN_SHOWN
 from exchange.entities.effects import NAMES, find_meant
-from exchange.entities.entities import PREDECLARED_NAMES, Exchange, Policy, Queue
+from exchange.entities.entities import PREDECLARED_NAMES, Exchange, Policy, Queue, Ranked
 from exchange.entities.in_force import applies_to, is_for_type, unsupported_keys
 from exchange.entities.policy_definitions import wrong_pattern, wrong_settings
 from exchange.entities.profile import Profile
-from exchange.entities.ranked import Ranked
 from exchange.patterns.pcre import expression
 from exchange.text.display import clip_line, list_some, suggest
 

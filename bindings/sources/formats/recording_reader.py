@@ -18,8 +18,8 @@ from bindings.sources.formats.format import SourceFile, WriteTarget
 from bindings.sources.formats.imported import Imported
 from bindings.sources.recording.file import read_recording
 from bindings.sources.recording.model import RecordedRequest, Recording
-from exchange.entities.declarations import binding_of, exchange_of, queue_of
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange, Queue
+from exchange.entities.part import binding_of, exchange_of, queue_of
 from exchange.entities.unread import UnreadPart
 from exchange.errors import InputError
 from exchange.topology.topology import Topology

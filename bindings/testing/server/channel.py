@@ -10,8 +10,8 @@ from uuid import uuid4
 
 from bindings.testing.server.broker import FrameSender
 from exchange.amqp import ContentHeader, content_of
-from exchange.entities.declarations import binding_of, exchange_of, queue_of, with_last_queue
 from exchange.entities.entities import DIRECT_REPLY_TO
+from exchange.entities.part import binding_of, exchange_of, queue_of, with_last_queue
 from exchange.entities.queue_arguments import refuse_consumer
 from exchange.errors import AccessRefused, BrokerError, NotAllowed, NotFound, NotImplementedByBroker, PreconditionFailed
 from exchange.lifecycle.consumers import Consumer, Delivery

@@ -10,8 +10,18 @@ from bindings.testing.server.broker import MessageReceiver, ServedBroker
 from bindings.testing.server.channel import Channel
 from exchange.amqp import ContentHeader, MalformedHeader
 from exchange.amqp.fields import decode_table
-from exchange.amqp.frames import BODY, END, HEAD, HEADER, HEARTBEAT, METHOD, PROTOCOL
-from exchange.amqp.methods import Method, decode_method, encode_method
+from exchange.amqp.methods import (
+    BODY,
+    END,
+    HEAD,
+    HEADER,
+    HEARTBEAT,
+    METHOD,
+    PROTOCOL,
+    Method,
+    decode_method,
+    encode_method,
+)
 from exchange.errors import (
     AccessRefused,
     BrokerError,

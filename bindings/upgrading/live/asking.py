@@ -15,7 +15,7 @@ from bindings.applying.amqp import BrokerConnection, Lost, OperationRefused
 from bindings.sources.recording.model import ACCEPTED, CLOSED, NO_CODE, RecordedAnswer
 from bindings.upgrading.requests.answering import normalise
 from exchange.amqp import content_of
-from exchange.entities.declarations import with_last_queue
+from exchange.entities.part import with_last_queue
 from exchange.values.message import Message
 
 __all__ = ["SECONDS", "LiveHost"]

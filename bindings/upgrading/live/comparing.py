@@ -32,9 +32,9 @@ from bindings.upgrading.live.fresh_host import fresh_host, permitted_features
 from bindings.upgrading.releases import Release
 from bindings.upgrading.requests.answering import normalise
 from bindings.upgrading.requests.replay import Ask, replay, tunings
-from exchange.entities.declarations import declaration_of
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange, Policy, Queue
 from exchange.entities.indexes import Change
+from exchange.entities.part import declaration_of
 from exchange.errors import BrokerError
 from exchange.kinds import kind_of
 from exchange.limits import LIVE_CALLS

@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 
 from bindings.sources.recording.model import ACCEPTED, CLOSED, NO_CODE, RecordedAnswer
 from bindings.upgrading.releases import Release
-from exchange.entities.declarations import binding_of, exchange_of, queue_of, with_last_queue
 from exchange.entities.entities import DIRECT_REPLY_TO, Exchange, Queue
 from exchange.entities.indexes import Change
+from exchange.entities.part import binding_of, exchange_of, queue_of, with_last_queue
 from exchange.entities.queue_arguments import refuse_consumer, refuse_queue
 from exchange.errors import AccessRefused, BrokerError, InputError, NotFound, PreconditionFailed
 from exchange.kinds import KINDS

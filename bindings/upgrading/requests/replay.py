@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 from bindings.sources.recording.model import ACCEPTED, RecordedPublishing, RecordedRequest, Recording
 from bindings.upgrading.releases import Release
 from bindings.upgrading.requests.answering import AnsweringHost, Foretold, answer_to_message, answer_to_tuning
-from exchange.entities.declarations import declaration_of
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange, Queue
+from exchange.entities.part import declaration_of
 from exchange.topology.topology import Topology
 
 __all__ = ["Ask", "replay", "tunings"]

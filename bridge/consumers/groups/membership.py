@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from exchange.errors import InputError
 from exchange.limits import BEAT_BYTES, GROUP_PARTITIONS
-from exchange.partition.assignment import assign_sticky
+from exchange.partition.slots import assign_sticky
 from exchange.values.json_text import parse_leniently
 
 __all__ = ["BEATS", "LONGEST_HEARTBEAT", "PATIENCE", "Beat", "Membership", "GroupPlan", "Progress", "read_beat"]

@@ -9,7 +9,7 @@ from exchange.entities.entities import Binding, Exchange, Queue
 from exchange.errors import InputError
 from exchange.limits import GROUP_PARTITIONS, SHORTSTR_BYTES
 from exchange.partition.slots import check_slots, place_slots
-from exchange.text.digits import is_digits
+from exchange.text.numbers import is_digits
 from exchange.topology.topology import Topology
 
 __all__ = ["SLOTS", "PartitionedQueue", "split_key"]

@@ -26,7 +26,7 @@ from bridge.endpoints.rabbitmq.routes import PARTITION, PublishAddress
 from bridge.endpoints.rabbitmq.target import RabbitmqTarget
 from bridge.pump.policy import Policy
 from bridge.table import Table
-from exchange.text.digits import is_digits
+from exchange.text.numbers import is_digits
 
 __all__ = [
     "PublishAddress",

@@ -12,8 +12,8 @@ from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
 from bridge.endpoint import Disconnected
-from exchange.amqp.frames import BODY, HEAD, HEADER, METHOD
-from exchange.amqp.frames import END as END_OCTET
+from exchange.amqp.methods import BODY, HEAD, HEADER, METHOD
+from exchange.amqp.methods import END as END_OCTET
 from exchange.limits import MESSAGE_BYTES
 
 __all__ = [

@@ -21,10 +21,9 @@ from bridge.endpoints.rabbitmq.connection import Channel, Connection
 from bridge.endpoints.rabbitmq.frames import Acked, Event, Returned, encode_publish
 from bridge.endpoints.rabbitmq.permissions import Permissions, Trials
 from bridge.endpoints.rabbitmq.refusals import Refused
-from bridge.endpoints.rabbitmq.returns import SentMessage, match_returns
 from bridge.endpoints.rabbitmq.routes import PublishRoute
 from bridge.endpoints.rabbitmq.suspects import Suspects
-from bridge.endpoints.rabbitmq.unrouted import Unrouted
+from bridge.endpoints.rabbitmq.unrouted import SentMessage, Unrouted, match_returns
 from bridge.interop.marks import FIRST_HOP, mark_header, origin_fields
 from exchange.amqp import ContentHeader, content_of
 from exchange.errors import InputError

@@ -15,8 +15,8 @@ from bridge.endpoint import Removal
 from bridge.endpoints.rabbitmq.management import ManagementClient
 from exchange.entities.releases import profile_for
 from exchange.lifecycle.limits import find_delivery_limit
-from exchange.text.digits import is_digits
 from exchange.text.display import write_milliseconds
+from exchange.text.numbers import is_digits
 
 __all__ = ["QueueFacts", "fetch_facts", "find_removals", "limits_of", "refuses_when_full", "setting_of"]
 

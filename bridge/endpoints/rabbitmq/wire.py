@@ -25,7 +25,7 @@ from pika.adapters.asyncio_connection import AsyncioConnection
 from bridge.endpoint import Disconnected
 from bridge.endpoints.rabbitmq.frames import OVERHEAD, Contents
 from bridge.endpoints.rabbitmq.refusals import explain_connect_error
-from exchange.amqp.frames import END, HEAD, METHOD
+from exchange.amqp.methods import END, HEAD, METHOD
 
 __all__ = ["CLOSE_SECONDS", "OPEN_SECONDS", "SECONDS", "Wire", "fulfil", "open_wire"]
 

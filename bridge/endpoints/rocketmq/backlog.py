@@ -1,4 +1,4 @@
-"""How many messages of its queues a source has not read, and how many the brokers removed before it could.
+"""How many messages of its queues a source has not read, how many brokers removed before it could, and when they do.
 
 Each answer to a pull has the offsets at which its queue begins and ends. A queue that is not pulled, as its messages
 wait for targets, has no answers: its broker is asked for both. Messages that are delayed, and those of transactions
@@ -13,14 +13,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
+from bridge.endpoint import Removal
 from bridge.endpoints.deletions import Deletions
+from bridge.endpoints.outages import show_seconds
 from bridge.rocketmq.consumer.assigned import AssignedQueue, TopicQueue
+from bridge.rocketmq.remoting.client import Client
+from bridge.rocketmq.remoting.codes import RequestCode
 from bridge.rocketmq.remoting.errors import RemotingError
+from exchange.text.numbers import is_digits
 
-__all__ = ["Backlog", "Offsets"]
+__all__ = ["Backlog", "Offsets", "look_up_removals"]
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -99,3 +104,30 @@ class Backlog:
                 if assigned in consumer.unpulled:  # else an answer to a pull knows better
                     assigned.max_offset = end
                     self.take_answer(assigned, assigned.next_offset, max(assigned.next_offset, start), start)
+
+
+RESERVED: Final = "fileReservedTime"
+"""Setting of a broker: hours for which it keeps a file of messages after the last one was stored in it."""
+HOURS: Final = 1_000_000
+"""Greatest number of hours that is understood."""
+
+
+async def look_up_removals(client: Client, servers: Mapping[str, str], hidden: list[str]) -> Sequence[Removal]:
+    """Return what removes messages at brokers, address -> name; ``hidden`` gets those that do not show theirs."""
+    removals = []
+    for address, broker in servers.items():
+        try:
+            answer = await client.ask(address, RequestCode.GET_BROKER_CONFIG)
+        except RemotingError:
+            hidden.append(broker)
+            continue
+        lines = answer.body.decode("utf-8", "replace").splitlines()
+        settings = {name.strip(): value.strip() for name, _, value in [line.partition("=") for line in lines]}
+        hours = settings.get(RESERVED, "")
+        if is_digits(hours) and int(hours[:8]) <= HOURS:
+            seconds = int(hours[:8]) * 3_600.0
+            what = f"broker {broker!r} removes messages, read or not, after {show_seconds(seconds)} ({RESERVED})"
+            removals.append(Removal(what, seconds))
+        else:
+            hidden.append(broker)
+    return removals

@@ -16,8 +16,8 @@ from typing import Final
 from bridge.aside import call_aside
 from bridge.endpoint import Disconnected, Finding, Place
 from bridge.endpoints.outages import judge_removals
+from bridge.endpoints.rocketmq.backlog import look_up_removals
 from bridge.endpoints.rocketmq.placing import WritableQueues, route_of
-from bridge.endpoints.rocketmq.retention import look_up_removals
 from bridge.endpoints.topics import TopicDestination
 from bridge.interop.rocketmq_topics import name_of
 from bridge.rocketmq.consumer.subscription import Subscription
@@ -26,8 +26,7 @@ from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode
 from bridge.rocketmq.remoting.command import read_json
 from bridge.rocketmq.remoting.errors import BrokerError, ConnectError, RemotingError
 from exchange.errors import HashstarError, InputError
-from exchange.partition.clients.rocketmq.message_queue import MessageQueue
-from exchange.partition.clients.rocketmq.queues import MASTER, READ, WRITE, TopicRoute, subscribe_queues
+from exchange.partition.clients.rocketmq.queues import MASTER, READ, WRITE, MessageQueue, TopicRoute, subscribe_queues
 from exchange.partition.partitioning.specification import Partitioning
 
 __all__ = ["check_source", "check_target", "places_of", "servers_of"]

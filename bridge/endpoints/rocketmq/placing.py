@@ -25,8 +25,7 @@ from bridge.rocketmq.remoting.command import now_ms
 from bridge.rocketmq.remoting.errors import ClientError
 from bridge.rocketmq.remoting.message import RocketMessage
 from exchange.errors import InputError
-from exchange.partition.clients.rocketmq.message_queue import MessageQueue
-from exchange.partition.clients.rocketmq.queues import TopicRoute, publish_queues
+from exchange.partition.clients.rocketmq.queues import MessageQueue, TopicRoute, publish_queues
 from exchange.partition.clients.rocketmq.round_robin import RoundRobin
 from exchange.partition.hashing.keys import serialize_key
 from exchange.partition.partitioning.key_source import ROUTING_KEY

@@ -34,7 +34,7 @@ from bridge.rocketmq.remoting.errors import BrokerError, ClientError
 from bridge.rocketmq.remoting.message import RocketMessage
 from bridge.rocketmq.remoting.pulse import Pulse
 from exchange.errors import InputError
-from exchange.partition.clients.rocketmq.message_queue import MessageQueue
+from exchange.partition.clients.rocketmq.queues import MessageQueue
 
 __all__ = ["CallerTarget", "make_reply"]
 

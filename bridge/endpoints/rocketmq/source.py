@@ -24,11 +24,10 @@ from typing import Final
 
 from bridge.aside import call_aside
 from bridge.endpoint import Delivery, Disconnected, EndOfStream, Finding, Place, Removal, Source, disconnection
-from bridge.endpoints.rocketmq.backlog import Backlog
+from bridge.endpoints.rocketmq.backlog import Backlog, look_up_removals
 from bridge.endpoints.rocketmq.checking import check_source, places_of, servers_of
 from bridge.endpoints.rocketmq.lane import QueueLane
 from bridge.endpoints.rocketmq.placing import route_of
-from bridge.endpoints.rocketmq.retention import look_up_removals
 from bridge.rocketmq.consumer.assigned import AssignedQueue, PullLimits
 from bridge.rocketmq.consumer.consumer import Consumer
 from bridge.rocketmq.consumer.group import ConsumerSettings

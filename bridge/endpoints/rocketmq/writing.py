@@ -39,7 +39,7 @@ from bridge.rocketmq.remoting.codes import ResponseCode
 from bridge.rocketmq.remoting.errors import BrokerError, CommandError, RemotingError
 from bridge.rocketmq.remoting.message import RocketMessage
 from bridge.rocketmq.remoting.properties import IllegalMessage
-from exchange.partition.clients.rocketmq.message_queue import MessageQueue
+from exchange.partition.clients.rocketmq.queues import MessageQueue
 
 __all__ = ["Writing"]
 

@@ -13,7 +13,7 @@ from math import inf
 from typing import Any, Final, NamedTuple
 
 from bridge.rocketmq.remoting.message import StoredMessage
-from exchange.partition.clients.rocketmq.message_queue import MessageQueue
+from exchange.partition.clients.rocketmq.queues import MessageQueue
 from exchange.partition.hashing.java import code_units
 from exchange.partition.partitions import Partition
 

@@ -19,8 +19,7 @@ from bridge.rocketmq.remoting.command import now_ms
 from bridge.rocketmq.remoting.errors import RemotingError
 from bridge.rocketmq.remoting.message import StoredMessage
 from bridge.rocketmq.remoting.properties import DELAY, encode_properties
-from exchange.partition.clients.rocketmq.message_queue import MessageQueue
-from exchange.partition.clients.rocketmq.queues import publish_queues
+from exchange.partition.clients.rocketmq.queues import MessageQueue, publish_queues
 
 __all__ = [
     "DEAD", "DLQ_PREFIX", "MAX_RECONSUME_TIMES", "RETRY_TOPIC", "dlq_topic", "give_back", "restore_topic",

@@ -40,8 +40,7 @@ from bridge.rocketmq.remoting.properties import (
 )
 from exchange.partition import partitioner
 from exchange.partition.clients.rocketmq.faults import Faults
-from exchange.partition.clients.rocketmq.message_queue import MessageQueue
-from exchange.partition.clients.rocketmq.queues import TopicRoute
+from exchange.partition.clients.rocketmq.queues import MessageQueue, TopicRoute
 from exchange.partition.partitioner import Draw, Partitioner
 from exchange.partition.partitions import Partitions
 

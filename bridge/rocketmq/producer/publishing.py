@@ -20,8 +20,7 @@ from bridge.rocketmq.remoting.message import RocketMessage
 from bridge.rocketmq.remoting.properties import BODY_BYTES, UNIQ_KEY, check_body, encode_checked_properties
 from exchange.errors import InputError
 from exchange.partition.clients.rocketmq.faults import FaultStrategy
-from exchange.partition.clients.rocketmq.message_queue import MessageQueue
-from exchange.partition.clients.rocketmq.queues import TopicRoute, publish_queues
+from exchange.partition.clients.rocketmq.queues import MessageQueue, TopicRoute, publish_queues
 from exchange.partition.clients.rocketmq.send import SendSettings
 from exchange.partition.partitions import Partitions
 

@@ -21,7 +21,7 @@ from bridge.rocketmq.remoting.errors import ClientError
 from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
 from bridge.rocketmq.remoting.properties import check_property, decode_properties
 from exchange.errors import InputError
-from exchange.partition.clients.rocketmq.message_queue import MessageQueue
+from exchange.partition.clients.rocketmq.queues import MessageQueue
 from exchange.partition.partitioner import Partitioner
 from exchange.rocketmq.stored_record import unpack_body
 

@@ -31,7 +31,7 @@ from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
 from bridge.rocketmq.remoting.properties import IllegalMessage
 from bridge.rocketmq.remoting.stored import stored_messages
 from exchange.errors import HashstarError, InputError
-from exchange.partition.clients.rocketmq.message_queue import MessageQueue
+from exchange.partition.clients.rocketmq.queues import MessageQueue
 from exchange.partition.partitioner import Partitioner
 
 __all__ = ["CHECK_IMMUNITY_TIME", "Check", "Transaction", "Transactions"]

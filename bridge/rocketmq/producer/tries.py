@@ -29,7 +29,7 @@ from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode
 from bridge.rocketmq.remoting.command import SerializeType, now_ms
 from bridge.rocketmq.remoting.errors import BrokerError, ClientError, RemotingError, TooMuchRequest
 from exchange.partition.clients.rocketmq.faults import DETECTOR_PERIOD, Faults, ThreadMemory, probe, probes_due
-from exchange.partition.clients.rocketmq.message_queue import MessageQueue
+from exchange.partition.clients.rocketmq.queues import MessageQueue
 from exchange.partition.clients.rocketmq.round_robin import RoundRobin, Turn
 from exchange.partition.clients.rocketmq.send import (
     FaultUpdate,

@@ -19,7 +19,7 @@ from bridge.rocketmq.remoting.acl import Credentials
 from bridge.rocketmq.remoting.codes import ResponseCode
 from bridge.rocketmq.remoting.command import CODE_MAX, ONEWAY, Command, Decoder, SerializeType, encode
 from bridge.rocketmq.remoting.errors import CommandError, ConnectError, RemotingError, RemotingTimeout, SendRequestError
-from exchange.text.digits import is_digits
+from exchange.text.numbers import is_digits
 
 __all__ = ["Answer", "Channel", "ChannelSettings", "split_address"]
 

@@ -18,8 +18,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 
 from bridge.rocketmq.remoting.errors import CommandError
-from exchange.partition.clients.rocketmq.fastjson import parse_json
-from exchange.values.json_text import parse_leniently
+from exchange.values.json_text import parse_fastjson, parse_leniently
 
 T = TypeVar("T")
 
@@ -190,7 +189,7 @@ def load_json(body: bytes) -> Any:
     Raises CommandError for a body that is not JSON.
     """
     try:
-        return parse_json(body.decode())
+        return parse_fastjson(body.decode())
     except ValueError:
         raise CommandError(f"no JSON: {body[:200]!r}") from None
 

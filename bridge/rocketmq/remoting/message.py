@@ -23,7 +23,7 @@ from bridge.rocketmq.remoting.properties import (
 )
 from exchange.rocketmq.offset_id import format_host, format_id
 from exchange.rocketmq.stored_record import PACKED
-from exchange.text.digits import read_integer
+from exchange.text.numbers import read_integer
 
 __all__ = ["DELAY_LEVELS", "RocketMessage", "StoredMessage", "read_number"]
 

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from exchange.dispatch.delivery import Delivery
 from exchange.dispatch.middleware.observing import check_is_no_handler
-from exchange.dispatch.settings import Handle
+from exchange.dispatch.policy import Handle
 
 __all__ = ["SeenIds", "SeenInMemory", "deduplicated"]
 

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 from exchange.dispatch.delivery import Delivery
 from exchange.dispatch.middleware.observing import check_is_no_handler, observed
-from exchange.dispatch.settings import Handle
+from exchange.dispatch.policy import Handle
 from exchange.text.site import how_to_install
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import Final
 
 from exchange.dispatch.delivery import Delivery
-from exchange.dispatch.settings import Handle
+from exchange.dispatch.policy import Handle
 
 __all__ = ["check_is_no_handler", "logged", "observed"]
 

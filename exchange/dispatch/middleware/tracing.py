@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from exchange.dispatch.delivery import Delivery
 from exchange.dispatch.middleware.observing import check_is_no_handler
-from exchange.dispatch.settings import Handle
+from exchange.dispatch.policy import Handle
 from exchange.text.site import how_to_install
 
 if TYPE_CHECKING:

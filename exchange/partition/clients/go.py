@@ -15,9 +15,8 @@ from typing import Any, Final, NamedTuple
 from exchange.errors import InputError
 from exchange.partition.clients.key_hash import ABSOLUTE_FNV1A, CRC32, MURMUR2, POSITIVE_FNV1A, UNSIGNED_FNV1A, KeyHash
 from exchange.partition.hashing.keys import serialize_key
-from exchange.partition.partitioner import Choice, Event, Inputs, Key, NewBatch, Partitioner
+from exchange.partition.partitioner import Choice, Event, Inputs, Key, NewBatch, Partitioner, Strategy
 from exchange.partition.partitions import Partitions
-from exchange.partition.strategy import Strategy
 
 __all__ = ["STRATEGIES", "FranzGo", "Sarama", "Stuck"]
 

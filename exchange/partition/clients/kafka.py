@@ -18,9 +18,8 @@ from exchange.partition.hashing.hashes import positive, signed
 from exchange.partition.hashing.java import string_hash
 from exchange.partition.hashing.keys import describe_key, kind_and_value, serialize_key
 from exchange.partition.hashing.librdkafka import murmur2_hash, murmur2_partition
-from exchange.partition.partitioner import Choice, Event, Inputs, Key, NewBatch, Partitioner
+from exchange.partition.partitioner import Choice, Event, Inputs, Key, NewBatch, Partitioner, Strategy
 from exchange.partition.partitions import Partitions
-from exchange.partition.strategy import Strategy
 from exchange.values.field_values import INTEGER_TYPES
 
 __all__ = [

@@ -27,9 +27,8 @@ from exchange.partition.hashing.java import (
     string_hash,
 )
 from exchange.partition.hashing.keys import describe_key, kind_and_value, serialize_key
-from exchange.partition.partitioner import Choice, Inputs, Key, Partitioner
+from exchange.partition.partitioner import Choice, Inputs, Key, Partitioner, Strategy
 from exchange.partition.partitions import Partitions
-from exchange.partition.strategy import Strategy
 from exchange.values.field_values import Typed
 
 __all__ = ["HashCode", "RandomOfAll", "STRATEGIES"]

@@ -22,9 +22,8 @@ from exchange.partition.clients.kafka import BUILT_IN, Keyed
 from exchange.partition.clients.kafka_accumulator import NO_QUEUES, Accumulator, Queues
 from exchange.partition.clients.kafka_batches import BatchedRecord
 from exchange.partition.clients.kafka_builtin import BuiltIn
-from exchange.partition.partitioner import UNKNOWN, Choice, Inputs, Key, Partitioner, PartitionRequest
+from exchange.partition.partitioner import UNKNOWN, Choice, Inputs, Key, Partitioner, PartitionRequest, Strategy
 from exchange.partition.partitions import Partitions
-from exchange.partition.strategy import Strategy
 
 __all__ = ["STRATEGIES", "BatchingProducer", "BatchingMemory"]
 

@@ -15,9 +15,8 @@ from exchange.partition.hashing.compiled import hashes
 from exchange.partition.hashing.erlang import UNDEFINED, jump_key
 from exchange.partition.hashing.hashes import signed
 from exchange.partition.hashing.keys import describe_key, kind_and_value
-from exchange.partition.partitioner import Choice, Key, Partitioner
+from exchange.partition.partitioner import Choice, Key, Partitioner, Strategy
 from exchange.partition.partitions import Partitions
-from exchange.partition.strategy import Strategy
 from exchange.values.erlang_terms import encode_binary
 
 __all__ = ["STRATEGIES", "ConsistentHash", "ModulusHash", "SuperStream"]

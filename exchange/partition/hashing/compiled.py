@@ -13,9 +13,8 @@ from typing import Final, NamedTuple
 
 from exchange.errors import InputError
 from exchange.partition.hashing import erlang, guava
-from exchange.partition.hashing.hashes import STREAM_SEED, murmur3
+from exchange.partition.hashing.hashes import KEYS, STREAM_SEED, murmur3, remember
 from exchange.partition.hashing.java import string_hash
-from exchange.partition.hashing.remembered import KEYS, remember
 from exchange.text.site import how_to_install
 
 __all__ = ["PYTHON", "Hashes", "compile_hashes", "hashes"]

@@ -1,14 +1,17 @@
 """The hashes of bytes that partitioners use, as unsigned 32-bit integers, and how Java turns one into an index.
 
 Hashes of other values are in the modules of their systems: Java's hashCode in ``java``, Erlang's phash2 in ``erlang``.
+Results of slow ones are kept (`remember`), as most streams have far fewer keys than messages.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache, wraps
 from struct import unpack
-from typing import Final
+from typing import Final, TypeVar
 
-__all__ = ["STREAM_SEED", "absolute", "fnv1a", "murmur2", "murmur3", "positive", "signed"]
+__all__ = ["KEYS", "STREAM_SEED", "absolute", "fnv1a", "murmur2", "murmur3", "positive", "remember", "signed"]
 
 MASK: Final = 0xFFFFFFFF
 
@@ -70,3 +73,23 @@ def positive(value: int) -> int:
 def absolute(value: int) -> int:
     """Return the absolute value as Java's ``Math.abs``: Integer.MIN_VALUE stays itself, and so negative."""
     return value if value == -0x8000_0000 else abs(value)
+
+
+KEYS: Final = 16_384
+"""Maximum number of keys whose hash is kept; the one that was not used for longest is forgotten first."""
+KEY_SIZE: Final = 128
+"""Maximum number of bytes or characters of a key whose hash is kept, so that the keys of a hash take a few MiB."""
+
+
+Data = TypeVar("Data", str, bytes)
+
+
+def remember(function: Callable[[Data], int]) -> Callable[[Data], int]:
+    """Return the function with its results for short keys kept."""
+    kept = lru_cache(KEYS)(function)
+
+    @wraps(function)
+    def call(data: Data) -> int:
+        return kept(data) if len(data) <= KEY_SIZE else function(data)
+
+    return call

@@ -12,8 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from exchange.partition.hashing.hashes import fnv1a, murmur2
-from exchange.partition.hashing.remembered import remember
+from exchange.partition.hashing.hashes import fnv1a, murmur2, remember
 
 __all__ = [
     "PYTHON", "Functions", "find_functions", "fnv1a_hash", "fnv1a_partition", "murmur2_hash",

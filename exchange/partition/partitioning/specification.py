@@ -18,7 +18,7 @@ from exchange.partition.partitioner import Choice, Partitioner, PartitionRequest
 from exchange.partition.partitioning.key_source import ROUTING_KEY, KeySource
 from exchange.partition.partitions import Broker, Partitions
 from exchange.partition.python_function import PREFIX, PythonFunction
-from exchange.text.digits import is_digits
+from exchange.text.numbers import is_digits
 from exchange.values.documents import write_as
 from exchange.values.json_text import parse_leniently
 from exchange.values.message import Message

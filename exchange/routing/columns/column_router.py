@@ -31,8 +31,7 @@ from exchange.errors import BrokerError, InputError
 from exchange.kinds import Choose, Decider, can_delay, kind_of
 from exchange.patterns.columns.set_numbers import UNKNOWN
 from exchange.routing.columns.headers import HeaderColumn
-from exchange.routing.columns.key_classes import KeyClasses
-from exchange.routing.columns.key_decisions import KeyDecisions
+from exchange.routing.columns.key_classes import KeyClasses, KeyDecisions
 from exchange.routing.columns.outcomes import Outcomes
 from exchange.routing.columns.route_columns import RouteColumns
 from exchange.routing.route import Route

@@ -6,6 +6,8 @@ hops. A key class packs three numbers into one integer: the exchange, the set of
 Where bindings need not be distinguished, because only their destinations count, fewer classes are enough: patterns with
 equal destinations are one group, and so are literal keys. A few literal keys are then matched as patterns are; and if
 the messages of an exchange take nothing but its bindings, the sets of patterns are the outcomes themselves.
+
+One key of each new class is shown to a function, and the answer holds for the class (`KeyDecisions`).
 """
 
 from __future__ import annotations
@@ -17,13 +19,12 @@ import numpy as np
 import numpy.typing as npt
 
 from exchange.arrays.columns import Column, column_of_bytes
-from exchange.arrays.table import IntArray, KeyArray
+from exchange.arrays.table import IntArray, IntTable, KeyArray
 from exchange.entities.entities import Destination
 from exchange.kinds import Decider, can_delay, kind_of
-from exchange.patterns.columns.literals import Literals
+from exchange.patterns.columns.literals import Literals, hash_words
 from exchange.patterns.columns.pattern_sets import STATES, PatternSets
 from exchange.patterns.columns.set_numbers import UNKNOWN, SetNumbers
-from exchange.patterns.columns.shapes import hash_words
 from exchange.patterns.columns.words import Vocabulary, Words, split_words
 from exchange.patterns.pattern import AMQP, Pattern, Word
 from exchange.routing.columns.outcomes import Outcomes
@@ -31,7 +32,7 @@ from exchange.routing.columns.routing_inputs import RoutingInputs, inputs_from
 from exchange.topology.graph import TopologyGraph
 from exchange.topology.topology import Topology
 
-__all__ = ["NO_CLASS", "STATES", "PublishedExchange", "KeyClasses"]
+__all__ = ["NO_CLASS", "STATES", "Decide", "KeyClasses", "KeyDecisions", "PublishedExchange"]
 
 MOST_SETS: Final = 1 << 19
 """Highest number of a set of patterns for which a key class has enough bits."""
@@ -295,3 +296,45 @@ class _Conditions:
         if literals:
             for key, group in self.literal.items():
                 yield AMQP.split(key), group
+
+
+Decide = Callable[[int, Column, int], int]
+"""Function from a key class, and a column and row with a key of this class, to the answer for the whole class."""
+
+
+class KeyDecisions:
+    """The answers for the key classes of a topology, kept from batch to batch.
+
+    ``unknown`` is the answer where the key class is unknown.
+    """
+
+    def __init__(self, key_classes: KeyClasses, decide: Decide, unknown: int) -> None:
+        self._key_classes: Final = key_classes
+        self._decide: Final = decide
+        self._numbers: Final = IntTable()
+        """Key class -> its number, from 1; 0 stands for ``NO_CLASS``, which is in no table."""
+        self.answers: IntArray = np.full(1, unknown, np.int32)
+        """Number of a key class -> answer."""
+
+    def number(self, column: Column, entries: npt.NDArray[np.int64]) -> tuple[IntArray, KeyArray]:
+        """Return the number of each key's class, and the hash of its shape; no hashes if they are not needed.
+
+        ``entries`` are as for `KeyClasses.of`.
+        """
+        key_classes, shapes = self._key_classes.of(column, entries)
+        return self.number_classes(key_classes, column), shapes
+
+    def number_classes(self, key_classes: KeyArray, column: Column) -> IntArray:
+        """Return the number of the class of each key of a column."""
+        numbers = self._numbers.find(key_classes)
+        missing = np.flatnonzero((numbers == 0) & (key_classes != NO_CLASS))
+        if len(missing):
+            new, first, which = np.unique(key_classes[missing], return_index=True, return_inverse=True)
+            rows = missing[first].tolist()
+            pairs = zip(new.tolist(), rows, strict=True)
+            answers = [self._decide(key_class, column, row) for key_class, row in pairs]
+            begin = len(self.answers)
+            self.answers = np.append(self.answers, np.array(answers, np.int32))
+            self._numbers.put(new, np.arange(begin, begin + len(new), dtype=np.int32))
+            numbers[missing] = begin + which
+        return numbers

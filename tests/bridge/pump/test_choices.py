@@ -23,7 +23,7 @@ from bridge.endpoints.rabbitmq.routes import PublishAddress, PublishRoute
 from bridge.endpoints.rocketmq import placing as rocketmq
 from bridge.endpoints.topics import TopicDestination
 from bridge.interop import Record
-from bridge.interop.guests import to_amqp
+from bridge.interop.kafka_guest import to_amqp
 from bridge.pump.placing import KeylessTurns
 from bridge.pump.pump import Inlet, Pump
 from exchange import Binding, Exchange, Message, Queue, Router, Topology

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from bridge.rocketmq.consumer.assigned import TopicQueue
 from bridge.rocketmq.consumer.group import ConsumerSettings
+from bridge.rocketmq.consumer.locking import lock_body
 from bridge.rocketmq.consumer.offsets import (
     BrokerOffsets,
     ConsumeFrom,
@@ -22,7 +23,6 @@ from bridge.rocketmq.consumer.offsets import (
     parse_table,
     start_offset,
 )
-from bridge.rocketmq.consumer.ordering import lock_body
 from bridge.rocketmq.consumer.pulling import (
     FLAG_COMMIT_OFFSET,
     FLAG_SUBSCRIPTION,

@@ -12,8 +12,8 @@ import pytest
 from bridge.rocketmq.consumer.assigned import PullLimits, TopicQueue
 from bridge.rocketmq.consumer.consumer import Consumer
 from bridge.rocketmq.consumer.group import MessageModel
+from bridge.rocketmq.consumer.locking import Locks
 from bridge.rocketmq.consumer.offsets import ConsumeFrom, LocalOffsets
-from bridge.rocketmq.consumer.ordering import Locks
 from bridge.rocketmq.consumer.pulling import BrokerQueues
 from bridge.rocketmq.consumer.retrying import DEAD, dlq_topic
 from bridge.rocketmq.consumer.subscription import Subscription

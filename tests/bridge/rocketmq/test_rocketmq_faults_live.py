@@ -16,7 +16,7 @@ from bridge.rocketmq.remoting.client import Client, ClientSettings
 from bridge.rocketmq.remoting.errors import ClientError, RemotingTimeout
 from bridge.rocketmq.remoting.message import RocketMessage
 from exchange.partition.clients.rocketmq.faults import FaultStrategy
-from exchange.partition.clients.rocketmq.message_queue import MessageQueue
+from exchange.partition.clients.rocketmq.queues import MessageQueue
 from exchange.partition.clients.rocketmq.send import SendSettings
 from tests.support.rocketmq_cluster import Cluster
 from tests.support.unique import unique_name

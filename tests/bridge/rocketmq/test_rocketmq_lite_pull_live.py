@@ -25,7 +25,7 @@ from bridge.rocketmq.remoting.client import Client, ClientSettings
 from bridge.rocketmq.remoting.errors import ClientError, RemotingError
 from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
 from exchange.errors import InputError
-from exchange.partition.clients.rocketmq.message_queue import MessageQueue
+from exchange.partition.clients.rocketmq.queues import MessageQueue
 from exchange.partition.clients.rocketmq.send import SendSettings
 from tests.support.rocketmq.broker import broker
 from tests.support.rocketmq.groups import on_each, send, topic_at

@@ -26,8 +26,7 @@ from bridge.rocketmq.remoting.client import Client, ClientSettings
 from bridge.rocketmq.remoting.errors import BrokerError, ClientError, RemotingError
 from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
 from exchange.errors import InputError
-from exchange.partition.clients.rocketmq.allocation import AllocateAveragelyByCircle
-from exchange.partition.clients.rocketmq.pop_assignment import assign_pop
+from exchange.partition.clients.rocketmq.allocation import AllocateAveragelyByCircle, assign_pop
 from exchange.partition.clients.rocketmq.queues import subscribe_queues
 from exchange.partition.clients.rocketmq.send import SendSettings
 from tests.support.rocketmq.broker import broker

@@ -31,8 +31,7 @@ from bridge.rocketmq.remoting.errors import (
 from bridge.rocketmq.remoting.message import RocketMessage
 from bridge.rocketmq.remoting.properties import IllegalMessage, decode_properties
 from exchange.partition.clients.rocketmq.faults import FaultStrategy
-from exchange.partition.clients.rocketmq.message_queue import MessageQueue
-from exchange.partition.clients.rocketmq.queues import BrokerData, QueueData, TopicRoute
+from exchange.partition.clients.rocketmq.queues import BrokerData, MessageQueue, QueueData, TopicRoute
 from exchange.partition.clients.rocketmq.selectors import ByHash
 from exchange.partition.clients.rocketmq.send import SendSettings
 from tests.support.waiting import until

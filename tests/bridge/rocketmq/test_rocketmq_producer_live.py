@@ -20,8 +20,7 @@ from bridge.rocketmq.remoting.errors import BrokerError, ClientError
 from bridge.rocketmq.remoting.message import RocketMessage
 from bridge.rocketmq.remoting.properties import IllegalMessage
 from exchange.partition import partitioner
-from exchange.partition.clients.rocketmq.message_queue import MessageQueue
-from exchange.partition.clients.rocketmq.queues import publish_queues
+from exchange.partition.clients.rocketmq.queues import MessageQueue, publish_queues
 from exchange.partition.clients.rocketmq.selectors import ByHash, ByRandom, Explicit
 from exchange.values.field_values import Typed
 from tests.recorders.keys import KEYS

@@ -20,7 +20,7 @@ from bridge.rocketmq.remoting.admin import TopicConfig, create_topic, delete_top
 from bridge.rocketmq.remoting.client import Client, ClientSettings
 from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode
 from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
-from exchange.partition.clients.rocketmq.message_queue import MessageQueue
+from exchange.partition.clients.rocketmq.queues import MessageQueue
 from exchange.selector import Selector, SelectorError, Tags
 from tests.recorders.rocketmq_filter import EXPRESSIONS, PROPERTIES, WRITTEN
 from tests.support.servers import Server

@@ -22,7 +22,7 @@ from bridge.rocketmq.remoting.command import Command
 from bridge.rocketmq.remoting.errors import ClientError, RemotingError, SendRequestError
 from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
 from exchange.errors import InputError
-from exchange.partition.clients.rocketmq.message_queue import MessageQueue
+from exchange.partition.clients.rocketmq.queues import MessageQueue
 from exchange.rocketmq.offset_id import format_id
 from tests.support.archives.rocketmq_files import message as stored_message
 from tests.support.tiers import examples

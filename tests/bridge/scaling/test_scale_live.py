@@ -30,7 +30,7 @@ from bridge.rocketmq.producer.transactions import Transactions
 from bridge.rocketmq.remoting import admin
 from bridge.rocketmq.remoting.client import Client, ClientSettings
 from bridge.rocketmq.remoting.message import RocketMessage
-from exchange.partition.clients.rocketmq.message_queue import MessageQueue
+from exchange.partition.clients.rocketmq.queues import MessageQueue
 from tests.support.rocketmq.broker import broker
 from tests.support.servers import SERVERS, Server
 from tests.support.unique import unique_name

@@ -8,7 +8,7 @@ import logging
 
 import pytest
 
-from exchange.dispatch.publishing import finish
+from exchange.dispatch.link import finish
 from tests.support.virtual_loop import pass_time, run_virtually
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange.errors import InputError
-from exchange.partition.assignment import assign_sticky, count_moves
+from exchange.partition.slots import assign_sticky, count_moves
 
 MEMBERS = st.sets(st.sampled_from("abcdefghijkl"), min_size=1)
 

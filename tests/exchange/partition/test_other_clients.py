@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from exchange import InputError
-from exchange.partition.partitioning.other_clients import OTHER_CLIENTS
-from exchange.partition.partitioning.strategies import STRATEGIES, find_strategy
+from exchange.partition.partitioning.strategies import OTHER_CLIENTS, STRATEGIES, find_strategy
 
 
 @pytest.mark.parametrize(("name", "says"), [

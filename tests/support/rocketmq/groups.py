@@ -16,8 +16,7 @@ from bridge.rocketmq.producer.publishing import ProducerSettings, SendResult
 from bridge.rocketmq.remoting import admin
 from bridge.rocketmq.remoting.client import Client, ClientSettings
 from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
-from exchange.partition.clients.rocketmq.message_queue import MessageQueue
-from exchange.partition.clients.rocketmq.queues import publish_queues
+from exchange.partition.clients.rocketmq.queues import MessageQueue, publish_queues
 from tests.support.servers import Server
 from tests.support.unique import unique_name
 

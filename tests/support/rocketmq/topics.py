@@ -21,8 +21,7 @@ from bridge.rocketmq.remoting.client import Client, ClientSettings
 from bridge.rocketmq.remoting.codes import RequestCode
 from bridge.rocketmq.remoting.errors import ClientError, ConnectError, RemotingTimeout, SendRequestError
 from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
-from exchange.partition.clients.rocketmq.message_queue import MessageQueue
-from exchange.partition.clients.rocketmq.queues import publish_queues, subscribe_queues
+from exchange.partition.clients.rocketmq.queues import MessageQueue, publish_queues, subscribe_queues
 from exchange.partition.clients.rocketmq.selectors import ByHash
 from exchange.partition.partitioning.specification import Partitioning
 from tests.support.unique import unique_name

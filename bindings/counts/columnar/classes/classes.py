@@ -28,8 +28,7 @@ from exchange.arrays.columns import Column
 from exchange.arrays.table import IntArray, KeyArray
 from exchange.entities.entities import Binding
 from exchange.routing.columns.addresses import RowAddresses, addresses_of
-from exchange.routing.columns.key_classes import STATES, KeyClasses
-from exchange.routing.columns.key_decisions import KeyDecisions
+from exchange.routing.columns.key_classes import STATES, KeyClasses, KeyDecisions
 from exchange.routing.columns.routing_inputs import ALONE, HEADERS, special_exchanges
 from exchange.topology.topology import Topology
 from exchange.values.field_values import type_and_value

@@ -19,7 +19,7 @@ from bindings.sources.formats.go_json import alterations
 from bindings.sources.formats.terraform.resources import INTEGER, LIMITS
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange, Policy, Queue
 from exchange.errors import InputError
-from exchange.text.digits import is_digits
+from exchange.text.numbers import is_digits
 from exchange.values.field_json import encode_table
 from exchange.values.field_values import thaw
 

@@ -21,8 +21,7 @@ from bridge.endpoints.kafka.cluster.asking import (
 )
 from bridge.endpoints.kafka.cluster.calls import Calls
 from bridge.endpoints.kafka.cluster.errors import Reasons, text_of
-from bridge.endpoints.kafka.cluster.retention import ANSWER, fetch_removals
-from bridge.endpoints.kafka.cluster.topics import Partitioned, check_partitions
+from bridge.endpoints.kafka.cluster.topics import ANSWER, Partitioned, check_partitions, fetch_removals
 from bridge.endpoints.outages import judge_removals
 from exchange.errors import HashstarError
 from exchange.text.display import count_noun, list_some

@@ -1,22 +1,23 @@
-"""What a bridge checks of topics before it uses them: that they exist, and that their partitions fit the topology."""
+"""What a bridge asks of topics: whether they exist and their partitions fit the topology, and how long records stay."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from confluent_kafka import KafkaException, TopicCollection
-from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
 
-from bridge.endpoint import Disconnected
-from bridge.endpoints.kafka.cluster.asking import METADATA_WITHIN, fetch_metadata, make_admin
+from bridge.endpoint import Disconnected, Removal
+from bridge.endpoints.kafka.cluster.asking import ASKING, METADATA_WITHIN, fetch_metadata, make_admin
 from bridge.endpoints.kafka.cluster.errors import PERMISSIONS, Reasons, text_of
 from exchange.partition.partitions import Broker, Partition, Partitions
+from exchange.text.display import write_milliseconds
 
 __all__ = [
-    "Partitioned", "Racks", "KafkaTopic", "check_partitions", "check_rights", "check_topics", "count_partitions",
-    "fetch_topics", "list_partitions",
+    "ANSWER", "KafkaTopic", "Partitioned", "Racks", "check_partitions", "check_rights", "check_topics",
+    "count_partitions", "fetch_removals", "fetch_topics", "list_partitions", "look_up_removals",
 ]  # fmt: skip
 
 Racks: TypeAlias = Mapping[int, str | None]
@@ -123,3 +124,42 @@ def check_partitions(topic: str, count: int, queue: str, wanted: int) -> None:
             f"topic {topic!r} has {count} partitions, and the topology spreads queue {queue!r} over {wanted}: change "
             "one of them; the bridge waits for that"
         )
+
+
+ASKED: Final = 200
+"""Maximum number of topics whose configuration is asked for."""
+ANSWER: Final = 4.0
+"""Seconds that brokers may take to answer a question."""
+
+
+def fetch_removals(admin: AdminClient, topics: Sequence[str], hidden: list[str]) -> Iterator[Removal]:
+    """Yield what deletes records of these topics; ``hidden`` gets those whose settings this user is not shown."""
+    names = [*dict.fromkeys(topics)]  # a name that is asked for twice spoils librdkafka's whole answer
+    hidden += names[ASKED:]
+    if not names:  # librdkafka takes no empty list
+        return
+    asked = admin.describe_configs(
+        [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names[:ASKED]], request_timeout=ANSWER
+    )
+    for resource, answer in asked.items():
+        try:
+            configured = answer.result(2 * ANSWER)
+            policy, milliseconds = str(configured["cleanup.policy"].value), int(configured["retention.ms"].value)
+            size = int(configured["retention.bytes"].value)
+        except (KafkaException, KeyError, TypeError, ValueError):
+            hidden.append(resource.name)
+            continue
+        what = f"topic {resource.name!r} deletes records, read or not,"
+        if "delete" in policy and milliseconds >= 0:
+            yield Removal(f"{what} after {write_milliseconds(milliseconds)} (retention.ms)", milliseconds / 1_000)
+        if "delete" in policy and size >= 0:
+            yield Removal(f"{what} beyond {size:,} bytes of a partition (retention.bytes)")
+
+
+def look_up_removals(settings: Mapping[str, Any], topics: Sequence[str]) -> Sequence[Removal]:
+    """Return what `fetch_removals` yields, by a client of its own; nothing if brokers do not answer."""
+    own = {name: value for name, value in settings.items() if name != "statistics.interval.ms"}
+    try:
+        return [*fetch_removals(make_admin({**own, **ASKING}, Reasons()), topics, [])]
+    except KafkaException:
+        return ()

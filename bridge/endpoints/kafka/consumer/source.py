@@ -29,8 +29,7 @@ from bridge.endpoints.kafka.cluster.calls import Calls
 from bridge.endpoints.kafka.cluster.checking import check_source, run_check
 from bridge.endpoints.kafka.cluster.errors import CONNECTING, LOG_LEVEL, Reasons
 from bridge.endpoints.kafka.cluster.health import MEASURE_EVERY
-from bridge.endpoints.kafka.cluster.retention import look_up_removals
-from bridge.endpoints.kafka.cluster.topics import check_rights, count_partitions
+from bridge.endpoints.kafka.cluster.topics import check_rights, count_partitions, look_up_removals
 from bridge.endpoints.kafka.consumer.assignment import PartitionLane
 from bridge.endpoints.kafka.consumer.backlog import Backlog
 from bridge.endpoints.kafka.consumer.member import GroupMember

@@ -21,7 +21,7 @@ from bridge.rocketmq.remoting.client import Client
 from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode
 from bridge.rocketmq.remoting.command import Command, now_ms
 from bridge.rocketmq.remoting.errors import BrokerError, ClientError, CommandError
-from exchange.partition.clients.rocketmq.pop_assignment import ANY_QUEUE
+from exchange.partition.clients.rocketmq.allocation import ANY_QUEUE
 
 __all__ = ["ANY_QUEUE", "InitMode", "News", "PopRequests", "TopicHandle", "batch_ack_body"]
 

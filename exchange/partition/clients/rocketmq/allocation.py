@@ -1,8 +1,12 @@
 """Which queues each consumer of a RocketMQ group reads: the allocation that each of them computes for itself.
 
-There is no coordinator. Each consumer sorts the queues and the client ids that it knows, and applies the same strategy.
-So each queue is read by exactly one consumer as long as all of them know the same lists and have the same strategy;
-else a queue may be read by no consumer, or by two.
+Where queues are pulled, there is no coordinator. Each consumer sorts the queues and the client ids that it knows, and
+applies the same strategy. So each queue is read by exactly one consumer as long as all of them know the same lists and
+have the same strategy; else a queue may be read by no consumer, or by two.
+
+Where they are popped, brokers of 5.x compute the assignment (`assign_pop`). A queue may be popped by several members at
+once, as the broker hides what one has popped from the others: a slow member delays no queue, and there may be more
+members than queues.
 """
 
 from __future__ import annotations
@@ -12,18 +16,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import md5
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Final, TypeVar
 
 from exchange.errors import InputError
-from exchange.partition.clients.rocketmq.message_queue import MessageQueue
-from exchange.partition.clients.rocketmq.queues import broker_name
+from exchange.partition.clients.rocketmq.queues import MessageQueue, broker_name
 from exchange.partition.clients.rocketmq.round_robin import era_of
 from exchange.partition.hashing.java import code_units
 from exchange.partition.partitions import Partition
 
 __all__ = [
-    "AllocateAveragely", "AllocateAveragelyByCircle", "AllocateByConfig", "AllocateByMachineRoom",
-    "AllocateConsistentHash", "AllocateMachineRoomNearby", "Allocation", "rebalance",
+    "ANY_QUEUE", "AllocateAveragely", "AllocateAveragelyByCircle", "AllocateByConfig", "AllocateByMachineRoom",
+    "AllocateConsistentHash", "AllocateMachineRoomNearby", "Allocation", "assign_pop", "rebalance",
 ]  # fmt: skip
 
 Item = TypeVar("Item")
@@ -244,3 +247,39 @@ def _by_room(
             raise InputError(f"Machine room is null for {describe(item)}")
         rooms.setdefault(room, []).append(item)
     return rooms
+
+
+ANY_QUEUE: Final = -1
+"""Number that stands for all queues of a topic at a broker."""
+
+
+def assign_pop(
+    allocation: Allocation,
+    topic: str,
+    client: str,
+    queues: Sequence[Partition],
+    clients: Sequence[str],
+    share_queues: int = 0,
+) -> frozenset[MessageQueue]:
+    """Return the queues that one client pops (`QueryAssignmentProcessor.allocate4Pop`).
+
+    Both lists are sorted, as for `exchange.partition.clients.rocketmq.allocation.rebalance`. ``share_queues`` is
+    ``popShareQueueNum``: 0, or as many as there are other clients, lets each client pop all queues of all brokers. Else
+    a client pops its own queues by the allocation, and those of the next ``share_queues`` clients; where there are more
+    clients than queues, each pops one. A client that is not in the list gets nothing with a share, everything without.
+    Raises InputError where the allocation throws: the broker answers no assignment then.
+    """
+    if share_queues <= 0 or share_queues >= len(clients) - 1:
+        return frozenset([MessageQueue(MessageQueue.of(queue).broker, ANY_QUEUE) for queue in queues])
+    if len(clients) > len(queues):
+        if not client.strip() or not queues:
+            raise InputError("currentCID is empty" if queues else "mqAll is null or mqAll empty")
+        if client not in clients:
+            return frozenset()
+        return frozenset([MessageQueue.of(queues[clients.index(client) % len(queues)])])
+    ours = list(allocation.allocate(topic, client, queues, clients))
+    if client in clients:
+        index = clients.index(client)
+        for step in range(1, share_queues + 1):
+            ours += allocation.allocate(topic, clients[(index + step) % len(clients)], queues, clients)
+    return frozenset(map(MessageQueue.of, ours))

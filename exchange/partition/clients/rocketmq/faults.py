@@ -15,8 +15,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Final, NamedTuple, cast
 
-from exchange.partition.clients.rocketmq.message_queue import MessageQueue
-from exchange.partition.clients.rocketmq.queues import broker_name
+from exchange.partition.clients.rocketmq.queues import MessageQueue, broker_name
 from exchange.partition.clients.rocketmq.round_robin import RoundRobin, Turn, era_of, position
 from exchange.partition.hashing.hashes import MASK, signed
 from exchange.partition.hashing.java import remainder, string_hash

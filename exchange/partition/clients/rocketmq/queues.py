@@ -19,8 +19,8 @@ from exchange.partition.hashing.java import code_units
 from exchange.partition.partitions import Broker, Partition, Partitions
 
 __all__ = [
-    "BrokerData", "QueueData", "QueueMapping", "TopicRoute", "broker_name", "by_broker", "proxy_queues",
-    "publish_queues", "subscribe_queues",
+    "BrokerData", "MessageQueue", "QueueData", "QueueMapping", "TopicRoute", "broker_name", "by_broker",
+    "proxy_queues", "publish_queues", "subscribe_queues",
 ]  # fmt: skip
 
 READ: Final = 4
@@ -232,3 +232,29 @@ def _list_queues(queues: Sequence[Queue]) -> Partitions:
         )
     except ValueError:
         raise InputError("the route names a queue twice") from None
+
+
+class MessageQueue(NamedTuple):
+    """`org.apache.rocketmq.common.message.MessageQueue` without the topic, as all queues here are of one topic."""
+
+    broker: str
+    queue_id: int
+
+    @classmethod
+    def of(cls, partition: Partition) -> MessageQueue:
+        """Return the queue of a partition, whose name ends with its number: ``broker-a:1``."""
+        return cls(broker_name(partition), int(partition.name.rpartition(":")[2]))
+
+    @property
+    def name(self) -> str:
+        """Name of its partition."""
+        return f"{self.broker}:{self.queue_id}"
+
+    @property
+    def order(self) -> tuple[bytes, int]:
+        """Key to sort the queues of one topic by (`compareTo`)."""
+        return code_units(self.broker), self.queue_id
+
+    def text(self, topic: str) -> str:
+        """Return ``toString()``, which consistent hashing hashes."""
+        return f"MessageQueue [topic={topic}, brokerName={self.broker}, queueId={self.queue_id}]"

@@ -21,7 +21,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from exchange.errors import InputError
-from exchange.partition.clients.rocketmq.message_queue import MessageQueue
+from exchange.partition.clients.rocketmq.queues import MessageQueue
 from exchange.partition.hashing.java import code_units
 from exchange.partition.moves import Distribution, KeyCounts, Moves, compare_distributions
 from exchange.partition.partitioner import Partitioner

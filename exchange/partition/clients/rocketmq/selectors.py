@@ -18,9 +18,8 @@ from exchange.partition.clients.rocketmq.round_robin import RoundRobin
 from exchange.partition.hashing.hashes import absolute
 from exchange.partition.hashing.java import LEAST_INT, JavaRandom, hash_code, remainder, string_hash
 from exchange.partition.hashing.librdkafka import fnv1a_hash
-from exchange.partition.partitioner import Choice, Inputs, Key, Partitioner
+from exchange.partition.partitioner import Choice, Inputs, Key, Partitioner, Strategy
 from exchange.partition.partitions import Partition, Partitions
-from exchange.partition.strategy import Strategy
 
 __all__ = [
     "STRATEGIES", "ByHash", "ByHash40", "ByMachineRoom", "ByRandom", "ByRandoom", "Explicit", "GoHash",

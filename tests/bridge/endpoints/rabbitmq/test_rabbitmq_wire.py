@@ -23,7 +23,7 @@ from bridge.endpoints.rabbitmq.frames import (
     Returned,
 )
 from bridge.endpoints.rabbitmq.wire import Wire
-from exchange.amqp.frames import BODY, HEAD, HEADER, METHOD
+from exchange.amqp.methods import BODY, HEAD, HEADER, METHOD
 from exchange.limits import MESSAGE_BYTES
 from tests.support.bridge.unconnected import UnconnectedWire
 from tests.support.tiers import examples

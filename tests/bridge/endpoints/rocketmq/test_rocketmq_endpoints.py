@@ -26,8 +26,7 @@ from bridge.rocketmq.remoting.errors import BrokerError, ClientError, ConnectErr
 from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
 from bridge.table import Table
 from exchange import Binding, Exchange, InputError, Message, Queue, Router, Topology
-from exchange.partition.clients.rocketmq.message_queue import MessageQueue
-from exchange.partition.clients.rocketmq.queues import BrokerData, QueueData, TopicRoute
+from exchange.partition.clients.rocketmq.queues import BrokerData, MessageQueue, QueueData, TopicRoute
 from exchange.partition.partitioning.key_source import KeySource
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.partition.partitions import Partitions

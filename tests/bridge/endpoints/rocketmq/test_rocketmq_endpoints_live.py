@@ -27,8 +27,7 @@ from bridge.rocketmq.remoting.client import ClientSettings
 from bridge.rocketmq.remoting.codes import RequestCode
 from bridge.rocketmq.remoting.message import RocketMessage
 from exchange import Message
-from exchange.partition.clients.rocketmq.message_queue import MessageQueue
-from exchange.partition.clients.rocketmq.queues import publish_queues
+from exchange.partition.clients.rocketmq.queues import MessageQueue, publish_queues
 from exchange.partition.partitioning.specification import Partitioning
 from tests.support.bridge.behaviour import Reports, on_a_loop, send_to
 from tests.support.rocketmq.topics import Topics, topics_at

@@ -10,7 +10,7 @@ import pytest
 
 from bridge.rocketmq.producer.producer import Producer
 from bridge.rocketmq.remoting.message import RocketMessage
-from exchange.partition.clients.rocketmq.message_queue import MessageQueue
+from exchange.partition.clients.rocketmq.queues import MessageQueue
 from tests.support.rocketmq.topics import Topics, topics_at
 from tests.support.servers import Server
 

@@ -32,7 +32,7 @@ from bridge.rocketmq.remoting.errors import (
 from bridge.rocketmq.remoting.message import RocketMessage
 from bridge.rocketmq.remoting.properties import IllegalMessage
 from exchange import Message
-from exchange.partition.clients.rocketmq.message_queue import MessageQueue
+from exchange.partition.clients.rocketmq.queues import MessageQueue
 from exchange.partition.partitions import Partitions
 from tests.support.bridge.behaviour import Reports
 from tests.support.tiers import examples

@@ -21,7 +21,7 @@ from exchange.partition.clients.rocketmq.allocation import (
     Allocation,
     rebalance,
 )
-from exchange.partition.clients.rocketmq.message_queue import MessageQueue
+from exchange.partition.clients.rocketmq.queues import MessageQueue
 from exchange.partition.partitions import Broker, Partition, Partitions
 from tests.recorders import golden
 from tests.recorders.rocketmq_faults import ALLOCATIONS

@@ -20,7 +20,7 @@ from exchange.partition.clients.rocketmq.faults import (
     probe,
     probes_due,
 )
-from exchange.partition.clients.rocketmq.message_queue import MessageQueue
+from exchange.partition.clients.rocketmq.queues import MessageQueue
 from exchange.partition.clients.rocketmq.round_robin import RoundRobin, Turn
 from exchange.partition.partitioner import Inputs
 from exchange.partition.partitions import Broker, Partition, Partitions

@@ -10,9 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange.errors import InputError
-from exchange.partition.clients.rocketmq.allocation import AllocateAveragely, AllocateAveragelyByCircle
-from exchange.partition.clients.rocketmq.message_queue import MessageQueue
-from exchange.partition.clients.rocketmq.pop_assignment import ANY_QUEUE, assign_pop
+from exchange.partition.clients.rocketmq.allocation import (
+    ANY_QUEUE,
+    AllocateAveragely,
+    AllocateAveragelyByCircle,
+    assign_pop,
+)
+from exchange.partition.clients.rocketmq.queues import MessageQueue
 from exchange.partition.partitions import Partitions
 from tests.recorders import golden
 from tests.recorders.rocketmq_pop import SHARES

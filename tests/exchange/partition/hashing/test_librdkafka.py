@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange.partition.hashing import librdkafka
-from exchange.partition.hashing.hashes import fnv1a, murmur2, positive, signed
+from exchange.partition.hashing.hashes import KEY_SIZE, fnv1a, murmur2, positive, remember, signed
 from exchange.partition.hashing.librdkafka import (
     PYTHON,
     find_functions,
@@ -21,7 +21,6 @@ from exchange.partition.hashing.librdkafka import (
     murmur2_hash,
     murmur2_partition,
 )
-from exchange.partition.hashing.remembered import KEY_SIZE, remember
 
 DATA = st.binary(max_size=90)
 COUNTS = st.integers(1, 2**31 - 1)

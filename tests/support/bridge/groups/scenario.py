@@ -14,7 +14,7 @@ from itertools import pairwise
 from math import ceil
 from pathlib import Path
 
-from exchange.partition.assignment import count_moves
+from exchange.partition.slots import count_moves
 from tests.support.bridge.groups.member import RECORD
 
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange.errors import InputError
-from exchange.text.digits import is_digits, read_float, read_integer
+from exchange.text.numbers import is_digits, read_float, read_integer
 from exchange.values.field_text import decode_field
 from exchange.values.field_values import RANGES
 from tests.support.tiers import examples
@@ -22,7 +22,7 @@ from tests.support.tiers import examples
 ROOT: Final = Path(__file__).parents[2]
 
 ALLOWED: Final = {
-    "exchange/text/digits.py",
+    "exchange/text/numbers.py",
     "exchange/selector/compiled.py",  # texts of Java's code, where all digits are ASCII
     "exchange/selector/numbers.py",  # Java's own conversions, which take the digits of all scripts
     "exchange/partition/clients/rocketmq/queues.py",  # as Integer.parseInt

@@ -1,4 +1,4 @@
-"""Read numbers that stand in texts from outside: in ASCII digits alone, which is all that other programs write.
+"""Read numbers and durations that stand in texts: in ASCII digits alone, which is all that other programs write.
 
 `int`, `float` and `str.isdigit` take the digits of all scripts, underscores and blanks, too: ``"١٢"``, ``"1_2"``,
 ``" 12 "``, and for some ``"²"`` is a digit that is no number.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["is_digits", "read_float", "read_integer"]
+__all__ = ["DURATION", "is_digits", "parse_duration", "read_float", "read_integer"]
 
 INTEGER: Final = re.compile(r"[-+]?[0-9]+")
 FLOAT: Final = re.compile(
@@ -37,3 +37,22 @@ def read_float(text: str) -> float:
     if FLOAT.fullmatch(text) is None:
         raise ValueError(f"{text[:40]!r} is no number")
     return float(text)
+
+
+UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+"""Unit -> its seconds."""
+PART: Final = re.compile(rf"([0-9]+(?:\.[0-9]+)?)\s*({'|'.join(UNITS)})\s*", re.ASCII)
+DURATION: Final = rf"^\s*([0-9]+(\.[0-9]+)?|([0-9]+(\.[0-9]+)?\s*({'|'.join(UNITS)})\s*)+)\s*$"
+"""What JSON Schemas say of such a text."""
+NUMBER: Final = re.compile(r"[0-9]+(?:\.[0-9]+)?", re.ASCII)
+
+
+def parse_duration(text: str) -> float | None:
+    """Return the seconds of a text such as ``30``, ``250ms``, ``30s``, ``5 m`` or ``1h30m``; None if it is none."""
+    text = text.strip()
+    if NUMBER.fullmatch(text):
+        return float(text)
+    seconds, at = 0.0, 0
+    while part := PART.match(text, at):
+        seconds, at = seconds + float(part[1]) * UNITS[part[2]], part.end()
+    return seconds if text and at == len(text) else None
