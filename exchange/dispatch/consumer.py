@@ -1,7 +1,7 @@
 """The asyncio consumer: deliveries of one queue, handled concurrently, each settled once, with an orderly stop.
 
 A delivery waits for its turn (`exchange.dispatch.turns`), is handled in a task of its own, and is then settled as its
-handlers or the policy for errors decide. Answers are sent together (`exchange.dispatch.answers`), on the channel that
+handlers or the policy for errors decide. Answers are sent together (`exchange.dispatch.sending`), on the channel that
 the delivery came on: a delivery of a lost channel is never answered on the next one.
 """
 
@@ -13,31 +13,25 @@ import threading
 import warnings
 from collections.abc import Awaitable, Callable, Generator, Hashable
 from contextlib import suppress
-from functools import reduce
 from types import TracebackType
-from typing import Any, Final, Self, cast
+from typing import Any, Final, Self, TypeVar, cast
 
-from exchange.dispatch.answers import Answers
 from exchange.dispatch.delivery import Answer, Delivery, Ticket
-from exchange.dispatch.link import Link, LinkLost, Unroutable
-from exchange.dispatch.policy import DONE, Retry
-from exchange.dispatch.publishing import finish
-from exchange.dispatch.settings import ConsumeOptions, ConsumerCounts, Handle, Middleware
-from exchange.dispatch.threads import HandlerThreads
+from exchange.dispatch.link import Link, LinkLost, Unroutable, finish
+from exchange.dispatch.policy import DONE, ConsumeOptions, ConsumerCounts, Handle, Retry, wrap_handle
+from exchange.dispatch.sending import AnswerSender
+from exchange.dispatch.threads import HandlerThreads, place_of
 from exchange.dispatch.turns import ConcurrentTurns
-from exchange.text.display import count_noun
 from exchange.values.message import Message
 
 __all__ = ["Consumer"]
 
 log: Final = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 ANSWER_SECONDS: Final = 5.0
 """Maximum seconds that a stopping consumer waits for the broker to answer, or for the socket to send its data."""
-
-ANSWER_DELAY: Final = 0.002
-"""Maximum seconds that an answer waits for others, to be sent with them. It does not wait where an eighth of the
-prefetch is done, so that the broker never runs out of deliveries that it may send."""
 
 PAUSE_SECONDS: Final = 1.0
 """Seconds before a delivery is put back whose retry the broker refused: it is delivered again at once."""
@@ -62,11 +56,7 @@ class Consumer:
         self._turns: Final[ConcurrentTurns[Delivery]] = ConcurrentTurns(settings.concurrency)
         self._tasks: Final[dict[Ticket, asyncio.Task[None]]] = {}
         self._starting = False
-        self._answers: Final[dict[Any, Answers]] = {}  # by channel: after a reconnect there may be two
-        self._unsent: Final[set[Any]] = set()
-        self._batch: Final = max(1, (settings.prefetch or 0) // 8)
-        self._timer: asyncio.TimerHandle | None = None
-        self._sending: asyncio.Task[None] | None = None
+        self._answers: Final = AnswerSender(link, self.counts, settings.prefetch)
         self._publishing: Final[dict[Ticket, list[asyncio.Task[None]]]] = {}
         self._settling: Final[set[Ticket]] = set()  # handled, and not answered yet
         self._threads: Final = HandlerThreads(link.queue, settings.concurrency)
@@ -103,8 +93,7 @@ class Consumer:
             raise RuntimeError("a consumer starts once: call Dispatcher.consume again")
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         settings = self._settings
-        handle: Handle = self._call_handlers
-        self._handle = reduce(_wrap, reversed(settings.middleware), handle)
+        self._handle = wrap_handle(self._call_handlers, settings.middleware)
         try:
             if isinstance(settings.on_error, Retry) and settings.on_error.declare:
                 await self._link.declare(*settings.on_error.declarations(self._link.queue))
@@ -178,15 +167,7 @@ class Consumer:
     # Receiving. All of this runs in the thread of the event loop.
 
     def _receive(self, delivery: Delivery) -> None:
-        ticket = delivery._ticket
-        channel = ticket.channel
-        answers = self._answers.get(channel)
-        if answers is None:
-            for old in [old for old in self._answers if not self._link.is_open(old)]:
-                self.counts.lost += self._answers.pop(old).pending
-                self._unsent.discard(old)
-            answers = self._answers[channel] = Answers()
-        answers.receive(ticket.tag)
+        self._answers.receive(delivery._ticket)
         self.counts.received += 1
         if self._stopped:
             self._release(delivery)
@@ -262,7 +243,7 @@ class Consumer:
             self._release(delivery)
             raise
         except Exception as trouble:
-            log.exception("%s, could not be settled: not acknowledged", _place_of(delivery))
+            log.exception("%s, could not be settled: not acknowledged", place_of(delivery))
             self._end(trouble)
         finally:
             self._leave(ticket, key, counted)
@@ -310,7 +291,7 @@ class Consumer:
 
     async def _settle_failed(self, delivery: Delivery, error: Exception) -> None:
         ticket, policy = delivery._ticket, self._settings.on_error
-        where = _place_of(delivery)
+        where = place_of(delivery)
         lost = not self._link.is_open(ticket.channel)
         if lost and isinstance(error, LinkLost):  # of its reply
             log.warning("%s, was handled, but its channel is lost: the broker delivers it again", where)
@@ -337,7 +318,7 @@ class Consumer:
             ticket.try_to_settle("requeue" if policy == "requeue" else "reject")
 
     async def _retry(self, policy: Retry, delivery: Delivery, seconds: float, error: Exception) -> None:
-        where = _place_of(delivery)
+        where = place_of(delivery)
         try:
             await finish(self._link.publish(policy.delay(delivery, seconds)))
         except (LinkLost, Unroutable) as trouble:
@@ -361,53 +342,18 @@ class Consumer:
 
     def settle(self, ticket: Ticket, answer: Answer) -> None:
         """Send an answer, together with others."""
-        if threading.get_ident() == self._thread:
-            self._settle(ticket, answer)
-        elif self._loop is not None:
-            self._loop.call_soon_threadsafe(self._settle, ticket, answer)
-
-    def _settle(self, ticket: Ticket, answer: Answer) -> None:
-        answers = self._answers.get(ticket.channel)
-        if answers is None:
-            self.counts.lost += 1
-            return
-        answers.add(ticket.tag, answer)
-        self._unsent.add(ticket.channel)
-        if self._sending is not None:
-            return
-        if self._stopped or answers.pending >= self._batch:
-            self._send_now()
-        elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(ANSWER_DELAY, self._send_now)
-
-    def _send_now(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._sending is None and self._unsent:
-            sending = asyncio.get_running_loop().create_task(self._send())
-            self._sending = None if sending.done() else sending
-
-    async def _send(self) -> None:
-        try:
-            while self._unsent:
-                channel = self._unsent.pop()
-                answers = self._answers[channel]
-                number = answers.pending
-                try:
-                    await self._link.answer(channel, answers.take())
-                except LinkLost as trouble:
-                    log.warning("%s not acknowledged: %s", count_noun(number, "delivery", "deliveries"), trouble)
-                    self.counts.lost += number
-        finally:
-            self._sending = None
+        self._call(self._answers.add, ticket, answer)
 
     def reply(self, ticket: Ticket, reply: Message) -> None:
         """Publish a reply; its delivery is settled only after the broker has taken it."""
+        self._call(self._reply, ticket, reply)
+
+    def _call(self, function: Callable[[Ticket, T], None], ticket: Ticket, argument: T) -> None:
+        """Call a function in the thread of the event loop."""
         if threading.get_ident() == self._thread:
-            self._reply(ticket, reply)
+            function(ticket, argument)
         elif self._loop is not None:
-            self._loop.call_soon_threadsafe(self._reply, ticket, reply)
+            self._loop.call_soon_threadsafe(function, ticket, argument)
 
     def _reply(self, ticket: Ticket, reply: Message) -> None:
         publishing = asyncio.get_running_loop().create_task(self._publish(reply))
@@ -435,7 +381,7 @@ class Consumer:
             self._begin_to_stop()
 
     def _begin_to_stop(self) -> None:
-        self._stopped = True
+        self._stopped = self._answers.at_once = True
         if self._stopping is None:
             self._stopping = asyncio.get_running_loop().create_task(self._stop())
             # A callback, as a loop that ends may cancel the task before its first step.
@@ -455,9 +401,7 @@ class Consumer:
                 del self._tasks[ticket]  # it was cancelled before its first step
                 if ticket.try_to_settle("requeue"):
                     self.counts.released += 1
-        self._send_now()
-        if self._sending is not None:
-            await asyncio.wait([self._sending], timeout=ANSWER_SECONDS)
+        await self._answers.finish(ANSWER_SECONDS)
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 await self._link.close()
@@ -467,14 +411,3 @@ class Consumer:
     def _end_of_stop(self, _: asyncio.Task[None]) -> None:
         self._threads.shutdown()
         self._over.set()
-
-
-def _wrap(handle: Handle, middleware: Middleware) -> Handle:
-    wrapped = middleware(handle)
-    if not callable(wrapped):
-        raise TypeError(f"middleware is a function that returns a function; {middleware!r} returned {wrapped!r}")
-    return wrapped
-
-
-def _place_of(delivery: Delivery) -> str:
-    return f"exchange {delivery.exchange!r}, key {delivery.routing_key!r}"

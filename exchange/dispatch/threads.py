@@ -11,7 +11,7 @@ from typing import Final
 
 from exchange.dispatch.delivery import Delivery, Ticket
 
-__all__ = ["THREADS", "HandlerThreads"]
+__all__ = ["THREADS", "HandlerThreads", "place_of"]
 
 log: Final = logging.getLogger(__name__)
 
@@ -38,8 +38,7 @@ class HandlerThreads:
         except asyncio.CancelledError:
             if not called.cancel() and called.running():
                 self._running_on[delivery._ticket] = called
-                where = f"exchange {delivery.exchange!r}, key {delivery.routing_key!r}"
-                log.warning("%s, was cancelled, and its handler runs on in its thread", where)
+                log.warning("%s, was cancelled, and its handler runs on in its thread", place_of(delivery))
             raise
 
     def take_running(self, ticket: Ticket) -> Future[object] | None:
@@ -50,6 +49,11 @@ class HandlerThreads:
         """Start no thread any more; those that run are not waited for."""
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def place_of(delivery: Delivery) -> str:
+    """Return where a delivery was published, for the log."""
+    return f"exchange {delivery.exchange!r}, key {delivery.routing_key!r}"
 
 
 def _call(handler: Callable[[Delivery], object], delivery: Delivery) -> object:

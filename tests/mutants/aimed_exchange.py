@@ -406,15 +406,19 @@ EXCHANGE: Final[list[Mutant]] = [
             "error = await self._wait_for_replies(ticket) or error",
             "error = error or await self._wait_for_replies(ticket)",
         ),
+    ),
+    *mutants_of(
+        "exchange/dispatch/sending.py",
+        "exchange/dispatch/test_consumer.py",
         (
             "a lost answer counts once for all",
-            "                    self.counts.lost += number",
-            "                    self.counts.lost += 1",
+            "                    self._counts.lost += number",
+            "                    self._counts.lost += 1",
         ),
         (
             "lost answers do not count",
-            "                    self.counts.lost += number",
-            "                    self.counts.lost += 0",
+            "                    self._counts.lost += number",
+            "                    self._counts.lost += 0",
         ),
     ),
 ]

@@ -281,7 +281,7 @@ class Consumer:
 
     def _handle_member_change(self, request: Command) -> None:
         if request.fields.get("consumerGroup") == self.group.name:
-            self._share.request_rebalance()
+            self._share.rebalancing.request()
 
     def _handle_reset(self, request: Command) -> None:
         """Set offsets, on behalf of ``mqadmin resetOffsetByTime`` (`MQClientInstance.resetOffset`)."""
@@ -315,4 +315,4 @@ class Consumer:
 
     def _handle_route_change(self, topic: str, route: TopicRoute) -> None:
         if topic in self.group.subscriptions:
-            self._share.request_rebalance()
+            self._share.rebalancing.request()

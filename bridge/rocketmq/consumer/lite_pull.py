@@ -107,12 +107,12 @@ class LitePullConsumer:
             for topic in added:
                 self._group.subscriptions.pop(topic, None)
             raise
-        await self._share.rebalance()
+        await self._share.rebalancing.finish_next()
 
     async def unsubscribe(self, topic: str) -> None:
         """Stop reading a topic, and commit its marked offsets."""
         self._group.subscriptions.pop(topic, None)
-        await self._share.rebalance()
+        await self._share.rebalancing.finish_next()
 
     async def assign(self, queues: Iterable[TopicQueue], *expressions: Subscription) -> None:
         """Read these queues, and no others, whatever the other members of the group read.
@@ -131,7 +131,7 @@ class LitePullConsumer:
         self._group.subscriptions |= {
             topic: given.get(topic, Subscription.to_tags(topic)).at(now) for topic in sorted(topics)
         }
-        await self._share.rebalance()
+        await self._share.rebalancing.finish_next()
 
     @property
     def assigned(self) -> frozenset[TopicQueue]:

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from bridge.rocketmq.consumer.assigned import TopicQueue
-from bridge.rocketmq.consumer.group import Group
-from bridge.rocketmq.consumer.offsets import OffsetStore
+from bridge.rocketmq.consumer.group import Group, MessageModel
+from bridge.rocketmq.consumer.offsets import LocalOffsets, OffsetStore
 from bridge.rocketmq.consumer.room import PulledQueue
 
 __all__ = ["Persisting", "offsets_of"]
@@ -26,6 +26,14 @@ class Persisting:
         """Queue -> why the last try to persist its offset failed."""
         self._group: Final = group
         self._readings: Final = readings
+
+    def load(self, client_id: str) -> None:
+        """Read the file of offsets, when broadcasting. Raises InputError."""
+        settings = self._group.settings
+        if settings.message_model is MessageModel.BROADCASTING:
+            local = LocalOffsets.of(client_id, self._group.name, settings.offset_folder)
+            local.load()
+            self.offsets = local
 
     async def run(self) -> None:
         """Persist the offsets of all queues every ``persist_consumer_offset_interval``."""

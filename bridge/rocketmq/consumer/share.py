@@ -17,15 +17,14 @@ from typing import Final
 
 from bridge.rocketmq.consumer.assigned import AssignedQueue, TopicQueue
 from bridge.rocketmq.consumer.fetching import Answered, QueuePulls
-from bridge.rocketmq.consumer.group import Group, MessageModel
-from bridge.rocketmq.consumer.locking import Locking
-from bridge.rocketmq.consumer.offsets import BrokerOffsets, LocalOffsets, start_offset
-from bridge.rocketmq.consumer.ordering import REBALANCE_LOCK_MAX_LIVE_TIME
+from bridge.rocketmq.consumer.group import Group
+from bridge.rocketmq.consumer.locking import REBALANCE_LOCK_MAX_LIVE_TIME, Locking
+from bridge.rocketmq.consumer.offsets import BrokerOffsets, start_offset
 from bridge.rocketmq.consumer.persisting import Persisting, offsets_of
 from bridge.rocketmq.consumer.pop.popping import Popping
 from bridge.rocketmq.consumer.pulling import BrokerQueues
 from bridge.rocketmq.consumer.room import PulledQueue, Room
-from bridge.rocketmq.consumer.tasks import Tasks, wait_for
+from bridge.rocketmq.consumer.tasks import Division, Rebalancing, Tasks
 from bridge.rocketmq.remoting.client import Client
 from bridge.rocketmq.remoting.command import now_ms
 from bridge.rocketmq.remoting.errors import RemotingError
@@ -35,9 +34,6 @@ from exchange.errors import HashstarError, InputError
 __all__ = ["Batch", "Share"]
 
 LOG: Final = logging.getLogger(__name__)
-
-REBALANCE_AGAIN: Final = 1.0
-"""Seconds until the next rebalance after one that failed for a topic (``rocketmq.client.rebalance.minInterval``)."""
 
 Batch = tuple[AssignedQueue, list[StoredMessage]]
 """Messages of one queue, in order."""
@@ -70,8 +66,6 @@ class Share:
         self._room: Final = Room(self._readings, self._settings.limits.pull_threshold_size_for_all)
         self._turns: Final[deque[PulledQueue]] = deque()
         """The same readings, in the order in which they are asked for messages; `take` rotates them."""
-        self._changed: Final = asyncio.Event()
-        """Set when the group or a route has changed."""
         self._resumed: Final = asyncio.Event()
         """Set while messages are pulled and handed out."""
         self._client: Final = client
@@ -90,9 +84,7 @@ class Share:
         """The queues that are popped, where the broker assigns them."""
         self._on_assigned: Final = assigned
         self._on_revoked: Final = revoked
-        self._rebalancing: asyncio.Task[None] | None = None
-        self._rebalanced: list[asyncio.Future[None]] = []
-        """Futures of those who wait for the end of the next rebalance."""
+        self.rebalancing: Final = Rebalancing(self._rebalance, self._settings.rebalance_interval)
 
     @property
     def unpersisted(self) -> Mapping[TopicQueue, Exception]:
@@ -111,15 +103,12 @@ class Share:
 
     def load(self) -> None:
         """Read the file of offsets, when broadcasting. Raises InputError."""
-        if self._settings.message_model is MessageModel.BROADCASTING:
-            local = LocalOffsets.of(self._client.client_id, self._group.name, self._settings.offset_folder)
-            local.load()
-            self._persisting.offsets = local
+        self._persisting.load(self._client.client_id)
 
     def open(self) -> None:
         """Start the tasks."""
         self._resumed.set()
-        self._rebalancing = self._tasks.start(self._rebalance_on())
+        self.rebalancing.start(self._tasks)
         self._tasks.start(self._persisting.run())
         if self._settings.locks:
             self._tasks.start(self._locking.run())
@@ -128,13 +117,7 @@ class Share:
         """Persist the offsets, and give up the queues."""
         # First no more rebalances, and popped messages; then no more pulls, then offsets, then locks, so that the next
         # member reads from there on.
-        if self._rebalancing is not None:
-            self._rebalancing.cancel()
-            self._rebalancing = None
-        for each in self._rebalanced:
-            if not each.done():
-                each.set_result(None)
-        self._rebalanced.clear()
+        self.rebalancing.stop()
         await self.popping.close()
         await self._tasks.cancel()
         await self.persist()
@@ -157,10 +140,6 @@ class Share:
         """Whether it does not pull, and no message is to be handed out."""
         return not self._resumed.is_set()
 
-    def request_rebalance(self) -> None:
-        """Trigger a rebalance soon, because the group or a route has changed."""
-        self._changed.set()
-
     async def persist(self, queues: Iterable[TopicQueue] | None = None) -> dict[TopicQueue, int]:
         """Persist the offsets of these queues, by default of all that are ours; return those that were persisted."""
         ours = self._readings
@@ -175,15 +154,6 @@ class Share:
         self._tasks.start(self._reset(offsets))
 
     # What the caller of a lite pull consumer decides.
-
-    async def rebalance(self) -> None:
-        """Rebalance now, and wait until it is done, or has failed; while this is not open, do nothing."""
-        if self._rebalancing is None:
-            return
-        done = asyncio.get_running_loop().create_future()
-        self._rebalanced.append(done)
-        self._changed.set()
-        await done
 
     def seek(self, queue: TopicQueue, offset: int) -> None:
         """Continue a queue of ours from another offset. A pull under way is cancelled, so its answer is not kept."""
@@ -283,28 +253,8 @@ class Share:
 
     # Rebalance.
 
-    async def _rebalance_on(self) -> None:
-        """Rebalance when the group or a route has changed, and every ``rebalance_interval``; sooner after a failure."""
-        failures = 0
-        while True:
-            self._changed.clear()
-            wait = self._settings.rebalance_interval
-            waiting, self._rebalanced = self._rebalanced, []
-            try:
-                is_complete = await self._rebalance()
-            finally:
-                for each in waiting:
-                    if not each.done():  # its caller may have been cancelled
-                        each.set_result(None)
-            if not is_complete:
-                # While only queues are missing, which another member has to give up first, the next try is after 1 s.
-                # While a whole topic fails, for example because it does not exist, the interval doubles.
-                failures = failures + 1 if self.troubles.keys() & self._group.subscriptions.keys() else 0
-                wait = min(wait, REBALANCE_AGAIN * 2 ** min(failures, 8))
-            await wait_for(self._changed, wait)
-
-    async def _rebalance(self) -> bool:
-        """Divide the queues anew, and return whether this member has all of its share (`RebalanceImpl.doRebalance`)."""
+    async def _rebalance(self) -> Division:
+        """Divide the queues anew (`RebalanceImpl.doRebalance`)."""
         for topic in {queue.topic for queue in self._readings} - self._group.subscriptions.keys():  # unsubscribed
             await self._leave([reading for queue, reading in self._readings.items() if queue.topic == topic])
         complete, changed, fresh = set[str](), set[str](), list[PulledQueue]()
@@ -338,7 +288,10 @@ class Share:
             if not reading.assigned.dropped:
                 reading.task = self._tasks.start(self._pull_on(reading))
         self.complete = frozenset(complete)
-        return complete == self._group.subscriptions.keys()
+        topics = self._group.subscriptions.keys()
+        if complete == topics:
+            return Division.COMPLETE
+        return Division.FAILED if self.troubles.keys() & topics else Division.WAITS
 
     async def _join(self, queues: list[TopicQueue]) -> list[PulledQueue]:
         """Assign these queues, and return their readings; not of queues without a lock or a known first offset."""
@@ -409,7 +362,7 @@ class Share:
         reading.assigned.drop()
         await self._locking.release([reading.assigned.queue])
         self._let_go(reading)
-        self._changed.set()
+        self.rebalancing.request()
 
     def _let_go(self, reading: PulledQueue) -> dict[TopicQueue, int]:
         """Give a queue up at once, and return the offset to persist, as `offsets_of` does."""
@@ -441,7 +394,7 @@ class Share:
     def _lose(self, reading: PulledQueue) -> None:
         """Give up a queue that another member has locked."""
         self._let_go(reading)
-        self._changed.set()
+        self.rebalancing.request()
 
     def _move(self, assigned: AssignedQueue, offset: int) -> None:
         """Continue a queue from another offset, and stop pulling it from this one at once."""
@@ -462,4 +415,4 @@ class Share:
         await self._persisting.persist(ours)
         for reading in moved:
             self._let_go(reading)
-        self._changed.set()
+        self.rebalancing.request()

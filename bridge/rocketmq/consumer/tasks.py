@@ -1,17 +1,21 @@
-"""The tasks of a member that end with it: they are cancelled together, and one that fails is noted."""
+"""The tasks of a member that end with it, and that of them which rebalances: when, and who waits for it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from enum import Enum
 from typing import Final
 
-__all__ = ["Tasks", "wait_for"]
+__all__ = ["Division", "Rebalancing", "Tasks", "wait_for"]
+
+REBALANCE_AGAIN: Final = 1.0
+"""Seconds until the next rebalance after one that failed for a topic (``rocketmq.client.rebalance.minInterval``)."""
 
 
 class Tasks:
-    """Tasks that should not end by themselves; ``failed`` is called when one has raised."""
+    """Tasks that should not end by themselves, and are cancelled together; ``failed`` is called when one has raised."""
 
     def __init__(self, failed: Callable[[], None]) -> None:
         self.broken: Exception | None = None
@@ -38,6 +42,71 @@ class Tasks:
         if not task.cancelled() and (error := task.exception()) is not None:
             self.broken = error if isinstance(error, Exception) else RuntimeError(repr(error))
             self._failed()
+
+
+class Division(Enum):
+    """The outcome of a rebalance."""
+
+    COMPLETE = "complete"
+    """This member has all queues of its share."""
+    WAITS = "waits"
+    """Queues are missing, which another member has to give up first."""
+    FAILED = "failed"
+    """A whole topic failed, for example because it does not exist."""
+
+
+class Rebalancing:
+    """Rebalances when the group or a route has changed, and every ``interval`` seconds; sooner if it is incomplete."""
+
+    def __init__(self, rebalance: Callable[[], Awaitable[Division]], interval: float) -> None:
+        self._rebalance: Final = rebalance
+        self._interval: Final = interval
+        self._changed: Final = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._waiting: list[asyncio.Future[None]] = []
+        """Futures of those who wait for the end of the next rebalance."""
+
+    def start(self, tasks: Tasks) -> None:
+        """Begin, in a task of its own."""
+        self._task = tasks.start(self._run())
+
+    def request(self) -> None:
+        """Have a rebalance begin soon."""
+        self._changed.set()
+
+    async def finish_next(self) -> None:
+        """Have a rebalance begin now, and wait until it is done, or has failed; do nothing after `stop`."""
+        if self._task is not None:
+            self._waiting.append(asyncio.get_running_loop().create_future())
+            self._changed.set()
+            await self._waiting[-1]
+
+    def stop(self) -> None:
+        """Begin no more, and let nobody wait."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+        self._release(self._waiting)
+
+    async def _run(self) -> None:
+        failures = 0
+        while True:
+            self._changed.clear()
+            waiting, self._waiting = self._waiting, []
+            try:
+                division = await self._rebalance()
+            finally:
+                self._release(waiting)
+            failures = failures + 1 if division is Division.FAILED else 0
+            # While queues are missing, the next try is after 1 s. While a whole topic fails, the interval doubles.
+            soon = self._interval if division is Division.COMPLETE else REBALANCE_AGAIN * 2 ** min(failures, 8)
+            await wait_for(self._changed, min(self._interval, soon))
+
+    def _release(self, waiting: list[asyncio.Future[None]]) -> None:
+        for each in waiting:
+            if not each.done():  # its caller may have been cancelled
+                each.set_result(None)
+        waiting.clear()
 
 
 async def wait_for(event: asyncio.Event, seconds: float) -> None:

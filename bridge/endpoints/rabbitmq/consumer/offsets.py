@@ -10,8 +10,10 @@ still the same message.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -27,6 +29,9 @@ __all__ = ["OFFSET", "StreamOffsets", "fingerprint_of", "fingerprint_of_message"
 
 OFFSET: Final = "x-stream-offset"
 """Argument of a consumer, where it begins to read; and header of its messages."""
+
+WRITE_SECONDS: Final = 1.0
+"""Seconds from settling until the file is written."""
 
 
 def offset_of(content: ContentHeader) -> int | None:
@@ -55,6 +60,9 @@ class StreamOffsets:
         self._fingerprint: Callable[[], str] = lambda: ""
         self._written = self._fingerprint
         """Fingerprint of what the file has: another stream's message may have the same offset."""
+        self._writing: asyncio.Task[None] | None = None
+        self._hurry: Final = asyncio.Event()
+        """Set while what is settled is to be written at once."""
 
     @property
     def has_file(self) -> bool:
@@ -115,6 +123,30 @@ class StreamOffsets:
     def is_unwritten(self) -> bool:
         """Whether something was settled that the file does not have."""
         return self._path is not None and self._last is not None and self._fingerprint is not self._written
+
+    def write_soon(self, failed: Callable[[OSError], None]) -> None:
+        """Write what is settled, in a task, until all is written, or a write has ``failed``: one write at a time."""
+        if self.is_unwritten and (self._writing is None or self._writing.done()):
+            self._writing = asyncio.create_task(self._keep_writing(failed))
+
+    async def write_now(self, failed: Callable[[OSError], None]) -> None:
+        """Write what is settled at once, and wait for it."""
+        self.write_soon(failed)
+        if self._writing is not None:
+            self._hurry.set()
+            await asyncio.wait([self._writing])
+            self._hurry.clear()
+
+    async def _keep_writing(self, failed: Callable[[OSError], None]) -> None:
+        while self.is_unwritten:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(WRITE_SECONDS):
+                    await self._hurry.wait()
+            try:
+                await self.write()
+            except OSError as error:
+                failed(error)
+                return
 
     async def write(self) -> None:
         """Write the offset, if it has changed since the last time. Raises OSError."""

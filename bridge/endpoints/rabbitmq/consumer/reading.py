@@ -14,7 +14,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -48,9 +47,6 @@ LOG: Final = logging.getLogger(__name__)
 
 FIND_SECONDS: Final = 10.0
 """Maximum number of seconds until a stream delivers the message that was settled last."""
-
-WRITE_SECONDS: Final = 1.0
-"""Seconds from settling until the file of offsets is written."""
 
 BUFFER_BYTES: Final = 8 << 20
 """Maximum size of deliveries that have arrived and that the pump has not read, in bytes; one read of the socket may
@@ -115,8 +111,6 @@ class RabbitmqSource(Source):
         """Delivery tag of the last settled delivery."""
         self._acked = 0
         """Delivery tag up to which deliveries are acknowledged."""
-        self._writing: asyncio.Task[None] | None = None
-        self._write_now = asyncio.Event()
         self._backlog: Backlog | None = None
         self._removed: Final = Removed(name, queue)
         self._removals: Sequence[Removal] = ()
@@ -383,20 +377,7 @@ class RabbitmqSource(Source):
         offset = offset_of(content_of(delivery.message))
         if offset is not None:
             self._offsets.settle(offset, lambda: fingerprint_of_message(delivery.message))
-            if self._writing is None or self._writing.done():
-                self._writing = asyncio.create_task(self._keep_writing())
-
-    async def _keep_writing(self) -> None:
-        """Write offsets until none is unwritten: one write at a time, and the next a while later, or when closing."""
-        while self._offsets.is_unwritten:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(WRITE_SECONDS):
-                    await self._write_now.wait()
-            try:
-                await self._offsets.write()
-            except OSError as error:
-                self._give_up_offsets(error)
-                return
+            self._offsets.write_soon(self._give_up_offsets)
 
     def _give_up_offsets(self, error: OSError) -> None:
         trouble = Disconnected(f"offsets cannot be written: {error}")
@@ -430,12 +411,7 @@ class RabbitmqSource(Source):
             self._acknowledge()
             self._connection = None
             await connection.close()
-        if self._offsets.is_unwritten and (self._writing is None or self._writing.done()):
-            self._writing = asyncio.create_task(self._keep_writing())
-        if self._writing is not None:
-            self._write_now.set()
-            await asyncio.wait([self._writing])
-            self._write_now.clear()
+        await self._offsets.write_now(self._give_up_offsets)
         self._channel = None
         self._epoch += 1
         self._forget()
