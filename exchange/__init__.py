@@ -3,6 +3,8 @@
 Pure: no I/O, no clock, no threads. ``import exchange`` does not import lark, which only some functions need.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from exchange.dispatch.clients.pika import PikaQueue
 from exchange.dispatch.delivery import Delivery
 from exchange.dispatch.dispatcher import Dispatcher
@@ -23,11 +25,14 @@ from exchange.errors import (
 )
 from exchange.patterns.matcher import Matcher
 from exchange.patterns.pattern import Pattern
-from exchange.routing.route import Explanation, Hop, Route
+from exchange.routing.route import Hop, Route
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology
 from exchange.values.field_values import FieldTable, Typed
 from exchange.values.message import Message
+
+if TYPE_CHECKING:
+    from exchange.routing.explain import Explanation
 
 __all__ = (
     # values
@@ -40,3 +45,11 @@ __all__ = (
     "AccessRefused", "BrokerError", "CommandInvalid", "HashstarError", "InputError", "NotFound", "PatternError",
     "PreconditionFailed", "TextError",
 )  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Explanation":  # not at the top: only `Router.explain` needs it, which imports it
+        from exchange.routing.explain import Explanation
+
+        return Explanation
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

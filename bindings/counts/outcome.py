@@ -12,7 +12,8 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, TypeVa
 from exchange.entities.entities import Binding
 from exchange.errors import BrokerError
 from exchange.kinds import Decider, kind_of
-from exchange.routing.route import Explanation, Hop
+from exchange.routing.explain import Explanation
+from exchange.routing.route import Hop
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology
 from exchange.values.message import Message

@@ -20,7 +20,7 @@ from bindings.sources.open import open_source
 from exchange.errors import InputError
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.routing.dead_letters import follow_dead_letters
-from exchange.routing.explain import describe, to_json
+from exchange.routing.explain_json import to_json
 from exchange.routing.router import Router
 from exchange.text.display import list_some
 from exchange.topology.topology import Topology
@@ -90,7 +90,7 @@ class Tools:
         routed = self._load(topology)
         router = Router(routed)
         explanation = follow_dead_letters(routed, router, router.explain(message, queue))
-        answer = {**to_json(explanation), "profile": routed.profile.name, "text": describe(explanation)}
+        answer = {**to_json(explanation), "profile": routed.profile.name, "text": str(explanation)}
         return shorten(answer)
 
     def check_topology(

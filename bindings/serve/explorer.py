@@ -28,7 +28,7 @@ from bindings.serve.watching import WatchedSource
 from exchange.entities.entities import Binding, Destination
 from exchange.errors import HashstarError, InputError
 from exchange.routing.dead_letters import follow_dead_letters
-from exchange.routing.explain import obstacle_json, to_json
+from exchange.routing.explain_json import obstacle_json, to_json
 from exchange.routing.nearest import Walk, find_missed
 from exchange.values.documents import encode_as
 from exchange.values.field_json import message_to_json

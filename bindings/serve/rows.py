@@ -14,7 +14,7 @@ from exchange.entities.entities import Binding, Destination
 from exchange.errors import BrokerError, InputError, PatternError
 from exchange.kinds import UnknownExchange, kind_of
 from exchange.kinds.misses import estimate_distance
-from exchange.routing.route import Explanation
+from exchange.routing.explain import Explanation
 from exchange.topology.topology import Topology
 from exchange.values.field_json import decode_table, encode_table
 from exchange.values.message import Message

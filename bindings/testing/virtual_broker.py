@@ -20,7 +20,8 @@ from exchange.lifecycle.consumers import Consumer, Delivery
 from exchange.lifecycle.outcomes import Loss
 from exchange.lifecycle.queues import LiveQueue
 from exchange.lifecycle.streams import Offset
-from exchange.routing.route import Explanation, Route
+from exchange.routing.explain import Explanation
+from exchange.routing.route import Route
 from exchange.topology.topology import Topology
 from exchange.values.message import Message
 

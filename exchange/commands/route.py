@@ -28,8 +28,9 @@ from exchange.lifecycle.forms import life_lines
 from exchange.lifecycle.possible import PossibleLives, find_lives
 from exchange.limits import SHORTSTR_BYTES
 from exchange.routing.dead_letters import follow_dead_letters
-from exchange.routing.explain import ReasonsJson, describe, to_json
-from exchange.routing.route import Explanation, LaterRoute, Route
+from exchange.routing.explain import Explanation
+from exchange.routing.explain_json import ReasonsJson, to_json
+from exchange.routing.route import LaterRoute, Route
 from exchange.routing.router import Router
 from exchange.text.display import clip_line, escape_lines, list_some, suggest
 from exchange.topology.partitioners import import_partitioners
@@ -335,7 +336,7 @@ def explanation_to_json(explanation: Explanation, profile: str, lives: PossibleL
 
 def explanation_to_text(explanation: Explanation, _: str, lives: PossibleLives | None) -> Iterator[str]:
     """Yield the lines of an explanation, and those of the lives of its message."""
-    yield from describe(explanation).split("\n")
+    yield from str(explanation).split("\n")
     yield from () if lives is None else life_lines(lives)
 
 

@@ -17,9 +17,9 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar, cast
 
 from exchange.dispatch.delivery import Answer, Delivery, Ticket
-from exchange.dispatch.link import Link, LinkLost, Unroutable, finish
+from exchange.dispatch.link import Link, LinkLost, Unroutable
 from exchange.dispatch.policy import DONE, ConsumeOptions, ConsumerCounts, Handle, Retry, wrap_handle
-from exchange.dispatch.sending import AnswerSender
+from exchange.dispatch.sending import AnswerSender, finish
 from exchange.dispatch.threads import HandlerThreads, place_of
 from exchange.dispatch.turns import ConcurrentTurns
 from exchange.values.message import Message

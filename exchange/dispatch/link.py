@@ -5,9 +5,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 from exchange.dispatch.answers import AnswerFrame
 from exchange.dispatch.delivery import Carrier, Delivery
@@ -15,7 +14,7 @@ from exchange.entities.entities import DIRECT_REPLY_TO, Binding, Exchange, Queue
 from exchange.errors import HashstarError
 from exchange.values.message import Message
 
-__all__ = ["Link", "LinkLost", "Unroutable", "finish", "is_mandatory"]
+__all__ = ["Link", "LinkLost", "Unroutable", "is_mandatory"]
 
 
 class LinkLost(HashstarError):
@@ -77,20 +76,3 @@ class Link(Protocol):
 
     async def close(self) -> None:
         """Close what this link has opened itself; the application's channel and connection stay open."""
-
-
-T = TypeVar("T")
-
-
-async def finish(publish: Awaitable[T]) -> T:
-    """Await a publish; if the caller is cancelled, the publish goes on by itself, and its error is dropped.
-
-    A publish of aiormq must not be cancelled: if the broker's return of its message comes in that moment, aiormq's
-    reader of the channel ends, and soon nothing is read from the whole connection any more.
-    """
-    publishing = asyncio.ensure_future(publish)
-    try:
-        return await asyncio.shield(publishing)
-    except asyncio.CancelledError:
-        publishing.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
-        raise

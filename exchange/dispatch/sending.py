@@ -1,10 +1,11 @@
-"""Send the answers to deliveries together, each on the channel that its delivery came on."""
+"""Send the answers to deliveries together, each on the channel that its delivery came on; and publish to the end."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, Final
+from collections.abc import Awaitable
+from typing import Any, Final, TypeVar
 
 from exchange.dispatch.answers import Answers
 from exchange.dispatch.delivery import Answer, Ticket
@@ -12,7 +13,9 @@ from exchange.dispatch.link import Link, LinkLost
 from exchange.dispatch.policy import ConsumerCounts
 from exchange.text.display import count_noun
 
-__all__ = ["AnswerSender"]
+__all__ = ["AnswerSender", "finish"]
+
+T = TypeVar("T")
 
 log: Final = logging.getLogger("exchange.dispatch.consumer")
 
@@ -87,3 +90,17 @@ class AnswerSender:
                     self._counts.lost += number
         finally:
             self._sending = None
+
+
+async def finish(publish: Awaitable[T]) -> T:
+    """Await a publish; if the caller is cancelled, the publish goes on by itself, and its error is dropped.
+
+    A publish of aiormq must not be cancelled: if the broker's return of its message comes in that moment, aiormq's
+    reader of the channel ends, and soon nothing is read from the whole connection any more.
+    """
+    publishing = asyncio.ensure_future(publish)
+    try:
+        return await asyncio.shield(publishing)
+    except asyncio.CancelledError:
+        publishing.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+        raise

@@ -11,8 +11,9 @@ from types import MappingProxyType
 from typing import Final
 
 from exchange.entities.entities import Exchange
+from exchange.errors import PreconditionFailed
 from exchange.kinds.consistent_hash import ConsistentHashExchange
-from exchange.kinds.delayed import DELAYS, Delayed, can_delay, headers_after, headers_routed_after, read_delay
+from exchange.kinds.delayed import DELAYS, can_delay, headers_after, headers_routed_after, read_delay
 from exchange.kinds.direct import Default, DirectExchange
 from exchange.kinds.fanout import FanoutExchange, RecentHistory
 from exchange.kinds.headers import HeadersExchange
@@ -26,6 +27,26 @@ __all__ = [
     "KINDS", "SHIPPED", "Choose", "Decider", "KeyUse", "Kind", "Reads", "UnknownExchange", "Unsure", "can_delay",
     "headers_after", "headers_routed_after", "kind_of", "read_delay",
 ]  # fmt: skip
+
+
+class Delayed(UnknownExchange):
+    """`rabbit_exchange_type_delayed_message.erl` of the plugin rabbitmq_delayed_message_exchange.
+
+    This class has only the rules of its declaration. For the bindings, `exchange.kinds.kind_of` returns the kind of the
+    inner type; when they are looked at, `read_delay` decides.
+    """
+
+    @classmethod
+    def inner_type(cls, exchange: Exchange) -> str | None:
+        """Return the exchange type that decides where messages go; None if the argument cannot name one."""
+        name = exchange.arguments.get("x-delayed-type")
+        return name if isinstance(name, str) else None
+
+    @classmethod
+    def check_exchange(cls, exchange: Exchange) -> None:
+        if kind_of(exchange) is UnknownExchange:
+            raise PreconditionFailed("Invalid argument, 'x-delayed-type' must be an existing exchange type")
+
 
 KINDS: Final[Mapping[str, type[Kind]]] = MappingProxyType({
     "direct": DirectExchange,

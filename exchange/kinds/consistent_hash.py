@@ -27,8 +27,6 @@ from exchange.entities.profile import Profile
 from exchange.errors import BrokerError, PreconditionFailed
 from exchange.kinds.kind import Choose, Decider, KeyUse, Kind, Reads
 from exchange.kinds.misses import OTHER_ROUTE, Miss
-from exchange.partition.hashing.compiled import hashes
-from exchange.partition.hashing.erlang import UNDEFINED, Atom, field_term, jump_key
 from exchange.values.erlang_terms import encode_binary, show_binary
 from exchange.values.field_values import type_and_value
 from exchange.values.message import Message
@@ -50,6 +48,11 @@ class ConsistentHashExchange(Kind):
 
     def __init__(self, exchange: Exchange, profile: Profile, choose: Choose) -> None:
         super().__init__(exchange, profile, choose)
+        from exchange.partition.hashing import erlang  # not at the top: few topologies hash, and it imports much
+        from exchange.partition.hashing.compiled import hashes
+
+        self._hashes: Final = hashes
+        self._erlang: Final = erlang
         self._profile = profile
         self._header = _long_string(exchange, "hash-header")
         self._property = _long_string(exchange, "hash-property")
@@ -77,7 +80,7 @@ class ConsistentHashExchange(Kind):
         buckets = self._buckets
         if not buckets:
             return ()
-        bucket = hashes().jump(self._seed(message, keys), buckets) if buckets > 1 else 0
+        bucket = self._hashes().jump(self._seed(message, keys), buckets) if buckets > 1 else 0
         return (self._ring[bisect_right(self._ends, bucket)],)
 
     def describe_choice(self, message: Message, keys: Sequence[str]) -> str:
@@ -86,7 +89,7 @@ class ConsistentHashExchange(Kind):
             return f"the ring has {'only one bucket' if buckets else 'no buckets'}"
         what = f"header '{self._header}'" if self._header is not None else self._property or "the routing key"
         seed = self._seed(message, keys)
-        return f"hash {seed} of {what} jumps to bucket {hashes().jump(seed, buckets)} of 0 to {buckets - 1}"
+        return f"hash {seed} of {what} jumps to bucket {self._hashes().jump(seed, buckets)} of 0 to {buckets - 1}"
 
     @property
     def _buckets(self) -> int:
@@ -94,7 +97,7 @@ class ConsistentHashExchange(Kind):
 
     def _seed(self, message: Message, keys: Sequence[str]) -> int:
         term = self._term(message, keys)
-        return hashes().phash2(term) if type(term) is bytes else jump_key(term)
+        return self._hashes().phash2(term) if type(term) is bytes else self._erlang.jump_key(term)
 
     def _term(self, message: Message, keys: Sequence[str]) -> Any:
         """Return the Erlang term that is hashed."""
@@ -103,17 +106,17 @@ class ConsistentHashExchange(Kind):
         if self._property is not None:
             value = type_and_value(message.properties.get(self._property))[1]
             if value is None:
-                return UNDEFINED
+                return self._erlang.UNDEFINED
             return value if isinstance(value, bytes) else str(value).encode()  # a timestamp's seconds, in decimal
         return encode_binary(keys[0])
 
     def _term_of_header(self, message: Message, name: str) -> Any:
         if name not in message.headers or name == "BCC":  # the broker removes BCC before it routes
-            return UNDEFINED
+            return self._erlang.UNDEFINED
         kind, value = type_and_value(message.headers[name])
-        term = field_term(kind, value)
+        term = self._erlang.field_term(kind, value)
         if self._profile.hash_headers_have_types:
-            return Atom(kind), term
+            return self._erlang.Atom(kind), term
         if isinstance(term, list):
             if term:
                 return term[0]

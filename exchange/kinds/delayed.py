@@ -15,11 +15,10 @@ from typing import Any, Final
 
 from exchange.entities.entities import Exchange
 from exchange.entities.profile import Profile
-from exchange.errors import BrokerError, PreconditionFailed
-from exchange.kinds.kind import UnknownExchange
+from exchange.errors import BrokerError
 from exchange.values.field_values import INTEGER_TYPES, type_and_value
 
-__all__ = ["DELAY", "DELAYS", "Delayed", "can_delay", "headers_after", "headers_routed_after", "read_delay"]
+__all__ = ["DELAY", "DELAYS", "can_delay", "headers_after", "headers_routed_after", "read_delay"]
 
 DELAY: Final = "x-delay"
 """The header with the delay in milliseconds."""
@@ -29,27 +28,6 @@ MAX_DELAY: Final = 2**32 - 1
 
 INTEGER: Final = re.compile(rb"[+-]?[0-9]+")
 """What Erlang's binary_to_integer takes."""
-
-
-class Delayed(UnknownExchange):
-    """`rabbit_exchange_type_delayed_message.erl` of the plugin rabbitmq_delayed_message_exchange.
-
-    This class has only the rules of its declaration. For the bindings, `exchange.kinds.kind_of` returns the kind of the
-    inner type; when they are looked at, `read_delay` decides.
-    """
-
-    @classmethod
-    def inner_type(cls, exchange: Exchange) -> str | None:
-        """Return the exchange type that decides where messages go; None if the argument cannot name one."""
-        name = exchange.arguments.get("x-delayed-type")
-        return name if isinstance(name, str) else None
-
-    @classmethod
-    def check_exchange(cls, exchange: Exchange) -> None:
-        from exchange.kinds import kind_of  # not at the top: it imports this module
-
-        if kind_of(exchange) is UnknownExchange:
-            raise PreconditionFailed("Invalid argument, 'x-delayed-type' must be an existing exchange type")
 
 
 def can_delay(exchange: Exchange) -> bool:

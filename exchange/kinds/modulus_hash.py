@@ -12,13 +12,12 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Collection, Hashable, Sequence
+from typing import Final
 
 from exchange.entities.entities import Binding, Exchange
 from exchange.entities.profile import Profile
 from exchange.kinds.kind import Choose, Decider, Kind
 from exchange.kinds.misses import OTHER_ROUTE, Miss
-from exchange.partition.hashing.compiled import hashes
-from exchange.partition.hashing.erlang import phash2
 from exchange.values.erlang_terms import encode_binary
 from exchange.values.message import Message
 
@@ -35,6 +34,11 @@ class ModulusHashExchange(Kind):
 
     def __init__(self, exchange: Exchange, profile: Profile, choose: Choose) -> None:
         super().__init__(exchange, profile, choose)
+        from exchange.partition.hashing.compiled import hashes  # not at the top: few topologies hash
+        from exchange.partition.hashing.erlang import phash2
+
+        self._hashes: Final = hashes
+        self._phash2: Final = phash2
         self._profile = profile
         self._bindings: list[Binding] = []
 
@@ -47,14 +51,15 @@ class ModulusHashExchange(Kind):
     def match(self, message: Message, keys: Sequence[str]) -> Collection[Binding]:
         if not self._bindings:
             return ()
-        return (self._bindings[_hash(keys) % len(self._bindings)],)
+        return (self._bindings[self._hash(keys) % len(self._bindings)],)
 
     def describe_choice(self, message: Message, keys: Sequence[str]) -> str:
         count = len(self._bindings)
         if not count:
             return "there are no bindings"
         order = " as Mnesia orders them" if self.depends_on_store(self._bindings, self._profile) else ""
-        return f"hash {_hash(keys)} of the routing keys, modulo {count} bindings{order}, is {_hash(keys) % count}"
+        number = self._hash(keys)
+        return f"hash {number} of the routing keys, modulo {count} bindings{order}, is {number % count}"
 
     @classmethod
     def rules(cls, exchange: Exchange, bindings: Collection[Binding], profile: Profile) -> Hashable:
@@ -71,6 +76,11 @@ class ModulusHashExchange(Kind):
     def miss(cls, binding: Binding, message: Message, profile: Profile) -> Miss:
         return Miss(OTHER_ROUTE, "the message's hash chose another binding")
 
+    def _hash(self, keys: Sequence[str]) -> int:
+        if len(keys) == 1:
+            return self._hashes().phash2_of_list(encode_binary(keys[0]))
+        return self._phash2([encode_binary(key) for key in keys])
+
     def _place(self, binding: Binding) -> tuple[bytes, ...]:
         return _sort_key(binding, self._profile.modulus_hash_sorts)
 
@@ -79,9 +89,3 @@ def _sort_key(binding: Binding, by_destination: bool) -> tuple[bytes, ...]:
     key, destination = binding.routing_key, binding.destination
     by_name = (destination.kind.encode(), encode_binary(destination.name))
     return by_name if by_destination else (encode_binary(key), *by_name)
-
-
-def _hash(keys: Sequence[str]) -> int:
-    if len(keys) == 1:
-        return hashes().phash2_of_list(encode_binary(keys[0]))
-    return phash2([encode_binary(key) for key in keys])

@@ -27,7 +27,8 @@ from exchange.lifecycle.outcomes import Cause, DeletionCause, Loss, Publication
 from exchange.lifecycle.queues import Death, LiveQueue
 from exchange.lifecycle.quorum import QuorumQueue
 from exchange.lifecycle.streams import Offset, StreamQueue
-from exchange.routing.route import Explanation, LaterRoute
+from exchange.routing.explain import Explanation
+from exchange.routing.route import LaterRoute
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology
 from exchange.values.message import Message

@@ -7,84 +7,29 @@ x-death, are not added: where a headers exchange asks for them, where they go is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Final, Literal, NamedTuple
+from typing import Final
 
 from exchange.entities.entities import Binding, Queue
-from exchange.entities.in_force import DeadLetters, Overflow, Policies, SettingsInForce
+from exchange.entities.in_force import DeadLetters, Policies, SettingsInForce
 from exchange.errors import BrokerError, InputError, NotFound
 from exchange.kinds import headers_after, kind_of
 from exchange.kinds.headers import conditions_of
 from exchange.kinds.kind import Decider
-from exchange.routing.route import Explanation
+from exchange.routing.explain import Explanation
+from exchange.routing.route import HOPS, DeadLetterHop, DeadLetterOutcome
 from exchange.routing.router import Router
-from exchange.text.display import count_noun, describe_exchange, list_some, write_milliseconds
 from exchange.topology.graph import TopologyGraph
 from exchange.topology.topology import Topology
-from exchange.values.documents import document
 from exchange.values.message import Message
 
 __all__ = [
-    "DeadLetterHop", "dead_letter_lines", "find_hop", "follow_dead_letters", "make_dead_letter",
+    "find_hop", "follow_dead_letters", "make_dead_letter",
 ]  # fmt: skip
 
-HOPS: Final = 100
-"""Maximum number of queues that the dead letters of one message are followed through."""
 DEATHS: Final = ("x-death", "x-first-death-", "x-last-death-")
 """Headers of dead letters, or how their names begin."""
-LISTED: Final = 10
-"""Maximum number of queues that a line lists."""
-REFUSALS: Final[Mapping[Overflow | None, str]] = {
-    "reject-publish": "more are refused, not dead-lettered",
-    "reject-publish-dlx": "more are refused and dead-lettered",
-}
-"""What a full queue does that does not drop its oldest message -> the same in words."""
-
-Outcome = Literal["routed", "unroutable", "undecided", "missing", "dropped", "unknown"]
-"""``routed`` to queues; ``unroutable``: the exchange has no queue for it; ``undecided``: an exchange of unknown type,
-chance, or a header of dead letters decides, or the broker would fail; ``missing``: there is no such exchange;
-``dropped``: the queue has no dead letter exchange; ``unknown``: it is not known which policy is in force."""
-
-
-@document("DeadLetterHopJson", "queue, routing_key, exchange, with_key, outcome, queues, source = known_source if any")
-class DeadLetterHop(NamedTuple):
-    """What becomes of a message that a queue rejects, lets expire or has no room for."""
-
-    queue: str
-    routing_key: str
-    """The routing key that the message has in the queue."""
-    letters: DeadLetters
-    outcome: Outcome
-    queues: tuple[str, ...] = ()
-    """The queues that get the dead letter, sorted."""
-    source: str = ""
-    """What sets the dead letter exchange: ``argument``, ``policy 'NAME'``."""
-    expires_after: int | None = None
-    """Milliseconds after which a message expires in this queue at the latest; None if the queue sets no time."""
-    max_length: int | None = None
-    """Maximum number of messages in the queue; None if there is none."""
-    max_bytes: int | None = None
-    """Maximum number of bytes in the queue; None if there is none."""
-    overflow: Overflow | None = None
-    """What the queue does at its maximum; None if that is not known."""
-
-    @property
-    def exchange(self) -> str | None:
-        """The dead letter exchange in force; None if the queue has none, or if it is not known."""
-        return None if self.outcome == "unknown" else self.letters.exchange
-
-    @property
-    def with_key(self) -> str | None:
-        """The routing key of the dead letter; None where there is none."""
-        if self.exchange is None:
-            return None
-        return self.routing_key if self.letters.routing_key is None else self.letters.routing_key
-
-    @property
-    def known_source(self) -> str | None:
-        """What sets the dead letter exchange: ``argument``, ``policy 'NAME'``; absent without one."""
-        return None if self.exchange is None else self.source
 
 
 def follow_dead_letters(topology: Topology, router: Router, explanation: Explanation) -> Explanation:
@@ -158,7 +103,7 @@ def find_hop(queue: Queue, message: Message, policies: Policies, router: Router)
     possible = policies.possible_settings(queue)
     ways = [settings.dead_letters for settings in possible]
     letters = ways[0]
-    outcome: Outcome = "unknown"
+    outcome: DeadLetterOutcome = "unknown"
     queues: tuple[str, ...] = ()
     if all(way == letters for way in ways):
         outcome, queues = _route(message, letters, router)
@@ -175,7 +120,7 @@ def _integer(possible: Iterable[SettingsInForce], name: str) -> int | None:
     return values.pop() if len(values) == 1 else None
 
 
-def _route(message: Message, letters: DeadLetters, router: Router) -> tuple[Outcome, tuple[str, ...]]:
+def _route(message: Message, letters: DeadLetters, router: Router) -> tuple[DeadLetterOutcome, tuple[str, ...]]:
     if letters.exchange is None:
         return "dropped", ()
     try:
@@ -187,46 +132,3 @@ def _route(message: Message, letters: DeadLetters, router: Router) -> tuple[Outc
     if route.undecided:
         return "undecided", route.queues
     return ("routed" if route.queues else "unroutable"), route.queues
-
-
-def dead_letter_lines(hops: Iterable[DeadLetterHop]) -> Iterator[str]:
-    """Yield what becomes of dead letters as lines of text, which are not escaped; none if there are no hops."""
-    hops = list(hops)
-    if not hops:
-        return
-    yield "if rejected, expired or over the limit:"
-    for hop in hops:
-        if hop.outcome != "dropped":
-            yield f"  queue '{hop.queue}'{_limits(hop)}: {_describe(hop)}"
-    dropped = list(dict.fromkeys(f"'{hop.queue}'" for hop in hops if hop.outcome == "dropped"))
-    if dropped:
-        yield f"  {'queue' if len(dropped) == 1 else 'queues'} {list_some(dropped, LISTED)}: dropped"
-    if len(hops) == HOPS:
-        yield f"  only {HOPS} queues are followed"
-
-
-def _limits(hop: DeadLetterHop) -> str:
-    limits = []
-    if hop.expires_after is not None:
-        limits.append(f"expired after {write_milliseconds(hop.expires_after)}")
-    sizes = [(hop.max_length, "message"), (hop.max_bytes, "byte")]
-    at_most = [f"at most {count_noun(most, noun)}" for most, noun in sizes if most is not None]
-    if at_most:
-        limits += [*at_most, *([REFUSALS[hop.overflow]] if hop.overflow in REFUSALS else [])]
-    return f" ({', '.join(limits)})" if limits else ""
-
-
-def _describe(hop: DeadLetterHop) -> str:
-    if hop.outcome == "unknown":
-        return "it is not known which policy is in force"
-    exchange = describe_exchange(hop.letters.exchange or "")
-    end = "kept, and sent again later" if hop.letters.at_least_once else "lost"
-    if hop.outcome == "missing":
-        return f"{end}, as {exchange} ({hop.source}) does not exist"
-    way = f"to {exchange} ({hop.source}) with the key '{hop.with_key}'"
-    if hop.outcome == "unroutable":
-        return f"{way}: {end}, as no queue gets it"
-    queues = list_some([f"'{queue}'" for queue in hop.queues], LISTED)
-    if hop.outcome == "undecided":
-        return f"{way}: where that goes is not known here{f', but to {queues}' if queues else ''}"
-    return f"{way}: queued in {queues}"

@@ -1,175 +1,60 @@
-"""Write an explanation as text for a terminal, and as JSON."""
+"""The explanation of a route: a value, and its text for a terminal; `exchange.routing.explain_json` has its JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NotRequired, TypedDict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
 
 from exchange.entities.entities import Binding, Exchange
-from exchange.entities.part import encode_binding
+from exchange.entities.in_force import Overflow
 from exchange.entities.precedence import InForceAccount, account_lines
 from exchange.kinds import Decider, UnknownExchange, kind_of
-from exchange.routing.dead_letters import DeadLetterHop, dead_letter_lines
 from exchange.routing.route import (
+    HOPS,
     Alternate,
+    DeadLetterHop,
     DelayedRoute,
-    Explanation,
     Hop,
-    LaterRoute,
     Obstacle,
-    Outcome,
     Placement,
     Route,
 )
-from exchange.text.display import count_noun, describe_exchange, escape_line, write_milliseconds
-from exchange.values.documents import document, encode_as
-from exchange.values.field_json import encode
-from exchange.values.json_types import BindingJson, FieldJson
+from exchange.text.display import count_noun, describe_exchange, escape_line, list_some, write_milliseconds
 from exchange.values.message import Message
 from exchange.values.notation import write_arguments, write_value
 
-__all__ = ["ReasonsJson", "describe", "obstacle_json", "to_json"]
+__all__ = ["Explanation", "matching_key"]
 
 
-def describe(explanation: Explanation) -> str:
-    """Return the route and its reasons as lines of text, without a final newline."""
-    return "\n".join(map(escape_line, _lines(explanation)))
+LISTED: Final = 10
+"""Maximum number of queues that a line lists."""
+REFUSALS: Final[Mapping[Overflow | None, str]] = {
+    "reject-publish": "more are refused, not dead-lettered",
+    "reject-publish-dlx": "more are refused and dead-lettered",
+}
+"""What a full queue does that does not drop its oldest message -> the same in words."""
 
 
-class CopyJson(TypedDict):
-    """A further routing key, of a header CC or BCC."""
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A route with its reasons: the hops in the order in which they were made."""
 
-    header: str
-    key: str
+    message: Message
+    route: Route
+    hops: tuple[Hop, ...]
+    asked: str | None = None
+    """Queue that the user asked about."""
+    asked_exists: bool = False
+    obstacles: tuple[Obstacle, ...] = ()
+    """Obstacles on the nearest path to that queue; empty if it gets the message, or if no path leads to it."""
+    in_force: InForceAccount | None = None
+    """What is in force in that queue; None if there is no such queue."""
+    dead_letters: tuple[DeadLetterHop, ...] = ()
+    """What becomes of it if a queue does not keep it; `exchange.routing.dead_letters.follow_dead_letters` adds this."""
 
-
-class MatchJson(BindingJson):
-    """A binding that the message takes."""
-
-    outcome: Outcome
-    """What happens at its destination."""
-    matched_key: str | None
-    """The key of the message that it matches; null where keys do not decide."""
-    matched_header: str | None
-    """The header that has this key; null for the routing key."""
-
-
-class AlternateJson(TypedDict):
-    """The alternate exchange of a hop."""
-
-    name: str
-    taken: bool
-    from_policy: str | None
-    """Name of the policy that sets it; null if the exchange's argument does."""
-    outcome: Outcome | None
-    """What happens there; null if it is not taken."""
-
-
-class HopJson(TypedDict):
-    """An exchange that the message passes, with its decision."""
-
-    exchange: str
-    type: str
-    came_from: str | None
-    """The exchange whose binding or alternate led here; null for the one that the message is published to."""
-    undecided: bool
-    chosen_by: str | None
-    """The hash that chose among the bindings; null where no hash decides."""
-    matched: list[MatchJson]
-    alternate: AlternateJson | None
-    unsure: NotRequired[str]
-    """Why it is unknown whether more bindings match; absent if it is known."""
-    delay: NotRequired[int]
-    """For how many milliseconds the exchange keeps the message before it looks at its bindings; absent if not."""
-    after: NotRequired[int]
-    """The milliseconds after which the message passes here, as an exchange delayed it; absent if it does at once."""
-
-
-class EndJson(TypedDict):
-    """A queue or exchange."""
-
-    kind: str
-    """`queue` or `exchange`."""
-    name: str
-
-
-class ObstacleJson(TypedDict):
-    """Why the message does not go on to a destination."""
-
-    exchange: str
-    destination: EndJson
-    binding: BindingJson | None
-    """The binding that does not match; null for an alternate exchange and for the default exchange."""
-    reason: str
-
-
-class AskedJson(TypedDict):
-    """The answer about the queue of `--queue`."""
-
-    queue: str
-    gets_it: bool
-    exists: bool
-    obstacles: list[ObstacleJson]
-    """Obstacles on the nearest path to the queue; empty if it gets the message, or if no path leads to it."""
-    in_force: InForceAccount | None
-    """The settings in force in the queue; null if it does not exist."""
-
-
-class ReasonsJson(TypedDict):
-    """The route of a message and its reasons."""
-
-    exchange: str
-    routing_key: str
-    copied_to: list[CopyJson]
-    """Further routing keys, of the headers CC and BCC."""
-    queues: list[str]
-    """Queues that get the message, sorted."""
-    unroutable: bool | None
-    """Whether no queue gets it; null if that depends on an undecided exchange."""
-    undecided: list[str]
-    """Exchanges behind which there may be more queues."""
-    placements: tuple[Placement, ...]
-    """One for each partitioned queue."""
-    hops: list[HopJson]
-    """The exchanges that it passes, in order."""
-    dead_letters: tuple[DeadLetterHop, ...]
-    """What becomes of the message if the queues that get it reject it, let it expire or have no room for it, and of its
-    dead letters; empty if no queue has a dead letter exchange."""
-    asked: NotRequired[AskedJson]
-    """Only with `--queue`."""
-    at_once: NotRequired[list[str]]
-    """The queues that get it at once; only if an exchange delays it. If there are none, a mandatory message is
-    returned."""
-    later: NotRequired[tuple[LaterRoute, ...]]
-    """The exchanges that delay it, and the queues that get it then; absent if none does."""
-
-
-def to_json(explanation: Explanation) -> Any:
-    """Return the route and its reasons as JSON values; field values are encoded by `exchange.values.field_json`."""
-    route = explanation.route
-    result: ReasonsJson = {
-        "exchange": explanation.message.exchange,
-        "routing_key": explanation.message.routing_key,
-        "copied_to": [{"header": header, "key": key} for header, key in explanation.message.further_keys()],
-        "queues": list(route.queues),
-        "unroutable": route.unroutable,
-        "undecided": list(route.undecided),
-        "placements": route.placements,
-        "hops": [_hop_json(hop, explanation.message) for hop in explanation.hops],
-        "dead_letters": explanation.dead_letters,
-    }
-    if route.delayed is not None:
-        result["at_once"] = list(route.at_once.queues)
-        result["later"] = route.later
-    if explanation.asked is not None:
-        result["asked"] = {
-            "queue": explanation.asked,
-            "gets_it": explanation.asked in route.queues,
-            "exists": explanation.asked_exists,
-            "obstacles": [obstacle_json(obstacle) for obstacle in explanation.obstacles],
-            "in_force": explanation.in_force,
-        }
-    return encode_as(ReasonsJson, result)
+    def __str__(self) -> str:
+        return "\n".join(map(escape_line, _lines(self)))
 
 
 def _lines(explanation: Explanation) -> Iterator[str]:
@@ -191,7 +76,7 @@ def _lines(explanation: Explanation) -> Iterator[str]:
     if route.undecided:
         names = ", ".join(map(describe_exchange, route.undecided))
         yield f"undecided: what {names} does is not known here, more queues may get it"
-    yield from dead_letter_lines(explanation.dead_letters)
+    yield from _dead_letter_lines(explanation.dead_letters)
     if explanation.asked is not None:
         yield from _queue_lines(explanation, explanation.asked)
     if explanation.in_force is not None:
@@ -222,7 +107,7 @@ def _hop_lines(hop: Hop, message: Message) -> Iterator[str]:
         return
     outcomes = dict(hop.steps)
     for binding in hop.matched:
-        header, key = _matching_key(hop.exchange, binding, message) or (None, "")
+        header, key = matching_key(hop.exchange, binding, message) or (None, "")
         by = f" by {header} '{key}'" if header is not None else ""
         yield f"    {_binding(binding)}: {_OUTCOMES[outcomes[binding.destination]]}{by}"
     if not hop.matched and hop.unsure is None and hop.delay is None:
@@ -237,7 +122,7 @@ def _hop_lines(hop: Hop, message: Message) -> Iterator[str]:
         yield f"    {_alternate(hop.alternate, hop)}"
 
 
-def _matching_key(exchange: Exchange, binding: Binding, message: Message) -> tuple[str | None, str] | None:
+def matching_key(exchange: Exchange, binding: Binding, message: Message) -> tuple[str | None, str] | None:
     """Return the first key of the message that the binding matches, after the header that has it (None: routing key).
 
     Returns None where keys do not decide.
@@ -303,63 +188,44 @@ def _binding(binding: Binding) -> str:
     return f"'{binding.routing_key}'{arguments} -> {binding.destination}"
 
 
-def _placement_key(placement: Placement) -> FieldJson:
-    """The key that the client would use."""  # noqa: D401  it describes a field
-    return placement.key if type(placement.key) is int else encode(placement.key)
+def _dead_letter_lines(hops: Iterable[DeadLetterHop]) -> Iterator[str]:
+    """Yield what becomes of dead letters as lines of text, which are not escaped; none if there are no hops."""
+    hops = list(hops)
+    if not hops:
+        return
+    yield "if rejected, expired or over the limit:"
+    for hop in hops:
+        if hop.outcome != "dropped":
+            yield f"  queue '{hop.queue}'{_limit_text(hop)}: {_dead_letter_end(hop)}"
+    dropped = list(dict.fromkeys(f"'{hop.queue}'" for hop in hops if hop.outcome == "dropped"))
+    if dropped:
+        yield f"  {'queue' if len(dropped) == 1 else 'queues'} {list_some(dropped, LISTED)}: dropped"
+    if len(hops) == HOPS:
+        yield f"  only {HOPS} queues are followed"
 
 
-def _partitioning(placement: Placement) -> str:
-    return str(placement.partitioning)
+def _limit_text(hop: DeadLetterHop) -> str:
+    limits = []
+    if hop.expires_after is not None:
+        limits.append(f"expired after {write_milliseconds(hop.expires_after)}")
+    sizes = [(hop.max_length, "message"), (hop.max_bytes, "byte")]
+    at_most = [f"at most {count_noun(most, noun)}" for most, noun in sizes if most is not None]
+    if at_most:
+        limits += [*at_most, *([REFUSALS[hop.overflow]] if hop.overflow in REFUSALS else [])]
+    return f" ({', '.join(limits)})" if limits else ""
 
 
-document(
-    "PlacementJson",
-    "queue, partition, name, key, hash, rule, partitioning",
-    key=_placement_key,
-    partitioning=_partitioning,
-)(Placement)
-document("LaterJson", "exchange, milliseconds, route.queues")(LaterRoute)
-
-
-def _hop_json(hop: Hop, message: Message) -> HopJson:
-    outcomes = dict(hop.steps)
-    result: HopJson = {
-        "exchange": hop.exchange.name,
-        "type": hop.exchange.type,
-        "came_from": hop.came_from,
-        "undecided": hop.undecided,
-        "chosen_by": hop.chosen_by,
-        "matched": [_match_json(binding, hop, message, outcomes[binding.destination]) for binding in hop.matched],
-        "alternate": None if hop.alternate is None else _alternate_json(hop.alternate, hop),
-    }
-    if hop.unsure is not None:
-        result["unsure"] = hop.unsure
-    if hop.delay is not None:
-        result["delay"] = hop.delay
-    if hop.after is not None:
-        result["after"] = hop.after
-    return result
-
-
-def _match_json(binding: Binding, hop: Hop, message: Message, outcome: Outcome) -> MatchJson:
-    header, key = _matching_key(hop.exchange, binding, message) or (None, None)
-    return {**encode_binding(binding), "outcome": outcome, "matched_key": key, "matched_header": header}
-
-
-def _alternate_json(alternate: Alternate, hop: Hop) -> AlternateJson:
-    return {
-        "name": alternate.name,
-        "taken": alternate.taken,
-        "from_policy": alternate.from_policy,
-        "outcome": hop.steps[0].outcome if alternate.taken else None,
-    }
-
-
-def obstacle_json(obstacle: Obstacle) -> ObstacleJson:
-    """Return an obstacle as JSON values."""
-    return {
-        "exchange": obstacle.exchange,
-        "destination": {"kind": obstacle.destination.kind, "name": obstacle.destination.name},
-        "binding": encode_binding(obstacle.binding) if obstacle.binding is not None else None,
-        "reason": obstacle.reason,
-    }
+def _dead_letter_end(hop: DeadLetterHop) -> str:
+    if hop.outcome == "unknown":
+        return "it is not known which policy is in force"
+    exchange = describe_exchange(hop.letters.exchange or "")
+    end = "kept, and sent again later" if hop.letters.at_least_once else "lost"
+    if hop.outcome == "missing":
+        return f"{end}, as {exchange} ({hop.source}) does not exist"
+    way = f"to {exchange} ({hop.source}) with the key '{hop.with_key}'"
+    if hop.outcome == "unroutable":
+        return f"{way}: {end}, as no queue gets it"
+    queues = list_some([f"'{queue}'" for queue in hop.queues], LISTED)
+    if hop.outcome == "undecided":
+        return f"{way}: where that goes is not known here{f', but to {queues}' if queues else ''}"
+    return f"{way}: queued in {queues}"

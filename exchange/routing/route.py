@@ -1,21 +1,20 @@
-"""The answers of the router: a route, and the explanation of how it came about."""
+"""The answers of the router: a route, the hops that lead to it, and what becomes of dead letters."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from exchange.entities.entities import Binding, Destination, Exchange
-from exchange.values.message import Message
+from exchange.values.documents import document
 
 if TYPE_CHECKING:
-    from exchange.entities.precedence import InForceAccount
+    from exchange.entities.in_force import DeadLetters, Overflow
     from exchange.partition.partitioning.specification import Partitioning
-    from exchange.routing.dead_letters import DeadLetterHop
 
 __all__ = [
-    "Alternate", "DelayedRoute", "Explanation", "Hop", "LaterRoute", "Obstacle", "Outcome", "Placement", "Route",
-    "HopTarget",
+    "HOPS", "Alternate", "DeadLetterHop", "DeadLetterOutcome", "DelayedRoute", "Hop", "HopTarget", "LaterRoute",
+    "Obstacle", "Outcome", "Placement", "Route",
 ]  # fmt: skip
 
 
@@ -149,24 +148,49 @@ class Obstacle(NamedTuple):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """A route with its reasons: the hops in the order in which they were made."""
+HOPS: Final = 100
+"""Maximum number of queues that the dead letters of one message are followed through."""
+DeadLetterOutcome = Literal["routed", "unroutable", "undecided", "missing", "dropped", "unknown"]
+"""``routed`` to queues; ``unroutable``: the exchange has no queue for it; ``undecided``: an exchange of unknown type,
+chance, or a header of dead letters decides, or the broker would fail; ``missing``: there is no such exchange;
+``dropped``: the queue has no dead letter exchange; ``unknown``: it is not known which policy is in force."""
 
-    message: Message
-    route: Route
-    hops: tuple[Hop, ...]
-    asked: str | None = None
-    """Queue that the user asked about."""
-    asked_exists: bool = False
-    obstacles: tuple[Obstacle, ...] = ()
-    """Obstacles on the nearest path to that queue; empty if it gets the message, or if no path leads to it."""
-    in_force: InForceAccount | None = None
-    """What is in force in that queue; None if there is no such queue."""
-    dead_letters: tuple[DeadLetterHop, ...] = ()
-    """What becomes of it if a queue does not keep it; `exchange.routing.dead_letters.follow_dead_letters` adds this."""
 
-    def __str__(self) -> str:
-        from exchange.routing.explain import describe
+@document("DeadLetterHopJson", "queue, routing_key, exchange, with_key, outcome, queues, source = known_source if any")
+class DeadLetterHop(NamedTuple):
+    """What becomes of a message that a queue rejects, lets expire or has no room for."""
 
-        return describe(self)
+    queue: str
+    routing_key: str
+    """The routing key that the message has in the queue."""
+    letters: DeadLetters
+    outcome: DeadLetterOutcome
+    queues: tuple[str, ...] = ()
+    """The queues that get the dead letter, sorted."""
+    source: str = ""
+    """What sets the dead letter exchange: ``argument``, ``policy 'NAME'``."""
+    expires_after: int | None = None
+    """Milliseconds after which a message expires in this queue at the latest; None if the queue sets no time."""
+    max_length: int | None = None
+    """Maximum number of messages in the queue; None if there is none."""
+    max_bytes: int | None = None
+    """Maximum number of bytes in the queue; None if there is none."""
+    overflow: Overflow | None = None
+    """What the queue does at its maximum; None if that is not known."""
+
+    @property
+    def exchange(self) -> str | None:
+        """The dead letter exchange in force; None if the queue has none, or if it is not known."""
+        return None if self.outcome == "unknown" else self.letters.exchange
+
+    @property
+    def with_key(self) -> str | None:
+        """The routing key of the dead letter; None where there is none."""
+        if self.exchange is None:
+            return None
+        return self.routing_key if self.letters.routing_key is None else self.letters.routing_key
+
+    @property
+    def known_source(self) -> str | None:
+        """What sets the dead letter exchange: ``argument``, ``policy 'NAME'``; absent without one."""
+        return None if self.exchange is None else self.source

@@ -20,7 +20,7 @@ from exchange.errors import BrokerError
 from exchange.kinds import Choose
 from exchange.routing.cache import RouteCache
 from exchange.routing.compiled import ALL, Compiled, Stale
-from exchange.routing.route import Explanation, Hop, Obstacle, Route
+from exchange.routing.route import Hop, Obstacle, Route
 from exchange.routing.walk import walk, walk_later
 from exchange.topology import rules
 from exchange.topology.topology import Topology
@@ -29,6 +29,7 @@ from exchange.values.message import Message
 if TYPE_CHECKING:
     from exchange.routing.columns.column_router import ColumnRouter
     from exchange.routing.columns.route_columns import RouteColumns
+    from exchange.routing.explain import Explanation
 
 __all__ = ["Router"]
 
@@ -192,6 +193,8 @@ class Router:
         """Return the route with its reasons, and why ``queue`` does not get the message. Raises as `route` does."""
         if not isinstance(message, Message):
             raise TypeError(f"Router: message must be a Message, not {type(message).__name__}")
+        from exchange.routing.explain import Explanation  # not at the top: only this needs it, and it writes texts
+
         hops: list[Hop] = []
         with self._lock:
             route = walk(self._compiled, message, hops)
@@ -291,7 +294,7 @@ class Router:
             from exchange.routing.columns import build_column_router  # not at the top: it needs numpy
 
             topology = Topology.of_tables(self._tables.copy(), self._host.vhost, self._host.profile)
-            self._columns = build_column_router(topology, self._choose)
+            self._columns = build_column_router(topology, self._choose, Router)
         return self._columns
 
     def _forget(self, stale: Stale | None) -> None:

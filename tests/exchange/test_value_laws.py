@@ -53,7 +53,8 @@ from exchange import (
 from exchange.kinds import KINDS
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.patterns.pattern import AMQP, MANY, MQTT, ONE, ONE_PLAIN, ExactKey, Wildcard
-from exchange.routing.route import Explanation, Hop, Placement
+from exchange.routing.explain import Explanation
+from exchange.routing.route import Hop, Placement
 from exchange.values.json_text import Fault
 
 ARGUMENTS = {"a": 1, "b": [1, {"c": b"\xff"}], "d": {"e": None}, "f": Typed("float", 1.5), "g": Decimal("1.5"),

@@ -11,7 +11,6 @@ from bindings.checking.rules.words import list_names
 from bindings.sources.applications.application import Application, TaskRoute, TaskWay
 from exchange.entities.entities import Binding
 from exchange.errors import BrokerError
-from exchange.routing.explain import describe
 from exchange.routing.router import Router
 from exchange.text.display import escape_line
 from exchange.values.message import Message
@@ -60,7 +59,7 @@ def _find_in_way(way: TaskWay, application: Application, router: Router) -> Iter
         return
     if route.unroutable:
         text = escape_line(f"{task} is lost: {address} gets to no queue{dropped}")
-        trail = describe(router.explain(message, way.queue))
+        trail = str(router.explain(message, way.queue))
         yield Finding("HS811", part, f"{text}\n{trail}", way.routing_key, detail=detail)
         return
     wrong = "" if route.undecided else _compare(way, list(route.queues), router)

@@ -12,7 +12,8 @@ from exchange.entities.entities import Destination
 from exchange.entities.in_force import DeadLetters
 from exchange.kinds import kind_of
 from exchange.patterns.pattern import AMQP
-from exchange.routing.dead_letters import DeadLetterHop, find_hop
+from exchange.routing.dead_letters import find_hop
+from exchange.routing.route import DeadLetterHop
 from exchange.routing.router import Router
 from exchange.text.display import list_some
 from exchange.topology.graph import TopologyGraph

@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 
 from bridge.consumers.groups.connection import build_properties, close, connect, import_aiormq, losing
 from bridge.consumers.groups.state import read_state
-from exchange.dispatch.link import finish
+from exchange.dispatch.sending import finish
 from exchange.errors import HashstarError
 from exchange.partition.partitioning.key_source import KeySource
 from exchange.partition.partitioning.specification import Partitioning, parse_key_source

@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
 from uuid import uuid4
 
-from exchange.dispatch.link import finish
+from exchange.dispatch.sending import finish
 from exchange.entities.entities import DIRECT_REPLY_TO
 from exchange.errors import HashstarError, PreconditionFailed
 from exchange.text.site import how_to_install

@@ -9,14 +9,14 @@ from exchange.kinds import Choose
 from exchange.topology.topology import Topology
 
 if TYPE_CHECKING:
-    from exchange.routing.columns.column_router import ColumnRouter
+    from exchange.routing.columns.column_router import ColumnRouter, MakeRouter
 
 __all__ = ["build_column_router"]
 
 
-def build_column_router(topology: Topology, choose: Choose) -> ColumnRouter:
+def build_column_router(topology: Topology, choose: Choose, make_router: MakeRouter) -> ColumnRouter:
     """Return a router of columns. Raises InputError naming the extra if numpy or pyarrow is not installed."""
     import_arrow()
     from exchange.routing.columns.column_router import ColumnRouter
 
-    return ColumnRouter(topology, choose)
+    return ColumnRouter(topology, choose, make_router)

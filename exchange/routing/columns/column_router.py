@@ -13,11 +13,11 @@ unless it passed an exchange that reads more than keys:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from threading import Lock
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -34,13 +34,13 @@ from exchange.routing.columns.headers import HeaderColumn
 from exchange.routing.columns.key_classes import KeyClasses, KeyDecisions
 from exchange.routing.columns.outcomes import Outcomes
 from exchange.routing.columns.route_columns import RouteColumns
+from exchange.routing.explain import Explanation
 from exchange.routing.route import Route
-from exchange.routing.router import Router
 from exchange.topology.topology import Topology
 from exchange.values.field_values import to_bytes
 from exchange.values.message import Message
 
-__all__ = ["ColumnRouter"]
+__all__ = ["ColumnRouter", "MakeRouter"]
 
 SETS: Final = 1 << 19
 """Maximum number of sets of patterns for each exchange, and of outcomes; then, all are forgotten after the call."""
@@ -62,16 +62,31 @@ DECIDERS: Final = {
 """What decides at an exchange -> how messages that pass it are routed; all others by the class of their key."""
 
 
+class MessageRouter(Protocol):
+    """Routes messages one by one, as `Router`, which uses this module."""
+
+    def route(self, message: Message) -> Route:
+        """Return where the message goes."""
+
+    def explain(self, message: Message) -> Explanation:
+        """Return the route with its reasons."""
+
+
+MakeRouter: TypeAlias = Callable[..., MessageRouter]
+"""The constructor of `Router`."""
+
+
 class ColumnRouter:
     """Routes columns of messages through one topology; see `Router.route_columns`. Safe to use from several threads.
 
     Key classes and their routes are kept from call to call.
     """
 
-    def __init__(self, topology: Topology, choose: Choose) -> None:
+    def __init__(self, topology: Topology, choose: Choose, make_router: MakeRouter) -> None:
         self._lock: Final = Lock()
         self._topology: Final = topology
         self._choose: Final = choose
+        self._make_router: Final = make_router
         self._partitionings: Final = {
             name: queue.partitioning for name, queue in topology.queues.items() if queue.partitioning is not None
         }
@@ -84,13 +99,13 @@ class ColumnRouter:
         self._begin()
 
     @cached_property
-    def _router(self) -> Router:
+    def _router(self) -> MessageRouter:
         # Partitions are computed for whole columns, see `RouteColumns.partitions`.
         topology = self._topology
         queues = [replace(queue, partitioning=None) for queue in topology.queues.values()]
         parts = (topology.exchanges.values(), queues, topology.bindings, topology.policies.values())
         plain = Topology(*parts, profile=topology.profile, vhost=topology.vhost)
-        return Router(plain, choose=self._draw, cache=0)
+        return self._make_router(plain, choose=self._draw, cache=0)
 
     def _begin(self) -> None:
         self._outcomes = Outcomes(self._topology.queues, SETS)

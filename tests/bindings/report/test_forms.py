@@ -42,7 +42,6 @@ from bindings.sources.files import save_form
 from exchange import LATEST, Binding, Exchange, InputError, Message, Queue, Router, Topology
 from exchange.commands.output import print_form
 from exchange.kinds.headers import HeadersExchange as HeadersKind
-from exchange.routing.explain import describe
 from exchange.text.display import clip_line, count_noun, escape_line
 from tests.support import topologies
 from tests.support.bindings.reports import NOW, SETTINGS, START, hand_made, report_of, tally_of
@@ -410,7 +409,7 @@ def test_a_headers_binding_has_one_notation_everywhere() -> None:
     ).topology()
     report = report_of(topology, [Message("h", "k", {"mode": "644", "n": 5})])
     binding = next(iter(topology.bindings))
-    explained = describe(Router(topology).explain(Message("h", "k", {"mode": "644", "n": 5})))
+    explained = str(Router(topology).explain(Message("h", "k", {"mode": "644", "n": 5})))
     found = check(topology)
     texts = [
         to_text(report), "".join(to_markdown(report)), to_junit(report).decode(), explained,

@@ -22,7 +22,7 @@ from bridge.cli import hashstar
 from exchange import Topology
 from exchange.entities.releases import LATEST
 from exchange.errors import BrokerError, HashstarError, InputError
-from exchange.routing.explain import to_json
+from exchange.routing.explain_json import to_json
 from exchange.routing.router import Router
 from exchange.values.field_json import message_to_json
 from tests.support import topologies

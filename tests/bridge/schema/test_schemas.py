@@ -147,7 +147,7 @@ def test_types_with_no_json_have_no_schema() -> None:
 
 
 def test_fields_of_an_output_are_described_by_their_docstrings() -> None:
-    from exchange.routing.explain import MatchJson
+    from exchange.routing.explain_json import MatchJson
 
     about = describe_fields(MatchJson)
     assert about["outcome"] == "What happens at its destination."

@@ -8,7 +8,7 @@ import logging
 
 import pytest
 
-from exchange.dispatch.link import finish
+from exchange.dispatch.sending import finish
 from tests.support.virtual_loop import pass_time, run_virtually
 
 

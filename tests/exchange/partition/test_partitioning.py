@@ -16,7 +16,7 @@ from exchange.partition.hashing.hashes import murmur2
 from exchange.partition.partitioning.key_source import ROUTING_KEY, KeySource
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.partition.partitioning.strategies import STRATEGIES
-from exchange.routing.explain import to_json
+from exchange.routing.explain_json import to_json
 from exchange.routing.route import Route
 from exchange.values.message import BASIC_PROPERTIES
 

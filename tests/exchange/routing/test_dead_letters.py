@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from bridge.cli import hashstar
 from exchange import Binding, Exchange, Message, Policy, Queue, Router, Topology
 from exchange.lifecycle.broker import Broker
-from exchange.routing.dead_letters import HOPS, DeadLetterHop, follow_dead_letters
+from exchange.routing.dead_letters import follow_dead_letters
+from exchange.routing.route import HOPS, DeadLetterHop
 from tests.support.tiers import examples
 
 SHOP = """\

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from exchange import Binding, Exchange, Message, Policy, Queue, Router, Topology
-from exchange.routing.explain import describe, to_json
+from exchange.routing.explain_json import to_json
 
 AE = {"alternate-exchange": "unrouted"}
 TOPOLOGY = Topology(
@@ -64,7 +64,7 @@ ROUTER = Router(TOPOLOGY, choose=lambda n: 0)
 def test_the_nearest_obstacle_is_named(message: Message, queue: str, reasons: list[str]) -> None:
     """The binding that came nearest, and the word, header or rule that failed."""
     explanation = ROUTER.explain(message, queue)
-    text = describe(explanation)
+    text = str(explanation)
     asked = text[text.index(f"queue '{queue}' does not get it") :]
     for reason in reasons:
         assert reason in asked

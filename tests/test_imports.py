@@ -1,0 +1,74 @@
+"""No two files of the product import each other, on whatever way round: imports in functions and for types count."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parent.parent
+
+KNOWN: Final[frozenset[frozenset[str]]] = frozenset(
+    map(
+        frozenset,
+        (
+            ("bindings.counts.columnar.fact_columns", "bindings.counts.tally"),
+            ("bindings.counts.columnar.uses", "bindings.counts.coverage"),
+            ("bindings.report.gates", "bindings.report.model"),
+            ("bindings.sources.document", "bindings.sources.document_reader"),
+            ("bindings.sources.document", "bindings.sources.document_writer"),
+        ),
+    )
+)
+"""Pairs of files that import each other, and are to be untied; none may be added."""
+
+
+def read_imports(names: Mapping[str, Path]) -> dict[str, set[str]]:
+    """Return module -> the modules that it imports anywhere in its text. A package does not stand for its modules."""
+    return {name: set(_imported(ast.parse(path.read_bytes()), names)) - {name} for name, path in names.items()}
+
+
+def _imported(tree: ast.AST, names: Mapping[str, Path]) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            for alias in node.names:
+                submodule = f"{node.module}.{alias.name}"
+                if submodule in names:
+                    yield submodule
+                elif node.module in names:
+                    yield node.module
+
+
+def find_circle(imports: Mapping[str, Iterable[str]]) -> list[str]:
+    """Return the modules of one circle, the first one last again; empty if there is none."""
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        return [*error.args[1]]
+    return []
+
+
+def test_no_files_import_each_other() -> None:
+    paths = [path for package in ("exchange", "bindings", "bridge") for path in (ROOT / package).rglob("*.py")]
+    names = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
+    imports = read_imports(names)
+    assert len(imports["exchange.routing.router"]) > 10
+    for one, other in map(sorted, KNOWN):
+        imports[one].discard(other)
+        imports[other].discard(one)
+    circle = find_circle(imports)
+    assert not circle, "import each other, even if in functions or for types only: " + " -> ".join(circle)
+
+
+def test_an_import_in_a_function_closes_a_circle(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("from b import later")
+    (tmp_path / "b.py").write_text("def later():\n    import c")
+    (tmp_path / "c.py").write_text("if TYPE_CHECKING:\n    from a import later")
+    names = {path.stem: path for path in tmp_path.iterdir()}
+    assert {*find_circle(read_imports(names))} == {"a", "b", "c"}
+    (tmp_path / "c.py").write_text("")
+    assert find_circle(read_imports(names)) == []
