@@ -12,10 +12,10 @@ from bindings.sources.management import Management, unread_queues
 from bridge.interop.texts import text_of as text_of_field
 from bridge.interop.texts import wire_of
 from bridge.rocketmq.consumer.offsets import format_table, parse_table
-from bridge.rocketmq.remoting.batch import decode_batch, encode_batch
 from bridge.rocketmq.remoting.command import Command, Decoder, SerializeType, encode, load_json
 from bridge.rocketmq.remoting.errors import CommandError
 from bridge.rocketmq.remoting.ids import UniqueId
+from bridge.rocketmq.remoting.message import decode_batch, encode_batch
 from bridge.rocketmq.remoting.properties import decode_properties, encode_properties
 from bridge.rocketmq.remoting.stored import stored_records
 from exchange.amqp import ContentHeader, MalformedHeader, content_of, decode_table, encode_table, message_of

@@ -18,8 +18,8 @@ from typing import Any, Final
 
 from bridge.rocketmq.consumer.assigned import PullLimits, TopicQueue
 from bridge.rocketmq.consumer.offsets import RETRY_PREFIX, ConsumeFrom
-from bridge.rocketmq.consumer.pop.assigning import BrokerAssignment, query_assignment
 from bridge.rocketmq.consumer.pop.handle import pop_retry_topic
+from bridge.rocketmq.consumer.pop.requests import BrokerAssignment, query_assignment
 from bridge.rocketmq.consumer.retrying import MAX_RECONSUME_TIMES, retry_topic
 from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.remoting.client import Client

@@ -23,13 +23,12 @@ from bridge.rocketmq.producer.publishing import (
     build_request,
 )
 from bridge.rocketmq.producer.tries import Tries, encode_frame
-from bridge.rocketmq.remoting.batch import encode_batch
 from bridge.rocketmq.remoting.client import Client
 from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode
 from bridge.rocketmq.remoting.command import ONEWAY, encode, now_ms
 from bridge.rocketmq.remoting.errors import ClientError
 from bridge.rocketmq.remoting.ids import UniqueIds
-from bridge.rocketmq.remoting.message import RocketMessage
+from bridge.rocketmq.remoting.message import RocketMessage, encode_batch
 from bridge.rocketmq.remoting.properties import (
     UNIQ_KEY,
     WAIT,

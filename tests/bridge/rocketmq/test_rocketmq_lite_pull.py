@@ -11,7 +11,7 @@ import pytest
 from bridge.rocketmq.consumer.assigned import TopicQueue
 from bridge.rocketmq.consumer.group import ConsumerSettings, Group
 from bridge.rocketmq.consumer.lite_pull import LitePullConsumer
-from bridge.rocketmq.consumer.pop.assigning import BrokerAssignment
+from bridge.rocketmq.consumer.pop.requests import BrokerAssignment
 from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.remoting.client import Client, ClientSettings
 from bridge.rocketmq.remoting.codes import RequestCode

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from bridge.rocketmq.remoting.batch import decode_batch, encode_batch
 from bridge.rocketmq.remoting.ids import OffsetId, UniqueId, UniqueIds
-from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
+from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage, decode_batch, encode_batch
 from bridge.rocketmq.remoting.properties import (
     GROUP_LENGTH,
     PROPERTIES_BYTES,

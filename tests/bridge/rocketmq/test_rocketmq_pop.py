@@ -16,9 +16,8 @@ from bridge.rocketmq.consumer.assigned import TopicQueue
 from bridge.rocketmq.consumer.group import ConsumerSettings
 from bridge.rocketmq.consumer.pop.acking import Acking
 from bridge.rocketmq.consumer.pop.answers import parse_pop
-from bridge.rocketmq.consumer.pop.assigning import BrokerAssignment, query_assignment
 from bridge.rocketmq.consumer.pop.handle import POP_CK, PopHandle, original_topic, pop_retry_topic, retry_mark
-from bridge.rocketmq.consumer.pop.requests import TopicHandle, batch_ack_body
+from bridge.rocketmq.consumer.pop.requests import BrokerAssignment, TopicHandle, batch_ack_body, query_assignment
 from bridge.rocketmq.consumer.retrying import restore_topic
 from bridge.rocketmq.remoting.command import Command
 from bridge.rocketmq.remoting.errors import BrokerError, ClientError, CommandError, RemotingError, SendRequestError

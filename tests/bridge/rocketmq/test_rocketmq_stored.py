@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from bridge.rocketmq.consumer.assigned import TopicQueue
 from bridge.rocketmq.consumer.pulling import Pulled, PullStatus
 from bridge.rocketmq.consumer.subscription import Subscription
-from bridge.rocketmq.remoting.batch import encode_batch
-from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
+from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage, encode_batch
 from bridge.rocketmq.remoting.stored import stored_messages
 from exchange.errors import InputError
 from exchange.limits import BODY_BYTES

@@ -2,6 +2,10 @@
 
 They need neither an assigned queue nor membership in the group: a handle is enough. Their
 codes do not fit in a binary header, so their headers are always in JSON.
+
+Brokers of 5.x divide the queues themselves when a member asks (`MessageQueueAssignment`), and decide how each topic is
+consumed by a group: with pulls, or with POP, by `mqadmin setConsumeMode` or ``defaultMessageRequestMode``. Older ones
+do not know the request.
 """
 
 from __future__ import annotations
@@ -19,11 +23,14 @@ from bridge.rocketmq.consumer.room import ANSWER_BYTES
 from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.remoting.client import Client
 from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode
-from bridge.rocketmq.remoting.command import Command, now_ms
+from bridge.rocketmq.remoting.command import Command, now_ms, read_json
 from bridge.rocketmq.remoting.errors import BrokerError, ClientError, CommandError
 from exchange.partition.clients.rocketmq.allocation import ANY_QUEUE
 
-__all__ = ["ANY_QUEUE", "InitMode", "News", "PopRequests", "TopicHandle", "batch_ack_body"]
+__all__ = [
+    "ANY_QUEUE", "BrokerAssignment", "InitMode", "News", "PopRequests", "TopicHandle", "batch_ack_body",
+    "query_assignment",
+]  # fmt: skip
 
 InitMode = Literal["MIN", "MAX"]
 """Where a group starts in a queue that it has never read: at the first or the last message (`ConsumeInitMode`)."""
@@ -213,3 +220,51 @@ def _numbers(answer: Command, address: str, *names: str) -> list[int]:
         return [int(answer.fields[name]) for name in names]
     except (KeyError, ValueError) as error:
         raise CommandError(f"{address}: an answer without {', '.join(names)}: {error}") from None
+
+
+class BrokerAssignment(NamedTuple):
+    """Queues of a topic that a member consumes."""
+
+    pull: frozenset[TopicQueue]
+    pop: frozenset[TopicQueue] = frozenset()
+    """Queues, and brokers: a broker whose queues are all to be popped has the number -1 in place of a queue."""
+
+
+async def query_assignment(
+    client: Client, address: str, topic: str, group: str, strategy: str, model: str
+) -> BrokerAssignment | None:
+    """Ask a broker for the share of this client (`MQClientInstance.queryAssignment`).
+
+    ``strategy`` is the name of an allocation that the broker has, ``AVG`` or ``AVG_BY_CIRCLE``; ``model`` is that of a
+    `MessageModel`. None: the broker does not know the request, as before 5.0. Raises ClientError where it has no
+    assignment, because it does not know the member, the topic, or the strategy; and RemotingError.
+    """
+    body = {
+        "topic": topic, "consumerGroup": group, "clientId": client.client_id, "strategyName": strategy,
+        "messageModel": model,
+    }  # fmt: skip
+    try:
+        answer = await client.ask(address, RequestCode.QUERY_ASSIGNMENT, body=json.dumps(body).encode())
+    except BrokerError as error:
+        if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            return None
+        raise
+    assigned = read_json(answer.body, _parse)
+    if assigned is None:
+        raise ClientError(
+            f"group {group}: {address} assigns no queues of {topic} to {client.client_id} by {strategy}: it does not "
+            "know the topic, the member, or the strategy"
+        )
+    return assigned
+
+
+def _parse(body: Any) -> BrokerAssignment | None:
+    rows = body.get("messageQueueAssignments")
+    if rows is None:
+        return None
+    queues: dict[bool, set[TopicQueue]] = {False: set(), True: set()}
+    for row in rows:
+        queue = row["messageQueue"]
+        found = TopicQueue(str(queue["topic"]), str(queue["brokerName"]), int(queue["queueId"]))
+        queues[row.get("mode") == "POP"].add(found)
+    return BrokerAssignment(frozenset(queues[False]), frozenset(queues[True]))
