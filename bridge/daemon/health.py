@@ -32,10 +32,13 @@ from typing import Any, Final
 
 from bridge.daemon.journal import Journal
 from bridge.daemon.metrics import History, Metrics
-from bridge.daemon.views import Condition, InletLike, OutletLike, PumpLike, SourceState, TargetState
+from bridge.daemon.views import Condition, SourceState, TargetState
 from bridge.endpoint import Endpoint, Outgoing, Source
 from bridge.endpoints.outages import find_risk, find_survived
+from bridge.pump.inlet import Inlet
+from bridge.pump.outlet import Outlet
 from bridge.pump.policy import Policy
+from bridge.pump.pump import Pump
 from bridge.pump.window import Pending
 from exchange.text.display import list_some
 
@@ -119,8 +122,8 @@ class Health:
 
     def __init__(
         self,
-        pump: PumpLike,
-        inlets: Sequence[InletLike],
+        pump: Pump,
+        inlets: Sequence[Inlet],
         metrics: Metrics,
         journal: Journal,
         policy: Policy = Policy(),  # noqa: B008  a frozen value
@@ -234,7 +237,7 @@ class Health:
             causes.add(name, "trouble", trouble, way_out="look at the broker; the bridge continues when it does")
         return trouble is None
 
-    def _look_at_target(self, outlet: OutletLike, causes: _Causes, now: float) -> TargetState:
+    def _look_at_target(self, outlet: Outlet, causes: _Causes, now: float) -> TargetState:
         name = outlet.target.name
         up = self._is_up(outlet.target, causes)
         waits = outlet.waiting
@@ -259,7 +262,7 @@ class Health:
         oldest = self._scan.copies.get(name)
         return TargetState(up, max(0.0, now - oldest.context.since) if oldest is not None else 0.0, waiting)
 
-    def _look_at_source(self, inlet: InletLike, causes: _Causes, now: float) -> SourceState:
+    def _look_at_source(self, inlet: Inlet, causes: _Causes, now: float) -> SourceState:
         source, window = inlet.source, inlet.window
         name, stalled_after = source.name, (inlet.policy or self._policy).stalled_after
         if name in self._metrics.ended_sources:
@@ -316,7 +319,7 @@ class Health:
             reason = f"messages may be lost while nothing is read: {risk.what}"
             causes.add(name, "at-risk", reason, way_out="take that setting away, or raise it, until it is read again")
 
-    def _add_held(self, inlet: InletLike, held: Sequence[Pending], causes: _Causes) -> None:
+    def _add_held(self, inlet: Inlet, held: Sequence[Pending], causes: _Causes) -> None:
         first, window = held[0], inlet.window
         behind = window.messages - len(held)
         reason = f"{first.delivery.origin} is on hold: {first.held_reason}"
@@ -389,5 +392,5 @@ class Health:
         )  # fmt: skip
 
 
-def _name(inlet: InletLike) -> str:
+def _name(inlet: Inlet) -> str:
     return inlet.source.name

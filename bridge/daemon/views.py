@@ -1,85 +1,13 @@
-"""What health looks at, and what it finds: the parts of a pump that may be read, and its states and conditions.
-
-None of the former changes the pump; the latter are values, so other threads read them without a lock.
-"""
+"""What health finds: states and conditions. They are values, so other threads read them without a lock."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
 
-from bridge.endpoint import Disconnected, Failure, Outgoing, Source, Target
-from bridge.pump.dead_letters import DeadLetterLimit
-from bridge.pump.policy import Policy
-from bridge.pump.window import Pending
 from exchange.values.documents import document
 
-__all__ = ["Condition", "InletLike", "OutletLike", "PumpLike", "SourceState", "TargetState", "WindowLike"]
-
-
-class WindowLike(Protocol):
-    """The readable part of `bridge.pump.window.Window`."""
-
-    @property
-    def messages(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
-    @property
-    def room(self) -> int: ...
-    @property
-    def capacity(self) -> int: ...
-    @property
-    def capacity_bytes(self) -> int: ...
-    @property
-    def full_since(self) -> float | None: ...
-    @property
-    def limit(self) -> DeadLetterLimit | None: ...
-    def oldest(self) -> Pending | None: ...
-    def on_hold(self) -> Sequence[Pending]: ...
-
-
-class InletLike(Protocol):
-    """The readable part of `bridge.pump.pump.Inlet`."""
-
-    @property
-    def source(self) -> Source: ...
-    @property
-    def window(self) -> WindowLike: ...
-    @property
-    def exchange(self) -> str | None: ...
-    @property
-    def policy(self) -> Policy | None: ...
-
-
-class OutletLike(Protocol):
-    """The readable part of `bridge.pump.outlet.Outlet`."""
-
-    @property
-    def target(self) -> Target: ...
-    @property
-    def connected(self) -> bool: ...
-    @property
-    def in_flight(self) -> int: ...
-    @property
-    def held(self) -> int: ...
-    @property
-    def error(self) -> Disconnected | None: ...
-    @property
-    def waiting(self) -> Mapping[str, Failure]: ...
-    def oldest(self) -> Outgoing | None: ...
-
-
-class PumpLike(Protocol):
-    """The readable part of `bridge.pump.pump.Pump`."""
-
-    @property
-    def outlets(self) -> Sequence[OutletLike]: ...
-    @property
-    def paused(self) -> bool: ...
-    @property
-    def draining(self) -> bool: ...
-    def waiting_for(self, inlet: Any, /) -> str | None: ...
+__all__ = ["Condition", "SourceState", "TargetState"]
 
 
 @document("ConditionJson")

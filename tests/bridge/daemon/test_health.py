@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -67,7 +67,7 @@ class TroubledTarget(MemoryTarget):
 
 @dataclass
 class In:
-    """An inlet as in `bridge.daemon.views`."""
+    """What health reads of an inlet."""
 
     source: Troubled
     window: Window
@@ -77,7 +77,7 @@ class In:
 
 @dataclass
 class Out:
-    """An outlet as in `bridge.daemon.views`."""
+    """What health reads of an outlet."""
 
     target: TroubledTarget
     connected: bool = True
@@ -93,7 +93,7 @@ class Out:
 
 @dataclass
 class State:
-    """A pump as in `bridge.daemon.views`, with a source ``rabbit`` and a target ``kafka``; and its health."""
+    """What health reads of a pump, with a source ``rabbit`` and a target ``kafka``; and its health."""
 
     policy: Policy = field(default_factory=lambda: Policy(window=10))
     has_dead_letters: bool = False
@@ -110,9 +110,9 @@ class State:
         self.metrics.connected("rabbit")
         self.metrics.connected("kafka")
         self.health = Health(
-            self, [self.inlet], self.metrics, Journal("json", "info", self.log, lambda: self.wall), self.policy,
-            config="bridge.toml", has_dead_letters=self.has_dead_letters, loop_clock=lambda: self.now,
-            clock=lambda: self.wall,
+            cast("Pump", self), [cast("Inlet", self.inlet)], self.metrics,
+            Journal("json", "info", self.log, lambda: self.wall), self.policy, config="bridge.toml",
+            has_dead_letters=self.has_dead_letters, loop_clock=lambda: self.now, clock=lambda: self.wall,
         )  # fmt: skip
 
     @property
