@@ -11,23 +11,13 @@ from typing import Any, Final
 
 from bindings.sources.files import open_file
 from bindings.sources.language.errors import LanguageError
+from bindings.sources.toml_places import TOKEN
 from exchange.errors import InputError
 from exchange.limits import CONFIG_BYTES, CONFIG_KEY_PARTS, INTEGER_DIGITS, NESTING
 from exchange.text.faults import position_at
 
 __all__ = ["read_toml"]
 
-TOKEN: Final = re.compile(
-    r'''"""(?>(?:[^"\\]|\\.|""?(?!"))*)(?:"{3,5}|\\?\Z)''' + "|"
-    r"'''.*?(?:'{3,5}|\Z)" + "|"
-    r""""(?:[^"\\\n]|\\[^\n])*+"?""" + "|"
-    r"'[^'\n]*'?" + "|"
-    r"#[^\n]*" + "|"
-    r"[.\[\]{}=,\n]",
-    re.DOTALL,
-)  # fmt: skip
-"""A string of each kind, a comment, or a character that begins or ends a key or a value. Each alternative matches to
-the end of its string or comment, even an unclosed one, so that the scan is linear; the parser reports the error."""
 PLACE: Final = re.compile(r"line ([0-9]+), column ([0-9]+)\)$")
 DIGITS: Final = re.compile(rf"[0-9](?:_?[0-9]){{{INTEGER_DIGITS}}}")
 

@@ -15,20 +15,26 @@ from bindings.sources.files import open_file
 from exchange.errors import InputError
 from exchange.limits import CONFIG_BYTES, CONFIG_KEY_PARTS
 from exchange.text.display import SECRETIVE, underline
+from exchange.text.faults import MASK
 from exchange.values.json_text import parse
 
-__all__ = ["TomlPosition", "find_places", "locate"]
+__all__ = ["TOKEN", "TomlPosition", "find_places", "locate"]
 
 TOKEN: Final = re.compile(
-    r'''"""(?:[^"\\]|\\.|""?(?!"))*"{3,5}|\'\'\'.*?\'{3,5}|"(?:[^"\\\n]|\\[^\n])*"|'[^'\n]*'|#[^\n]*'''
-    r"""|[\[\]{}=,.\n]|[^\s\[\]{}=,."'#]+""",
+    r'''"""(?>(?:[^"\\]|\\.|""?(?!"))*)(?:"{3,5}|\\?\Z)''' + "|"
+    r"'''.*?(?:'{3,5}|\Z)" + "|"
+    r""""(?:[^"\\\n]|\\[^\n])*+"?""" + "|"
+    r"'[^'\n]*'?" + "|"
+    r"#[^\n]*" + "|"
+    r"[.\[\]{}=,\n]" + "|"
+    r"""[^\s\[\]{}=,."'#]+""",
     re.DOTALL,
-)
-"""A string, a comment, a sign, or a bare key or value."""
+)  # fmt: skip
+"""A string of each kind, a comment, a character that begins or ends a key or a value, a bare key or value. Each
+alternative matches to the end of its string or comment, even an unclosed one, so that the scan is linear; the parser
+reports the error."""
 SHOWN: Final = 120
 """Maximum number of characters of a line that are shown."""
-MASK: Final = "..."
-"""What is shown in place of a value."""
 UNSHOWN: Final = re.compile(r"@|://|\n")
 """What a value has that is not shown, as it may be a secret or the address of a server."""
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 __all__ = [
-    "LIKE_NAMES", "SECRETIVE",
+    "LIKE_NAMES", "SECRETIVE", "SENSITIVE_WORDS",
     "clip_line", "count_noun", "count_rest", "describe_exchange", "dump_json", "escape_line", "escape_lines",
     "find_alike", "hide_logins", "list_some", "split_error", "suggest", "underline", "write_milliseconds",
 ]  # fmt: skip
@@ -51,7 +51,9 @@ def hide_logins(text: str) -> str:
     return LOGIN.sub(lambda found: f"{found[1] or found[2] or ''}***@", text) if "@" in text else text
 
 
-SECRETIVE: Final = re.compile(r"pass|pwd|secret|token|credential|jaas|pem$|\.key$", re.IGNORECASE)
+SENSITIVE_WORDS: Final = "pass|pwd|secret|token|credential|jaas|private"
+"""What names of secrets have in them, as alternatives of an expression."""
+SECRETIVE: Final = re.compile(rf"{SENSITIVE_WORDS}|pem$|\.key$", re.IGNORECASE)
 """Names whose values are secrets, such as librdkafka's ``sasl.password``."""
 
 

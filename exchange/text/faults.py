@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from exchange.text.display import underline
+from exchange.text.display import SENSITIVE_WORDS, underline
 
-__all__ = ["draw_fault", "position_at", "show_line"]
+__all__ = ["MASK", "draw_fault", "position_at", "show_line"]
 
 WIDEST: Final = 160
 """Maximum number of characters shown of a line, around the mistake."""
@@ -18,14 +18,14 @@ MASK: Final = "..."
 
 _VALUE: Final = r"(?=\s*(?:[,;}\])#]|$))"
 SECRET: Final = re.compile(
-    r"""(?:pass|pwd|secret|token|credential|jaas|_pem|\.pem|\.key|private)[\w.-]*["']?\s*[:=]\s*"""
+    rf"""(?:{SENSITIVE_WORDS}|_pem|\.pem|\.key)[\w.-]*["']?\s*[:=]\s*"""
     rf"""("(?:[^"\\]|\\.)*+"{_VALUE}|'[^']*'{_VALUE}|[^\s"',;{{}}\[\]()#]++{_VALUE}|.+)""",
     re.IGNORECASE,
 )
 """The key of a secret, and its value; what may be more of the value than it seems is taken for it."""
 ADDRESS: Final = re.compile(r"""://([^\s"',}\]]+)|((?<![^\s"'=:,])[^\s"'=,]*@[^\s"',}\]]*)""")
 """An address, which may have a password in it."""
-HINT: Final = re.compile("pass|pwd|secret|token|credential|jaas|pem|private|[.]key|://|@", re.IGNORECASE)
+HINT: Final = re.compile(f"{SENSITIVE_WORDS}|pem|[.]key|://|@", re.IGNORECASE)
 """What a line has in which there may be a secret."""
 SEPARATOR: Final = re.compile(r"[:=]")
 
