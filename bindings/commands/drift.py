@@ -14,7 +14,7 @@ import click
 from bindings.applying.live import Live
 from bindings.diffing.comparison.meaning import Meaning
 from bindings.drift.drift import Drift, Ignoring, find_drift
-from bindings.drift.forms import FORMS, DriftReport, format_time, unknown_to_json
+from bindings.drift.forms import FORMS, DriftReport, unknown_to_json
 from bindings.drift.watch import DriftWatch, WatchOutcome
 from bindings.sources.management import Management, is_address
 from bindings.sources.open import open_source
@@ -34,6 +34,7 @@ from exchange.commands.options import (
 from exchange.commands.output import form_options, output_option, print_form
 from exchange.errors import HashstarError, InputError
 from exchange.text.display import dump_json
+from exchange.text.numbers import write_time
 from exchange.topology.topology import Topology
 
 __all__ = ["drift_command"]
@@ -198,7 +199,7 @@ class _Printer:
             unknown = unknown_to_json(outcome.error or "", **self._names, time=outcome.time, retry_in=outcome.wait)
             click.echo(dump_json(unknown))
         else:
-            echo_error(f"{format_time(outcome.time)} {outcome.error} (it is tried again)")
+            echo_error(f"{write_time(outcome.time)} {outcome.error} (it is tried again)")
         sys.stdout.flush()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple, NotRequired, TypedDict
 
 from bindings.diffing.comparison.meaning import Meaning
@@ -13,12 +12,13 @@ from bindings.diffing.planning.step import describe_part
 from bindings.diffing.settings.changes import SettingsChange
 from bindings.drift.drift import KINDS, REASONS, Change, Drift, Object, Reason, Verdict
 from exchange.text.display import count_noun, count_rest, list_some
+from exchange.text.numbers import write_time
 from exchange.topology.unread import UnreadPart, not_proved, unread_lines
 from exchange.values.documents import encode_as
 from exchange.values.forms import Form, Forms
 
 __all__ = [
-    "FORMS", "DriftJson", "DriftReport", "UnknownJson", "drift_lines", "format_time", "headline", "to_json", "to_text",
+    "FORMS", "DriftJson", "DriftReport", "UnknownJson", "drift_lines", "headline", "to_json", "to_text",
     "unknown_to_json",
 ]  # fmt: skip
 
@@ -93,11 +93,6 @@ class UnknownJson(TypedDict):
     """Seconds until the next try."""
 
 
-def format_time(seconds: float) -> str:
-    """Return a time in seconds since 1970 as ISO 8601, in UTC."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
 class DriftReport(NamedTuple):
     """A drift as it is shown, and what was compared when."""
 
@@ -113,7 +108,7 @@ class DriftReport(NamedTuple):
 
 def to_text(report: DriftReport) -> Iterator[str]:
     """Yield the state in a sentence, and what differs."""
-    yield f"{format_time(report.time)} {headline(report.drift)}" if report.is_watched else headline(report.drift)
+    yield f"{write_time(report.time)} {headline(report.drift)}" if report.is_watched else headline(report.drift)
     yield from drift_lines(report.drift, report.meaning)
 
 
@@ -176,7 +171,7 @@ def to_json(report: DriftReport) -> Any:
     drift = report.drift
     value: DriftJson = {
         "version": 1,
-        "time": format_time(report.time),
+        "time": write_time(report.time),
         "file": report.file,
         "broker": report.broker,
         "vhost": drift.vhost,
@@ -195,7 +190,7 @@ def unknown_to_json(error: str, *, file: str, broker: str, time: float, retry_in
     """Return a comparison that failed as JSON values; times are in seconds."""
     return {
         "version": 1,
-        "time": format_time(time),
+        "time": write_time(time),
         "file": file,
         "broker": broker,
         "state": "unknown",

@@ -15,13 +15,13 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from ipaddress import ip_address
 from typing import Any, Final
 
 from bindings.operating_system import raise_file_limit, read_file_limit
 from bindings.recording.conversation import Conversation
 from bindings.recording.ledger import Ledger
+from exchange.text.numbers import write_time
 
 __all__ = ["CONNECTIONS", "Proxy", "Upstream", "leads_back", "read_clock"]
 
@@ -215,7 +215,7 @@ def read_clock() -> Callable[[], str]:
         nonlocal second, text
         current = int(time.time())
         if current != second:
-            second, text = current, datetime.fromtimestamp(current, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            second, text = current, write_time(current)
         return text
 
     return now

@@ -18,13 +18,13 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from time import time
 from typing import Any, Final, TextIO
 
 from bridge.daemon.writer import LineWriter
 from bridge.endpoint import Delivery, Failure, Outgoing
 from exchange.text.display import dump_json
+from exchange.text.numbers import write_time
 
 __all__ = ["LEVELS", "Journal"]
 
@@ -105,7 +105,7 @@ class Journal:
         return self._writer.dropped
 
     def _format(self, level: str, event: str, fields: dict[str, Any]) -> str:
-        now, fields = _format_time(self._clock()), {**self._always, **fields}
+        now, fields = write_time(self._clock(), "milliseconds"), {**self._always, **fields}
         if self._json:
             return json.dumps({"time": now, "level": level, "event": event, **fields}, default=str)
         text = "".join([f" {name}={_quote(value)}" for name, value in fields.items()])
@@ -159,7 +159,7 @@ class Journal:
             for seen, event, known in sorted(due, key=lambda each: each[0]):
                 level, fields = known.last
                 known.left_out -= 1  # this event is written now
-                self._write_again(known, level, event, {**fields, "at": _format_time(seen)}, now)
+                self._write_again(known, level, event, {**fields, "at": write_time(seen, "milliseconds")}, now)
             self._forget_quiet(now)
 
     def _write_again(self, known: _Kind, level: str, event: str, fields: dict[str, Any], now: float) -> None:
@@ -274,11 +274,6 @@ LOGGED: Final = ((logging.ERROR, "error"), (logging.WARNING, "warning"), (loggin
 def _fields_of(delivery: Delivery) -> dict[str, Any]:
     message = delivery.message
     return {"origin": delivery.origin, "exchange": message.exchange, "routing_key": message.routing_key}
-
-
-def _format_time(seconds: float) -> str:
-    """Return a time in seconds since 1970 as ISO 8601, UTC."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _quote(value: Any) -> str:

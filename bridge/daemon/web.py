@@ -25,7 +25,6 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
 from platform import python_version
@@ -43,6 +42,7 @@ from bridge.endpoint import Place
 from bridge.pump.outlet import Outlet
 from bridge.pump.pump import Inlet, Pump
 from exchange.errors import InputError
+from exchange.text.numbers import write_time
 from exchange.text.site import hashstar_version
 from exchange.values.documents import encode_as
 
@@ -233,7 +233,7 @@ class Web:
         """Return the reasons why the bridge is not ready, one line each."""
         if not self.alive:
             return [NOT_TURNING]
-        return [f"{each} ({each.kind} since {_format_time(each.since)})" for each in self._health.current()]
+        return [f"{each} ({each.kind} since {write_time(each.since)})" for each in self._health.current()]
 
     def status(self) -> Any:
         """Return the JSON object that the status page shows."""
@@ -343,10 +343,6 @@ class Web:
 def _counts_of(name: str, counts: Mapping[tuple[str, str], int]) -> dict[str, int]:
     """Return the counts of one endpoint."""
     return {label: count for (endpoint, label), count in list(counts.items()) if endpoint == name}
-
-
-def _format_time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _make_handler(web: Web, check: HostCheck) -> type[Handler]:

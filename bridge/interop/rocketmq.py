@@ -64,7 +64,7 @@ from typing import Final
 from bridge.interop import amqp_guest, kafka_guest, rocketmq_guest
 from bridge.interop.amqp_guest import ESCAPED, EXCHANGE, HEX, MARK, PREFIX
 from bridge.interop.record import Record, Unmappable
-from bridge.interop.rocketmq_guest import PRODUCER_PROPERTIES
+from bridge.interop.rocketmq_guest import PRODUCER_PROPERTIES, is_own
 from bridge.interop.rocketmq_packing import VALUES, pack_headers, property_text, unpack_headers
 from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
 from bridge.rocketmq.remoting.properties import KEYS, SYSTEM, TAGS, TRANSIENT
@@ -157,7 +157,7 @@ def wrap(content: ContentHeader, message: Message) -> tuple[dict[str, str], byte
 
 def unwrap(message: StoredMessage, exchange: str | None, routing_key: str | None) -> Message:
     """Return the message of AMQP that a message of RocketMQ carries. Raises Unmappable."""
-    properties = {name: value for name, value in message.properties.items() if not _is_own(name)}
+    properties = {name: value for name, value in message.properties.items() if not is_own(name)}
     body = message.body
     if properties.pop(BODY, None) == EMPTY and body == NOTHING:
         body = b""
@@ -167,9 +167,3 @@ def unwrap(message: StoredMessage, exchange: str | None, routing_key: str | None
         headers += [(OWN + name, text.encode("utf-8", "surrogateescape")) for name, text in kept.items()]
         headers.append((OWN + "broker", message.broker.encode()))
     return amqp_guest.unwrap(Record(message.topic, None, body, headers), exchange, routing_key)
-
-
-@lru_cache(4096)
-def _is_own(name: str) -> bool:
-    """Return whether a property is RocketMQ's own: it describes the message's way there, and is left out."""
-    return name in SYSTEM or name.startswith(TRANSIENT)

@@ -19,7 +19,7 @@ from exchange.amqp import ContentHeader, message_of
 from exchange.amqp.fields import KINDS, PACK, SIZE, short_string
 from exchange.values.message import Message
 
-__all__ = ["MARK", "PRODUCER_PROPERTIES", "headers_for_property", "unwrap", "wrap"]
+__all__ = ["MARK", "PRODUCER_PROPERTIES", "headers_for_property", "is_own", "unwrap", "wrap"]
 
 PREFIX: Final = "x-rocketmq-"
 MARK: Final = "x-rocketmq-topic"
@@ -86,7 +86,7 @@ def _key_of(message: StoredMessage) -> str:
 @lru_cache(4096)
 def _label(name: str) -> bytes:
     """Return the name of the header for a property, as it is in a table. Raises Unmappable."""
-    if _is_own(name):
+    if is_own(name):
         label = PREFIX + name
     elif name in BROKER_HEADERS or name.startswith((PREFIX, kafka_guest.PREFIX)):
         label = ESCAPED + name
@@ -133,7 +133,7 @@ def _names(raw: bytes) -> tuple[str, str | None]:
     if name.startswith(PREFIX):
         own = name[len(PREFIX) :]
         return name, own if own in PRODUCER_PROPERTIES else None
-    return name, _property(ADDED + name if _is_own(name) else name)
+    return name, _property(ADDED + name if is_own(name) else name)
 
 
 def _property(name: str) -> str | None:
@@ -147,7 +147,9 @@ def _property(name: str) -> str | None:
     return name
 
 
-def _is_own(name: str) -> bool:
+@lru_cache(4096)
+def is_own(name: str) -> bool:
+    """Return whether a property is RocketMQ's own: it describes the message's way there."""
     return name in SYSTEM or name.startswith(TRANSIENT)
 
 

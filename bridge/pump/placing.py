@@ -116,7 +116,7 @@ class KeylessTurns:
 
 def _as_seen(wanted: Partitions, seen: Partitions) -> Partitions:
     """Return the partitions as the system has them, with their leaders, where the topology only has their number."""
-    return seen if wanted.count == seen.count and wanted == Partitions.of(wanted.count) else wanted
+    return seen if wanted.count == seen.count and wanted.is_numbered else wanted
 
 
 def _is_keyless(message: Message, placement: Placement) -> bool:

@@ -86,6 +86,11 @@ class Partitions:
         """Return partitions of these names, numbered in this order: the streams of a super stream."""
         return cls([Partition(at, ANY_BROKER, name) for at, name in enumerate(names)])
 
+    @property
+    def is_numbered(self) -> bool:
+        """Whether they have no names and leaders of their own, but only numbers."""
+        return self == _of(self.count)
+
     def without_leader(self, broker: str) -> Partitions:
         """Return the partitions with this broker's without a leader: in Kafka, until another broker leads them."""
         return Partitions([p._replace(leader=None) if p.leader and p.leader.name == broker else p for p in self.all])

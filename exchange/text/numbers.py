@@ -1,4 +1,4 @@
-"""Read numbers and durations that stand in texts: in ASCII digits alone, which is all that other programs write.
+"""Numbers, durations and times in texts; numbers in ASCII digits alone, which is all that other programs write.
 
 `int`, `float` and `str.isdigit` take the digits of all scripts, underscores and blanks, too: ``"١٢"``, ``"1_2"``,
 ``" 12 "``, and for some ``"²"`` is a digit that is no number.
@@ -7,9 +7,10 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import Final
 
-__all__ = ["DURATION", "is_digits", "parse_duration", "read_float", "read_integer"]
+__all__ = ["DURATION", "is_digits", "parse_duration", "read_float", "read_integer", "write_time"]
 
 INTEGER: Final = re.compile(r"[-+]?[0-9]+")
 FLOAT: Final = re.compile(
@@ -56,3 +57,8 @@ def parse_duration(text: str) -> float | None:
     while part := PART.match(text, at):
         seconds, at = seconds + float(part[1]) * UNITS[part[2]], part.end()
     return seconds if text and at == len(text) else None
+
+
+def write_time(seconds: float, timespec: str = "seconds") -> str:
+    """Return a time in seconds since 1970 as ISO 8601, in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec=timespec).replace("+00:00", "Z")

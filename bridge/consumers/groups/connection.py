@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from bindings.sources.address import parse_address
 from exchange.errors import HashstarError, InputError
 from exchange.text.site import how_to_install
-from exchange.values.field_values import Typed
+from exchange.values.field_values import to_plain
 from exchange.values.message import BASIC_PROPERTIES, NO_FIELDS, Message, assemble_message
 
 if TYPE_CHECKING:
@@ -186,18 +186,9 @@ def build_properties(message: Message, **others: Any) -> Basic.Properties:
     """Build the properties of a message for aiormq; ``others`` are used where the message has none."""
     from pamqp.commands import Basic
 
-    properties = {name: _plain(value) for name, value in {**others, **message.properties}.items()}
+    properties = {name: to_plain(value) for name, value in {**others, **message.properties}.items()}
     if "type" in properties:
         properties["message_type"] = properties.pop("type")
     if "timestamp" in properties and not isinstance(properties["timestamp"], datetime):
         properties["timestamp"] = datetime.fromtimestamp(properties["timestamp"], UTC)
-    return Basic.Properties(headers=_plain(message.headers) or None, **properties)
-
-
-def _plain(value: Any) -> Any:
-    """Return a field value as pamqp encodes it, which chooses types itself."""
-    if isinstance(value, Typed):
-        return datetime.fromtimestamp(value.value, UTC) if value.type == "timestamp" else value.value
-    if isinstance(value, Mapping):
-        return {name: _plain(item) for name, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+    return Basic.Properties(headers=to_plain(message.headers) or None, **properties)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 import aio_pika
 from aio_pika.abc import AbstractIncomingMessage
 
-from exchange.values.field_values import Typed
+from exchange.values.field_values import Typed, to_plain
 from exchange.values.message import Message
 
 __all__ = ["from_aio_pika", "to_aio_pika"]
@@ -27,7 +26,7 @@ def to_aio_pika(message: Message, correlation_id: str, reply_to: str, expiration
     It is transient unless the message has another ``delivery_mode``. Raises ValueError for a property that AMQP does
     not have.
     """
-    given = {name: _plain(value) for name, value in message.properties.items()}
+    given = {name: to_plain(value) for name, value in message.properties.items()}
     own = given.pop("expiration", None)
     if expiration is None and own is not None:
         expiration = int(own) / 1_000
@@ -38,7 +37,7 @@ def to_aio_pika(message: Message, correlation_id: str, reply_to: str, expiration
     # By the message id, aio-pika recognises which message a broker returns: it must be another one for each request.
     given.update(correlation_id=correlation_id, reply_to=reply_to, expiration=expiration)
     given["message_id"] = given.get("message_id") or correlation_id
-    return aio_pika.Message(message.body, headers=_plain(message.headers), **given)
+    return aio_pika.Message(message.body, headers=to_plain(message.headers), **given)
 
 
 def from_aio_pika(incoming: AbstractIncomingMessage) -> Message:
@@ -57,14 +56,3 @@ def from_aio_pika(incoming: AbstractIncomingMessage) -> Message:
         {name: value for name, value in properties.items() if value is not None},
         incoming.body,
     )
-
-
-def _plain(value: Any) -> Any:
-    """Return a field value in plain Python types for aio-pika, which chooses the width of integers itself."""
-    if isinstance(value, Typed):
-        return datetime.fromtimestamp(value.value, UTC) if value.type == "timestamp" else _plain(value.value)
-    if isinstance(value, Mapping):
-        return {name: _plain(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    return value

@@ -15,7 +15,6 @@ from typing import Any, Final, NamedTuple
 from bridge.endpoint import BridgeLayout, Misfit, Outgoing
 from exchange.kinds import KINDS
 from exchange.partition.partitioning.specification import Partitioning
-from exchange.partition.partitions import Partitions
 
 __all__ = ["PARTITION", "PublishAddress", "Expected", "PublishRoute", "build_routes"]
 
@@ -100,7 +99,7 @@ class PublishRoute:
         elif partitions.count == 1:
             return cls(queue, address)
         elif not address.exchange and strategy == SUPER_STREAM:
-            template = f"{address.routing_key}-{PARTITION}" if is_numbered(partitions) else PARTITION
+            template = f"{address.routing_key}-{PARTITION}" if partitions.is_numbered else PARTITION
         elif address.exchange and address.routing_key is None and strategy in HASHING:
             route = cls(queue, address)
             route.is_hashed, route.is_plain = True, False
@@ -116,7 +115,7 @@ class PublishRoute:
         if not address.exchange:
             why = f"the topology spreads {queue!r} over {partitions.count}"
             route.expected = [Expected("queue", name, key, why) for name in dict.fromkeys(names.values())]
-            if is_numbered(partitions):
+            if partitions.is_numbered:
                 more = template.replace(PARTITION, str(partitions.count))
                 route.expected.append(Expected("queue", more, key, why, absent=True))
         return route
@@ -154,11 +153,6 @@ def build_routes(
         else:
             routes[queue] = PublishRoute(queue, address)
     return routes
-
-
-def is_numbered(partitions: Partitions) -> bool:
-    """Return whether partitions have no names but their numbers."""
-    return partitions == Partitions.of(partitions.count)
 
 
 def _way_out(queue: str, address: PublishAddress, partitioning: Partitioning, strategy: str) -> str:

@@ -67,7 +67,7 @@ class WritableQueues:
         """Return the queue for a partition of the topology's queue ``name``. Raises Disconnected if there is none."""
         if self._agreed.get(name) is not partitioning:
             self.agree(name, partitioning)
-        if _is_unnamed(partitioning.partitions):
+        if partitioning.partitions.is_numbered:
             return self.queues[partition]
         wanted = partitioning.partitions[partition].name
         queue = self._by_name.get(wanted)
@@ -81,7 +81,7 @@ class WritableQueues:
         Raises Disconnected if it is over another number of queues than the topic has.
         """
         wanted = partitioning.partitions
-        if _is_unnamed(wanted) and wanted.count != len(self.queues):
+        if wanted.is_numbered and wanted.count != len(self.queues):
             names = ", ".join(queue.name for queue in self.queues)
             raise Disconnected(
                 f"topic {self.topic!r} has {len(self.queues)} queues now ({names}), and the topology spreads {name!r} "
@@ -135,11 +135,6 @@ async def route_of(client: Client, topic: str) -> TopicRoute:
         if error.code == ResponseCode.TOPIC_NOT_EXIST:
             raise Disconnected(f"there is no topic {topic!r}; create it") from None
         raise
-
-
-def _is_unnamed(partitions: Partitions) -> bool:
-    """Return whether the topology gives only the number of partitions, and not their brokers."""
-    return partitions == Partitions.of(partitions.count)
 
 
 def _encode_key(key: Any) -> bytes | None:

@@ -211,7 +211,7 @@ PLAIN: Final = re.compile(r'[^\s(),:="]+')
 
 def _format_partitions(partitions: Partitions) -> str:
     """Return the text of the first form that means the same: a number, numbers by broker, or names."""
-    if partitions == Partitions.of(partitions.count):
+    if partitions.is_numbered:
         return str(partitions.count)
     brokers = Counter([partition.leader for partition in partitions if partition.leader is not None])
     if brokers and partitions == Partitions.queues({broker.name: count for broker, count in brokers.items()}):
