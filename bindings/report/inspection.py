@@ -12,16 +12,15 @@ from exchange.values.forms import Form, Forms
 if TYPE_CHECKING:
     from bindings.archive.formats.detect import Archive
     from bindings.archive.inspection import Inspection
-    from bindings.archive.kafka.folder import FolderInspection
     from bindings.archive.sums import Unread
 
 __all__ = [
-    "ARCHIVE_FORMS", "MATCH_FORMS", "STORE_FORMS", "BadJson", "bad_json", "bad_lines", "inspection_lines", "list_bad",
+    "ARCHIVE_FORMS", "MATCH_FORMS", "STORE_FORMS", "BadJson", "archive_lines", "bad_json", "bad_lines", "list_bad",
     "skipped_lines",
 ]  # fmt: skip
 
 ARCHIVE_FORMS: Final[Forms] = {
-    "text": Form("bindings.report.inspection:inspection_lines", (".txt",)),
+    "text": Form("bindings.report.kafka:inspection_lines", (".txt",)),
     "json": Form("bindings.report.inspection_json:inspection_json", (".json",), indent=2),
 }
 """The forms of what is in an archive, and in the data folder of a Kafka broker that it is."""
@@ -44,17 +43,8 @@ FILES: Final = 3
 """Maximum number of files that are not archives and are named."""
 
 
-def inspection_lines(archive: Archive, inspection: Inspection, folder: FolderInspection | None = None) -> Iterator[str]:
-    """Yield what an archive holds, for people; ``folder`` is the data folder of a broker that it is in."""
-    if archive.files:
-        yield from _archive_lines(archive, inspection)
-    if folder is not None:
-        from bindings.report.kafka import kafka_lines
-
-        yield from kafka_lines(folder)
-
-
-def _archive_lines(archive: Archive, inspection: Inspection) -> Iterator[str]:
+def archive_lines(archive: Archive, inspection: Inspection) -> Iterator[str]:
+    """Yield what an archive holds, for people."""
     yield f"{archive.path}: {', '.join(archive.names)}; {count_noun(len(archive.files), 'file')}"
     if archive.others:
         yield f"not read, as they are no archive: {list_some(archive.others, FILES)}"

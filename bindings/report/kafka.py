@@ -6,20 +6,30 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from bindings.archive.figures import format_timestamp
-from bindings.report.inspection import bad_lines
+from bindings.report.inspection import archive_lines, bad_lines
 from exchange.text.display import clip_line, count_noun, count_rest, escape_line, list_some
 
 if TYPE_CHECKING:
+    from bindings.archive.formats.detect import Archive
+    from bindings.archive.inspection import Inspection
     from bindings.archive.kafka.cluster import Cluster
     from bindings.archive.kafka.folder import FolderInspection, LocatedPartition, TopicFacts
     from bindings.archive.kafka.transaction_state import TransactionState
 
-__all__ = ["kafka_lines", "measure_lag"]
+__all__ = ["inspection_lines", "kafka_lines", "measure_lag"]
 
 LISTED: Final = 20
 """Maximum number of topics, groups, partitions, members or transactions in text; JSON has all."""
 WIDTH: Final = 60
 """Maximum number of characters of a name."""
+
+
+def inspection_lines(archive: Archive, inspection: Inspection, folder: FolderInspection | None = None) -> Iterator[str]:
+    """Yield what an archive holds, for people; ``folder`` is the data folder of a broker that it is in."""
+    if archive.files:
+        yield from archive_lines(archive, inspection)
+    if folder is not None:
+        yield from kafka_lines(folder)
 
 
 def kafka_lines(found: FolderInspection) -> Iterator[str]:
