@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from bindings.checking.rules.finding import Finding
 from bindings.checking.rules.view import TopologyView
@@ -28,16 +29,28 @@ def find(view: TopologyView) -> Iterator[Finding]:
             message = f"{quote_exchange(name)} {unknown}{suggest(exchange.type, KINDS)}"
             yield Finding("HS601", exchange, message)
             continue
-        if name not in PREDECLARED_NAMES:
-            try:
-                rules.declare_exchange(Tables(), host, exchange)
-            except BrokerError as error:
-                yield Finding("HS602", exchange, f"RabbitMQ refuses to declare {quote_exchange(name)}: {error}")
+        refusal = _refuse(host, exchange)
+        if refusal is not None:
+            # An import does not look at the type of this argument.
+            arguments = {key: value for key, value in exchange.arguments.items() if key != "alternate-exchange"}
+            imported = _refuse(host, replace(exchange, arguments=arguments)) is None
+            stored = "; an import of definitions stores it, and it has no alternate" if imported else ""
+            yield Finding("HS602", exchange, f"RabbitMQ refuses to declare {quote_exchange(name)}: {refusal}{stored}")
         if kind_of(exchange) is not UnknownExchange:
             if _may_refuse(view, exchange):
                 yield from _find_refused(view, tables, exchange)
             if kind_of(exchange).key_use is KeyUse.WEIGHT:
                 yield from _weights(view, exchange)
+
+
+def _refuse(host: rules.VirtualHost, exchange: Exchange) -> BrokerError | None:
+    """Return the answer to the declaration of an exchange that is refused."""
+    if exchange.name not in PREDECLARED_NAMES:
+        try:
+            rules.declare_exchange(Tables(), host, exchange)
+        except BrokerError as error:
+            return error
+    return None
 
 
 def find_refused_queues(view: TopologyView) -> Iterator[Finding]:

@@ -210,6 +210,22 @@ def test_a_sound_topology_has_no_findings(text: str) -> None:
     assert check(Document.loads(text).topology()) == []
 
 
+@pytest.mark.parametrize(
+    ("exchange", "is_stored"),
+    [
+        (Exchange("x", "topic", arguments={"alternate-exchange": 5}), True),
+        (Exchange("x", "x-consistent-hash", arguments={"alternate-exchange": True, "hash-property": "no"}), False),
+        (Exchange("amq.x", "topic", arguments={"alternate-exchange": 5}), False),
+    ],
+)
+def test_an_alternate_that_is_no_name_is_refused_to_clients_and_stored_by_imports(
+    exchange: Exchange, is_stored: bool
+) -> None:
+    """As brokers of 3.10.8, 4.0.5 and 4.3.6 imported it on 2026-11-28: unroutable messages are returned there."""
+    [finding] = [each for each in check(Topology([exchange])) if each.code == "HS602"]
+    assert finding.message.endswith("stores it, and it has no alternate") is is_stored
+
+
 def test_the_profile_decides_what_is_refused() -> None:
     """Three '#' are refused since 4.3.5, x-local-random is known since 4.0, timestamps count in seconds before 3.13."""
     many = Document.loads(WRITTEN["HS404"][0]).topology()

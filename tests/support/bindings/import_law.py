@@ -39,7 +39,7 @@ REFUSED_BY: Final = frozenset({
 """Codes of the errors about what an import refuses or leaves out."""
 OTHERWISE: Final = frozenset({"HS706", "HS904"})
 """Codes of warnings about what an import may refuse, or makes otherwise."""
-OF_NO_USE: Final = re.compile(r" is no string \(function_clause\)$| more than 255")
+OF_NO_USE: Final = re.compile(r" is no string \(function_clause\)$| more than 255|; an import of definitions stores it")
 """Texts about names and keys that a release may store, and that no client can use."""
 EXCHANGE: Final = ("name", "vhost", "type", "durable", "auto_delete", "internal", "arguments")
 COMPARED: Final = {
