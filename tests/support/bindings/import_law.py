@@ -27,7 +27,7 @@ from tests.support.bindings.imports import random_definitions
 if TYPE_CHECKING:
     from testcontainers.core.container import DockerContainer
 
-__all__ = ["BATCH", "Difference", "ImportLaw"]
+__all__ = ["BATCH", "OF_NO_USE", "Difference", "ImportLaw", "JudgedFile", "draw_file", "merge_files"]
 
 AT_ONCE: Final = 8
 """Number of files that are imported at the same time, where each may be refused: brokers wait for their disks."""
@@ -111,34 +111,17 @@ class ImportLaw:
         """Yield the differences of the files of these seeds."""
         alone: list[JudgedFile] = []
         for seed in seeds:
-            document = self.draw(seed)
-            text = json.dumps(document)
-            verdict, messages = self.judge(text)
-            self.counts[verdict] += 1
-            if verdict == "fine" and not {"rabbit_version", "rabbitmq_version"} & document.keys():
-                self.pending.append((seed, document, text))
+            judged = draw_file(self.version, seed)
+            self.counts[judged.verdict] += 1
+            if judged.verdict == "fine" and not {"rabbit_version", "rabbitmq_version"} & judged.file[1].keys():
+                self.pending.append(judged.file)
                 if len(self.pending) == BATCH:
                     yield from self.flush()
-            elif verdict in ("fine", "refused"):  # of all others the law says nothing: they are not imported
-                alone.append(JudgedFile((seed, document, text), verdict, messages))
+            elif judged.verdict in ("fine", "refused"):  # of all others the law says nothing: they are not imported
+                alone.append(judged)
         yield from self.import_each(alone)
         yield from self.flush()
         yield from self.ineffective()
-
-    def draw(self, seed: int, again: str = "") -> dict[str, Any]:
-        """Return the definitions of a seed, with other names if they are drawn ``again``."""
-        return random_definitions(Random(f"{self.version}/{seed}"), f"i{again}{seed}")
-
-    def judge(self, text: str) -> tuple[str, list[str]]:
-        """Return what `check` says: "refused", "unread", "otherwise" or "fine", and its words."""
-        try:
-            report = check_source(read_source(text.encode(), "definitions.json"), profile=profile_for(self.version))
-        except InputError as error:
-            return "unread", [str(error)]
-        found = [finding for of in report.vhosts for finding in of.findings]
-        refused = [finding.message for finding in found if finding.code in REFUSED_BY]
-        otherwise = [finding.message for finding in found if finding.code in OTHERWISE]
-        return ("refused", refused) if refused else ("otherwise", otherwise) if otherwise else ("fine", [])
 
     def import_each(self, judged: Sequence[JudgedFile]) -> Iterator[Difference]:
         """Import files one by one, several at once as their names differ, and yield how broker and `check` differ."""
@@ -162,18 +145,9 @@ class ImportLaw:
         pending, self.pending = self.pending, []
         if not pending:
             return
-        merged: dict[str, list[Any]] = {}
-        for _, document, _ in pending:
-            for section, entries in document.items():
-                if isinstance(entries, list):
-                    merged.setdefault(section, []).extend(entries)
-        merged.pop("operator_policies", None)
-        if self.refusal_of(merged):
+        if self.refusal_of(merge_files(pending)):
             self.counts["batches taken apart"] += 1
-            again = [(seed, self.draw(seed, "again-")) for seed, _, _ in pending]
-            yield from self.import_each(
-                [JudgedFile((seed, document, json.dumps(document)), "fine", []) for seed, document in again]
-            )
+            yield from self.import_each([draw_file(self.version, seed, "again-") for seed, _, _ in pending])
             return
         yield from self.losses(pending)
         self.imported += pending
@@ -272,6 +246,36 @@ class ImportLaw:
                         if there not in possible:
                             what = f"{vhost}: {kind} {name!r}: in force {there}, here {possible}"
                             yield Difference(seed, what, document)
+
+
+def draw_file(version: str, seed: int, again: str = "") -> JudgedFile:
+    """Return the definitions of a seed, with other names if they are drawn ``again``, and what `check` says of them.
+
+    That is "refused", "unread", "otherwise" or "fine", and its words.
+    """
+    document = random_definitions(Random(f"{version}/{seed}"), f"i{again}{seed}")
+    text = json.dumps(document)
+    file = seed, document, text
+    try:
+        report = check_source(read_source(text.encode(), "definitions.json"), profile=profile_for(version))
+    except InputError as error:
+        return JudgedFile(file, "unread", [str(error)])
+    found = [finding for of in report.vhosts for finding in of.findings]
+    refused = [finding.message for finding in found if finding.code in REFUSED_BY]
+    otherwise = [finding.message for finding in found if finding.code in OTHERWISE]
+    verdict = "refused" if refused else "otherwise" if otherwise else "fine"
+    return JudgedFile(file, verdict, refused or otherwise)
+
+
+def merge_files(files: Sequence[File]) -> dict[str, list[Any]]:
+    """Return one file of several; the names of their virtual hosts and users differ."""
+    merged: dict[str, list[Any]] = {}
+    for _, document, _ in files:
+        for section, entries in document.items():
+            if isinstance(entries, list):
+                merged.setdefault(section, []).extend(entries)
+    merged.pop("operator_policies", None)
+    return merged
 
 
 def without_default_type(part: Any) -> Any:
