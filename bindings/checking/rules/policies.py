@@ -66,14 +66,14 @@ def _find(view: TopologyView, policies: Mapping[str, Policy]) -> Iterator[Findin
         elif (error := wrong_pattern(policy.pattern, view.topology.profile)) != "":
             message = f"RabbitMQ refuses the pattern {pattern} of {_name(policy)}: {error}"
             yield Finding("HS701", policy, message)
-        elif unsure[policy.name]:
+        elif unsure[policy.name] or expression(policy.pattern).unknown:
             reason = expression(policy.pattern).unknown or "the broker may give up before it has found it"
             own = [
                 name
                 for name in dict.fromkeys(part.name for part in unsure[policy.name])
                 if name not in PREDECLARED_NAMES
             ]
-            what = list_names(own) if own else "exchanges"
+            what = list_names(own) if own else "exchanges" if unsure[policy.name] else "anything"
             message = f"whether {_name(policy)} applies to {what} is not known here: {pattern}: {reason}"
             yield Finding("HS706", policy, message)
         elif not matched[policy.name]:

@@ -503,6 +503,15 @@ def test_a_pattern_that_is_not_understood_is_clipped_and_shown_with_the_names_it
     assert "applies to exchanges is not known here" in found.message
 
 
+def test_a_pattern_that_is_not_understood_is_named_where_the_policy_applies_to_nothing_too() -> None:
+    """A release may refuse it (4.3.6 does), and with it the file: a node that loads it at boot does not start."""
+    policy = Policy("p", "(?P<1>a)", {"max-age": "1D"}, "streams")
+    found = [finding for finding in check(Topology([], [Queue("q")], [], [policy])) if finding.code == "HS706"]
+    assert [each.message.partition(": ")[0] for each in found] == [
+        "whether policy 'p' applies to anything is not known here"
+    ]
+
+
 def test_a_warning_shows_a_pattern_as_it_is_written(tmp_path: Path) -> None:
     """Without the escapes of Python, and in short."""
     file = written(tmp_path / "d.bindings", r"policy p: '^(a)\k<x>', queues, max-length = 1" + "\nqueue q\n")
