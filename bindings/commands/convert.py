@@ -103,7 +103,6 @@ def convert_command(
         if isinstance(result, Definitions) and isinstance(opened.content, Document):
             refused = [f"{item}; hashstar apply declares it as it is meant" for item in result.not_imported]
             show_warnings(target, refused)
-        _show_unread(opened)
         if form == "bindings" and isinstance(opened.content, Definitions):
             _show_left_out(opened)
 
@@ -133,7 +132,6 @@ def _write_format(known: TopologyFormat, opened: Source, vhost: str | None, targ
         save_lines(path, written.chunks)
     for warning in written.warnings:  # all of them: this is the only record of what was lost
         echo_line(f"{'standard output' if path == STDOUT else path}: warning: {warning}", err=True)
-    _show_unread(opened)
 
 
 def _document(opened: Source, vhost: str | None) -> Document:
@@ -147,13 +145,6 @@ def _definitions(opened: Source, vhost: str | None, base: str | None) -> Definit
     if isinstance(into, Document):
         raise InputError(f"{base}: --into needs definitions, and this is a .bindings file")
     return _document(opened, vhost).definitions(into)
-
-
-def _show_unread(opened: Source) -> None:
-    others = {} if opened.imported is None else opened.imported.others
-    if others:
-        listed = ", ".join(f"{count:,} {kind}" for kind, count in sorted(others.items()))
-        echo_line(f"{opened.name}: not read, as it is no part of a topology: {listed}", err=True)
 
 
 def _show_left_out(opened: Source) -> None:

@@ -31,8 +31,6 @@ class Imported:
     """Virtual host and part -> where it is declared."""
     warnings: list[SourceWarning]
     """What is missing in the definitions, and what RabbitMQ would refuse or interpret differently."""
-    others: Mapping[str, int]
-    """Kind -> number of objects that are no part of a topology."""
     several: bool = False
     """Whether it was read from several files."""
 
@@ -101,9 +99,11 @@ class Collector:
             "operator_policies": self._operator_policies, "parameters": self._limits,
         }  # fmt: skip
         definitions = Definitions("/", {key: section for key, section in sections.items() if section})
-        return Imported(
-            definitions, self._places, [*self._warnings, *self._part_warnings()], self._others, self._several
-        )
+        warnings = [*self._warnings, *self._part_warnings()]
+        if self._others:
+            counts = ", ".join(f"{count:,} {kind}" for kind, count in sorted(self._others.items()))
+            warnings.append(SourceWarning(f"not read, as it is no part of a topology: {counts}"))
+        return Imported(definitions, self._places, warnings, self._several)
 
     def position(self, node: DocumentNode) -> str:
         """Return what a warning about the source calls a place in it."""

@@ -75,7 +75,7 @@ def _read_objects(documents: Iterable[DocumentNode], name: str, *, several: bool
             continue
         found += 1
         if kind in UNREAD:
-            text = f"{kind} {_object_name(node)!r} is not read: its {UNREAD[kind]} are missing here"
+            text = f"{kind} {_object_name(node)!r} is not read: {UNREAD[kind]} missing here"
             collector.miss(node, "unsupported", text)
         elif kind in NO_PARTS:
             collector.leave_out(kind)
@@ -265,11 +265,12 @@ FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
 }  # fmt: skip
 """Kind -> the fields of its ``spec``."""
 LIMITS: Final = {"connections": "max-connections", "queues": "max-queues"}
-NO_PARTS: Final = frozenset({
-    "Federation", "Permission", "RabbitmqCluster", "SchemaReplication", "Shovel", "TopicPermission", "User",
-})  # fmt: skip
+NO_PARTS: Final = frozenset({"Permission", "RabbitmqCluster", "TopicPermission", "User"})
 """Kinds that are no part of a topology."""
 UNREAD: Final[Mapping[str, str]] = {
-    "SuperStream": "exchange, queues and bindings",
+    "SuperStream": "its exchange, queues and bindings are",
+    "Federation": "the messages that it brings from another broker are",
+    "Shovel": "the messages that it moves elsewhere are",
+    "SchemaReplication": "what another cluster has, and this one gets, is",
 }
-"""Kind that is not read and has parts of a topology -> these parts."""
+"""Kind that is not read and makes parts of a topology or moves messages -> what is missing without it."""

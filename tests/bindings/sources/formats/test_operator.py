@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bindings.sources.definitions import Definitions
+from bindings.sources.definitions.import_warnings import unread_in
 from bindings.sources.formats import FORMATS, SourceFile
 from bindings.sources.formats.format import WriteTarget
 from bindings.sources.formats.imported import Imported
@@ -111,10 +112,21 @@ def test_lists_are_read_and_other_kinds_are_counted() -> None:
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
     imported = read(text)
     assert list(imported.definitions.topology().queues) == ["q"]
-    assert imported.others == {"User": 1, "Secret": 1}
     result = run_program("convert", "-", given=text)
     assert (result.returncode, result.stdout) == (0, 'vhost "/"\n\nqueue q\n')
-    assert result.stderr == "standard input: not read, as it is no part of a topology: 1 Secret, 1 User\n"
+    assert result.stderr == "standard input: warning: not read, as it is no part of a topology: 1 Secret, 1 User\n"
+    checked = run_program("check", "--fail-on", "note", "-", given=text)
+    assert checked.returncode == 1
+    assert "HS901" in checked.stdout
+
+
+@pytest.mark.parametrize("kind", ["Federation", "Shovel", "SchemaReplication", "SuperStream"])
+def test_what_moves_messages_and_is_not_read_leaves_all_claims_open(kind: str) -> None:
+    text = one("Queue", "name: q") + one(kind, "name: other")
+    [unread] = unread_in(read(text).warnings)
+    assert (unread.kind, " is not read: " in unread.text) == ("unsupported", True)
+    result = run_program("check", "-", given=text)
+    assert "not proved: 1 part was not read" in result.stdout
 
 
 def test_what_is_missing_or_doubtful_is_a_warning_with_its_line() -> None:
