@@ -50,8 +50,7 @@ def read_declared(files: Sequence[SourceFile], name: str) -> Imported:
             text = f"{describe(binding)} is left out: no client has declared both of its ends"
             missing.append(SourceWarning.of_unread(UnreadPart("unknown", where, text)))
     definitions = definitions.with_topologies(topologies)
-    others = sum(request.method not in READERS for request in recording.requests)
-    return Imported(definitions, {}, missing, {"other requests": others} if others else {})
+    return Imported(definitions, {}, missing)
 
 
 def refuse_to_write(definitions: Definitions, target: WriteTarget) -> NoReturn:

@@ -221,9 +221,10 @@ class ImportLaw:
 
     def ineffective(self) -> Iterator[Difference]:
         """Yield the queues and exchanges at which other policies are in force than `Policies` says."""
-        lines = [line.split()[1] for line in self.eval(ASK).splitlines() if line.startswith("EFFECTIVE ")]
+        answer = self.eval(ASK)
+        lines = [line.split()[1] for line in answer.splitlines() if line.startswith("EFFECTIVE ")]
         if not lines:
-            raise AssertionError("no effective definitions")
+            raise AssertionError(f"no effective definitions: {answer}")
         effective = {}
         for line in lines:
             entry = json.loads(base64.b64decode(line))
