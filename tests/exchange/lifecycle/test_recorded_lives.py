@@ -42,8 +42,15 @@ class ModelDriver:
         self._broker.advance(PAUSE_SECONDS)
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
-@pytest.mark.parametrize("recording", RECORDINGS)
+@pytest.mark.parametrize(
+    ("recording", "scenario"),
+    [
+        (name, scenario)
+        for name, recorded in RECORDINGS.items()
+        for scenario, life in SCENARIOS.items()
+        if life.is_for(recorded["version"])
+    ],
+)
 def test_the_model_lives_as_the_recorded_broker(recording: str, scenario: str) -> None:
     """Confirms, deliveries, the headers of all deaths and what is left in the queues are those of the broker."""
     recorded = RECORDINGS[recording]
@@ -54,14 +61,17 @@ def test_the_model_lives_as_the_recorded_broker(recording: str, scenario: str) -
 def test_three_releases_are_recorded() -> None:
     """Each scenario on each of them."""
     assert {name.rpartition("-")[2] for name in RECORDINGS} == {"3.10", "4.0", "4.3"}
-    assert all(SCENARIOS.keys() <= recorded.keys() for recorded in RECORDINGS.values())
+    for recorded in RECORDINGS.values():
+        assert {name for name, each in SCENARIOS.items() if each.is_for(recorded["version"])} <= recorded.keys()
 
 
 def test_releases_differ_where_they_are_known_to(  # the recordings would not show it if they were all of one broker
 ) -> None:
     """Of the scenarios, at least those of failures and of the order of drops."""
     lives: dict[str, list[Any]] = {
-        scenario: [recorded[scenario] for recorded in RECORDINGS.values()] for scenario in SCENARIOS
+        scenario: [recorded[scenario] for recorded in RECORDINGS.values()]
+        for scenario, life in SCENARIOS.items()
+        if life.is_for("3.10")
     }
     different = {scenario for scenario, answers in lives.items() if answers[0] != answers[-1]}
     assert {"over the delivery limit", "several dropped at once by a quorum queue"} <= different

@@ -49,6 +49,13 @@ class Scenario(NamedTuple):
 
     topology: Topology
     steps: tuple[Message | str, ...]
+    since: tuple[int, int] = (3, 10)
+    """The first series of releases that takes its queues."""
+
+    def is_for(self, version: str) -> bool:
+        """Return whether a broker of this version takes its queues."""
+        major, minor = version.split(".")[:2]
+        return (int(major), int(minor)) >= self.since
 
 
 def play(scenario: Scenario, driver: Driver) -> list[Any]:
@@ -108,9 +115,9 @@ def send(key: str, number: int = 0, headers: Mapping[str, Any] | None = None, **
     return Message("", key, headers or {}, properties, str(number).encode())
 
 
-def life(queues: list[Queue], *steps: Message | str) -> Scenario:
+def life(queues: list[Queue], *steps: Message | str, since: tuple[int, int] = (3, 10)) -> Scenario:
     """Return a scenario whose queues get their messages from the default exchange."""
-    return Scenario(Topology(queues=queues), steps)
+    return Scenario(Topology(queues=queues), steps, since)
 
 
 _DEATH: Final = {"count": 2, "reason": "expired", "queue": "b", "exchange": "", "routing-keys": ["k"]}
@@ -226,5 +233,21 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
         send("a", 2),
         send("a", 3),
     ),
-}
+    "given back to wait": life(
+        [quorum("a", delayed_retry_type="all", delayed_retry_min=400)],
+        *_FULL, "a", "a", "nack-requeue", "reject-requeue", "a", "a", "nack-requeue", "a", since=(4, 3),
+    ),
+    "given back to wait longer with each failure, up to a maximum": life(
+        [quorum("a", delayed_retry_type="failed", delayed_retry_min=400, delayed_retry_max=650, delivery_limit=9)],
+        send("a"), "a", "nack-requeue", "a", "reject-requeue", "a", "a", "reject-requeue", "a", "a", "a", since=(4, 3),
+    ),
+    "waits, and expires meanwhile": life(
+        [quorum("a", delayed_retry_type="returned", delayed_retry_min=400, message_ttl=600, **to("b")), queue("b")],
+        send("a"), "a", "nack-requeue", "b", "a", "b", since=(4, 3),
+    ),
+    "waits, and counts for the limit": life(
+        [quorum("a", delayed_retry_type="all", delayed_retry_min=900, max_length=1, overflow="reject-publish")],
+        send("a"), "a", "reject-requeue", send("a", 1), send("a", 2), "a", "ack", send("a", 3), since=(4, 3),
+    ),
+}  # fmt: skip
 """What happens -> how."""
