@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import aiormq
 from aiormq.abc import AbstractChannel, DeliveredMessage
-from aiormq.exceptions import AMQPError, DeliveryError
+from aiormq.exceptions import AMQPError, ChannelInvalidStateError, DeliveryError
 from pamqp.commands import Basic
 
 from exchange.entities.releases import profile_for
@@ -79,9 +79,9 @@ async def _compare(server: Server, messages: int, seed: int, side_by_side: int, 
             connection = await aiormq.connect(server.url)
             try:
                 await Life(server, connection, plan, declaring, pause=pause).live()
-            except AMQPError as error:
+            except (AMQPError, ChannelInvalidStateError) as error:
                 if "cluster_not_formed" not in str(error) or tries == TRIES - 1:
-                    raise
+                    raise Different(f"the broker: {error}") from error
                 outcome.begun_again += 1
             else:
                 return
