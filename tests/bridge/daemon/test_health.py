@@ -290,18 +290,19 @@ def test_what_an_outage_may_lose_is_a_condition_at_half_of_its_limit() -> None:
         assert state.health.sources["rabbit"].survives == min(
             [e.seconds for e in removals if e.seconds is not None], default=None
         )
-        if is_open:
-            state.paused = True
-        else:
-            state.metrics.disconnected("rabbit", Disconnected("gone"), 1.0)
-        found = [second for second in range(120) if ("rabbit", "at-risk") in state.after(1.0)]
-        assert found == ([] if after is None else [*range(max(0, after - 1), 120)]), (removals, is_open)
-        if after is not None:
-            [condition] = [each for each in state.health.conditions if each.kind == "at-risk"]
-            assert condition.reason.startswith("messages may be lost while nothing is read: it ")
-        state.paused = False
-        state.metrics.connected("rabbit")
-        assert not state.after(1.0)
+        for _ in range(2):  # an outage counts from its own beginning
+            if is_open:
+                state.paused = True
+            else:
+                state.metrics.disconnected("rabbit", Disconnected("gone"), 1.0)
+            found = [second for second in range(120) if ("rabbit", "at-risk") in state.after(1.0)]
+            assert found == ([] if after is None else [*range(max(0, after - 1), 120)]), (removals, is_open)
+            if after is not None:
+                [condition] = [each for each in state.health.conditions if each.kind == "at-risk"]
+                assert condition.reason.startswith("messages may be lost while nothing is read: it ")
+            state.paused = False
+            state.metrics.connected("rabbit")
+            assert not state.after(1.0)
 
 
 def test_a_held_message_is_a_condition_that_names_the_way_out() -> None:

@@ -96,9 +96,19 @@ async def test_a_worker_that_dies_while_stopping_has_not_settled_everything(tmp_
     assert journal.events == []  # it is not started again
 
 
+@pytest.mark.parametrize(("well", "attempts"), [(60.0, [1, 2]), (0.0, [1, 1])])
 @on_a_loop
-async def test_a_worker_that_dies_is_started_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("bridge.daemon.workers.AGAIN", SimpleNamespace(delay=lambda attempt, _: 0.01 * attempt))
+async def test_a_worker_that_dies_is_started_again_the_later_the_more_often_it_died_soon(
+    well: float, attempts: list[int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    waits: list[int] = []
+
+    def delay(attempt: int, _: float) -> float:
+        waits.append(attempt)
+        return 0.01
+
+    monkeypatch.setattr("bridge.daemon.workers.AGAIN", SimpleNamespace(delay=delay))
+    monkeypatch.setattr("bridge.daemon.workers.WELL", well)
     count = tmp_path / "count"
     text = f"f = open({str(count)!r}, 'a+'); f.write('x'); f.seek(0); os._exit(3 if len(f.read()) < 3 else 0)"
     journal: Any = Journal()
@@ -107,6 +117,7 @@ async def test_a_worker_that_dies_is_started_again(monkeypatch: pytest.MonkeyPat
     assert worker.code == SETTLED
     assert count.read_text() == "xxx"
     assert journal.events == ["worker died"] * 2
+    assert waits == attempts
 
 
 @on_a_loop

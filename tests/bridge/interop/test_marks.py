@@ -101,6 +101,7 @@ REPEATED = st.lists(
 @given(REPEATED, st.none() | st.just("id/1"))
 @example([("x-hashstar-id", "1"), ("a", "2"), ("x-hashstar-id", "2")], "id/1")
 @example([("x-hashstar-id", "1")], None)
+@example([("x-hashstar-hops", "5"), ("x-hashstar-hops", "2")], None)
 def test_headers_with_one_name_stay_and_no_mark_is_there_twice(
     headers: list[tuple[str, Any]], identity: str | None
 ) -> None:

@@ -160,6 +160,16 @@ def test_a_request_that_names_a_topic_that_may_not_be_replied_to_becomes_a_dead_
     assert len(bridge.served.messages) == 1
 
 
+@pytest.mark.parametrize(("topics", "comes_home"), [(None, 1), ({"home", "other"}, 1), ({"other"}, 0)])
+def test_a_reply_goes_only_where_replies_may_still_be_written_when_it_comes(
+    topics: set[str] | None, comes_home: int
+) -> None:
+    asked = Bridge(topics=frozenset({"home"}))
+    asked.run([ask(reply_to="home")])
+    later = Bridge(topics=None if topics is None else frozenset(topics))
+    assert len(later.run(replies=[answer(each) for each in asked.served.messages])) == comes_home
+
+
 def test_copies_for_other_targets_are_no_requests() -> None:
     """One queue has servers, and another is an archive: it gets the message as it was."""
 

@@ -138,6 +138,26 @@ def test_a_member_that_leaves_is_replaced_at_once() -> None:
     assert alone.assignment == {"a": (0, 1, 2, 3)}
 
 
+def test_a_member_that_leaves_is_replaced_at_once_though_another_has_just_come() -> None:
+    me = Membership("a", 0.0, heartbeat=HEARTBEAT, now=0.0)
+    me.hear(Beat("b", 1.0, HEARTBEAT, 100), 1.0)
+    plan = me.plan_if_due(9.0, 6)
+    assert plan is not None
+    me.hear(Beat("b", 1.0, HEARTBEAT, 100, leaving=True), 9.1)
+    me.hear(Beat("c", 9.1, HEARTBEAT, 100), 9.1)
+    plan = me.plan_if_due(9.1, 6)
+    assert plan is not None
+    assert set(plan.assignment) == {"a", "c"}
+
+
+PLANS = st.builds(GroupPlan, st.integers(1, 3), st.sampled_from("ab"), st.just(0), st.just({}))
+
+
+@given(PLANS, PLANS)
+def test_of_two_plans_all_follow_the_same(one: GroupPlan, other: GroupPlan) -> None:
+    assert one.supersedes(other) + other.supersedes(one) == (one != other)
+
+
 def test_silence_counts_only_while_a_member_hears_itself() -> None:
     """If the broker is slow, or the process was stopped, all others seem silent at once."""
     member = Membership("a", 0.0, heartbeat=HEARTBEAT, now=0.0)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Mapping, Sequence
 from threading import Event
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing
 from bridge.endpoints.kafka.cluster.calls import Calls
 from bridge.endpoints.kafka.cluster.errors import Reasons
 from bridge.endpoints.kafka.cluster.topics import KafkaTopic
-from bridge.endpoints.kafka.consumer.assignment import PartitionAssignment, PartitionLane, is_current
+from bridge.endpoints.kafka.consumer.assignment import METADATA, PartitionAssignment, PartitionLane, is_current
 from bridge.endpoints.kafka.producer.batches import ONE_BY_ONE
 from bridge.endpoints.kafka.producer.transaction import Incomplete, Transacting
 from bridge.endpoints.kafka.producer.transactional import STALLED, TransactionalTarget, _call_within
@@ -197,6 +199,47 @@ async def test_messages_of_a_partition_that_was_taken_away_are_left_to_its_next_
     scene.state.take()
     assert scene.producer.produced == []
     assert not scene.state.waiting
+
+
+@on_a_loop
+async def test_what_brokers_refuse_is_not_confirmed_and_no_offset_behind_it_is_committed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def stay(*_: Any) -> None:
+        """Go on with the same producer."""
+
+    def report() -> None:
+        if scene.state.inside and not scene.state.refused:
+            scene.state._on_delivery(copies[2], KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), None)
+
+    scene, good = Scene(), list[Outgoing]()
+    monkeypatch.setattr(scene.target, "_renew", stay)
+    monkeypatch.setattr(scene.answers, "confirmed", good.extend)
+    monkeypatch.setattr(scene.producer, "begin_transaction", lambda: None, raising=False)
+    monkeypatch.setattr(scene.producer, "poll", lambda _: report())
+    copies = scene.copies(3)
+    scene.state.waiting += copies
+    calls = Calls()
+    try:
+        await scene.target._transact(scene.state, calls)
+    finally:
+        calls.end()
+    assert scene.producer.aborted == 1
+    assert not good
+    assert scene.lane.committed == -1
+    assert [*scene.state.waiting] == copies
+
+
+@pytest.mark.parametrize(
+    ("generation", "member", "is_one"), [(0, "m", True), (3, "m", True), (-1, "m", False), (3, "", False)]
+)
+def test_a_consumer_without_a_generation_is_no_member_of_its_group(generation: int, member: str, is_one: bool) -> None:
+    """Brokers would take its offsets unchecked, over those of the next owner."""
+    metadata = METADATA + generation.to_bytes(4, sys.byteorder, signed=True) + b"group"
+    assignment = PartitionAssignment("m", 1_000, transactional=True)
+    consumer: Any = SimpleNamespace(consumer_group_metadata=lambda: metadata, memberid=lambda: member)
+    assignment.consumer = consumer
+    assert assignment.group_metadata() == (metadata if is_one else None)
 
 
 @on_a_loop

@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any, NoReturn
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bridge.endpoints.rabbitmq.consumer.offsets import StreamOffsets
 from tests.support.tiers import examples
 
-STEPS = st.lists(st.tuples(st.sampled_from(["settle", "write", "forget", "restart"]), st.integers(0, 3)), max_size=12)
+
+def fail(*_: Any, **__: Any) -> NoReturn:
+    raise OSError("the disk is full")
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["settle", "write", "fail", "forget", "restart"]), st.integers(0, 3)), max_size=12
+)
 
 
 @examples(200)
 @given(STEPS, st.booleans())
 @example([("settle", 1), ("forget", 0), ("write", 0)], True)
 @example([("settle", 1), ("write", 0), ("forget", 0), ("settle", 1), ("write", 0)], True)
+@example([("settle", 1), ("fail", 0), ("write", 0)], True)
 def test_the_file_has_what_was_settled_last_before_it_was_written(steps: list[tuple[str, int]], has_file: bool) -> None:
     """Also of a stream that was declared anew, whose offsets begin again: its messages are others."""
     with TemporaryDirectory() as folder:
@@ -34,6 +45,14 @@ def test_the_file_has_what_was_settled_last_before_it_was_written(steps: list[tu
             elif step == "write":
                 asyncio.run(offsets.write())
                 written = known or written
+            elif step == "fail":
+                fails = has_file and offsets.is_unwritten
+                with (
+                    pytest.MonkeyPatch.context() as patch,
+                    pytest.raises(OSError, match="full") if fails else nullcontext(),
+                ):
+                    patch.setattr("bridge.endpoints.rabbitmq.consumer.offsets.replacing", fail)
+                    asyncio.run(offsets.write())
             elif step == "forget":
                 stream += 1
                 known = None

@@ -19,6 +19,7 @@ from bridge.endpoints.rabbitmq.routes import PublishAddress, build_routes
 from bridge.endpoints.rabbitmq.suspects import Suspects
 from bridge.endpoints.rabbitmq.unrouted import Unrouted
 from exchange import Message
+from exchange.amqp.methods import decode_method
 from tests.support.tiers import examples
 from tests.support.virtual_loop import pass_time, run_virtually
 
@@ -62,13 +63,13 @@ class Answers:
 class Scene:
     """The publishes of one connection, with its reports."""
 
-    def __init__(self, suspects: int = 0) -> None:
+    def __init__(self, suspects: int = 0, *, to_callers: bool = False) -> None:
         self.wire, self.answers = Wire(), Answers()
         wire: Any = self.wire
         routes = build_routes({"q": PublishAddress("x"), "r": PublishAddress("x")})
         self.suspects = Suspects(suspects)
         self.publishing = ChannelPublishing(
-            wire, wire, self.answers, routes, self.suspects, Unrouted(30.0), Permissions()
+            wire, wire, self.answers, routes, self.suspects, Unrouted(30.0), Permissions(), to_callers=to_callers
         )
         self.sent = 0
 
@@ -248,6 +249,40 @@ def test_a_message_that_cannot_be_written_is_refused_and_the_broker_s_numbers_st
         assert [(number, failure.final) for number, failure in scene.answers.bad] == [(11, True)]
         scene.hear(ack(2))
         assert scene.answers.good == [12]
+
+    play_scene(play)
+
+
+@examples(100)
+@given(st.lists(st.booleans(), max_size=9), st.integers(0, 6))
+@example([True, False, True, True], 4)
+def test_all_are_answered_though_some_cannot_be_written_and_some_are_suspects(
+    can_be: list[bool], suspects: int
+) -> None:
+    async def play() -> None:
+        scene = Scene(suspects)
+        messages = [Message("in", "k" if each else "k" * 300) for each in can_be]
+        scene.publishing.send([Outgoing(each, Delivery(each), "q", number=n) for n, each in enumerate(messages)])
+        for _ in can_be:
+            await pass_time(0.1)
+            for number in [*scene.publishing._under_way]:
+                scene.hear(ack(number))
+        await pass_time(0.1)
+        assert scene.answers.good == [n for n, each in enumerate(can_be) if each]
+        assert sorted(number for number, _ in scene.answers.bad) == [n for n, each in enumerate(can_be) if not each]
+
+    play_scene(play)
+
+
+@pytest.mark.parametrize("to_callers", [False, True])
+@pytest.mark.parametrize("key", ["amq.gen-1", "amq.rabbitmq.reply-to.abc"])
+def test_all_but_direct_replies_come_back_if_no_queue_gets_them(key: str, to_callers: bool) -> None:
+    async def play() -> None:
+        publishing = Scene(to_callers=to_callers).publishing
+        message = Message("", key)
+        frame = publishing._encode(Outgoing(message, Delivery(message), "q"))
+        method = decode_method(frame[7 : 7 + int.from_bytes(frame[3:7])])
+        assert method.arguments["mandatory"] == (not to_callers or key == "amq.gen-1")
 
     play_scene(play)
 

@@ -101,12 +101,13 @@ async def test_without_a_file_a_stream_that_was_made_anew_is_reported_and_then_r
     await source.close()
 
 
+@pytest.mark.parametrize("kind", TYPES)
 @on_a_loop
-async def test_a_stream_that_stays_is_read_on_after_the_last_settled_message(
-    server: AmqpServer, channel: BlockingChannel
+async def test_a_queue_that_stays_is_read_on_after_the_last_settled_message(
+    kind: str, server: AmqpServer, channel: BlockingChannel
 ) -> None:
     source = RabbitmqSource("from", [parse_broker(server.url)], "q")
-    make_anew(channel, "stream", 0, 9)
+    make_anew(channel, kind, 0, 9)
     for expected in ([0, 1, 2], [3, 4, 5], [6, 7, 8]):
         await source.open()
         assert await read_and_settle(source, 3) == expected

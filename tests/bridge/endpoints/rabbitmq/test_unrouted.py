@@ -8,7 +8,7 @@ from itertools import takewhile
 from math import inf
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bridge.endpoint import Outgoing, Receiver, Target
@@ -72,6 +72,9 @@ STEPS = st.lists(
 
 @examples(400)
 @given(st.booleans(), STEPS)
+@example(False, [("routed", "a", 0.0), ("returned", "b", 0.0), ("routed", "a", 31.0), ("returned", "b", 31.0),
+                 ("returned", "a", 0.5), ("returned", "d", 0.0), ("routed", "c", 0.5),
+                 ("returned", "d", 0.0)])  # fmt: skip
 def test_the_decision_is_that_of_a_slow_look_at_all_that_happened(
     by_headers: bool, steps: list[tuple[str, str, float]]
 ) -> None:
