@@ -1,4 +1,8 @@
-"""Many patterns as one set: does it cover a pattern, which of them do, which are redundant, what do others lack?
+"""Many patterns as one set: does it cover a pattern, which of them do, and which are redundant?
+
+Every question comes down to emptiness: is there a key that all of these patterns match and none of those? Invariant:
+an answer is proved for all keys that a client can send to a broker, and comes with a shortest key as its witness where
+a key can show it. A question that needs more steps than allowed is undecided, never guessed.
 
 A set never looks at all its patterns. A `Matcher` holds them, and the search for a key that is not covered starts with
 none of them. It finds a shortest key that the patterns in the search do not cover and looks it up in the matcher; a
@@ -10,14 +14,35 @@ patterns, the shortest uncovered key cannot be longer.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, NoReturn
 
-from bindings.analysis.algebra import STEPS, UNDECIDED, Answer, overlap
 from bindings.analysis.crawl import Budget, OutOfBudget, fresh_word, shortest_key
 from exchange.patterns.matcher import Matcher
 from exchange.patterns.pattern import AMQP, MANY, Dialect, Pattern, ordered
 
-__all__ = ["Cover", "PatternSet", "Remainder", "difference", "redundant"]
+__all__ = ["STEPS", "UNDECIDED", "Answer", "Cover", "PatternSet", "redundant"]
+
+
+STEPS: Final = 100_000
+"""Default maximum number of steps for a question: half a second; most questions take 50 microseconds."""
+
+
+class Answer(NamedTuple):
+    """The answer to a question: whether it holds (None: undecided), and the shortest key that proves or refutes it.
+
+    The shortest key has the fewest words, or the fewest bytes where the key of fewest words would be too long. An
+    answer has no truth value, since it may be undecided, and the witness ``""`` is a key like any other: compare
+    ``holds`` and ``witness`` with None.
+    """
+
+    holds: bool | None
+    witness: str | None = None
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError("an answer can be undecided: ask for .holds or .witness")
+
+
+UNDECIDED: Final = Answer(None)
 
 
 class Cover(NamedTuple):
@@ -30,38 +55,37 @@ class Cover(NamedTuple):
 class PatternSet:
     """A mutable set of patterns of one dialect.
 
-    ``steps`` bounds the cost of a question, as in `bindings.analysis.algebra`.
+    ``steps`` bounds the cost of a question.
     """
 
     def __init__(self, patterns: Iterable[Pattern] = (), dialect: Dialect = AMQP, *, steps: int = STEPS) -> None:
         self.dialect: Final = dialect
         self._steps: Final = steps
         self._matcher: Final[Matcher[Pattern]] = Matcher(dialect, cache=0, distinct=True)
-        self._by_first: Final[dict[str | None, dict[Pattern, None]]] = {}
+        self._patterns: Final[dict[Pattern, None]] = {}
         self._vocabulary: Final[set[str]] = set()  # the literal words of all patterns that ever were in the set
         for pattern in patterns:
             self.add(pattern)
 
     def __len__(self) -> int:
-        return sum(map(len, self._by_first.values()))
+        return len(self._patterns)
 
     def __contains__(self, pattern: Pattern) -> bool:
-        return pattern in self._by_first.get(_first(pattern), ())
+        return pattern in self._patterns
 
     def __iter__(self) -> Iterator[Pattern]:
-        for patterns in self._by_first.values():
-            yield from patterns
+        return iter(self._patterns)
 
     def add(self, pattern: Pattern) -> None:
         """Add a pattern, if it is not in the set. Raises ValueError if it has another dialect."""
         self._matcher.bind(pattern, pattern)
-        self._by_first.setdefault(_first(pattern), {})[pattern] = None
+        self._patterns[pattern] = None
         self._vocabulary.update(word for word in pattern.words if isinstance(word, str))
 
     def remove(self, pattern: Pattern) -> None:
         """Remove a pattern, which must be in the set."""
         self._matcher.unbind(pattern, pattern)
-        del self._by_first[_first(pattern)][pattern]
+        del self._patterns[pattern]
 
     def covers(self, pattern: Pattern | None = None) -> Answer:
         """Return whether the set matches all keys of ``pattern`` (None: all keys); the witness is one it misses."""
@@ -107,14 +131,6 @@ class PatternSet:
             return Cover(None)
         return Cover(True, tuple(joined))
 
-    def overlapping(self, pattern: Pattern) -> Iterator[Pattern]:
-        """Yield the patterns of the set that match a key of ``pattern``, and those for which that is undecided."""
-        first = _first(pattern)
-        for word in self._by_first if first is None else (first, None):
-            for other in self._by_first.get(word, ()):
-                if overlap(pattern, other, steps=self._steps).holds is not False:
-                    yield other
-
     def _ordinary_key(self, pattern: Pattern) -> str | None:
         """Return a key of the pattern that few others match: fresh words where it has wildcards, one for each."""
         fresh = fresh_word(self._vocabulary)
@@ -146,42 +162,6 @@ def redundant(
             kept.remove(pattern)
         if cover.holds is not False:
             yield pattern, cover
-
-
-class Remainder(NamedTuple):
-    """The keys that ``pattern`` matches and none of ``without`` does.
-
-    ``witness`` is a shortest one; None if it is undecided whether there is one.
-    """
-
-    pattern: Pattern
-    without: tuple[Pattern, ...]
-    witness: str | None
-
-
-def difference(
-    patterns: Iterable[Pattern], others: Iterable[Pattern], dialect: Dialect = AMQP, *, steps: int = STEPS
-) -> Iterator[Remainder]:
-    """Yield remainders that together have all keys that match one of ``patterns`` and none of ``others``.
-
-    Where these are the patterns of a queue before and after a change, the remainders are the keys that it loses; with
-    the two swapped, those that it gains.
-    """
-    kept = PatternSet(others, dialect, steps=steps)
-    changed = [pattern for pattern in dict.fromkeys(patterns) if pattern not in kept]
-    needless = {pattern for pattern, cover in redundant(changed, dialect, steps=steps) if cover.holds}
-    for pattern in changed:
-        if pattern in needless:
-            continue
-        covered = kept.covers(pattern)
-        if not covered.holds:
-            yield Remainder(pattern, tuple(kept.overlapping(pattern)), covered.witness)
-
-
-def _first(pattern: Pattern) -> str | None:
-    """Return the word that all keys of the pattern begin with, if there is one."""
-    word = pattern.words[0] if pattern.words else None
-    return word if isinstance(word, str) else None
 
 
 def _narrowness(pattern: Pattern) -> tuple[int, int, int, int]:

@@ -25,7 +25,7 @@ import pytest
 import bindings
 import bridge
 import exchange
-from bindings.analysis.algebra import Answer, covers
+from bindings.analysis.pattern_set import Answer
 from bindings.archive.inspection import Inspection
 from bindings.checking.rules.finding import Finding
 from bindings.diffing.planning.step import Step
@@ -56,6 +56,7 @@ from exchange.patterns.pattern import AMQP, MANY, MQTT, ONE, ONE_PLAIN, ExactKey
 from exchange.routing.explain import Explanation
 from exchange.routing.route import Hop, Placement
 from exchange.values.json_text import Fault
+from tests.support.algebra import covers
 
 ARGUMENTS = {"a": 1, "b": [1, {"c": b"\xff"}], "d": {"e": None}, "f": Typed("float", 1.5), "g": Decimal("1.5"),
              "h": datetime(2026, 1, 1, tzinfo=UTC), "i": Typed("array", [1, {"j": 1}])}  # fmt: skip

@@ -9,7 +9,6 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, Final
 
-from bindings.analysis.algebra import covers, overlap
 from bindings.sources.definitions import Definitions
 from bindings.sources.document import Document
 from bindings.sources.files import decode_text
@@ -34,6 +33,7 @@ from exchange.values.field_json import decode, encode, json_line, message_from_j
 from exchange.values.field_values import type_and_value
 from exchange.values.message import Message
 from tests.fuzz.target import cut, is_same, text_of
+from tests.support.algebra import covers, overlap
 from tests.support.bindings.written_terraform import plan_of
 
 MOST_PATTERNS: Final = 12

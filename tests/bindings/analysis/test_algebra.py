@@ -1,8 +1,7 @@
-"""The algebra against the slow matcher: answers hold for all short keys, a witness is one and none is shorter."""
+"""The search for keys against the slow matcher: it holds for all short keys, and no key is shorter than a witness."""
 
 from __future__ import annotations
 
-import doctest
 import pickle
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -13,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.analysis import algebra
-from bindings.analysis.algebra import Answer, covers, empty, equivalent, exhaustive, overlap
+from bindings.analysis.pattern_set import Answer
 from exchange import Pattern, PatternError
 from exchange.patterns.pattern import AMQP, ExactKey
+from tests.support.algebra import covers, empty, overlap
 from tests.support.patterns import all_keys, in_a_dialect, matched, patterns, words_in
 from tests.support.tiers import examples
 
@@ -67,24 +66,11 @@ def test_patterns_are_exhaustive_where_every_key_is_one_of_theirs(case: tuple[Pa
     """Else the witness is a shortest that is not, and it is a key: NATS has none without a token."""
     others = [case[0], *case[1]]
     name = others[0].dialect.name
-    answer = exhaustive(others)
+    answer = empty((), others)
     assert is_shown(answer.witness, frozenset(all_keys(name)).difference(*map(matched, others)), name)
     assert answer.holds is (answer.witness is None)
     if answer.witness is not None:
         assert not any(other.matches(answer.witness) for other in others)
-
-
-@SETTINGS
-@given(MANY)
-def test_patterns_are_equivalent_where_they_match_the_same_keys(case: tuple[Pattern, list[Pattern]]) -> None:
-    """Else the witness is a shortest key of the one or the other, and not of both."""
-    pattern, others = case
-    answer = equivalent(pattern, others)
-    theirs = frozenset[str]().union(*map(matched, others))
-    assert is_shown(answer.witness, matched(pattern) ^ theirs, pattern.dialect.name)
-    assert answer.holds is (answer.witness is None)
-    if answer.witness is not None:
-        assert pattern.matches(answer.witness) is not any(other.matches(answer.witness) for other in others)
 
 
 @SETTINGS
@@ -104,10 +90,9 @@ def test_any_patterns_and_no_others_are_empty_or_have_a_key(case: tuple[list[Pat
 
 @SETTINGS
 @given(ONE)
-def test_a_pattern_covers_and_equals_itself_and_is_not_empty(pattern: Pattern) -> None:
+def test_a_pattern_covers_itself_and_is_not_empty(pattern: Pattern) -> None:
     """Reflexivity; and every pattern has a key, which its own text shows."""
     assert covers(pattern, pattern).holds
-    assert equivalent(pattern, pattern).holds
     assert empty([pattern]).holds is False
     assert overlap(pattern, pattern).holds
 
@@ -117,11 +102,10 @@ def test_a_pattern_covers_and_equals_itself_and_is_not_empty(pattern: Pattern) -
 def test_covering_is_transitive_and_covered_patterns_overlap_with_what_the_covering_ones_do(
     three: tuple[Pattern, Pattern, Pattern],
 ) -> None:
-    """Transitive; antisymmetric but for equivalence; what is covered overlaps what its cover overlaps, and more."""
+    """Transitive; what is covered overlaps what its cover overlaps, and more."""
     one, other, third = three
     if covers(one, other).holds and covers(other, third).holds:
         assert covers(one, third).holds
-    assert equivalent(one, other).holds is (bool(covers(one, other).holds) and bool(covers(other, one).holds))
     if covers(one, other).holds and overlap(other, third).holds:
         assert overlap(one, third).holds
     if covers(one, third).holds or covers(other, third).holds:
@@ -190,8 +174,8 @@ def test_witnesses_are_short_and_readable() -> None:
     assert covers([Pattern("order"), Pattern("order.*")], Pattern("order.#")) == (False, "order.x.x")
     assert covers([Pattern("order"), Pattern("order.x")], Pattern("order.#")) == (False, "order.y")
     assert overlap(Pattern("*.eu.#"), Pattern("order.*.created")) == (True, "order.eu.created")
-    assert exhaustive([Pattern("*.*.#"), Pattern("")]) == (False, "x")
-    assert exhaustive([Pattern("+/#", "mqtt")]) == (False, "$x")
+    assert empty((), [Pattern("*.*.#"), Pattern("")]) == (False, "x")
+    assert empty((), [Pattern("+/#", "mqtt")]) == (False, "$x")
     assert empty([Pattern("#.a.#"), Pattern("#.b.#"), Pattern("#.c.#")], [Pattern("a.#")]) == (False, "b.a.c")
 
 
@@ -201,7 +185,8 @@ def test_witnesses_are_short_and_readable() -> None:
 )
 def test_adjacent_wildcards_mean_the_same_in_any_order(one: str, other: str) -> None:
     """And no AMQP key is one empty word, so that what ends or begins with one has two."""
-    assert equivalent(Pattern(one), Pattern(other)).holds
+    assert covers(Pattern(one), Pattern(other)).holds
+    assert covers(Pattern(other), Pattern(one)).holds
 
 
 def test_a_key_of_a_direct_exchange_has_no_wildcards() -> None:
@@ -214,7 +199,6 @@ def test_a_key_of_a_direct_exchange_has_no_wildcards() -> None:
     assert covers(Pattern("order.*.#"), key).holds
     assert covers(key, Pattern("order.*.#")) == (False, "order.x")
     assert covers([ExactKey("a"), Pattern("b")], Pattern("a")).holds
-    assert equivalent(ExactKey(""), Pattern("")).holds
     assert pickle.loads(pickle.dumps(key)) == key  # noqa: S301
     with pytest.raises(PatternError, match="256 bytes"):
         ExactKey("k" * 256)
@@ -223,7 +207,7 @@ def test_a_key_of_a_direct_exchange_has_no_wildcards() -> None:
 def test_many_words_in_any_order_are_decided_in_few_steps() -> None:
     """``#.wN.#`` for 14 words are 2**14 states to an eager automaton."""
     traps = [Pattern(f"#.w{number}.#") for number in range(14)]
-    assert exhaustive(traps) == (False, "")
+    assert empty((), traps) == (False, "")
     assert covers(traps, Pattern("*.#")) == (False, "x")
     assert covers(traps, Pattern("#.w13.*.#")).holds
     found = empty(traps[:5])
@@ -237,7 +221,6 @@ def test_what_costs_too_much_is_undecided() -> None:
     assert empty(traps, steps=2_000) == (None, None)
     assert overlap(Pattern("a.#"), Pattern("#.b"), steps=2) == (None, None)
     assert overlap(Pattern("a.#"), Pattern("#.b"), steps=50) == (True, "a.b")
-    assert equivalent(Pattern("#.a"), Pattern("#.a.#"), steps=1) == (None, None)
     with pytest.raises(TypeError, match="undecided"):
         assert Answer(None)
 
@@ -249,14 +232,3 @@ def test_fewer_steps_only_turn_answers_into_undecided(case: tuple[Pattern, list[
     pattern, others = case
     answer = covers(others, pattern, steps=steps)
     assert answer.holds is None or answer == covers(others, pattern)
-
-
-def test_the_examples_in_the_docstrings_are_true() -> None:
-    """All of them."""
-    assert doctest.testmod(algebra) == (0, 5)
-
-
-def test_patterns_of_two_dialects_cannot_be_compared() -> None:
-    """They match keys of different kinds."""
-    with pytest.raises(ValueError, match=r"patterns in amqp and mqtt: see Pattern\.to"):
-        overlap(Pattern("a"), Pattern("a", "mqtt"))

@@ -6,18 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.analysis.algebra import covers, exhaustive, overlap
-from bindings.analysis.pattern_set import Cover, PatternSet, Remainder, difference, redundant
+from bindings.analysis.pattern_set import Cover, PatternSet, redundant
 from exchange import Pattern
-from exchange.patterns.pattern import DIALECTS, ExactKey
-from tests.support.patterns import in_a_dialect, matched, patterns
+from exchange.patterns.pattern import ExactKey
+from tests.support.algebra import covers, empty
+from tests.support.patterns import in_a_dialect, patterns
 from tests.support.tiers import examples
 
 SETTINGS = examples(200)
 MANY = in_a_dialect(lambda name: st.tuples(patterns(name), st.lists(patterns(name), max_size=8)))
-TWO_LISTS = in_a_dialect(
-    lambda name: st.tuples(st.just(name), *[st.lists(patterns(name), max_size=6, unique=True)] * 2)
-)
 
 
 def set_of(others: list[Pattern], pattern: Pattern) -> PatternSet:
@@ -33,7 +30,7 @@ def test_a_set_covers_what_its_patterns_together_cover(case: tuple[Pattern, list
     patterns = set_of(others, pattern)
     for answer, expected in [
         (patterns.covers(pattern), covers(others, pattern)),
-        (patterns.covers(), exhaustive(others) if others else exhaustive([Pattern("a", pattern.dialect)])),
+        (patterns.covers(), empty((), others or [Pattern("a", pattern.dialect)])),
     ]:
         assert answer.holds is expected.holds
         if answer.witness is not None and expected.witness is not None and others:
@@ -59,16 +56,6 @@ def test_a_cover_consists_of_other_patterns_that_are_all_needed(case: tuple[Patt
 
 @SETTINGS
 @given(MANY)
-def test_a_set_finds_those_that_overlap(case: tuple[Pattern, list[Pattern]]) -> None:
-    """Each once."""
-    pattern, others = case
-    found = list(set_of(others, pattern).overlapping(pattern))
-    assert set(found) == {other for other in others if overlap(pattern, other).holds}
-    assert len(found) == len(set(found))
-
-
-@SETTINGS
-@given(MANY)
 def test_all_redundant_patterns_can_be_removed_and_no_other_one(case: tuple[Pattern, list[Pattern]]) -> None:
     """Each is named once, with patterns that do cover it; a pattern given twice is no reason."""
     pattern, others = case
@@ -83,38 +70,6 @@ def test_all_redundant_patterns_can_be_removed_and_no_other_one(case: tuple[Patt
     for one in given_patterns:
         assert covers(kept, one).holds
         assert covers(kept - {one}, one).holds is (one not in kept)
-
-
-@SETTINGS
-@given(TWO_LISTS)
-def test_the_difference_has_exactly_the_keys_of_one_set_and_not_of_the_other(
-    case: tuple[str, list[Pattern], list[Pattern]],
-) -> None:
-    """Its remainders have those keys, no others; each has a witness of its own, and none of them is needless."""
-    name, before, after = case
-    remainders = list(difference(before, after, DIALECTS[name]))
-    keys_before = frozenset[str]().union(*map(matched, before))
-    keys_after = frozenset[str]().union(*map(matched, after))
-    remaining = [matched(part.pattern).difference(*map(matched, part.without)) for part in remainders]
-    assert frozenset[str]().union(*remaining) == keys_before - keys_after
-    for part in remainders:
-        assert part.witness is not None
-        assert part.pattern.matches(part.witness)
-        assert not any(pattern.matches(part.witness) for pattern in after)
-        assert all(overlap(part.pattern, pattern).holds for pattern in part.without)
-    assert not (remainders and all(covers(after, pattern).holds for pattern in before))
-
-
-def test_a_difference_reads_as_patterns_without_patterns() -> None:
-    """What a queue loses when a binding becomes narrower, or a topic binding gives way to direct ones."""
-    wide, eu, us = Pattern("order.*.created"), Pattern("order.eu.*"), Pattern("order.us.#")
-    assert list(difference([wide], [eu, us])) == [Remainder(wide, (eu, us), "order.x.created")]
-    assert list(difference([eu], [wide, Pattern("order.#")])) == []
-    keys = [ExactKey("order"), ExactKey("order.eu")]
-    assert list(difference([Pattern("order.#")], keys)) == [Remainder(Pattern("order.#"), tuple(keys), "order.x")]
-    assert list(difference(keys, [Pattern("order.*")])) == [Remainder(keys[0], (), "order")]
-    # No remainder repeats what another one has.
-    assert [part.pattern for part in difference([eu, Pattern("order.#")], [])] == [Pattern("order.#")]
 
 
 def test_a_set_changes() -> None:
@@ -141,11 +96,9 @@ def test_many_literal_keys_do_not_join_a_search() -> None:
 
 
 def test_a_set_without_steps_leaves_its_questions_undecided() -> None:
-    """As the algebra does; an undecided pattern is named, and stays."""
+    """An undecided pattern is named, and stays."""
     patterns = [Pattern("a"), Pattern("a.*.#"), Pattern("a.#"), Pattern("b")]
     few = PatternSet(patterns[:2], steps=2)
     assert few.covers(patterns[2]) == (None, None)
     assert few.cover(patterns[2]) == Cover(None)
     assert dict(redundant([Pattern("#.b.#"), Pattern("#.b.c")], steps=1)) == {Pattern("#.b.c"): Cover(None)}
-    (part,) = difference([patterns[2]], patterns[:2], steps=2)
-    assert part == Remainder(patterns[2], tuple(patterns[:2]), None)
