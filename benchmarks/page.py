@@ -17,7 +17,7 @@ from bindings.counts.columnar.counting import Tallier
 from bindings.report.build import Sources, build_report
 from bindings.report.forms.html import to_html
 from bindings.sources.document import Document
-from bindings.sources.listing import Listing
+from bindings.sources.section import Listing
 from exchange import Message
 from tests.support.browser import CHROMIUM, NO_BROWSER, Browser, open_browser
 

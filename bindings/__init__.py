@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from bindings.checking.rules.finding import Finding as Finding
     from bindings.diffing.diff import Diff as Diff
     from bindings.diffing.diff import diff as diff
-    from bindings.report.gates import Limits as Limits
-    from bindings.report.gates import Settings as Settings
     from bindings.report.model import Report as Report
+    from bindings.report.thresholds import Limits as Limits
+    from bindings.report.thresholds import Settings as Settings
     from bindings.sources.definitions import Definitions as Definitions
     from bindings.sources.document import Document as Document
     from bindings.sources.open import load as load
@@ -34,8 +34,8 @@ MODULES: Final = {
     "check": "checking.check", "Finding": "checking.rules.finding", "diff": "diffing.diff", "Diff": "diffing.diff",
     "apply": "applying.apply", "upgrade": "upgrading.run", "Upgrade": "upgrading.upgrade",
     # audits
-    "audit": "auditing.run", "Selection": "auditing.local.selection", "Settings": "report.gates",
-    "Limits": "report.gates", "Report": "report.model",
+    "audit": "auditing.run", "Selection": "auditing.local.selection", "Settings": "report.thresholds",
+    "Limits": "report.thresholds", "Report": "report.model",
 }  # fmt: skip
 """Public name -> the module of this package that defines it."""
 

@@ -30,9 +30,9 @@ from bindings.checking.baseline import Baseline
 from bindings.cli import find_command
 from bindings.mcp.tools import Tools
 from bindings.report.forms.html import report_in
-from bindings.serve.parameters import Parameters
+from bindings.serve.questions import Parameters
 from bindings.serve.traffic import ReportTraffic
-from bindings.sources.definitions.positions import find_objects
+from bindings.sources.definitions.text import find_objects
 from bindings.sources.management import Management
 from bindings.sources.open import open_source
 from bindings.sources.recording.file import read_recording
@@ -347,14 +347,14 @@ READERS: Final = {
         '{"report": {"a": {"$columns": ["x"], "$rows": [[1]]}}}',
         call(lambda text: report_in(f'<script type="application/json" id="report">{text}</script>')), (ValueError,),
     ),
-    "bindings/serve/parameters.py Parameters.__init__": Reader(
+    "bindings/serve/questions.py Parameters.__init__": Reader(
         '{"message": {"exchange": "e"}, "n": 5, "parts": [{"kind": "queue", "name": "q"}]}',
         call(lambda body: [
             (read := Parameters(body)).message(), read.number("n", 1, 9), read.parts("parts", 9), read.texts("t", 9)
         ], as_bytes=True),
     ),
     "bindings/serve/traffic.py ReportTraffic.load": Reader(REPORT, of_file("r.json", ReportTraffic.load)),
-    "bindings/sources/definitions/positions.py find_objects": Reader(
+    "bindings/sources/definitions/text.py find_objects": Reader(
         DEFINITIONS, lambda text, folder: list(find_objects(text)), (ValueError, IndexError)
     ),
     "bindings/sources/definitions/text.py parse_text": Reader(DEFINITIONS, run("check", "FILE")),

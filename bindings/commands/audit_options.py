@@ -20,8 +20,8 @@ from exchange.errors import InputError
 
 if TYPE_CHECKING:
     from bindings.counts.tally import Tally
-    from bindings.report.gates import Settings
     from bindings.report.model import Report
+    from bindings.report.thresholds import Settings
 
 __all__ = [
     "Outputs",
@@ -47,8 +47,8 @@ class Thresholds:
 
     def settings(self) -> Settings:
         """Return the settings of the file, overridden by the other options. Raises InputError."""
-        from bindings.report.gates import Settings, parse_quota
         from bindings.report.settings import find_settings, load_settings
+        from bindings.report.thresholds import Settings, parse_quota
 
         path = self.settings_file or find_settings(Path())
         settings = Settings() if path is None else load_settings(path)

@@ -1,235 +1,304 @@
-"""Compute the coverage tables of a tally: sums over outcomes, as frozen rows; pure functions of tally and topology.
+"""Compute the coverage of a tally: the rows of `bindings.counts.uses`, sums over its outcomes; pure functions.
 
-There are two shares, and neither implies the other: of bindings that were hit, and of messages that were routed. If
-none of the N messages that passed its source hit a binding, then, with 95 % confidence, less than 3 / N of such
-messages use it, as long as the traffic stays the same (the rule of three).
+A queue of a thousand bindings may get messages of a hundred thousand outcomes. So the sums are made in columns, of
+pairs of an outcome and what its messages took, and nothing here loops over pairs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import chain
+from typing import Any, Final, NamedTuple
 
-from bindings.archive.figures import Share, Time
-from bindings.counts.sketch import Frequent
+import numpy as np
+import numpy.typing as npt
+
+from bindings.counts.columnar.fact_columns import columns_of
+from bindings.counts.outcome import Outcome, ordered_bindings
+from bindings.counts.sketch import count_distinct
 from bindings.counts.tally import Tally, fingerprint
-from exchange.entities.entities import Binding
+from bindings.counts.uses import AlternateUse, BindingUse, Coverage, ExchangeUse, QueueUse, Totals, UnroutableMessages
+from exchange.entities.entities import Binding, Destination
 from exchange.errors import InputError
+from exchange.kinds import UnknownExchange, kind_of
+from exchange.topology.graph import TopologyGraph
 from exchange.topology.topology import Topology
-from exchange.values.documents import document
 
-if TYPE_CHECKING:
-    from bindings.counts.columnar.uses import Uses
+__all__ = ["Pairs", "Uses", "coverage", "find_sole_bindings", "pair", "sum_once", "sum_over_groups"]
 
-__all__ = [
-    "AlternateUse",
-    "BindingUse",
-    "Coverage",
-    "ExchangeUse",
-    "QueueUse",
-    "Totals",
-    "UnroutableMessages",
-    "alternate_uses",
-    "binding_uses",
-    "coverage",
-    "exchange_uses",
-    "queue_uses",
-    "stale_bindings",
-    "totals",
-    "unroutable_messages",
-]
-
-DAY: Final = 86_400_000_000
-"""Length of a day, in microseconds."""
-
-RULE_OF_THREE: Final = 3.0
+Indices = npt.NDArray[np.int64]
 
 
-class BindingUse(NamedTuple):
-    """The messages that matched a binding."""
+class Pairs(NamedTuple):
+    """Outcomes and what they have, by numbers, as two parallel columns."""
 
-    binding: Binding
-    number: int
-    """Its index in `bindings.counts.outcome.ordered_bindings`."""
-    messages: int
-    """Number of messages that certainly matched it, on any hop."""
-    possible: int
-    """Number of messages that may match it, depending on a random choice; not among ``messages``."""
-    only: int
-    """Number of ``messages`` that reached its destination by this binding only, and by no alternate exchange."""
-    first: Time | None
-    last: Time | None
-    distinct_keys: int
-    """Approximate number of distinct keys, with the relative error `bindings.counts.sketch.ERROR`."""
-    share: Share | None
-    """Share of its destination's messages that matched it; None if the destination got no messages."""
-    exposure: int
-    """Number of messages that passed its source, and so could have matched it."""
-    eligible: bool
-    """Whether it can be hit: its source and its destination exist, the source's type is known, and messages other than
-    dead letters get there."""
-    only_dead_letters: bool = False
-    """Whether only dead letters can reach its source, and so no message of an archive did."""
+    rows: Indices
+    """Numbers of outcomes; they ascend."""
+    values: Indices
 
-    @property
-    def dead(self) -> bool:
-        """Whether it could be hit, and was not, not even possibly."""
-        return self.eligible and not self.messages and not self.possible
-
-    @property
-    def bound(self) -> Share | None:
-        """Maximum share of its source's messages that use it (95 % confidence); None if a message hit it."""
-        return None if self.messages else min(1.0, RULE_OF_THREE / self.exposure) if self.exposure else 1.0
+    def with_values(self, values: Indices) -> Pairs:
+        """Return the pairs of the same outcomes with other values."""
+        return Pairs(self.rows, values)
 
 
-class QueueUse(NamedTuple):
-    """The messages of a queue."""
-
-    queue: str
-    messages: int
-    """Number of messages that it certainly got."""
-    possible: int
-    """Number of messages that it may get, depending on a random choice; not among ``messages``."""
-    duplicates_avoided: int
-    """Number of copies that it did not get, because another binding had already put the message into it."""
-    first: Time | None
-    last: Time | None
-    distinct_keys: int
-    hot: Frequent
-    partitions: Mapping[int | None, int]
-    """Partition -> number of messages; None where the key does not decide it. Empty if the queue has no partitions."""
+def pair(lists: Iterable[Iterable[int]]) -> Pairs:
+    """Return a pair for each number in the list of each outcome."""
+    listed = [tuple(each) for each in lists]
+    sizes = np.fromiter(map(len, listed), np.int64, len(listed))
+    return Pairs(np.repeat(np.arange(len(listed)), sizes), np.fromiter(chain.from_iterable(listed), np.int64))
 
 
-class ExchangeUse(NamedTuple):
-    """The messages of an exchange."""
-
-    exchange: str
-    published: int
-    """Number of messages published to it."""
-    messages: int
-    """Number of messages published to it or routed to it by other exchanges."""
-    unroutable: int
-    """Number of published messages that no queue got."""
-    undecided: int
-    """Number of published messages whose routing is undecided."""
-    refused: int
-    """Number of published messages that the broker refuses."""
-    fan_out: Mapping[int, int]
-    """Number of queues that certainly got a published message -> number of messages."""
-    distinct_keys: int
-    hot: Frequent
+def sum_once(pairs: Pairs, messages: Indices, number: int) -> Indices:
+    """Return value -> the messages of the outcomes that have it, each outcome once; values are below ``number``."""
+    distinct = np.unique(pairs.rows * number + pairs.values)
+    return _sum(distinct % max(number, 1), messages[distinct // max(number, 1)], number)
 
 
-@document("AlternateUseJson", "exchange, alternate, messages, shapes = shapes.items, shapes_error = shapes.error")
-class AlternateUse(NamedTuple):
-    """An alternate exchange that messages took."""
+def sum_over_groups(tally: Tally, groups: Sequence[Hashable | None], taken: Iterable[bool]) -> dict[Any, int]:
+    """Return group of bindings -> messages of the ``taken`` outcomes with a certain binding of it, each outcome once.
 
-    exchange: str
-    alternate: str
-    messages: int
-    shapes: Frequent
-    """Frequent shapes of their keys."""
-
-
-class UnroutableMessages(NamedTuple):
-    """Messages to one exchange that no queue got."""
-
-    exchange: str
-    refused: str
-    """Error with which the broker refuses them; "" if it accepts and drops them."""
-    messages: int
-    shapes: Frequent
-    sample: tuple[str, ...]
-    """A few of their keys."""
-    first: Time | None
-    last: Time | None
+    ``groups`` has the group of each binding, None for those that do not count.
+    """
+    facts = columns_of(tally.facts)
+    numbers: dict[Hashable, int] = {}
+    of = np.array([-1 if each is None else numbers.setdefault(each, len(numbers)) for each in groups], np.int64)
+    pairs = pair(each.bindings if take else () for each, take in zip(facts.outcomes, taken, strict=True))
+    values = of[pairs.values]
+    known = np.flatnonzero(values >= 0)
+    sums = sum_once(Pairs(pairs.rows[known], values[known]), facts.columns.spans.messages, len(numbers))
+    return {group: count for group, count in zip(numbers, sums.tolist(), strict=True) if count}
 
 
-class Totals(NamedTuple):
-    """Numbers of bindings and of messages, and the two shares computed from them."""
+def find_sole_bindings(outcomes: Iterable[Outcome], bindings: tuple[Binding, ...]) -> Pairs:
+    """Return the bindings of each outcome that were the only way of its messages to their destination.
 
-    bindings: int
-    eligible: int
-    hit: int
-    """Number of eligible bindings that messages took, certainly or possibly."""
-    messages: int
-    routed: int
-    unroutable: int
-    undecided: int
-    refused: int
-    copies: int
-    """Number of copies that queues certainly got."""
-    duplicates_avoided: int
+    Ways without a binding count, too: to the exchange of publication, to an alternate exchange, and from the default
+    exchange to a queue.
+    """
+    listed = list(outcomes)
+    codes: dict[tuple[str, ...], int] = {}
 
-    @property
-    def binding_coverage(self) -> Share | None:
-        """Share of eligible bindings that were hit; None if no binding is eligible."""
-        return self.hit / self.eligible if self.eligible else None
+    def destinations(kind: str, names: Iterable[Iterable[str]]) -> Pairs:
+        return pair([[codes.setdefault((kind, name), len(codes)) for name in each] for each in names])
 
-    @property
-    def message_coverage(self) -> Share | None:
-        """Share of messages that were routed; None if there are no messages."""
-        return self.routed / self.messages if self.messages else None
+    of = np.array([codes.setdefault(tuple(binding.destination), len(codes)) for binding in bindings], np.int64)
+    certain = pair(outcome.bindings for outcome in listed)
+    possible = pair(outcome.possible_bindings for outcome in listed)
+    queues = destinations("queue", (outcome.queues for outcome in listed))
+    exchanges = destinations("exchange", (outcome.exchanges for outcome in listed))
+    published = destinations("exchange", ((outcome.exchange,) for outcome in listed))
+    alternates = destinations(
+        "exchange", ((link[1] for link in (*each.alternates, *each.possible_alternates)) for each in listed)
+    )
+    # The default exchange reaches queues without explicit bindings.
+    implicit = destinations("queue", (() if outcome.exchange else outcome.queues for outcome in listed))
 
+    def keys(pairs: Pairs) -> Indices:
+        return pairs.rows * len(codes) + pairs.values
 
-class Coverage(NamedTuple):
-    """All tables of a tally."""
-
-    totals: Totals
-    bindings: tuple[BindingUse, ...]
-    queues: tuple[QueueUse, ...]
-    exchanges: tuple[ExchangeUse, ...]
-    alternates: tuple[AlternateUse, ...]
-    unroutable: tuple[UnroutableMessages, ...]
+    taken = keys(certain.with_values(of[certain.values]))
+    ways = [taken, keys(possible.with_values(of[possible.values])), *map(keys, (published, alternates, implicit))]
+    distinct, counts = np.unique(np.concatenate(ways), return_counts=True)
+    alone = np.flatnonzero(counts[np.searchsorted(distinct, taken)] == 1)
+    reached = np.concatenate([keys(queues), keys(exchanges)])
+    sole = alone[np.isin(taken[alone], reached)]
+    return Pairs(certain.rows[sole], certain.values[sole])
 
 
 def coverage(tally: Tally, topology: Topology) -> Coverage:
     """Return all tables of a tally. Raises InputError if the tally is for another topology."""
-    uses = _uses(tally, topology)
+    if tally.topology != fingerprint(topology):
+        raise InputError("this tally is for another topology: audit the archive again with this one")
+    uses = Uses(tally, topology)
     return Coverage(
         uses.totals(), uses.bindings(), uses.queues(), uses.exchanges(), uses.alternates(), uses.unroutable()
     )
 
 
-def binding_uses(tally: Tally, topology: Topology) -> tuple[BindingUse, ...]:
-    """Return one row for each binding, in the order of `ordered_bindings`."""
-    return _uses(tally, topology).bindings()
+class Uses:
+    """The uses of the parts of a topology by the messages of a tally, which must be for this topology."""
+
+    def __init__(self, tally: Tally, topology: Topology) -> None:
+        facts = columns_of(tally.facts)
+        self._topology: Final = topology
+        self._partitions: Final = tally.partitions
+        self._outcomes: Final = facts.outcomes
+        self._columns: Final = facts.columns
+        self._messages: Final = facts.columns.spans.messages
+        self._bindings: Final = ordered_bindings(topology)
+
+    def bindings(self) -> tuple[BindingUse, ...]:
+        """Return one row for each binding, in the order of `ordered_bindings`."""
+        count, topology = len(self._bindings), self._topology
+        taken, possible = self._taken, self._possible
+        sole = find_sole_bindings(self._outcomes, self._bindings)
+        taken = self._by_value(taken)
+        spans = self._columns.spans.merge(taken.rows, taken.values, count)
+        registers = self._columns.registers.merge(taken.rows, taken.values)
+        may = _sum(possible.values, self._messages[possible.rows], count).tolist()
+        only = _sum(sole.values, self._messages[sole.rows], count).tolist()
+        reached = {"exchange": self._through, "queue": self._got}
+        behind_dead_letters = TopologyGraph(topology).only_dead_letters - self._through.keys()
+        rows = []
+        for number, binding in enumerate(self._bindings):
+            exists = _exists(binding, topology)
+            only_dead_letters = exists and binding.source in behind_dead_letters
+            total = reached[binding.destination.kind].get(binding.destination.name, 0)
+            span = spans.of(number)
+            rows.append(
+                BindingUse(
+                    binding, number, span.messages, may[number], only[number], span.first, span.last,
+                    count_distinct(registers.of(number)), span.messages / total if total else None,
+                    self._through.get(binding.source, 0), exists and not only_dead_letters, only_dead_letters,
+                )
+            )  # fmt: skip
+        return tuple(rows)
+
+    def queues(self) -> tuple[QueueUse, ...]:
+        """Return one row for each queue, by name."""
+        names = sorted(self._topology.queues)
+        numbers = {name: number for number, name in enumerate(names)}
+        got = self._by_value(pair(map(numbers.__getitem__, each.queues) for each in self._outcomes))
+        may = pair(map(numbers.__getitem__, each.possible_queues) for each in self._outcomes)
+        count = len(names)
+        spans = self._columns.spans.merge(got.rows, got.values, count)
+        registers = self._columns.registers.merge(got.rows, got.values)
+        hot = self._columns.hot.merge(got.rows, got.values, count)
+        possible = _sum(may.values, self._messages[may.rows], count).tolist()
+        avoided = self._avoided(numbers).tolist()
+        partitions: dict[str, dict[int | None, int]] = {}
+        for (queue, partition), messages in self._partitions.items():
+            partitions.setdefault(queue, {})[partition] = messages
+        return tuple([
+            QueueUse(
+                name, *spans.of(number)[:1], possible[number], avoided[number], *spans.of(number)[1:],
+                count_distinct(registers.of(number)), hot.of(number), partitions.get(name, {}),
+            )
+            for number, name in enumerate(names)
+        ])  # fmt: skip
+
+    def exchanges(self) -> tuple[ExchangeUse, ...]:
+        """Return one row for each exchange, and for each unknown name that messages were published to."""
+        names = sorted({*self._topology.exchanges, *[each.exchange for each in self._outcomes]})
+        numbers = {name: number for number, name in enumerate(names)}
+        to = self._by_value(pair((numbers[each.exchange],) for each in self._outcomes))
+        registers = self._columns.registers.merge(to.rows, to.values)
+        hot = self._columns.hot.merge(to.rows, to.values, len(names))
+        fates: list[dict[str, int]] = [{} for _ in names]
+        fans: list[dict[int, int]] = [{} for _ in names]
+        for outcome, messages in zip(self._outcomes, self._messages.tolist(), strict=True):
+            number, fan = numbers[outcome.exchange], len(outcome.queues)
+            fates[number][outcome.fate] = fates[number].get(outcome.fate, 0) + messages
+            fans[number][fan] = fans[number].get(fan, 0) + messages
+        return tuple([
+            ExchangeUse(
+                name, sum(fates[number].values()), self._through.get(name, 0),
+                fates[number].get("unroutable", 0), fates[number].get("undecided", 0), fates[number].get("refused", 0),
+                dict(sorted(fans[number].items())), count_distinct(registers.of(number)), hot.of(number),
+            )
+            for number, name in enumerate(names)
+        ])  # fmt: skip
+
+    def alternates(self) -> tuple[AlternateUse, ...]:
+        """Return one row for each alternate exchange that messages certainly took."""
+        links = sorted({link for outcome in self._outcomes for link in outcome.alternates})
+        numbers = {link: number for number, link in enumerate(links)}
+        took = self._by_value(pair(map(numbers.__getitem__, each.alternates) for each in self._outcomes))
+        messages = _sum(took.values, self._messages[took.rows], len(links)).tolist()
+        shapes = self._columns.shapes.merge(took.rows, took.values, len(links))
+        return tuple([AlternateUse(*link, messages[number], shapes.of(number)) for link, number in numbers.items()])
+
+    def unroutable(self) -> tuple[UnroutableMessages, ...]:
+        """Return the messages that no queue got, per exchange and error of the broker; the largest number first."""
+        answers: dict[tuple[str, str], int] = {}
+        lost = [number for number, outcome in enumerate(self._outcomes) if outcome.routed is False]
+        of = [self._outcomes[number] for number in lost]
+        groups = [answers.setdefault((each.exchange, each.refused), len(answers)) for each in of]
+        merged = self._columns.merge(np.array(lost, np.int64), np.array(groups, np.int64), len(answers))
+        rows = []
+        for (name, refused), group in answers.items():
+            facts = merged.of(group)
+            sample = tuple([each.key for each in facts.sample])
+            rows.append(UnroutableMessages(name, refused, facts.messages, facts.shapes, sample, *facts.span[1:]))
+        return tuple(sorted(rows, key=lambda row: (-row.messages, row.exchange, row.refused)))
+
+    def totals(self) -> Totals:
+        """Return the sums over all bindings and messages."""
+        topology = self._topology
+        behind_dead_letters = TopologyGraph(topology).only_dead_letters - self._through.keys()
+        eligible = {
+            number
+            for number, binding in enumerate(self._bindings)
+            if _exists(binding, topology) and binding.source not in behind_dead_letters
+        }
+        hit = {*np.unique(self._taken.values).tolist(), *np.unique(self._possible.values).tolist()}
+        fates: dict[str, int] = {}
+        copies = 0
+        for outcome, messages in zip(self._outcomes, self._messages.tolist(), strict=True):
+            fates[outcome.fate] = fates.get(outcome.fate, 0) + messages
+            copies += len(outcome.queues) * messages
+        numbers = {name: number for number, name in enumerate(topology.queues)}
+        return Totals(
+            len(self._bindings), len(eligible), len(hit & eligible), sum(fates.values()),
+            fates.get("routed", 0), fates.get("unroutable", 0), fates.get("undecided", 0), fates.get("refused", 0),
+            copies, int(self._avoided(numbers).sum()),
+        )  # fmt: skip
+
+    @cached_property
+    def _taken(self) -> Pairs:
+        return pair(outcome.bindings for outcome in self._outcomes)
+
+    @cached_property
+    def _possible(self) -> Pairs:
+        return pair(outcome.possible_bindings for outcome in self._outcomes)
+
+    @cached_property
+    def _through(self) -> Mapping[str, int]:
+        """Exchange -> number of messages that certainly passed it; those that none passed are left out."""
+        return dict(self._messages_by_name(each.exchanges for each in self._outcomes))
+
+    @cached_property
+    def _got(self) -> Mapping[str, int]:
+        """Queue -> number of messages that it certainly got; those that got none are left out."""
+        return dict(self._messages_by_name(each.queues for each in self._outcomes))
+
+    def _messages_by_name(self, names: Iterable[tuple[str, ...]]) -> Iterator[tuple[str, int]]:
+        numbers: dict[str, int] = {}
+        pairs = pair([numbers.setdefault(name, len(numbers)) for name in each] for each in names)
+        return zip(numbers, _sum(pairs.values, self._messages[pairs.rows], len(numbers)).tolist(), strict=True)
+
+    def _avoided(self, numbers: Mapping[str, int]) -> Indices:
+        """Return for each queue the number of copies that it did not get, as another binding led there, too."""
+        ends = [binding.destination for binding in self._bindings]
+        of = np.array([_number(end, numbers) for end in ends], np.int64)
+        to = self._taken.with_values(of[self._taken.values])
+        known = to.values >= 0
+        to = Pairs(to.rows[known], to.values[known])
+        copies = _sum(to.values, self._messages[to.rows], len(numbers))
+        return copies - sum_once(to, self._messages, len(numbers))
+
+    def _by_value(self, pairs: Pairs) -> Pairs:
+        """Return pairs in the order of their values, and of outcomes for each value."""
+        order = np.argsort(pairs.values, kind="stable")
+        return Pairs(pairs.rows[order], pairs.values[order])
 
 
-def stale_bindings(bindings: Collection[BindingUse], now: int, days: int) -> tuple[BindingUse, ...]:
-    """Return the bindings that were hit, but not in the ``days`` days before ``now`` (microseconds since 1970)."""
-    since = now - days * DAY
-    return tuple([use for use in bindings if use.last is not None and use.last < since])
+def _number(end: Destination, numbers: Mapping[str, int]) -> int:
+    return numbers.get(end.name, -1) if end.kind == "queue" else -1
 
 
-def queue_uses(tally: Tally, topology: Topology) -> tuple[QueueUse, ...]:
-    """Return one row for each queue, by name."""
-    return _uses(tally, topology).queues()
+def _sum(groups: Indices, messages: Indices, number: int) -> npt.NDArray[Any]:
+    """Return the sum of the messages of each group, exactly."""
+    sums = np.zeros(number, np.int64)
+    np.add.at(sums, groups, messages)
+    return sums
 
 
-def exchange_uses(tally: Tally, topology: Topology) -> tuple[ExchangeUse, ...]:
-    """Return one row for each exchange, and for each unknown name that messages were published to."""
-    return _uses(tally, topology).exchanges()
-
-
-def alternate_uses(tally: Tally, topology: Topology) -> tuple[AlternateUse, ...]:
-    """Return one row for each alternate exchange that messages certainly took."""
-    return _uses(tally, topology).alternates()
-
-
-def unroutable_messages(tally: Tally, topology: Topology) -> tuple[UnroutableMessages, ...]:
-    """Return the messages that no queue got, per exchange and error of the broker; the largest number first."""
-    return _uses(tally, topology).unroutable()
-
-
-def totals(tally: Tally, topology: Topology) -> Totals:
-    """Return the sums over all bindings and messages."""
-    return _uses(tally, topology).totals()
-
-
-def _uses(tally: Tally, topology: Topology) -> Uses:
-    from bindings.counts.columnar.uses import Uses  # numpy: who only reads a report does without
-
-    if tally.topology != fingerprint(topology):
-        raise InputError("this tally is for another topology: audit the archive again with this one")
-    return Uses(tally, topology)
+def _exists(binding: Binding, topology: Topology) -> bool:
+    """Return whether both ends of a binding exist, and the type of its source is known."""
+    source = topology.exchanges.get(binding.source)
+    if source is None or kind_of(source) is UnknownExchange:
+        return False
+    names: Mapping[str, object] = topology.queues if binding.destination.kind == "queue" else topology.exchanges
+    return binding.destination.name in names

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
+from bindings.archive.sums import Span
+from bindings.counts.sketch import Frequent, SampledKey, are_registers, join_registers, keep_sample, merge_summaries
 from exchange.entities.entities import Binding
 from exchange.errors import BrokerError
 from exchange.kinds import Decider, kind_of
@@ -18,7 +20,7 @@ from exchange.routing.router import Router
 from exchange.topology.topology import Topology
 from exchange.values.message import Message
 
-__all__ = ["AlternateLink", "BindingNumber", "OutcomeExplorer", "Fate", "Outcome", "ordered_bindings"]
+__all__ = ["AlternateLink", "BindingNumber", "Facts", "Fate", "Outcome", "OutcomeExplorer", "ordered_bindings"]
 
 T = TypeVar("T", bound=Any)
 
@@ -77,6 +79,43 @@ def ordered_bindings(topology: Topology) -> tuple[Binding, ...]:
     return tuple(
         sorted(topology.bindings, key=lambda b: (b.source, b.destination, b.routing_key, repr(b.arguments.identity)))
     )
+
+
+class Facts(NamedTuple):
+    """The facts about the messages with one outcome."""
+
+    span: Span = Span()
+    keys: bytes = b""
+    """HyperLogLog registers of their keys, for `bindings.counts.sketch.count_distinct`."""
+    sample: tuple[SampledKey, ...] = ()
+    """A bottom-k sample of their keys."""
+    hot: Frequent = Frequent()
+    """Their most frequent keys."""
+    shapes: Frequent = Frequent()
+    """Frequent shapes of keys, with ``*`` for words that no binding names.
+
+    Only for messages that an alternate exchange takes, or that no queue certainly gets; else empty.
+    """
+
+    @property
+    def messages(self) -> int:
+        """Number of messages."""
+        return self.span.messages
+
+    def is_sound(self) -> bool:
+        """Return whether messages can have these facts: a file may claim any."""
+        return self.messages > 0 and are_registers(self.keys)
+
+    def __add__(self, other: object) -> Facts:
+        if not isinstance(other, Facts):
+            return NotImplemented
+        return Facts(
+            self.span + other.span,
+            join_registers(self.keys, other.keys),
+            keep_sample((*self.sample, *other.sample)),
+            merge_summaries(self.hot, other.hot),
+            merge_summaries(self.shapes, other.shapes),
+        )
 
 
 class OutcomeExplorer:

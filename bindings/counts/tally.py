@@ -10,56 +10,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from bindings.archive.sums import Span, Unread
 from bindings.counts.adding import check_same, sum_by_key
-from bindings.counts.outcome import Outcome, ordered_bindings
-from bindings.counts.sketch import Frequent, SampledKey, are_registers, join_registers, keep_sample, merge_summaries
+from bindings.counts.outcome import Facts, Outcome, ordered_bindings
 from bindings.counts.slots import SlotCounts
 from exchange.entities.releases import PROFILES
 from exchange.kinds import kind_of
 from exchange.topology.topology import Topology
 from exchange.values.field_values import thaw
 
-__all__ = ["Facts", "Tally", "fingerprint"]
-
-
-class Facts(NamedTuple):
-    """The facts about the messages with one outcome."""
-
-    span: Span = Span()
-    keys: bytes = b""
-    """HyperLogLog registers of their keys, for `bindings.counts.sketch.count_distinct`."""
-    sample: tuple[SampledKey, ...] = ()
-    """A bottom-k sample of their keys."""
-    hot: Frequent = Frequent()
-    """Their most frequent keys."""
-    shapes: Frequent = Frequent()
-    """Frequent shapes of keys, with ``*`` for words that no binding names.
-
-    Only for messages that an alternate exchange takes, or that no queue certainly gets; else empty.
-    """
-
-    @property
-    def messages(self) -> int:
-        """Number of messages."""
-        return self.span.messages
-
-    def is_sound(self) -> bool:
-        """Return whether messages can have these facts: a file may claim any."""
-        return self.messages > 0 and are_registers(self.keys)
-
-    def __add__(self, other: object) -> Facts:
-        if not isinstance(other, Facts):
-            return NotImplemented
-        return Facts(
-            self.span + other.span,
-            join_registers(self.keys, other.keys),
-            keep_sample((*self.sample, *other.sample)),
-            merge_summaries(self.hot, other.hot),
-            merge_summaries(self.shapes, other.shapes),
-        )
+__all__ = ["Tally", "fingerprint"]
 
 
 @dataclass(frozen=True, slots=True)

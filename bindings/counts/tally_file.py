@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 from bindings.archive.names import escape, unescape
 from bindings.archive.sums import Unread
 from bindings.counts.codec import TableFormat, column, schema_of, spread
-from bindings.counts.outcome import Outcome
+from bindings.counts.outcome import Facts, Outcome
 from bindings.counts.slots import HOUR, LAST_TIME, WIDTHS, SlotCounts
-from bindings.counts.tally import Facts, Tally
+from bindings.counts.tally import Tally
 from bindings.sources.files import make_folders, open_file, replacing
 from exchange.errors import InputError
 

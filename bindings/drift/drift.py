@@ -19,7 +19,7 @@ from bindings.diffing.comparison.meaning import Meaning
 from bindings.diffing.planning.fields import find_changes
 from bindings.diffing.planning.plan import find_difference, is_reserved
 from bindings.diffing.settings.changes import SettingsChange, compare_settings
-from bindings.report.gates import matches_glob
+from bindings.report.thresholds import matches_glob
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.entities.part import Part
 from exchange.topology.topology import Topology

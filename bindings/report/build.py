@@ -7,15 +7,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from bindings.counts.coverage import BindingUse, ExchangeUse, QueueUse, coverage
+from bindings.counts.coverage import coverage, sum_over_groups
 from bindings.counts.outcome import Outcome, ordered_bindings
 from bindings.counts.sketch import Frequent
 from bindings.counts.slots import DAY, width_for
 from bindings.counts.tally import Tally
+from bindings.counts.uses import BindingUse, ExchangeUse, QueueUse
 from bindings.report.caveats import list_caveats
 from bindings.report.evidence import WindowCounts, add_evidence
-from bindings.report.gates import IgnoreUse, Settings, check_gates, match_ignores, refuse_unread
-from bindings.report.lines import sum_lines
+from bindings.report.gates import check_gates, match_ignores, refuse_unread
 from bindings.report.model import (
     STATES,
     UNCOUNTED,
@@ -27,6 +27,8 @@ from bindings.report.model import (
     ExchangeRow,
     Flow,
     FlowKind,
+    LineRow,
+    LineState,
     Listed,
     PartitionRow,
     QueueRow,
@@ -39,6 +41,7 @@ from bindings.report.model import (
     UnroutableRow,
 )
 from bindings.report.nearest import NearestSearch, outcomes_by_shape
+from bindings.report.thresholds import IgnoreUse, Settings
 from exchange.entities.entities import Binding, Destination, Queue
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
@@ -48,10 +51,10 @@ from exchange.values.message import Message
 if TYPE_CHECKING:
     from bindings.checking.rules.finding import Finding
     from bindings.counts.verification import Verification
-    from bindings.sources.listing import Listing
+    from bindings.sources.section import Listing
     from exchange.entities.part import Part
 
-__all__ = ["HOT", "SLOTS", "Sources", "build_report"]
+__all__ = ["HOT", "SLOTS", "Sources", "build_report", "sum_lines"]
 
 HOT: Final = 20
 """Maximum number of frequent keys that are reported."""
@@ -60,6 +63,8 @@ SLOTS: Final = 400
 """Maximum number of slots of a timeline."""
 
 USUAL: Final = Settings()
+HIT: Final[Collection[State]] = ("hit", "possible", "stale")
+"""States of bindings that messages took, or may have taken."""
 
 
 class Sources(NamedTuple):
@@ -271,8 +276,6 @@ Edge = tuple[str, Destination | None, FlowKind]
 
 
 def _build_flow(tally: Tally, topology: Topology, bindings: Sequence[Binding]) -> Iterator[Flow]:
-    from bindings.counts.columnar.uses import sum_over_groups  # numpy: who only reads a report does without
-
     certain, possible = Counter[Edge](), Counter[Edge]()
     # Nearly all outcomes take bindings only: they are added up as columns.
     by_binding = [each[0] if (each := [*_edges([n], (), topology, bindings)]) else None for n in range(len(bindings))]
@@ -312,3 +315,37 @@ def _edges(
     edges += [(bindings[number].source, bindings[number].destination, "binding") for number in numbers]
     names: Mapping[str, Collection[str]] = {"queue": topology.queues, "exchange": topology.exchanges}
     return {edge for edge in edges if edge[1] is not None and edge[1].name in names[edge[1].kind]}
+
+
+def sum_lines(rows: Iterable[BindingRow]) -> tuple[LineRow, ...]:
+    """Return one row for each line that makes bindings, in the order of the lines; rows without a line are left out."""
+    by_line: dict[int, list[BindingRow]] = {}
+    for row in rows:
+        if row.line is not None:
+            by_line.setdefault(row.line, []).append(row)
+    return tuple([_line_row(line, made) for line, made in sorted(by_line.items())])
+
+
+def _line_row(line: int, rows: Collection[BindingRow]) -> LineRow:
+    return LineRow(
+        line,
+        tuple([row.use.number for row in rows]),
+        sum([row.use.messages for row in rows]),
+        sum([row.use.possible for row in rows]),
+        sum([row.state in HIT for row in rows]),
+        _state_of_line(rows),
+    )
+
+
+def _state_of_line(rows: Collection[BindingRow]) -> LineState:
+    """Return the state of a line. Bindings that do not count for coverage decide only where there are no others."""
+    states = {row.state for row in rows}
+    hit = not states.isdisjoint(HIT)
+    if "dead" in states:
+        if hit:
+            return "partial"
+        return "never" if any(row.use.exposure for row in rows if row.state == "dead") else "unreached"
+    if hit:
+        return "hit"
+    others: tuple[LineState, ...] = ("dead letters only", "not eligible")
+    return next((state for state in others if state in states), "ignored")

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from bindings.checking.rules.finding import Finding
-from bindings.counts.coverage import AlternateUse, BindingUse, ExchangeUse, QueueUse
+from bindings.counts.uses import AlternateUse, BindingUse, ExchangeUse, QueueUse
 from bindings.report.model import Evidence, FindingRow
 from exchange.entities.entities import Binding, Exchange, Queue
 from exchange.text.display import count_noun

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple, TypeAli
 from bindings.archive.figures import Share, Time
 from bindings.checking.rules.finding import Finding
 from bindings.counts.changes import Changes
-from bindings.counts.coverage import AlternateUse, BindingUse, ExchangeUse, QueueUse, Totals
+from bindings.counts.uses import AlternateUse, BindingUse, ExchangeUse, QueueUse, Totals
 from bindings.counts.verification import Verification
-from bindings.report.gates import Gate, IgnoreUse
+from bindings.report.thresholds import Gate, IgnoreUse
 from exchange.entities.entities import Binding, Destination
 from exchange.entities.unread import UnreadPart
 from exchange.values.documents import document, with_underscores

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from bindings.counts.coverage import UnroutableMessages
 from bindings.counts.outcome import Outcome
 from bindings.counts.tally import Tally
+from bindings.counts.uses import UnroutableMessages
 from bindings.report.model import Nearest, Shape
 from exchange.entities.entities import Binding, Destination
 from exchange.kinds import Decider, kind_of

@@ -12,7 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from bindings.report.gates import Ignore, Limits, Quota, Settings, parse_quota
+from bindings.report.thresholds import Ignore, Limits, Quota, Settings, parse_quota
 from bindings.sources.toml_file import read_toml
 from bindings.sources.toml_places import locate
 from exchange.errors import InputError

@@ -266,7 +266,7 @@ BINDINGS: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
-        "bindings/counts/columnar/uses.py",
+        "bindings/counts/coverage.py",
         "bindings/counts/test_coverage_edges.py bindings/counts/test_uses.py",
         (
             "a binding that chance may take is no other way",
@@ -318,7 +318,7 @@ BINDINGS: Final[list[Mutant]] = [
         ("notices come with each step", "        self._reported.update(notices)\n", ""),
     ),
     *mutants_of(
-        "bindings/auditing/spark/pruning.py",
+        "bindings/auditing/spark/source.py",
         "bindings/auditing/test_pruning.py",
         (
             "a row group that begins at the last moment is left out",

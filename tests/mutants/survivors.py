@@ -301,9 +301,13 @@ SURVIVORS: Final[list[Mutant]] = [
         ("what merging leaves out is no error", "        error += dropped\n", ""),
     ),
     *mutants_of(
-        "bindings/counts/coverage.py",
+        "bindings/report/build.py",
+        "bindings/report/test_report.py",
+        ("what was hit at the very moment is stale", "use.last < before", "use.last <= before"),
+    ),
+    *mutants_of(
+        "bindings/counts/uses.py",
         "bindings/counts/test_coverage_edges.py",
-        ("what was hit at the very moment is stale", "use.last < since", "use.last <= since"),
         (
             "more than all messages may match",
             "min(1.0, RULE_OF_THREE / self.exposure)",
@@ -320,7 +324,7 @@ SURVIVORS: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
-        "bindings/auditing/spark/pruning.py",
+        "bindings/auditing/spark/source.py",
         "bindings/auditing/test_pruning.py",
         (
             "a row group that ends at the first moment is left out",

@@ -12,8 +12,7 @@ from bindings.counts.columnar.arrays.spans import SpanColumns
 from bindings.counts.columnar.sketches.bottom_k import SampleColumns
 from bindings.counts.columnar.sketches.hyperloglog import Registers
 from bindings.counts.columnar.sketches.summaries import Summaries
-from bindings.counts.outcome import Outcome
-from bindings.counts.tally import Facts
+from bindings.counts.outcome import Facts, Outcome
 
 __all__ = ["FactColumns", "OutcomeFacts", "add_facts", "columns_of", "spans_of"]
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.archive.record import Record, build_batch
-from bindings.counts.columnar.arrays import keys
+from bindings.counts.columnar.arrays import hashing
 from bindings.counts.columnar.classes.classes import Classifier
 from bindings.counts.outcome import AlternateLink, Outcome, OutcomeExplorer, ordered_bindings
 from exchange import PROFILES, Binding, BrokerError, Exchange, InputError, Message, Profile, Queue, Router, Topology
@@ -148,7 +148,7 @@ def test_keys_have_one_class_only_if_the_router_matches_the_same_bindings(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pattern_sets, "MOST_CONJUNCTIONS", conjunctions)
         patch.setattr(automaton, "CELLS", cells)
-        patch.setattr(keys, "CHUNK", 7)
+        patch.setattr(hashing, "CHUNK", 7)
         compare_topics(seed, states)
 
 

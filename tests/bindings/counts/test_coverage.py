@@ -11,26 +11,16 @@ from hypothesis import strategies as st
 
 from bindings.archive.record import Record, build_batch
 from bindings.counts.columnar.counting import Tallier
-from bindings.counts.coverage import (
-    Coverage,
-    alternate_uses,
-    binding_uses,
-    coverage,
-    exchange_uses,
-    queue_uses,
-    stale_bindings,
-    totals,
-    unroutable_messages,
-)
+from bindings.counts.coverage import coverage
 from bindings.counts.outcome import ordered_bindings
 from bindings.counts.tally import Tally, fingerprint
+from bindings.counts.uses import Coverage
 from exchange import LATEST, Binding, BrokerError, Exchange, InputError, Message, Queue, Router, Topology
 from exchange.entities.entities import Destination
 from tests.support import topologies
 from tests.support.tiers import examples
 
 SEED = st.integers(0, 2**32)
-DAY = 86_400_000_000
 CERTAIN = topologies.Kinds(
     types=("direct", "fanout", "topic", "topic", "headers", "x-modulus-hash", "x-consistent-hash")
 )
@@ -88,27 +78,28 @@ def test_the_tables_agree_with_the_router_s_explanations(seed: int) -> None:
             else:
                 only[binding] += not (others or by_alternate or name == message.exchange) and name in topology.exchanges
     tally = tally_for(topology, messages)
-    for use in binding_uses(tally, topology):
+    found = coverage(tally, topology)
+    for use in found.bindings:
         assert (use.messages, use.only, use.exposure) == (
             hits[use.binding], only[use.binding], exposure[use.binding.source]
         )  # fmt: skip
         assert use.dead == (use.eligible and not use.messages)
-    for row in queue_uses(tally, topology):
+    for row in found.queues:
         assert row.messages == queues[row.queue]
-    for each in exchange_uses(tally, topology):
+    for each in found.exchanges:
         assert each.fan_out == fan_out.get(each.exchange, {})
         assert (each.published, each.messages) == (
             sum(fan_out.get(each.exchange, {}).values()),
             exposure[each.exchange],
         )
         assert each.unroutable == lost[each.exchange]
-    assert {(use.exchange, use.alternate): use.messages for use in alternate_uses(tally, topology)} == dict(alternates)
-    whole = totals(tally, topology)
+    assert {(use.exchange, use.alternate): use.messages for use in found.alternates} == dict(alternates)
+    whole = found.totals
     assert whole.messages == len(messages)
     assert whole.routed + whole.unroutable + whole.undecided + whole.refused == whole.messages
     assert whole.copies == queues.total()
-    assert sum(row.messages for row in unroutable_messages(tally, topology) if not row.refused) == whole.unroutable
-    assert whole.duplicates_avoided == sum(row.duplicates_avoided for row in queue_uses(tally, topology))
+    assert sum(row.messages for row in found.unroutable if not row.refused) == whole.unroutable
+    assert whole.duplicates_avoided == sum(row.duplicates_avoided for row in found.queues)
 
 
 @examples(30)
@@ -135,7 +126,7 @@ def test_binding_coverage_and_message_coverage_are_independent() -> None:
 
 def test_totals_of_no_messages_have_no_shares() -> None:
     topology = Topology()
-    nothing = totals(Tally(fingerprint(topology)), topology)
+    nothing = coverage(Tally(fingerprint(topology)), topology).totals
     assert nothing.binding_coverage is nothing.message_coverage is None
 
 
@@ -170,15 +161,6 @@ def test_messages_of_an_alternate_exchange_are_listed_by_shape() -> None:
     (use,) = covered(topology, ("x", "order.1"), ("x", "order.2.x"), ("x", "order.3.y")).alternates
     assert (use.exchange, use.alternate, use.messages) == ("x", "amq.fanout", 2)
     assert [(item.text, item.count, item.example) for item in use.shapes.items] == [("order.*.*", 2, "order.2.x")]
-
-
-def test_a_stale_binding_was_hit_but_not_lately() -> None:
-    bindings = [Binding.to_queue("amq.topic", "q", key) for key in ("a", "b", "c")]
-    topology = Topology((), [Queue("q")], bindings)
-    tally = tally_for(topology, [Message("amq.topic", "a"), Message("amq.topic", "b")], [10 * DAY, 20 * DAY])
-    found = stale_bindings(binding_uses(tally, topology), 25 * DAY, 7)
-    assert [use.binding.routing_key for use in found] == ["a"]
-    assert found[0].last == 10 * DAY
 
 
 def test_refused_messages_are_neither_routed_nor_unroutable() -> None:

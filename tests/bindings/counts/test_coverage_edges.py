@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from bindings.counts.columnar.uses import find_sole_bindings
-from bindings.counts.coverage import BindingUse, stale_bindings
+from bindings.counts.coverage import find_sole_bindings
 from bindings.counts.outcome import AlternateLink, Outcome
+from bindings.counts.uses import BindingUse
 from exchange import Binding
 
-DAY = 86_400_000_000
 A, B = Binding.to_queue, Binding.to_exchange
 
 
@@ -30,12 +29,6 @@ def use(**fields: Any) -> BindingUse:
 def test_the_bound_of_an_unmatched_binding_is_at_most_all_messages(exposure: int, bound: float) -> None:
     assert use(exposure=exposure).bound == pytest.approx(bound)
     assert use(exposure=exposure, messages=1).bound is None
-
-
-def test_a_binding_hit_exactly_at_the_limit_is_not_stale() -> None:
-    now = 100 * DAY
-    uses = [use(last=last, messages=1) for last in (70 * DAY - 1, 70 * DAY, 70 * DAY + 1, now)]
-    assert stale_bindings([*uses, use()], now, 30) == (uses[0],)
 
 
 BINDINGS = (A("x", "q", "a"), A("x", "q", "b"), B("x", "y"), B("y", "x"), A("y", "q"))

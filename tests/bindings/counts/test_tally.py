@@ -21,7 +21,7 @@ from bindings.archive.sums import Span, Unread
 from bindings.counts.columnar import counting
 from bindings.counts.columnar.arrays.hashing import hashes_of
 from bindings.counts.columnar.counting import Tallier
-from bindings.counts.outcome import OutcomeExplorer
+from bindings.counts.outcome import Facts, OutcomeExplorer
 from bindings.counts.sketch import (
     ERROR,
     FREQUENT,
@@ -37,7 +37,7 @@ from bindings.counts.sketch import (
     registers_of,
 )
 from bindings.counts.slots import WIDTHS, SlotCounts, width_for
-from bindings.counts.tally import Facts, Tally, fingerprint
+from bindings.counts.tally import Tally, fingerprint
 from bindings.counts.tally_file import load_tally, save_tally, table_of, tally_of
 from exchange import LATEST, Binding, InputError, Message, Queue, Topology
 from exchange.arrays import grouping

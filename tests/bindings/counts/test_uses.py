@@ -18,9 +18,8 @@ from bindings.counts.columnar.arrays import ranges
 from bindings.counts.columnar.counting import Tallier
 from bindings.counts.columnar.fact_columns import FactColumns, add_facts, columns_of
 from bindings.counts.columnar.sketches import hyperloglog
-from bindings.counts.columnar.uses import find_sole_bindings
-from bindings.counts.coverage import coverage
-from bindings.counts.outcome import Outcome, ordered_bindings
+from bindings.counts.coverage import coverage, find_sole_bindings
+from bindings.counts.outcome import Facts, Outcome, ordered_bindings
 from bindings.counts.sketch import (
     Frequent,
     FrequentItem,
@@ -31,7 +30,7 @@ from bindings.counts.sketch import (
     merge_summaries,
     registers_of,
 )
-from bindings.counts.tally import Facts, Tally
+from bindings.counts.tally import Tally
 from exchange import LATEST, Binding, Message, Topology
 from exchange.entities.entities import Destination
 from tests.support import topologies

@@ -16,8 +16,7 @@ from bindings.archive.record import Record, build_batch
 from bindings.archive.sums import Span
 from bindings.counts import verification
 from bindings.counts.columnar import verifying
-from bindings.counts.columnar.queue_lists import QueueLists
-from bindings.counts.columnar.verifying import Verifier
+from bindings.counts.columnar.verifying import QueueLists, Verifier
 from bindings.counts.outcome import Outcome, OutcomeExplorer
 from bindings.counts.sketch import hash_of
 from bindings.counts.tally import fingerprint

@@ -19,18 +19,10 @@ from bindings.counts.changes import Changes, ChangeTotals
 from bindings.counts.tally import fingerprint
 from bindings.counts.verification import Evidence, PlacementDifference, Verification
 from bindings.report.build import Sources, build_report
-from bindings.report.gates import (
-    Gate,
-    Ignore,
-    Limits,
-    Settings,
-    count_misrouted,
-    match_ignores,
-    matches_glob,
-    parse_quota,
-)
+from bindings.report.gates import count_misrouted, match_ignores
 from bindings.report.model import Compared, Report
 from bindings.report.settings import find_settings, load_settings, read_settings
+from bindings.report.thresholds import Gate, Ignore, Limits, Settings, matches_glob, parse_quota
 from exchange import Binding, Exchange, InputError, Message, Queue, Topology
 from tests.support.bindings.reports import DAY, NOW, ORDERS, TALLY, hand_made, report_of
 

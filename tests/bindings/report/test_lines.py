@@ -9,15 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.auditing.run import Subject
-from bindings.counts.coverage import BindingUse
-from bindings.report.build import Sources, build_report
-from bindings.report.gates import Ignore, Settings
-from bindings.report.lines import sum_lines
+from bindings.counts.uses import BindingUse
+from bindings.report.build import Sources, build_report, sum_lines
 from bindings.report.model import BindingRow, LineRow, Report, State
+from bindings.report.thresholds import Ignore, Settings
 from bindings.sources.document import Document
 from bindings.sources.language.expectations import Expectation
-from bindings.sources.listing import Listing
 from bindings.sources.open import open_source
+from bindings.sources.section import Listing
 from exchange import Binding, Message
 from tests.support.bindings.reports import NOW, hand_made, tally_of
 from tests.support.bindings.texts import ALL_STATES, ALL_STATES_IGNORED, ALL_STATES_KEYS

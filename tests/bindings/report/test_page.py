@@ -18,10 +18,10 @@ from bindings.report.build import Sources, build_report
 from bindings.report.forms import html as subject
 from bindings.report.forms.as_json import to_json as encode_report
 from bindings.report.forms.html import build_page
-from bindings.report.gates import Settings
 from bindings.report.model import Report
+from bindings.report.thresholds import Settings
 from bindings.sources.document import Document
-from bindings.sources.listing import Listing
+from bindings.sources.section import Listing
 from exchange import Binding, Exchange, Message, Queue, Topology
 from tests.bindings.report.test_forms import compared, odd
 from tests.bindings.report.test_html import HOSTILE, hostile, large, layered

@@ -97,11 +97,12 @@ def test_ignored_bindings_are_shown_and_not_eligible() -> None:
 
 
 def test_a_binding_is_stale_when_nothing_matched_it_at_the_end_of_the_window() -> None:
-    topology = Topology((), [Queue("q")], [Binding.to_queue("amq.topic", "q", key) for key in ("a", "b", "c")])
-    messages = [Message("amq.topic", "a"), Message("amq.topic", "b")]
-    report = report_of(topology, messages, {"stale_days": 7}, times=[START, START + 8 * DAY], now=START + 500 * DAY)
-    assert [row.state for row in report.bindings] == ["stale", "hit", "dead"]
-    assert report.summary.totals.hit == 2
+    topology = Topology((), [Queue("q")], [Binding.to_queue("amq.topic", "q", key) for key in ("a", "b", "c", "d")])
+    messages = [Message("amq.topic", key) for key in ("a", "b", "c")]
+    times = [START + DAY - 1, START + DAY, START + 8 * DAY]
+    report = report_of(topology, messages, {"stale_days": 7}, times=times, now=START + 500 * DAY)
+    assert [row.state for row in report.bindings] == ["stale", "hit", "hit", "dead"]
+    assert report.summary.totals.hit == 3
 
 
 def test_a_message_from_the_future_makes_nothing_stale() -> None:

@@ -7,8 +7,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from bindings.sources.document import Document, Section
+from bindings.sources.document import Document
 from bindings.sources.language.expectations import Expectation
+from bindings.sources.section import Section
 from exchange import Binding, Destination, Exchange, Policy, Queue, Topology, Typed
 from exchange.entities.releases import PROFILES
 from exchange.partition.partitioning.specification import Partitioning

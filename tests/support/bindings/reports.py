@@ -11,16 +11,16 @@ from bindings.archive.record import Record, build_batch
 from bindings.archive.sums import Span, Unread
 from bindings.checking.check import check
 from bindings.counts.columnar.counting import Tallier
-from bindings.counts.outcome import AlternateLink, Outcome
+from bindings.counts.outcome import AlternateLink, Facts, Outcome
 from bindings.counts.sketch import Frequent, FrequentItem, SampledKey, hash_of, registers_of
 from bindings.counts.slots import HOUR, SlotCounts
-from bindings.counts.tally import Facts, Tally, fingerprint
+from bindings.counts.tally import Tally, fingerprint
 from bindings.report.build import Sources, build_report
-from bindings.report.gates import Ignore, Limits, Settings, parse_quota
 from bindings.report.model import Archived, Report
 from bindings.report.settings import read_settings
+from bindings.report.thresholds import Ignore, Limits, Settings, parse_quota
 from bindings.sources.document import Document
-from bindings.sources.listing import Listing
+from bindings.sources.section import Listing
 from exchange import Binding, Exchange, Message, Queue, Topology
 from exchange.partition.partitioning.specification import Partitioning
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date
 from typing import Final
 
-from bindings.report.gates import Ignore
+from bindings.report.thresholds import Ignore
 
 __all__ = ["ALL_STATES", "ALL_STATES_IGNORED", "ALL_STATES_KEYS"]
 

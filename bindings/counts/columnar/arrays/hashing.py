@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 
-from bindings.counts.columnar.arrays.keys import chunks
 from bindings.counts.sketch import M1, M2
-from exchange.arrays.columns import Column, length_of
+from exchange.arrays.columns import Column, length_of, split_column
 from exchange.arrays.table import KeyArray
+from exchange.errors import InputError
 
-__all__ = ["hashes_of"]
+__all__ = ["CHUNK", "chunks", "hashes_of"]
 
 LOW_BYTES: Final = np.array([(1 << 8 * size) - 1 for size in range(9)], np.uint64)
 """Number of bytes (0 to 8) -> mask of that many low bytes."""
+CHUNK: Final = 16_384
+"""Number of keys in a chunk."""
 
 
 def hashes_of(keys: Any) -> KeyArray:
@@ -53,3 +57,12 @@ def _hashes(column: Column) -> KeyArray:
     result = np.empty(column.size, np.uint64)
     result[order] = hashes
     return result
+
+
+def chunks(keys: pa.Array) -> Iterator[Column]:
+    """Yield chunks of at most ``CHUNK`` keys. Raises InputError for an Arrow array of a type other than text."""
+    for piece in split_column(keys):
+        if not isinstance(piece, Column) or not piece.text:
+            raise InputError(f"keys of Arrow type {keys.type}: they are texts")
+        for low in range(0, piece.size, CHUNK):
+            yield Column(piece.data, piece.offsets[low : low + CHUNK + 1])
