@@ -18,7 +18,6 @@ from bindings.checking.rules import (
     dangling,
     dead_letters,
     effects,
-    expected,
     headers,
     kinds,
     patterns,
@@ -34,6 +33,10 @@ from bindings.sources.language.expectations import Expectation
 from bindings.sources.open import open_source
 from exchange.entities.entities import Binding
 from exchange.entities.part import Part
+from exchange.errors import BrokerError
+from exchange.routing.explain import describe
+from exchange.routing.router import Router
+from exchange.text.display import escape_line
 from exchange.topology.topology import Topology
 from exchange.topology.unread import UnreadPart, find_unread, not_proved
 
@@ -111,7 +114,7 @@ def find_all(
         for finding in find(view):
             is_open = bool(unread) and finding.code in ABSENCES
             yield replace(finding, message=f"{finding.message}; {not_proved(unread)}") if is_open else finding
-    yield from expected.find(topology, expectations)
+    yield from _find_failures(topology, expectations)
 
 
 def _missing(topology: Topology, each: UnreadPart, unread: Sequence[UnreadPart]) -> Finding:
@@ -156,3 +159,28 @@ def _limit(findings: Iterable[Finding], topology: Topology) -> Iterator[Finding]
             at = f" at {quote_exchange(exchange.name)}" if exchange is not None else ""
             message = f"{count - LISTED:,} more of this kind{at}: {RULES[code].name}"
             yield Finding(code, exchange, message, detail="more")
+
+
+def _find_failures(topology: Topology, expectations: Sequence[Expectation]) -> Iterator[Finding]:
+    """Yield one finding for each expectation that fails, with the trail of the message."""
+    if not expectations:
+        return
+    router = Router(topology)
+    for expectation in expectations:
+        failure = expectation.find_failure(router)
+        if failure is not None:
+            part = topology.exchanges.get(expectation.exchange)
+            message = escape_line(f"expected: {expectation}; but {failure}") + _explain_failure(router, expectation)
+            yield Finding(
+                "HS801", part, message, expectation.routing_key, line=expectation.line, detail=str(expectation)
+            )
+
+
+def _explain_failure(router: Router, expectation: Expectation) -> str:
+    try:
+        route = router.route(expectation.message)
+        missing = [queue for queue in expectation.queues if queue not in route.queues]
+        asked_about = missing[0] if missing and expectation.relation != "excludes" else None
+        return f"\n{describe(router.explain(expectation.message, asked_about))}"
+    except BrokerError:
+        return ""  # the failure has the broker's error

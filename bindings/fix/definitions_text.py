@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from bindings.fix.candidates import Removal
 from bindings.sources.definitions import Definitions
 from bindings.sources.definitions.entries import SECTIONS
-from bindings.sources.definitions.positions import find_objects
+from bindings.sources.definitions.text import find_objects
 from exchange.entities.entities import Binding
 
 __all__ = ["DefinitionsText"]

@@ -8,45 +8,20 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from bindings.sources.definitions import Definitions
 from bindings.sources.definitions.import_warnings import SourceWarning, part_warnings
 from bindings.sources.files import decode_text, read_content, save_lines
 from bindings.sources.language.expectations import Expectation
-from exchange.entities.entities import Binding, Exchange, Policy, Queue
-from exchange.entities.part import Part
+from bindings.sources.section import Section, identity_of
+from exchange.entities.entities import Binding, Exchange, Queue
 from exchange.entities.profile import Profile
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
 from exchange.values.field_values import FieldTable
 
-__all__ = ["Document", "Section"]
-
-
-class Section(NamedTuple):
-    """One virtual host."""
-
-    topology: Topology
-    expectations: tuple[Expectation, ...] = ()
-    lines: Mapping[tuple[str, str], int] = {}
-    binding_lines: Mapping[Binding, int] = {}
-    """Binding -> the line of its key, or of its destination if it has none: a statement may have many of both."""
-
-    def line_of(self, part: Part) -> int | None:
-        """Return the line that declares the part, from 1, if it was read from a file."""
-        if isinstance(part, Binding):
-            return self.binding_lines.get(part)
-        return self.lines.get(identity_of(part))
-
-
-KINDS: Mapping[type, str] = {Exchange: "exchange", Queue: "queue", Policy: "policy"}
-
-
-def identity_of(part: Exchange | Queue | Policy) -> tuple[str, str]:
-    """Return kind and name of a part; operator policies are a kind of their own."""
-    operator = isinstance(part, Policy) and part.operator
-    return "operator policy" if operator else KINDS[type(part)], part.name
+__all__ = ["Document"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,9 +52,10 @@ class Document:
     @classmethod
     def loads(cls, text: str, name: str = "bindings") -> Document:
         """Read a text; errors call it ``name``. Raises LanguageError, which names the position in it."""
-        from bindings.sources.document_reader import read  # not at the top: it imports this module
+        from bindings.sources.document_reader import read  # routing does not need the language
 
-        return read(text, name)
+        content = read(text, name)
+        return cls(content.sections, content.profile, name, content.again)
 
     @classmethod
     def of_definitions(cls, definitions: Definitions, name: str = "definitions") -> Document:
@@ -178,7 +154,7 @@ class Document:
     def _text(self) -> Iterator[str]:
         from bindings.sources.document_writer import write  # routing does not need the language
 
-        return write(self)
+        return write(self.sections, self.profile)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Document):

@@ -1,12 +1,11 @@
-"""Read a text into a `Document`: carry out its statements in order, with ``for``, ``let`` and ``vhost``."""
+"""Read the text of a ``.bindings`` file: carry out its statements in order, with ``for``, ``let`` and ``vhost``."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
-from bindings.sources.document import Document, Section, identity_of
 from bindings.sources.language import statements
 from bindings.sources.language.blocks import find_levels
 from bindings.sources.language.errors import Mistake
@@ -14,6 +13,7 @@ from bindings.sources.language.expectations import Expectation
 from bindings.sources.language.syntax import Shapes, SyntaxNode, parse
 from bindings.sources.language.tokens import Statement, Token, split_rows, split_statements
 from bindings.sources.language.values import ExpansionBudget, Terms, VariableValue
+from bindings.sources.section import Section, identity_of
 from exchange.entities.entities import Binding, Destination, Exchange, Policy, Queue
 from exchange.entities.part import Part
 from exchange.entities.profile import Profile
@@ -21,7 +21,7 @@ from exchange.entities.releases import RELEASES, profile_by_name
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
 
-__all__ = ["Observe", "read"]
+__all__ = ["Content", "Observe", "read"]
 
 DEFAULT_VHOST: Final = "/"
 
@@ -29,8 +29,18 @@ Observe: TypeAlias = Callable[[str, int, int, Part], None]
 """Function that takes a part, with the virtual host, the line of the statement and the number of the part in it."""
 
 
-def read(text: str, name: str = "bindings", observe: Observe = lambda vhost, line, number, part: None) -> Document:
-    """Return the document that a text describes. Raises LanguageError, with the ``name``, for the first mistake.
+class Content(NamedTuple):
+    """What a text describes."""
+
+    sections: dict[str, Section]
+    """Virtual host -> its section; at least one."""
+    profile: Profile | None
+    again: tuple[tuple[int, str], ...]
+    """Line and text about each binding that is there twice."""
+
+
+def read(text: str, name: str = "bindings", observe: Observe = lambda vhost, line, number, part: None) -> Content:
+    """Return what a text describes. Raises LanguageError, with the ``name``, for the first mistake.
 
     ``observe`` is called with each part that is declared, again for a binding that exists already; the statements of a
     ``for`` declare parts in each of its repetitions.
@@ -43,7 +53,7 @@ def read(text: str, name: str = "bindings", observe: Observe = lambda vhost, lin
         raise mistake.in_file(name, lines) from None
     except RecursionError:
         raise InputError(f"{name}: nested too deeply") from None
-    return reader.document(name)
+    return reader.content()
 
 
 class _Vhost:
@@ -84,11 +94,11 @@ class _Reader:
         self._budget = ExpansionBudget()
         self._loops = 0
 
-    def document(self, name: str) -> Document:
+    def content(self) -> Content:
         """Return all that has been read."""
         vhosts = self._vhosts or {DEFAULT_VHOST: _Vhost()}
         sections = {vhost: declared.section(vhost, self._profile) for vhost, declared in vhosts.items()}
-        return Document(sections, self._profile, name, tuple(self._again))
+        return Content(sections, self._profile, tuple(self._again))
 
     def run(self, lines: Iterable[tuple[int, Statement]], scope: dict[str, tuple[VariableValue, ...]]) -> None:
         """Carry out the statements of one level; the ``for`` above a deeper block carries out that block."""

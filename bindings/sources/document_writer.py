@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from bindings.sources.language.expectations import Expectation
 from bindings.sources.language.statements import APPLY_TO, BARE_ATTRIBUTES, QUEUE_TYPES
+from bindings.sources.section import Section
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange, Policy, Queue
+from exchange.entities.profile import Profile
 from exchange.values.field_json import encode_table
 from exchange.values.field_values import thaw
 from exchange.values.notation import VARIABLE, quote, write_arguments, write_json, write_name, write_table
-
-if TYPE_CHECKING:
-    from bindings.sources.document import Document, Section
-    from bindings.sources.language.expectations import Expectation
 
 __all__ = ["write"]
 
@@ -25,11 +24,11 @@ WIDEST: Final = 100
 """Maximum number of characters of a statement on one line; a longer one has a line for each attribute."""
 
 
-def write(document: Document) -> Iterator[str]:
+def write(sections: Mapping[str, Section], profile: Profile | None) -> Iterator[str]:
     """Yield the text in pieces: whole lines, with their line breaks."""
-    if document.profile is not None:
-        yield f"profile {document.profile.written}\n\n"
-    for number, (vhost, section) in enumerate(document.sections.items()):
+    if profile is not None:
+        yield f"profile {profile.written}\n\n"
+    for number, (vhost, section) in enumerate(sections.items()):
         yield "\n" if number else ""
         yield f"vhost {quote(vhost)}\n"
         for statements in _section(section):

@@ -18,12 +18,12 @@ from bindings.sources.applications.open import is_application, open_application
 from bindings.sources.definitions import Definitions
 from bindings.sources.definitions.entries import SECTIONS
 from bindings.sources.definitions.import_warnings import SourceWarning, unread_in
-from bindings.sources.document import Document, Section
+from bindings.sources.document import Document
 from bindings.sources.files import decode_text, gunzip, list_files, read_content, read_whole
 from bindings.sources.formats import NAMED_YAML, Imported, SourceFile, TopologyFormat, format_of, read_folder
 from bindings.sources.language.expectations import Expectation
-from bindings.sources.listing import Listing
 from bindings.sources.management import Management, is_address, unread_queues
+from bindings.sources.section import Listing, Section
 from exchange.entities.part import Part
 from exchange.entities.profile import Profile
 from exchange.entities.releases import closest_profile

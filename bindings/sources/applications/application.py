@@ -1,14 +1,19 @@
-"""An application as a value: what it declares, and where the tasks that it sends are routed."""
+"""An application as a value: what it declares, as RabbitMQ would take it, and where the tasks that it sends go."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from bindings.sources.applications.parts import Declared, Part
-from exchange.entities.entities import Binding
+from exchange.entities.entities import Binding, Exchange, Queue
 from exchange.entities.unread import UnreadPart
+from exchange.errors import BrokerError
+from exchange.routing.router import Router
+from exchange.topology.topology import Topology
 
-__all__ = ["Application", "WrittenOptions", "TaskRoute", "TaskWay"]
+__all__ = ["Application", "Part", "TaskRoute", "TaskWay", "WrittenOptions", "declare_parts"]
+
+Part = Exchange | Queue | Binding
 
 
 class WrittenOptions(NamedTuple):
@@ -70,3 +75,37 @@ class Application(NamedTuple):
     """The bindings whose routing keys Celery fills in where the author wrote none."""
     unread: tuple[UnreadPart, ...] = ()
     """The tasks whose way only a real call can show."""
+
+
+class DeclarationRefusal(NamedTuple):
+    """A declaration that the broker refuses; the application gets this error when it starts or publishes."""
+
+    part: Part
+    error: BrokerError
+
+
+class Declared(NamedTuple):
+    """The topology after all declarations, and those that were refused."""
+
+    topology: Topology
+    refusals: tuple[DeclarationRefusal, ...]
+
+
+def declare_parts(parts: Iterable[Part], base: Topology) -> Declared:
+    """Declare parts in their order on top of a topology; one that is refused does not stop the others.
+
+    Raises InputError for a name or key that no client can send.
+    """
+    router = Router(base)
+    refusals = []
+    for part in parts:
+        try:
+            if isinstance(part, Exchange):
+                router.declare_exchange(part)
+            elif isinstance(part, Queue):
+                router.declare_queue(part)
+            else:
+                router.bind(part)
+        except BrokerError as error:
+            refusals.append(DeclarationRefusal(part, error))
+    return Declared(router.topology, tuple(dict.fromkeys(refusals)))

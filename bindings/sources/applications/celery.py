@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from typing import Any, Final
 
-from bindings.sources.applications.application import Application, TaskRoute, TaskWay, WrittenOptions
+from bindings.sources.applications.application import Application, TaskRoute, TaskWay, WrittenOptions, declare_parts
 from bindings.sources.applications.celery_calls import find_calls, find_scheduled
 from bindings.sources.applications.celery_sending import Call, NoAnswer, send, without_connections
 from bindings.sources.applications.importing import describe
 from bindings.sources.applications.kombu import read_parts
-from bindings.sources.applications.parts import declare_parts
 from exchange.entities.entities import Binding
 from exchange.entities.profile import Profile
 from exchange.entities.releases import LATEST

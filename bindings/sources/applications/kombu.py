@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from bindings.sources.applications.parts import Part, declare_parts
+from bindings.sources.applications.application import Part, declare_parts
 from exchange.entities.entities import PREDECLARED, PREDECLARED_NAMES, Binding, Exchange, Policy, Queue
 from exchange.entities.profile import Profile
 from exchange.entities.releases import LATEST

@@ -10,9 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from bindings.sources.applications import celery, faststream
-from bindings.sources.applications.application import Application
+from bindings.sources.applications.application import Application, declare_parts
 from bindings.sources.applications.importing import describe, import_object
-from bindings.sources.applications.parts import declare_parts
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
 

@@ -1,8 +1,16 @@
-"""Write a topology as objects of RabbitMQ's messaging topology operator for Kubernetes."""
+"""Write a topology as objects of RabbitMQ's messaging topology operator for Kubernetes.
+
+The name of an object is made of the part's own identity alone: adding another part changes no name, or ``kubectl
+apply`` would delete and declare what did not change. What Kubernetes does not allow in a name is replaced, and a hash
+keeps apart what would become equal.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Mapping
+from hashlib import sha256
 from typing import Any, Final
 
 from bindings.sources.definitions import Definitions
@@ -10,7 +18,6 @@ from bindings.sources.definitions.import_warnings import argument_texts
 from bindings.sources.formats.beside import kept_sections, limits_of, settings_of
 from bindings.sources.formats.format import Omissions, WriteTarget, Written, find_half
 from bindings.sources.formats.go_json import alterations
-from bindings.sources.formats.operator_names import ALLOWED, Names
 from bindings.sources.formats.operator_reader import CLUSTER, LIMITS, VERSION
 from bindings.sources.formats.yaml_text import write_documents
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange, Policy, Queue
@@ -19,7 +26,7 @@ from exchange.errors import InputError
 from exchange.values.field_json import encode_table
 from exchange.values.field_values import thaw
 
-__all__ = ["write_operator"]
+__all__ = ["Names", "write_operator"]
 
 Object = dict[str, Any]
 
@@ -30,6 +37,14 @@ SETTINGS: Final = {"tracing": "tracing", "tags": "tags", "default_queue_type": "
 KEEP: Final[Mapping[str, Object]] = {"/": {"deletionPolicy": "retain"}}
 """Virtual host -> fields of its object, so that the broker's own virtual host stays when the object goes."""
 QUEUE_TYPES: Final = ("classic", "quorum", "stream")
+ALLOWED: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
+"""A DNS subdomain of RFC 1123, as Kubernetes defines it."""
+OTHERS: Final = re.compile(r"[^a-z0-9]+")
+MOST: Final = 253
+"""Maximum number of characters of a name."""
+LONGEST: Final = MOST - 13
+"""Maximum number of characters before the hash."""
+HASH_DIGITS: Final = 10
 
 
 def write_operator(definitions: Definitions, target: WriteTarget) -> Written:
@@ -158,3 +173,30 @@ class _Writer:
 
 def _of_vhost(vhost: str) -> Object:
     return {} if vhost == "/" else {"vhost": vhost}
+
+
+class Names:
+    """The names given so far, by kind of object: equal names of different kinds do not meet."""
+
+    def __init__(self) -> None:
+        self._given: dict[tuple[str, str], tuple[Any, ...]] = {}
+
+    def of(self, kind: str, vhost: str, name: str) -> str:
+        """Return the name of an object: the part's own name if it is in the virtual host / and Kubernetes allows it."""
+        is_plain = vhost == "/" and len(name) <= LONGEST and ALLOWED.fullmatch(name)
+        return self._give(kind, name if is_plain else None, name if vhost == "/" else f"{vhost}-{name}", (vhost, name))
+
+    def of_identity(self, kind: str, vhost: str, words: str, *identity: Any) -> str:
+        """Return the name of an object that has no name of its own: of words for people, and the hash of all of it."""
+        return self._give(kind, None, words if vhost == "/" else f"{vhost}-{words}", (vhost, *identity))
+
+    def _give(self, kind: str, plain: str | None, words: str, identity: tuple[Any, ...]) -> str:
+        digest = sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+        slug = OTHERS.sub("-", words.lower())[:LONGEST].strip("-")
+        hashed = (f"{slug}-{digest[:most]}".lstrip("-")[-MOST:] for most in (HASH_DIGITS, len(digest)))
+        candidates = (plain, *(name.lstrip("-") for name in hashed))
+        return next(
+            each
+            for each in candidates
+            if each is not None and self._given.setdefault((kind, each), identity) == identity
+        )

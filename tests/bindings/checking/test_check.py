@@ -17,7 +17,8 @@ from bindings.checking.check import LISTED, check
 from bindings.checking.rules import paths
 from bindings.checking.rules.finding import RULES, SEVERITIES
 from bindings.commands.check import check_command
-from bindings.sources.document import Document, Section
+from bindings.sources.document import Document
+from bindings.sources.section import Section
 from bridge.cli import hashstar
 from exchange import Binding, Destination, Exchange, Policy, Queue, Topology, Typed
 from exchange.entities.releases import LATEST, PROFILES

@@ -10,12 +10,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bindings.sources.definitions import Definitions
-from bindings.sources.document import Document, Section
+from bindings.sources.document import Document
 from bindings.sources.language.errors import Mistake
 from bindings.sources.language.formatter import format_text
 from bindings.sources.language.syntax import Shapes, SyntaxNode, parse
 from bindings.sources.language.tokens import Token, build_scanner, load_grammar, split_rows, split_statements
 from bindings.sources.language.values import ExpansionBudget, Terms
+from bindings.sources.section import Section
 from exchange.entities.releases import PROFILES
 from exchange.values.field_values import FieldTable
 from exchange.values.notation import quote, write_value

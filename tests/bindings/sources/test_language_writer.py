@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bindings.sources.document import Document, Section
+from bindings.sources.document import Document
+from bindings.sources.section import Section
 from exchange import Binding, Exchange, Queue, Topology
 from exchange.partition.partitioning.key_source import KeySource
 from exchange.partition.partitioning.specification import Partitioning

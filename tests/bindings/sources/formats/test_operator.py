@@ -13,7 +13,7 @@ from bindings.sources.definitions.import_warnings import unread_in
 from bindings.sources.formats import FORMATS, SourceFile
 from bindings.sources.formats.format import WriteTarget
 from bindings.sources.formats.imported import Imported
-from bindings.sources.formats.operator_names import Names
+from bindings.sources.formats.operator_writer import Names
 from bindings.sources.open import open_source
 from exchange import Binding, Exchange, Policy, Queue, Topology
 from exchange.errors import InputError
