@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from bindings.drawing.bundles import bundle_queues
 from bindings.drawing.model import Drawing
-from bindings.drawing.partitions import add_partitions
-from bindings.drawing.references import refer_to_hubs
+from bindings.drawing.picture import add_partitions, bundle_queues, refer_to_hubs
 from exchange.values.forms import Form, Forms
 
 __all__ = ["FORMS", "make_picture"]

@@ -42,10 +42,10 @@ class Node:
     """An exchange, a queue, or what stands for others.
 
     - ``missing`` is an exchange or a queue that a binding or an exchange names, and that does not exist.
-    - ``bundle`` stands for several queues with the same bindings, see `bindings.drawing.bundles`.
-    - ``partitions`` are those of a queue, see `bindings.drawing.partitions`.
+    - ``bundle`` stands for several queues with the same bindings, see `bindings.drawing.picture`.
+    - ``partitions`` are those of a queue, see `bindings.drawing.picture`.
     - ``cut`` stands for nodes that are not drawn, see `bindings.drawing.surroundings`.
-    - ``reference`` stands for a node that is drawn elsewhere, see `bindings.drawing.references`.
+    - ``reference`` stands for a node that is drawn elsewhere, see `bindings.drawing.picture`.
     """
 
     id: NodeId

@@ -11,8 +11,7 @@ from bindings.drawing.captions import MARKS
 from bindings.drawing.layout import Size
 from bindings.drawing.looks import look_of
 from bindings.drawing.model import Drawing, Node
-from bindings.drawing.svg.measure import LINE, measure, write_text
-from bindings.drawing.svg.nodes import QUEUE_SIGNS, draw_shape
+from bindings.drawing.svg.shapes import LINE, QUEUE_SIGNS, draw_shape, measure, write_text
 from exchange.text.display import clip_line, list_some
 
 __all__ = ["LegendSample", "draw_legend", "list_entries", "measure_legend"]

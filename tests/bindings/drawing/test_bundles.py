@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 
 from bindings.checking.check import check
 from bindings.commands.graph import graph_command
-from bindings.drawing.bundles import FEWEST, bundle_queues
 from bindings.drawing.captions import caption_edge, caption_node, count_parts, describe_edge, describe_node
 from bindings.drawing.drawing import draw
 from bindings.drawing.forms import make_picture
 from bindings.drawing.model import OWN_NAME, Drawing, Edge, NodeId
-from bindings.drawing.references import LARGE, MANY, refer_to_hubs
+from bindings.drawing.picture import FEWEST, LARGE, MANY, bundle_queues, refer_to_hubs
 from bindings.drawing.svg import to_svg
 from exchange import Binding, Exchange, Queue, Topology
 from exchange.partition.partitioning.specification import Partitioning

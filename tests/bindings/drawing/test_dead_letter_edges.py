@@ -8,10 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from bindings.commands.graph import graph_command
-from bindings.drawing.bundles import bundle_queues
 from bindings.drawing.drawing import draw
 from bindings.drawing.model import OWN_NAME, Drawing, Edge, NodeId
-from bindings.drawing.references import refer_to_hubs
+from bindings.drawing.picture import bundle_queues, refer_to_hubs
 from exchange import Binding, Exchange, Policy, Queue, Topology
 
 RETRIES = """\

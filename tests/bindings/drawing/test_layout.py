@@ -12,12 +12,10 @@ from hypothesis import strategies as st
 
 from bindings.drawing.layout import NOTHING, LaidEdge, Point, Size, lay_out
 from bindings.drawing.layout import slots as slots_module
-from bindings.drawing.layout.coordinates import GAP, LINE_GAP, place_slots
-from bindings.drawing.layout.cycles import find_back_edges
+from bindings.drawing.layout.coordinates import GAP, LINE_GAP, place_slots, relax
+from bindings.drawing.layout.layout import PART_GAP, find_parts, pack
 from bindings.drawing.layout.order import count_crossings, order_columns
-from bindings.drawing.layout.packing import PART_GAP, find_parts, pack
-from bindings.drawing.layout.ranks import rank_nodes
-from bindings.drawing.layout.relaxation import relax
+from bindings.drawing.layout.ranks import find_back_edges, rank_nodes
 from bindings.drawing.layout.slots import MOST_SLOTS, build_slots
 
 Graph = tuple[int, list[tuple[int, int]]]

@@ -12,7 +12,7 @@ from bindings.drawing.drawing import draw
 from bindings.drawing.forms import make_picture
 from bindings.drawing.looks import COLOURS, EDGE_COLOURS, ROUTING_LOOKS
 from bindings.drawing.svg import to_svg
-from bindings.drawing.svg.style import HEADS, list_rules, write_style_sheet
+from bindings.drawing.svg.document import HEADS, list_rules, write_style_sheet
 from exchange import Binding, Exchange, Queue, Topology
 from tests.support.company_topologies import make_company
 

@@ -1,23 +1,35 @@
-"""The shapes of nodes: how an exchange routes, and the type of a queue, can be seen without reading.
+"""The shapes of nodes and edges: how an exchange routes, and the type of a queue, can be seen without reading.
 
-A shape is drawn into the rectangle of the node, and its text stays inside it.
+A shape is drawn into the rectangle of the node, and its text stays inside it. An edge is one path with its tooltip; its
+label stands on it, on paper of its own. Text is measured without a font: letters of a monospaced one are equally wide.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from typing import Final
+from unicodedata import combining, east_asian_width
 
-from bindings.drawing.captions import MARKS, caption_node, describe_node
-from bindings.drawing.layout import Point, Size
+from bindings.drawing.captions import MARKS, caption_edge, caption_node, describe_edge, describe_node, mark_lines
+from bindings.drawing.layout import NOTHING, Point, Size
 from bindings.drawing.looks import look_of
-from bindings.drawing.model import Node
-from bindings.drawing.svg.measure import LINE, measure, write_text
+from bindings.drawing.model import Edge, Node
 from exchange.text.display import escape_line
 
-__all__ = ["QUEUE_SIGNS", "draw_node", "draw_shape", "indent", "measure_node"]
+__all__ = [
+    "LINE",
+    "QUEUE_SIGNS",
+    "draw_edge",
+    "draw_node",
+    "draw_shape",
+    "indent",
+    "measure",
+    "measure_label",
+    "measure_node",
+    "write_text",
+]
 
 SLANT: Final = 9.0
 """Horizontal extent in px of a slanted side."""
@@ -31,6 +43,10 @@ STACK: Final = 4.0
 CELLS: Final = 24
 """Maximum number of partitions that are drawn one by one."""
 CELL: Final = 7.0
+LETTER: Final = 6.7
+"""Width in px of a character of 11 px monospaced text; wide characters (CJK, emoji) count as two."""
+LINE: Final = 14.0
+"""Height in px of a line of text."""
 
 
 def measure_node(node: Node) -> Size:
@@ -167,3 +183,73 @@ def _draw_cells(node: Node, x: float, y: float) -> Iterator[str]:
     for at in range(cells):
         width = 2.0 if more and at >= cells - 3 else CELL - 2
         yield f'<rect class="cell" x="{x + at * CELL:.1f}" y="{y:.1f}" width="{width:g}" height="6"/>'
+
+
+def measure_label(edge: Edge) -> Size:
+    """Return the size of the label of an edge; `NOTHING` if it has none."""
+    text = _label(edge)
+    return Size(measure(text) + 8, LINE) if text else NOTHING
+
+
+def _head_of(edge: Edge, *, is_back: bool) -> str:
+    """Return the name of the arrow head of an edge."""
+    return edge.severity or ("back" if is_back else edge.kind)
+
+
+def draw_edge(
+    edge: Edge, curve: Sequence[Point], label: Point | None, ends: tuple[int, int], *, is_back: bool
+) -> Iterator[str]:
+    """Yield the group of an edge; ``ends`` are the numbers of its nodes, and the curve touches their outlines."""
+    style = " ".join(filter(None, ["edge", edge.kind, "back" if is_back else "", edge.severity]))
+    yield f'<g class="{style}" data-from="{ends[0]}" data-to="{ends[1]}">'
+    yield f"<title>{escape(chr(10).join(describe_edge(edge)), quote=False)}</title>"
+    yield f'<path d="{_write_path(curve)}" marker-end="url(#head-{_head_of(edge, is_back=is_back)})"/>'
+    if label is not None:
+        size = measure_label(edge)
+        yield (f'<rect class="paper" x="{label.x:.1f}" y="{label.y:.1f}" '
+               f'width="{size.width:.1f}" height="{size.height:.1f}"/>')  # fmt: skip
+        text = caption_edge(edge)
+        x, y = label.x + 4, label.y + LINE - 4
+        if edge.severity:
+            yield write_text(MARKS[edge.severity], x, y, "mark")
+            x += measure(f"{MARKS[edge.severity]} ")
+        if text:
+            yield write_text(text, x, y, "soft")
+    yield "</g>"
+
+
+def _write_path(curve: Sequence[Point]) -> str:
+    """Return the path of a chain of cubic curves; level ones are written as lines."""
+    parts = [f"M{curve[0].x:.1f} {curve[0].y:.1f}"]
+    last = curve[0]
+    for at in range(1, len(curve), 3):
+        one, two, end = curve[at : at + 3]
+        if len({f"{point.y:.1f}" for point in (last, one, two, end)}) > 1:
+            parts.append(f"C{one.x:.1f} {one.y:.1f} {two.x:.1f} {two.y:.1f} {end.x:.1f} {end.y:.1f}")
+        elif f"{last.x:.1f}" != f"{end.x:.1f}":
+            if parts[-1].startswith("H"):
+                parts.pop()
+            parts.append(f"H{end.x:.1f}")
+        last = end
+    return "".join(parts)
+
+
+def _label(edge: Edge) -> str:
+    return mark_lines(edge, [caption_edge(edge)])[0]
+
+
+def measure(text: str) -> float:
+    """Return the width of a text in px."""
+    if text.isascii():
+        return LETTER * len(text)
+    return LETTER * sum(0 if combining(c) else 2 if east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def write_text(text: str, x: float, y: float, style: str = "") -> str:
+    """Return a text element whose text begins at ``x`` on the base line ``y``.
+
+    A text that is not ASCII may come from another font, of any width: it is fitted to the width that is kept for it.
+    """
+    fitted = "" if text.isascii() else f' textLength="{measure(text):.1f}" lengthAdjust="spacingAndGlyphs"'
+    class_ = f' class="{style}"' if style else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}"{class_}{fitted}>{escape(text, quote=False)}</text>'
