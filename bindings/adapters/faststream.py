@@ -25,8 +25,8 @@ except ImportError:
 
 from faststream._internal.testing.broker import change_producer
 
+from bindings.sources.applications.application import declare_parts
 from bindings.sources.applications.faststream import read_parts, topology_of
-from bindings.sources.applications.parts import declare_parts
 from exchange.entities.entities import Binding, Exchange, Queue
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology

@@ -12,11 +12,11 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from bindings.applying.wire import reply_to, to_pika
+from exchange.amqp.methods import METHODS, encode_method
 from exchange.errors import HashstarError, InputError
 from exchange.text.site import how_to_install
 
-__all__ = ["SECONDS", "BrokerConnection", "Lost", "OperationRefused", "need_pika"]
+__all__ = ["SECONDS", "BrokerConnection", "Lost", "OperationRefused", "need_pika", "to_pika"]
 
 SECONDS: Final = 30.0
 """Maximum duration in seconds of one operation of a broker."""
@@ -140,7 +140,7 @@ class BrokerConnection:
         except ValueError as error:
             raise OperationRefused(501, f"not sent: {error}") from None
         # pika's own calls build the method and encode its arguments themselves; all of them end in _rpc.
-        return self.call(what, lambda channel, done: channel._rpc(method, done, [reply_to(name)]))
+        return self.call(what, lambda channel, done: channel._rpc(method, done, [_reply_to(name)]))
 
     def close(self) -> None:
         """Close the connection; errors are ignored."""
@@ -226,3 +226,35 @@ def _to_our_error(error: Any) -> HashstarError:
     if cause is not None:
         return _to_our_error(cause)
     return Lost(f"{GONE}{error}" if str(error) else f"{GONE}{type(error).__name__}")
+
+
+def to_pika(name: str, arguments: Mapping[str, Any]) -> Any:
+    """Return a method, encoded, as an object of pika. Raises ValueError for a name or value that AMQP cannot carry.
+
+    pika chooses the widths of integers and floats by itself and rewrites decimals. But the types must stay: they decide
+    what a headers binding matches, and which binding an unbind removes.
+    """
+    from pika import amqp_object  # only needed to talk to a broker
+
+    payload = encode_method(name, **arguments)
+
+    class Encoded(amqp_object.Method):  # type: ignore[misc]  # pika has no types
+        INDEX = _number(name)
+        NAME = name
+        synchronous = True
+
+        def encode(self) -> list[bytes]:
+            return [payload[4:]]  # pika writes the number itself
+
+    return Encoded()
+
+
+def _reply_to(name: str) -> Any:
+    """Return pika's class of the answer to a method."""
+    from pika import spec
+
+    return spec.methods[_number(f"{name}-ok")]
+
+
+def _number(name: str) -> int:
+    return METHODS[name].class_id << 16 | METHODS[name].method_id

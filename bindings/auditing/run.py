@@ -31,11 +31,11 @@ from bindings.counts.tally import Tally, fingerprint
 from bindings.counts.tally_file import load_tally
 from bindings.report.build import USUAL as NO_THRESHOLDS
 from bindings.report.build import Sources, build_report
-from bindings.report.gates import Settings
 from bindings.report.model import Archived, Compared, Report
+from bindings.report.thresholds import Settings
 from bindings.sources.language.expectations import Expectation
-from bindings.sources.listing import Listing
 from bindings.sources.open import Source, open_source
+from bindings.sources.section import Listing
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
 from exchange.topology.unread import find_unread
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = [
-    "Subject",
     "AuditInput",
+    "Subject",
     "audit",
     "count",
     "count_studies",

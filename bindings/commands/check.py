@@ -16,8 +16,7 @@ from bindings.checking.report import CheckResult
 from bindings.checking.rules.finding import SEVERITIES, Rule, Severity
 from bindings.checking.run import check_sources
 from bindings.checking.selection import CodeSelection, find_rules
-from bindings.fix.fix import FindingFix, NotFixable, save_fixed
-from bindings.fix.run import FailedFile, diff_lines, fix_files
+from bindings.fix.fix import FailedFile, FindingFix, NotFixable, diff_lines, fix_files, save_fixed
 from bindings.sources.applications.importing import import_object
 from bindings.sources.files import save_form
 from exchange.commands.completion import SOURCE

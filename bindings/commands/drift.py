@@ -211,7 +211,7 @@ def _watch(watch: DriftWatch, printer: _Printer, metrics: tuple[str, int] | None
     never = threading.Event()
     try:
         if metrics is not None:
-            from bindings.drift.web import serve_metrics
+            from bindings.drift.watch import serve_metrics
 
             server = serve_metrics(*metrics, hosts, lambda: watch.state)
             host, port = server.server_address[:2]

@@ -12,8 +12,7 @@ from typing import Final
 import click
 
 from bindings.recording.ledger import Ledger
-from bindings.recording.proxy import Proxy, Upstream, leads_back, read_clock
-from bindings.recording.run import run_proxy
+from bindings.recording.proxy import Proxy, Upstream, leads_back, read_clock, run_proxy
 from bindings.recording.summary import summary_lines
 from bindings.sources.address import parse_address
 from exchange.commands.console import echo_line, exit_on_error

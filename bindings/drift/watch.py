@@ -1,4 +1,4 @@
-"""Compare again and again: when to look next, what is new, and what metrics show meanwhile.
+"""Compare again and again: when to look next, what is new, and the metrics meanwhile, which are served over HTTP.
 
 A comparison that fails, as the broker is away, is tried again after a second, then after twice the time, with jitter,
 up to the interval or a minute, whichever is longer. What was found last stays, with its age.
@@ -6,15 +6,18 @@ up to the interval or a minute, whichever is longer. What was found last stays, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from bindings.drift.drift import CHANGES, KINDS, REASONS, Drift
-from bindings.http.exposition import family_lines
-from exchange.errors import HashstarError
+from bindings.http.exposition import METRICS, family_lines
+from bindings.http.handler import PLAIN, Handler
+from bindings.http.hosts import HostCheck
+from bindings.http.listener import Server, make_server
+from exchange.errors import HashstarError, InputError
 
-__all__ = ["WatchOutcome", "WatchState", "DriftWatch", "metric_lines"]
+__all__ = ["DriftWatch", "WatchOutcome", "WatchState", "metric_lines", "serve_metrics"]
 
 FIRST_RETRY: Final = 1.0
 """Seconds before the second try, or the interval if that is shorter; doubles with each failure."""
@@ -135,3 +138,31 @@ def metric_lines(state: WatchState) -> Iterator[str]:
         "Objects that differ and are ignored.",
         {(("reason", reason),): ignored.get(reason, 0) for reason in REASONS},
     )
+
+
+def serve_metrics(host: str, port: int, names: Sequence[str], read: Callable[[], WatchState]) -> Server:
+    """Start to serve the metrics of what ``read`` returns, on a thread; ``names`` are further host names of requests.
+
+    Raises InputError if the address cannot be used.
+    """
+    check = HostCheck(host, names)
+
+    class MetricsHandler(Handler):
+        hosts = check
+        hosts_option = "--allow-host NAME"
+
+        def answer_to(self, method: str, path: str) -> None:
+            if method == "GET" and path == "/metrics":
+                text = "\n".join(metric_lines(read())) + "\n"
+                self.answer(200, METRICS, text.encode("utf-8", "backslashreplace"))
+            elif method == "GET" and path == "/live":
+                self.answer(200, PLAIN, b"ok\n")
+            else:
+                self.answer(404, PLAIN, b"there are /metrics and /live\n")
+
+    try:
+        server = make_server(host, port, MetricsHandler)
+    except OSError as error:
+        raise InputError(f"--metrics: {host}:{port} cannot be served: {error.strerror or error}") from None
+    server.start()
+    return server

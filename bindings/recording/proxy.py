@@ -2,6 +2,9 @@
 
 Invariant: what is read has no influence on what passes. Of each direction at most one piece of `CHUNK` bytes and the
 buffers of the two sockets are in memory: the proxy reads on only when the other side has taken the last piece.
+
+The recording is written every few seconds and at the end. The file is replaced as a whole, so it is a complete
+recording at any time: a process that is killed loses the last seconds. Traffic goes on if it cannot be written.
 """
 
 from __future__ import annotations
@@ -16,14 +19,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Any, Final
 
 from bindings.operating_system import raise_file_limit, read_file_limit
 from bindings.recording.conversation import Conversation
 from bindings.recording.ledger import Ledger
+from bindings.sources.files import replacing
+from bindings.sources.recording.file import recording_lines
+from bindings.sources.recording.model import Recording
 from exchange.text.numbers import write_time
 
-__all__ = ["CONNECTIONS", "Proxy", "Upstream", "leads_back", "read_clock"]
+__all__ = ["CONNECTIONS", "Proxy", "Upstream", "leads_back", "read_clock", "run_proxy"]
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -39,6 +46,10 @@ CONNECT_SECONDS: Final = 10.0
 """Maximum number of seconds until the broker takes a connection."""
 LINGER_SECONDS: Final = 10.0
 """Maximum number of seconds that one side may still send after the other has ended."""
+SAVE_SECONDS: Final = 5.0
+"""Minimum number of seconds between two saves of a recording that has changed."""
+SAVE_SHARE: Final = 20
+"""A save that took long is followed by a pause that is this many times as long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,3 +230,51 @@ def read_clock() -> Callable[[], str]:
         return text
 
     return now
+
+
+async def run_proxy(
+    proxy: Proxy,
+    ledger: Ledger,
+    path: Path,
+    address: tuple[str, int],
+    *,
+    tls: ssl.SSLContext | None = None,
+    stop: asyncio.Event,
+    listening: Callable[[int], None],
+    warn: Callable[[OSError], None],
+) -> None:
+    """Serve until ``stop`` is set; ``listening`` is called with the port, ``warn`` for each save that failed.
+
+    Raises OSError if the address cannot be served, or the file not be written at the beginning or the end.
+    """
+    _save_recording(ledger.recording(), path)
+    listening(await proxy.start(*address, tls))
+    saved, pause = ledger.changes, SAVE_SECONDS
+    try:
+        while not await _is_set(stop, pause):
+            if saved != ledger.changes:
+                saved, begun = ledger.changes, time.monotonic()
+                try:
+                    await asyncio.to_thread(_save_recording, ledger.recording(), path)  # traffic goes on
+                except OSError as error:
+                    warn(error)
+                pause = max(SAVE_SECONDS, (time.monotonic() - begun) * SAVE_SHARE)
+    finally:
+        await proxy.stop()
+        _save_recording(ledger.recording(), path)
+
+
+def _save_recording(recording: Recording, path: Path) -> None:
+    """Write a recording. Raises OSError."""
+    with replacing(path) as file:
+        file.writelines(recording_lines(recording))
+
+
+async def _is_set(event: asyncio.Event, seconds: float) -> bool:
+    """Return whether an event is set before the seconds are over."""
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True

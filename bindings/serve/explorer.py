@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from heapq import nsmallest
+from typing import Any, Final, Literal, NamedTuple
 
 from bindings.analysis.crawl import Budget, Deadline
 from bindings.checking.rules.finding import Finding
@@ -17,11 +18,9 @@ from bindings.diffing.forms.as_json import to_json as diff_to_json
 from bindings.diffing.forms.text import meaning_lines, plan_lines, settings_lines
 from bindings.serve.drafts import MOST_EDITS, Drafts
 from bindings.serve.nearest import find_nearest
-from bindings.serve.parameters import Parameters
 from bindings.serve.pictures import MOST_NODES, make_picture
-from bindings.serve.questions import Questions
+from bindings.serve.questions import Parameters, Questions
 from bindings.serve.rows import binding_from_json, describe_part, list_rows
-from bindings.serve.searching import find_parts
 from bindings.serve.traffic import ReportTraffic
 from bindings.serve.view import View
 from bindings.serve.watching import WatchedSource
@@ -34,7 +33,7 @@ from exchange.values.documents import encode_as
 from exchange.values.field_json import message_to_json
 from exchange.values.message import Message
 
-__all__ = ["QUESTIONS", "Explorer", "DraftGone", "Question"]
+__all__ = ["QUESTIONS", "DraftGone", "Explorer", "Question"]
 
 ANSWER_SECONDS: Final = 2.0
 """Maximum duration of the answer to a question that a page asks at each keystroke."""
@@ -52,6 +51,8 @@ MOST_FINDINGS: Final = 2_000
 """Maximum number of findings in one answer."""
 
 Json = dict[str, Any]
+SEPARATORS: Final = ".-_:/ "
+"""Characters after which a word of a name begins."""
 
 
 class DraftGone(HashstarError):
@@ -147,7 +148,7 @@ def _search(explorer: Explorer, parameters: Parameters) -> Json:
         raise InputError("kind: exchange or queue is wanted")
     view = explorer.view(parameters)
     most = parameters.number("most", 20, MOST_ROWS)
-    parts, more = find_parts(view, parameters.text("text") or "", kind, most)  # type: ignore[arg-type]
+    parts, more = _find_parts(view, parameters.text("text") or "", kind, most)  # type: ignore[arg-type]
     return {"parts": [_part_json(view, part) for part in parts], "more": more}
 
 
@@ -291,3 +292,29 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     "read-again": Question(_read_again, is_study=True),
 }
 """Name of a question, as in ``POST /api/NAME`` -> what answers it."""
+
+
+def _find_parts(
+    view: View, text: str, kind: Literal["exchange", "queue"] | None, most: int
+) -> tuple[list[Destination], int]:
+    """Return the ``most`` best parts whose names contain a text, and the number of the others.
+
+    Capitals make no difference. Best is the whole name, then its beginning, then the beginning of one of its words,
+    then the shorter name. ``kind`` restricts the search to exchanges or queues.
+    """
+    wanted = text.strip().lower()
+    found = [
+        (_rank(name, wanted), len(name), part)
+        for name, part in view.names()
+        if wanted in name and (kind is None or part.kind == kind)
+    ]
+    best = nsmallest(most, found) if wanted else found[:most]
+    return [part for _, _, part in best], len(found) - len(best)
+
+
+def _rank(name: str, wanted: str) -> int:
+    if name == wanted:
+        return 0
+    if name.startswith(wanted):
+        return 1
+    return 2 if any(separator + wanted in name for separator in SEPARATORS) else 3

@@ -8,7 +8,8 @@ from typing import Any
 
 from bindings.serve.traffic import ReportTraffic
 from bindings.serve.view import View
-from bindings.sources.document import Document, Section
+from bindings.sources.document import Document
+from bindings.sources.section import Section
 from exchange.entities.alternates import possible_alternates
 from exchange.entities.entities import Binding, Destination
 from exchange.errors import BrokerError, InputError, PatternError

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+import stat
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from bindings.applying.address import Addresses
+from bindings.diffing.comparison.meaning import Meaning
 from bindings.diffing.diff import SECONDS
 from bindings.sources.definitions import Definitions
+from bindings.sources.files import decode_text, gunzip, open_file, read_whole
 from bindings.sources.formats import RECORDING
 from bindings.sources.open import Source, open_source
-from bindings.sources.recording.model import Recording
-from bindings.upgrading.live.comparing import LIVE_SECONDS, ask_broker
+from bindings.sources.recording.file import is_recording, read_recording
+from bindings.sources.recording.model import RecordedClient, RecordedPublishing, Recording, UnreadConnections
+from bindings.upgrading.live.comparing import LIVE_SECONDS, ProbeMessage, ask_broker
 from bindings.upgrading.live.fresh_host import DENIABLE, permitted_features
-from bindings.upgrading.live.witnesses import witnesses_of
 from bindings.upgrading.releases import KNOWN, Release, release_of
 from bindings.upgrading.requests.applications import find_refused
-from bindings.upgrading.requests.reading import read_asked
 from bindings.upgrading.transform.transform import choose, transform_definitions
 from bindings.upgrading.upgrade import Upgrade, VhostUpgrade, plan_upgrade
 from exchange.entities.profile import read_release
 from exchange.entities.releases import LATEST, closest_profile
-from exchange.errors import InputError
+from exchange.errors import BrokerError, InputError
+from exchange.routing.router import Router
+from exchange.text.site import how_to_install
 from exchange.topology.topology import Topology
+from exchange.values.message import Message
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,6 +40,10 @@ SAMPLE: Final = 256 << 20
 """Number of bytes of an archive that are read by default."""
 
 Path = str | os.PathLike[str]
+HEAD: Final = 200
+"""Number of bytes at the beginning of a file that show whether it is a recording."""
+UNKNOWN: Final = ""
+"""Time of what an archive does not tell."""
 
 
 def upgrade(
@@ -113,7 +122,7 @@ def upgrade(
         result = result._replace(applications=find_refused(new_topologies, recordings, after, features, vhost))
     if live is not None:
         witnesses = [
-            witnesses_of(topology, each.difference.meaning)
+            _witnesses_of(topology, each.difference.meaning)
             for topology, each in zip(old_topologies, result.vhosts, strict=True)
         ]
         shown = ask_broker(live, new_topologies, recordings, witnesses, after, seconds=live_seconds)
@@ -126,7 +135,7 @@ def _read_recordings(source: Topology | Source, paths: Path | Sequence[Path]) ->
     names = _list_paths(paths)
     if isinstance(source, Source) and source.format is RECORDING and source.path is not None:
         names = [source.path, *(name for name in names if name != source.path)]
-    return [read_asked(name) for name in names]
+    return [_read_asked(name) for name in names]
 
 
 def _list_paths(given: Path | Sequence[Path]) -> list[str]:
@@ -190,3 +199,77 @@ def _with_traffic(
         else:
             vhosts.append(each._replace(traffic=traffic))
     return result._replace(vhosts=tuple(vhosts))
+
+
+def _witnesses_of(before: Topology, meaning: Meaning) -> list[ProbeMessage]:
+    """Return the messages of a comparison, each once, with the queues to which the old release routes them."""
+    router = Router(before)
+    found: dict[tuple[str, str, str], ProbeMessage] = {}
+    for message in _messages(meaning):
+        key = (message.exchange, message.routing_key, repr(sorted(message.headers.items(), key=repr)))
+        if key not in found:
+            try:
+                queues = frozenset(router.route(message).queues)
+            except BrokerError:
+                queues = frozenset()
+            found[key] = ProbeMessage(message, queues)
+    return [*found.values()]
+
+
+def _messages(meaning: Meaning) -> Iterator[Message]:
+    yield from (effect.witness for effect in meaning.effects)
+    yield from (lost.witness for lost in meaning.unroutable)
+    yield from (choice.witness for choice in meaning.choices)
+
+
+def _read_asked(path: str) -> Recording:
+    """Return what a file has recorded. Raises InputError, which names the file."""
+    try:
+        with open_file(path) as file:
+            is_pipe = not stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+            head = file.read(HEAD)
+            may_be_recording = is_pipe or b'"recording"' in head or head.startswith(b"\x1f\x8b")
+            data = head + read_whole(file, path) if may_be_recording else b""
+    except (OSError, ValueError) as error:  # a text with a NUL is no path
+        raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if may_be_recording:
+        text = decode_text(gunzip(data, path), path)
+        if is_recording(text):
+            return read_recording(text, path)
+    if is_pipe:
+        raise InputError(f"{path}: no recording of hashstar record; an archive is a file that stays, not a pipe")
+    try:
+        return _read_archive(path)
+    except ImportError:
+        raise InputError(f"{path}: no recording of hashstar record; archives need {how_to_install('audit')}") from None
+
+
+def _read_archive(path: str) -> Recording:
+    from bindings.archive.formats.detect import detect  # needs pyarrow, which a recording does not
+    from bindings.archive.reading import Bad, Skipped
+
+    try:
+        archive = detect(path)
+    except InputError as error:
+        raise InputError(f"{error}; and it is no recording of hashstar record: that begins with its kind") from None
+    recording = Recording(path, UNKNOWN, UNKNOWN)
+    client = RecordedClient(name=f"publishers in {', '.join(archive.names)}")
+    rows: dict[tuple[str, str], RecordedPublishing] = {}
+    for form, split in archive.plan():
+        for item in form.read(split, ("vhost", "exchange", "body_size")):
+            if isinstance(item, Skipped):
+                continue
+            if isinstance(item, Bad):
+                recording.unread[UnreadConnections("archive", item.reason)] += 1
+                continue
+            columns = (item.column(name).to_pylist() for name in ("vhost", "exchange", "body_size"))
+            for vhost, exchange, size in zip(*columns, strict=True):
+                key = (vhost or "/", exchange)
+                row = rows.get(key)
+                if row is None:
+                    row = rows[key] = RecordedPublishing(client, *key, False, False, UNKNOWN, UNKNOWN)
+                row.messages += 1
+                row.max_bytes = max(row.max_bytes, size or 0)
+    recording.connections[client] += 1
+    recording.publishing = [*rows.values()]
+    return recording

@@ -33,8 +33,8 @@ from bindings.archive.rocketmq.inspection import inspect_store
 from bindings.archive.rocketmq.log import RocketmqLog
 from bindings.archive.rocketmq.store import open_store
 from bindings.archive.times import parse_time, parse_time_text
+from bindings.report.inspection_json import KafkaJson, kafka_json
 from bindings.report.kafka import kafka_lines
-from bindings.report.kafka_json import KafkaJson, kafka_json
 from bridge.endpoints.archive.rows import restore_message
 from exchange.errors import HashstarError, InputError
 from exchange.values.documents import encode_as

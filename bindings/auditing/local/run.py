@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bindings.archive.account import Account
 from bindings.archive.formats.detect import Archive
+from bindings.archive.inspection import Account
 from bindings.auditing.local.planning import PARTS, draw_tasks, plan_tasks
 from bindings.auditing.local.selection import EVERYTHING, Selection
 from bindings.auditing.local.study import Study

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from bindings.archive.account import Account
+from bindings.archive.inspection import Account
 from bindings.counts import comparison_file, tally_file, verification_file
 from bindings.counts.columnar.comparing import Comparer
 from bindings.counts.columnar.counting import Tallier

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
-from bindings.archive.account import Account
+from bindings.archive.inspection import Account
 
 __all__ = ["Additive", "Counting", "Study"]
 

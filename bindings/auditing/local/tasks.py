@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, Self
 
 import pyarrow as pa
 
-from bindings.archive.account import Account
+from bindings.archive.inspection import Account
 from bindings.archive.reading import Bad, Format, Item, Split
 from bindings.auditing.local.selection import Selection
 from bindings.auditing.local.study import Counting, Study

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bindings.archive.account import Account
+from bindings.archive.inspection import Account
 from bindings.archive.names import escape
 from bindings.archive.reading import Bad, Item
 from bindings.archive.record import SCHEMA, make_empty_column

@@ -29,7 +29,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bindings.archive.account import Account
+from bindings.archive.inspection import Account
 from bindings.archive.reading import Bad
 from bindings.archive.sums import Span, Unread
 from bindings.auditing.local.study import Study
@@ -38,7 +38,7 @@ from bindings.sources.files import make_folders, open_file
 from exchange.errors import InputError
 from exchange.values.json_text import parse_leniently
 
-__all__ = ["LedgerEntry", "BatchLedger", "account_from_json", "account_to_json"]
+__all__ = ["BatchLedger", "LedgerEntry", "account_from_json", "account_to_json"]
 
 FOLDED: Final = 16
 """Minimum number of batches that are folded into one sum."""

@@ -9,11 +9,11 @@ the same bindings, on the same release?
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from fractions import Fraction
-from typing import Final
+from typing import Final, TypeAlias
 
 from bindings.analysis.crawl import OutOfBudget
 from bindings.diffing.comparison.conditions import Probe
@@ -21,10 +21,12 @@ from bindings.diffing.comparison.inquiry import TOO_MANY, Divergence, Inquiry
 from bindings.diffing.comparison.meaning import ChoiceChange
 from bindings.diffing.comparison.paths import PathConditions
 from bindings.diffing.comparison.sides import Side, Ways
-from bindings.diffing.comparison.trial import Trial, shares
 from exchange.entities.alternates import alternates_in_effect
 from exchange.entities.entities import Destination, Exchange
+from exchange.errors import BrokerError
 from exchange.kinds import Decider, kind_of
+from exchange.routing.router import Router
+from exchange.topology.topology import Topology
 from exchange.values.message import Message
 
 __all__ = ["ChoiceComparison"]
@@ -34,6 +36,11 @@ SAMPLES: Final = 200
 
 TRIED: Final = frozenset({Decider.HASH.value, Decider.SELECTOR.value})
 """Results of `choosing` for exchanges that look at the message: if one shows no difference, others are tried."""
+Outcomes: TypeAlias = Mapping[frozenset[str], Fraction]
+"""Queues that get a message together -> the probability. An exchange of unknown type stands there as ``?NAME``."""
+
+MOST: Final = 2_000
+"""Maximum number of ways in which chance may route one message."""
 
 
 def choosing(exchange: Exchange) -> str:
@@ -108,7 +115,7 @@ class ChoiceComparison:
         outcomes = self._trials[number].outcomes(message)
         if outcomes is None:
             return None
-        share = shares(outcomes).get(queue, Fraction(0))
+        share = _shares(outcomes).get(queue, Fraction(0))
         unknown = any(name.startswith("?") for queues in outcomes for name in queues)
         return None if unknown and share != 1 else share
 
@@ -190,7 +197,7 @@ class ChoiceComparison:
         by = "unknown" if exchange is None else choosing(exchange)
         for message in samples(probe.message(entry), self._sides if by in TRIED else (), name):
             outcomes = [trial.outcomes(message) for trial in self._trials]
-            shared = [None if outcome is None else shares(outcome) for outcome in outcomes]
+            shared = [None if outcome is None else _shares(outcome) for outcome in outcomes]
             unknown = any(queue.startswith("?") for by_queue in shared if by_queue is not None for queue in by_queue)
             certain = None not in outcomes and outcomes[0] != outcomes[1] and not unknown
             if certain or first is None:
@@ -224,3 +231,87 @@ def samples(message: Message, sides: Iterable[Side], name: str) -> Iterator[Mess
         yield replace(message, routing_key=".".join([*words[:position], text, *words[position + 1 :]]))
     for header in sorted(headers - {"CC", "BCC"}):
         yield replace(message, headers={**message.headers, header: ()})  # which some releases cannot hash
+
+
+class Trial:
+    """Routes messages through one topology, in every way that chance allows.
+
+    For each exchange that messages are published to, a router is built of the exchanges that it leads to.
+    """
+
+    def __init__(self, side: Side) -> None:
+        self._topology: Final = side.topology
+        self._graph: Final = side.graph
+        self._routers: Final[dict[str, Router]] = {}
+        self._script: list[int] = []
+        self._sizes: list[int] = []
+
+    def outcomes(self, message: Message) -> Outcomes | None:
+        """Return the sets of queues that may get a message together; only the empty set if the broker refuses it.
+
+        None if chance has more than `MOST` ways to route it. Each way is a script: the numbers that chance picks, one
+        for each exchange that asks for one. A script that turns out too short goes on with zeros; the other numbers
+        that could have been picked there become scripts to run later.
+        """
+        exchange = self._topology.exchanges.get(message.exchange)
+        if exchange is None or exchange.internal:
+            return {frozenset(): Fraction(1)}
+        router = self._router(message.exchange)
+        outcomes: dict[frozenset[str], Fraction] = {}
+        pending: list[list[int]] = [[]]
+        for number in range(MOST):
+            if not pending:
+                return outcomes
+            self._script, self._sizes = pending.pop(), []
+            planned = len(self._script)
+            try:
+                route = router.route(message)
+            except BrokerError:
+                return {frozenset(): Fraction(1)}
+            chosen = self._script
+            # The positions beyond the script were zeros; each other number there begins a way that no script has yet.
+            for position in range(planned, len(self._sizes)):
+                pending += [[*chosen[:position], other] for other in range(1, self._sizes[position])]
+            queues = frozenset((*route.queues, *(f"?{name}" for name in route.undecided)))
+            weight = Fraction(1)
+            for size in self._sizes:
+                weight /= size
+            outcomes[queues] = outcomes.get(queues, Fraction(0)) + weight
+            if len(pending) + number > MOST:
+                return None
+        return None if pending else outcomes
+
+    def _choose(self, size: int) -> int:
+        """Return the next number of the script, and note below which size it was asked for."""
+        position = len(self._sizes)
+        self._sizes.append(size)
+        if position == len(self._script):
+            self._script = [*self._script, 0]
+        return self._script[position]
+
+    def _router(self, entry: str) -> Router:
+        """Return the router of the exchanges that an entry leads to; it gets its random numbers from the script."""
+        router = self._routers.get(entry)
+        if router is None:
+            topology = self._topology
+            reached = sorted(self._graph.downstream([entry]))
+            bindings = [binding for name in reached for binding in topology.bindings_from(name)]
+            part = Topology(
+                [topology.exchanges[name] for name in reached if name],
+                [replace(queue, partitioning=None) for queue in topology.queues.values()],
+                bindings,
+                topology.policies.values(),
+                vhost=topology.vhost,
+                profile=topology.profile,
+            )
+            router = self._routers[entry] = Router(part, choose=self._choose, cache=0)
+        return router
+
+
+def _shares(outcomes: Outcomes) -> dict[str, Fraction]:
+    """Return queue -> the probability that it gets the message, in the order of names."""
+    by_queue: dict[str, Fraction] = {}
+    for queues, share in outcomes.items():
+        for queue in queues:
+            by_queue[queue] = by_queue.get(queue, Fraction(0)) + share
+    return dict(sorted(by_queue.items()))

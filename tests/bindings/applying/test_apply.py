@@ -16,11 +16,10 @@ from hypothesis import strategies as st
 from pika import spec
 
 from bindings.applying.address import Addresses
-from bindings.applying.amqp import BrokerConnection, Lost, OperationRefused
+from bindings.applying.amqp import BrokerConnection, Lost, OperationRefused, to_pika
 from bindings.applying.apply import Stopped, apply
 from bindings.applying.broker import LiveBroker
 from bindings.applying.live import Live, hash_arguments
-from bindings.applying.wire import to_pika
 from bindings.diffing.planning.step import Step
 from bindings.sources.management import Management
 from exchange import Binding, Exchange, Policy, Queue, Topology

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.archive.account import Account
 from bindings.archive.formats.json_lines import JsonLines
+from bindings.archive.inspection import Account
 from bindings.archive.sums import Span, Unread
 from bindings.auditing.local.run import Pass
 from bindings.auditing.local.selection import EVERYTHING

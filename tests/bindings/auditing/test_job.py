@@ -18,8 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.archive.account import Account
 from bindings.archive.formats.detect import detect
+from bindings.archive.inspection import Account
 from bindings.archive.mapping import FieldMapping, parse_columns
 from bindings.archive.record import Record, build_batch
 from bindings.archive.sums import Span, Unread

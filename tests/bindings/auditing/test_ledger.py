@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bindings.archive.account import Account
+from bindings.archive.inspection import Account
 from bindings.archive.sums import Span
 from bindings.auditing.spark.ledger import BatchLedger, LedgerEntry
 from exchange import InputError

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.archive.account import Account
 from bindings.archive.formats.detect import detect
 from bindings.archive.formats.json_lines import JsonLines
+from bindings.archive.inspection import Account
 from bindings.archive.reading import Bad, Skipped, Split
 from bindings.archive.record import Record, build_batch
 from bindings.archive.sums import OTHER, REASONS, SAMPLES

@@ -11,7 +11,7 @@ import pytest
 
 from bindings.archive.formats.parquet import Parquet
 from bindings.archive.reading import Split
-from bindings.auditing.spark.pruning import Wanted, prune
+from bindings.auditing.spark.source import Wanted, prune
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -17,7 +17,7 @@ from bindings.archive.kafka.segment import KafkaSegment
 from bindings.archive.mapping import FieldMapping
 from bindings.archive.reading import Bias, Split
 from bindings.archive.record import SCHEMA, Record, build_batch
-from bindings.auditing.spark.pruning import Wanted, prune
+from bindings.auditing.spark.source import Wanted, prune
 from exchange import Message
 from exchange.values.field_values import Typed
 from tests.support.archives.growing import make_growing_files

@@ -16,8 +16,9 @@ from bindings.serve.explorer import QUESTIONS, DraftGone, Explorer
 from bindings.serve.pictures import NEIGHBOURS
 from bindings.serve.traffic import ReportTraffic
 from bindings.serve.watching import WatchedSource
-from bindings.sources.document import Document, Section
+from bindings.sources.document import Document
 from bindings.sources.open import Source, open_source
+from bindings.sources.section import Section
 from bridge.cli import hashstar
 from exchange import Topology
 from exchange.entities.releases import LATEST

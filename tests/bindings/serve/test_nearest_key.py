@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.analysis.crawl import Budget
-from bindings.serve.nearest_key import ADD, RECASE, REMOVE, REPLACE, nearest_key
+from bindings.serve.nearest import ADD, RECASE, REMOVE, REPLACE, nearest_key
 from exchange import Pattern
 from exchange.patterns.pattern import AMQP
 from tests.support.patterns import all_keys, matched, patterns

@@ -13,7 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from bindings.serve import site
-from bindings.sources.document import Document, Section
+from bindings.sources.document import Document
+from bindings.sources.section import Section
 from bridge.cli import hashstar
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from exchange.entities.releases import LATEST

@@ -22,7 +22,7 @@ NAME = re.compile(r"(rabbitmq[-:])?v?[345]\.\d{0,2}(\.(\d+|x))?")
 OTHER_SYSTEMS = ("exchange/selector/", "exchange/partition/clients/", "bridge/rocketmq/", "bindings/auditing/spark/")
 """Where releases of RocketMQ, Kafka and Spark stand."""
 NO_RELEASES = {
-    "bindings/drawing/svg/nodes.py": "sizes in pixels",
+    "bindings/drawing/svg/shapes.py": "sizes in pixels",
     "bindings/sources/definitions/entries.py": "numbers of fields of a binding",
     "bindings/sources/formats/asyncapi_reader.py": "the version of AsyncAPI",
     "bindings/sources/formats/asyncapi_writer.py": "the version of AsyncAPI",

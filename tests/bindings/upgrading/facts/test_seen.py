@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from bindings.upgrading.facts.crossing import DeadLetterWays
 from bindings.upgrading.facts.fact import ALWAYS
 from bindings.upgrading.facts.table import FACTS
-from bindings.upgrading.facts.ways import DeadLetterWays
 from bindings.upgrading.releases import release_of
 from bindings.upgrading.upgrade import upgrade_topology
 from exchange import Binding, Exchange, Policy, Queue, Topology, Typed

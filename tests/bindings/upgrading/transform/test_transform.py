@@ -16,9 +16,8 @@ from bindings.sources.document import Document
 from bindings.upgrading.releases import release_of
 from bindings.upgrading.transform.policies import INERT
 from bindings.upgrading.transform.queues import shorten_pattern
-from bindings.upgrading.transform.sections import SECTIONS
 from bindings.upgrading.transform.table import TRANSFORMATIONS
-from bindings.upgrading.transform.transform import NAMES, choose, transform_definitions, transform_topology
+from bindings.upgrading.transform.transform import NAMES, SECTIONS, choose, transform_definitions, transform_topology
 from bindings.upgrading.upgrade import upgrade_topology
 from exchange import Binding, Exchange, Message, Policy, Queue, Router, Topology
 from exchange.entities.in_force import possible_policies, unsupported_keys
