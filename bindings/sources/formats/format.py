@@ -1,20 +1,37 @@
-"""What a format of another system is: how it is recognised, read and written."""
+"""What a format of another system is: how it is recognised, read and written; and what its writers share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
 
 from bindings.sources.definitions import Definitions
 from bindings.sources.definitions.import_warnings import describe
+from bindings.sources.definitions.operator_policies import COMPONENT
 from bindings.sources.formats.go_json import overflows
 from bindings.sources.formats.imported import Imported
-from exchange.entities.entities import Binding, Exchange
+from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange
 from exchange.entities.part import Part
 from exchange.text.display import count_noun
 
-__all__ = ["SourceFile", "TopologyFormat", "Omissions", "WriteTarget", "Written", "find_half"]
+__all__ = [
+    "Omissions",
+    "SourceFile",
+    "TopologyFormat",
+    "WriteTarget",
+    "Written",
+    "find_half",
+    "kept_sections",
+    "limits_of",
+    "settings_of",
+]
+
+HASH_DIGITS: Final = 10
+LIMITS_COMPONENT: Final = "vhost-limits"
+"""The component of the runtime parameters that limit virtual hosts."""
 
 
 class SourceFile(NamedTuple):
@@ -60,6 +77,45 @@ class TopologyFormat:
     """Read the files of a source, which errors call by the second argument. Raises InputError."""
     write: Callable[[Definitions, WriteTarget], Written]
     """Write definitions. Raises InputError."""
+
+
+def list_parts(definitions: Definitions) -> Iterator[tuple[str, Part]]:
+    """Yield virtual host and part of all that a broker can be asked to make, in an order in which it makes them.
+
+    Predeclared exchanges, and bindings of the default exchange, are the broker's own; operator policies come last.
+    """
+    topologies = [(vhost, definitions.topology(vhost)) for vhost in definitions.vhosts]
+    for vhost, topology in topologies:
+        yield from ((vhost, part) for name, part in topology.exchanges.items() if name not in PREDECLARED_NAMES)
+        yield from ((vhost, queue) for queue in topology.queues.values())
+    for vhost, topology in topologies:
+        yield from ((vhost, binding) for binding in topology.bindings if binding.source)
+        yield from ((vhost, policy) for policy in topology.policies.values())
+    yield from definitions.operator_policies
+
+
+class GivenNames:
+    """The names given so far to objects of another system, by kind: equal names of different kinds do not meet.
+
+    A name is made of the part's own identity alone: adding another part changes no name, or the system would delete and
+    declare what did not change. A hash keeps apart what would become equal.
+    """
+
+    def __init__(self, limit: int | None = None) -> None:
+        """``limit`` is the maximum number of characters of a name."""
+        self._limit = limit
+        self._given: dict[tuple[str, str], tuple[Any, ...]] = {}
+
+    def give(self, kind: str, plain: str | None, slug: str, identity: tuple[Any, ...]) -> str:
+        """Return ``plain`` if it is free, else ``slug``, words for people with a separator behind them, and a hash."""
+        digest = sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+        hashed = (f"{slug}{digest[:most]}" for most in (HASH_DIGITS, len(digest)))
+        candidates = (plain, *(name[-self._limit :].lstrip("-") if self._limit else name for name in hashed))
+        return next(
+            each
+            for each in candidates
+            if each is not None and self._given.setdefault((kind, each), identity) == identity
+        )
 
 
 class Omissions:
@@ -129,3 +185,31 @@ def _additions(definitions: Definitions) -> Iterator[str]:
         yield count_noun(partitioned, "partitioning")
     if definitions.names_profile:
         yield "the profile"
+
+
+def settings_of(definitions: Definitions) -> dict[str, dict[str, Any]]:
+    """Return virtual host -> its settings that are not empty; newer releases write them under "metadata", too."""
+    found: dict[str, dict[str, Any]] = {}
+    for entry in definitions.other_entries("vhosts"):
+        metadata = entry.get("metadata")
+        given = {**(metadata if isinstance(metadata, dict) else {}), **entry}
+        found[entry["name"]] = {key: value for key, value in given.items() if key not in ("name", "metadata") and value}
+    return found
+
+
+def limits_of(definitions: Definitions) -> dict[str, Mapping[str, Any]]:
+    """Return virtual host -> its limits."""
+    return {
+        str(item.get("vhost")): item["value"]
+        for item in definitions.other_entries("parameters")
+        if item.get("component") == LIMITS_COMPONENT and isinstance(item.get("value"), dict)
+    }
+
+
+def kept_sections(definitions: Definitions, settings: Collection[str]) -> Iterator[str]:
+    """Yield the sections that are written whole where the format has all of this, and these settings."""
+    yield "operator_policies"
+    if all(item.get("component") in (LIMITS_COMPONENT, COMPONENT) for item in definitions.other_entries("parameters")):
+        yield "parameters"
+    if all(given.keys() <= set(settings) for given in settings_of(definitions).values()):
+        yield "virtual hosts with settings"

@@ -1,26 +1,31 @@
 """Write a topology as objects of RabbitMQ's messaging topology operator for Kubernetes.
 
-The name of an object is made of the part's own identity alone: adding another part changes no name, or ``kubectl
-apply`` would delete and declare what did not change. What Kubernetes does not allow in a name is replaced, and a hash
-keeps apart what would become equal.
+What Kubernetes does not allow in the name of an object is replaced.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Mapping
-from hashlib import sha256
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from bindings.sources.definitions import Definitions
 from bindings.sources.definitions.import_warnings import argument_texts
-from bindings.sources.formats.beside import kept_sections, limits_of, settings_of
-from bindings.sources.formats.format import Omissions, WriteTarget, Written, find_half
+from bindings.sources.formats.format import (
+    GivenNames,
+    Omissions,
+    WriteTarget,
+    Written,
+    find_half,
+    kept_sections,
+    limits_of,
+    list_parts,
+    settings_of,
+)
 from bindings.sources.formats.go_json import alterations
 from bindings.sources.formats.operator_reader import CLUSTER, LIMITS, VERSION
 from bindings.sources.formats.yaml_text import write_documents
-from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange, Policy, Queue
+from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.entities.part import Part
 from exchange.errors import InputError
 from exchange.values.field_json import encode_table
@@ -44,7 +49,6 @@ MOST: Final = 253
 """Maximum number of characters of a name."""
 LONGEST: Final = MOST - 13
 """Maximum number of characters before the hash."""
-HASH_DIGITS: Final = 10
 
 
 def write_operator(definitions: Definitions, target: WriteTarget) -> Written:
@@ -70,20 +74,11 @@ class _Writer:
     def objects(self, definitions: Definitions) -> Iterator[Object]:
         """Yield all objects, in an order in which a broker takes them."""
         yield from self._vhosts(definitions)
-        topologies = [(vhost, definitions.topology(vhost)) for vhost in definitions.vhosts]
-        for vhost, topology in topologies:
-            for exchange in topology.exchanges.values():
-                if exchange.name not in PREDECLARED_NAMES:
-                    yield from self._exchange(vhost, exchange)
-            for queue in topology.queues.values():
-                yield from self._queue(vhost, queue)
-        for vhost, topology in topologies:
-            for binding in topology.bindings:
-                yield from self._binding(vhost, binding)
-            for policy in topology.policies.values():
-                yield from self._policy("Policy", vhost, policy, APPLY_TO)
-        for vhost, policy in definitions.operator_policies:
-            yield from self._policy("OperatorPolicy", vhost, policy, OPERATOR_APPLY_TO)
+        write: dict[type, Callable[[str, Any], Iterator[Object]]] = {
+            Exchange: self._exchange, Queue: self._queue, Binding: self._binding, Policy: self._policy,
+        }  # fmt: skip
+        for vhost, part in list_parts(definitions):
+            yield from write[type(part)](vhost, part)
 
     def _vhosts(self, definitions: Definitions) -> Iterator[Object]:
         settings, limits = settings_of(definitions), limits_of(definitions)
@@ -124,8 +119,6 @@ class _Writer:
         yield self._object("Queue", name, spec | self._arguments(vhost, part, arguments))
 
     def _binding(self, vhost: str, part: Binding) -> Iterator[Object]:
-        if not part.source:
-            return  # the broker makes the bindings of the default exchange
         kind, destination = part.destination
         arguments = encode_table(part.arguments)
         identity = (part.source, kind, destination, part.routing_key, arguments)
@@ -136,7 +129,8 @@ class _Writer:
         name = self._names.of_identity("Binding", vhost, f"{part.source}-{destination}", *identity)
         yield self._object("Binding", name, spec | self._arguments(vhost, part, arguments))
 
-    def _policy(self, kind: str, vhost: str, part: Policy, apply_to: tuple[str, ...]) -> Iterator[Object]:
+    def _policy(self, vhost: str, part: Policy) -> Iterator[Object]:
+        kind, apply_to = ("OperatorPolicy", OPERATOR_APPLY_TO) if part.operator else ("Policy", APPLY_TO)
         definition = thaw(part.definition)
         if self.omissions.refuses(vhost, part, [part.pattern, definition]):
             return
@@ -176,10 +170,10 @@ def _of_vhost(vhost: str) -> Object:
 
 
 class Names:
-    """The names given so far, by kind of object: equal names of different kinds do not meet."""
+    """The names given so far, by kind of object."""
 
     def __init__(self) -> None:
-        self._given: dict[tuple[str, str], tuple[Any, ...]] = {}
+        self._given = GivenNames(MOST)
 
     def of(self, kind: str, vhost: str, name: str) -> str:
         """Return the name of an object: the part's own name if it is in the virtual host / and Kubernetes allows it."""
@@ -191,12 +185,5 @@ class Names:
         return self._give(kind, None, words if vhost == "/" else f"{vhost}-{words}", (vhost, *identity))
 
     def _give(self, kind: str, plain: str | None, words: str, identity: tuple[Any, ...]) -> str:
-        digest = sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
         slug = OTHERS.sub("-", words.lower())[:LONGEST].strip("-")
-        hashed = (f"{slug}-{digest[:most]}".lstrip("-")[-MOST:] for most in (HASH_DIGITS, len(digest)))
-        candidates = (plain, *(name.lstrip("-") for name in hashed))
-        return next(
-            each
-            for each in candidates
-            if each is not None and self._given.setdefault((kind, each), identity) == identity
-        )
+        return self._given.give(kind, plain, f"{slug}-" if slug else "", identity)

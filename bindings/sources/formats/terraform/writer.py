@@ -7,17 +7,25 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from hashlib import sha256
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from bindings.sources.definitions import Definitions
 from bindings.sources.definitions.import_warnings import argument_texts
-from bindings.sources.formats.beside import kept_sections, limits_of, settings_of
-from bindings.sources.formats.format import Omissions, WriteTarget, Written, find_half
+from bindings.sources.formats.format import (
+    GivenNames,
+    Omissions,
+    WriteTarget,
+    Written,
+    find_half,
+    kept_sections,
+    limits_of,
+    list_parts,
+    settings_of,
+)
 from bindings.sources.formats.go_json import alterations
 from bindings.sources.formats.terraform.resources import INTEGER, LIMITS
-from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange, Policy, Queue
+from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.errors import InputError
 from exchange.text.numbers import is_digits
 from exchange.values.field_json import encode_table
@@ -37,7 +45,6 @@ terraform {
 PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 """Names that are labels as they are."""
 OTHERS: Final = re.compile(r"[^a-z0-9]+")
-HASH_DIGITS: Final = 10
 SPECIAL: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t", '"': '\\"', "\\": "\\\\"}
 MARKED: Final = re.compile(r"[$%](?=\{)")
 LONGEST: Final = 60
@@ -69,26 +76,17 @@ def write_terraform(definitions: Definitions, target: WriteTarget) -> Written:
 class _Writer:
     def __init__(self) -> None:
         self.omissions = Omissions("Terraform's provider")
-        self._labels: dict[str, dict[str, tuple[Any, ...]]] = {}
+        self._labels = GivenNames()
         self._given: dict[tuple[str, str, str], str] = {}
 
     def resources(self, definitions: Definitions) -> Iterator[str]:
         """Yield the text of each resource."""
         yield from self._vhosts(definitions)
-        topologies = [(vhost, definitions.topology(vhost)) for vhost in definitions.vhosts]
-        for vhost, topology in topologies:
-            for exchange in topology.exchanges.values():
-                if exchange.name not in PREDECLARED_NAMES:
-                    yield from self._exchange(vhost, exchange)
-            for queue in topology.queues.values():
-                yield from self._queue(vhost, queue)
-        for vhost, topology in topologies:
-            for binding in topology.bindings:
-                yield from self._binding(vhost, binding)
-            for policy in topology.policies.values():
-                yield from self._policy("rabbitmq_policy", vhost, policy)
-        for vhost, policy in definitions.operator_policies:
-            yield from self._policy("rabbitmq_operator_policy", vhost, policy)
+        write: dict[type, Callable[[str, Any], Iterator[str]]] = {
+            Exchange: self._exchange, Queue: self._queue, Binding: self._binding, Policy: self._policy,
+        }  # fmt: skip
+        for vhost, part in list_parts(definitions):
+            yield from write[type(part)](vhost, part)
 
     def _vhosts(self, definitions: Definitions) -> Iterator[str]:
         settings, limits = settings_of(definitions), limits_of(definitions)
@@ -128,8 +126,6 @@ class _Writer:
         yield self._resource("rabbitmq_queue", part.name, vhost, fields)
 
     def _binding(self, vhost: str, part: Binding) -> Iterator[str]:
-        if not part.source:
-            return  # the broker makes the bindings of the default exchange
         kind, destination = part.destination
         arguments = encode_table(part.arguments)
         identity = (vhost, part.source, kind, destination, part.routing_key, arguments)
@@ -146,7 +142,7 @@ class _Writer:
         label = self._label("rabbitmq_binding", None, f"{part.source}_{destination}", identity)
         yield _block("rabbitmq_binding", label, fields)
 
-    def _policy(self, kind: str, vhost: str, part: Policy) -> Iterator[str]:
+    def _policy(self, vhost: str, part: Policy) -> Iterator[str]:
         definition = thaw(part.definition)
         if self.omissions.refuses(vhost, part, [part.pattern, part.apply_to, definition]):
             return
@@ -162,7 +158,7 @@ class _Writer:
                 kept[name] = ",".join(value) if isinstance(value, list) else value
         policy = Fields(pattern=part.pattern, priority=part.priority, apply_to=part.apply_to, definition=kept)
         fields = Fields(name=part.name, vhost=self._vhost(vhost), policy=policy)
-        yield self._resource(kind, part.name, vhost, fields)
+        yield self._resource(f"rabbitmq_{'operator_' if part.operator else ''}policy", part.name, vhost, fields)
 
     def _arguments(self, vhost: str, part: Queue | Binding, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return ``arguments`` if all of them are texts, else ``arguments_json``."""
@@ -192,16 +188,10 @@ class _Writer:
         return _block(kind, label, fields)
 
     def _label(self, kind: str, plain: str | None, words: str, identity: tuple[Any, ...]) -> str:
-        """Return the label of a resource: ``plain``, or words for people and a hash.
-
-        It depends on the part alone, not on other parts: a change of it would make Terraform delete and declare it.
-        """
-        digest = sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+        """Return the label of a resource: ``plain``, or words for people and a hash."""
         slug = OTHERS.sub("_", words.lower())[:LONGEST].strip("_")
         slug = f"_{slug}" if not slug or is_digits(slug[0]) else slug
-        candidates = (plain, *(f"{slug}_{digest[:most]}" for most in (HASH_DIGITS, len(digest))))
-        labels = self._labels.setdefault(kind, {})
-        return next(each for each in candidates if each is not None and labels.setdefault(each, identity) == identity)
+        return self._labels.give(kind, plain, f"{slug}_", identity)
 
 
 def _block(kind: str, label: str, fields: Fields) -> str:
