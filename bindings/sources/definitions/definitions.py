@@ -7,9 +7,9 @@ twice in one object is an error. An edit rewrites only what it changes.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from bindings.sources.definitions.entries import (
     ENCODE,
@@ -21,6 +21,7 @@ from bindings.sources.definitions.entries import (
     read_section,
 )
 from bindings.sources.definitions.extensions import KEY, Additions
+from bindings.sources.definitions.hosts import EntriesByVhost, find_named_vhost, join_names
 from bindings.sources.definitions.import_fields import DEFAULT_TYPE
 from bindings.sources.definitions.import_warnings import (
     SourceWarning,
@@ -42,8 +43,7 @@ from bindings.sources.definitions.operator_policies import (
 from bindings.sources.definitions.text import parse_text, write_text
 from bindings.sources.files import decode_text, read_content, save_lines
 from bindings.sources.language.expectations import Expectation
-from exchange.entities.entities import PREDECLARED_NAMES, Binding, Policy, Queue
-from exchange.entities.part import Part
+from exchange.entities.entities import PREDECLARED_NAMES, Policy, Queue
 from exchange.entities.profile import Profile
 from exchange.entities.releases import LATEST, closest_profile, profile_by_name
 from exchange.entities.unread import UnreadPart
@@ -52,8 +52,6 @@ from exchange.text.display import clip_line
 from exchange.topology.topology import Topology
 
 __all__ = ["Definitions", "load_topology"]
-
-Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -74,8 +72,11 @@ class Definitions:
 
     default_vhost: str = "/"
     _document: Mapping[str, Any] = field(default_factory=dict)
-    """The file, with entries in the sections of SECTIONS. It never changes, so what is derived of it is kept."""
-    _derived: dict[str, Any] = field(default_factory=dict, init=False)
+    """The file, with entries in the sections of SECTIONS."""
+    _hosts: EntriesByVhost = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hosts", EntriesByVhost(self._document, self.default_vhost))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], vhost: str | None = None) -> Definitions:
@@ -100,7 +101,7 @@ class Definitions:
         except RecursionError:
             raise InputError(f"{name}: nested too deeply") from None
         if vhost is None:
-            vhost = document.get("original_vhost_name", _named_vhost(document))
+            vhost = document.get("original_vhost_name", find_named_vhost(document))
         return cls(vhost if isinstance(vhost, str) else "/", document)
 
     @property
@@ -181,7 +182,7 @@ class Definitions:
         """Return definitions without the operator policies of these names in a virtual host."""
         if not names:
             return self
-        changed = remove_operator_policies(self._document, names, self._names(vhost))
+        changed = remove_operator_policies(self._document, names, self._hosts.fields_of(vhost))
         return Definitions(self.default_vhost, {**self._document, **changed})
 
     def only(self, vhost: str) -> Definitions:
@@ -190,7 +191,7 @@ class Definitions:
 
         def belongs(item: Any) -> bool:
             if isinstance(item, Entry):
-                return item.vhost in self._names(vhost)
+                return item.vhost in self._hosts.fields_of(vhost)
             return not isinstance(item, dict) or item.get("vhost", vhost) == vhost
 
         document = {
@@ -204,15 +205,7 @@ class Definitions:
     @property
     def vhosts(self) -> tuple[str, ...]:
         """The virtual hosts under "vhosts", then others that entries name; ``default_vhost`` if there are none."""
-        return tuple(self._known_vhosts)
-
-    @property
-    def _known_vhosts(self) -> dict[str, None]:
-        def derive() -> dict[str, None]:
-            listed = (vhost["name"] for vhost in self._document.get("vhosts", ()))
-            return dict.fromkeys([*listed, *self._used_vhosts()]) or {self.default_vhost: None}
-
-        return self._keep("vhosts", derive)
+        return tuple(self._hosts.known)
 
     def topology(self, vhost: str | None = None, profile: Profile | str | None = None) -> Topology:
         """Return the topology of a virtual host, under ``profile``, else the definitions' `profile`, else the newest.
@@ -222,14 +215,14 @@ class Definitions:
         those of a predeclared exchange are left out; of several exchanges or queues with one name the first counts, of
         policies the last. Raises InputError if there is no such virtual host, or several to choose from.
         """
-        vhost = self._chosen() if vhost is None else vhost
-        if vhost not in self._known_vhosts:
-            raise InputError(f"there is no virtual host {vhost!r}; there are {_join(self.vhosts)}")
+        vhost = self._hosts.choose() if vhost is None else vhost
+        if vhost not in self._hosts.known:
+            raise InputError(f"there is no virtual host {vhost!r}; there are {join_names(self.vhosts)}")
         return Topology(
-            [part for name, part in self._by_name("exchanges", vhost).items() if name not in PREDECLARED_NAMES],
-            self._with_partitionings_of(vhost, self._by_name("queues", vhost)),
-            [entry.part for entry in self._in("bindings", vhost) if entry.part.source],
-            [*self._by_name("policies", vhost).values(), *self._operator_policies_of(vhost)],
+            [part for name, part in self._hosts.by_name("exchanges", vhost).items() if name not in PREDECLARED_NAMES],
+            self._with_partitionings_of(vhost, self._hosts.by_name("queues", vhost)),
+            [entry.part for entry in self._hosts.list_entries("bindings", vhost) if entry.part.source],
+            [*self._hosts.by_name("policies", vhost).values(), *self._operator_policies_of(vhost)],
             vhost=vhost,
             profile=(self.profile or LATEST) if profile is None else profile,
         )
@@ -249,11 +242,11 @@ class Definitions:
                 by_vhost.setdefault(name, []).append(policy)
             return by_vhost
 
-        return self._keep("operator policies", derive).get(vhost, [])
+        return self._hosts.keep("operator policies", derive).get(vhost, [])
 
     def expectations(self, vhost: str | None = None) -> tuple[Expectation, ...]:
         """Return the expectations that a ``.bindings`` file had of a virtual host; ``vhost`` as for `topology`."""
-        return self._additions.expectations.get(self._chosen() if vhost is None else vhost, ())
+        return self._additions.expectations.get(self._hosts.choose() if vhost is None else vhost, ())
 
     def with_expectations(self, vhost: str, expectations: Iterable[Expectation]) -> Definitions:
         """Return definitions with these expectations of a virtual host in place of those that it had."""
@@ -294,20 +287,20 @@ class Definitions:
         wanted = {topology.vhost: topology for topology in topologies}
         if not wanted:
             return self
-        of_one = self._of_one_vhost()
+        of_one = self._hosts.is_of_one()
         fields = {vhost: None if of_one and vhost == self.default_vhost else vhost for vhost in wanted}
-        edited = {key: self._edit(key, wanted, fields) for key in ("exchanges", "queues", "policies")}
-        edited["bindings"] = self._edit_bindings(wanted, fields)
+        edited = {key: self._hosts.edit(key, wanted, fields) for key in ("exchanges", "queues", "policies")}
+        edited["bindings"] = self._hosts.edit_bindings(wanted, fields)
         document = {**self._document, **{key: edited[key] for key in edited if edited[key] or key in self._document}}
         for vhost, topology in wanted.items():
             if topology.operator_policies:
                 ours = {policy.name: policy for policy in self._operator_policies_of(vhost)}
                 new = {name: policy for name, policy in topology.operator_policies.items() if ours.get(name) != policy}
                 if new:
-                    document.update(write_operator_policies(document, new, self._names(vhost), fields[vhost]))
+                    document.update(write_operator_policies(document, new, self._hosts.fields_of(vhost), fields[vhost]))
         after = Definitions(self.default_vhost, document)
-        named = after._known_vhosts
-        after = after.with_vhosts([vhost for vhost in wanted if not (vhost in self._known_vhosts and vhost in named)])
+        named = after._hosts.known
+        after = after.with_vhosts([vhost for vhost in wanted if not (vhost in self._hosts.known and vhost in named)])
         partitioned = {
             vhost: {queue.name: queue.partitioning for queue in topology.queues.values() if queue.partitioning}
             for vhost, topology in wanted.items()
@@ -338,12 +331,12 @@ class Definitions:
         yield from section_warnings(self._document)
         yield from refusal_warnings(self._document, profile, of_one_vhost=self._exported_vhost)
         yield from default_type_warnings(self._document, profile)
-        yield from definitions_warnings(self._sections(), self.default_vhost)
+        yield from definitions_warnings(self._hosts.sections(), self.default_vhost)
 
     @property
     def _exported_vhost(self) -> str | None:
         """The virtual host of an export of one, whose entries do not name it; None for other files."""
-        is_one = "original_vhost_name" in self._document or None in self._vhost_fields()
+        is_one = "original_vhost_name" in self._document or None in self._hosts.fields()
         return self.default_vhost if is_one and "vhosts" not in self._document else None
 
     @property
@@ -354,7 +347,7 @@ class Definitions:
     @property
     def not_imported(self) -> list[SourceWarning]:
         """The arguments that RabbitMQ's import refuses or reads as another type: nulls, and types that JSON lacks."""
-        return list(argument_warnings(self._sections()))
+        return list(argument_warnings(self._hosts.sections()))
 
     def dump(self) -> str:
         """Return the JSON text: every exchange, queue, binding ... on its own line, so that versions compare well."""
@@ -378,19 +371,12 @@ class Definitions:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        counts = (f"{len(entries)} {key}" for key, entries in self._sections().items())
-        return f"<Definitions of {_join(self.vhosts)}: {', '.join(counts) or 'nothing'}>"
+        counts = (f"{len(entries)} {key}" for key, entries in self._hosts.sections().items())
+        return f"<Definitions of {join_names(self.vhosts)}: {', '.join(counts) or 'nothing'}>"
 
     @property
     def _additions(self) -> Additions:
-        return self._keep(KEY, lambda: Additions.read(self._document.get(KEY)))
-
-    def _keep(self, name: str, derive: Callable[[], Value]) -> Value:
-        """Return what is derived of the document, which is done once: there may be as many virtual hosts as entries."""
-        if name not in self._derived:
-            self._derived[name] = derive()
-        value: Value = self._derived[name]
-        return value
+        return self._hosts.keep(KEY, lambda: Additions.read(self._document.get(KEY)))
 
     def _with_additions(self, additions: Additions) -> Definitions:
         if additions == self._additions:
@@ -408,99 +394,6 @@ class Definitions:
             for name, queue in queues.items()
         ]
 
-    def _sections(self) -> dict[str, list[Entry]]:
-        return {key: self._document[key] for key in SECTIONS if key in self._document}
-
-    def _vhost_fields(self) -> dict[str | None, None]:
-        """Return the values of the field "vhost" of all entries, in order; None for entries without it."""
-        return self._keep(
-            "fields", lambda: {entry.vhost: None for entries in self._sections().values() for entry in entries}
-        )
-
-    def _used_vhosts(self) -> dict[str, None]:
-        """Return the virtual hosts of all entries, in order."""
-        return {self.default_vhost if vhost is None else vhost: None for vhost in self._vhost_fields()}
-
-    def _chosen(self) -> str:
-        used, vhosts = self._used_vhosts(), self.vhosts
-        if len(used) == 1:
-            return next(iter(used))
-        if "/" in vhosts:
-            return "/"
-        if len(vhosts) == 1:
-            return vhosts[0]
-        raise InputError(f"which virtual host? There are {_join(vhosts)}")
-
-    def _names(self, vhost: str) -> set[str | None]:
-        """Return the values that the field "vhost" has in entries of the virtual host; None stands for no field."""
-        return {vhost, None} if vhost == self.default_vhost else {vhost}
-
-    def _vhost_of(self, entry: Entry) -> str:
-        return self.default_vhost if entry.vhost is None else entry.vhost
-
-    def _in(self, key: str, vhost: str) -> list[Entry]:
-        def derive() -> dict[str, list[Entry]]:
-            by_vhost: dict[str, list[Entry]] = {}
-            for entry in self._document.get(key, ()):
-                by_vhost.setdefault(self._vhost_of(entry), []).append(entry)
-            return by_vhost
-
-        return self._keep(f"section {key}", derive).get(vhost, [])
-
-    def _by_name(self, key: str, vhost: str) -> dict[str, Any]:
-        """Return name -> the part in force, where several have one name."""
-        parts: dict[str, Any] = {}
-        for entry in self._in(key, vhost):
-            if key == "policies" or entry.part.name not in parts:
-                parts[entry.part.name] = entry.part
-        return parts
-
-    def _of_one_vhost(self) -> bool:
-        """Return whether this is an export of one virtual host, in which entries have no field "vhost"."""
-        if "vhosts" in self._document:
-            return False
-        return "original_vhost_name" in self._document or self._vhost_fields() == {None: None}
-
-    def _edit(self, key: str, wanted: Mapping[str, Topology], fields: Mapping[str, str | None]) -> list[Entry]:
-        """Return the entries of a section with the parts of topologies; ``fields`` have the vhost of new entries."""
-        before = {vhost: self._by_name(key, vhost) for vhost in wanted}
-        after: dict[str, Mapping[str, Part]] = {vhost: getattr(topology, key) for vhost, topology in wanted.items()}
-        skipped = PREDECLARED_NAMES if key == "exchanges" else ()
-        entries = []
-        for entry in self._document.get(key, ()):
-            name, vhost = entry.part.name, self._vhost_of(entry)
-            parts = after.get(vhost)
-            if parts is None or name in skipped:
-                entries.append(entry)
-            elif name in parts:  # of several with one name, only the one in force changes
-                entries.append(entry.with_part(parts[name]) if entry.part is before[vhost][name] else entry)
-        new = (
-            Entry.new(part, fields[vhost])
-            for vhost, parts in after.items()
-            for name, part in parts.items()
-            if name not in before[vhost] and name not in skipped
-        )
-        return [*entries, *new]
-
-    def _edit_bindings(self, wanted: Mapping[str, Topology], fields: Mapping[str, str | None]) -> list[Entry]:
-        entries: list[Entry] = []
-        there: dict[str, set[Binding]] = {vhost: set() for vhost in wanted}
-        for entry in self._document.get("bindings", ()):
-            part, vhost = entry.part, self._vhost_of(entry)
-            topology = wanted.get(vhost)
-            if topology is None:
-                entries.append(entry)
-            elif part in topology.bindings if part.source else part.destination.name in topology.queues:
-                entries.append(entry)
-                there[vhost].add(part)
-        new = (
-            Entry.new(part, fields[vhost])
-            for vhost, topology in wanted.items()
-            for part in topology.bindings
-            if part.source and part not in there[vhost]
-        )
-        return [*entries, *new]
-
 
 def load_topology(
     path: str | os.PathLike[str], vhost: str | None = None, profile: Profile | str | None = None
@@ -516,19 +409,7 @@ def load_topology(
         raise InputError(f"{os.fspath(path)}: {error}") from None
 
 
-def _named_vhost(document: Object) -> str | None:
-    """Return the virtual host that some entries name and others do not, of an export that lists no virtual hosts."""
-    names: set[str | None] = {entry.vhost for key in SECTIONS for entry in document.get(key, ())}
-    if "vhosts" in document or None not in names or len(names) != 2:
-        return None
-    return next(name for name in names if name is not None)
-
-
 def _same_section(one: Any, another: Any) -> bool:
     if isinstance(one, list) and isinstance(another, list):
         return len(one) == len(another) and all(map(is_same_json, map(expand, one), map(expand, another)))
     return is_same_json(one, another)
-
-
-def _join(names: Iterable[str]) -> str:
-    return ", ".join(map(repr, names))
