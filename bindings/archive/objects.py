@@ -13,7 +13,7 @@ from bindings.archive.unpacking import read_pieces
 from exchange.errors import InputError
 from exchange.limits import RECORD_BYTES
 
-__all__ = ["JsonItem", "read_body_beside", "read_objects"]
+__all__ = ["JsonItem", "is_whole", "read_body_beside", "read_objects"]
 
 START: Final = re.compile(rb"^\{", re.MULTILINE)
 
@@ -26,6 +26,12 @@ class JsonItem(NamedTuple):
     value: dict[str, Any] | str
     """The object, or the reason."""
     sample: bytes
+
+
+def is_whole(path: str) -> bool:
+    """Return whether a file ends with a whole object."""
+    values = [isinstance(value, str) for _, value, _ in read_objects(path)]
+    return bool(values) and not values[-1]
 
 
 def read_objects(path: str) -> Iterator[JsonItem]:

@@ -41,7 +41,7 @@ SCRIPTS: Final = (
     (SERVE, "main"),
 )  # fmt: skip
 """The modules of the page's script in the order in which they are joined, each with the package it is in."""
-STYLES: Final = ((REPORT, "colours.css"), (SERVE, "serve.css"))
+STYLES: Final = ((REPORT, "colours.css"), (REPORT, "base.css"), (SERVE, "serve.css"))
 MISSING: Final = "open the address that hashstar serve has printed: its token is missing"
 POLICY: Final = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 """Content security policy of the page: nothing from elsewhere, no script or style that is not in its files."""

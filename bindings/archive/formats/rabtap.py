@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from bindings.archive.formats import firehose
-from bindings.archive.objects import read_body_beside, read_objects
+from bindings.archive.objects import is_whole, read_body_beside, read_objects
 from bindings.archive.reading import Bad, Bias, Format, Item, Skipped, Split
 from bindings.archive.record import Rows
 from bindings.archive.times import parse_time_text
@@ -53,8 +53,7 @@ class Rabtap(Format):
 
     def is_complete(self, path: str) -> bool:
         """Return whether the file ends with a whole object."""
-        values = [isinstance(value, str) for _, value, _ in read_objects(path)]
-        return bool(values) and not values[-1]
+        return is_whole(path)
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
         rows = Rows(split.path, columns)

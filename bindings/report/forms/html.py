@@ -67,7 +67,7 @@ def build_page(report: Mapping[str, Any], text: str | None = None) -> str:
     }
     parts = {
         "TITLE": escape(f"Audit of {name}").encode("ascii", "xmlcharrefreplace").decode(),
-        "STYLE": _read_part("colours.css") + _read_part("page.css"),
+        "STYLE": "".join(map(_read_part, ("colours.css", "base.css", "page.css"))),
         "SCRIPT": script,
         "HASH": f"sha256-{digest}",
         "REPORT": _embed(
