@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import signal
 import ssl
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
 import click
 
+from bindings.http.hosts import is_local
 from bindings.recording.ledger import Ledger
 from bindings.recording.proxy import Proxy, Upstream, leads_back, read_clock, run_proxy
 from bindings.recording.summary import summary_lines
@@ -81,7 +81,7 @@ def record_command(
             raise InputError(f"{file}: it is there already; name a new file: hashstar upgrade takes several")
         ledger = Ledger(str(upstream), read_clock(), max_size << 20)
         proxy = Proxy(upstream, ledger, lambda text: echo_line(text, err=True))
-        if not _is_local(address[0]) and tls is None:
+        if not is_local(address[0]) and tls is None:
             echo_line("passwords of clients that connect from elsewhere travel as plain text", err=True)
         try:
             asyncio.run(_serve(proxy, ledger, path, address, tls, seconds))
@@ -151,10 +151,3 @@ def _serving_context(cert_file: str) -> ssl.SSLContext:
     except OSError as error:
         raise InputError(f"{cert_file}: cannot be used: {error.strerror or error}") from None
     return context
-
-
-def _is_local(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -8,7 +8,6 @@ import threading
 import webbrowser
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from ipaddress import ip_address
 from pathlib import Path
 from secrets import token_urlsafe
 from tempfile import TemporaryDirectory
@@ -17,7 +16,7 @@ from typing import Final
 import click
 
 from bindings.http.handler import Handler
-from bindings.http.hosts import HostCheck
+from bindings.http.hosts import HostCheck, is_local
 from bindings.http.listener import Server, make_server
 from bindings.serve.explorer import Explorer
 from bindings.serve.site import load_files, make_handler
@@ -92,7 +91,7 @@ def serve_command(
         server = _bind(host, port, make_handler(explorer, token, HostCheck(host, names)))
     name = f"[{host}]" if ":" in host else host
     address = f"http://{name}:{server.server_address[1]}/?token={token}"
-    if not _is_local(host):
+    if not is_local(host):
         echo_line(f"every computer that reaches {host} can read this topology with the address below", err=True)
     ended = _end_on_signals()  # from here on: who reads the address may end the command at once
     click.echo(address)
@@ -131,13 +130,6 @@ def _bind(host: str, port: int, handler: type[Handler]) -> Server:
         return make_server(host, port, handler)
     except OSError as error:
         raise InputError(f"{host}:{port} cannot be served: {error.strerror or error}") from None
-
-
-def _is_local(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _end_on_signals() -> threading.Event:

@@ -17,7 +17,7 @@ from exchange.topology.graph import TopologyGraph
 from exchange.topology.topology import Topology
 from exchange.values.notation import write_arguments
 
-__all__ = ["draw", "find_highest"]
+__all__ = ["draw", "find_highest", "label_of"]
 
 
 def draw(topology: Topology, findings: Iterable[Finding] = ()) -> Drawing:
@@ -73,7 +73,7 @@ def _bindings(topology: Topology, about: dict[object, list[Finding]]) -> list[Ed
     for (source, target), bindings in sorted(between.items()):
         findings = [finding for binding in bindings for finding in about.get(binding, ())]
         edges.append(Edge(
-            NodeId("exchange", source), NodeId(target.kind, target.name), tuple(sorted(map(_label, bindings))),
+            NodeId("exchange", source), NodeId(target.kind, target.name), tuple(sorted(map(label_of, bindings))),
             target.kind, _severity(findings), _texts(findings),
         ))  # fmt: skip
     return edges
@@ -108,7 +108,8 @@ def _dead_letters(graph: TopologyGraph) -> list[Edge]:
     return edges
 
 
-def _label(binding: Binding) -> str:
+def label_of(binding: Binding) -> str:
+    """Return what stands on the edge of a binding: its key, and its arguments if it has some."""
     if not binding.arguments:
         return binding.routing_key
     return f"{binding.routing_key} {write_arguments(binding.arguments)}".lstrip()

@@ -11,7 +11,7 @@ from ipaddress import ip_address
 
 from exchange.text.numbers import is_digits
 
-__all__ = ["HostCheck"]
+__all__ = ["HostCheck", "is_local"]
 
 
 class HostCheck:
@@ -34,6 +34,14 @@ class HostCheck:
             return bool(bracket) and _is_address(name) and (not port or is_digits(port))
         name, colon, port = header.partition(":")
         return (is_digits(port) if colon else True) and (_plain(name) in self._names or _is_address(name))
+
+
+def is_local(host: str) -> bool:
+    """Return whether a host to listen at can be reached from this machine only."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _plain(name: str) -> str:

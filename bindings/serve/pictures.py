@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from bindings.drawing.drawing import label_of
 from bindings.drawing.model import Drawing, Edge, NodeId
 from bindings.drawing.svg import to_svg
 from bindings.serve.traffic import DEAD, ReportTraffic
 from bindings.serve.view import View
-from exchange.entities.entities import Binding, Destination
-from exchange.values.notation import write_arguments
+from exchange.entities.entities import Destination
 
 __all__ = ["MOST_NODES", "choose_part", "make_picture"]
 
@@ -103,16 +103,11 @@ def _count(view: View, edge: Edge, traffic: ReportTraffic) -> tuple[Edge, dict[s
     ]
     # In braces, as arguments are: a caption has such labels as they are, and others with blanks in quotes.
     labels = [
-        _label(binding) if use is None else f"{_label(binding)} {{{use.messages:,}}}".lstrip() for binding, use in uses
+        label_of(binding) if use is None else f"{label_of(binding)} {{{use.messages:,}}}".lstrip()
+        for binding, use in uses
     ]
     counted = [use for _, use in uses if use is not None]
     return replace(edge, labels=tuple(sorted(labels))), {
         "messages": sum(use.messages for use in counted) if counted else None,
         "dead": bool(counted) and all(use.state in DEAD for use in counted),
     }
-
-
-def _label(binding: Binding) -> str:
-    if not binding.arguments:
-        return binding.routing_key
-    return f"{binding.routing_key} {write_arguments(binding.arguments)}".lstrip()

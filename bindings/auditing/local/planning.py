@@ -13,9 +13,8 @@ from random import Random
 from typing import Final, NamedTuple, TypeAlias
 
 from bindings.archive.formats.detect import Archive
-from bindings.archive.reading import SPLIT_BYTES, Format, Split
+from bindings.archive.reading import SPLIT_BYTES, Format, Split, size_of
 from bindings.auditing.local.tasks import Task
-from exchange.errors import InputError
 
 __all__ = [
     "LARGEST", "PARTS", "SMALLEST", "TASKS", "PlannedFile", "Planner", "draw_tasks", "plan_tasks", "splits_of",
@@ -66,7 +65,7 @@ def plan_tasks(archive: Archive, cores: int, planner: Planner = splits_of) -> li
     Raises InputError for files that cannot be opened.
     """
     # Absolute paths, because workers have working directories of their own.
-    files = [PlannedFile(str(Path(path).absolute()), form, _size(path)) for path, form in archive.all_files]
+    files = [PlannedFile(str(Path(path).absolute()), form, size_of(path)) for path, form in archive.all_files]
     total = sum(file.size for file in files)
     task_bytes = min(max(total // (TASKS * cores), SMALLEST), LARGEST)
     split_bytes = min(task_bytes, SPLIT_BYTES)
@@ -127,10 +126,3 @@ def _append(splits: list[tuple[Format, Split]], form: Format, split: Split) -> N
             splits[-1] = form, before._replace(end=split.end)
             return
     splits.append((form, split))
-
-
-def _size(path: str) -> int:
-    try:
-        return Path(path).stat().st_size
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None

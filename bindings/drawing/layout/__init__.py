@@ -1,7 +1,7 @@
 """The layout of a graph: columns from left to right, in the manner of Sugiyama, Tagawa and Toda (1981).
 
-Pure arithmetic on indexes: sizes come in, points go out. One module for each step, in this order: cycles, ranks, slots,
-order, coordinates, relaxation, routes, for each connected part of the graph; packing puts the parts together.
+Pure arithmetic on indexes: sizes come in, points go out. One module for each step, in this order: ranks, slots, order,
+coordinates, routes, for each connected part of the graph.
 """
 
 from __future__ import annotations
