@@ -286,11 +286,7 @@ def report_on(
 ) -> Report:
     """Build the report on a subject from the pass that `count` returned for it."""
     sources = Sources(
-        subject.name,
-        tuple(archives),
-        since=selection.since,
-        until=selection.until,
-        listing=subject.listing,
+        subject.name, tuple(archives), since=selection.since, until=selection.until, listing=subject.listing
     )
     tally, *more = passed.values
     verification = more.pop(0) if subject.verify else None

@@ -17,7 +17,6 @@ from bindings.checking.rules import (
     alternates,
     dangling,
     dead_letters,
-    effects,
     headers,
     kinds,
     patterns,
@@ -57,7 +56,7 @@ FAMILIES: Final[Sequence[Callable[[TopologyView], Iterator[Finding]]]] = (
     headers.find,
     kinds.find,
     kinds.find_refused_queues,
-    effects.find,
+    kinds.find_without_effect,
     policies.find,
 )
 OPTIONAL: Final[Mapping[str, Callable[[TopologyView], Iterator[Finding]]]] = {
@@ -71,10 +70,7 @@ UNLIMITED: Final = frozenset({"HS801", "HS901", NOT_READ})
 
 
 def check(
-    topology: Topology | str | PathLike[str],
-    expectations: Sequence[Expectation] = (),
-    *,
-    optional: Iterable[str] = (),
+    topology: Topology | str | PathLike[str], expectations: Sequence[Expectation] = (), *, optional: Iterable[str] = ()
 ) -> list[Finding]:
     """Return the findings about a topology, ordered by code, then by what they are about.
 

@@ -85,10 +85,7 @@ class KnownFinding(NamedTuple):
     """Equal for the same finding, also where it moves to another line."""
 
 
-@document(
-    "GoneJson",
-    "source, finding.code, finding.vhost, finding.part, finding.message, finding.fingerprint",
-)
+@document("GoneJson", "source, finding.code, finding.vhost, finding.part, finding.message, finding.fingerprint")
 class GoneFinding(NamedTuple):
     """A finding of the baseline that is not found any more."""
 

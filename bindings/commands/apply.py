@@ -21,22 +21,8 @@ from bindings.diffing.planning.step import Step
 from bindings.diffing.settings.changes import compare_settings
 from bindings.sources.open import Source, open_source
 from exchange.commands.completion import SOURCE
-from exchange.commands.console import (
-    echo_error,
-    echo_line,
-    exit_on_error,
-    fail,
-    progress,
-    show_caveat,
-    show_warnings,
-)
-from exchange.commands.options import (
-    allow_unread_option,
-    command,
-    seconds_to_answer,
-    timeout_option,
-    topology_option,
-)
+from exchange.commands.console import echo_error, echo_line, exit_on_error, fail, progress, show_caveat, show_warnings
+from exchange.commands.options import allow_unread_option, command, seconds_to_answer, timeout_option, topology_option
 from exchange.errors import HashstarError, InputError
 from exchange.text.display import count_noun, escape_lines
 from exchange.topology.topology import Topology

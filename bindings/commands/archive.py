@@ -159,12 +159,7 @@ def inspect_command(
 @click.argument("source", metavar="IN")
 @click.argument("target", metavar="OUT", required=False)
 def convert_command(
-    mapped: MappingOptions,
-    form: str | None,
-    output: str | None,
-    max_bad: int | None,
-    source: str,
-    target: str | None,
+    mapped: MappingOptions, form: str | None, output: str | None, max_bad: int | None, source: str, target: str | None
 ) -> None:
     """Convert an archive to Parquet files by day, or to JSON lines.
 

@@ -49,9 +49,7 @@ SUFFIXES: Final[Mapping[str, str]] = {
     help="Definitions to put the topologies into; users, permissions, operator policies and the rest of them are kept.",
 )
 @click.option(
-    "--cluster",
-    metavar="NAME[/NAMESPACE]",
-    help="RabbitmqCluster that the objects of --format operator refer to.",
+    "--cluster", metavar="NAME[/NAMESPACE]", help="RabbitmqCluster that the objects of --format operator refer to."
 )
 @click.option("--output", "-o", metavar="FILE", help="OUT, as an option.")
 @renamed("--to", "--format")

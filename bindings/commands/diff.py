@@ -15,14 +15,7 @@ from bindings.diffing.forms.words import describe_release
 from bindings.diffing.messages import Moved, count_moves
 from bindings.sources.open import open_source
 from exchange.commands.completion import SOURCE
-from exchange.commands.console import (
-    echo_error,
-    echo_line,
-    exit_on_error,
-    progress,
-    show_warnings,
-    status,
-)
+from exchange.commands.console import echo_error, echo_line, exit_on_error, progress, show_warnings, status
 from exchange.commands.options import (
     allow_unread_option,
     command,
@@ -50,9 +43,7 @@ FAILING: Final[Mapping[str, Callable[[Diff], bool]]] = {
 
 @command("diff", example="hashstar diff shop.bindings new.bindings")
 @click.option(
-    "--against",
-    metavar="REF",
-    help="Compare files with what they were at this revision of their git repository.",
+    "--against", metavar="REF", help="Compare files with what they were at this revision of their git repository."
 )
 @click.option("--merge-base", is_flag=True, help="With --against, compare with the common ancestor of REF and HEAD.")
 @click.option("--vhost", help="Virtual host; required only if A or B has several.")

@@ -15,7 +15,7 @@ from bindings.applying.live import Live
 from bindings.diffing.comparison.meaning import Meaning
 from bindings.drift.drift import Drift, Ignoring, find_drift
 from bindings.drift.forms import FORMS, DriftReport, unknown_to_json
-from bindings.drift.watch import DriftWatch, WatchOutcome
+from bindings.drift.watch import DriftWatch, WatchOutcome, serve_metrics
 from bindings.sources.management import Management, is_address
 from bindings.sources.open import open_source
 from exchange.commands.completion import SOURCE
@@ -211,8 +211,6 @@ def _watch(watch: DriftWatch, printer: _Printer, metrics: tuple[str, int] | None
     never = threading.Event()
     try:
         if metrics is not None:
-            from bindings.drift.watch import serve_metrics
-
             server = serve_metrics(*metrics, hosts, lambda: watch.state)
             host, port = server.server_address[:2]
             shown = f"[{host!s}]" if ":" in str(host) else str(host)

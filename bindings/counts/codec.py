@@ -121,9 +121,7 @@ def column(name: str, annotation: Any) -> Columns:
     """Return the single column of this name for values with this annotation."""
     codec = codec_for(annotation)
     return Columns(
-        (pa.field(name, codec.type),),
-        lambda value: {name: codec.encode(value)},
-        lambda row: codec.decode(row[name]),
+        (pa.field(name, codec.type),), lambda value: {name: codec.encode(value)}, lambda row: codec.decode(row[name])
     )
 
 

@@ -15,15 +15,7 @@ from bindings.counts.sketch import Frequent
 from exchange.entities.entities import Binding
 from exchange.values.documents import document
 
-__all__ = [
-    "AlternateUse",
-    "BindingUse",
-    "Coverage",
-    "ExchangeUse",
-    "QueueUse",
-    "Totals",
-    "UnroutableMessages",
-]
+__all__ = ["AlternateUse", "BindingUse", "Coverage", "ExchangeUse", "QueueUse", "Totals", "UnroutableMessages"]
 
 RULE_OF_THREE: Final = 3.0
 

@@ -26,10 +26,7 @@ __all__ = [
 LIMIT: Final = 1_000
 """Maximum number of differences that are kept, each with its own count."""
 
-HEADINGS: Final[Mapping[str, str]] = {
-    "amq.gen-": "amq.gen-*",
-    "amq.rabbitmq.reply-to.": "amq.rabbitmq.reply-to.*",
-}
+HEADINGS: Final[Mapping[str, str]] = {"amq.gen-": "amq.gen-*", "amq.rabbitmq.reply-to.": "amq.rabbitmq.reply-to.*"}
 """Prefix of generated queue names -> heading that counts all these queues, since each client has its own."""
 
 OTHERS: Final = "*"

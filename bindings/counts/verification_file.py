@@ -25,11 +25,7 @@ FORM: Final = TableFormat(
     "verification",
     b"1",
     SCHEMA,
-    {
-        "total": (NAME, column("messages", int)),
-        "strangers": (NO_KEY, STRANGERS),
-        "difference": (DIFFERENCE, EVIDENCE),
-    },
+    {"total": (NAME, column("messages", int)), "strangers": (NO_KEY, STRANGERS), "difference": (DIFFERENCE, EVIDENCE)},
 )
 
 TOTALS: Final = ("agreed", "possible", "undecided", "unknown", "more")

@@ -65,10 +65,7 @@ class Tools:
 
     def list_topologies(self) -> dict[str, Any]:
         """List the topologies and audit reports that can be asked about, with exchanges and queues of each topology."""
-        return {
-            "topologies": [self._outline(name) for name in self._topologies],
-            "reports": list(self._reports),
-        }
+        return {"topologies": [self._outline(name) for name in self._topologies], "reports": list(self._reports)}
 
     def explain_message(
         self,

@@ -90,11 +90,7 @@ def describe_difference(difference: PlacementDifference) -> str:
     begin = f"published to {name_exchange(difference.exchange)}:"
     if difference.refused:
         return f"{begin} taken, though the topology says that they are refused: {difference.refused}"
-    parts = [
-        ("not in", difference.missing),
-        ("also in", difference.extra),
-        ("in none of", difference.none_of),
-    ]
+    parts = [("not in", difference.missing), ("also in", difference.extra), ("in none of", difference.none_of)]
     listed = [f"{verb} {_names(names)}" for verb, names in parts if names]
     if difference.unknown:
         kinds = tuple([name for name in difference.unknown if name != OTHERS])

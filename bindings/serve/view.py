@@ -44,12 +44,7 @@ class View:
     """A virtual host as it was read, or as a draft would make it."""
 
     def __init__(
-        self,
-        source: Source,
-        topology: Topology,
-        expectations: Sequence[Expectation] = (),
-        *,
-        has_lines: bool = True,
+        self, source: Source, topology: Topology, expectations: Sequence[Expectation] = (), *, has_lines: bool = True
     ) -> None:
         self.source: Final = source
         self.has_lines: Final = has_lines

@@ -21,7 +21,7 @@ from exchange.entities.releases import RELEASES, profile_by_name
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
 
-__all__ = ["Content", "Observe", "read"]
+__all__ = ["DocumentContent", "Observe", "read"]
 
 DEFAULT_VHOST: Final = "/"
 
@@ -29,7 +29,7 @@ Observe: TypeAlias = Callable[[str, int, int, Part], None]
 """Function that takes a part, with the virtual host, the line of the statement and the number of the part in it."""
 
 
-class Content(NamedTuple):
+class DocumentContent(NamedTuple):
     """What a text describes."""
 
     sections: dict[str, Section]
@@ -39,7 +39,9 @@ class Content(NamedTuple):
     """Line and text about each binding that is there twice."""
 
 
-def read(text: str, name: str = "bindings", observe: Observe = lambda vhost, line, number, part: None) -> Content:
+def read(
+    text: str, name: str = "bindings", observe: Observe = lambda vhost, line, number, part: None
+) -> DocumentContent:
     """Return what a text describes. Raises LanguageError, with the ``name``, for the first mistake.
 
     ``observe`` is called with each part that is declared, again for a binding that exists already; the statements of a
@@ -94,11 +96,11 @@ class _Reader:
         self._budget = ExpansionBudget()
         self._loops = 0
 
-    def content(self) -> Content:
+    def content(self) -> DocumentContent:
         """Return all that has been read."""
         vhosts = self._vhosts or {DEFAULT_VHOST: _Vhost()}
         sections = {vhost: declared.section(vhost, self._profile) for vhost, declared in vhosts.items()}
-        return Content(sections, self._profile, tuple(self._again))
+        return DocumentContent(sections, self._profile, tuple(self._again))
 
     def run(self, lines: Iterable[tuple[int, Statement]], scope: dict[str, tuple[VariableValue, ...]]) -> None:
         """Carry out the statements of one level; the ``for`` above a deeper block carries out that block."""

@@ -114,10 +114,7 @@ def save_lines(name: str, lines: Iterable[str]) -> None:
     Raises InputError when it cannot be written.
     """
     try:
-        with (
-            replacing(Path(name)) as raw,
-            _compress(raw) if name.endswith(".gz") else nullcontext(raw) as file,
-        ):
+        with replacing(Path(name)) as raw, _compress(raw) if name.endswith(".gz") else nullcontext(raw) as file:
             file.writelines(line.encode() for line in lines)
     except OSError as error:
         raise InputError(f"{name}: cannot be written: {error.strerror or error}") from None

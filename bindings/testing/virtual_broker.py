@@ -183,22 +183,13 @@ class VirtualBroker:
         return self._broker.time
 
     def explain(
-        self,
-        exchange: str,
-        routing_key: str = "",
-        headers: Mapping[str, Any] | None = None,
-        queue: str | None = None,
+        self, exchange: str, routing_key: str = "", headers: Mapping[str, Any] | None = None, queue: str | None = None
     ) -> Explanation:
         """Return where a message would go and why, and why not to ``queue``; nothing is published."""
         return self._broker.explain(_message(exchange, routing_key, b"", headers, None), queue)
 
     def expect(
-        self,
-        exchange: str,
-        routing_key: str = "",
-        headers: Mapping[str, Any] | None = None,
-        *,
-        queues: Collection[str],
+        self, exchange: str, routing_key: str = "", headers: Mapping[str, Any] | None = None, *, queues: Collection[str]
     ) -> None:
         """Assert that a message would go to exactly these queues, at once or later; nothing is published.
 

@@ -344,9 +344,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
 
     Channel = Channel
 
-    implements = virtual.Transport.implements.extend(
-        exchange_type=frozenset(KINDS),
-    )
+    implements = virtual.Transport.implements.extend(exchange_type=frozenset(KINDS))
     driver_type = "hashstar"
     driver_name = "hashstar"
 

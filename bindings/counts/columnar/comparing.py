@@ -15,9 +15,8 @@ import pyarrow as pa
 
 from bindings.archive.names import unescape
 from bindings.counts.columnar.arrays.hashing import hashes_of
-from bindings.counts.columnar.arrays.placing import columns_of, partitions_of
+from bindings.counts.columnar.arrays.rows import BatchCollector, columns_of, partitions_of
 from bindings.counts.columnar.arrays.spans import Spans, count_by_number, weights_of
-from bindings.counts.columnar.arrays.window import BatchCollector
 from bindings.counts.columnar.classes.classes import STATES, Classifier
 from bindings.counts.columnar.sketches.hyperloglog import Registers
 from bindings.counts.columnar.witnessing import COLUMNS, Witnesses
@@ -162,11 +161,7 @@ class Comparer:
         return numbers - np.int32(1)
 
     def _count_moves(
-        self,
-        batch: pa.RecordBatch,
-        queue: str,
-        rows: npt.NDArray[np.intp],
-        weights: npt.NDArray[np.int64] | None,
+        self, batch: pa.RecordBatch, queue: str, rows: npt.NDArray[np.intp], weights: npt.NDArray[np.int64] | None
     ) -> None:
         if not len(rows):
             return

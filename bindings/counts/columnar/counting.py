@@ -18,9 +18,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from bindings.counts.columnar.arrays.hashing import hashes_of
-from bindings.counts.columnar.arrays.placing import columns_of, partitions_of
+from bindings.counts.columnar.arrays.rows import BatchCollector, columns_of, partitions_of
 from bindings.counts.columnar.arrays.spans import Spans, count_by_number, weights_of
-from bindings.counts.columnar.arrays.window import BatchCollector
 from bindings.counts.columnar.classes.classes import STATES, Classifier
 from bindings.counts.columnar.fact_columns import FactColumns, OutcomeFacts
 from bindings.counts.columnar.sketches.bottom_k import Samples

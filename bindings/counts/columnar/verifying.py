@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 
 from bindings.archive.names import escape, unescape
 from bindings.counts.columnar.arrays.hashing import hashes_of
+from bindings.counts.columnar.arrays.rows import BatchCollector
 from bindings.counts.columnar.arrays.spans import Spans
-from bindings.counts.columnar.arrays.window import BatchCollector
 from bindings.counts.columnar.classes.classes import STATES, Classifier
 from bindings.counts.columnar.witnessing import COLUMNS, Witnesses
 from bindings.counts.sketch import Frequent, FrequentItem, merge_summaries

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from bindings.archive.names import unescape
 from bindings.counts.columnar.arrays.hashing import hashes_of
-from bindings.counts.columnar.arrays.messages import messages_of
+from bindings.counts.columnar.arrays.rows import messages_of
 from bindings.counts.witness import MOST, Witness, keep_witnesses
 from exchange.arrays.grouping import decode_dictionary
 from exchange.arrays.table import KeyArray

@@ -18,13 +18,7 @@ from bindings.diffing.planning.rehearsal import Rehearsal, TooMuch, mark
 from bindings.diffing.planning.step import Step, StepState, Unit
 from bindings.diffing.planning.tangles import Alteration, find_tangled
 from exchange.entities.alternates import alternate_exchange, possible_alternates
-from exchange.entities.entities import (
-    Binding,
-    Destination,
-    Exchange,
-    Policy,
-    Queue,
-)
+from exchange.entities.entities import Binding, Destination, Exchange, Policy, Queue
 from exchange.kinds import Decider, UnknownExchange, kind_of
 from exchange.text.display import list_some
 from exchange.topology.graph import Graph

@@ -11,15 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bindings.sources.definitions.entries import (
-    ENCODE,
-    SECTIONS,
-    Entry,
-    Object,
-    expand,
-    is_same_json,
-    read_section,
-)
+from bindings.sources.definitions.entries import ENCODE, SECTIONS, Entry, Object, expand, is_same_json, read_section
 from bindings.sources.definitions.extensions import KEY, Additions
 from bindings.sources.definitions.hosts import EntriesByVhost, find_named_vhost, join_names
 from bindings.sources.definitions.import_fields import DEFAULT_TYPE

@@ -304,8 +304,5 @@ COMPONENTS: Final[Mapping[str, str]] = {
     "shovel": "rabbitmq_shovel",
 }
 """Component of a runtime parameter -> the plugin without which a broker refuses it, "" for none."""
-VALUES: Final[Mapping[str, Fault]] = {
-    "operator_policy": _operator_policy,
-    "vhost-limits": _vhost_limits,
-}
+VALUES: Final[Mapping[str, Fault]] = {"operator_policy": _operator_policy, "vhost-limits": _vhost_limits}
 """Component -> what the import wants of its values."""

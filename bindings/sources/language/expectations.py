@@ -90,11 +90,7 @@ class Expectation:
         return f"{text} reaches {RELATION_WORDS[self.relation]} {_join(self.queues)}"
 
 
-RELATION_WORDS: Final[Mapping[Relation, str]] = {
-    "exactly": "exactly",
-    "includes": "at least",
-    "excludes": "none of",
-}
+RELATION_WORDS: Final[Mapping[Relation, str]] = {"exactly": "exactly", "includes": "at least", "excludes": "none of"}
 
 
 def _join(names: Any) -> str:

@@ -44,12 +44,7 @@ class AmqpServer:
     """
 
     def __init__(
-        self,
-        topology: Topology | None = None,
-        *,
-        host: str = "127.0.0.1",
-        port: int = 0,
-        choose: Choose = randrange,
+        self, topology: Topology | None = None, *, host: str = "127.0.0.1", port: int = 0, choose: Choose = randrange
     ) -> None:
         self._initial: Final = Topology() if topology is None else topology
         if not isinstance(self._initial, Topology):

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from bindings.archive.names import escape, unescape
 from bindings.counts.columnar.arrays.hashing import CHUNK, chunks
-from bindings.counts.columnar.arrays.messages import messages_of, rows_with_copies
+from bindings.counts.columnar.arrays.rows import messages_of, rows_with_copies
 from bindings.counts.columnar.classes.header_classes import HeaderClasses
 from bindings.counts.outcome import Outcome, OutcomeExplorer
 from exchange.arrays.columns import Column
