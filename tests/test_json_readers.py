@@ -62,7 +62,7 @@ PARSERS: Final = {"parse", "parse_leniently", "parse_objects", "parse_fastjson",
 HOMES: Final = ("exchange.values.json_text", "bindings.archive.nesting")
 
 ELSEWHERE: Final = {
-    "bindings/mcp/lines.py _find_reason": "a line that has been refused: tests/bindings/mcp/test_mcp.py",
+    "bindings/mcp/server.py _find_reason": "a line that has been refused: tests/bindings/mcp/test_mcp.py",
     "bindings/archive/rocketmq/store.py _Databases.read_config": "the same reader as of files, on values in RocksDB",
     "bridge/endpoints/kafka/cluster/health.py ClientHealth.look": "the statistics of librdkafka, in this process",
     "bridge/endpoints/archive/rotation.py Rotator.rotate": "a pipe from a process of its own",

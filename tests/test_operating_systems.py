@@ -62,7 +62,7 @@ asyncio.SelectorEventLoop.subprocess_exec = refuse
 
 IMPORT_ALL = """\
 import importlib, pkgutil
-passed = ("bindings.pytest_plugin", "bindings.auditing.spark", "bindings.adapters.", "bindings.mcp.lines")
+passed = ("bindings.pytest_plugin", "bindings.auditing.spark", "bindings.adapters.", "bindings.mcp.server")
 for package in ("exchange", "bindings", "bridge"):
     for module in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
         if not module.name.startswith(passed):

@@ -7,6 +7,8 @@ import click
 from exchange.commands.console import exit_on_error
 from exchange.commands.options import command, topology_option
 from exchange.commands.route import profile_option
+from exchange.errors import InputError
+from exchange.text.site import how_to_install
 
 __all__ = ["mcp_command"]
 
@@ -30,7 +32,10 @@ def mcp_command(reports: tuple[str, ...], vhost: str | None, profile: str | None
     Exit codes: 0 when the assistant has closed the connection; 2 bad usage or input.
     """
     with exit_on_error():
-        from bindings.mcp.server import build_server
+        try:
+            from bindings.mcp.server import build_server
+        except ModuleNotFoundError:
+            raise InputError(f"hashstar mcp needs the package mcp: {how_to_install('mcp')}") from None
         from bindings.mcp.tools import Tools
 
         tools = Tools(topologies, reports, vhost, profile)

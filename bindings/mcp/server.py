@@ -1,17 +1,27 @@
-"""The server: the tools of `bindings.mcp.tools` over the Model Context Protocol, on standard input and output."""
+"""The server: the tools of `bindings.mcp.tools` over the Model Context Protocol, on standard input and output.
+
+Only this module imports the package mcp. It answers lines that are no message of the protocol, too: without an answer,
+who asked waits for ever.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+from anyio import create_memory_object_stream, create_task_group
+from mcp.server import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
+from mcp.types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, ToolAnnotations
+from pydantic import ValidationError
 
 from bindings.mcp.tools import Tools
 from exchange.errors import HashstarError, InputError
-from exchange.text.site import hashstar_version, how_to_install
-
-if TYPE_CHECKING:
-    from mcp.server import MCPServer
+from exchange.text.site import hashstar_version
+from exchange.values.json_text import find_scalar, value_from_line
 
 __all__ = ["build_server"]
 
@@ -23,16 +33,8 @@ INSTRUCTIONS: Final = (
 
 
 def build_server(tools: Tools) -> MCPServer[Any]:
-    """Return a server with these tools. Raises InputError if the package mcp is not installed."""
-    try:
-        from mcp.types import ToolAnnotations
-
-        from bindings.mcp.lines import LineServer
-    except ModuleNotFoundError:
-        raise InputError(f"hashstar mcp needs the package mcp: {how_to_install('mcp')}") from None
-    server: MCPServer[Any] = LineServer(
-        "hashstar", instructions=INSTRUCTIONS, version=hashstar_version(), log_level="CRITICAL"
-    )
+    """Return a server with these tools."""
+    server = LineServer("hashstar", instructions=INSTRUCTIONS, version=hashstar_version(), log_level="CRITICAL")
     for function in tools.functions:
         annotations = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
         server.tool(annotations=annotations)(_with_plain_errors(function))
@@ -41,7 +43,6 @@ def build_server(tools: Tools) -> MCPServer[Any]:
 
 def _with_plain_errors(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
     """Return the tool with its errors as texts for the assistant, which can then ask again."""
-    from mcp.server.mcpserver.exceptions import ToolError
 
     @wraps(function)
     def answer(*arguments: Any, **named: Any) -> dict[str, Any]:
@@ -51,3 +52,63 @@ def _with_plain_errors(function: Callable[..., dict[str, Any]]) -> Callable[...,
             raise ToolError(str(error)) from None
 
     return answer
+
+
+class LineServer(MCPServer[Any]):
+    """A server that answers each line on standard input, also those that the package mcp drops without a word."""
+
+    async def run_stdio_async(self) -> None:
+        """Serve on standard input and output, until standard input ends."""
+        server = self._lowlevel_server
+        async with stdio_server() as (lines, answers), create_task_group() as tasks:
+            pass_on, messages = create_memory_object_stream[SessionMessage | Exception]()
+
+            async def read() -> None:
+                async with lines, pass_on:
+                    async for item in lines:
+                        if isinstance(item, SessionMessage):
+                            await pass_on.send(item)
+                        elif answer := _answer(item):
+                            await answers.send(SessionMessage(answer))
+
+            tasks.start_soon(read)
+            async with messages:
+                await server.run(messages, answers, server.create_initialization_options())
+            tasks.cancel_scope.cancel()
+
+
+def _answer(error: Exception) -> JSONRPCError | None:
+    """Return the answer to a line that the package mcp refused with an error; None for a blank line.
+
+    Its ``id`` is null where none can be found in the line, as JSON-RPC 2.0 wants (section 5).
+    """
+    faults = error.errors(include_url=False, include_context=False) if isinstance(error, ValidationError) else []
+    if faults and faults[0]["type"] == "json_invalid":
+        line = str(faults[0]["input"])
+        if not line.strip():
+            return None
+        code, number, reason = PARSE_ERROR, find_scalar(line, "id"), _find_reason(line) or faults[0]["msg"]
+    else:
+        # JSON is tried as each kind of message: the fault that one of their fields is missing has the whole as input.
+        whole = next((fault["input"] for fault in faults if fault["type"] == "missing"), None)
+        number = whole.get("id") if isinstance(whole, dict) else None
+        code, reason = INVALID_REQUEST, "no request of JSON-RPC 2.0"
+        if isinstance(whole, dict) and faults[0]["loc"]:
+            reason += f": {faults[0]['loc'][-1]}: {faults[0]['msg']}"
+    return JSONRPCError(
+        jsonrpc="2.0", id=number if _is_id(number) else None, error=ErrorData(code=code, message=reason)
+    )
+
+
+def _is_id(value: Any) -> bool:
+    """Return whether a value is an ``id`` that an answer can carry."""
+    return type(value) is int or (isinstance(value, str) and value.isprintable())
+
+
+def _find_reason(line: str) -> str:
+    """Return why a line is refused, in the words of all readers of JSON; ``""`` if only the package mcp refuses it."""
+    try:
+        value_from_line(line.encode())
+    except InputError as error:
+        return str(error)
+    return ""

@@ -130,7 +130,7 @@ def try_extras(environment: Path, wheel: Path) -> None:
 
 IMPORT_ALL: Final = """\
 import importlib, pkgutil
-without = ("bindings.pytest_plugin", "bindings.adapters.", "bindings.mcp.lines", "exchange.partition.hashing.kernels")
+without = ("bindings.pytest_plugin", "bindings.adapters.", "bindings.mcp.server", "exchange.partition.hashing.kernels")
 for package in ("exchange", "bindings", "bridge"):
     for module in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
         if not module.name.startswith(without):
