@@ -26,9 +26,8 @@ from bindings.auditing.local.study import Study
 from bindings.checking.check import check
 from bindings.checking.rules.finding import Finding
 from bindings.counts.changes import changes
-from bindings.counts.fit import check_fit
 from bindings.counts.tally import Tally, fingerprint
-from bindings.counts.tally_file import load_tally
+from bindings.counts.tally_file import check_fit, load_tally
 from bindings.report.build import USUAL as NO_THRESHOLDS
 from bindings.report.build import Sources, build_report
 from bindings.report.model import Archived, Compared, Report

@@ -11,12 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.archive.sums import Span, Unread
-from bindings.counts.fit import check_fit
 from bindings.counts.outcome import AlternateLink, Facts, Outcome
 from bindings.counts.sketch import FREQUENT, REGISTERS, SAMPLE, Frequent, FrequentItem, SampledKey
 from bindings.counts.slots import SlotCounts
 from bindings.counts.tally import Tally, fingerprint
-from bindings.counts.tally_file import table_of, tally_of
+from bindings.counts.tally_file import check_fit, table_of, tally_of
 from exchange import LATEST, Binding, Exchange, InputError, Queue, Topology
 from tests.bindings.counts.test_tally import records_for, slow_tally
 from tests.support import topologies
