@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import pyarrow as pa
-
 from bindings.archive.inspection import Account
 from bindings.counts import comparison_file, tally_file, verification_file
 from bindings.counts.columnar.comparing import Comparer
@@ -24,18 +22,14 @@ class CoverageStudy:
     """Count the outcomes of messages in a topology: a `bindings.counts.tally.Tally`."""
 
     topology: Topology
+    table_of = staticmethod(tally_file.table_of)
+    value_of = staticmethod(tally_file.tally_of)
 
     def counter(self) -> Tallier:
         return Tallier(self.topology)
 
     def zero(self) -> Tally:
         return Tally(fingerprint(self.topology))
-
-    def table_of(self, value: Tally) -> pa.Table:
-        return tally_file.table_of(value)
-
-    def value_of(self, table: pa.Table) -> Tally:
-        return tally_file.tally_of(table)
 
     def finish(self, value: Tally, account: Account) -> Tally:
         return replace(value, unread=account.unread)
@@ -46,18 +40,14 @@ class VerifyStudy:
     """Compare the queues in which the broker put messages with those by the topology: a `Verification`."""
 
     topology: Topology
+    table_of = staticmethod(verification_file.table_of)
+    value_of = staticmethod(verification_file.verification_of)
 
     def counter(self) -> Verifier:
         return Verifier(self.topology)
 
     def zero(self) -> Verification:
         return Verification(fingerprint(self.topology))
-
-    def table_of(self, value: Verification) -> pa.Table:
-        return verification_file.table_of(value)
-
-    def value_of(self, table: pa.Table) -> Verification:
-        return verification_file.verification_of(table)
 
     def finish(self, value: Verification, account: Account) -> Verification:
         return value
@@ -69,18 +59,14 @@ class CompareStudy:
 
     before: Topology
     after: Topology
+    table_of = staticmethod(comparison_file.table_of)
+    value_of = staticmethod(comparison_file.comparison_of)
 
     def counter(self) -> Comparer:
         return Comparer(self.before, self.after)
 
     def zero(self) -> Comparison:
         return Comparison(fingerprint(self.before), fingerprint(self.after))
-
-    def table_of(self, value: Comparison) -> pa.Table:
-        return comparison_file.table_of(value)
-
-    def value_of(self, table: pa.Table) -> Comparison:
-        return comparison_file.comparison_of(table)
 
     def finish(self, value: Comparison, account: Account) -> Comparison:
         return value
