@@ -33,7 +33,6 @@ from bindings.sources.open import open_source
 from exchange.entities.entities import Binding
 from exchange.entities.part import Part
 from exchange.errors import BrokerError
-from exchange.routing.explain import describe
 from exchange.routing.router import Router
 from exchange.text.display import escape_line
 from exchange.topology.topology import Topology
@@ -177,6 +176,6 @@ def _explain_failure(router: Router, expectation: Expectation) -> str:
         route = router.route(expectation.message)
         missing = [queue for queue in expectation.queues if queue not in route.queues]
         asked_about = missing[0] if missing and expectation.relation != "excludes" else None
-        return f"\n{describe(router.explain(expectation.message, asked_about))}"
+        return f"\n{router.explain(expectation.message, asked_about)}"
     except BrokerError:
         return ""  # the failure has the broker's error

@@ -21,7 +21,7 @@ from bindings.archive.kafka.transaction_state import KafkaTopicPartitionJson, Tr
 from bindings.archive.reading import Bias
 from bindings.report.inspection import BadJson, bad_json
 from bindings.report.kafka import measure_lag
-from exchange.text.digits import is_digits
+from exchange.text.numbers import is_digits
 from exchange.values.documents import encode_as
 
 __all__ = ["BiasKey", "InspectionJson", "KafkaJson", "inspection_json", "kafka_json"]

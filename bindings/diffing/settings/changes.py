@@ -20,7 +20,8 @@ from exchange.entities.in_force import DeadLetters, Policies, Setting, SettingsI
 from exchange.entities.precedence import Possible, possible_values
 from exchange.kinds import kind_of
 from exchange.patterns.pattern import AMQP
-from exchange.routing.dead_letters import DeadLetterHop, find_hop
+from exchange.routing.dead_letters import find_hop
+from exchange.routing.route import DeadLetterHop
 from exchange.routing.router import Router
 from exchange.text.display import list_some
 from exchange.topology.graph import TopologyGraph
