@@ -338,7 +338,7 @@ class Broker:
         """Publish to one queue, as `exchange.lifecycle.dead_letters.Sender`; return whether it took the message."""
         queue = self._queues[name]
         taken = queue.publish(content, publisher)
-        if queue.keeps_time:
+        if queue.needs_alarm:
             self._set_alarm(queue)
         return taken
 
@@ -367,10 +367,11 @@ class Broker:
         """Do what follows from a change of a queue: its dead letters, and its next alarm."""
         if self.dead:
             self.dead_letters.send_all()
-        if queue.keeps_time:
+        if queue.needs_alarm:
             self._set_alarm(queue)
 
     def _set_alarm(self, queue: LiveQueue) -> None:
+        queue.needs_alarm = queue.ages
         time = queue.next_alarm
         if time is not None and (queue.timer is None or time < queue.timer):
             queue.timer = time

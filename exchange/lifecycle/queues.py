@@ -56,8 +56,8 @@ class LiveQueue:
         """Time for which the host has an alarm for this queue; None for no alarm."""
         self.ages = limits.expires is not None
         """Whether the queue or a message that it got can expire."""
-        self.keeps_time = self.ages
-        """Whether something happens in the queue at a time of its own."""
+        self.needs_alarm = self.ages
+        """Whether the time of the next alarm may have changed: always, where something can expire."""
         self.drops = limits.drops_head
         """Whether the queue drops messages that are over its limits."""
         self.auto_delete = False
@@ -155,7 +155,7 @@ class LiveQueue:
         expires = None
         if ttl is not None:
             expires = self._host.now + self.milliseconds_of(ttl)
-            self.ages = self.keeps_time = True
+            self.ages = self.needs_alarm = True
         return Stored(content, self._places, size, priority, expires)
 
     @staticmethod
@@ -245,7 +245,7 @@ class LiveQueue:
         self.address = limits.dead_letter_address
         self.drops = limits.drops_head
         self.ages = self.ages or limits.expires is not None
-        self.keeps_time = self.keeps_time or self.ages
+        self.needs_alarm = self.needs_alarm or self.ages
         self._bytes = 0
         for message in self.kept():
             message.size = self.size_of(message.content)

@@ -115,15 +115,17 @@ class QuorumQueue(LiveQueue):
             self._soonest = waiting[0] if waiting else None
         if self._deadline <= now:
             self._end_late_deliveries(now)
+        self.needs_alarm = True
         self.run()
 
     def _deliver(self, message: Stored, consumer: Consumer | None, auto_ack: bool) -> Delivery:
         delivery = super()._deliver(message, consumer, auto_ack)
         timeout = self.limits.consumer_timeout if consumer is None else consumer.timeout
         if timeout is not None and not auto_ack:
-            delivery.deadline = self._host.now + timeout
-            self._deadline = min(self._deadline, delivery.deadline)
-            self.keeps_time = True
+            delivery.deadline = deadline = self._host.now + timeout
+            if deadline < self._deadline:
+                self._deadline = deadline
+                self.needs_alarm = True
         return delivery
 
     def add_consumer(self, consumer: Consumer) -> None:
@@ -206,7 +208,7 @@ class QuorumQueue(LiveQueue):
             insort(self.waiting, later)
             if self._soonest is None or later[0] < self._soonest[0]:
                 self._soonest = later
-            self.keeps_time = True
+            self.needs_alarm = True
         else:
             self.quorum_order.give_back(message)
 
