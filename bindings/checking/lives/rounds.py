@@ -16,14 +16,18 @@ from bindings.checking.rules.view import TopologyView
 from bindings.checking.rules.words import LISTED, list_names
 from exchange.entities.entities import Queue
 from exchange.errors import BrokerError, InputError
+from exchange.kinds import Decider, kind_of
 from exchange.lifecycle.possible import Way, find_lives
 from exchange.routing.router import Router
 from exchange.text.display import list_some
 from exchange.topology.graph import find_cycles
+from exchange.topology.topology import Topology
 from exchange.values.message import Message
 
 __all__ = ["find"]
 
+CHANCE: Final = "chosen by chance"
+"""Type of an exchange that no release has, so that what it does is undecided."""
 SEARCHES: Final = 1_000
 """Maximum number of places from which a way back with another key is looked for."""
 
@@ -148,7 +152,7 @@ class _Rounds:
     def _find_bystanders(self, start: MessageLocation, way: Sequence[MessageLocation], life: Life) -> Iterator[Finding]:
         """Yield a finding if dead letters on a round also get to queues that had the message when it was published."""
         try:
-            first = self._certain.route(Message(life.exchange, life.routing_key)).queues
+            first = self._graph.router.route(Message(life.exchange, life.routing_key)).queues
             again = {
                 queue: None
                 for place in way
@@ -166,8 +170,14 @@ class _Rounds:
 
     @cached_property
     def _certain(self) -> Router:
-        """Routes to the queues that get a message whatever is chosen by chance."""
-        return Router(self._graph.router.topology)
+        """Routes to the queues that get a message whatever is chosen by chance: where that decides, it is undecided."""
+        topology = self._graph.router.topology
+        exchanges = [
+            replace(each, type=CHANCE) if kind_of(each).decider is Decider.CHANCE else each
+            for each in topology.exchanges.values()
+        ]
+        parts = exchanges, topology.queues.values(), topology.bindings, topology.policies.values()
+        return Router(Topology(*parts, vhost=topology.vhost, profile=topology.profile))
 
     def find_retries(self) -> Iterator[Finding]:
         """Yield a finding for each way of waiting, about all queues to which messages come back by it."""

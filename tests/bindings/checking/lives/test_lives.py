@@ -164,6 +164,18 @@ def test_how_often_a_message_comes_back(text: str, often: str | None) -> None:
     assert [message for code, message in found(text) if code == "HS324"] == expected
 
 
+@pytest.mark.parametrize(("second", "found"), [("fanout", {"HS321", "HS325"}), ("x-random", set())])
+def test_what_chance_decides_is_not_claimed_of_a_retry(second: str, found: set[str]) -> None:
+    """The same topology has the same findings each time, wherever the message of the example is published."""
+    text = (
+        f'exchange r: x-random\nexchange x: {second}, internal\nqueue q: x-dead-letter-exchange = "x"\n'
+        "queue a\nqueue b\nr -> exchange x\nr -> b\nx -> q, a\n"
+    )
+    topology = Document.loads(text).topology()
+    codes = [{finding.code for finding in check(topology)} for _ in range(20)]
+    assert [each & {"HS321", "HS325"} for each in codes] == [found] * 20
+
+
 def test_a_search_that_ends_early_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bindings.checking.lives.places.STEPS", 100)
     names = [f"q{number}" for number in range(200)]
