@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bindings.checking.baseline import Baseline, BaselineRun
 from bindings.checking.report import BaselineUse, CheckResult, SourceError, SourceReport
-from bindings.checking.rules.finding import RULES, Finding
+from bindings.checking.rules.finding import Finding
 from bindings.checking.selection import CodeSelection
 from bindings.checking.source import check_source
 from bindings.sources.open import open_source
@@ -53,7 +53,7 @@ def check_sources(
     several = asks_for_several(names)
     own = Path(baseline.name).absolute() if baseline is not None and several else None
     files = [file for file in find_files(names) if Path(file.name).absolute() != own]
-    applied = tuple(code for code in RULES if selection.applies(code))
+    applied = selection.applied
     known = None if baseline is None else BaselineRun(baseline, applied, vhost, record=record)
     check = _Check(selection, applied, vhost, profile, known, seconds, show, app, allow_unread)
     reports: list[SourceReport] = []

@@ -26,9 +26,11 @@ class CodeSelection:
         """The selected codes of optional rules, which must be named in full."""
         return [code for code, rule in RULES.items() if rule.optional and code in self._select]
 
-    def applies(self, code: str) -> bool:
-        """Return whether the rule with this code is applied, and what it finds is reported."""
-        return code in self and (not RULES[code].optional or code in self.optional)
+    @property
+    def applied(self) -> tuple[str, ...]:
+        """The codes of the rules that are applied, and whose findings are reported."""
+        optional = self.optional
+        return tuple(code for code, rule in RULES.items() if code in self and (not rule.optional or code in optional))
 
     def __contains__(self, code: object) -> bool:
         return isinstance(code, str) and _longest(self._select, code) > _longest(self._ignore, code)

@@ -179,7 +179,7 @@ def _explain_none(view: View, ways: Ways, message: Message, *, proved: bool) -> 
     if not ways.side.exists(ways.end):
         return NearestMessage(None, f"there is no {ways.end}")
     others = sorted(
-        name for name in ways.exchanges if name and name != message.exchange and ways.side.publishable(name)
+        name for name in ways.exchanges if name and name != message.exchange and name in ways.side.published
     )
     where = describe_exchange(message.exchange)
     reason = "none was found"

@@ -613,7 +613,7 @@ BINDINGS: Final[list[Mutant]] = [
         ),
         (
             "an exchange that opens is the same",
-            "if side.publishable(name) and not other.publishable(name):",
+            "if name not in other.published:",
             "if not name:",
         ),
     ),

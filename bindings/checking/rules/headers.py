@@ -26,9 +26,8 @@ SCALARS: Final = ("bool", "byte", "unsignedbyte", "short", "unsignedshort", "sig
 def find(view: TopologyView) -> Iterator[Finding]:
     """Yield findings about the arguments of headers bindings."""
     profile = view.topology.profile
-    for name in view.topology.exchanges:
-        if view.kind_of(name).decider is Decider.HEADERS:
-            bindings = view.bindings_from(name)
+    for name, (kind, bindings) in view.deciding.items():
+        if kind.decider is Decider.HEADERS:
             for binding in bindings:
                 yield from _conditions(binding, profile)
             yield from _types(name, bindings, profile)

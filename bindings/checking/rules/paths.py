@@ -75,7 +75,7 @@ class BindingPaths:
         self._reached: Final = reach_as_bits({
             name: [binding.destination.name for binding in bindings]
             for name, bindings in view.onwards.items()
-            if not view.is_opaque(name)
+            if name in view.deciding
         })  # fmt: skip
         """Exchange -> its bit, and the bits of the exchanges that it leads to."""
         self._sure: Final[dict[_State, _QueueReached | None]] = {}

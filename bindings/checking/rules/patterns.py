@@ -23,12 +23,10 @@ ODD: Final = re.compile(r"[*#+>\s]|\.\.|^\.|\.$")
 def find(view: TopologyView) -> Iterator[Finding]:
     """Yield findings about the keys of bindings, and about names that are too long."""
     yield from _too_long(view)
-    for name in view.topology.exchanges:
-        kind = view.kind_of(name)
+    for name, (kind, bindings) in view.deciding.items():
         if kind.decider is not Decider.KEY:
             continue
         has_wildcards = kind.key_use is KeyUse.PATTERN
-        bindings = view.bindings_from(name)
         odd = [binding for binding in bindings if ODD.search(binding.routing_key)]
         for binding in odd:
             words = binding.routing_key.split(".") if binding.routing_key else []

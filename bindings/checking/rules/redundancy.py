@@ -18,7 +18,7 @@ from bindings.checking.rules.paths import STEPS, BindingPaths, find_key
 from bindings.checking.rules.view import TopologyView
 from bindings.checking.rules.words import quote_binding
 from exchange.entities.entities import Binding, Destination
-from exchange.kinds import Decider, KeyUse
+from exchange.kinds import Decider, KeyUse, Kind
 from exchange.kinds.condition import EVERYTHING
 from exchange.patterns.matcher import Matcher
 from exchange.patterns.pattern import AMQP, MANY, Pattern
@@ -30,16 +30,14 @@ def find(view: TopologyView) -> Iterator[Finding]:
     """Yield duplicate and covered bindings, exchange by exchange; then those covered over other exchanges."""
     gone: set[Binding] = set()
     undecided: set[Binding] = set()
-    for name in view.topology.exchanges:
-        if view.is_opaque(name):
-            continue
-        for bindings in _by_destination(view.bindings_from(name)):
-            for finding in _within(view, bindings):
+    for kind, every in view.deciding.values():
+        for bindings in _by_destination(every):
+            for finding in _within(view, kind, bindings):
                 if isinstance(finding.part, Binding):
                     (undecided if finding.code == "HS190" else gone).add(finding.part)
                 yield finding
     paths = BindingPaths(view, gone)
-    sources = [name for name in view.onwards if not view.is_opaque(name)]
+    sources = [name for name in view.onwards if name in view.deciding]
     for name in sources:
         for finding in paths.find_covered(name):
             if finding.part not in undecided:
@@ -60,8 +58,7 @@ def _by_destination(bindings: Collection[Binding]) -> Iterator[list[Binding]]:
     return (group for group in found.values() if len(group) > 1)
 
 
-def _within(view: TopologyView, bindings: Sequence[Binding]) -> Iterator[Finding]:
-    kind = view.kind_of(bindings[0].source)
+def _within(view: TopologyView, kind: type[Kind], bindings: Sequence[Binding]) -> Iterator[Finding]:
     if kind.decider is Decider.HEADERS:
         for binding, by, alike in redundant_conditions(bindings, view.topology.profile):
             yield _finding(view, binding, by, alike=alike)

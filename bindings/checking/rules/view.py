@@ -66,6 +66,15 @@ class TopologyView:
         return bindings
 
     @cached_property
+    def deciding(self) -> Mapping[str, tuple[type[Kind], Collection[Binding]]]:
+        """Exchange -> its kind and `bindings_from` it, for those that are not opaque."""
+        return {
+            name: (self.kind_of(name), self.bindings_from(name))
+            for name in self.topology.exchanges
+            if not self.is_opaque(name)
+        }
+
+    @cached_property
     def long_keys(self) -> frozenset[Binding]:
         """The bindings whose keys are longer than AMQP can carry; no matcher takes them."""
         return frozenset(binding for binding in self.topology.bindings if too_long(binding.routing_key))
@@ -148,9 +157,8 @@ class TopologyView:
     def catch_alls(self) -> Mapping[str, Sequence[Destination]]:
         """Exchange -> where its bindings lead that match every message, for those that have any."""
         found = {
-            name: [each.destination for each in self.bindings_from(name) if self.pattern_of(each) == EVERYTHING]
-            for name in self.topology.exchanges
-            if not self.is_opaque(name)
+            name: [each.destination for each in bindings if self.pattern_of(each) == EVERYTHING]
+            for name, (_, bindings) in self.deciding.items()
         }
         return {name: targets for name, targets in found.items() if targets}
 

@@ -44,7 +44,7 @@ class ConditionChanges:
         profiles = [side.topology.profile for side in self.sides]
         self._read_otherwise: Final = len({rules_of(profile) for profile in profiles}) > 1
         for name in dict.fromkeys((*before.topology.exchanges, *after.topology.exchanges)):
-            if before.routes_as(name) != after.routes_as(name):
+            if before.routed_as.get(name) != after.routed_as.get(name):
                 self.altered.add(name)
             # Most exchanges have the same bindings on both sides: the differences are collected only for the others.
             mine, theirs = (side.topology.bindings_from(name) for side in self.sides)
@@ -95,8 +95,8 @@ class ConditionChanges:
             for name, alternate in side.alternates.items():
                 if other.alternates.get(name) != alternate or self._emptiness_differs(name):
                     yield Destination("exchange", alternate)
-            for name in side.topology.exchanges:
-                if side.publishable(name) and not other.publishable(name):
+            for name in side.published:
+                if name not in other.published:
                     yield from (binding.destination for binding in side.topology.bindings_from(name))
                     if name in side.alternates:
                         yield Destination("exchange", side.alternates[name])

@@ -155,7 +155,7 @@ class ChoiceComparison:
                 if known is not None and known.certain:
                     continue
                 for number in (1, 0):
-                    if not self._sides[number].publishable(entry):
+                    if entry not in self._sides[number].published:
                         continue
                     try:
                         probe = inquiry.ask(entry, both[number], None, [PathConditions()])

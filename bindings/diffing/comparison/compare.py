@@ -83,7 +83,7 @@ class _Comparison:
         # Where messages start: at publishers, and at exchanges that loose ends lead them on to.
         beyond = self._choices.beyond
         self._entries: Final = tuple(
-            {name for name in side.topology.exchanges if side.publishable(name) or name in beyond}
+            {name for name in side.topology.exchanges if name in side.published or name in beyond}
             for side in inquiry.sides
         )
         self._anywhere: Final = (Anywhere(self._sides[0]), Anywhere(self._sides[1]))
@@ -127,7 +127,7 @@ class _Comparison:
     def _access(self) -> Iterator[Access]:
         before, after = self._sides
         for name in sorted({*before.topology.exchanges, *after.topology.exchanges}):
-            was, is_ = before.publishable(name), after.publishable(name)
+            was, is_ = name in before.published, name in after.published
             if was != is_:
                 both = name in before.topology.exchanges and name in after.topology.exchanges
                 yield Access(name, is_, "internal" if both else "declared" if is_ else "deleted")
@@ -217,7 +217,7 @@ class _Comparison:
     def _look_for_unroutable(self, divergence: Divergence, ways: Ways) -> None:
         """Keep a shortest message of a divergence that is unroutable on the other side, if there is one."""
         entry, number, probe = divergence.entry, divergence.number, divergence.probe
-        if not all(side.publishable(entry) for side in self._sides):
+        if not all(entry in side.published for side in self._sides):
             return
         known = self._lost.get((entry, number))
         for changed_paths in divergence.changed:

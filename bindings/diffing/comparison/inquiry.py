@@ -98,4 +98,4 @@ class Inquiry:
 
     def is_published(self, entry: str) -> bool:
         """Return whether publishers may use an exchange on either side."""
-        return any(side.publishable(entry) for side in self.sides)
+        return any(entry in side.published for side in self.sides)

@@ -32,6 +32,10 @@ class Side:
             name: kind_of(exchange) for name, exchange in topology.exchanges.items() if name not in loose
         }
         """The kinds of exchanges, except loose ends."""
+        self.published: Final = {name: None for name, each in topology.exchanges.items() if not each.internal}
+        """The exchanges that publishers may use."""
+        self.routed_as: Final = {name: kind.routes_as for name, kind in self.kinds.items()}
+        """Exchange, except loose ends -> the exchange type by whose conditions it routes."""
         self.alternates: Final = {name: other for name, other in whole.alternates.items() if name in self.kinds}
         self.onwards: Final = {
             name: bindings for name, bindings in whole.bindings.items() if name and name in self.kinds
@@ -52,20 +56,10 @@ class Side:
             self._through.add(source, alternate)
             self._alternate_of.setdefault(alternate, []).append(source)
 
-    def routes_as(self, exchange: str) -> str | None:
-        """Return the exchange type by whose conditions an exchange routes; None for a loose end."""
-        kind = self.kinds.get(exchange)
-        return None if kind is None else kind.routes_as
-
     def exists(self, destination: Destination) -> bool:
         """Return whether there is such a queue or exchange."""
         known: Mapping[str, object] = self.topology.queues if destination.kind == "queue" else self.topology.exchanges
         return destination.name in known
-
-    def publishable(self, exchange: str) -> bool:
-        """Return whether publishers may use the exchange."""
-        declared = self.topology.exchanges.get(exchange)
-        return declared is not None and not declared.internal
 
     def branches_of(self, exchange: str, bindings: Iterable[Binding]) -> ExchangeBranches:
         """Return bindings of an exchange as branches; none for a loose end."""
