@@ -241,7 +241,7 @@ def part_warnings(part: Part) -> Iterator[tuple[str, str]]:
             text = f"{describe(part)} is predeclared with other attributes"
             yield FILE_ONLY, f": skipped by RabbitMQ's import and left out: {text}"
     elif part.name.startswith("amq."):
-        code = "HS602" if isinstance(part, Exchange) else "HS605"
+        code = "HS602" if isinstance(part, Exchange) else OTHERWISE  # no rule finds it: brokers name queues so
         yield code, f": skipped by RabbitMQ's import, as all names with amq. are; {describe(part)} counts here"
     if isinstance(part, Exchange) and kind_of(part) is UnknownExchange:
         unknown = "whose x-delayed-type is missing or unknown here" if can_delay(part) else "which is unknown here"

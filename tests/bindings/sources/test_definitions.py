@@ -875,6 +875,7 @@ def test_fields_of_other_programs_are_one_note_and_comments_none() -> None:
         ({"exclusive": True}, "queues[0].exclusive: RabbitMQ's import leaves it out, and makes a queue that is not"),
         ({"type": "quorum", "arguments": {"x-queue-type": "quorum"}}, ""),
         ({"type": "classic", "exclusive": False}, ""),
+        ({"name": "amq.q"}, "queues[0]: skipped by RabbitMQ's import, as all names with amq. are; queue 'amq.q'"),
         ({"type": "rabbit_mqtt_qos0_queue"}, ""),
     ],
 )

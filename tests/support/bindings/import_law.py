@@ -17,7 +17,7 @@ from bindings.checking.source import check_source
 from bindings.sources.definitions import Definitions
 from bindings.sources.management import Management
 from bindings.sources.open import read_source
-from exchange.entities.entities import PREDECLARED_NAMES, Queue
+from exchange.entities.entities import PREDECLARED_NAMES, Destination, Queue
 from exchange.entities.in_force import Policies
 from exchange.entities.releases import profile_for
 from exchange.errors import InputError
@@ -42,6 +42,8 @@ OTHERWISE: Final = frozenset({"HS706", "HS904"})
 OF_NO_USE: Final = re.compile(r" is no string \(function_clause\)$| more than 255|; an import of definitions stores it")
 """Texts about names and keys that a release may store, and that no client can use."""
 EXCHANGE: Final = ("name", "vhost", "type", "durable", "auto_delete", "internal", "arguments")
+DEFAULT: Final = Destination("exchange", "")
+"""An end that no export of 3.10 has."""
 COMPARED: Final = {
     "users": ("name", ("tags", "limits")),
     "permissions": ("user vhost", ("configure", "write", "read")),
@@ -198,7 +200,7 @@ class ImportLaw:
                     ours, theirs = (
                         {without_default_type(each) for each in getattr(where, kind).values()}
                         if isinstance(getattr(where, kind), Mapping)
-                        else {*getattr(where, kind)}
+                        else {each for each in getattr(where, kind) if each.destination != DEFAULT}
                         for where in (wanted, found)
                     )
                     if ours != theirs:
