@@ -55,9 +55,9 @@ passes requests on so that servers reply in the way of their own system, and bri
 `bridge.interop.requests`. Without that, a server may reply through the mapping alone:
 
 - *AMQP asks, Kafka answers.* The request has ``amqp.reply_to`` and ``amqp.correlation_id``. The answer is a record with
-  the headers of `reply_headers`: the default exchange, the request's ``amqp.reply_to`` as ``amqp.routing_key``, and the
-  same correlation id. When it is published to RabbitMQ with this exchange and key, it reaches the queue that the
-  requester reads: also ``amq.rabbitmq.reply-to.*``, direct reply-to, as long as the requester's channel is open.
+  an empty ``amqp.exchange`` (the default one), the request's ``amqp.reply_to`` as ``amqp.routing_key``, and the same
+  correlation id. When it is published to RabbitMQ with this exchange and key, it reaches the queue that the requester
+  reads: also ``amq.rabbitmq.reply-to.*``, direct reply-to, as long as the requester's channel is open.
 - *Kafka asks, AMQP answers.* The request is a record with its destination in ``amqp.routing_key`` (and
   ``amqp.exchange``), with an ``amqp.reply_to`` that names a queue whose messages the bridge writes to the topic of
   answers, and with ``amqp.correlation_id``. To the service it is an ordinary request; its answer is a record in that
@@ -66,8 +66,8 @@ passes requests on so that servers reply in the way of their own system, and bri
 **Limits.** AMQP allows 255 bytes for names, routing keys and properties, and one frame for all headers: RabbitMQ's
 ``frame_max`` is 131,072. Kafka's ``max.message.bytes`` counts headers. Of a record whose key is longer than 255 bytes
 the routing key is the beginning of that key, ``~`` and a digest of it: different keys stay different, and the key
-itself is in ``x-kafka-key``. All else that does not fit raises `Unmappable`, from the mapping or from `check_fits`,
-with a text that names what is too long.
+itself is in ``x-kafka-key``. All other names and properties that do not fit raise `Unmappable`, with a text
+that names what is too long.
 
 RabbitMQ itself changes headers: 4.x sorts those of a message and keeps the first of each name, writes an integer of tag
 ``L`` as ``l`` and any true as 1; a stream drops arrays and tables (4.x keeps those whose names begin with ``x-``), has
@@ -86,7 +86,7 @@ from bridge.interop.identity import (
     identity_of_stored,
 )
 from bridge.interop.kafka_guest import to_amqp, to_kafka
-from bridge.interop.record import Record, Unmappable, check_fits, reply_headers
+from bridge.interop.record import Record, Unmappable
 from bridge.interop.rocketmq import from_rocketmq, to_rocketmq
 from bridge.interop.rocketmq_guest import headers_for_property
 from bridge.interop.rocketmq_topics import group_of, name_of, topic_of
@@ -97,7 +97,6 @@ __all__ = [
     "Unmappable",
     "bind_identity",
     "choose_identity",
-    "check_fits",
     "fingerprint",
     "from_rocketmq",
     "group_of",
@@ -106,7 +105,6 @@ __all__ = [
     "identity_of_record",
     "identity_of_stored",
     "name_of",
-    "reply_headers",
     "to_amqp",
     "to_kafka",
     "to_rocketmq",

@@ -6,13 +6,12 @@ from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from exchange.amqp import ContentHeader
 from exchange.amqp.fields import short_string
 from exchange.errors import HashstarError
 
 __all__ = [
-    "NAME_LIMIT", "Header", "Record", "Unmappable", "check_fits", "check_key", "digest_of", "is_showable",
-    "last_header", "reply_headers", "routing_key_for", "whole_key",
+    "NAME_LIMIT", "Header", "Record", "Unmappable", "check_key", "digest_of", "is_showable",
+    "last_header", "routing_key_for", "whole_key",
 ]  # fmt: skip
 
 Header = tuple[str, bytes | None]
@@ -37,35 +36,6 @@ class Record(NamedTuple):
     """Whether the timestamp is the broker's, LogAppendTime, and not the producer's, CreateTime."""
     partition: int | None = None
     offset: int | None = None
-
-
-BATCH_BYTES: Final = 61
-"""Size of the head of a batch, in bytes."""
-RECORD_BYTES: Final = 36
-"""Maximum size, in bytes, of a record's length, attributes, deltas of timestamp and offset, lengths of key and value,
-and number of headers."""
-HEADER_BYTES: Final = 10
-"""Maximum size of the lengths of a header's name and value, in bytes."""
-
-
-def check_fits(message: ContentHeader | Record, limit: int) -> None:
-    """Raise Unmappable if a message's headers do not fit in a frame of ``limit`` bytes, or a record in a batch of them.
-
-    The limit is the ``frame_max`` that a connection agreed on, or the topic's ``max.message.bytes``. The size of a
-    record is that of a batch with this record alone, not compressed, as producers estimate it
-    (`org.apache.kafka.common.record.AbstractRecords.estimateSizeInBytesUpperBound`).
-    """
-    if isinstance(message, ContentHeader):
-        if not message.fits(limit):
-            raise Unmappable(f"its headers and properties are {len(message.raw)} bytes; a frame has {limit}")
-        return
-    size = BATCH_BYTES + RECORD_BYTES + len(message.key or b"") + len(message.value or b"")
-    size += sum(
-        HEADER_BYTES + len(name.encode("utf-8", "surrogateescape")) + len(value or b"")
-        for name, value in message.headers
-    )
-    if size > limit:
-        raise Unmappable(f"with its headers it is {size} bytes; the topic takes {limit}")
 
 
 def check_key(key: str) -> str:
@@ -138,16 +108,3 @@ def last_header(headers: Iterable[Header], name: str) -> bytes | None:
         if other == name:
             last = value
     return last
-
-
-def reply_headers(request: Record) -> list[Header]:
-    """Return the headers of an answer to a request that came from AMQP: see the head of this package.
-
-    Raises Unmappable if the request does not name the queue for answers.
-    """
-    reply_to = last_header(request.headers, "amqp.reply_to")
-    if reply_to is None:
-        raise Unmappable("the request has no header amqp.reply_to, so nobody waits for an answer")
-    correlation = last_header(request.headers, "amqp.correlation_id")
-    headers: list[Header] = [("amqp.exchange", b""), ("amqp.routing_key", reply_to)]
-    return headers if correlation is None else [*headers, ("amqp.correlation_id", correlation)]

@@ -47,8 +47,6 @@ UNUSED: Final = 3
 
 CLASS: Final = 60
 PREFIX: Final = struct.Struct(">HHQ")
-FRAME_BYTES: Final = 8
-"""Number of bytes of a frame beside its payload."""
 
 _flags: Final = struct.Struct(">H").unpack_from
 _size: Final = SIZE.unpack_from
@@ -122,10 +120,6 @@ class ContentHeader:
     def payload(self, body_size: int) -> bytes:
         """Return the payload of the header frame."""
         return PREFIX.pack(CLASS, 0, body_size) + self.raw
-
-    def fits(self, frame_max: int) -> bool:
-        """Return whether the header fits in a frame of ``frame_max`` bytes; it cannot be split. 0 means no limit."""
-        return not frame_max or PREFIX.size + len(self.raw) + FRAME_BYTES <= frame_max
 
     @property
     def has_table(self) -> bool:

@@ -18,7 +18,7 @@ from exchange.limits import MESSAGE_BYTES
 
 __all__ = [
     "Acked", "Arrived", "Contents", "Returned", "encode_ack",
-    "encode_nack", "encode_publish",
+    "encode_publish",
 ]  # fmt: skip
 
 END: Final = bytes((END_OCTET,))
@@ -219,11 +219,6 @@ class Contents:
 def encode_ack(channel: int, tag: int, *, multiple: bool) -> bytes:
     """Encode basic.ack for one delivery or for all up to it."""
     return ACK_FRAME.pack(METHOD, channel, 13, ACK, tag, multiple, 0xCE)
-
-
-def encode_nack(channel: int, tag: int, *, multiple: bool, requeue: bool) -> bytes:
-    """Encode basic.nack for one delivery or for all up to it."""
-    return ACK_FRAME.pack(METHOD, channel, 13, NACK, tag, multiple | requeue << 1, 0xCE)
 
 
 def encode_publish(

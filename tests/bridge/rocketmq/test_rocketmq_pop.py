@@ -16,7 +16,14 @@ from bridge.rocketmq.consumer.assigned import TopicQueue
 from bridge.rocketmq.consumer.group import ConsumerSettings
 from bridge.rocketmq.consumer.pop.acking import Acking
 from bridge.rocketmq.consumer.pop.answers import parse_pop
-from bridge.rocketmq.consumer.pop.handle import POP_CK, PopHandle, original_topic, pop_retry_topic, retry_mark
+from bridge.rocketmq.consumer.pop.handle import (
+    ORDER_REVIVE_QUEUE,
+    POP_CK,
+    PopHandle,
+    original_topic,
+    pop_retry_topic,
+    retry_mark,
+)
 from bridge.rocketmq.consumer.pop.requests import BrokerAssignment, TopicHandle, batch_ack_body, query_assignment
 from bridge.rocketmq.consumer.retrying import restore_topic
 from bridge.rocketmq.remoting.command import Command
@@ -36,7 +43,7 @@ def test_a_handle_is_java_s_text_and_leads_to_java_s_topic(at: int) -> None:
     handle = PopHandle(start, pop_ms, invisible_ms, revive, retry_mark(topic), broker, queue, offset)
     assert (handle.text, PopHandle.parse(text)) == (text, handle)
     assert handle.real_topic("orders", "group") == real
-    assert handle.is_ordered is ordered
+    assert (handle.revive_queue == ORDER_REVIVE_QUEUE) is ordered
     assert original_topic(topic, "group") == original
 
 

@@ -307,14 +307,6 @@ def test_a_field_that_amqp_cannot_hold_is_named() -> None:
         ContentHeader.of(None, {"reply_to": "ü" * 128})
 
 
-def test_a_header_frame_has_a_maximum_size() -> None:
-    content = ContentHeader.of({"a": "x" * 100})
-    size = len(content.payload(0)) + 8
-    assert content.fits(size)
-    assert not content.fits(size - 1)
-    assert content.fits(0)
-
-
 def test_routing_by_key_decodes_nothing() -> None:
     topology = Topology([Exchange("e", "topic")], [Queue("q")], [Binding("e", Destination("queue", "q"), "#")])
     content = ContentHeader.of({"a": 1}, {"message_id": "m"})

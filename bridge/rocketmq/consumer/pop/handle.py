@@ -68,11 +68,6 @@ class PopHandle(NamedTuple):
         """The handle as brokers read it."""
         return " ".join(map(str, self))
 
-    @property
-    def is_ordered(self) -> bool:
-        """Whether the message was popped in order."""
-        return self.revive_queue == ORDER_REVIVE_QUEUE
-
     def real_topic(self, topic: str, group: str) -> str:
         """Return the topic where the message is stored: ``topic``, or the retries of a group for it."""
         return topic if self.retry == NORMAL else pop_retry_topic(topic, group, self.retry)
