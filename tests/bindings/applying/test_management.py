@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from bindings.applying.live import Live
+from bindings.applying.live import Live, hash_arguments
 from exchange import Binding, Exchange, InputError, Queue, Topology
+from exchange.values.field_values import Typed
 
 
 class Api:
@@ -47,6 +50,35 @@ def test_a_policy_is_cleared_and_one_that_is_gone_is_no_error() -> None:
 def test_a_policy_that_is_still_there_after_an_error_was_not_cleared(names: tuple[str, ...]) -> None:
     with pytest.raises(InputError, match="refused"):
         live_of(Api(*names, refuses=True)).clear_policy("p")
+
+
+def as_json(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments as the API shows them: without their types."""
+    return {name: getattr(value, "value", value) for name, value in arguments.items()}
+
+
+def test_unbinding_removes_no_binding_of_the_same_key_with_other_arguments() -> None:
+    """One whose arguments are equal in JSON and have other types is removed by its name."""
+    wanted, other = (Binding.to_queue("amq.headers", "q", "k", {"a": value}) for value in (1, 2))
+    deleted: list[str] = []
+
+    def request(method: str, path: str) -> Any:
+        if method == "DELETE":
+            deleted.append(path)
+            return None
+        ends = {"source": "amq.headers", "destination": "q", "destination_type": "queue", "routing_key": "k"}
+        return [{**ends, "properties_key": f"k~{hash_arguments(each)}", "arguments": as_json(each)} for each in there]
+
+    api: Any = SimpleNamespace(address="http://api", request=request)
+    for there, is_removed in (
+        ([other.arguments], False),
+        ([other.arguments, wanted.arguments], False),
+        ([other.arguments, {"a": Typed("short", 1)}], True),
+    ):
+        deleted.clear()
+        assert live_of(api).unbind(wanted) == is_removed
+        assert len(deleted) == is_removed
+        assert not is_removed or deleted[0].endswith(f"k~{hash_arguments(there[1])}")
 
 
 DECLARED = {

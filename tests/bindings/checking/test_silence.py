@@ -29,6 +29,10 @@ FULL = (
     'queue q: x-dead-letter-exchange = "", x-dead-letter-routing-key = "r"'
 )
 EXPIRING = 'queue r\nqueue q: x-expires = 5, x-dead-letter-exchange = "", x-dead-letter-routing-key = "r"'
+EXPIRING_ROUND = (
+    "exchange f: fanout\nf -> q\n"
+    'queue q: x-message-ttl = 5, x-dead-letter-exchange = "f", x-dead-letter-routing-key = "k"'
+)
 INNER = "exchange i: topic, internal\nexchange j: topic, internal\nqueue q\nj -> exchange i\ni -> q"
 TIED = (
     "queue q\nqueue qx\nqueue xq\npolicy p: '^q', queues, expires = 1\npolicy o: 'q$', queues, expires = 2\n"
@@ -64,7 +68,11 @@ TWINS: Final[dict[str, tuple[Twin, ...]]] = {
     ),
     "HS111": (Twin('"b.*"', '"a.*"'),),
     "HS201": (Twin("fanout", "fanout, internal"), Twin("fanout", "fanout\nqueue q\nf -> q")),
-    "HS202": (Twin('t -> exchange f: "#"\n', ""), Twin("queue q\n", "queue q\nf -> q\n")),
+    "HS202": (
+        Twin('t -> exchange f: "#"\n', ""),
+        Twin('t -> exchange f: "#"\n', "f -> exchange f\n"),
+        Twin("queue q\n", "queue q\nf -> q\n"),
+    ),
     "HS203": (
         Twin("topic, internal", "topic"),
         Twin("queue q", 'exchange t: topic\nqueue q\nt -> exchange i: "a"'),
@@ -137,6 +145,7 @@ TWINS: Final[dict[str, tuple[Twin, ...]]] = {
             "queue w: x-message-ttl = 0, ", "queue w: ",
             WAITING.replace("queue q: ", "queue q: x-message-ttl = 5, "),
         ),
+        Twin("f -> q", "queue r\nf -> q, r", EXPIRING_ROUND),
     ),
     "HS321": (Twin('key = "q"', 'key = "w"'), Twin("ttl = 0", "ttl = 5", WAITING), Twin("ttl = 0", "ttl = 5", FASTER)),
     "HS322": (Twin("ttl = 5", "ttl = 0"), Twin('key = "q"', 'key = "r"\nqueue r')),

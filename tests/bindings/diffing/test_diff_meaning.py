@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from itertools import product
 from random import Random
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -208,3 +212,12 @@ def test_an_exchange_that_closes_to_publishers_or_opens_loses_or_gains_its_bindi
         for internal in rng.sample([True, False], 2)
     )  # fmt: skip
     check(before, after, [Message("", key) for key in [*KEYS[:40], "q1", "q2"]])
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(Meaning)])
+@pytest.mark.parametrize("certain", [False, True])
+def test_nothing_that_was_found_is_no_difference(name: str, certain: bool) -> None:
+    """Certain or not, and whatever it is: ``same`` claims a proof."""
+    assert Meaning().verdict == "same"
+    changes: Any = {name: (SimpleNamespace(certain=certain),)}
+    assert replace(Meaning(), **changes).verdict != "same"

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.commands.diff import diff_command
-from bindings.diffing.settings.changes import compare_settings
-from exchange import Binding, Exchange, Policy, Queue, Topology
+from bindings.diffing.settings.changes import Letters, compare_settings
+from exchange import Binding, Exchange, Message, Policy, Queue, Router, Topology
+from exchange.entities.in_force import DeadLetters
 
 SHOP = """\
 exchange orders: topic
@@ -259,3 +260,18 @@ def test_dead_letters_that_were_always_lost_are_not_lost_by_a_change(tmp_path: P
     assert lines[0] == f"  {'!' if loses else '~'} queue 'a':"
     assert "messages that are rejected, expire or exceed a limit are dropped" in lines[1]
     assert any("such as" in line for line in lines) == loses
+
+
+THROUGH = [Binding.to_exchange("e", "f"), Binding.to_queue("f", "q")]
+
+
+@pytest.mark.parametrize("bound", [[], [Binding.to_queue("e", "q", "k")], THROUGH, THROUGH[:1]])
+def test_dead_letters_may_arrive_where_one_of_some_key_does(bound: list[Binding]) -> None:
+    topology = Topology([Exchange("e"), Exchange("f", "fanout")], [Queue("q")], bound)
+    router, letters = Router(topology), Letters(topology, topology)
+    for exchange in (None, "", "e", "gone"):
+        for own in (None, "q", "other") if exchange == "" else (None,):
+            keys = ["", "q", "k"] if own is None else [own]
+            exists = exchange in topology.exchanges
+            arrives = exists and any(router.route(Message(exchange or "", key)).queues for key in keys)
+            assert [letters.may_arrive(side, DeadLetters(exchange, own)) for side in (0, 1)] == [arrives] * 2

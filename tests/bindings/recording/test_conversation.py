@@ -146,6 +146,18 @@ def test_secrets_in_names_of_connections_and_in_arguments_are_not_recorded() -> 
     assert declared.arguments["arguments"]["x-password"] == "***"
 
 
+def test_calls_of_channels_that_were_closed_wait_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a connection that opens channels for years would not be read any more."""
+    monkeypatch.setattr("bindings.recording.conversation.WAITING", 3)
+    talk = handshake()
+    for number in range(9):
+        talk.append(Sent("client", method("queue.declare", queue=f"q{number}") * 2))
+        talk.append(Sent("broker", close(404, "NOT_FOUND - no", (50, 10))))
+        talk.append(Sent("client", method("channel.close-ok") + method("channel.open")))
+        talk.append(Sent("broker", method("channel.open-ok")))
+    assert len(requests_of(record(talk), "queue.declare")) == 9
+
+
 def test_answers_belong_to_the_calls_that_wait_for_them() -> None:
     """Two calls are sent before the first is answered; what waits behind a refusal gets no answer."""
     talk = [

@@ -151,6 +151,27 @@ def test_a_message_is_handled_once_however_often_it_comes() -> None:
     assert sorted(answer for answer, _ in link.settled) == ["ack"] * 5 + ["reject"]
 
 
+@pytest.mark.parametrize("deliveries", [2, 5])
+def test_a_message_is_handled_once_though_many_ask_a_slow_store_at_the_same_time(deliveries: int) -> None:
+    class Slow(SeenInMemory):
+        async def contains(self, message_id: str) -> bool:
+            found = await super().contains(message_id)
+            await pass_time(1)
+            return found
+
+    link, dispatcher = MemoryLink(), Dispatcher()
+    calls: list[str] = []
+
+    @dispatcher.on("#")
+    async def handle(delivery: Delivery) -> None:
+        calls.append(delivery.routing_key)
+        await pass_time(3)
+
+    link.put(*[Message("", "k", {}, {"message_id": "1"})] * deliveries)
+    handle_all(link, dispatcher, deduplicated(Slow()))
+    assert calls == ["k"]
+
+
 def test_ids_in_memory_are_bounded_the_oldest_forgotten_first() -> None:
     async def work() -> list[bool]:
         seen = SeenInMemory(2)
