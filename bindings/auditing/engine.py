@@ -1,7 +1,7 @@
-"""Choose what counts an archive: this process, or Spark; the command and `bindings.audit` choose alike.
+"""Choose what counts an archive: processes of this machine, or Spark; the command and `bindings.audit` choose alike.
 
-In process is the default: a laptop counts a day's archive faster than Spark starts. Spark is for those who ask for it,
-for topics of Kafka, which only it reads, and for archives that would keep one process busy for long.
+Without Spark is the default: a laptop counts a day's archive faster than Spark starts. Spark is for those who ask for
+it, for topics of Kafka, which only it reads, and for archives that would keep one machine busy for long.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from bindings.archive.formats.detect import Archive
+from bindings.auditing.local.planning import number_of_groups
+from bindings.auditing.local.workers import count_cores
 
 __all__ = ["LARGE", "Engine", "active_session", "choose_engine"]
 
@@ -25,18 +27,24 @@ class Engine(NamedTuple):
 
     spark: bool
     reason: str
+    jobs: int = 1
+    """Number of processes that count, without Spark; 1 for this one."""
 
     def __str__(self) -> str:
-        return f"counted {'by Spark' if self.spark else 'in this process'}: {self.reason}"
+        here = "in this process" if self.jobs == 1 else f"by {self.jobs} processes"
+        return f"counted {'by Spark' if self.spark else here}: {self.reason}"
 
 
-def choose_engine(archive: Archive | None, *, asked: str = "", refused: str = "") -> Engine:
+def choose_engine(archive: Archive | None, *, asked: str = "", refused: str = "", jobs: int | None = None) -> Engine:
     """Return the engine for the files of an audit; None if there are only topics of Kafka.
 
-    ``asked`` is why Spark is asked for, ``refused`` why it must not be used; "" for neither.
+    ``asked`` is why Spark is asked for, ``refused`` why it must not be used; "" for neither. ``jobs`` is the maximum
+    number of processes, by default that of the cores.
     """
+    size = 0 if archive is None else sum(_size_of(path) for path, _ in archive.all_files)
+    processes = min(jobs or count_cores(), number_of_groups(size))
     if refused:
-        return Engine(False, refused)
+        return Engine(False, refused, processes)
     if asked:
         return Engine(True, asked)
     if archive is None:
@@ -46,11 +54,10 @@ def choose_engine(archive: Archive | None, *, asked: str = "", refused: str = ""
     for variable in ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT"):
         if os.environ.get(variable):
             return Engine(True, f"{variable} is set")
-    size = sum(_size_of(path) for path, _ in archive.all_files)
     if size < LARGE:
-        return Engine(False, f"{_in_units(size)}; Spark from {_in_units(LARGE)} on, or with --master")
+        return Engine(False, f"{_in_units(size)}; Spark from {_in_units(LARGE)} on, or with --master", processes)
     if find_spec("pyspark") is None:
-        return Engine(False, f"{_in_units(size)}, and Spark is not installed, which would use more cores")
+        return Engine(False, f"{_in_units(size)}, and Spark is not installed, which would use more machines", processes)
     return Engine(True, f"{_in_units(size)}, from {_in_units(LARGE)} on; --no-spark counts here")
 
 

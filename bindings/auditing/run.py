@@ -131,9 +131,9 @@ class AuditInput:
             others=tuple([other for each in self.archives for other in each.others]),
         )
 
-    def choose_engine(self, *, asked: str = "", refused: str = "") -> Engine:
-        """Return what counts this traffic; ``asked`` is why by Spark, ``refused`` why without it, "" for neither."""
-        return choose_engine(None if self.topics else self.files, asked=asked, refused=refused)
+    def choose_engine(self, *, asked: str = "", refused: str = "", jobs: int | None = None) -> Engine:
+        """Return what counts this traffic; see `bindings.auditing.engine.choose_engine`."""
+        return choose_engine(None if self.topics else self.files, asked=asked, refused=refused, jobs=jobs)
 
     def check(self, *, spark: bool, keep_bad: str | None) -> None:
         """Raise InputError if topics are given without Spark, which reads them, or together with ``keep_bad``."""
@@ -159,6 +159,7 @@ def audit(
     mapping: FieldMapping = USUAL,
     settings: Settings = NO_THRESHOLDS,
     spark: SparkSession | None = None,
+    jobs: int | None = None,
     keep_bad: str | None = None,
     max_bad: int | None = None,
     step: Callable[[int, int], None] = lambda done, of: None,
@@ -168,8 +169,9 @@ def audit(
     A topology given as text or path is opened by `open_source`: a file, ``-`` or a broker's address; ``vhost`` and
     ``profile`` apply to these only. ``compare_profile`` is the release of the topology to compare with, which is the
     same topology if ``compare`` is None. ``archives`` are files and folders, and with a Spark session also topics,
-    ``kafka://HOST:PORT/TOPIC``. Without a session, this process counts everything, with the same result, unless there
-    is one already or the archive is large: `bindings.auditing.engine` chooses, as for the command. By default, the
+    ``kafka://HOST:PORT/TOPIC``. Without a session, at most ``jobs`` processes of this machine count everything, by
+    default as many as it has cores, with the same result, unless there is a session already or the archive is large:
+    `bindings.auditing.engine` chooses, as for the command. By default, the
     messages of the topology's own virtual host are selected. ``step`` is as in `count`.
 
     >>> report = audit("examples/orders/orders.bindings", "examples/orders/traffic.jsonl")
@@ -193,11 +195,14 @@ def audit(
     with ExitStack() as stack:
         # A topic needs a session with Spark's connector, which only the caller can start.
         may_start = not traffic.topics or active_session() is not None
-        if spark is None and may_start and traffic.choose_engine().spark:
+        engine = traffic.choose_engine(jobs=jobs)
+        if spark is None and may_start and engine.spark:
             from bindings.auditing.spark.session import session
 
             spark = stack.enter_context(session())
-        passed = count(traffic, subject, taken, spark=spark, keep_bad=keep_bad, max_bad=max_bad, step=step)
+        passed = count(
+            traffic, subject, taken, spark=spark, jobs=engine.jobs, keep_bad=keep_bad, max_bad=max_bad, step=step
+        )
     return report_on(subject, traffic.descriptions, passed, taken, settings)
 
 
@@ -228,17 +233,18 @@ def count(
     selection: Selection,
     *,
     spark: SparkSession | None = None,
+    jobs: int = 1,
     keep_bad: str | None = None,
     max_bad: int | None = None,
     step: Callable[[int, int], None] = lambda done, of: None,
 ) -> Pass:
-    """Read everything once, on the workers of a Spark session or in this process; raises as `audit`.
+    """Read everything once, on the workers of a Spark session or in ``jobs`` processes; raises as `audit`.
 
-    ``step`` is called with the number of bytes that this process has read so far, and the total number. It is not
-    called when Spark reads.
+    ``step`` is called with the number of bytes that were read so far, and the total number. It is not called when Spark
+    reads.
     """
     return count_studies(
-        traffic, subject.studies, selection, spark=spark, keep_bad=keep_bad, max_bad=max_bad, step=step
+        traffic, subject.studies, selection, spark=spark, jobs=jobs, keep_bad=keep_bad, max_bad=max_bad, step=step
     )
 
 
@@ -248,6 +254,7 @@ def count_studies(
     selection: Selection,
     *,
     spark: SparkSession | None = None,
+    jobs: int = 1,
     keep_bad: str | None = None,
     max_bad: int | None = None,
     most_bytes: int | None = None,
@@ -255,14 +262,16 @@ def count_studies(
 ) -> Pass:
     """Count any studies, as `count` does those of a subject.
 
-    This process reads parts of ``most_bytes`` altogether, drawn by chance; None for all.
+    Without Spark, parts of ``most_bytes`` altogether are read, drawn by chance; None for all.
     """
     traffic.check(spark=spark is not None, keep_bad=keep_bad)
     files = traffic.files
     if spark is None:
         if files is None:
             raise InputError("there is no archive to audit")
-        return run_here(files, studies, selection, keep_bad=keep_bad, max_bad=max_bad, most_bytes=most_bytes, step=step)
+        return run_here(
+            files, studies, selection, jobs=jobs, keep_bad=keep_bad, max_bad=max_bad, most_bytes=most_bytes, step=step
+        )
     from bindings.auditing.spark.job import run
     from bindings.auditing.spark.kafka import run_on_topic, topic_at
 

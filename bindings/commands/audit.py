@@ -83,6 +83,12 @@ def audit_command() -> None:
 @click.option(
     "--keep-bad", type=click.Path(), metavar="DIR", help="New folder for a copy of the records that cannot be read."
 )
+@click.option(
+    "--jobs",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Maximum number of processes that count, without Spark; the report is the same.  [default: one per core]",
+)
 @spark_options
 @threshold_options
 @output_options
@@ -101,6 +107,7 @@ def run_command(
     archive_vhost: str | None,
     max_bad: int | None,
     keep_bad: str | None,
+    jobs: int | None,
     where: SparkOptions,
     thresholds: Thresholds,
     outputs: Outputs,
@@ -132,12 +139,18 @@ def run_command(
         traffic = open_traffic(archives, mapped.mapping())
         for notice in traffic.notices:
             echo_line(notice, err=True)
-        engine = traffic.choose_engine(asked=where.asked, refused="--no-spark" if where.no_spark else "")
+        if jobs is not None and where.asked:
+            raise click.UsageError(f"{where.asked} is for Spark, and --jobs does without it")
+        refused = "--no-spark" if where.no_spark else "--jobs" if jobs else ""
+        engine = traffic.choose_engine(asked=where.asked, refused=refused, jobs=jobs)
         traffic.check(spark=engine.spark, keep_bad=keep_bad)
         if not where.no_spark:
             echo_line(str(engine), err=True)
         with progress("auditing") as step, _session(where, step, with_spark=engine.spark) as spark:
-            passed = count(traffic, subject, selection, spark=spark, keep_bad=keep_bad, max_bad=max_bad, step=step)
+            passed = count(
+                traffic, subject, selection, spark=spark, jobs=engine.jobs, keep_bad=keep_bad, max_bad=max_bad,
+                step=step,
+            )  # fmt: skip
         report = report_on(subject, traffic.descriptions, passed, selection, settings)
         outputs.write(report, passed.values[0])
         outputs.print(report)

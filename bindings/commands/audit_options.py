@@ -210,7 +210,7 @@ spark_options = _gather(
         "no_spark": click.option(
             "--no-spark",
             is_flag=True,
-            help="Count in this process, whatever the archive's size.  [default: below 32 GiB]",
+            help="Count without Spark, whatever the archive's size.  [default: below 32 GiB]",
         ),
     },
     SparkOptions,

@@ -23,7 +23,7 @@ from bridge.daemon.journal import Journal
 from bridge.daemon.metrics import Metrics
 from bridge.daemon.signals import Handlers, Stopping
 from bridge.daemon.web import Web
-from bridge.daemon.workers import SETTLED, WRONG, build_command, run_workers
+from bridge.daemon.workers import SETTLED, WRONG, build_worker_command, run_workers
 from bridge.endpoint import Delivery, Failure, Outgoing
 from bridge.pump.events import PumpEvents
 from bridge.pump.pump import Inlet, Pump
@@ -83,7 +83,11 @@ async def _run(
         journal.write("warning", "configuration", text=str(warning))
     if config.workers > 1 and worker is None:
         code = await run_workers(
-            config, journal, build_command(config.path), handle_signals=handle_signals, keep_handlers=owns_process
+            config,
+            journal,
+            build_worker_command(config.path),
+            handle_signals=handle_signals,
+            keep_handlers=owns_process,
         )
         if code == WRONG:
             raise InputError(f"{config.path}: a worker cannot start; its own error is above")

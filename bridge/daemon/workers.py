@@ -20,7 +20,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from asyncio.subprocess import PIPE
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
@@ -32,8 +31,9 @@ from bridge.daemon.config import Config
 from bridge.daemon.journal import Journal
 from bridge.daemon.signals import Handlers
 from bridge.pump.policy import Backoff
+from exchange.concurrency.processes import build_command, build_environment
 
-__all__ = ["SETTLED", "WRONG", "build_command", "run_workers"]
+__all__ = ["SETTLED", "WRONG", "build_worker_command", "run_workers"]
 
 AGAIN: Final = Backoff(0.5, 30.0)
 """Time before a worker that died is started again; it grows with each death in a row."""
@@ -107,7 +107,9 @@ class _Worker:
         while True:
             began = loop.time()
             # In a session of its own, so that Ctrl-C reaches it once, through us. Its standard input ends with us.
-            self._process = await asyncio.create_subprocess_exec(*self._command, stdin=PIPE, start_new_session=True)
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command, stdin=PIPE, start_new_session=True, env=build_environment()
+            )
             if self._stopping.is_set():
                 self._process.terminate()
             code = await self._process.wait()
@@ -132,6 +134,6 @@ class _Worker:
                 return NOT_SETTLED
 
 
-def build_command(config: str) -> list[str]:
+def build_worker_command(config: str) -> list[str]:
     """Return the command that starts a worker, without its number."""
-    return [sys.executable, "-m", "bridge.cli", "bridge", "run", config]
+    return [*build_command("bridge.cli"), "bridge", "run", config]

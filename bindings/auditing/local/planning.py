@@ -17,8 +17,8 @@ from bindings.archive.reading import SPLIT_BYTES, Format, Split, size_of
 from bindings.auditing.local.tasks import Task
 
 __all__ = [
-    "LARGEST", "PARTS", "SMALLEST", "TASKS", "PlannedFile", "Planner", "draw_tasks", "plan_tasks", "splits_of",
-    "tasks_of",
+    "GROUPS", "LARGEST", "PARTS", "SEVERAL", "SMALLEST", "TASKS", "PlannedFile", "Planner", "draw_tasks",
+    "number_of_groups", "plan_groups", "plan_tasks", "splits_of", "tasks_of",
 ]  # fmt: skip
 
 TASKS: Final = 4
@@ -29,6 +29,12 @@ SMALLEST: Final = 4 << 20
 
 LARGEST: Final = 256 << 20
 """Maximum size of a task, in bytes; this much is read again after a failure."""
+
+SEVERAL: Final = 256 << 20
+"""Size from which an archive has several groups, in bytes: a smaller one is counted while processes start."""
+
+GROUPS: Final = 16
+"""Maximum number of groups, and so of processes: their results are added one after another."""
 
 PARTS: Final = 64
 """Number of cores to plan for if a sample is drawn: `TASKS` times as many parts, if they are not too small."""
@@ -70,6 +76,22 @@ def plan_tasks(archive: Archive, cores: int, planner: Planner = splits_of) -> li
     task_bytes = min(max(total // (TASKS * cores), SMALLEST), LARGEST)
     split_bytes = min(task_bytes, SPLIT_BYTES)
     return tasks_of(_plan(files, split_bytes, planner), task_bytes)
+
+
+def plan_groups(archive: Archive) -> list[list[Task]]:
+    """Return the tasks of an archive in groups of about the same size, each of which one process counts.
+
+    They depend on the archive only, not on this machine: heavy hitters depend on how messages are divided, and a report
+    is to be the same everywhere. Raises InputError for files that cannot be opened.
+    """
+    tasks = plan_tasks(archive, cores=GROUPS // TASKS)
+    groups = max(1, min(number_of_groups(sum(task.weight for task in tasks)), len(tasks)))
+    return [tasks[start::groups] for start in range(groups)]
+
+
+def number_of_groups(size: int) -> int:
+    """Return the number of groups of an archive of this many bytes."""
+    return 1 if size < SEVERAL else min(size // SMALLEST, GROUPS)
 
 
 def draw_tasks(tasks: Sequence[Task], most_bytes: int) -> tuple[list[Task], float]:

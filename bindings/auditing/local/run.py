@@ -1,17 +1,27 @@
-"""Run a pass over an archive in this process, without Spark."""
+"""Run a pass over an archive on this machine, without Spark: in this process, or in several."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from bindings.archive.formats.detect import Archive
 from bindings.archive.inspection import Account
-from bindings.auditing.local.planning import PARTS, draw_tasks, plan_tasks
+from bindings.auditing.local.planning import PARTS, draw_tasks, plan_groups, plan_tasks
 from bindings.auditing.local.selection import EVERYTHING, Selection
 from bindings.auditing.local.study import Study
-from bindings.auditing.local.tasks import Results, Task, TooManyBad, count_tasks, order_for
+from bindings.auditing.local.tasks import (
+    PassSettings,
+    Results,
+    Task,
+    TooManyBad,
+    check_bad,
+    count_tasks,
+    order_for,
+)
+from bindings.auditing.local.workers import run_groups
 from exchange.errors import InputError
 
 __all__ = ["NoRecords", "Pass", "finish", "must_be_new", "must_have_records", "run_here"]
@@ -36,36 +46,54 @@ def run_here(
     studies: Sequence[Study[Any]],
     selection: Selection = EVERYTHING,
     *,
+    jobs: int = 1,
     keep_bad: str | None = None,
     max_bad: int | None = None,
     most_bytes: int | None = None,
     step: Callable[[int, int], None] = lambda done, of: None,
 ) -> Pass:
-    """Read an archive once, for all studies, in this process.
+    """Read an archive once, for all studies, in this process, or in ``jobs`` others if it is large enough for several.
 
-    Of an archive larger than ``most_bytes``, only some tasks are read, see `draw_tasks`; None for all. ``step`` is
-    called with the number of bytes read so far, and the total number. ``keep_bad`` is a new folder for bad records, as
-    JSON lines. Raises InputError for files that cannot be opened, NoRecords for archives without records,
-    `bindings.auditing.local.tasks.TooManyBad` as soon as more than ``max_bad`` records are bad.
+    The result does not depend on the number. Of an archive larger than ``most_bytes``, only some tasks are read, see
+    `draw_tasks`; None for all. ``step`` is called with the number of bytes read so far, and the total number.
+    ``keep_bad`` is a new folder for bad records, as JSON lines. Raises InputError for files that cannot be opened,
+    NoRecords for archives without records, `bindings.auditing.local.tasks.TooManyBad` if more than ``max_bad`` records
+    are bad: at once if a group of tasks has that many, else at the end.
     """
     must_be_new(keep_bad)
-    tasks, share = plan_tasks(archive, cores=1), 1.0
-    if most_bytes is not None and sum(task.weight for task in tasks) > most_bytes:
-        tasks, share = draw_tasks(plan_tasks(archive, cores=PARTS), most_bytes)
-    total = sum(task.weight for task in tasks)
-    done = 0
+    groups, share = plan_groups(archive), 1.0
+    if most_bytes is not None and _weight_of(groups) > most_bytes:
+        drawn, share = draw_tasks(plan_tasks(archive, cores=PARTS), most_bytes)
+        groups = [drawn]
+    total, done = _weight_of(groups), 0
 
-    def report_steps() -> Iterator[Task]:
+    def add_weight(weight: int) -> None:
         nonlocal done
-        for task in tasks:
-            step(done, total)
-            yield task
-            done += task.weight
+        done += weight
         step(done, total)
 
-    results = count_tasks(report_steps(), order_for(studies, selection, keep_bad, max_bad))
+    step(0, total)
+    order = order_for(studies, selection, keep_bad, max_bad)
+    count = partial(run_groups, jobs=jobs) if jobs > 1 and len(groups) > 1 else _count_groups
+    results = reduce(Results.plus, count(groups, order, step=add_weight))
+    check_bad(results.account, max_bad)
     must_have_records(archive, results.account, max_bad)
     return finish(results, studies)._replace(share=share)
+
+
+def _weight_of(groups: Sequence[Sequence[Task]]) -> int:
+    return sum(task.weight for group in groups for task in group)
+
+
+def _count_groups(
+    groups: Sequence[Sequence[Task]], order: PassSettings, step: Callable[[int], None]
+) -> Iterator[Results]:
+    def read(group: Sequence[Task]) -> Iterator[Task]:
+        for task in group:
+            yield task
+            step(task.weight)
+
+    return (count_tasks(read(group), order) for group in groups)
 
 
 def finish(results: Results, studies: Sequence[Study[Any]]) -> Pass:

@@ -77,6 +77,11 @@ class Results(NamedTuple):
     values: tuple[Any, ...]
     account: Account
 
+    def plus(self, other: Results) -> Results:
+        """Return the results over both parts."""
+        values = [one + more for one, more in zip(self.values, other.values, strict=True)]
+        return Results(tuple(values), self.account + other.account)
+
 
 def order_for(
     studies: Sequence[Study[Any]], selection: Selection, keep_bad: str | None = None, max_bad: int | None = None

@@ -33,6 +33,7 @@ from bindings.sources.files import PRIVATE_FOLDER, make_folders
 from bridge.endpoint import Disconnected
 from bridge.endpoints.archive.rows import to_rows
 from bridge.endpoints.archive.spool import DAMAGED, lock_spool, read_frames, token_of
+from exchange.concurrency.processes import build_command, build_environment
 from exchange.errors import InputError
 from exchange.values.json_text import parse_leniently
 
@@ -176,10 +177,10 @@ class Rotator:
 
 def _start() -> subprocess.Popen[bytes]:
     """Start a process that rotates, in a process group of its own: Ctrl-C is for the bridge, which drains first."""
-    command = [sys.executable, "-m", __name__]
     return subprocess.Popen(  # noqa: S603  this very module
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
-    )
+        build_command("bridge.endpoints.archive.rotation"),
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, env=build_environment(),
+    )  # fmt: skip
 
 
 def _ask(process: subprocess.Popen[bytes], request: bytes) -> bytes:

@@ -37,7 +37,7 @@ def test_this_process_counts_what_is_not_large(archive: Archive, monkeypatch: py
 def test_a_large_archive_is_counted_here_without_spark(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "LARGE", 1)
     monkeypatch.setattr(engine, "find_spec", lambda _: None)
-    assert choose_engine(archive) == (False, "5 KiB, and Spark is not installed, which would use more cores")
+    assert choose_engine(archive) == (False, "5 KiB, and Spark is not installed, which would use more machines", 1)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_spark_counts_where_it_is_asked_for(
         monkeypatch.setenv(change["variable"], "1")
     found = choose_engine(change.get("archive", archive), asked=change.get("asked", ""))
     assert (found.spark, found.reason) == (True, reason)
-    assert choose_engine(archive, refused="--no-spark") == (False, "--no-spark")
+    assert choose_engine(archive, refused="--no-spark") == (False, "--no-spark", 1)
 
 
 def test_the_command_says_what_counts(archive: Archive, tmp_path: Path) -> None:
