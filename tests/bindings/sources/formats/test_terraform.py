@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from bindings.sources.definitions import Definitions
 from bindings.sources.formats import FORMATS, SourceFile
 from bindings.sources.formats.format import WriteTarget
 from bindings.sources.formats.imported import Imported
+from bindings.sources.formats.terraform.writer import _quote
 from exchange import Binding, Exchange, Policy, Queue, Topology
 from exchange.errors import InputError
 from tests.support.bindings.written_terraform import plan_of, read_written
@@ -276,3 +278,11 @@ def test_the_command_writes_terraform(tmp_path: Path) -> None:
         2,
         True,
     )
+
+
+@pytest.mark.parametrize("text", ["${a}", "%{if a}", "$${a}", "%%{a}", "a$%{", "${%{"])
+def test_no_name_or_key_is_an_expression_or_a_directive(text: str) -> None:
+    """In quotes, Terraform takes ``$${`` and ``%%{`` for what begins with one of the signs, and else evaluates it."""
+    quoted = _quote(text)
+    assert not re.search(r"[$%]\{", re.sub(r"([$%])\1\{", "", quoted))
+    assert re.sub(r"([$%])\1\{", r"\1{", quoted) == f'"{text}"'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -191,3 +192,12 @@ def test_dead_letters_with_a_key_are_followed_exactly() -> None:
 def test_what_has_no_dead_letters_has_no_ways() -> None:
     ways = DeadLetterWays(Topology(queues=[Queue("q")]))
     assert (ways.circles, ways.leading_to(["q"])) == (set(), [])
+
+
+def test_a_fact_that_names_its_last_release_holds_for_none_after_it() -> None:
+    last = {fact.id: re.search(r"up to (\d+)\.(\d+)\.(\d+)", fact.what) for fact in FACTS}
+    ends = {name: tuple(map(int, found.groups())) for name, found in last.items() if found is not None}
+    assert ends
+    assert {fact.id: fact.until for fact in FACTS if fact.id in ends} == {
+        name: (major, minor, patch + 1) for name, (major, minor, patch) in ends.items()
+    }
