@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from bridge.endpoint import Finding, Removal
 from exchange.text.display import write_milliseconds
 
-__all__ = ["OUTAGE", "find_risk", "find_survived", "judge_removals", "show_seconds"]
+__all__ = ["LOOK_EVERY", "OUTAGE", "KnownRemovals", "find_risk", "find_survived", "judge_removals", "show_seconds"]
 
 OUTAGE: Final = 3_600.0
 """Seconds of an outage that a source should survive: a check warns of one that does not."""
 RISK_AFTER: Final = 60.0
 """Seconds for which nothing is read before a source is at risk whose messages are removed by their amount."""
+LOOK_EVERY: Final = 30.0
+"""Seconds between looks at the settings: an operator may change them at any time, and brokers apply policies late."""
+
+
+class KnownRemovals:
+    """The settings of a source as they were seen last."""
+
+    def __init__(self) -> None:
+        self.all: Sequence[Removal] = ()
+
+    async def keep_looking(self, look: Callable[[], Awaitable[Sequence[Removal] | None]]) -> None:
+        """Look again from time to time, until cancelled; ``look`` returns None where they are not shown now."""
+        while True:
+            if (found := await look()) is not None:
+                self.all = found
+            await asyncio.sleep(LOOK_EVERY)
 
 
 def find_survived(removals: Iterable[Removal]) -> float | None:

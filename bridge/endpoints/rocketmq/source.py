@@ -18,12 +18,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from typing import Final
 
 from bridge.aside import call_aside
 from bridge.endpoint import Delivery, Disconnected, EndOfStream, Finding, Place, Removal, Source, disconnection
+from bridge.endpoints.outages import KnownRemovals
 from bridge.endpoints.rocketmq.backlog import Backlog, look_up_removals
 from bridge.endpoints.rocketmq.checking import check_source, places_of, servers_of
 from bridge.endpoints.rocketmq.lane import QueueLane
@@ -121,9 +122,9 @@ class RocketmqSource(Source):
         self._committing: asyncio.Task[None] | None = None
         self._commits: dict[str, asyncio.Task[None]] = {}
         """Broker -> the commit that is under way."""
-        self._asking: asyncio.Task[None] | None = None
+        self._asking: list[asyncio.Task[None]] = []
         self._backlog: Final = Backlog(name)
-        self._removals: Sequence[Removal] = ()
+        self._removals: Final = KnownRemovals()
         self._lanes: dict[AssignedQueue, QueueLane] = {}
         self._uncommitted = 0
         """Number of deliveries that were read and are not committed."""
@@ -165,7 +166,7 @@ class RocketmqSource(Source):
 
     @property
     def removals(self) -> Sequence[Removal]:
-        return self._removals
+        return self._removals.all
 
     @property
     def places(self) -> frozenset[Place]:
@@ -200,12 +201,16 @@ class RocketmqSource(Source):
         self._pulse = Pulse(client, [each.topic for each in self._subscriptions], replicas=True, failed=self._break)
         self._pulse.open()
         self._committing = self._start(self._commit(consumer))
-        self._asking = self._start(self._ask(client, consumer, servers))
 
-    async def _ask(self, client: Client, consumer: Consumer, servers: Mapping[str, str]) -> None:
-        """Ask brokers how long they keep messages, and then what waits, until cancelled."""
-        self._removals = await look_up_removals(client, servers, [])
-        await self._backlog.keep_asking(consumer, BrokerQueues(client, self._group))
+        async def look() -> Sequence[Removal] | None:
+            hidden: list[str] = []
+            found = await look_up_removals(client, servers, hidden)
+            return found if found or not hidden else None
+
+        self._asking = [
+            self._start(self._backlog.keep_asking(consumer, BrokerQueues(client, self._group))),
+            self._start(self._removals.keep_looking(look)),
+        ]
 
     def _start(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
@@ -354,10 +359,10 @@ class RocketmqSource(Source):
         consumer, self._consumer = self._consumer, None
         client, self._client = self._client, None
         pulse, self._pulse = self._pulse, None
-        tasks = [task for task in (self._committing, self._asking, *self._commits.values()) if task is not None]
+        tasks = [task for task in (self._committing, *self._asking, *self._commits.values()) if task is not None]
         for task in tasks:
             task.cancel()
-        self._committing = self._asking = None
+        self._committing, self._asking = None, []
         self._commits.clear()
         has_left = False
         try:

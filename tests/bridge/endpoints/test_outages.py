@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from bridge.endpoint import Removal
-from bridge.endpoints.outages import find_survived, judge_removals
+from bridge.endpoints.outages import LOOK_EVERY, KnownRemovals, find_survived, judge_removals
 from bridge.endpoints.rabbitmq.queue_facts import QueueFacts, find_removals
+from tests.support.virtual_loop import on_a_virtual_loop, pass_time
 
 
 def judged(known: dict[str, Any]) -> list[tuple[str, str]]:
@@ -63,3 +66,19 @@ def test_a_bridge_that_runs_knows_the_same_as_the_check() -> None:
         assert QueueFacts.from_answer(known, "4.3.0", "queue 'q'").removals == (*find_removals(known, "queue 'q'"),)
     assert find_survived(find_removals(queue(expires=6_000, message_ttl=9_000), "")) == 6.0
     assert find_survived([Removal("a", messages=1)]) is None
+
+
+@on_a_virtual_loop
+async def test_a_setting_that_comes_while_the_bridge_runs_is_known_soon_and_kept_while_nobody_answers() -> None:
+    known, answer = KnownRemovals(), list[Sequence[Removal] | None]([()])
+    later = [Removal("it drops what waits", 60.0)]
+
+    async def look() -> Sequence[Removal] | None:
+        return answer[0]
+
+    looking = asyncio.ensure_future(known.keep_looking(look))
+    await pass_time(1)
+    for answer[0], expected in ((later, later), (None, later), ((), ())):
+        await pass_time(LOOK_EVERY)
+        assert known.all == expected
+    looking.cancel()

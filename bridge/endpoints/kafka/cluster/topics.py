@@ -156,10 +156,12 @@ def fetch_removals(admin: AdminClient, topics: Sequence[str], hidden: list[str])
             yield Removal(f"{what} beyond {size:,} bytes of a partition (retention.bytes)")
 
 
-def look_up_removals(settings: Mapping[str, Any], topics: Sequence[str]) -> Sequence[Removal]:
-    """Return what `fetch_removals` yields, by a client of its own; nothing if brokers do not answer."""
+def look_up_removals(settings: Mapping[str, Any], topics: Sequence[str]) -> Sequence[Removal] | None:
+    """Return what `fetch_removals` yields, by a client of its own; None if brokers do not answer for all topics."""
     own = {name: value for name, value in settings.items() if name != "statistics.interval.ms"}
+    hidden: list[str] = []
     try:
-        return [*fetch_removals(make_admin({**own, **ASKING}, Reasons()), topics, [])]
+        found = [*fetch_removals(make_admin({**own, **ASKING}, Reasons()), topics, hidden)]
     except KafkaException:
-        return ()
+        return None
+    return found if found or not hidden else None

@@ -33,6 +33,7 @@ from bridge.endpoints.kafka.cluster.topics import check_rights, count_partitions
 from bridge.endpoints.kafka.consumer.assignment import PartitionLane
 from bridge.endpoints.kafka.consumer.backlog import Backlog
 from bridge.endpoints.kafka.consumer.member import GroupMember
+from bridge.endpoints.outages import KnownRemovals
 
 __all__ = ["KafkaSource"]
 
@@ -108,7 +109,7 @@ class KafkaSource(Source):
         """Set when it is opened first."""
         self._known: dict[str, str] = {}
         """Ids of the topics that were read."""
-        self._removals: Sequence[Removal] = ()
+        self._removals: Final = KnownRemovals()
         self._asking: asyncio.Task[None] | None = None
         """Task that asks how long the topics keep their records."""
         self.member: GroupMember | None = None
@@ -157,7 +158,7 @@ class KafkaSource(Source):
 
     @property
     def removals(self) -> Sequence[Removal]:
-        return self._removals
+        return self._removals.all
 
     @property
     def places(self) -> frozenset[Place]:
@@ -214,7 +215,7 @@ class KafkaSource(Source):
     async def _ask_for_removals(self, settings: Mapping[str, Any], topics: Sequence[str]) -> None:
         calls = Calls()  # of its own: closing the consumer must not wait for the answer
         try:
-            self._removals = await calls.call(lambda: look_up_removals(settings, topics))
+            await self._removals.keep_looking(lambda: calls.call(lambda: look_up_removals(settings, topics)))
         finally:
             calls.end()
 

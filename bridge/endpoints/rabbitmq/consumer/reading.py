@@ -14,6 +14,8 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -21,6 +23,7 @@ import pika
 
 from bridge.aside import call_aside
 from bridge.endpoint import Delivery, Disconnected, Finding, Place, Removal, Source
+from bridge.endpoints.outages import KnownRemovals
 from bridge.endpoints.rabbitmq.checking import SourceSettings, check_source, places_of_queue
 from bridge.endpoints.rabbitmq.connection import Channel, Connection
 from bridge.endpoints.rabbitmq.consumer.backlog import Backlog, Reading, Removed
@@ -36,7 +39,7 @@ from bridge.endpoints.rabbitmq.consumer.pacing import Pacing
 from bridge.endpoints.rabbitmq.consumer.redeliveries import Redeliveries, count_deliveries
 from bridge.endpoints.rabbitmq.frames import Arrived, Event, encode_ack
 from bridge.endpoints.rabbitmq.management import Unknown
-from bridge.endpoints.rabbitmq.queue_facts import fetch_facts
+from bridge.endpoints.rabbitmq.queue_facts import QueueFacts, fetch_facts
 from bridge.endpoints.rabbitmq.refusals import explain_refusal, refuses_argument
 from exchange.amqp import ContentHeader, content_of
 from exchange.errors import BrokerError
@@ -113,9 +116,9 @@ class RabbitmqSource(Source):
         """Delivery tag up to which deliveries are acknowledged."""
         self._backlog: Backlog | None = None
         self._removed: Final = Removed(name, queue)
-        self._removals: Sequence[Removal] = ()
+        self._removals: Final = KnownRemovals()
         """What removes messages that are not read in time, as the management API has last named it."""
-        self._counting: asyncio.Task[None] | None = None
+        self._counting: list[asyncio.Task[None]] = []
         self._next_offset: int | None = None
         """Offset after the last message of a stream that was settled before, or that has arrived; None: unknown."""
 
@@ -150,7 +153,7 @@ class RabbitmqSource(Source):
 
     @property
     def removals(self) -> Sequence[Removal]:
-        return self._removals
+        return self._removals.all
 
     @property
     def places(self) -> frozenset[Place]:
@@ -188,23 +191,34 @@ class RabbitmqSource(Source):
             await self.close()
             raise
         self._backlog = Backlog(connection, self._queue, self._describe_reading, self._management, self._removed)
-        self._counting = asyncio.create_task(self._backlog.keep_counting())
+        work = [self._backlog.keep_counting()]
+        if self._management is not None:
+            work.append(self._removals.keep_looking(partial(self._look_for_removals, connection)))
+        self._counting = [asyncio.create_task(each) for each in work]
 
     async def _learn(self, connection: Connection) -> None:
         """Find out how carefully the queue is to be read now. Raises Disconnected if it is not to be read yet."""
         self._pacing = None
         if self._management is not None:
             try:
-                facts = await fetch_facts(connection.parameters, self._management, connection.server, self._queue)
+                facts = await self._fetch_facts(connection)
             except Unknown as error:
                 LOG.warning("%s: %s: if its queue has a delivery limit, that is not known", self.name, error)
             else:
-                self._removals = facts.removals
                 self._redeliveries.learn(facts.delivery_limit)
                 self._pacing = None if facts.alone_from is None else Pacing(facts.alone_from, self._prefetch)
         wait = self._redeliveries.wait(asyncio.get_running_loop().time())
         if wait:
             raise Disconnected(f"is not read for another {wait:.0f} s: {self._redeliveries.warning}")
+
+    async def _look_for_removals(self, connection: Connection) -> Sequence[Removal] | None:
+        with suppress(Unknown):
+            return (await self._fetch_facts(connection)).removals
+        return None
+
+    async def _fetch_facts(self, connection: Connection) -> QueueFacts:
+        assert self._management is not None  # noqa: S101  else nothing is looked up
+        return await fetch_facts(connection.parameters, self._management, connection.server, self._queue)
 
     def _describe_reading(self) -> Reading:
         return Reading(self._last, len(self._arrived), self._acked, self._next_offset, self._is_stream)
@@ -400,9 +414,9 @@ class RabbitmqSource(Source):
             self._acked = self._settled
 
     async def close(self) -> None:
-        if self._counting is not None:
-            self._counting.cancel()
-            self._counting = None
+        for task in self._counting:
+            task.cancel()
+        self._counting.clear()
         if self._changing is not None:
             self._changing.cancel()
         self._backlog = None
