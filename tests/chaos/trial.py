@@ -283,10 +283,11 @@ class Trial:
         try:
             begin()
             last = began + (LIMIT + PATIENCE if shows else 0.0)
-            seen = Visibility()
-            while time.monotonic() < max(began + seconds, began if seen.all_within < LIMIT else last):
+            while True:  # once at least: a fault may take its time to begin
                 self.check_running()
                 seen = max([watch.visibility(began) for watch in watches], key=lambda each: each.all_within)
+                if time.monotonic() >= max(began + seconds, began if seen.all_within < LIMIT else last):
+                    break
                 time.sleep(LOOK)
             meanwhile()
         finally:

@@ -14,6 +14,7 @@ from tests.chaos.scenarios import (
     deliveries,
     disks,
     exactly_once,
+    expiries,
     keys,
     limits,
     logs,
@@ -40,5 +41,5 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     *takeovers.SCENARIOS, *exactly_once.SCENARIOS, *deliveries.SCENARIOS, *windows.SCENARIOS,
     *limits.SCENARIOS, *remade_queues.SCENARIOS, *crashes.SCENARIOS, *batches.SCENARIOS, *withheld.SCENARIOS,
     *unrouted.SCENARIOS, *logs.SCENARIOS, *certificates.SCENARIOS,
-    *clusters.SCENARIOS, *wiped.SCENARIOS,
+    *clusters.SCENARIOS, *wiped.SCENARIOS, *expiries.SCENARIOS,
 )  # fmt: skip
