@@ -5,20 +5,23 @@ It is asked at each connection, as a queue may be declared anew, and its policy 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
 import pika
 
 from bridge.endpoint import Removal
-from bridge.endpoints.rabbitmq.management import ManagementClient
+from bridge.endpoints.rabbitmq.management import ManagementClient, Unknown
 from exchange.entities.releases import profile_for
 from exchange.lifecycle.limits import find_delivery_limit
 from exchange.text.display import write_milliseconds
 from exchange.text.numbers import is_digits
 
-__all__ = ["QueueFacts", "fetch_facts", "find_removals", "limits_of", "refuses_when_full", "setting_of"]
+__all__ = [
+    "QueueFacts", "fetch_facts", "find_removals", "limits_of", "look_up_removals", "refuses_when_full", "setting_of",
+]  # fmt: skip
 
 AGES: Final = {"Y": 31_536_000, "M": 2_592_000, "D": 86_400, "h": 3_600, "m": 60, "s": 1}
 """Unit of an age of messages -> seconds."""
@@ -89,6 +92,15 @@ async def fetch_facts(parameters: pika.URLParameters, url: str, server: Mapping[
     management = ManagementClient(parameters, url)
     await management.check_cluster(server.get("cluster_name"))
     return QueueFacts.from_answer(await management.queue(queue), str(server.get("version", "")), f"queue {queue!r}")
+
+
+async def look_up_removals(
+    parameters: pika.URLParameters, url: str, server: Mapping[str, Any], queue: str
+) -> Sequence[Removal] | None:
+    """Return what removes messages of a queue, by the management API; None if it does not answer."""
+    with suppress(Unknown):
+        return (await fetch_facts(parameters, url, server, queue)).removals
+    return None
 
 
 def find_removals(known: Mapping[str, Any], title: str) -> Iterator[Removal]:

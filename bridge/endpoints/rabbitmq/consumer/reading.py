@@ -14,7 +14,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
@@ -39,7 +38,7 @@ from bridge.endpoints.rabbitmq.consumer.pacing import Pacing
 from bridge.endpoints.rabbitmq.consumer.redeliveries import Redeliveries, count_deliveries
 from bridge.endpoints.rabbitmq.frames import Arrived, Event, encode_ack
 from bridge.endpoints.rabbitmq.management import Unknown
-from bridge.endpoints.rabbitmq.queue_facts import QueueFacts, fetch_facts
+from bridge.endpoints.rabbitmq.queue_facts import fetch_facts, look_up_removals
 from bridge.endpoints.rabbitmq.refusals import explain_refusal, refuses_argument
 from exchange.amqp import ContentHeader, content_of
 from exchange.errors import BrokerError
@@ -117,7 +116,6 @@ class RabbitmqSource(Source):
         self._backlog: Backlog | None = None
         self._removed: Final = Removed(name, queue)
         self._removals: Final = KnownRemovals()
-        """What removes messages that are not read in time, as the management API has last named it."""
         self._counting: list[asyncio.Task[None]] = []
         self._next_offset: int | None = None
         """Offset after the last message of a stream that was settled before, or that has arrived; None: unknown."""
@@ -191,17 +189,17 @@ class RabbitmqSource(Source):
             await self.close()
             raise
         self._backlog = Backlog(connection, self._queue, self._describe_reading, self._management, self._removed)
-        work = [self._backlog.keep_counting()]
+        self._counting.append(asyncio.create_task(self._backlog.keep_counting()))
         if self._management is not None:
-            work.append(self._removals.keep_looking(partial(self._look_for_removals, connection)))
-        self._counting = [asyncio.create_task(each) for each in work]
+            look = partial(look_up_removals, connection.parameters, self._management, connection.server, self._queue)
+            self._counting.append(asyncio.create_task(self._removals.keep_looking(look)))
 
     async def _learn(self, connection: Connection) -> None:
         """Find out how carefully the queue is to be read now. Raises Disconnected if it is not to be read yet."""
         self._pacing = None
         if self._management is not None:
             try:
-                facts = await self._fetch_facts(connection)
+                facts = await fetch_facts(connection.parameters, self._management, connection.server, self._queue)
             except Unknown as error:
                 LOG.warning("%s: %s: if its queue has a delivery limit, that is not known", self.name, error)
             else:
@@ -210,15 +208,6 @@ class RabbitmqSource(Source):
         wait = self._redeliveries.wait(asyncio.get_running_loop().time())
         if wait:
             raise Disconnected(f"is not read for another {wait:.0f} s: {self._redeliveries.warning}")
-
-    async def _look_for_removals(self, connection: Connection) -> Sequence[Removal] | None:
-        with suppress(Unknown):
-            return (await self._fetch_facts(connection)).removals
-        return None
-
-    async def _fetch_facts(self, connection: Connection) -> QueueFacts:
-        assert self._management is not None  # noqa: S101  else nothing is looked up
-        return await fetch_facts(connection.parameters, self._management, connection.server, self._queue)
 
     def _describe_reading(self) -> Reading:
         return Reading(self._last, len(self._arrived), self._acked, self._next_offset, self._is_stream)
@@ -414,11 +403,10 @@ class RabbitmqSource(Source):
             self._acked = self._settled
 
     async def close(self) -> None:
-        for task in self._counting:
-            task.cancel()
+        for task in (*self._counting, self._changing):
+            if task is not None:
+                task.cancel()
         self._counting.clear()
-        if self._changing is not None:
-            self._changing.cancel()
         self._backlog = None
         connection = self._connection
         if connection is not None:
