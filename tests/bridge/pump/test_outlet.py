@@ -284,7 +284,7 @@ def test_a_gate_forgets_what_was_under_way_over_a_lost_connection() -> None:
 ANSWERS = st.lists(
     st.one_of(
         st.tuples(st.just("send"), st.integers(0, 2)),
-        st.tuples(st.sampled_from(["confirm", "confirm", "push back", "lose"]), st.integers(0, 5)),
+        st.tuples(st.sampled_from(["confirm", "confirm", "push back", "refuse", "lose"]), st.integers(0, 5)),
         st.tuples(st.just("wait"), st.sampled_from([0.1, 1.0, 5.0])),
     ),
     max_size=40,
@@ -295,7 +295,8 @@ ANSWERS = st.lists(
 @given(ANSWERS)
 @example([("send", 0), ("send", 1), ("send", 2), ("push back", 0), ("send", 1), ("confirm", 1), ("wait", 1.0),
           ("confirm", 1)])  # fmt: skip
-def test_behind_a_queue_that_takes_nothing_no_message_is_sent_before_an_older_one_of_its_key_was_taken(
+@example([("send", 0), ("refuse", 0), ("send", 0), ("send", 1)])
+def test_behind_a_queue_that_takes_nothing_no_message_is_sent_before_an_older_one_of_its_key_was_taken(  # noqa: PLR0915
     answers: list[tuple[str, Any]],
 ) -> None:
     """What was under way when the first was refused may pass it; what comes then passes nothing, however it goes on."""
@@ -308,6 +309,7 @@ def test_behind_a_queue_that_takes_nothing_no_message_is_sent_before_an_older_on
         under_way: list[int] = []
         sent: set[int] = set()
         refused_at: float | None = None
+        refused: set[int] = set()  # and neither confirmed nor a dead letter since
 
         def look() -> None:
             for numbers in scene.target.take():
@@ -315,6 +317,8 @@ def test_behind_a_queue_that_takes_nothing_no_message_is_sent_before_an_older_on
                     under_way.clear()
                 for number in numbers:
                     older = {n for n, key in enumerate(keys[: number - 1], 1) if key == keys[number - 1]}
+                    older -= {dead for dead, _ in scene.dead}
+                    assert number in sent or not older & refused - confirmed
                     if refused_at is not None and asyncio.get_running_loop().time() - refused_at < CALM:
                         assert number in sent or older <= confirmed
                     under_way.append(number)
@@ -338,6 +342,9 @@ def test_behind_a_queue_that_takes_nothing_no_message_is_sent_before_an_older_on
                 if what == "confirm":
                     confirmed.add(number)
                     scene.target.confirm(number)
+                elif what == "refuse":
+                    refused.add(number)
+                    scene.target.refuse(number)
                 else:
                     refused_at = asyncio.get_running_loop().time()
                     scene.target.refuse(number, FULL)
@@ -350,7 +357,7 @@ def test_behind_a_queue_that_takes_nothing_no_message_is_sent_before_an_older_on
                 confirmed.add(number)
                 scene.target.confirm(number)
                 look()
-        assert confirmed == set(range(1, len(keys) + 1))
+        assert confirmed | {number for number, _ in scene.dead} == set(range(1, len(keys) + 1))
         assert scene.settled[-1:] == [len(keys)][: len(keys)]
 
     run_virtually(play())
