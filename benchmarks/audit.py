@@ -20,7 +20,7 @@ from benchmarks.measure import Contestant, processor_seconds, resident_mb, run_r
 from bindings.archive.formats.detect import detect
 from bindings.auditing.local.studies import CoverageStudy
 from bindings.auditing.spark.job import run
-from bindings.auditing.spark.session import session
+from bindings.auditing.spark.session import open_session
 from exchange.topology.topology import Topology
 
 __all__ = ["audit"]
@@ -36,7 +36,7 @@ def audit(quick: bool) -> None:
     rounds = 3 if quick else 5
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hashstar" / "benchmarks"
     memory = []
-    with session(f"local[{CORES}]", conf=SETTINGS) as spark:
+    with open_session(f"local[{CORES}]", conf=SETTINGS) as spark:
         for name, archive, topology in (
             ("50,000 keys", "few", keys_topology()),
             ("keys that come once or a few times", "many", keys_topology()),

@@ -46,7 +46,7 @@ KAFKA: Final = "HASHSTAR_BENCH_KAFKA"
 """The variable that names the image of Kafka."""
 
 BODY: Final = b'{"order": 1234567, "items": [' + b'{"sku": "a-17", "n": 2}, ' * 6 + b"null]}"
-HEADER: Final = ContentHeader.of({"region": "eu-west-1"}, {"delivery_mode": 2, "content_type": "application/json"})
+HEADER: Final = ContentHeader.encode({"region": "eu-west-1"}, {"delivery_mode": 2, "content_type": "application/json"})
 STEP: Final = 1_000
 LEAD: Final = 5_000
 """Maximum number of unconfirmed publishes while a queue is filled."""

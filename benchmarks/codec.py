@@ -49,7 +49,7 @@ def codec(quick: bool) -> None:
     """Decode, encode, edit, and cross from AMQP to Kafka and back."""
     count, rounds = (2_000, 3) if quick else (2_000, 15)
     for name, (headers, properties) in SHAPES.items():
-        content = ContentHeader.of(headers, properties)
+        content = ContentHeader.encode(headers, properties)
         raws = [bytes(bytearray(content.raw)) for _ in range(count)]
         rows = run_rounds([_row(*row, raws) for row in _calls(content)], rounds)
         show(f"codec, {name}", f"{len(content.raw)} bytes of header", rows)
@@ -71,7 +71,7 @@ def _calls(content: ContentHeader) -> list[tuple[str, Callable[[bytes], object]]
         ("pika: decode", lambda raw: BasicProperties().decode(raw)),
         ("decode", _decode),
         ("pika: encode", lambda _: b"".join(of_pika.encode())),
-        ("encode", lambda _: ContentHeader.of(headers, properties).raw),
+        ("encode", lambda _: ContentHeader.encode(headers, properties).raw),
         ("a message, undecoded", _message),
         ("the same, with an identity", lambda raw: mark_message(_message(raw), "kafka/main/orders/3/1207")),
         ("AMQP to Kafka", lambda raw: to_kafka(_message(raw), "orders", b"key")),

@@ -32,7 +32,7 @@ QUEUE: Final = "bench"
 PARTITIONS: Final = 8
 PROCESSES: Final = 2
 PREFETCH: Final = 100
-HEADER: Final = ContentHeader.of({"region": "eu-west-1"}, {"delivery_mode": 2, "content_type": "application/json"})
+HEADER: Final = ContentHeader.encode({"region": "eu-west-1"}, {"delivery_mode": 2, "content_type": "application/json"})
 BODY: Final = b"x" * 100
 SECONDS: Final = 600
 """Maximum duration of a round."""

@@ -18,7 +18,7 @@ from typing import Final
 
 from benchmarks.measure import Contestant
 from exchange import Matcher, Pattern
-from exchange.patterns.pattern import MANY, NATS, ordered
+from exchange.patterns.pattern import MANY, NATS, normalise_wildcards
 
 __all__ = ["time_gsl"]
 
@@ -70,7 +70,7 @@ def _translate(patterns: Sequence[str]) -> tuple[dict[str, list[str]], int]:
     translated: dict[str, list[str]] = {}
     left = 0
     for pattern in patterns:
-        words = ordered(Pattern.of_binding_key(pattern).words)
+        words = normalise_wildcards(Pattern.of_binding_key(pattern).words)
         if MANY in words[:-1] or words == (MANY,):
             left += 1
             continue

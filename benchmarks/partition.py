@@ -22,7 +22,7 @@ from benchmarks.measure import Contestant, microseconds_per, run_rounds, show, t
 from benchmarks.workloads import SEED
 from exchange.partition import Partitions
 from exchange.partition.batch import partition_batch
-from exchange.partition.hashing.hashes import murmur2, positive
+from exchange.partition.hashing.hashes import murmur2, to_positive
 from exchange.partition.partitioning.specification import parse_partitioner
 
 __all__ = ["partition"]
@@ -78,7 +78,7 @@ def _column(name: str, keys: list[str], rounds: int) -> None:
     column = pa.array(keys, pa.string())
     written = [key.encode() for key in keys]
     few = keys[:ALONE]
-    partitioner, partitions = parse_partitioner("kafka.murmur2"), Partitions.of(COUNT)
+    partitioner, partitions = parse_partitioner("kafka.murmur2"), Partitions.from_count(COUNT)
     data = np.frombuffer(column.buffers()[2], np.uint8)
     words = data[: len(data) & -8].view(np.uint64)
     found = partition_batch("kafka.murmur2", column, COUNT).tolist()
@@ -103,7 +103,7 @@ def _column(name: str, keys: list[str], rounds: int) -> None:
 
 
 def _batch(strategy: str, keys: Any) -> Callable[[], float]:
-    partitioner, partitions = parse_partitioner(strategy), Partitions.of(COUNT)
+    partitioner, partitions = parse_partitioner(strategy), Partitions.from_count(COUNT)
     return lambda: _per_key(lambda: partition_batch(partitioner, keys, partitions), keys)
 
 
@@ -118,7 +118,7 @@ def _librdkafka(keys: list[bytes]) -> float:
 def _alone(name: str, keys: list[str], rounds: int) -> None:
     """Compare single calls: confluent_kafka's function and ours take the bytes of a key."""
     written = [key.encode() for key in keys]
-    partitioner, partitions = parse_partitioner("kafka.murmur2"), Partitions.of(COUNT)
+    partitioner, partitions = parse_partitioner("kafka.murmur2"), Partitions.from_count(COUNT)
     rows = [
         Contestant("confluent_kafka.murmur2", lambda: microseconds_per(_in_librdkafka, written), "floor"),
         Contestant("murmur2, toPositive, %", lambda: microseconds_per(_in_python, written)),
@@ -134,4 +134,4 @@ def _in_librdkafka(key: bytes) -> int:
 
 
 def _in_python(key: bytes) -> int:
-    return positive(murmur2(key)) % COUNT
+    return to_positive(murmur2(key)) % COUNT

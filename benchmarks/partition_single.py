@@ -89,7 +89,7 @@ def _measure(call: Callable[[Any], object], keys: list[Any], rounds: int) -> flo
 
 @cache
 def _partitions_for(name: str) -> Partitions:
-    return Partitions.queues({"eu@a": 6, "eu@b": 6}) if STRATEGIES[name].lists_queues else Partitions.of(12)
+    return Partitions.queues({"eu@a": 6, "eu@b": 6}) if STRATEGIES[name].lists_queues else Partitions.from_count(12)
 
 
 def _decides(partitioner: Partitioner, partitions: Partitions) -> bool:

@@ -88,17 +88,17 @@ async def _ours(namesrv: str, mode: str, count: int) -> float:
         failed += sent.exception() is not None
 
     async with Client(ClientSettings(namesrv)) as client, Producer(client, settings) as producer:
-        await producer.send(RocketMessage.of(TOPIC, BODY))
+        await producer.send(RocketMessage.build(TOPIC, BODY))
         start = time.perf_counter()
         if mode == "sync":
             for _ in range(count):
-                await producer.send(RocketMessage.of(TOPIC, BODY))
+                await producer.send(RocketMessage.build(TOPIC, BODY))
         elif mode == "async":
             for _ in range(count):
-                (await producer.send_async(RocketMessage.of(TOPIC, BODY))).add_done_callback(count_failure)
+                (await producer.send_async(RocketMessage.build(TOPIC, BODY))).add_done_callback(count_failure)
         else:
             for _ in range(0, count, BATCH):
-                batch = [RocketMessage.of(TOPIC, BODY) for _ in range(BATCH)]
+                batch = [RocketMessage.build(TOPIC, BODY) for _ in range(BATCH)]
                 (await producer.send_batch_async(batch)).add_done_callback(count_failure)
         await producer.flush()
         took = time.perf_counter() - start

@@ -55,7 +55,6 @@ def selector(quick: bool) -> None:
         rows = [
             Contestant("Python by hand", _ask(by_hand, messages), "floor"),
             Contestant("Selector", _ask(ours, messages)),
-            Contestant("Selector.matches", _ask(ours.matches, messages)),
             Contestant("the definition", _ask(_define(ours), messages), "peer"),
             _java(text, messages, rounds, matching),
         ]

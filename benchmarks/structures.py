@@ -20,7 +20,7 @@ from typing import Final, NamedTuple, Protocol
 from benchmarks.measure import Contestant, in_child, microseconds_per, resident_mb, time_call
 from benchmarks.workloads import Topics, dense_1k, many_hashes, sparse_100k, state_trap
 from exchange import Matcher, Pattern
-from exchange.patterns.pattern import MANY, ONE, Word, ordered
+from exchange.patterns.pattern import MANY, ONE, Word, normalise_wildcards
 
 __all__ = ["structures"]
 
@@ -90,13 +90,13 @@ class Trie:
 
     def bind(self, pattern: Pattern) -> None:
         node = self.root
-        for word in ordered(pattern.words):
+        for word in normalise_wildcards(pattern.words):
             node = node.next.setdefault(word, Node())
         node.here.append(pattern.text)
 
     def unbind(self, pattern: Pattern) -> None:
         path = [self.root]
-        words = ordered(pattern.words)
+        words = normalise_wildcards(pattern.words)
         for word in words:
             path.append(path[-1].next[word])
         path[-1].here.remove(pattern.text)
@@ -194,7 +194,7 @@ class Bits:
         self._start = self._ends = 0
 
     def bind(self, pattern: Pattern) -> None:
-        words = ordered(pattern.words)
+        words = normalise_wildcards(pattern.words)
         free = self._free.get(len(words))
         if free:
             place = free.pop()
@@ -206,7 +206,7 @@ class Bits:
         self._flip(words, place)
 
     def unbind(self, pattern: Pattern) -> None:
-        words = ordered(pattern.words)
+        words = normalise_wildcards(pattern.words)
         place = self._places.pop(pattern.text)
         del self._texts[place + len(words)]
         self._flip(words, place)

@@ -12,7 +12,7 @@ import os
 import re
 from typing import Final, NamedTuple
 
-__all__ = ["MEANINGS", "ErrorMeaning", "explain", "words_for"]
+__all__ = ["MEANINGS", "ErrorMeaning", "explain", "explain_client_error"]
 
 
 class ErrorMeaning(NamedTuple):
@@ -105,14 +105,14 @@ MEANINGS: Final = (
 NUMBER: Final = re.compile(r"\[Errno -?[0-9]+\] ")
 
 
-def words_for(text: str) -> str | None:
+def explain_client_error(text: str) -> str | None:
     """Return what a client's text means; None if it is known to no row."""
     return next((meaning.words for meaning in MEANINGS if meaning.sign.search(text)), None)
 
 
 def explain(text: str) -> str:
     """Return a client's text with what it means; as it is if it has these words already, or means nothing more."""
-    words = words_for(text)
+    words = explain_client_error(text)
     text = NUMBER.sub("", text)
     if any(meaning.words in text for meaning in MEANINGS):
         return text

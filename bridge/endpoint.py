@@ -53,8 +53,8 @@ __all__ = [
     "Source",
     "Target",
     "describe",
-    "disconnection",
-    "known_time",
+    "to_disconnected",
+    "validate_time",
 ]
 
 
@@ -68,7 +68,7 @@ class Disconnected(HashstarError):
         super().__init__(explain(reason))
 
 
-def disconnection(error: Exception) -> Disconnected:
+def to_disconnected(error: Exception) -> Disconnected:
     """Return an error as the reason why a connection ended.
 
     The reason of an unexpected error has its type and its line of code, as it is a mistake of ours or of a library; the
@@ -105,8 +105,8 @@ class Delivery:
     """A text that is equal each time the message is delivered; None if its source cannot promise one. Targets write it
     in the place of any that the message has: see `bridge.interop.identity`."""
     time: int | None = None
-    """When it was published, in microseconds since 1970, UTC, a signed 64-bit integer (see `known_time`); None if the
-    source does not know."""
+    """When it was published, in microseconds since 1970, UTC, a signed 64-bit integer (see `validate_time`); None if
+    the source does not know."""
     redelivered: bool = False
     size: int = 0
     """Approximate size in memory, in bytes."""
@@ -120,7 +120,7 @@ GREATEST_TIME: Final = 2**63 - 1
 """Maximum time of a `Delivery`, in microseconds since 1970."""
 
 
-def known_time(microseconds: int) -> int | None:
+def validate_time(microseconds: int) -> int | None:
     """Return the time of a delivery, or None if it does not fit in 64 bits.
 
     Publishers choose it, and some write nanoseconds where others read seconds. The property or header of the message

@@ -11,7 +11,7 @@ from exchange.dispatch.dispatcher import Dispatcher
 from exchange.dispatch.policy import NoHandler, Retry
 from exchange.entities.entities import Binding, Destination, Exchange, Policy, Queue
 from exchange.entities.profile import Profile
-from exchange.entities.releases import LATEST, PROFILES
+from exchange.entities.releases import LATEST_PROFILE, PROFILES
 from exchange.errors import (
     AccessRefused,
     BrokerError,
@@ -40,7 +40,7 @@ __all__ = (
     # routing
     "Delivery", "Dispatcher", "NoHandler", "PikaQueue", "Retry", "Explanation", "Hop", "Matcher", "Route", "Router",
     # which RabbitMQ
-    "LATEST", "PROFILES", "Profile",
+    "LATEST_PROFILE", "PROFILES", "Profile",
     # errors
     "AccessRefused", "BrokerError", "CommandInvalid", "HashstarError", "InputError", "NotFound", "PatternError",
     "PreconditionFailed", "TextError",

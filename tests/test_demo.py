@@ -23,7 +23,7 @@ from examples.demo.__main__ import main
 from exchange import PROFILES, Message, Router
 from exchange.entities.entities import PREDECLARED
 from exchange.partition.hashing.hashes import murmur2
-from exchange.values.field_json import message_from_json
+from exchange.values.field_json import decode_message
 from tests.support import oracle, topologies
 
 ROOT = Path(__file__).parents[1]
@@ -57,7 +57,7 @@ def lines_in(archive: Path) -> list[Any]:
 
 def messages_in(archive: Path) -> list[Message]:
     """Return the messages of an archive."""
-    return [message_from_json(line) for line in lines_in(archive)]
+    return [decode_message(line) for line in lines_in(archive)]
 
 
 @pytest.fixture(scope="module")

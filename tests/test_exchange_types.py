@@ -104,7 +104,7 @@ def tables(nodes: list[ast.AST]) -> Iterator[tuple[int, str]]:
 
 
 def arguments(nodes: list[ast.AST]) -> Iterator[tuple[int, str]]:
-    """Where x-delayed-type is read at all: only `kind_of` unwraps it."""
+    """Where x-delayed-type is read at all: only `find_kind` unwraps it."""
     for node in nodes:
         if isinstance(node, ast.Constant) and node.value in ("x-delayed-type", "x-delayed-message"):
             yield node.lineno, str(node.value)
@@ -116,10 +116,10 @@ def found_in(source: str) -> set[tuple[int, str]]:
 
 
 def test_no_module_outside_kinds_compares_an_exchange_s_type_with_a_string() -> None:
-    """It asks `kind_of` what the type means; what it may name is listed with the reason, as long as it does."""
+    """It asks `find_kind` what the type means; what it may name is listed with the reason, as long as it does."""
     found = [(module, *each) for module in MODULES for each in sorted(found_in((ROOT / module).read_text("utf-8")))]
     faults = [f"{module}:{line}: {text}" for module, line, text in found if (module, text) not in ALLOWED]
-    assert not faults, "these decide by an exchange type; ask exchange.kinds.kind_of:\n" + "\n".join(faults)
+    assert not faults, "these decide by an exchange type; ask exchange.kinds.find_kind:\n" + "\n".join(faults)
     unused = ALLOWED.keys() - {(module, text) for module, _, text in found}
     assert not unused, f"nothing needs these exceptions any more: {unused}"
 

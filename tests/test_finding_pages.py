@@ -13,7 +13,7 @@ from bindings.checking.rules.finding import RULES
 from bindings.sources.language.formatter import format_text
 from bridge.cli import hashstar
 from docs.scripts.finding_pages import EXAMPLES, PAGES, RELEASES, ROOT, find_example, render_pages
-from exchange.entities.releases import PROFILES, profile_by_name
+from exchange.entities.releases import PROFILES, find_profile_by_name
 from tests.support.pages import blocks
 
 LINK = re.compile(r"(?<!\\)\]\(([^)\s]+)\)")
@@ -68,7 +68,7 @@ def test_links_of_the_pages_lead_to_files_that_are_there(pages: dict[str, str]) 
 
 def test_releases_are_those_at_which_rules_change() -> None:
     """Each has a profile of its own, and each profile that there is has its first release here."""
-    profiles = [profile_by_name(release) for release in RELEASES]
+    profiles = [find_profile_by_name(release) for release in RELEASES]
     for one, other in pairwise(profiles):
         assert one is not None
         assert other is not None

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
-from bindings.archive.columns import as_table
+from bindings.archive.columns import to_table
 from bindings.archive.formats import foreign
 from bindings.archive.rocketmq.store import open_store
 from bindings.auditing.local.selection import Selection
@@ -44,7 +44,7 @@ from bridge.consumers.groups.state import _read as read_state
 from bridge.endpoints.archive.replay import Settled
 from bridge.endpoints.rabbitmq import management as checked
 from bridge.interop import amqp_guest, kafka_guest, rocketmq_packing
-from bridge.interop.texts import wire_of
+from bridge.interop.texts import parse_wire
 from bridge.rocketmq.consumer.offsets import parse_table
 from bridge.rocketmq.remoting.command import Decoder, read_json
 from bridge.rocketmq.remoting.errors import RemotingError
@@ -58,7 +58,7 @@ from tests.support.tiers import scale
 
 ROOT: Final = Path(__file__).parent.parent
 PARSERS: Final = {"parse", "parse_leniently", "parse_objects", "parse_fastjson", "parse_json", "scan_value",
-                  "value_from_line"}  # fmt: skip
+                  "parse_line"}  # fmt: skip
 HOMES: Final = ("exchange.values.json_text", "bindings.archive.nesting")
 
 ELSEWHERE: Final = {
@@ -156,9 +156,9 @@ def read_epoch(text: str, folder: Path) -> object:
 
 
 def read_error(text: str, folder: Path) -> object:
-    from bindings.auditing.spark.gathering import from_spark_error
+    from bindings.auditing.spark.gathering import decode_spark_error
 
-    return from_spark_error(RuntimeError(f"x <<hashstar:InputError:{text}>> y"))
+    return decode_spark_error(RuntimeError(f"x <<hashstar:InputError:{text}>> y"))
 
 
 class Answers(BaseHTTPRequestHandler):
@@ -268,7 +268,7 @@ READERS: Final = {
             "", folder
         )
     ),
-    "exchange/values/field_json.py message_from_line": Reader(
+    "exchange/values/field_json.py decode_message_line": Reader(
         MESSAGE, run("diff", ORDERS, ORDERS, "--messages", "FILE")
     ),
     "exchange/values/field_text.py _decode_rare_field": Reader(
@@ -295,8 +295,8 @@ READERS: Final = {
         ).groups(["a"])),
     ),
     "bindings/adapters/kombu/virtual.py _unspell": Reader('["k", {"a": {"!long": 5}}]', unspell),
-    "bindings/archive/columns.py as_table": Reader('{"a": {"!long": 5}}', call(partial(as_table, field="headers"))),
-    "bindings/archive/columns.py value_at": Reader(
+    "bindings/archive/columns.py to_table": Reader('{"a": {"!long": 5}}', call(partial(to_table, field="headers"))),
+    "bindings/archive/columns.py find_value": Reader(
         '{"a": {"b": 5}}', call(lambda text: foreign._from_json(pa.array([text]), "a", "headers"))
     ),
     "bindings/archive/formats/connect.py _parse_side": Reader('[{"a": "b"}]', read_beside),
@@ -329,7 +329,7 @@ READERS: Final = {
         '"attributes": '
         '{"a": "b"}}}, "offsetTable": {"T@g": {"0": 5}}}', read_store,
     ),
-    "bindings/auditing/spark/gathering.py from_spark_error": Reader('"x"', read_error),
+    "bindings/auditing/spark/gathering.py decode_spark_error": Reader('"x"', read_error),
     "bindings/auditing/spark/growth.py _read": Reader(
         '{"files": {"f": ["x", 0, 1, 2, 3, 4, "h", false]}, "splits": [], "notices": [], "open_files": 0}', read_growth
     ),
@@ -365,7 +365,7 @@ READERS: Final = {
         '[{"durable": '
         'true}]}}]}}}', of_file("plan.json", open_source),
     ),
-    "bindings/sources/formats/nodes.py json_node": Reader(
+    "bindings/sources/formats/nodes.py parse_json_node": Reader(
         '{"asyncapi": "3.0.0", "channels": {"c": {"address": "a", "bindings": {"amqp": {"is": "queue", '
         '"queue": {"name": '
         '"q", "durable": true}}}}}}', of_file("a.json", open_source),
@@ -416,7 +416,7 @@ READERS: Final = {
         '["a", "b"]', call(partial(rocketmq_packing._read_json, rocketmq_packing.ORDER))
     ),
     "bridge/interop/texts.py _nested.read": Reader(
-        '{"a": {"!long": 5}}', call(partial(wire_of, "table"), as_bytes=True), (ValueError,)
+        '{"a": {"!long": 5}}', call(partial(parse_wire, "table"), as_bytes=True), (ValueError,)
     ),
     "bridge/rocketmq/consumer/offsets.py _read_value": Reader(
         '{"offsetTable": {{"topic": "t", "brokerName": "b", "queueId": 0}: 5}}', call(parse_table)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from exchange.text.site import how_to_install
+from exchange.text.site import build_install_command
 
 try:
     import celery as _celery  # noqa: F401  named in the error, not used
 except ImportError:
-    raise ImportError(f"bindings.adapters.celery needs Celery: {how_to_install('celery')}") from None
+    raise ImportError(f"bindings.adapters.celery needs Celery: {build_install_command('celery')}") from None
 
 from bindings.checking.check import find_all, list_findings
 from bindings.checking.rules import tasks

@@ -15,13 +15,13 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 from unittest import mock
 
-from exchange.text.site import how_to_install
+from exchange.text.site import build_install_command
 
 try:
     from faststream.rabbit import RabbitQueue, testing
     from faststream.rabbit.testing import FakeProducer
 except ImportError:
-    raise ImportError(f"bindings.adapters.faststream needs FastStream: {how_to_install('faststream')}") from None
+    raise ImportError(f"bindings.adapters.faststream needs FastStream: {build_install_command('faststream')}") from None
 
 from faststream._internal.testing.broker import change_producer
 

@@ -27,9 +27,9 @@ from itertools import chain, count, product
 from string import ascii_lowercase, ascii_uppercase
 from typing import Final, TypeAlias
 
-from exchange.patterns.pattern import AMQP, MANY, MQTT, NATS, ONE, Dialect, Pattern, Word, ordered
+from exchange.patterns.pattern import AMQP, MANY, MQTT, NATS, ONE, Dialect, Pattern, Word, normalise_wildcards
 
-__all__ = ["Budget", "Deadline", "OutOfBudget", "PatternAutomaton", "fresh_word", "shortest_key"]
+__all__ = ["Budget", "Deadline", "OutOfBudget", "PatternAutomaton", "find_fresh_word", "find_shortest_key"]
 
 Words: TypeAlias = tuple[Word, ...]
 
@@ -96,7 +96,7 @@ class Budget:
         self._look_below = max(0, self.left - LOOK_EVERY)
 
 
-def shortest_key(
+def find_shortest_key(
     dialect: Dialect,
     all_of: Sequence[Pattern],
     none_of: Collection[Pattern],
@@ -112,7 +112,7 @@ def shortest_key(
     walkers = [_places(pattern.words) for pattern in all_of]
     named = {word for pattern in all_of for word in pattern.words if isinstance(word, str)}
     watchers = [(words, {word for word in words if isinstance(word, str)}) for words in _words(dialect, none_of)]
-    fresh = fresh_word(taken, named.union(*(literals for _, literals in watchers)))
+    fresh = find_fresh_word(taken, named.union(*(literals for _, literals in watchers)))
     tried = (fresh, "$" + fresh) if dialect is MQTT else (fresh,)
 
     def search(tried: tuple[str, ...], cost: Callable[[str], int], most: int | None) -> list[str] | None:
@@ -142,7 +142,7 @@ def _words(dialect: Dialect, patterns: Iterable[Pattern]) -> Iterator[Words]:
         yield pattern.words
 
 
-def fresh_word(*vocabularies: Collection[str]) -> str:
+def find_fresh_word(*vocabularies: Collection[str]) -> str:
     """Return a short word that is in none of these vocabularies, neither as it is nor with a ``$`` before it."""
     letters = ascii_lowercase[-3:] + ascii_lowercase[:-3] + ascii_uppercase
     return next(
@@ -177,7 +177,7 @@ Place: TypeAlias = tuple[bool, Word | None]
 def _places(words: Words) -> list[Place]:
     places: list[Place] = []
     stays = False
-    for word in ordered(words):
+    for word in normalise_wildcards(words):
         if word is MANY:
             stays = True
         else:

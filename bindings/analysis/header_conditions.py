@@ -13,18 +13,18 @@ from typing import TypeAlias
 
 from exchange.entities.entities import Binding
 from exchange.entities.profile import Profile
-from exchange.kinds.headers import conditions_of, match_mode
+from exchange.kinds.headers import list_conditions, match_mode
 from exchange.patterns.conjunctions import PRESENT, Conjunctions
-from exchange.values.field_values import type_and_value
+from exchange.values.field_values import resolve_type
 
-__all__ = ["conjunctions_of", "redundant_conditions"]
+__all__ = ["list_conjunctions", "find_redundant_conditions"]
 
 Conjunction: TypeAlias = tuple[tuple[str, Hashable], ...]
 
 
-def conjunctions_of(binding: Binding, profile: Profile) -> list[Conjunction]:
+def list_conjunctions(binding: Binding, profile: Profile) -> list[Conjunction]:
     """Return the conjunctions of a binding that a message can satisfy; it matches when it satisfies one of them."""
-    conditions = conditions_of(binding, profile)
+    conditions = list_conditions(binding, profile)
     if match_mode(binding).startswith("any"):
         return [(condition,) for condition in conditions if _possible(binding, condition)]
     return [conditions] if all(_possible(binding, condition) for condition in conditions) else []
@@ -33,12 +33,12 @@ def conjunctions_of(binding: Binding, profile: Profile) -> list[Conjunction]:
 def _possible(binding: Binding, condition: tuple[str, Hashable]) -> bool:
     name, value = condition
     if name == "CC" and value is not PRESENT:
-        kind, decoded = type_and_value(binding.arguments[name])
+        kind, decoded = resolve_type(binding.arguments[name])
         return kind == "array" or (kind == "table" and not decoded)  # an empty table equals an empty array
     return name != "BCC"
 
 
-def redundant_conditions(
+def find_redundant_conditions(
     bindings: Sequence[Binding], profile: Profile
 ) -> Iterator[tuple[Binding, tuple[Binding, ...], bool]]:
     """Yield bindings of one headers exchange to one destination that can all be removed, each with those that cover it.
@@ -46,7 +46,7 @@ def redundant_conditions(
     The last value is whether the first covering binding matches the same messages. Bindings that never match are left
     out.
     """
-    asked = {binding: conjunctions_of(binding, profile) for binding in bindings}
+    asked = {binding: list_conjunctions(binding, profile) for binding in bindings}
     kept: Conjunctions[Binding] = Conjunctions()
     for binding, conjunctions in asked.items():
         for conjunction in conjunctions:

@@ -15,7 +15,7 @@ from exchange.patterns.pattern import Word
 
 __all__ = ["find_key_classes"]
 
-MOST_BYTES: Final = 255
+MAX_KEY_BYTES: Final = 255
 
 
 def find_key_classes(
@@ -42,7 +42,7 @@ def find_key_classes(
         for word in (fresh, *automaton.words_at(state)):
             longer = (*path, word)
             following = automaton.after(state, word), longer == ("",)  # the key "" has no words: [""] is no key
-            if following not in paths and len(".".join(longer).encode()) <= MOST_BYTES:
+            if following not in paths and len(".".join(longer).encode()) <= MAX_KEY_BYTES:
                 if len(paths) == most:
                     return None
                 paths[following] = longer

@@ -16,14 +16,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, NoReturn
 
-from bindings.analysis.crawl import Budget, OutOfBudget, fresh_word, shortest_key
+from bindings.analysis.crawl import Budget, OutOfBudget, find_fresh_word, find_shortest_key
 from exchange.patterns.matcher import Matcher
-from exchange.patterns.pattern import AMQP, MANY, Dialect, Pattern, ordered
+from exchange.patterns.pattern import AMQP, MANY, Dialect, Pattern, normalise_wildcards
 
-__all__ = ["STEPS", "UNDECIDED", "Answer", "Cover", "PatternSet", "redundant"]
+__all__ = ["MAX_STEPS", "UNDECIDED", "Answer", "Cover", "PatternSet", "find_redundant"]
 
 
-STEPS: Final = 100_000
+MAX_STEPS: Final = 100_000
 """Default maximum number of steps for a question: half a second; most questions take 50 microseconds."""
 
 
@@ -58,7 +58,7 @@ class PatternSet:
     ``steps`` bounds the cost of a question.
     """
 
-    def __init__(self, patterns: Iterable[Pattern] = (), dialect: Dialect = AMQP, *, steps: int = STEPS) -> None:
+    def __init__(self, patterns: Iterable[Pattern] = (), dialect: Dialect = AMQP, *, steps: int = MAX_STEPS) -> None:
         self.dialect: Final = dialect
         self._steps: Final = steps
         self._matcher: Final[Matcher[Pattern]] = Matcher(dialect, cache=0, distinct=True)
@@ -94,7 +94,7 @@ class PatternSet:
         budget = Budget(self._steps)
         try:
             while True:
-                key = shortest_key(self.dialect, all_of, joined, budget, self._vocabulary)
+                key = find_shortest_key(self.dialect, all_of, joined, budget, self._vocabulary)
                 if key is None:
                     return Answer(True)
                 matching = self._matcher.match(key)
@@ -118,14 +118,14 @@ class PatternSet:
                     return Cover(True, tuple(matching[:1]))
                 if not joined:  # a pattern that covers alone matches every key of this one, so also the first
                     for other in matching:
-                        if shortest_key(self.dialect, (pattern,), (other,), budget) is None:
+                        if find_shortest_key(self.dialect, (pattern,), (other,), budget) is None:
                             return Cover(True, (other,))
                 joined.append(matching[0])
-                key = shortest_key(self.dialect, (pattern,), joined, budget, self._vocabulary)
+                key = find_shortest_key(self.dialect, (pattern,), joined, budget, self._vocabulary)
             # Leave out what the others cover without it, the narrowest first.
             for other in sorted(joined, key=_narrowness, reverse=True):
                 rest = [one for one in joined if one is not other]
-                if shortest_key(self.dialect, (pattern,), rest, budget) is None:
+                if find_shortest_key(self.dialect, (pattern,), rest, budget) is None:
                     joined = rest
         except OutOfBudget:
             return Cover(None)
@@ -133,15 +133,15 @@ class PatternSet:
 
     def _ordinary_key(self, pattern: Pattern) -> str | None:
         """Return a key of the pattern that few others match: fresh words where it has wildcards, one for each."""
-        fresh = fresh_word(self._vocabulary)
+        fresh = find_fresh_word(self._vocabulary)
         key = self.dialect.separator.join([word if isinstance(word, str) else fresh for word in pattern.words])
         if len(key.encode("utf-8", "surrogatepass")) > self.dialect.max_bytes:
-            return shortest_key(self.dialect, (pattern,), (), Budget(self._steps))
+            return find_shortest_key(self.dialect, (pattern,), (), Budget(self._steps))
         return key
 
 
-def redundant(
-    patterns: Iterable[Pattern], dialect: Dialect = AMQP, *, steps: int = STEPS
+def find_redundant(
+    patterns: Iterable[Pattern], dialect: Dialect = AMQP, *, steps: int = MAX_STEPS
 ) -> Iterator[tuple[Pattern, Cover]]:
     """Yield patterns that can all be removed without losing a key, each with a cover; and those that are undecided.
 
@@ -171,7 +171,7 @@ def _narrowness(pattern: Pattern) -> tuple[int, int, int, int]:
     matches the key, so it has no more literal words and requires no more words. If it has as many of both, it has the
     same words at the same positions, and a MANY wherever this one has.
     """
-    words = ordered(pattern.words)
+    words = normalise_wildcards(pattern.words)
     single = [word for word in words if word is not MANY]
     many = len(words) - len(single)
     least = len(single)

@@ -26,7 +26,7 @@ class Addresses:
     """``amqp://host:5672``, without user and password."""
 
     @classmethod
-    def of(cls, address: str, other: str | None = None, *, seconds: float = ANSWER_SECONDS) -> Addresses:
+    def parse(cls, address: str, other: str | None = None, *, seconds: float = ANSWER_SECONDS) -> Addresses:
         """Return both addresses, given one; ``other`` is needed only if it is not at the usual port of the same host.
 
         Raises InputError for a text that is no address, or when no password is given.

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from exchange.amqp.methods import METHODS, encode_method
 from exchange.errors import HashstarError, InputError
-from exchange.text.site import how_to_install
+from exchange.text.site import build_install_command
 
-__all__ = ["SECONDS", "BrokerConnection", "Lost", "OperationRefused", "need_pika", "to_pika"]
+__all__ = ["SECONDS", "BrokerConnection", "Lost", "OperationRefused", "require_pika", "to_pika"]
 
 SECONDS: Final = 30.0
 """Maximum duration in seconds of one operation of a broker."""
@@ -40,12 +40,12 @@ class Lost(HashstarError):
     """The connection is closed, or the broker does not answer; whether the operation was carried out is unknown."""
 
 
-def need_pika() -> None:
+def require_pika() -> None:
     """Raise InputError if pika is not installed."""
     try:
         import pika  # noqa: F401
     except ImportError:
-        raise InputError(f"changing a broker needs pika: {how_to_install('rabbitmq')}") from None
+        raise InputError(f"changing a broker needs pika: {build_install_command('rabbitmq')}") from None
 
 
 class BrokerConnection:

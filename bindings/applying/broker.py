@@ -11,10 +11,10 @@ from typing import Any, Final, Self
 
 from bindings.applying.address import Addresses
 from bindings.applying.amqp import SECONDS, BrokerConnection, OperationRefused
-from bindings.applying.live import Live, as_stored
+from bindings.applying.live import Live, normalise_stored
 from bindings.diffing.planning.step import Step
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
-from exchange.entities.part import declaration_of
+from exchange.entities.part import encode_declaration
 from exchange.errors import HashstarError, InputError
 
 __all__ = ["LiveBroker", "InUse"]
@@ -85,19 +85,19 @@ class LiveBroker:
         elif step.added:
             self._declare(part, step)
         elif isinstance(part, Exchange):
-            name = as_stored(part.name)
+            name = normalise_stored(part.name)
             self._call(step, lambda channel, done: channel.exchange_delete(name, not step.in_use, callback=done))
         else:
             self._delete_queue(part, step)
 
     def _declare(self, part: Exchange | Queue | Binding, step: Step) -> None:
         """Declare an exchange or a queue; bind, or unbind a binding that the step removes."""
-        method, given = declaration_of(part)
-        given |= {name: as_stored(given[name]) for name in NAMES if name in given}
+        method, given = encode_declaration(part)
+        given |= {name: normalise_stored(given[name]) for name in NAMES if name in given}
         self._connection.send(str(step), method if step.added else method.replace("bind", "unbind"), given)
 
     def _delete_queue(self, part: Queue, step: Step) -> None:
-        name = as_stored(part.name)
+        name = normalise_stored(part.name)
         # Only classic queues support if-unused and if-empty. With other types, a message that arrives between the
         # passive declaration below and the deletion is lost.
         careful = not self._force and part.type == "classic"

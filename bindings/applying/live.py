@@ -14,15 +14,15 @@ from urllib.parse import quote
 
 from bindings.sources.management import Management, unread_queues
 from exchange.entities.entities import Binding, Destination, Policy, Queue
-from exchange.entities.releases import profile_for
+from exchange.entities.releases import find_profile
 from exchange.errors import InputError
-from exchange.partition.hashing.erlang import Atom, field_term, phash2
+from exchange.partition.hashing.erlang import Atom, encode_field_term, phash2
 from exchange.topology.topology import Topology
 from exchange.values.erlang_terms import encode_binary
 from exchange.values.field_json import decode_table
-from exchange.values.field_values import EMPTY, FieldTable, thaw, type_and_value
+from exchange.values.field_values import EMPTY, FieldTable, resolve_type, thaw
 
-__all__ = ["Live", "as_stored", "hash_arguments"]
+__all__ = ["Live", "normalise_stored", "hash_arguments"]
 
 UNDEFINED_TYPES: Final = (None, "undefined", '<<"undefined">>', "classic")
 """Values of a virtual host's default queue type that mean classic, the usual type."""
@@ -50,7 +50,7 @@ class Live:
         binding is returned as that binding.
         """
         definitions = self.management.definitions(self.vhost)
-        profile = profile_for(definitions.rabbitmq_version or self.management.version())
+        profile = find_profile(definitions.rabbitmq_version or self.management.version())
         current = definitions.topology(self.vhost, profile)
         if all(binding in current.bindings for binding in wanted.bindings if binding.arguments):
             return current
@@ -90,12 +90,15 @@ class Live:
         if queue_type is None and not any(set("\r\n") & set(name) for name in (*topology.exchanges, *topology.queues)):
             return topology
         return Topology(
-            [replace(exchange, name=as_stored(exchange.name)) for exchange in topology.exchanges.values()],
-            [replace(_of_type(queue, queue_type), name=as_stored(queue.name)) for queue in topology.queues.values()],
+            [replace(exchange, name=normalise_stored(exchange.name)) for exchange in topology.exchanges.values()],
+            [
+                replace(_of_type(queue, queue_type), name=normalise_stored(queue.name))
+                for queue in topology.queues.values()
+            ],
             [
                 binding._replace(
-                    source=as_stored(binding.source),
-                    destination=binding.destination._replace(name=as_stored(binding.destination.name)),
+                    source=normalise_stored(binding.source),
+                    destination=binding.destination._replace(name=normalise_stored(binding.destination.name)),
                 )
                 for binding in topology.bindings
             ],
@@ -167,11 +170,11 @@ class Live:
 
 def hash_arguments(arguments: Mapping[str, Any]) -> str:
     """Return the hash that ends the management API's name of a binding (`rabbit_mgmt_format:args_hash/1`)."""
-    fields = [(key, *type_and_value(value)) for key, value in arguments.items()]
+    fields = [(key, *resolve_type(value)) for key, value in arguments.items()]
     try:
         number = phash2(
             [
-                (encode_binary(key), Atom(kind), field_term(kind, value))
+                (encode_binary(key), Atom(kind), encode_field_term(kind, value))
                 for key, kind, value in sorted(fields, key=_key)
             ],
             2**32,
@@ -185,7 +188,7 @@ def _key(field: tuple[str, str, Any]) -> bytes:
     return encode_binary(field[0])
 
 
-def as_stored(name: str) -> str:
+def normalise_stored(name: str) -> str:
     """Return a name as a broker stores it: without line breaks."""
     return name.replace("\n", "").replace("\r", "")
 

@@ -19,8 +19,8 @@ from exchange.errors import InputError
 from exchange.text.display import escape_line
 
 __all__ = [
-    "FIELDS", "NEEDED", "TAKEN", "as_line", "as_name", "as_table", "describe_places", "explain_absent",
-    "explain_missing", "find_places", "first_name", "is_there", "resolve_folders", "value_at",
+    "FIELDS", "NEEDED", "TAKEN", "to_line", "to_name", "to_table", "describe_places", "explain_absent",
+    "explain_missing", "find_places", "find_first_name", "is_there", "resolve_folders", "find_value",
 ]  # fmt: skip
 
 FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -44,7 +44,7 @@ TAKEN: Final = "columns taken: "
 """Begins the note of an archive of another program: which columns are which fields."""
 
 
-def first_name(names: Collection[str], place: str) -> tuple[str, list[str]] | None:
+def find_first_name(names: Collection[str], place: str) -> tuple[str, list[str]] | None:
     """Return the column that a place begins with, the longest one, and the names below it; None if there is none."""
     words = place.split(".")
     for count in range(len(words), 0, -1):
@@ -98,7 +98,7 @@ def _folders(source: str) -> dict[str, str]:
 
 def is_there(place: str, names: Collection[str]) -> bool:
     """Return whether rows with columns of these names may have something at a place."""
-    return place.startswith("=") or first_name(names, place) is not None
+    return place.startswith("=") or find_first_name(names, place) is not None
 
 
 def explain_absent(source: str, place: str, names: Iterable[str]) -> str:
@@ -126,7 +126,7 @@ def describe_places(places: Mapping[str, str]) -> str:
                      f"{field} = {escape_line(places[field])}" for field in FIELDS if field in places)  # fmt: skip
 
 
-def value_at(row: Any, place: str) -> Any:
+def find_value(row: Any, place: str) -> Any:
     """Return the value at a place in an object, or in a JSON text; None if there is none."""
     if place.startswith("="):
         return place[1:]
@@ -139,14 +139,14 @@ def value_at(row: Any, place: str) -> Any:
                 value = parse_json(value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value)
             except InputError:
                 return None
-        found = first_name(value, ".".join(words)) if isinstance(value, Mapping) else None
+        found = find_first_name(value, ".".join(words)) if isinstance(value, Mapping) else None
         if found is None:
             return None
         value, words = value[found[0]], found[1]
     return value
 
 
-def as_name(value: Any, field: str) -> str:
+def to_name(value: Any, field: str) -> str:
     """Return an exchange, a routing key or a virtual host as a text. Raises InputError for a list or an object."""
     if isinstance(value, str):
         return value
@@ -155,24 +155,24 @@ def as_name(value: Any, field: str) -> str:
     raise InputError(f"{field} is not a text")
 
 
-def as_line(row: Mapping[str, Any], places: Mapping[str, str]) -> dict[str, Any]:
-    """Return a row as `exchange.values.field_json.message_from_json` takes it. Raises InputError for wrong headers."""
+def to_line(row: Mapping[str, Any], places: Mapping[str, str]) -> dict[str, Any]:
+    """Return a row as `exchange.values.field_json.decode_message` takes it. Raises InputError for wrong headers."""
     line: dict[str, Any] = {}
     for field, place in places.items():
-        value = value_at(row, place)
+        value = find_value(row, place)
         if value is None:
             continue
         if field in ("headers", "properties"):
-            value = as_table(value, field)
+            value = to_table(value, field)
         elif field == "body":
             value = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
         elif field not in {"timestamp", "size"}:
-            value = as_name(value, field)
+            value = to_name(value, field)
         line[field] = value
     return line
 
 
-def as_table(value: Any, field: str) -> dict[str, Any]:
+def to_table(value: Any, field: str) -> dict[str, Any]:
     """Return headers or properties, in whatever form they are, as a table. Raises InputError if they are none."""
     if isinstance(value, bytes):
         value = value.decode("utf-8", "surrogateescape")

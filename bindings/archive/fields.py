@@ -33,7 +33,7 @@ from bindings.archive.names import escape, to_text_array, unescape
 from exchange.errors import InputError
 from exchange.values.field_json import encode
 from exchange.values.field_text import decode_field
-from exchange.values.field_values import RANGES, Typed, type_and_value
+from exchange.values.field_values import RANGES, Typed, resolve_type
 
 __all__ = ["TABLE", "TableBuilder", "decode_tables", "decode_field", "encode_field", "find_wrong_rows"]
 
@@ -42,7 +42,7 @@ DIGITS: Final = 300
 """Number of digits that no AMQP decimal reaches before or after its point."""
 FLAGS: Final = 1 << 24
 """Maximum number of possible pairs of type and value for which an array of flags is used."""
-SHOWN: Final = 60
+MAX_QUOTED_CHARACTERS: Final = 60
 """Maximum number of characters of a wrong value that an error quotes."""
 Places = np.ndarray[tuple[int], np.dtype[np.int64]]
 FIELD: Final = pa.struct([pa.field("type", pa.string(), nullable=False), pa.field("value", pa.string())])
@@ -65,7 +65,7 @@ def encode_field(value: Any) -> tuple[str, str | None]:
         return "longstr", value
     if kind is bool:
         return "bool", "true" if value else "false"
-    name, inner = type_and_value(value)
+    name, inner = resolve_type(value)
     if name in RANGES:
         Typed(name, inner)  # raises ValueError when it does not fit
         return name, str(inner)

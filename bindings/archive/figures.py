@@ -15,8 +15,8 @@ __all__ = [
 ]  # fmt: skip
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-EARLIEST: Final = -62_135_596_800_000_000
-LATEST: Final = 253_402_300_799_999_999
+EARLIEST_TIME: Final = -62_135_596_800_000_000
+LATEST_TIME: Final = 253_402_300_799_999_999
 """The years 1 to 9999, in microseconds since 1970."""
 
 
@@ -25,14 +25,18 @@ def format_time(time: int) -> str:
 
     A time outside the years 1 to 9999, which only damage or a wrong clock produces, is given in microseconds.
     """
-    if not EARLIEST <= time <= LATEST:
+    if not EARLIEST_TIME <= time <= LATEST_TIME:
         return f"{time} microseconds since 1970"
     return f"{(EPOCH + timedelta(microseconds=time)).isoformat().removesuffix('+00:00')}Z"
 
 
 def format_timestamp(milliseconds: int | None) -> str | None:
     """Return milliseconds since 1970 in ISO 8601; None for a time that is unknown, before 1970 or after 9999."""
-    return None if milliseconds is None or not 0 <= milliseconds <= LATEST // 1000 else format_time(milliseconds * 1000)
+    return (
+        None
+        if milliseconds is None or not 0 <= milliseconds <= LATEST_TIME // 1000
+        else format_time(milliseconds * 1000)
+    )
 
 
 Time: TypeAlias = Annotated[int, "int64", As(format_time, str)]
@@ -63,4 +67,4 @@ def format_share(part: float, digits: int = 2) -> str:
 
 def format_minute(time: int) -> str:
     """Return microseconds since 1970 as a day and a minute in UTC: ``2026-01-31 12:00``."""
-    return f"{EPOCH + timedelta(microseconds=min(max(time, EARLIEST), LATEST)):%Y-%m-%d %H:%M}"
+    return f"{EPOCH + timedelta(microseconds=min(max(time, EARLIEST_TIME), LATEST_TIME)):%Y-%m-%d %H:%M}"

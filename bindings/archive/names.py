@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["escape", "escape_bytes", "has_nul", "to_text_array", "bytes_to_text_array", "unescape"]
+__all__ = ["escape", "escape_bytes", "has_nul", "to_text_array", "decode_bytes_array", "unescape"]
 
 UNHELD: Final = re.compile("[\0\ud800-\udfff]")
 """A character that a column cannot hold, or the NUL that begins an escape."""
@@ -51,7 +51,7 @@ def to_text_array(texts: Sequence[str | None]) -> pa.StringArray:
     return array
 
 
-def bytes_to_text_array(array: pa.BinaryArray) -> pa.StringArray:
+def decode_bytes_array(array: pa.BinaryArray) -> pa.StringArray:
     """Convert a column of bytes to a column of texts, escaped where needed; nulls stay nulls."""
     try:
         texts = array.cast(pa.string())

@@ -39,7 +39,7 @@ SPLIT_BYTES: Final = 32 << 20
 """Approximate size of a split by default, in bytes."""
 SAMPLE_BYTES: Final = 80
 """Maximum size of the sample of a bad record, in bytes."""
-TOO_LONG: Final = f"a line of more than {RECORD_BYTES >> 20} MiB"
+LINE_TOO_LONG: Final = f"a line of more than {RECORD_BYTES >> 20} MiB"
 COPIES: Final = "a message that several queues got is in it once for each of them, and counts as often"
 """Note for a file that a bridge wrote from more than one queue."""
 TEXTS_ONLY: Final = "its headers are texts only, so numbers and booleans have lost their types"
@@ -316,7 +316,7 @@ def read_blocks(split: Split) -> Iterator[LineBlock]:
             parts.append(rest)
             size += len(rest)
             if size > RECORD_BYTES:
-                yield LineBlock(b"", place, TOO_LONG)
+                yield LineBlock(b"", place, LINE_TOO_LONG)
                 place, parts, size, is_passing = place + size, [], 0, True
     except Broken as problem:
         if size and not is_passing:

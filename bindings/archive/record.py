@@ -73,8 +73,8 @@ NOT_A_RECORD: Final = (*UNHELD, InputError, LookupError, pa.ArrowException)
 """Exceptions that building a record raises for a row that hashstar never writes."""
 TOMBSTONE: Final = "x-kafka-tombstone"
 """Header of a message whose record of Kafka has no value, which a bridge and the readers of Kafka's files set."""
-EARLIEST: Final = -62_135_596_800_000_000
-LATEST: Final = 253_402_300_799_999_999
+EARLIEST_TIME: Final = -62_135_596_800_000_000
+LATEST_TIME: Final = 253_402_300_799_999_999
 """Bounds of times, in microseconds since 1970: the years 1 to 9999, which Spark and Python can show."""
 
 
@@ -176,7 +176,7 @@ class Rows:
             raise InputError(str(error)) from None
         self._cc.add(cc)
         self._bcc.add(bcc)
-        self._times.append(time if time is None or EARLIEST <= time <= LATEST else None)
+        self._times.append(time if time is None or EARLIEST_TIME <= time <= LATEST_TIME else None)
         self._vhosts.append(vhost)
         self._exchanges.append(message.exchange)
         self._keys.append(message.routing_key)
@@ -295,9 +295,9 @@ def _drop_impossible_times(batch: pa.RecordBatch) -> pa.RecordBatch:
     times = batch.column(place)
     numbers = times.cast(pa.int64())
     ends = pc.min_max(numbers).as_py()
-    if ends["min"] is None or (ends["min"] >= EARLIEST and ends["max"] <= LATEST):
+    if ends["min"] is None or (ends["min"] >= EARLIEST_TIME and ends["max"] <= LATEST_TIME):
         return batch
-    known = pc.and_(pc.greater_equal(numbers, EARLIEST), pc.less_equal(numbers, LATEST))
+    known = pc.and_(pc.greater_equal(numbers, EARLIEST_TIME), pc.less_equal(numbers, LATEST_TIME))
     return batch.set_column(place, batch.schema.field(place), pc.if_else(known, times, pa.scalar(None, times.type)))
 
 

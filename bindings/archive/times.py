@@ -15,7 +15,7 @@ __all__ = ["parse_time", "parse_time_text"]
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND: Final = timedelta(microseconds=1)
 FRACTION: Final = re.compile(r"(\.[0-9]{6})[0-9]+")
-TOO_GREAT: Final = 1e30
+MAX_TIME_NUMBER: Final = 1e30
 DIGITS: Final = re.compile(r"-?(?:[0-9]{9,10}(?:\.[0-9]+)?|[0-9]{13}(?:\.[0-9]+)?|[0-9]{16}|[0-9]{19})")
 """A number of seconds, milli-, micro- or nanoseconds as a text; of other lengths it could be a date without signs."""
 DATE: Final = len("20261101")
@@ -54,7 +54,7 @@ def parse_time_text(text: str) -> int:
 
 def _from_number(value: float | Decimal) -> int:
     size: Any = abs(value)
-    if not size < TOO_GREAT:  # infinite and NaN too; an integer need not fit in a double
+    if not size < MAX_TIME_NUMBER:  # infinite and NaN too; an integer need not fit in a double
         raise InputError("timestamp is not a time")
     for limit, unit in UNITS:
         if size < limit:

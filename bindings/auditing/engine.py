@@ -16,9 +16,9 @@ from bindings.archive.formats.detect import Archive
 from bindings.auditing.local.planning import number_of_groups
 from bindings.auditing.local.workers import count_cores
 
-__all__ = ["LARGE", "Engine", "active_session", "choose_engine"]
+__all__ = ["LARGE_ARCHIVE_BYTES", "Engine", "find_active_session", "choose_engine"]
 
-LARGE: Final = 32 << 30
+LARGE_ARCHIVE_BYTES: Final = 32 << 30
 """Size from which an archive is read by Spark if it is installed, in bytes: a quarter of an hour for one process."""
 
 
@@ -49,19 +49,21 @@ def choose_engine(archive: Archive | None, *, asked: str = "", refused: str = ""
         return Engine(True, asked)
     if archive is None:
         return Engine(True, "only Spark reads topics of Kafka")
-    if active_session() is not None:
+    if find_active_session() is not None:
         return Engine(True, "there is a session")
     for variable in ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT"):
         if os.environ.get(variable):
             return Engine(True, f"{variable} is set")
-    if size < LARGE:
-        return Engine(False, f"{_in_units(size)}; Spark from {_in_units(LARGE)} on, or with --master", processes)
+    if size < LARGE_ARCHIVE_BYTES:
+        return Engine(
+            False, f"{_in_units(size)}; Spark from {_in_units(LARGE_ARCHIVE_BYTES)} on, or with --master", processes
+        )
     if find_spec("pyspark") is None:
         return Engine(False, f"{_in_units(size)}, and Spark is not installed, which would use more machines", processes)
-    return Engine(True, f"{_in_units(size)}, from {_in_units(LARGE)} on; --no-spark counts here")
+    return Engine(True, f"{_in_units(size)}, from {_in_units(LARGE_ARCHIVE_BYTES)} on; --no-spark counts here")
 
 
-def active_session() -> Any:
+def find_active_session() -> Any:
     """Return the session of Spark that this thread has; None without one. Spark is not imported for that."""
     if "pyspark.sql" not in sys.modules:
         return None

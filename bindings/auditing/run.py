@@ -18,15 +18,15 @@ from bindings.archive.columns import TAKEN
 from bindings.archive.formats.detect import Archive, detect, drop_repeats
 from bindings.archive.kafka.segment import KafkaSegment
 from bindings.archive.mapping import USUAL, FieldMapping
-from bindings.auditing.engine import Engine, active_session, choose_engine
+from bindings.auditing.engine import Engine, choose_engine, find_active_session
 from bindings.auditing.local.run import Pass, run_here
 from bindings.auditing.local.selection import Selection
 from bindings.auditing.local.studies import CompareStudy, CoverageStudy, VerifyStudy
 from bindings.auditing.local.study import Study
 from bindings.checking.check import check
 from bindings.checking.rules.finding import Finding
-from bindings.counts.changes import changes
-from bindings.counts.tally import Tally, fingerprint
+from bindings.counts.changes import list_changes
+from bindings.counts.tally import Tally, compute_fingerprint
 from bindings.counts.tally_file import check_fit, load_tally
 from bindings.report.build import USUAL as NO_THRESHOLDS
 from bindings.report.build import Sources, build_report
@@ -143,7 +143,10 @@ class AuditInput:
     @property
     def descriptions(self) -> tuple[Archived, ...]:
         """Archives and topics as the report describes them."""
-        return (*map(Archived.of, self.archives), *[describe_archive(topic, self.mapping) for topic in self.topics])
+        return (
+            *map(Archived.from_archive, self.archives),
+            *[describe_archive(topic, self.mapping) for topic in self.topics],
+        )
 
 
 def audit(
@@ -194,12 +197,12 @@ def audit(
     taken = Selection(subject.topology.vhost) if selection is None else selection
     with ExitStack() as stack:
         # A topic needs a session with Spark's connector, which only the caller can start.
-        may_start = not traffic.topics or active_session() is not None
+        may_start = not traffic.topics or find_active_session() is not None
         engine = traffic.choose_engine(jobs=jobs)
         if spark is None and may_start and engine.spark:
-            from bindings.auditing.spark.session import session
+            from bindings.auditing.spark.session import open_session
 
-            spark = stack.enter_context(session())
+            spark = stack.enter_context(open_session())
         passed = count(
             traffic, subject, taken, spark=spark, jobs=engine.jobs, keep_bad=keep_bad, max_bad=max_bad, step=step
         )
@@ -273,10 +276,10 @@ def count_studies(
             files, studies, selection, jobs=jobs, keep_bad=keep_bad, max_bad=max_bad, most_bytes=most_bytes, step=step
         )
     from bindings.auditing.spark.job import run
-    from bindings.auditing.spark.kafka import run_on_topic, topic_at
+    from bindings.auditing.spark.kafka import parse_topic, run_on_topic
 
     passes = [] if files is None else [run(spark, files, studies, selection, keep_bad=keep_bad, max_bad=max_bad)]
-    topics = [topic_at(url) for url in traffic.topics]
+    topics = [parse_topic(url) for url in traffic.topics]
     passes += [run_on_topic(spark, each, studies, selection, traffic.mapping, max_bad=max_bad) for each in topics]
     total = passes[0]
     for each in passes[1:]:
@@ -301,7 +304,7 @@ def report_on(
     comparison = None
     if subject.other is not None:
         compared = more.pop(0)
-        moved = changes(compared, subject.topology, subject.other)
+        moved = list_changes(compared, subject.topology, subject.other)
         comparison = Compared(subject.other_name, compared.after, moved, find_unread(subject.other))
     return build_report(
         subject.topology, tally, sources, _now(), settings=settings, findings=subject.findings,
@@ -314,7 +317,7 @@ def merge(subject: Subject, paths: Sequence[Path], settings: Settings = NO_THRES
 
     Raises InputError for a file that cannot be read, holds no tally, or holds a tally for another topology.
     """
-    total = Tally(fingerprint(subject.topology))
+    total = Tally(compute_fingerprint(subject.topology))
     for path in paths:
         tally = load_tally(FilePath(path))
         if tally.topology != total.topology:
@@ -332,7 +335,7 @@ def describe_archive(path: str, mapping: FieldMapping) -> Archived:
     """Describe an archive or a topic of Kafka for the report; its messages are not read."""
     if "://" in path:
         return Archived(path, ("topic of Kafka",), 0, (KafkaSegment.bias,), (KafkaSegment.note,))
-    return Archived.of(detect(path, mapping))
+    return Archived.from_archive(detect(path, mapping))
 
 
 def _now() -> int:

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any, Final
 
-from bindings.checking.fingerprint import fingerprint
+from bindings.checking.fingerprint import compute_fingerprint
 from bindings.checking.report import GoneFinding, KnownFinding
 from bindings.checking.rules.finding import Finding
 from bindings.sources.files import decode_text, read_content, save_lines
 from bindings.sources.management import is_address
-from exchange.entities.part import part_json
+from exchange.entities.part import encode_part
 from exchange.errors import InputError
 from exchange.values.json_text import parse
 
@@ -102,7 +102,7 @@ class BaselineRun:
         found = self._found.setdefault(name, [])
         new = []
         for finding in findings:
-            identity = fingerprint(vhost, finding)
+            identity = compute_fingerprint(vhost, finding)
             if self._record:
                 found.append(_describe(vhost, finding, identity))
             elif left[identity] == 0:
@@ -141,7 +141,7 @@ class BaselineRun:
 
 
 def _describe(vhost: str, finding: Finding, identity: str) -> KnownFinding:
-    part = None if finding.part is None else part_json(finding.part)
+    part = None if finding.part is None else encode_part(finding.part)
     return KnownFinding(finding.code, vhost, part, finding.message.split("\n", 1)[0], identity)
 
 

@@ -36,11 +36,11 @@ from exchange.errors import BrokerError
 from exchange.routing.router import Router
 from exchange.text.display import escape_line
 from exchange.topology.topology import Topology
-from exchange.topology.unread import UnreadPart, find_unread, not_proved
+from exchange.topology.unread import UnreadPart, find_unread, format_not_proved
 
-__all__ = ["LISTED", "check", "find_all", "list_findings"]
+__all__ = ["MAX_FINDINGS_OF_CODE", "check", "find_all", "list_findings"]
 
-LISTED: Final = 100
+MAX_FINDINGS_OF_CODE: Final = 100
 """Maximum number of findings of one code at one exchange; one more finding gives the number of the others."""
 
 FAMILIES: Final[Sequence[Callable[[TopologyView], Iterator[Finding]]]] = (
@@ -76,8 +76,9 @@ def check(
     It may be a path, or the address of a live broker, as `load` takes it: then its own expectations are checked, too.
 
     ``expectations`` are those of a .bindings file: each that fails is a finding. ``optional`` are the codes of optional
-    rules to apply as well (`bindings.checking.rules.finding.Rule.optional`). Where one exchange has more than `LISTED`
-    findings of a code, one more finding gives the number of the others. No topology raises an error.
+    rules to apply as well (`bindings.checking.rules.finding.Rule.optional`). Where one exchange has more than
+    `MAX_FINDINGS_OF_CODE` findings of a code, one more finding gives the number of the others. No topology raises an
+    error.
 
     Raises InputError for a path that cannot be read.
 
@@ -108,7 +109,7 @@ def find_all(
     for find in [*FAMILIES, *(find for code, find in OPTIONAL.items() if code in optional)]:
         for finding in find(view):
             is_open = bool(unread) and finding.code in ABSENCES
-            yield replace(finding, message=f"{finding.message}; {not_proved(unread)}") if is_open else finding
+            yield replace(finding, message=f"{finding.message}; {format_not_proved(unread)}") if is_open else finding
     yield from _find_failures(topology, expectations)
 
 
@@ -116,11 +117,11 @@ def _missing(topology: Topology, each: UnreadPart, unread: Sequence[UnreadPart])
     """Return the finding about a part that was not read; one that a plugin makes is about its exchange."""
     made = [part for part in topology.exchanges.values() if each.where == f"exchange '{part.name}'"]
     part = made[0] if each.kind == "plugin-made" and made else None
-    return Finding(NOT_READ, part, f"{each}; {not_proved(unread)}", detail="" if part is not None else str(each))
+    return Finding(NOT_READ, part, f"{each}; {format_not_proved(unread)}", detail="" if part is not None else str(each))
 
 
 def list_findings(findings: Iterable[Finding], topology: Topology) -> list[Finding]:
-    """Return findings as `check` does: the first `LISTED` of each code at each exchange and the number of the others.
+    """Return findings as `check` does: of each code at each exchange the first ones, and the number of the others.
 
     They are sorted by code, then by what they are about.
     """
@@ -140,19 +141,19 @@ def _names(part: Part | None) -> tuple[str, ...]:
 
 
 def _limit(findings: Iterable[Finding], topology: Topology) -> Iterator[Finding]:
-    """Yield the first `LISTED` findings of each code at each exchange, and one finding for the others."""
+    """Yield the first `MAX_FINDINGS_OF_CODE` findings of each code at each exchange, and one finding for the others."""
     counts: Counter[tuple[str, str | None]] = Counter()
     for finding in findings:
         part = finding.part
         group = finding.code, part.source if isinstance(part, Binding) else None
         counts[group] += 1
-        if counts[group] <= LISTED or finding.code in UNLIMITED:
+        if counts[group] <= MAX_FINDINGS_OF_CODE or finding.code in UNLIMITED:
             yield finding
     for (code, where), count in counts.items():
-        if count > LISTED and code not in UNLIMITED:
+        if count > MAX_FINDINGS_OF_CODE and code not in UNLIMITED:
             exchange = None if where is None else topology.exchanges.get(where)
             at = f" at {quote_exchange(exchange.name)}" if exchange is not None else ""
-            message = f"{count - LISTED:,} more of this kind{at}: {RULES[code].name}"
+            message = f"{count - MAX_FINDINGS_OF_CODE:,} more of this kind{at}: {RULES[code].name}"
             yield Finding(code, exchange, message, detail="more")
 
 

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from bindings.checking.rules.finding import Finding
 from exchange.entities.entities import Binding
-from exchange.entities.part import part_json
+from exchange.entities.part import encode_part
 
-__all__ = ["fingerprint"]
+__all__ = ["compute_fingerprint"]
 
 
-def fingerprint(vhost: str, finding: Finding) -> str:
+def compute_fingerprint(vhost: str, finding: Finding) -> str:
     """Return a hash, in hexadecimal, that stays the same when a part moves to another line.
 
     The same hash means the same code, virtual host, object and `Finding.detail`. It does not depend on the message,
@@ -27,11 +27,11 @@ def fingerprint(vhost: str, finding: Finding) -> str:
 
 
 def _part(finding: Finding) -> Any:
-    return None if finding.part is None else part_json(finding.part)
+    return None if finding.part is None else encode_part(finding.part)
 
 
 def _parts(finding: Finding) -> Any:
-    parts = [part_json(part) for part in (finding.part, *finding.related) if part is not None]
+    parts = [encode_part(part) for part in (finding.part, *finding.related) if part is not None]
     return sorted(parts, key=json.dumps)
 
 

@@ -24,7 +24,7 @@ from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.entities.part import Part
 from exchange.entities.profile import Profile
 from exchange.topology.topology import Topology
-from exchange.topology.unread import not_proved
+from exchange.topology.unread import format_not_proved
 
 __all__ = ["check_source"]
 
@@ -88,7 +88,7 @@ def _file_findings(source: Source, profile: Profile) -> Iterator[Finding]:
     for warning in source.warnings_under(profile):
         if warning.unread is not None:
             if not source.allows_unread:
-                message = f"{warning.text}; {not_proved(source.unread)}"
+                message = f"{warning.text}; {format_not_proved(source.unread)}"
                 yield Finding(NOT_READ, None, message, line=warning.line, detail=POSITION.sub("", warning.text))
         elif warning.code in FILE_CODES or not _has(source, warning):
             code = warning.code if warning.code in FILE_CODES else FILE_ONLY

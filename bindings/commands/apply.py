@@ -10,27 +10,27 @@ import click
 
 from bindings.analysis.crawl import Deadline
 from bindings.applying.address import Addresses
-from bindings.applying.amqp import OperationRefused, need_pika
+from bindings.applying.amqp import OperationRefused, require_pika
 from bindings.applying.apply import PLANNING_SECONDS, Stopped, apply, plan_for
 from bindings.applying.broker import InUse, LiveBroker
 from bindings.applying.live import Live
 from bindings.diffing.comparison.compare import compare
-from bindings.diffing.forms.text import meaning_lines, plan_lines, settings_lines
+from bindings.diffing.forms.text import format_meaning, format_settings, plan_lines
 from bindings.diffing.planning.plan import Plan, is_reserved
 from bindings.diffing.planning.step import Step
 from bindings.diffing.settings.changes import compare_settings
 from bindings.sources.open import Source, open_source
 from exchange.commands.completion import SOURCE
 from exchange.commands.console import echo_error, echo_line, exit_on_error, fail, progress, show_caveat, show_warnings
-from exchange.commands.options import allow_unread_option, command, seconds_to_answer, timeout_option, topology_option
+from exchange.commands.options import allow_unread_option, command, read_timeout, timeout_option, topology_option
 from exchange.errors import HashstarError, InputError
 from exchange.text.display import count_noun, escape_lines
 from exchange.topology.topology import Topology
-from exchange.topology.unread import find_unread, not_proved, unread_lines
+from exchange.topology.unread import find_unread, format_not_proved, format_unread
 
 __all__ = ["apply_command"]
 
-LISTED: Final = 20
+MAX_LISTED_STEPS: Final = 20
 """Maximum number of steps that are listed."""
 MEANING_LINES: Final = 40
 """Maximum number of lines about what the plan means."""
@@ -88,8 +88,8 @@ def apply_command(
     """
     with exit_on_error():
         if not dry_run:
-            need_pika()
-        addresses = Addresses.of(address, other_address, seconds=seconds_to_answer())
+            require_pika()
+        addresses = Addresses.parse(address, other_address, seconds=read_timeout())
         opened = _open(file, vhost or addresses.management.vhost)
         wanted = opened.topology(vhost or addresses.management.vhost)
         if prune == 1:
@@ -111,14 +111,14 @@ def apply_command(
             raise InputError(f"{opened.name}: the broker would refuse what is marked above; nothing was changed")
     if wanted.unread and not wanted.allows_unread:  # what plugins make is no part of the file
         nothing = "" if todo.steps else "nothing to do for what was read; "
-        _stop(f"{nothing}{not_proved(wanted.unread)}; --allow-unread applies the rest. Nothing was changed")
+        _stop(f"{nothing}{format_not_proved(wanted.unread)}; --allow-unread applies the rest. Nothing was changed")
     if not todo.steps:
         echo_line("nothing to do")
         return
     if dry_run:
         return
     if todo.replaced and not replace:
-        names = ", ".join(f"{type(part).__name__.lower()} {part.name!r}" for part in todo.replaced[:LISTED])
+        names = ", ".join(f"{type(part).__name__.lower()} {part.name!r}" for part in todo.replaced[:MAX_LISTED_STEPS])
         _stop(f"cannot be changed in place: {names}; --replace deletes and declares again. Nothing was changed")
     _ask(todo, yes)
     try:
@@ -148,8 +148,8 @@ def _require_whole(name: str, wanted: Topology) -> None:
     unread = find_unread(wanted)
     if unread:
         raise InputError(
-            f"{name}: {not_proved(unread)} ({unread[0].where}: {unread[0].text}), and --prune would delete these, too; "
-            "given twice, it does"
+            f"{name}: {format_not_proved(unread)} ({unread[0].where}: {unread[0].text}), and --prune "
+            "would delete these, too; given twice, it does"
         )
     own = [each for each in (*wanted.exchanges, *wanted.queues) if not is_reserved(each)]
     if not (own or wanted.bindings or wanted.all_policies):
@@ -158,7 +158,7 @@ def _require_whole(name: str, wanted: Topology) -> None:
 
 def _open(file: str, vhost: str | None) -> Source:
     """Read the source, and print its warnings. Raises InputError."""
-    opened = open_source(file, vhost, seconds=seconds_to_answer())
+    opened = open_source(file, vhost, seconds=read_timeout())
     show_warnings(opened.name, opened.warnings)
     return opened
 
@@ -170,12 +170,12 @@ def _show(todo: Plan, before: Topology, after: Topology, where: str) -> None:
     for line in plan_lines(todo):
         echo_line(line)
     if not todo.steps:
-        for line in unread_lines(find_unread(after)):
+        for line in format_unread(find_unread(after)):
             echo_line(line)
         return
     echo_line("meaning:")
     meaning = compare(before, after.with_profile(before.profile), deadline=Deadline(PLANNING_SECONDS))
-    lines = [*meaning_lines(meaning), *settings_lines(compare_settings(before, after))]
+    lines = [*format_meaning(meaning), *format_settings(compare_settings(before, after))]
     for line in lines[:MEANING_LINES]:
         echo_line(line)
     if len(lines) > MEANING_LINES:
@@ -251,10 +251,10 @@ def _show_stop(done: Sequence[Step], left: Sequence[Step], reason: str, *, certa
 def _print_steps(title: str, steps: Sequence[Step]) -> None:
     if steps:
         echo_line(title)
-    for step in steps[:LISTED]:
+    for step in steps[:MAX_LISTED_STEPS]:
         echo_line(f"  {_describe(step)}")
-    if len(steps) > LISTED:
-        echo_line(f"  and {len(steps) - LISTED} more")
+    if len(steps) > MAX_LISTED_STEPS:
+        echo_line(f"  and {len(steps) - MAX_LISTED_STEPS} more")
 
 
 def _describe(step: Step) -> str:

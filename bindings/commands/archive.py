@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from bindings.report.inspection import ARCHIVE_FORMS, MATCH_FORMS, STORE_FORMS, bad_lines, skipped_lines
+from bindings.report.inspection import ARCHIVE_FORMS, MATCH_FORMS, STORE_FORMS, format_bad, format_skipped
 from exchange.commands.console import echo_line, exit_on_error, progress
-from exchange.commands.options import CommandGroup, renamed
+from exchange.commands.options import CommandGroup, accept_old_name
 from exchange.commands.output import form_options, output_option, print_form
 from exchange.errors import InputError
 from exchange.text.display import count_noun
@@ -148,7 +148,7 @@ def inspect_command(
 @archive_command.command("convert", example="hashstar archive convert traffic.jsonl traffic.parquet")
 @with_mapping
 @click.option("--format", "form", type=click.Choice(FORMATS), help="Output format.  [default: by OUT's name]")
-@renamed("--to", "--format")
+@accept_old_name("--to", "--format")
 @click.option("--output", "-o", metavar="FILE", help="OUT, as an option.")
 @click.option(
     "--max-bad",
@@ -193,7 +193,7 @@ def convert_command(
 
 
 def _show_left_out(inspection: Inspection) -> None:
-    for line in [*skipped_lines(inspection.unread), *bad_lines(inspection.unread)]:
+    for line in [*format_skipped(inspection.unread), *format_bad(inspection.unread)]:
         echo_line(line, err=True)
 
 

@@ -24,7 +24,7 @@ from bindings.commands.audit_options import (
 from bindings.sources.open import open_source
 from exchange.commands.completion import SOURCE
 from exchange.commands.console import echo_line, exit_on_error, progress, show_warnings
-from exchange.commands.options import CommandGroup, Duration, seconds_to_answer
+from exchange.commands.options import CommandGroup, Duration, read_timeout
 from exchange.commands.output import output_option
 from exchange.commands.route import ProfileType, topology_options
 from exchange.errors import InputError
@@ -129,7 +129,7 @@ def run_command(
         settings = thresholds.settings()
         subject = replace(_open_subject(source, vhost, profile, thresholds), verify=verify)
         if compare is not None:
-            other = open_source(compare, vhost, seconds=seconds_to_answer()).allowing_unread(thresholds.allow_unread)
+            other = open_source(compare, vhost, seconds=read_timeout()).allowing_unread(thresholds.allow_unread)
             topology = other.topology(vhost, compare_profile or profile)
             subject = replace(subject, other=topology, other_name=other.name)
         elif compare_profile is not None:
@@ -232,7 +232,7 @@ def follow_command(
     with exit_on_error(EXTRA):
         from bindings.auditing.local.selection import Selection
         from bindings.auditing.run import describe_archive, report_on
-        from bindings.auditing.spark.session import session
+        from bindings.auditing.spark.session import open_session
         from bindings.auditing.spark.streaming import follow
 
         settings = thresholds.settings()
@@ -251,7 +251,7 @@ def follow_command(
                 report = report_on(subject, archives, update.total, selection, settings)
                 outputs.write(report, update.total.values[0])
 
-        with session(where.master, where.remote, where.settings) as spark:
+        with open_session(where.master, where.remote, where.settings) as spark:
             following = follow(
                 spark, archive, subject.studies, state, every=every, selection=selection, mapping=mapping,
                 on_update=show_update,
@@ -273,7 +273,7 @@ def _open_subject(source: str, vhost: str | None, profile: str | None, threshold
     """Read the topology to audit, and print what it is warned of. Raises InputError."""
     from bindings.auditing.run import Subject
 
-    opened = open_source(source, vhost, seconds=seconds_to_answer()).allowing_unread(thresholds.allow_unread)
+    opened = open_source(source, vhost, seconds=read_timeout()).allowing_unread(thresholds.allow_unread)
     subject = Subject.from_source(opened, vhost, profile)
     show_warnings(opened.name, opened.warnings)
     return subject
@@ -292,7 +292,7 @@ def _session(
     if not with_spark:
         yield None
         return
-    from bindings.auditing.spark.session import session, watch_progress
+    from bindings.auditing.spark.session import open_session, watch_progress
 
-    with session(where.master, where.remote, where.settings) as spark, watch_progress(spark, step):
+    with open_session(where.master, where.remote, where.settings) as spark, watch_progress(spark, step):
         yield spark

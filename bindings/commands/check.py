@@ -23,10 +23,10 @@ from exchange.commands.completion import SOURCE
 from exchange.commands.console import echo_error, echo_line, exit_on_error, fail, show_warnings, status
 from exchange.commands.options import (
     STDOUT,
+    accept_old_name,
     allow_unread_option,
     command,
-    renamed,
-    seconds_to_answer,
+    read_timeout,
     timeout_option,
     topology_option,
 )
@@ -41,9 +41,9 @@ ROOTS: Final = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR")
 """Environment variables with which GitHub and GitLab name the root of the repository in a job."""
 WITH_STATISTICS: Final = ("text", "json")
 """Forms that have statistics."""
-LISTED: Final = 1_000
+MAX_LISTED_FIXES: Final = 1_000
 """Maximum number of fixes of one file that are listed."""
-NAMED: Final = 10
+MAX_NAMED_FINDINGS: Final = 10
 """Maximum number of findings named that a baseline has and that are gone."""
 
 
@@ -94,7 +94,7 @@ def _explain(context: click.Context, parameter: click.Parameter, code: str | Non
     "--fix", is_flag=True, help="Remove from the files what decides nothing, if it is proved that no route changes."
 )
 @click.option("--dry-run", is_flag=True, help="With --fix: print what would change, and change nothing.")
-@renamed("--diff", "--fix=", "--dry-run=", flag=True)
+@accept_old_name("--diff", "--fix=", "--dry-run=", flag=True)
 @click.option(
     "--tasks",
     "app_name",
@@ -108,7 +108,7 @@ def _explain(context: click.Context, parameter: click.Parameter, code: str | Non
     metavar="FILE",
     help="Write the output format to FILE, and print the findings as text.",
 )  # fmt: skip
-@renamed("--output-file", "--output")
+@accept_old_name("--output-file", "--output")
 @click.option("--statistics", is_flag=True, help="Print the number of findings of each code, in text in place of them.")
 @allow_unread_option
 @timeout_option
@@ -167,7 +167,7 @@ def check_command(
             profile=profile,
             baseline=None if baseline is None else _open_baseline(baseline, may_be_new=write_baseline),
             record=write_baseline,
-            seconds=seconds_to_answer(),
+            seconds=read_timeout(),
             show=show,
             app=None if app_name is None else import_object(app_name),
             allow_unread=allow_unread,
@@ -226,12 +226,12 @@ def _fix(sources: Sequence[str], selection: CodeSelection, vhost: str | None, pr
 
 def _list_changes(name: str, changes: Sequence[FindingFix]) -> None:
     """Print to standard error what was fixed, and what was not with the reason."""
-    for change in changes[:LISTED]:
+    for change in changes[:MAX_LISTED_FIXES]:
         place = name if change.line is None else f"{name}:{change.line}"
         verb, why = ("not fixed", f"; {change.obstacle}") if change.obstacle else ("fixed", "")
         echo_line(f"{place}: {verb}: {change.code} {change.message}{why}", err=True)
-    if len(changes) > LISTED:
-        echo_line(f"{name}: and {len(changes) - LISTED:,} more", err=True)
+    if len(changes) > MAX_LISTED_FIXES:
+        echo_line(f"{name}: and {len(changes) - MAX_LISTED_FIXES:,} more", err=True)
 
 
 def _report_to_user(result: CheckResult, written: bool) -> None:
@@ -248,10 +248,10 @@ def _report_to_user(result: CheckResult, written: bool) -> None:
         echo_line(f"{use.name}: {outcome}", err=True)
     elif use.gone:
         echo_line(f"{use.name}: {count_noun(len(use.gone), 'finding')} gone; --write-baseline removes:", err=True)
-        for file, finding in use.gone[:NAMED]:
+        for file, finding in use.gone[:MAX_NAMED_FINDINGS]:
             echo_line(f"  {file}: {finding.code} {finding.message}", err=True)
-        if len(use.gone) > NAMED:
-            echo_line(f"  and {len(use.gone) - NAMED:,} more", err=True)
+        if len(use.gone) > MAX_NAMED_FINDINGS:
+            echo_line(f"  and {len(use.gone) - MAX_NAMED_FINDINGS:,} more", err=True)
 
 
 def _open_baseline(name: str, *, may_be_new: bool) -> Baseline:

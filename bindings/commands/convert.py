@@ -16,7 +16,7 @@ from bindings.sources.formats.format import WriteTarget
 from bindings.sources.open import Source, open_source
 from exchange.commands.completion import SOURCE
 from exchange.commands.console import echo_line, exit_on_error, show_warnings
-from exchange.commands.options import command, renamed, seconds_to_answer, timeout_option, topology_option
+from exchange.commands.options import accept_old_name, command, read_timeout, timeout_option, topology_option
 from exchange.errors import InputError
 
 __all__ = ["convert_command"]
@@ -52,7 +52,7 @@ SUFFIXES: Final[Mapping[str, str]] = {
     "--cluster", metavar="NAME[/NAMESPACE]", help="RabbitmqCluster that the objects of --format operator refer to."
 )
 @click.option("--output", "-o", metavar="FILE", help="OUT, as an option.")
-@renamed("--to", "--format")
+@accept_old_name("--to", "--format")
 @timeout_option
 @topology_option
 @click.argument("source", type=SOURCE, metavar="TOPOLOGY")
@@ -83,7 +83,7 @@ def convert_command(
         raise click.UsageError("OUT is given twice, also as --output")
     target = target or output or STDOUT
     with exit_on_error():
-        opened = open_source(source, vhost, seconds=seconds_to_answer())
+        opened = open_source(source, vhost, seconds=read_timeout())
         show_warnings(opened.name, opened.warnings)
         form = form or _form_of(target) or ("definitions" if isinstance(opened.content, Document) else "bindings")
         if base is not None and form != "definitions":
@@ -139,7 +139,7 @@ def _document(opened: Source, vhost: str | None) -> Document:
 def _definitions(opened: Source, vhost: str | None, base: str | None) -> Definitions:
     if vhost is None and base is None and isinstance(opened.content, Definitions):
         return opened.content
-    into = None if base is None else open_source(base, seconds=seconds_to_answer(), may_be_none=True).content
+    into = None if base is None else open_source(base, seconds=read_timeout(), may_be_none=True).content
     if isinstance(into, Document):
         raise InputError(f"{base}: --into needs definitions, and this is a .bindings file")
     return _document(opened, vhost).definitions(into)

@@ -17,17 +17,17 @@ from bindings.sources.open import open_source
 from exchange.commands.completion import SOURCE
 from exchange.commands.console import echo_error, echo_line, exit_on_error, progress, show_warnings, status
 from exchange.commands.options import (
+    accept_old_name,
     allow_unread_option,
     command,
-    renamed,
-    seconds_to_answer,
+    read_timeout,
     timeout_option,
     topology_option,
     wait_option,
 )
 from exchange.commands.output import form_options, output_option, print_form
 from exchange.commands.route import ProfileType, profile_option
-from exchange.entities.releases import LATEST
+from exchange.entities.releases import LATEST_PROFILE
 from exchange.routing.router import Router
 
 __all__ = ["diff_command"]
@@ -59,7 +59,7 @@ FAILING: Final[Mapping[str, Callable[[Diff], bool]]] = {
 @click.option("--to", "new_release", type=ProfileType(), metavar="RELEASE", help="RabbitMQ release of B.")
 @timeout_option
 @wait_option(SECONDS, "Maximum duration of the comparison; the rest is reported as undecided.")
-@renamed("--budget", "--wait")
+@accept_old_name("--budget", "--wait")
 @allow_unread_option
 @click.option(
     "--fail-on",
@@ -112,7 +112,12 @@ def diff_command(
         with exit_on_error():
             compared, moved = _compare(topologies, vhost, releases or profile, wait, messages, allow_unread)
         print_form(FORMS[form], Comparison([compared], messages=moved))
-        if form == "text" and profile is None and releases is None and compared.vhosts[0].profile != LATEST.name:
+        if (
+            form == "text"
+            and profile is None
+            and releases is None
+            and compared.vhosts[0].profile != LATEST_PROFILE.name
+        ):
             echo_line(f"by the rules of {compared.vhosts[0].profile}, for the release that the topologies name")
         files = [compared]
     else:
@@ -145,7 +150,7 @@ def _compare(
     One source is compared with itself. ``profile`` is that of both, or one for each.
     """
     with status("reading ..."):
-        opened = [open_source(where, vhost, seconds=seconds_to_answer()) for where in names]
+        opened = [open_source(where, vhost, seconds=read_timeout()) for where in names]
         sources = [each.allowing_unread(allow_unread) for each in opened]
         one, other = sources[0], sources[-1]
         rules = profile if isinstance(profile, tuple) else [profile or one.profile or other.profile] * 2

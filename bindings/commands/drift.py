@@ -14,7 +14,7 @@ import click
 from bindings.applying.live import Live
 from bindings.diffing.comparison.meaning import Meaning
 from bindings.drift.drift import Drift, Ignoring, find_drift
-from bindings.drift.forms import FORMS, DriftReport, unknown_to_json
+from bindings.drift.forms import FORMS, DriftReport, encode_unknown
 from bindings.drift.watch import DriftWatch, WatchOutcome, serve_metrics
 from bindings.sources.management import Management, is_address
 from bindings.sources.open import open_source
@@ -23,10 +23,10 @@ from exchange.commands.console import echo_error, echo_line, fail, show_caveat, 
 from exchange.commands.options import (
     AddressType,
     Duration,
+    accept_old_name,
     allow_unread_option,
     command,
-    renamed,
-    seconds_to_answer,
+    read_timeout,
     timeout_option,
     topology_option,
     wait_option,
@@ -49,11 +49,11 @@ WAIT: Final = 10.0
 @output_option
 @click.option("--exclude", "names", multiple=True, metavar="GLOB", help="Leave out objects of these names, such as "
               "tmp.* or queue:tmp.*, and their bindings; repeatable.")  # fmt: skip
-@renamed("--ignore", "--exclude")
+@accept_old_name("--ignore", "--exclude")
 @click.option("--ignore-extra", is_flag=True, help="Ignore what only the broker has.")
 @click.option("--auto-delete", is_flag=True, help="Report auto-delete queues and exchanges, too, which come and go.")
 @wait_option(WAIT, "Maximum time to find out which messages go elsewhere; the rest is reported as undecided.")
-@renamed("--budget", "--wait")
+@accept_old_name("--budget", "--wait")
 @click.option("--every", type=Duration(least=1), metavar="TIME", help="Compare again after this time, such as 30s, "
               "5m or 1h, until a signal ends it, and print changes only.")  # fmt: skip
 @click.option("--listen", "metrics", type=AddressType(9_419), metavar="ADDRESS", help="With --every: serve metrics for "
@@ -65,8 +65,8 @@ WAIT: Final = 10.0
     metavar="NAME",
     help="Host name that requests for metrics may have; repeatable.",
 )
-@renamed("--metrics", "--listen")
-@renamed("--metrics-host", "--allow-host")
+@accept_old_name("--metrics", "--listen")
+@accept_old_name("--metrics-host", "--allow-host")
 @allow_unread_option
 @timeout_option
 @topology_option
@@ -108,7 +108,7 @@ def drift_command(
         raise click.UsageError("--allow-host needs --listen")
     if every is not None and file == "-":
         raise click.UsageError("standard input can be read only once; --every needs a file")
-    seconds = seconds_to_answer()
+    seconds = read_timeout()
     try:
         if not is_address(address):
             raise InputError("the address of a management API is wanted; write http://HOST:15672[/VHOST]")
@@ -196,7 +196,7 @@ class _Printer:
         if outcome.drift is not None:
             self.print(outcome.drift, self.meaning(outcome.drift), outcome.time, is_watched=True)
         elif self._form == "json":
-            unknown = unknown_to_json(outcome.error or "", **self._names, time=outcome.time, retry_in=outcome.wait)
+            unknown = encode_unknown(outcome.error or "", **self._names, time=outcome.time, retry_in=outcome.wait)
             click.echo(dump_json(unknown))
         else:
             echo_error(f"{write_time(outcome.time)} {outcome.error} (it is tried again)")

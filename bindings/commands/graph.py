@@ -19,7 +19,7 @@ from bindings.sources.management import is_address
 from bindings.sources.open import open_source
 from exchange.commands.completion import SOURCE, complete_names
 from exchange.commands.console import echo_line, exit_on_error, show_warnings, status
-from exchange.commands.options import STDOUT, command, seconds_to_answer, timeout_option, topology_option
+from exchange.commands.options import STDOUT, command, read_timeout, timeout_option, topology_option
 from exchange.commands.output import OutputOption, form_options, print_form
 from exchange.commands.route import profile_option
 
@@ -27,7 +27,7 @@ __all__ = ["graph_command"]
 
 DEPTH: Final = 2
 """Bindings from the centre of a neighbourhood to its border, unless the user gives another number."""
-LARGE: Final = 150
+LARGE_GRAPH_NODES: Final = 150
 """Number of nodes from which on the command names the options that draw a part."""
 
 
@@ -97,7 +97,7 @@ def graph_command(
     """
     output = None if output == Path(STDOUT) else output
     with exit_on_error():
-        opened = open_source(source, vhost, seconds=seconds_to_answer())
+        opened = open_source(source, vhost, seconds=read_timeout())
         topology = opened.topology(vhost, profile)
         show_warnings(opened.name, opened.warnings)
         shown = check(topology, opened.expectations(topology.vhost)) if findings else ()
@@ -106,7 +106,7 @@ def graph_command(
             drawing = crop_around(drawing, centres, depth, direction)
         title = f"{_title(opened.name)}, virtual host {topology.vhost}"
         result = (drawing,) if form == "text" else (make_picture(drawing, expand=expand), title)
-        if len(result[0].nodes) >= LARGE:  # before the wait, which a smaller picture would spare
+        if len(result[0].nodes) >= LARGE_GRAPH_NODES:  # before the wait, which a smaller picture would spare
             echo_line(f"hashstar: {count_parts(result[0])} drawn; to look at a part: --around NAME --depth 1", err=True)
         with status("drawing ..."):
             if output is None:

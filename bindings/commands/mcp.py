@@ -8,7 +8,7 @@ from exchange.commands.console import exit_on_error
 from exchange.commands.options import command, topology_option
 from exchange.commands.route import profile_option
 from exchange.errors import InputError
-from exchange.text.site import how_to_install
+from exchange.text.site import build_install_command
 
 __all__ = ["mcp_command"]
 
@@ -35,7 +35,7 @@ def mcp_command(reports: tuple[str, ...], vhost: str | None, profile: str | None
         try:
             from bindings.mcp.server import build_server
         except ModuleNotFoundError:
-            raise InputError(f"hashstar mcp needs the package mcp: {how_to_install('mcp')}") from None
+            raise InputError(f"hashstar mcp needs the package mcp: {build_install_command('mcp')}") from None
         from bindings.mcp.tools import Tools
 
         tools = Tools(topologies, reports, vhost, profile)

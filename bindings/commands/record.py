@@ -13,7 +13,7 @@ import click
 from bindings.http.hosts import is_local
 from bindings.recording.ledger import Ledger
 from bindings.recording.proxy import Proxy, Upstream, leads_back, read_clock, run_proxy
-from bindings.recording.summary import summary_lines
+from bindings.recording.summary import format_summary
 from bindings.sources.address import parse_address
 from exchange.commands.console import echo_line, exit_on_error
 from exchange.commands.options import AddressType, Duration, command
@@ -88,7 +88,7 @@ def record_command(
         except OSError as error:
             named = f"{address[0]}:{address[1]}" if error.filename is None else file
             raise InputError(f"{named}: {error.strerror or error}") from None
-    for line in summary_lines(ledger.recording()):
+    for line in format_summary(ledger.recording()):
         echo_line(line, err=True)
     if proxy.unreached:
         number = count_noun(proxy.unreached, "connection")

@@ -26,7 +26,7 @@ from bindings.sources.management import is_address
 from bindings.sources.open import Source, open_source
 from exchange.commands.completion import SOURCE
 from exchange.commands.console import echo_line, exit_on_error, show_warnings, status
-from exchange.commands.options import AddressType, command, seconds_to_answer, timeout_option, topology_option
+from exchange.commands.options import AddressType, command, read_timeout, timeout_option, topology_option
 from exchange.commands.route import profile_option
 from exchange.errors import InputError
 
@@ -81,7 +81,7 @@ def serve_command(
     with exit_on_error():
         path = None if source == STDIN or is_address(source) else source
         with status("reading ..."):
-            watched = WatchedSource(_make_reader(source, vhost, seconds_to_answer()), path, vhost, profile)
+            watched = WatchedSource(_make_reader(source, vhost, read_timeout()), path, vhost, profile)
             traffic = None if report is None else ReportTraffic.load(report)
         reading = watched.reading
         show_warnings(reading.source.name, reading.source.warnings)

@@ -13,7 +13,7 @@ import click
 from click.core import ParameterSource
 
 from bindings.applying.address import Addresses
-from bindings.applying.amqp import need_pika
+from bindings.applying.amqp import require_pika
 from bindings.diffing.diff import SECONDS
 from bindings.sources.definitions import Definitions
 from bindings.sources.document import Document
@@ -34,10 +34,10 @@ from exchange.commands.console import exit_on_error, progress, show_warnings, st
 from exchange.commands.options import (
     STDOUT,
     ReportOption,
+    accept_old_name,
     allow_unread_option,
     command,
-    renamed,
-    seconds_to_answer,
+    read_timeout,
     timeout_option,
     topology_option,
     wait_option,
@@ -120,7 +120,7 @@ MEGABYTE: Final = 1 << 20
     help="Lowest severity that makes the exit code 1: error is what is refused or lost.",
 )
 @wait_option(SECONDS, "Maximum duration of the comparison of routes; the rest is reported as undecided.")
-@renamed("--budget", "--wait")
+@accept_old_name("--budget", "--wait")
 @click.option(
     "--declares",
     multiple=True,
@@ -151,7 +151,7 @@ MEGABYTE: Final = 1 << 20
 @wait_option(
     LIVE_SECONDS, "Maximum duration of asking the test broker; the rest is reported as not asked.", "--live-wait"
 )
-@renamed("--live-budget", "--live-wait")
+@accept_old_name("--live-budget", "--live-wait")
 @allow_unread_option
 @timeout_option
 @topology_option
@@ -199,15 +199,15 @@ def upgrade_command(
         if page == Path(STDOUT) and output == STDOUT:
             raise InputError("--html and --output cannot both be standard output")
         with status("reading ..."):
-            opened = open_source(source, vhost, seconds=seconds_to_answer()).allowing_unread(allow_unread)
+            opened = open_source(source, vhost, seconds=read_timeout()).allowing_unread(allow_unread)
             addresses = _read_addresses(live, other_address)
             new_name = new_name if addresses is None else _release_of_broker(addresses, new_name)
         show_warnings(opened.name, _warnings_of(opened, old_name))
         spark_session: AbstractContextManager[SparkSession | None] = nullcontext()
         if archives and master is not None:
-            from bindings.auditing.spark.session import session
+            from bindings.auditing.spark.session import open_session
 
-            spark_session = session(master)
+            spark_session = open_session(master)
         with progress("comparing") as step, spark_session as spark:
             result = upgrade(
                 opened, new_name, old=old_name, vhost=vhost,
@@ -249,9 +249,9 @@ def _read_addresses(live: str | None, other: str | None) -> Addresses | None:
         if other is not None:
             raise InputError("--other-address is for --live")
         return None
-    need_pika()
+    require_pika()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the virtual hosts are deleted
-    return Addresses.of(live, other, seconds=seconds_to_answer())
+    return Addresses.parse(live, other, seconds=read_timeout())
 
 
 def _release_of_broker(addresses: Addresses, name: str) -> str:

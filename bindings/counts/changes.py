@@ -13,9 +13,9 @@ from typing import Literal, NamedTuple
 
 from bindings.archive.figures import Share, Time
 from bindings.counts.comparison import Comparison, OutcomeChange, change_of
-from bindings.counts.outcome import ordered_bindings
+from bindings.counts.outcome import sort_bindings
 from bindings.counts.sketch import Frequent, count_distinct
-from bindings.counts.tally import fingerprint
+from bindings.counts.tally import compute_fingerprint
 from bindings.counts.witness import Witness
 from exchange.entities.entities import Binding
 from exchange.errors import InputError
@@ -33,8 +33,8 @@ __all__ = [
     "Rerouted",
     "ShapeChange",
     "change_totals",
-    "changes",
-    "summary",
+    "list_changes",
+    "summarize_changes",
 ]
 
 
@@ -89,7 +89,7 @@ class BindingChange(NamedTuple):
     binding: Binding
     added: bool
     number: int
-    """Its index in `bindings.counts.outcome.ordered_bindings` of the topology that has it."""
+    """Its index in `bindings.counts.outcome.sort_bindings` of the topology that has it."""
     messages: int
     """Messages that certainly match it: that a removed binding matched, or that an added binding will match."""
     possible: int
@@ -160,9 +160,9 @@ class Changes(NamedTuple):
         return tuple([row for row in self.rerouted if row.change.no_longer_unroutable])
 
 
-def changes(comparison: Comparison, before: Topology, after: Topology) -> Changes:
+def list_changes(comparison: Comparison, before: Topology, after: Topology) -> Changes:
     """Return all tables of a comparison. Raises InputError if it is of other topologies."""
-    if (comparison.before, comparison.after) != (fingerprint(before), fingerprint(after)):
+    if (comparison.before, comparison.after) != (compute_fingerprint(before), compute_fingerprint(after)):
         raise InputError("this comparison is of other topologies: compare the archive again with these")
     moves = _moves(comparison, before, after)
     rerouted = _reroutings(comparison)
@@ -176,7 +176,7 @@ def changes(comparison: Comparison, before: Topology, after: Topology) -> Change
     )
 
 
-def summary(totals: ChangeTotals) -> str:
+def summarize_changes(totals: ChangeTotals) -> str:
     """Return the totals as a sentence."""
     parts = [f"{totals.lose:,} lose a queue", f"{totals.gain:,} gain one"]
     parts += [f"{totals.unsure:,} may, or are answered otherwise"] if totals.unsure else []
@@ -249,7 +249,7 @@ def _bindings(comparison: Comparison, before: Topology, after: Topology) -> tupl
     rows = []
     for side, topology, other in ((0, before, after), (1, after, before)):
         others = frozenset(other.bindings)
-        alone = {number: binding for number, binding in enumerate(ordered_bindings(topology)) if binding not in others}
+        alone = {number: binding for number, binding in enumerate(sort_bindings(topology)) if binding not in others}
         messages, possible, elsewhere = Counter[int](), Counter[int](), Counter[int]()
         for pair, count in comparison.pairs.items() if alone else ():
             changed = 0 if change_of(*pair) is None else count

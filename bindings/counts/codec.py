@@ -1,9 +1,9 @@
 """Encode tallies, comparisons and verifications as Arrow tables, by the annotations of their fields.
 
-A value is a `typing.NamedTuple`. `column` encodes it as one struct column; `spread` gives each of its fields a column.
-Texts are encoded with `escape`, as in archives. An integer is an ``int64`` unless it is annotated with another Arrow
-type, as `bindings.counts.sketch.Hash` is. A table has rows of several kinds; each kind stands for one mapping, and has
-columns for its keys and its values.
+A value is a `typing.NamedTuple`. `build_column` encodes it as one struct column; `spread` gives each of its fields a
+column. Texts are encoded with `escape`, as in archives. An integer is an ``int64`` unless it is annotated with another
+Arrow type, as `bindings.counts.sketch.Hash` is. A table has rows of several kinds; each kind stands for one mapping,
+and has columns for its keys and its values.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from bindings.archive.figures import Time
 from bindings.archive.names import escape, unescape
 from bindings.archive.sums import Span
 from bindings.counts.sketch import FREQUENT, REGISTERS, SAMPLE
-from bindings.counts.witness import MOST
+from bindings.counts.witness import MAX_WITNESSES
 from exchange.errors import InputError
-from exchange.values.field_json import message_from_line, message_to_json
+from exchange.values.field_json import decode_message_line, encode_message
 from exchange.values.message import Message
 
-__all__ = ["Columns", "TableFormat", "column", "schema_of", "spread"]
+__all__ = ["Columns", "TableFormat", "build_column", "build_schema", "spread"]
 
 
 class Codec(NamedTuple):
@@ -65,14 +65,14 @@ SIMPLE: Final[Mapping[Any, Codec]] = {
     bytes: Codec(pa.binary(), _required, _required),
     Message: Codec(
         pa.string(),
-        lambda message: json.dumps(message_to_json(message)),  # as `hashstar explain` reads it
-        lambda text: message_from_line(text.encode(), any_length=True),
+        lambda message: json.dumps(encode_message(message)),  # as `hashstar explain` reads it
+        lambda text: decode_message_line(text.encode(), any_length=True),
     ),
 }
 
 
 @cache
-def codec_for(annotation: Any) -> Codec:
+def build_codec(annotation: Any) -> Codec:
     """Return the codec for a field with this annotation."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if annotation in SIMPLE:
@@ -83,10 +83,10 @@ def codec_for(annotation: Any) -> Codec:
     if origin is Literal:
         return SIMPLE[str]
     if origin in (UnionType, Union):
-        (inner,) = [codec_for(each) for each in arguments if each is not NoneType]
+        (inner,) = [build_codec(each) for each in arguments if each is not NoneType]
         return Codec(inner.type, _or_none(inner.encode), _or_none(inner.decode))
     if origin is tuple:
-        item = codec_for(arguments[0])  # tuple[X, ...]
+        item = build_codec(arguments[0])  # tuple[X, ...]
         return Codec(
             pa.list_(item.type),
             lambda values: [item.encode(value) for value in values],
@@ -96,8 +96,8 @@ def codec_for(annotation: Any) -> Codec:
     return Codec(pa.struct(columns.fields), columns.encode, columns.decode)
 
 
-MOST_ITEMS: Final[Mapping[tuple[str, ...], int]] = {
-    ("keys",): REGISTERS, ("sample",): SAMPLE, ("witnesses",): MOST,
+MAX_ITEMS: Final[Mapping[tuple[str, ...], int]] = {
+    ("keys",): REGISTERS, ("sample",): SAMPLE, ("witnesses",): MAX_WITNESSES,
     **{(name, "items"): FREQUENT for name in ("hot", "shapes", "strangers")},
 }  # fmt: skip
 """Column, or field of one -> maximum number of its items, or bytes; looked at before rows are read, which takes time.
@@ -117,9 +117,9 @@ def _or_none(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda value: None if value is None else convert(value)
 
 
-def column(name: str, annotation: Any) -> Columns:
+def build_column(name: str, annotation: Any) -> Columns:
     """Return the single column of this name for values with this annotation."""
-    codec = codec_for(annotation)
+    codec = build_codec(annotation)
     return Columns(
         (pa.field(name, codec.type),), lambda value: {name: codec.encode(value)}, lambda row: codec.decode(row[name])
     )
@@ -129,7 +129,7 @@ def column(name: str, annotation: Any) -> Columns:
 def spread(kind: type[Any]) -> Columns:
     """Return the columns of a named tuple type, one per field; a field of type `Span` has three columns."""
     hints = get_type_hints(kind, include_extras=True)
-    parts = [spread(hints[name]) if hints[name] is Span else column(name, hints[name]) for name in kind._fields]
+    parts = [spread(hints[name]) if hints[name] is Span else build_column(name, hints[name]) for name in kind._fields]
 
     def encode(value: Any) -> dict[str, Any]:
         row: dict[str, Any] = {}
@@ -150,10 +150,10 @@ def spread(kind: type[Any]) -> Columns:
     return Columns(fields, encode, decode)
 
 
-KIND: Final = column("kind", str)
+KIND: Final = build_column("kind", str)
 
 
-def schema_of(*columns: Columns) -> pa.Schema:
+def build_schema(*columns: Columns) -> pa.Schema:
     """Return the schema of a table with a column ``kind`` and these columns."""
     return pa.schema([field for each in (KIND, *columns) for field in each.fields])
 
@@ -204,7 +204,7 @@ class TableFormat(NamedTuple):
         Raises InputError for rows that ``TableFormat.table`` never writes.
         """
         counts: dict[str, dict[Any, Any]] = {kind: {} for kind in self.kinds}
-        for path, most in MOST_ITEMS.items():
+        for path, most in MAX_ITEMS.items():
             if path[0] in table.column_names and _longest(table, path) > most:
                 raise self.damage(source, f"more in {'.'.join(path)} than is ever kept")
         try:

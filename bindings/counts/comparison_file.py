@@ -7,25 +7,25 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from bindings.counts.codec import TableFormat, column, schema_of, spread
+from bindings.counts.codec import TableFormat, build_column, build_schema, spread
 from bindings.counts.comparison import ChangeFacts, Comparison, OutcomeChange, Pair, PartitionMove
 
-__all__ = ["SCHEMA", "comparison_of", "table_of"]
+__all__ = ["SCHEMA", "read_comparison_table", "build_table"]
 
 PAIR: Final = spread(Pair)
-CHANGE: Final = column("change", OutcomeChange)
+CHANGE: Final = build_column("change", OutcomeChange)
 FACTS: Final = spread(ChangeFacts)
 MOVE: Final = spread(PartitionMove)
-MESSAGES: Final = column("messages", int)
+MESSAGES: Final = build_column("messages", int)
 
-SCHEMA: Final = schema_of(PAIR, CHANGE, FACTS, MOVE)
+SCHEMA: Final = build_schema(PAIR, CHANGE, FACTS, MOVE)
 
 FORM: Final = TableFormat(
     "comparison", b"1", SCHEMA, {"pair": (PAIR, MESSAGES), "change": (CHANGE, FACTS), "move": (MOVE, MESSAGES)}
 )
 
 
-def table_of(comparison: Comparison) -> pa.Table:
+def build_table(comparison: Comparison) -> pa.Table:
     """Return a comparison as a table, with the topologies' fingerprints in the schema's metadata."""
     counts: dict[str, Mapping[Any, Any]] = {
         "pair": comparison.pairs,
@@ -35,7 +35,7 @@ def table_of(comparison: Comparison) -> pa.Table:
     return FORM.table(counts, {"before": comparison.before, "after": comparison.after})
 
 
-def comparison_of(table: pa.Table, source: str = "a table") -> Comparison:
+def read_comparison_table(table: pa.Table, source: str = "a table") -> Comparison:
     """Return the comparison in a table. Raises InputError, naming the source, if it holds none of this version."""
     metadata = FORM.metadata(table, ("before", "after"), source)
     counts = FORM.counts(table, source)

@@ -14,14 +14,14 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bindings.counts.columnar.fact_columns import columns_of
-from bindings.counts.outcome import Outcome, ordered_bindings
+from bindings.counts.columnar.fact_columns import list_columns
+from bindings.counts.outcome import Outcome, sort_bindings
 from bindings.counts.sketch import count_distinct
-from bindings.counts.tally import Tally, fingerprint
+from bindings.counts.tally import Tally, compute_fingerprint
 from bindings.counts.uses import AlternateUse, BindingUse, Coverage, ExchangeUse, QueueUse, Totals, UnroutableMessages
 from exchange.entities.entities import Binding, Destination
 from exchange.errors import InputError
-from exchange.kinds import UnknownExchange, kind_of
+from exchange.kinds import UnknownExchange, find_kind
 from exchange.topology.graph import TopologyGraph
 from exchange.topology.topology import Topology
 
@@ -60,7 +60,7 @@ def sum_over_groups(tally: Tally, groups: Sequence[Hashable | None], taken: Iter
 
     ``groups`` has the group of each binding, None for those that do not count.
     """
-    facts = columns_of(tally.facts)
+    facts = list_columns(tally.facts)
     numbers: dict[Hashable, int] = {}
     of = np.array([-1 if each is None else numbers.setdefault(each, len(numbers)) for each in groups], np.int64)
     pairs = pair(each.bindings if take else () for each, take in zip(facts.outcomes, taken, strict=True))
@@ -108,7 +108,7 @@ def find_sole_bindings(outcomes: Iterable[Outcome], bindings: tuple[Binding, ...
 
 def coverage(tally: Tally, topology: Topology) -> Coverage:
     """Return all tables of a tally. Raises InputError if the tally is for another topology."""
-    if tally.topology != fingerprint(topology):
+    if tally.topology != compute_fingerprint(topology):
         raise InputError("this tally is for another topology: audit the archive again with this one")
     uses = Uses(tally, topology)
     return Coverage(
@@ -120,16 +120,16 @@ class Uses:
     """The uses of the parts of a topology by the messages of a tally, which must be for this topology."""
 
     def __init__(self, tally: Tally, topology: Topology) -> None:
-        facts = columns_of(tally.facts)
+        facts = list_columns(tally.facts)
         self._topology: Final = topology
         self._partitions: Final = tally.partitions
         self._outcomes: Final = facts.outcomes
         self._columns: Final = facts.columns
         self._messages: Final = facts.columns.spans.messages
-        self._bindings: Final = ordered_bindings(topology)
+        self._bindings: Final = sort_bindings(topology)
 
     def bindings(self) -> tuple[BindingUse, ...]:
-        """Return one row for each binding, in the order of `ordered_bindings`."""
+        """Return one row for each binding, in the order of `sort_bindings`."""
         count, topology = len(self._bindings), self._topology
         taken, possible = self._taken, self._possible
         sole = find_sole_bindings(self._outcomes, self._bindings)
@@ -145,11 +145,11 @@ class Uses:
             exists = _exists(binding, topology)
             only_dead_letters = exists and binding.source in behind_dead_letters
             total = reached[binding.destination.kind].get(binding.destination.name, 0)
-            span = spans.of(number)
+            span = spans.get_group(number)
             rows.append(
                 BindingUse(
                     binding, number, span.messages, may[number], only[number], span.first, span.last,
-                    count_distinct(registers.of(number)), span.messages / total if total else None,
+                    count_distinct(registers.get_group(number)), span.messages / total if total else None,
                     self._through.get(binding.source, 0), exists and not only_dead_letters, only_dead_letters,
                 )
             )  # fmt: skip
@@ -172,8 +172,8 @@ class Uses:
             partitions.setdefault(queue, {})[partition] = messages
         return tuple([
             QueueUse(
-                name, *spans.of(number)[:1], possible[number], avoided[number], *spans.of(number)[1:],
-                count_distinct(registers.of(number)), hot.of(number), partitions.get(name, {}),
+                name, *spans.get_group(number)[:1], possible[number], avoided[number], *spans.get_group(number)[1:],
+                count_distinct(registers.get_group(number)), hot.get_group(number), partitions.get(name, {}),
             )
             for number, name in enumerate(names)
         ])  # fmt: skip
@@ -195,7 +195,7 @@ class Uses:
             ExchangeUse(
                 name, sum(fates[number].values()), self._through.get(name, 0),
                 fates[number].get("unroutable", 0), fates[number].get("undecided", 0), fates[number].get("refused", 0),
-                dict(sorted(fans[number].items())), count_distinct(registers.of(number)), hot.of(number),
+                dict(sorted(fans[number].items())), count_distinct(registers.get_group(number)), hot.get_group(number),
             )
             for number, name in enumerate(names)
         ])  # fmt: skip
@@ -207,7 +207,9 @@ class Uses:
         took = self._by_value(pair(map(numbers.__getitem__, each.alternates) for each in self._outcomes))
         messages = _sum(took.values, self._messages[took.rows], len(links)).tolist()
         shapes = self._columns.shapes.merge(took.rows, took.values, len(links))
-        return tuple([AlternateUse(*link, messages[number], shapes.of(number)) for link, number in numbers.items()])
+        return tuple(
+            [AlternateUse(*link, messages[number], shapes.get_group(number)) for link, number in numbers.items()]
+        )
 
     def unroutable(self) -> tuple[UnroutableMessages, ...]:
         """Return the messages that no queue got, per exchange and error of the broker; the largest number first."""
@@ -218,7 +220,7 @@ class Uses:
         merged = self._columns.merge(np.array(lost, np.int64), np.array(groups, np.int64), len(answers))
         rows = []
         for (name, refused), group in answers.items():
-            facts = merged.of(group)
+            facts = merged.get_group(group)
             sample = tuple([each.key for each in facts.sample])
             rows.append(UnroutableMessages(name, refused, facts.messages, facts.shapes, sample, *facts.span[1:]))
         return tuple(sorted(rows, key=lambda row: (-row.messages, row.exchange, row.refused)))
@@ -298,7 +300,7 @@ def _sum(groups: Indices, messages: Indices, number: int) -> npt.NDArray[Any]:
 def _exists(binding: Binding, topology: Topology) -> bool:
     """Return whether both ends of a binding exist, and the type of its source is known."""
     source = topology.exchanges.get(binding.source)
-    if source is None or kind_of(source) is UnknownExchange:
+    if source is None or find_kind(source) is UnknownExchange:
         return False
     names: Mapping[str, object] = topology.queues if binding.destination.kind == "queue" else topology.exchanges
     return binding.destination.name in names

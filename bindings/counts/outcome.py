@@ -13,23 +13,23 @@ from bindings.archive.sums import Span
 from bindings.counts.sketch import Frequent, SampledKey, are_registers, join_registers, keep_sample, merge_summaries
 from exchange.entities.entities import Binding
 from exchange.errors import BrokerError
-from exchange.kinds import Decider, kind_of
+from exchange.kinds import Decider, find_kind
 from exchange.routing.explain import Explanation
 from exchange.routing.route import Hop
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology
 from exchange.values.message import Message
 
-__all__ = ["AlternateLink", "BindingNumber", "Facts", "Fate", "Outcome", "OutcomeExplorer", "ordered_bindings"]
+__all__ = ["AlternateLink", "BindingNumber", "Facts", "Fate", "Outcome", "OutcomeExplorer", "sort_bindings"]
 
 T = TypeVar("T", bound=Any)
 
 BindingNumber: TypeAlias = Annotated[int, "int32"]
-"""Index of a binding in `ordered_bindings`; in a table, of this Arrow type."""
+"""Index of a binding in `sort_bindings`; in a table, of this Arrow type."""
 
 Fate: TypeAlias = Literal["routed", "unroutable", "undecided", "refused"]
 
-MOST_CHOICES: Final = 1_024
+MAX_CHOICES: Final = 1_024
 """Maximum number of combinations of random choices that are tried for a message; above it, it is undecided."""
 
 
@@ -74,7 +74,7 @@ class Outcome(NamedTuple):
         return "routed" if self.routed else "unroutable"
 
 
-def ordered_bindings(topology: Topology) -> tuple[Binding, ...]:
+def sort_bindings(topology: Topology) -> tuple[Binding, ...]:
     """Return the bindings in an order that depends on the bindings only, not on the order of their declaration."""
     return tuple(
         sorted(topology.bindings, key=lambda b: (b.source, b.destination, b.routing_key, repr(b.arguments.identity)))
@@ -127,7 +127,7 @@ class OutcomeExplorer:
 
     def __init__(self, topology: Topology, *, at_once: bool = False) -> None:
         self._at_once: Final = at_once
-        self._numbers: Final = {binding: number for number, binding in enumerate(ordered_bindings(topology))}
+        self._numbers: Final = {binding: number for number, binding in enumerate(sort_bindings(topology))}
         # The random choices of the current walk: the pick of each, and its number of possible picks. The next walk
         # repeats all picks but the last one, so walks try all combinations in order, like an odometer.
         self._path: list[list[int]] = []
@@ -139,7 +139,7 @@ class OutcomeExplorer:
         self._path = []
         try:
             leaves = [self._explain(message)]
-            while self._advance() and len(leaves) < MOST_CHOICES:
+            while self._advance() and len(leaves) < MAX_CHOICES:
                 leaves.append(self._explain(message))
         except BrokerError as error:
             return Outcome(message.exchange, refused=str(error))
@@ -190,7 +190,7 @@ class OutcomeExplorer:
                 hop.exchange.name
                 for leaf in leaves
                 for hop in leaf.hops
-                if kind_of(hop.exchange).decider is Decider.CHANCE
+                if find_kind(hop.exchange).decider is Decider.CHANCE
             }
         queues, bindings = _split_certain(o.queues for o in outcomes), _split_certain(o.bindings for o in outcomes)
         exchanges, alternates = (

@@ -13,8 +13,9 @@ from typing import Annotated, Final, NamedTuple, TypeAlias
 from exchange.values.documents import document
 
 __all__ = [
-    "ERROR", "FREQUENT", "REGISTERS", "REGISTER_BITS", "SAMPLE", "Frequent", "Hash", "FrequentItem", "SampledKey",
-    "are_registers", "count_distinct", "hash_of", "join_registers", "keep_sample", "merge_summaries", "registers_of",
+    "ERROR", "FREQUENT", "REGISTERS", "REGISTER_BITS", "SAMPLE", "Frequent", "FrequentItem", "Hash", "SampledKey",
+    "are_registers", "compute_registers", "count_distinct", "hash_of", "join_registers", "keep_sample",
+    "merge_summaries",
 ]  # fmt: skip
 
 Hash: TypeAlias = Annotated[int, "uint64"]
@@ -55,7 +56,7 @@ def hash_of(data: bytes) -> int:
     return value ^ (value >> 29)
 
 
-def registers_of(hashes: Iterable[int]) -> bytes:
+def compute_registers(hashes: Iterable[int]) -> bytes:
     """Return the HyperLogLog registers of hashes."""
     registers = bytearray(REGISTERS)
     for value in hashes:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-__all__ = ["DAY", "HOUR", "LAST_TIME", "SLOTS", "WIDTHS", "Cell", "SlotCounts", "width_for"]
+__all__ = ["DAY", "HOUR", "LAST_TIME", "SLOTS", "WIDTHS", "Cell", "SlotCounts", "choose_width"]
 
 Cell: TypeAlias = tuple[int, str, bool | None]
 """Number of a slot from 1970 on; exchange of publication; whether a queue gets the messages, None if undecided."""
@@ -35,7 +35,7 @@ LAST_TIME: Final = (1 << 63) + WIDTHS[-1]
 """Greatest distance from 1970, in microseconds, of the beginning of a slot, for times of 64 bits."""
 
 
-def width_for(first: int, last: int, least: int = WIDTHS[0], slots: int = SLOTS) -> int:
+def choose_width(first: int, last: int, least: int = WIDTHS[0], slots: int = SLOTS) -> int:
     """Return the smallest width, at least ``least``, at which the two times are less than ``slots`` slots apart."""
     return next(width for width in WIDTHS if width >= least and last // width - first // width < slots)
 
@@ -44,7 +44,7 @@ def width_for(first: int, last: int, least: int = WIDTHS[0], slots: int = SLOTS)
 class SlotCounts:
     """Numbers of messages per slot, exchange and whether a queue gets them. ``SlotCounts()`` is zero.
 
-    Use `of` where the counts may have more slots than `SLOTS`.
+    Use `from_counts` where the counts may have more slots than `SLOTS`.
     """
 
     width: int = WIDTHS[0]
@@ -52,7 +52,7 @@ class SlotCounts:
     counts: Mapping[Cell, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, width: int, counts: Mapping[Cell, int]) -> SlotCounts:
+    def from_counts(cls, width: int, counts: Mapping[Cell, int]) -> SlotCounts:
         """Return counts given in slots of this width, merged into wider slots if they would be more than `SLOTS`."""
         return cls(width, counts)._fit(width, {})
 
@@ -94,4 +94,4 @@ class SlotCounts:
         counts = {**self.counts, **{cell: self.counts.get(cell, 0) + count for cell, count in more.items()}}
         whole = SlotCounts(width, counts)
         window = whole.window
-        return SlotCounts() if window is None else whole.at_width(width_for(*window, width))
+        return SlotCounts() if window is None else whole.at_width(choose_width(*window, width))

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 
 from bindings.archive.sums import Span, Unread
 from bindings.counts.adding import check_same, sum_by_key
-from bindings.counts.outcome import Facts, Outcome, ordered_bindings
+from bindings.counts.outcome import Facts, Outcome, sort_bindings
 from bindings.counts.slots import SlotCounts
 from exchange.entities.releases import PROFILES
-from exchange.kinds import kind_of
+from exchange.kinds import find_kind
 from exchange.topology.topology import Topology
 from exchange.values.field_values import thaw
 
-__all__ = ["Tally", "fingerprint"]
+__all__ = ["Tally", "compute_fingerprint"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +54,9 @@ class Tally:
 
     @property
     def _span(self) -> Span:
-        from bindings.counts.columnar.fact_columns import spans_of  # numpy: who only reads a report does without
+        from bindings.counts.columnar.fact_columns import list_spans  # numpy: who only reads a report does without
 
-        return spans_of(self.facts).total()
+        return list_spans(self.facts).total()
 
     def __add__(self, other: object) -> Tally:
         """Return the sum. Raises InputError if the tallies are for different topologies."""
@@ -74,7 +74,7 @@ class Tally:
         )
 
 
-def fingerprint(topology: Topology) -> str:
+def compute_fingerprint(topology: Topology) -> str:
     """Return a hash of everything that decides routes and the numbers of bindings; equal for equal topologies."""
     digest = hashlib.sha256()
     for line in _identity_lines(topology):
@@ -91,9 +91,9 @@ def _identity_lines(topology: Topology) -> Iterator[str]:
     for policy_name, policy in sorted(topology.policies.items()):
         definition = sorted((key, repr(thaw(value))) for key, value in policy.definition.items())
         yield repr((policy_name, policy.pattern, definition, policy.apply_to, policy.priority))
-    for binding in ordered_bindings(topology):
+    for binding in sort_bindings(topology):
         yield repr((binding.source, tuple(binding.destination), binding.routing_key, binding.arguments.identity))
     for name, exchange in sorted(topology.exchanges.items()):
-        sequence = kind_of(exchange).sequence(topology.bindings_from(name))
+        sequence = find_kind(exchange).sequence(topology.bindings_from(name))
         if sequence is not None:
             yield repr(list(sequence))

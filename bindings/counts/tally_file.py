@@ -18,16 +18,16 @@ import pyarrow.parquet as pq
 
 from bindings.archive.names import escape, unescape
 from bindings.archive.sums import Unread
-from bindings.counts.codec import TableFormat, column, schema_of, spread
-from bindings.counts.outcome import Facts, Outcome, ordered_bindings
+from bindings.counts.codec import TableFormat, build_column, build_schema, spread
+from bindings.counts.outcome import Facts, Outcome, sort_bindings
 from bindings.counts.slots import HOUR, LAST_TIME, WIDTHS, SlotCounts
 from bindings.counts.tally import Tally
-from bindings.sources.files import make_folders, open_file, replacing
+from bindings.sources.files import make_folders, open_file, replace_file
 from exchange.entities.entities import Binding
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
 
-__all__ = ["SCHEMA", "check_fit", "load_tally", "save_tally", "table_of", "tally_of"]
+__all__ = ["SCHEMA", "check_fit", "load_tally", "save_tally", "build_table", "tally_of"]
 
 DEFAULT: Final = ""
 """The default exchange, whose bindings are implicit: it alone leads to queues without any binding."""
@@ -43,10 +43,10 @@ class Numbered(NamedTuple):
 OUTCOME: Final = spread(Outcome)
 FACTS: Final = spread(Facts)
 NUMBERED: Final = spread(Numbered)
-NAME: Final = column("name", str)
-MESSAGES: Final = column("messages", int)
+NAME: Final = build_column("name", str)
+MESSAGES: Final = build_column("messages", int)
 
-SCHEMA: Final = schema_of(OUTCOME, FACTS, NUMBERED)
+SCHEMA: Final = build_schema(OUTCOME, FACTS, NUMBERED)
 
 FORM: Final = TableFormat(
     "tally",
@@ -63,7 +63,7 @@ HOURLY: Final = FORM._replace(version=b"1")
 """The form of version 1, whose slots are hours."""
 
 
-def table_of(tally: Tally) -> pa.Table:
+def build_table(tally: Tally) -> pa.Table:
     """Return a tally as a table, with its topology's fingerprint in the schema's metadata."""
     counts: dict[str, Mapping[Any, Any]] = {
         "outcome": tally.facts,
@@ -99,8 +99,8 @@ def save_tally(tally: Tally, path: Path) -> None:
     """Write a tally, and create its folder if it is missing. Raises InputError if that fails."""
     try:
         make_folders(path.parent)
-        with replacing(path) as file:
-            pq.write_table(table_of(tally), file, compression="zstd", write_page_checksum=True)
+        with replace_file(path) as file:
+            pq.write_table(build_table(tally), file, compression="zstd", write_page_checksum=True)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
 
@@ -148,14 +148,14 @@ def _read_slots(table: pa.Table, width: int, source: str) -> SlotCounts:
         raise FORM.damage(source, "more messages in slots than can be counted")
     try:
         cells = zip(numbers, map(unescape, exchanges), fates, strict=True)
-        return SlotCounts.of(width, dict(zip(cells, counts, strict=True)))
+        return SlotCounts.from_counts(width, dict(zip(cells, counts, strict=True)))
     except ValueError:
         raise FORM.damage(source) from None
 
 
 def check_fit(tally: Tally, topology: Topology, source: str) -> None:
     """Raise InputError, naming the source, if no messages have such outcomes or partitions in this topology."""
-    bindings = ordered_bindings(topology)
+    bindings = sort_bindings(topology)
     for outcome in tally.facts:
         fault = _fault_of(outcome, topology, bindings)
         if fault:

@@ -25,7 +25,7 @@ class BindingUse(NamedTuple):
 
     binding: Binding
     number: int
-    """Its index in `bindings.counts.outcome.ordered_bindings`."""
+    """Its index in `bindings.counts.outcome.sort_bindings`."""
     messages: int
     """Number of messages that certainly matched it, on any hop."""
     possible: int

@@ -19,7 +19,7 @@ from bindings.counts.sketch import Frequent, hash_of, merge_summaries
 from bindings.counts.witness import Witness, keep_witnesses
 
 __all__ = [
-    "HEADINGS", "LIMIT", "OTHERS", "Evidence", "PlacementDifference", "Verdict", "Verification", "heading_of",
+    "HEADINGS", "LIMIT", "OTHERS", "Evidence", "PlacementDifference", "Verdict", "Verification", "build_heading",
     "keep_smallest", "verdict_for",
 ]  # fmt: skip
 
@@ -173,7 +173,7 @@ def verdict_for(outcome: Outcome, known: Collection[str], unknown: Collection[st
     return "possible" if possible else "agreed"
 
 
-def heading_of(queue: str) -> str:
+def build_heading(queue: str) -> str:
     """Return the heading of a queue that the topology does not have."""
     return next((name for start, name in HEADINGS.items() if queue.startswith(start)), OTHERS)
 

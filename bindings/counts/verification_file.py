@@ -7,31 +7,35 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from bindings.counts.codec import Columns, TableFormat, column, schema_of, spread
+from bindings.counts.codec import Columns, TableFormat, build_column, build_schema, spread
 from bindings.counts.sketch import Frequent
 from bindings.counts.verification import Evidence, PlacementDifference, Verification
 
-__all__ = ["SCHEMA", "table_of", "verification_of"]
+__all__ = ["SCHEMA", "build_table", "read_verification_table"]
 
-NAME: Final = column("name", str)
+NAME: Final = build_column("name", str)
 DIFFERENCE: Final = spread(PlacementDifference)
 EVIDENCE: Final = spread(Evidence)
-STRANGERS: Final = column("strangers", Frequent)
+STRANGERS: Final = build_column("strangers", Frequent)
 NO_KEY: Final = Columns((), lambda key: {}, lambda row: None)
 
-SCHEMA: Final = schema_of(NAME, DIFFERENCE, EVIDENCE, STRANGERS)
+SCHEMA: Final = build_schema(NAME, DIFFERENCE, EVIDENCE, STRANGERS)
 
 FORM: Final = TableFormat(
     "verification",
     b"1",
     SCHEMA,
-    {"total": (NAME, column("messages", int)), "strangers": (NO_KEY, STRANGERS), "difference": (DIFFERENCE, EVIDENCE)},
+    {
+        "total": (NAME, build_column("messages", int)),
+        "strangers": (NO_KEY, STRANGERS),
+        "difference": (DIFFERENCE, EVIDENCE),
+    },
 )
 
 TOTALS: Final = ("agreed", "possible", "undecided", "unknown", "more")
 
 
-def table_of(verification: Verification) -> pa.Table:
+def build_table(verification: Verification) -> pa.Table:
     """Return a verification as a table, with its topology's fingerprint in the schema's metadata."""
     counts: dict[str, Mapping[Any, Any]] = {
         "total": {name: getattr(verification, name) for name in TOTALS},
@@ -41,7 +45,7 @@ def table_of(verification: Verification) -> pa.Table:
     return FORM.table(counts, {"topology": verification.topology})
 
 
-def verification_of(table: pa.Table, source: str = "a table") -> Verification:
+def read_verification_table(table: pa.Table, source: str = "a table") -> Verification:
     """Return the verification in a table. Raises InputError, naming the source, if it holds none of this version."""
     metadata = FORM.metadata(table, ("topology",), source)
     counts = FORM.counts(table, source)

@@ -14,9 +14,9 @@ from bindings.counts.sketch import Hash
 from exchange.values.documents import document
 from exchange.values.message import Message
 
-__all__ = ["MOST", "Witness", "keep_witnesses"]
+__all__ = ["MAX_WITNESSES", "Witness", "keep_witnesses"]
 
-MOST: Final = 3
+MAX_WITNESSES: Final = 3
 """Maximum number of witnesses that are kept."""
 
 
@@ -36,8 +36,8 @@ class Witness(NamedTuple):
 
 
 def keep_witnesses(witnesses: Iterable[Witness]) -> tuple[Witness, ...]:
-    """Return the ``MOST`` witnesses to keep: the smallest hashes, each with its smallest tie."""
+    """Return the ``MAX_WITNESSES`` witnesses to keep: the smallest hashes, each with its smallest tie."""
     by_key: dict[int, Witness] = {}
     for witness in sorted(witnesses, key=lambda witness: (witness.hash, witness.tie)):
         by_key.setdefault(witness.hash, witness)
-    return tuple(islice(by_key.values(), MOST))
+    return tuple(islice(by_key.values(), MAX_WITNESSES))

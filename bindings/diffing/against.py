@@ -22,7 +22,7 @@ from bindings.sources.management import is_address
 from bindings.sources.open import STDIN, Source, read_source
 from bindings.sources.tree import expand_patterns, find_reason_to_skip, may_be_topology
 from exchange.entities.profile import Profile
-from exchange.entities.releases import LATEST
+from exchange.entities.releases import LATEST_PROFILE
 from exchange.errors import HashstarError, InputError
 from exchange.topology.topology import Topology
 from exchange.topology.unread import find_unread
@@ -187,7 +187,7 @@ def _topologies(
 ) -> Iterator[tuple[Topology, Topology]]:
     """Yield the topologies of each virtual host that are not equal; one that is not there is empty."""
     sources = before, after
-    rules = profile or next((source.profile for source in sources if source and source.profile), LATEST)
+    rules = profile or next((source.profile for source in sources if source and source.profile), LATEST_PROFILE)
     for name in dict.fromkeys(name for source in sources if source is not None for name in source.vhosts):
         if vhost is None or name == vhost:
             old, new = (

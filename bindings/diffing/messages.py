@@ -10,13 +10,13 @@ from exchange.errors import BrokerError, InputError
 from exchange.routing.router import Router
 from exchange.text.display import count_rest, describe_exchange, write_milliseconds
 from exchange.values.documents import document
-from exchange.values.field_json import message_from_line
+from exchange.values.field_json import decode_message_line
 from exchange.values.lines import read_lines
 from exchange.values.message import Message
 
 __all__ = ["Moved", "count_moves"]
 
-LISTED: Final = 20
+MAX_LISTED_MOVES: Final = 20
 """Maximum number of kinds of move that are listed for people."""
 
 
@@ -53,10 +53,10 @@ class Moved(NamedTuple):
     def lines(self) -> Iterator[str]:
         """Yield the moves as text, the most frequent first."""
         yield f"messages: {self.counts.total():,} of {self.read:,} go elsewhere"
-        for move, count in self.counts.most_common(LISTED):
+        for move, count in self.counts.most_common(MAX_LISTED_MOVES):
             yield f"  {count:,} to {describe_exchange(move.exchange)}, such as '{self.first[move]}'"
             yield f"      {_describe_move(move)}"
-        yield from count_rest(len(self.counts), LISTED, " kinds of move")
+        yield from count_rest(len(self.counts), MAX_LISTED_MOVES, " kinds of move")
 
     @property
     def elsewhere(self) -> int:
@@ -76,7 +76,7 @@ def count_moves(file: IO[bytes], before: Router, after: Router) -> Moved:
     read = 0
     for number, line in read_lines(file):
         try:
-            message = message_from_line(line)
+            message = decode_message_line(line)
         except InputError as error:
             raise InputError(f"{getattr(file, 'name', '-')}:{number}: {error}") from None
         read += 1

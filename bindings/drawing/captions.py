@@ -23,7 +23,7 @@ LONGEST_CAPTION: Final = 46
 """Maximum number of characters of all keys on an edge together, unless the first one alone is longer."""
 TIPS: Final = 60
 """Maximum number of names or keys in a tooltip."""
-NAMED: Final = 2
+MAX_NAMED_QUEUES: Final = 2
 """Maximum number of queues that a bundle names."""
 
 MARKS: Final = {"error": "✗", "warning": "!", "note": "i"}
@@ -33,7 +33,7 @@ MARKS: Final = {"error": "✗", "warning": "!", "note": "i"}
 def name_node(node: Node) -> str:
     """Return the name of a node, whole: ``orders``; ``a, b and 37 more`` for a bundle of queues."""
     if node.kind == "bundle":
-        return list_some([escape_line(name) for name in node.members], NAMED)
+        return list_some([escape_line(name) for name in node.members], MAX_NAMED_QUEUES)
     if node.kind == "partitions":
         return node.type
     if node.kind == "cut" or node.id.part == "source":
@@ -44,8 +44,8 @@ def name_node(node: Node) -> str:
 def caption_node(node: Node) -> list[str]:
     """Return the lines of a node: its name and what it is."""
     if node.kind == "bundle":
-        names = [clip_line(name, LONGEST // NAMED) for name in node.members]
-        return [list_some(names, NAMED), clip_line(node.detail, LONGEST)]
+        names = [clip_line(name, LONGEST // MAX_NAMED_QUEUES) for name in node.members]
+        return [list_some(names, MAX_NAMED_QUEUES), clip_line(node.detail, LONGEST)]
     if node.kind in ("cut", "reference"):
         return [clip_line(name_node(node), LONGEST)]
     return [clip_line(name_node(node), LONGEST), clip_line(node.detail, LONGEST)]
@@ -57,7 +57,7 @@ def describe_node(node: Node) -> list[str]:
         return [f"{node.type}: {escape_line(node.detail)}", escape_line(str(node.partitioning))]
     if node.kind == "cut":
         way = "before" if node.id.part == "source" else "behind"
-        return [f"{node.detail} {way} {node.id.of} '{escape_line(node.id.name)}', not drawn here"]
+        return [f"{node.detail} {way} {node.id.qualifier} '{escape_line(node.id.name)}', not drawn here"]
     if node.kind == "reference" and node.id.part == "source":
         return [f"edges {node.detail} to '{escape_line(node.id.name)}' end at signs with its name"]
     if node.kind == "reference":

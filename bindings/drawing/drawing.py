@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from bindings.checking.rules.finding import SEVERITIES, Finding, Severity
 from bindings.drawing.model import Drawing, Edge, Node, NodeId, Routing
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Destination, Exchange, Queue
-from exchange.kinds import Decider, kind_of
+from exchange.kinds import Decider, find_kind
 from exchange.topology.graph import TopologyGraph
 from exchange.topology.topology import Topology
 from exchange.values.notation import write_arguments
@@ -46,7 +46,7 @@ def find_highest(severities: Iterable[Severity | None]) -> Severity | None:
 
 def _exchange(exchange: Exchange, about: dict[object, list[Finding]]) -> Node:
     findings = about.get(exchange, [])
-    kind = kind_of(exchange)
+    kind = find_kind(exchange)
     as_other = kind.routes_as if kind.decider is not Decider.UNKNOWN and kind.routes_as != exchange.type else ""
     detail = ", ".join(filter(None, [
         exchange.type, as_other and f"routes as {as_other}", "internal" if exchange.internal else "",

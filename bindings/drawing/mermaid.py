@@ -12,14 +12,14 @@ from bindings.drawing.looks import look_of
 from bindings.drawing.model import Drawing
 from exchange.text.display import escape_line
 
-__all__ = ["MOST_EDGES", "TOO_LARGE", "is_too_large", "to_mermaid"]
+__all__ = ["MAX_EDGES", "TOO_LARGE", "is_too_large", "to_mermaid"]
 
-MOST_EDGES: Final = 500
+MAX_EDGES: Final = 500
 """Mermaid's own maximum number of edges, unless ``maxEdges`` is set."""
-MOST_CHARACTERS: Final = 50_000
+MAX_CHARACTERS: Final = 50_000
 """Mermaid's own maximum length of a text, unless ``maxTextSize`` is set."""
 TOO_LARGE: Final = (
-    f"Mermaid refuses more than {MOST_EDGES} edges or {MOST_CHARACTERS:,} characters, unless maxEdges and maxTextSize "
+    f"Mermaid refuses more than {MAX_EDGES} edges or {MAX_CHARACTERS:,} characters, unless maxEdges and maxTextSize "
     "of its configuration are raised"
 )
 """What is to be said of a diagram that `is_too_large`."""
@@ -71,7 +71,7 @@ def to_mermaid(drawing: Drawing, title: str) -> str:
 
 def is_too_large(drawing: Drawing, title: str) -> bool:
     """Return whether Mermaid, as it is installed, refuses the diagram."""
-    return len(drawing.edges) > MOST_EDGES or len(to_mermaid(drawing, title)) > MOST_CHARACTERS
+    return len(drawing.edges) > MAX_EDGES or len(to_mermaid(drawing, title)) > MAX_CHARACTERS
 
 
 def _write(drawing: Drawing, title: str) -> Iterator[str]:

@@ -26,7 +26,7 @@ class NodeId(NamedTuple):
     part: Literal["exchange", "queue", "bundle", "partitions", "source", "destination", "reference"]
     """``source`` and ``destination``: what stands for others before and behind the node of this name."""
     name: str
-    of: str = ""
+    qualifier: str = ""
     """What makes it unique: the part of the named node, for a reference also the node that leads to it."""
 
 

@@ -20,15 +20,15 @@ from bindings.drawing.model import OWN_NAME, Drawing, Edge, Node, NodeId
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.text.display import count_noun, list_some
 
-__all__ = ["FEWEST", "LARGE", "MANY", "add_partitions", "bundle_queues", "refer_to_hubs"]
+__all__ = ["FEWEST", "LARGE_PICTURE_NODES", "MIN_REFERRING_NODES", "add_partitions", "bundle_queues", "refer_to_hubs"]
 
 FEWEST: Final = 6
 """Minimum number of queues of a bundle."""
 FINDINGS: Final = 20
 """Maximum number of findings that a bundle keeps from its queues and their bindings."""
-LARGE: Final = 300
+LARGE_PICTURE_NODES: Final = 300
 """Minimum number of nodes of a picture in which references are drawn."""
-MANY: Final = 12
+MIN_REFERRING_NODES: Final = 12
 """Minimum number of exchanges, and of queues with dead letters, that lead to a node to which references are drawn."""
 SYSTEMS: Final = {
     "kafka": ("Kafka topic", "partition"),
@@ -106,7 +106,7 @@ def _join(edges: Sequence[Edge], bundle_of: Mapping[NodeId, NodeId]) -> list[Edg
     return [*filter(None, kept), *joined.values()]
 
 
-def refer_to_hubs(drawing: Drawing, large: int = LARGE, many: int = MANY) -> Drawing:
+def refer_to_hubs(drawing: Drawing, large: int = LARGE_PICTURE_NODES, many: int = MIN_REFERRING_NODES) -> Drawing:
     """Return the drawing with a node of the kind ``reference`` at the end of each edge to a node that many lead to."""
     if len(drawing.nodes) < large:
         return drawing
@@ -165,7 +165,7 @@ def _describe(partitioning: Partitioning) -> str:
     """Return the number of partitions, and the brokers or streams that have them, where these are named."""
     noun = SYSTEMS.get(partitioning.strategy.partition(".")[0], ("", "partition"))[1]
     number = count_noun(partitioning.partitions.count, noun)
-    if partitioning.partitions == type(partitioning.partitions).of(partitioning.partitions.count):
+    if partitioning.partitions == type(partitioning.partitions).from_count(partitioning.partitions.count):
         return number
     brokers = Counter(partition.leader.name for partition in partitioning.partitions if partition.leader is not None)
     if any(brokers):

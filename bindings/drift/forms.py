@@ -7,19 +7,19 @@ from typing import Any, Final, Literal, NamedTuple, NotRequired, TypedDict
 
 from bindings.diffing.comparison.meaning import Meaning
 from bindings.diffing.forms import as_json  # noqa: F401  the documents of meanings
-from bindings.diffing.forms.text import meaning_lines, settings_lines
+from bindings.diffing.forms.text import format_meaning, format_settings
 from bindings.diffing.planning.step import describe_part
 from bindings.diffing.settings.changes import SettingsChange
 from bindings.drift.drift import KINDS, REASONS, Change, Drift, Object, Reason, Verdict
 from exchange.text.display import count_noun, count_rest, list_some
 from exchange.text.numbers import write_time
-from exchange.topology.unread import UnreadPart, not_proved, unread_lines
+from exchange.topology.unread import UnreadPart, format_not_proved, format_unread
 from exchange.values.documents import encode_as
 from exchange.values.forms import Form, Forms
 
 __all__ = [
-    "FORMS", "DriftJson", "DriftReport", "UnknownJson", "drift_lines", "headline", "to_json", "to_text",
-    "unknown_to_json",
+    "FORMS", "DriftJson", "DriftReport", "UnknownJson", "format_drift", "build_headline", "to_json", "to_text",
+    "encode_unknown",
 ]  # fmt: skip
 
 FORMS: Final[Forms] = {
@@ -27,7 +27,7 @@ FORMS: Final[Forms] = {
     "json": Form("bindings.drift.forms:to_json", (".json",)),
 }
 
-LISTED: Final = 50
+MAX_LISTED_OBJECTS: Final = 50
 """Maximum number of objects, and of lines about what they mean, in text; JSON has all."""
 
 WHY: Final[dict[Reason, str]] = {
@@ -108,24 +108,28 @@ class DriftReport(NamedTuple):
 
 def to_text(report: DriftReport) -> Iterator[str]:
     """Yield the state in a sentence, and what differs."""
-    yield f"{write_time(report.time)} {headline(report.drift)}" if report.is_watched else headline(report.drift)
-    yield from drift_lines(report.drift, report.meaning)
+    yield (
+        f"{write_time(report.time)} {build_headline(report.drift)}"
+        if report.is_watched
+        else build_headline(report.drift)
+    )
+    yield from format_drift(report.drift, report.meaning)
 
 
-def drift_lines(drift: Drift, meaning: Meaning | None) -> Iterator[str]:
+def format_drift(drift: Drift, meaning: Meaning | None) -> Iterator[str]:
     """Yield what differs, first how much of each kind, what is ignored, and what it means to messages."""
     yield from _summary_lines(drift)
-    for item in drift.objects[:LISTED]:
+    for item in drift.objects[:MAX_LISTED_OBJECTS]:
         yield f"  {item.change:7}  {describe_part(item.part)}{_details(item)}"
-    yield from count_rest(len(drift.objects), LISTED, "; --format json lists all")
-    yield from unread_lines(drift.unread)
+    yield from count_rest(len(drift.objects), MAX_LISTED_OBJECTS, "; --format json lists all")
+    yield from format_unread(drift.unread)
     if drift.ignored:
         counts = [f"{drift.ignored[reason]:,} {WHY[reason]}" for reason in REASONS if reason in drift.ignored]
         yield f"ignored: {'; '.join(counts)}"
     if meaning is not None:
         yield "meaning, from the file to the broker:"
-        yield from meaning_lines(meaning, MEANINGS, SIDES)
-    yield from _first(list(settings_lines(drift.settings)))
+        yield from format_meaning(meaning, MEANINGS, SIDES)
+    yield from _first(list(format_settings(drift.settings)))
 
 
 def _summary_lines(drift: Drift) -> Iterator[str]:
@@ -141,8 +145,8 @@ def _summary_lines(drift: Drift) -> Iterator[str]:
 
 
 def _first(lines: list[str]) -> Iterator[str]:
-    yield from lines[:LISTED]
-    yield from count_rest(len(lines), LISTED, " lines; --format json has all")
+    yield from lines[:MAX_LISTED_OBJECTS]
+    yield from count_rest(len(lines), MAX_LISTED_OBJECTS, " lines; --format json has all")
 
 
 def _details(item: Object) -> str:
@@ -156,10 +160,12 @@ def _value(value: Any) -> str:
     return "absent" if value is None else repr(value) if isinstance(value, str) else str(value)
 
 
-def headline(drift: Drift) -> str:
+def build_headline(drift: Drift) -> str:
     """Return the state in a sentence."""
     if drift.state == "undecided":
-        return f"{not_proved(drift.unread)}; of what was read, virtual host {drift.vhost!r} is as the file has it"
+        return (
+            f"{format_not_proved(drift.unread)}; of what was read, virtual host {drift.vhost!r} is as the file has it"
+        )
     if not drift.objects:
         return f"same: virtual host {drift.vhost!r} is as the file has it"
     differ = "differs" if len(drift.objects) == 1 else "differ"
@@ -186,7 +192,7 @@ def to_json(report: DriftReport) -> Any:
     return encode_as(DriftJson, value)
 
 
-def unknown_to_json(error: str, *, file: str, broker: str, time: float, retry_in: float) -> UnknownJson:
+def encode_unknown(error: str, *, file: str, broker: str, time: float, retry_in: float) -> UnknownJson:
     """Return a comparison that failed as JSON values; times are in seconds."""
     return {
         "version": 1,

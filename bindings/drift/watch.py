@@ -11,17 +11,17 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from bindings.drift.drift import CHANGES, KINDS, REASONS, Drift
-from bindings.http.exposition import METRICS, family_lines
+from bindings.http.exposition import METRICS, format_family
 from bindings.http.handler import PLAIN, Handler
 from bindings.http.hosts import HostCheck
 from bindings.http.listener import Server, make_server
 from exchange.errors import HashstarError, InputError
 
-__all__ = ["DriftWatch", "WatchOutcome", "WatchState", "metric_lines", "serve_metrics"]
+__all__ = ["DriftWatch", "WatchOutcome", "WatchState", "format_metrics", "serve_metrics"]
 
 FIRST_RETRY: Final = 1.0
 """Seconds before the second try, or the interval if that is shorter; doubles with each failure."""
-MOST_RETRY: Final = 60.0
+MAX_RETRY_SECONDS: Final = 60.0
 """Maximum number of seconds between tries, unless the interval is longer."""
 
 
@@ -95,22 +95,22 @@ class DriftWatch:
 
     def _wait_after_failure(self) -> float:
         first = min(FIRST_RETRY, self._every)
-        full = min(first * 2.0 ** min(self._failed_in_a_row - 1, 30), max(self._every, MOST_RETRY))
+        full = min(first * 2.0 ** min(self._failed_in_a_row - 1, 30), max(self._every, MAX_RETRY_SECONDS))
         return full * (1 - self._random() / 2)
 
 
-def metric_lines(state: WatchState) -> Iterator[str]:
+def format_metrics(state: WatchState) -> Iterator[str]:
     """Yield the metrics in Prometheus's text format. There are no objects until a comparison has succeeded."""
-    yield from family_lines(
+    yield from format_family(
         "hashstar_drift_up", "gauge", "Whether the last comparison of file and broker succeeded.", {(): int(state.up)}
     )
-    yield from family_lines(
+    yield from format_family(
         "hashstar_drift_last_success_timestamp_seconds",
         "gauge",
         "When file and broker were last compared, in seconds since 1970.",
         {(): state.succeeded_at},
     )
-    yield from family_lines(
+    yield from format_family(
         "hashstar_drift_comparisons_total",
         "counter",
         "Comparisons of file and broker.",
@@ -119,20 +119,20 @@ def metric_lines(state: WatchState) -> Iterator[str]:
     if state.drift is None:
         return
     counts = state.drift.counts
-    yield from family_lines(
+    yield from format_family(
         "hashstar_drift_objects",
         "gauge",
         "Objects that differ between file and broker, by the last comparison that succeeded.",
         {(("kind", kind), ("change", change)): counts[kind, change] for kind in KINDS for change in CHANGES},
     )
-    yield from family_lines(
+    yield from format_family(
         "hashstar_drift_unread_parts",
         "gauge",
         "Parts of the file that were not read, so that nothing is proved.",
         {(): len(state.drift.unread)},
     )
     ignored = state.drift.ignored
-    yield from family_lines(
+    yield from format_family(
         "hashstar_drift_ignored_objects",
         "gauge",
         "Objects that differ and are ignored.",
@@ -153,7 +153,7 @@ def serve_metrics(host: str, port: int, names: Sequence[str], read: Callable[[],
 
         def answer_to(self, method: str, path: str) -> None:
             if method == "GET" and path == "/metrics":
-                text = "\n".join(metric_lines(read())) + "\n"
+                text = "\n".join(format_metrics(read())) + "\n"
                 self.answer(200, METRICS, text.encode("utf-8", "backslashreplace"))
             elif method == "GET" and path == "/live":
                 self.answer(200, PLAIN, b"ok\n")

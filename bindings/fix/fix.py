@@ -21,7 +21,7 @@ from bindings.fix.candidates import Fix, Removal, find_fixes
 from bindings.fix.definitions_text import DefinitionsText
 from bindings.fix.proof import prove, without
 from bindings.sources.definitions import Definitions
-from bindings.sources.files import GZIP, decode_text, open_file, read_whole, replacing
+from bindings.sources.files import GZIP, decode_text, open_file, read_whole, replace_file
 from bindings.sources.management import is_address
 from bindings.sources.open import STDIN, Source, read_source
 from bindings.sources.tree import SkippedFile, find_files, find_reason_to_skip
@@ -123,7 +123,7 @@ def save_fixed(fixed: FixedFile) -> None:
     if _read(fixed.name) != fixed.before:
         raise InputError(f"{fixed.name}: changed while it was fixed; nothing was written, run it again")
     try:
-        with replacing(Path(fixed.name)) as file:
+        with replace_file(Path(fixed.name)) as file:
             file.write(fixed.after)
     except OSError as error:
         raise InputError(f"{fixed.name}: cannot be written: {error.strerror or error}") from None

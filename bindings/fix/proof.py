@@ -12,16 +12,16 @@ from typing import Final, NamedTuple
 from bindings.analysis.crawl import Deadline
 from bindings.diffing.comparison.compare import compare
 from bindings.diffing.comparison.meaning import Meaning
-from bindings.diffing.forms.text import meaning_lines
+from bindings.diffing.forms.text import format_meaning
 from bindings.fix.candidates import Fix
 from exchange.entities.part import Part
 from exchange.topology.topology import Topology
-from exchange.topology.unread import not_proved
+from exchange.topology.unread import format_not_proved
 
 __all__ = ["Proof", "prove", "without"]
 
 
-STEPS: Final = 50_000
+MAX_STEPS: Final = 50_000
 """Maximum cost of one question of a comparison: about a quarter of a second. What needs more is not fixed."""
 
 
@@ -43,7 +43,7 @@ def _prove(topology: Topology, fixes: Sequence[Fix], deadline: Deadline) -> tupl
     if not fixes:
         return topology, Proof(())
     fixed = without(topology, (part for fix in fixes for part in fix.parts))
-    meaning = compare(topology, fixed, steps=STEPS, deadline=deadline)
+    meaning = compare(topology, fixed, steps=MAX_STEPS, deadline=deadline)
     if meaning.verdict == "same":
         return fixed, Proof(tuple(fixes))
     if len(fixes) == 1:
@@ -56,11 +56,11 @@ def _prove(topology: Topology, fixes: Sequence[Fix], deadline: Deadline) -> tupl
 
 def _reason(meaning: Meaning) -> str:
     if meaning.unread:
-        return not_proved(meaning.unread)
+        return format_not_proved(meaning.unread)
     if meaning.verdict == "undecided":
         why = meaning.undecided[0].reason if meaning.undecided else "not all messages could be compared"
         return f"whether a message would go elsewhere is undecided: {why}"
-    return "a message would go elsewhere: " + " ".join(line.strip() for line in meaning_lines(meaning))
+    return "a message would go elsewhere: " + " ".join(line.strip() for line in format_meaning(meaning))
 
 
 def without(topology: Topology, parts: Iterable[Part]) -> Topology:

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import isinf, isnan
 from typing import Final
 
-__all__ = ["METRICS", "family_lines", "format_labels", "format_number"]
+__all__ = ["METRICS", "format_family", "format_labels", "format_number"]
 
 METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
 """Content type of the format."""
 
 
-def family_lines(
+def format_family(
     name: str, kind: str, meaning: str, values: Mapping[tuple[tuple[str, str], ...], float]
 ) -> Iterator[str]:
     """Yield the lines of a metric: its meaning, its kind, and a value for each set of labels."""

@@ -5,8 +5,8 @@ comes, the server closes the one that has waited longest for its client's reques
 or nothing, do not keep others out, and each probe is answered. While there is room, a client has `REQUEST_SECONDS` for
 a request, from the first byte to the last, and `IDLE_SECONDS` until the next request.
 
-Connections take at most an eighth of the files that the process may have open, and only `FEW` when most are in use:
-what the process is there for, such as the connections of a bridge to its brokers, comes first.
+Connections take at most an eighth of the files that the process may have open, and only `MIN_CONNECTIONS` when most are
+in use: what the process is there for, such as the connections of a bridge to its brokers, comes first.
 
 What a connection is asked and answers is the work of `bindings.http.handler`.
 """
@@ -38,7 +38,7 @@ IDLE_SECONDS: Final = 75.0
 """Maximum number of seconds between an answer and the next request."""
 SHARE: Final = 8
 """Connections take at most this fraction, 1 / `SHARE`, of the files that the process may have open."""
-FEW: Final = 4
+MIN_CONNECTIONS: Final = 4
 """Maximum number of connections while less than such a fraction is left."""
 LOOK_EVERY: Final = 0.25
 """Seconds between checks for clients whose deadline has passed."""
@@ -66,7 +66,7 @@ class Server(ThreadingHTTPServer):
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
         self._clients: dict[socket.socket, _Client] = {}
         files = read_file_limit()
-        self._most = int(max(FEW, min(CONNECTIONS, files / SHARE)))
+        self._most = int(max(MIN_CONNECTIONS, min(CONNECTIONS, files / SHARE)))
         """Maximum number of connections."""
         self._highest = files * (1 - 1 / SHARE)
         """Descriptor from which on most are in use: a new one is the lowest that is free."""
@@ -82,7 +82,7 @@ class Server(ThreadingHTTPServer):
     def process_request(self, request: Any, client_address: Any) -> None:
         """Serve a connection on a thread. If there are too many, close the one that waits longest, else this one."""
         with self._lock:
-            most = FEW if request.fileno() >= self._highest else self._most
+            most = MIN_CONNECTIONS if request.fileno() >= self._highest else self._most
             if len(self._clients) >= most and not self._end_longest_waiting():
                 self.shutdown_request(request)  # all are being answered, which does not take long
                 return

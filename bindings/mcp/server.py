@@ -20,8 +20,8 @@ from pydantic import ValidationError
 
 from bindings.mcp.tools import Tools
 from exchange.errors import HashstarError, InputError
-from exchange.text.site import hashstar_version
-from exchange.values.json_text import find_scalar, value_from_line
+from exchange.text.site import find_version
+from exchange.values.json_text import find_scalar, parse_line
 
 __all__ = ["build_server"]
 
@@ -34,7 +34,7 @@ INSTRUCTIONS: Final = (
 
 def build_server(tools: Tools) -> MCPServer[Any]:
     """Return a server with these tools."""
-    server = LineServer("hashstar", instructions=INSTRUCTIONS, version=hashstar_version(), log_level="CRITICAL")
+    server = LineServer("hashstar", instructions=INSTRUCTIONS, version=find_version(), log_level="CRITICAL")
     for function in tools.functions:
         annotations = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
         server.tool(annotations=annotations)(_with_plain_errors(function))
@@ -108,7 +108,7 @@ def _is_id(value: Any) -> bool:
 def _find_reason(line: str) -> str:
     """Return why a line is refused, in the words of all readers of JSON; ``""`` if only the package mcp refuses it."""
     try:
-        value_from_line(line.encode())
+        parse_line(line.encode())
     except InputError as error:
         return str(error)
     return ""

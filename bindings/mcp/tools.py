@@ -1,7 +1,7 @@
 """The tools: questions about topologies and reports that were named at the start, with answers as JSON objects.
 
 No other file is read and nothing is written. A file is read anew for each question, so that the answer is about what it
-has now. Each list in an answer has `LISTED` entries at most; the number of those left out is beside it.
+has now. Each list in an answer has `MAX_LISTED_ENTRIES` entries at most; the number of those left out is beside it.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from exchange.routing.explain_json import to_json
 from exchange.routing.router import Router
 from exchange.text.display import list_some
 from exchange.topology.topology import Topology
-from exchange.values.field_json import message_from_json
+from exchange.values.field_json import decode_message
 from exchange.values.json_text import JsonFault, parse
 from exchange.values.message import Message
 
-__all__ = ["LISTED", "Tools"]
+__all__ = ["MAX_LISTED_ENTRIES", "Tools"]
 
-LISTED: Final = 100
+MAX_LISTED_ENTRIES: Final = 100
 """Maximum number of entries of a list in an answer."""
 SECONDS: Final = 10.0
 """Maximum duration of a comparison; what is not decided then is reported as undecided."""
@@ -83,7 +83,7 @@ class Tools:
         the only or first one is meant.
         """
         given = {"exchange": exchange, "routing_key": routing_key, "headers": headers or {}}
-        message: Message = message_from_json({**given, "properties": properties or {}})
+        message: Message = decode_message({**given, "properties": properties or {}})
         routed = self._load(topology)
         router = Router(routed)
         explanation = follow_dead_letters(routed, router, router.explain(message, queue))
@@ -174,14 +174,14 @@ class Tools:
 
 
 def shorten(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an object with `LISTED` entries of each list and object in it, and the numbers of those left out.
+    """Return an object with the first entries of each list and object in it, and the numbers of those left out.
 
     Bytes of names that are not UTF-8, which the protocol cannot carry, are written as escapes.
     """
-    short = {_escape(name): _shorten_value(value) for name, value in list(values.items())[:LISTED]}
+    short = {_escape(name): _shorten_value(value) for name, value in list(values.items())[:MAX_LISTED_ENTRIES]}
     for name, value in values.items():
-        if isinstance(value, list | tuple | Mapping) and len(value) > LISTED:
-            short[f"{name}_left_out"] = len(value) - LISTED
+        if isinstance(value, list | tuple | Mapping) and len(value) > MAX_LISTED_ENTRIES:
+            short[f"{name}_left_out"] = len(value) - MAX_LISTED_ENTRIES
     return short
 
 
@@ -189,7 +189,7 @@ def _shorten_value(value: Any) -> Any:
     if isinstance(value, Mapping):
         return shorten(value)
     if isinstance(value, list | tuple):
-        return [_shorten_value(inner) for inner in value[:LISTED]]
+        return [_shorten_value(inner) for inner in value[:MAX_LISTED_ENTRIES]]
     return _escape(value) if isinstance(value, str) else value
 
 

@@ -25,8 +25,8 @@ from typing import Any, Final
 from bindings.operating_system import raise_file_limit, read_file_limit
 from bindings.recording.conversation import Conversation
 from bindings.recording.ledger import Ledger
-from bindings.sources.files import replacing
-from bindings.sources.recording.file import recording_lines
+from bindings.sources.files import replace_file
+from bindings.sources.recording.file import format_recording
 from bindings.sources.recording.model import Recording
 from exchange.text.numbers import write_time
 
@@ -266,8 +266,8 @@ async def run_proxy(
 
 def _save_recording(recording: Recording, path: Path) -> None:
     """Write a recording. Raises OSError."""
-    with replacing(path) as file:
-        file.writelines(recording_lines(recording))
+    with replace_file(path) as file:
+        file.writelines(format_recording(recording))
 
 
 async def _is_set(event: asyncio.Event, seconds: float) -> bool:

@@ -8,13 +8,13 @@ from typing import Final
 from bindings.sources.recording.model import ACCEPTED, CLOSINGS, RecordedPublishing, RecordedRequest, Recording
 from exchange.text.display import count_noun
 
-__all__ = ["describe_request", "summary_lines"]
+__all__ = ["describe_request", "format_summary"]
 
-LISTED: Final = 10
+MAX_LISTED_CLIENTS: Final = 10
 """Maximum number of clients, and of refusals, that are listed."""
 
 
-def summary_lines(recording: Recording) -> Iterator[str]:
+def format_summary(recording: Recording) -> Iterator[str]:
     """Yield the lines of a summary."""
     requests = [request for request in recording.requests if request.method not in CLOSINGS]
     closings = [request for request in recording.requests if request.method in CLOSINGS]
@@ -26,19 +26,19 @@ def summary_lines(recording: Recording) -> Iterator[str]:
         f"{count_noun(messages, 'message')} published"
     )
     most = sorted(recording.connections.items(), key=lambda each: -each[1])
-    yield from (f"  {client}: {count_noun(count, 'connection')}" for client, count in most[:LISTED])
+    yield from (f"  {client}: {count_noun(count, 'connection')}" for client, count in most[:MAX_LISTED_CLIENTS])
     yield from _more(len(most), "client")
     rows: list[RecordedRequest | RecordedPublishing] = [*requests, *recording.publishing]
     refusals = [(row, answer, count) for row in rows for answer, count in row.answers.items() if answer != ACCEPTED]
     if refusals:
         yield "refused by the broker:"
-    for row, answer, count in refusals[:LISTED]:
+    for row, answer, count in refusals[:MAX_LISTED_CLIENTS]:
         yield f"  {describe_request(row)}, {count_noun(count, 'time')}: {answer}"
     yield from _more(len(refusals), "refusal")
     ends = [(row.method.partition(".")[0], *each) for row in closings for each in row.answers.items()]
     if ends:
         yield "closed by the broker, which blames no request that is recorded:"
-    for what, answer, count in ends[:LISTED]:
+    for what, answer, count in ends[:MAX_LISTED_CLIENTS]:
         yield f"  {count_noun(count, what)}: {answer}"
     yield from _more(len(ends), "reason")
     for unread, count in recording.unread.items():
@@ -49,8 +49,8 @@ def summary_lines(recording: Recording) -> Iterator[str]:
 
 
 def _more(number: int, noun: str) -> Iterator[str]:
-    if number > LISTED:
-        yield f"  and {count_noun(number - LISTED, f'more {noun}')}"
+    if number > MAX_LISTED_CLIENTS:
+        yield f"  and {count_noun(number - MAX_LISTED_CLIENTS, f'more {noun}')}"
 
 
 NAMED_BY: Final = {

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bindings.counts.coverage import coverage, sum_over_groups
-from bindings.counts.outcome import Outcome, ordered_bindings
+from bindings.counts.outcome import Outcome, sort_bindings
 from bindings.counts.sketch import Frequent
-from bindings.counts.slots import DAY, width_for
+from bindings.counts.slots import DAY, choose_width
 from bindings.counts.tally import Tally
 from bindings.counts.uses import BindingUse, ExchangeUse, QueueUse
 from bindings.report.caveats import list_caveats
@@ -40,7 +40,7 @@ from bindings.report.model import (
     Timeline,
     UnroutableRow,
 )
-from bindings.report.nearest import NearestSearch, outcomes_by_shape
+from bindings.report.nearest import NearestSearch, group_outcomes_by_shape
 from bindings.report.thresholds import IgnoreUse, Settings
 from exchange.entities.entities import Binding, Destination, Queue
 from exchange.errors import InputError
@@ -103,7 +103,7 @@ def build_report(
     """
     if verification is not None and verification.topology != tally.topology:
         raise InputError("this verification is for another topology: audit the archive again with this one")
-    bindings, uses = ordered_bindings(topology), coverage(tally, topology)
+    bindings, uses = sort_bindings(topology), coverage(tally, topology)
     hits = {use.binding: bool(use.messages or use.possible) for use in uses.bindings}
     ignored, by_entry = match_ignores(settings.ignore, hits, now)
     window = tally.window
@@ -125,7 +125,7 @@ def build_report(
             for use in uses.queues
         ]
     )
-    nearest, outcomes = NearestSearch(topology, bindings), outcomes_by_shape(tally)
+    nearest, outcomes = NearestSearch(topology, bindings), group_outcomes_by_shape(tally)
     records = Records(tally.messages, tally.unread)
     timeline = _build_timeline(tally)
     timed = tally.timeline.messages
@@ -259,7 +259,7 @@ def _build_timeline(tally: Tally) -> Timeline | None:
     if window is None:
         return None
     first, last = window
-    slot = width_for(first, last, tally.timeline.width, SLOTS)
+    slot = choose_width(first, last, tally.timeline.width, SLOTS)
     start = first // slot
     by_exchange: dict[str, dict[int, list[int]]] = {}
     for (number, exchange, routed), count in tally.timeline.at_width(slot).counts.items():

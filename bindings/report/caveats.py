@@ -9,8 +9,8 @@ from bindings.archive.figures import to_percent
 from bindings.archive.reading import COPIES, TEXTS_ONLY
 from exchange.kinds import KINDS, Decider, UnknownExchange
 from exchange.text.display import count_noun, list_some
-from exchange.topology.unread import not_proved
-from exchange.values.field_values import type_and_value
+from exchange.topology.unread import format_not_proved
+from exchange.values.field_values import resolve_type
 
 if TYPE_CHECKING:
     from bindings.report.model import Report
@@ -29,7 +29,7 @@ BIASES: Final = {
 }
 """Name of a bias -> what it means for the numbers. An archive with everything needs no caveat."""
 
-FEW: Final = 3
+MAX_NAMED_PATHS: Final = 3
 """Maximum number of paths that are named."""
 
 
@@ -38,21 +38,21 @@ def list_caveats(report: Report) -> Iterator[str]:
     audited, totals = report.audited, report.summary.totals
     records = audited.records
     if audited.missing:
-        listed = list_some([str(each) for each in audited.missing], FEW)
+        listed = list_some([str(each) for each in audited.missing], MAX_NAMED_PATHS)
         yield (
-            f"{not_proved(audited.missing).capitalize()} of the topology: {listed}. So a binding that seems dead may "
-            "be reached, and a message that seems unroutable may get to a queue, by a part that is missing."
+            f"{format_not_proved(audited.missing).capitalize()} of the topology: {listed}. So a binding that seems "
+            "dead may be reached, and a message that seems unroutable may get to a queue, by a part that is missing."
         )
     if not totals.messages:
         yield "No message was counted, so nothing is known of any binding."
     for bias, sentence in BIASES.items():
         paths = [archive.path for archive in audited.archives if bias in [each.name for each in archive.biases]]
         if paths:
-            yield sentence.format(paths=list_some(paths, FEW))
+            yield sentence.format(paths=list_some(paths, MAX_NAMED_PATHS))
     copied = [archive.path for archive in audited.archives if COPIES in archive.notes]
     if copied:
         yield (
-            f"A bridge wrote it for several queues, and {COPIES}: {list_some(copied, FEW)}. So numbers of "
+            f"A bridge wrote it for several queues, and {COPIES}: {list_some(copied, MAX_NAMED_PATHS)}. So numbers of "
             "messages are too high. For numbers that are right audit the folder of one queue."
         )
     untyped = [archive.path for archive in audited.archives if any(TEXTS_ONLY in note for note in archive.notes)]
@@ -61,7 +61,8 @@ def list_caveats(report: Report) -> Iterator[str]:
         ask = "asks" if asking == 1 else "ask"
         yield (
             f"{count_noun(asking, 'binding')} {ask} for numbers or other values that are no texts, and "
-            f"{list_some(untyped, FEW)} has files whose headers are texts only: no message of these can match there."
+            f"{list_some(untyped, MAX_NAMED_PATHS)} has files whose headers are texts only: no message of these "
+            "can match there."
         )
     if audited.tallies and not audited.archives:
         yield "How the archives of the tallies were taken is not recorded: everything, survivors only, or a sample."
@@ -103,4 +104,4 @@ def _count_typed_bindings(report: Report) -> int:
         if KINDS.get(row.type or "", UnknownExchange).decider is Decider.HEADERS
     }
     asked = [row.use.binding.arguments for row in report.bindings if row.use.binding.source in by_headers]
-    return sum(any(type_and_value(value)[0] not in ("longstr", "void") for value in each.values()) for each in asked)
+    return sum(any(resolve_type(value)[0] not in ("longstr", "void") for value in each.values()) for each in asked)

@@ -17,7 +17,7 @@ from bindings.report.model import Compared, ExchangeRow, QueueRow, Records, Summ
 from bindings.report.thresholds import NO_LIMITS, Gate, Ignore, IgnoreUse, Limits, Quota, Settings, matches_glob
 from exchange.entities.entities import Binding
 from exchange.text.display import count_noun
-from exchange.topology.unread import UnreadPart, not_proved
+from exchange.topology.unread import UnreadPart, format_not_proved
 
 __all__ = ["check_gates", "count_misrouted", "match_ignores", "refuse_unread"]
 
@@ -173,7 +173,7 @@ def _refuse_expired(use: IgnoreUse) -> Gate:
 
 def refuse_unread(unread: Sequence[UnreadPart]) -> Gate:
     """Return the gate that fails where parts of the topology were not read: then no threshold is kept for certain."""
-    message = f"{not_proved(unread)} of the topology, such as {unread[0]}; --allow-unread audits the rest"
+    message = f"{format_not_proved(unread)} of the topology, such as {unread[0]}; --allow-unread audits the rest"
     return Gate("unread", "", "", "0", f"{len(unread):,}", False, message)
 
 

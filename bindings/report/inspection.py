@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from bindings.archive.sums import Unread
 
 __all__ = [
-    "ARCHIVE_FORMS", "MATCH_FORMS", "STORE_FORMS", "BadJson", "archive_lines", "bad_json", "bad_lines", "list_bad",
-    "skipped_lines",
+    "ARCHIVE_FORMS", "MATCH_FORMS", "STORE_FORMS", "BadJson", "archive_lines", "encode_bad", "format_bad", "list_bad",
+    "format_skipped",
 ]  # fmt: skip
 
 ARCHIVE_FORMS: Final[Forms] = {
-    "text": Form("bindings.report.kafka:inspection_lines", (".txt",)),
-    "json": Form("bindings.report.inspection_json:inspection_json", (".json",), indent=2),
+    "text": Form("bindings.report.kafka:format_inspection", (".txt",)),
+    "json": Form("bindings.report.inspection_json:encode_inspection", (".json",), indent=2),
 }
 """The forms of what is in an archive, and in the data folder of a Kafka broker that it is."""
 STORE_FORMS: Final[Forms] = {
@@ -30,12 +30,12 @@ STORE_FORMS: Final[Forms] = {
 }
 """The same of the store of a RocketMQ broker."""
 MATCH_FORMS: Final[Forms] = {
-    "text": Form("bindings.report.store:matches_lines"),
-    "json": Form("bindings.report.store_json:matches_json", indent=2),
+    "text": Form("bindings.report.store:format_matches"),
+    "json": Form("bindings.report.store_json:encode_matches", indent=2),
 }
 """The same of messages in it."""
 
-LISTED: Final = 20
+MAX_LISTED_EXCHANGES: Final = 20
 """Maximum number of exchanges that are listed for people."""
 REASONS: Final = 20
 """Maximum number of reasons that are listed for people."""
@@ -63,15 +63,15 @@ def archive_lines(archive: Archive, inspection: Inspection) -> Iterator[str]:
         yield "outcome known: of no record; what the broker did cannot be verified"
     if inspection.exchanges:
         yield "exchanges:"
-        for (vhost, name), count in inspection.exchanges.most_common(LISTED):
+        for (vhost, name), count in inspection.exchanges.most_common(MAX_LISTED_EXCHANGES):
             where = "" if vhost is None else f"  in {vhost!r}"
             yield f"  {count:>12,}  {escape_line(name) or '(default exchange)'}{where}"
-        yield from count_rest(len(inspection.exchanges), LISTED)
-    yield from skipped_lines(unread)
-    yield from bad_lines(unread)
+        yield from count_rest(len(inspection.exchanges), MAX_LISTED_EXCHANGES)
+    yield from format_skipped(unread)
+    yield from format_bad(unread)
 
 
-def skipped_lines(unread: Unread) -> Iterator[str]:
+def format_skipped(unread: Unread) -> Iterator[str]:
     """Yield why records were skipped, and how many."""
     for reason, count in unread.skipped.most_common():
         yield f"skipped: {count:,}: {reason}"
@@ -85,7 +85,7 @@ def _window(inspection: Inspection) -> str:
     return f"{format_time(first)} to {format_time(last)}{unknown}"
 
 
-def bad_lines(unread: Unread) -> Iterator[str]:
+def format_bad(unread: Unread) -> Iterator[str]:
     """Yield, for people, why records are bad or do not fit, how many, and some positions for each reason."""
     for reason, count in unread.bad.most_common(REASONS):
         yield f"bad: {count:,}: {escape_line(reason)}"
@@ -114,8 +114,8 @@ class BadJson(TypedDict):
     samples: list[SampleJson]
 
 
-def bad_json(unread: Unread) -> list[BadJson]:
-    """Return what `bad_lines` shows as JSON values, with all reasons."""
+def encode_bad(unread: Unread) -> list[BadJson]:
+    """Return what `format_bad` shows as JSON values, with all reasons."""
     return list_bad(unread, unread.bad.most_common())
 
 

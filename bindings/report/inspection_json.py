@@ -19,12 +19,12 @@ from bindings.archive.kafka.groups import StoredGroup
 from bindings.archive.kafka.side_files import format_id
 from bindings.archive.kafka.transaction_state import KafkaTopicPartitionJson, TransactionState
 from bindings.archive.reading import Bias
-from bindings.report.inspection import BadJson, bad_json
+from bindings.report.inspection import BadJson, encode_bad
 from bindings.report.kafka import measure_lag
 from exchange.text.numbers import is_digits
 from exchange.values.documents import encode_as
 
-__all__ = ["BiasKey", "InspectionJson", "KafkaJson", "inspection_json", "kafka_json"]
+__all__ = ["BiasKey", "InspectionJson", "KafkaJson", "encode_inspection", "encode_kafka"]
 
 BiasKey = Literal["EVERYTHING", "SURVIVORS", "SAMPLE", "UNKNOWN"]
 DIGITS: Final = 19
@@ -99,7 +99,7 @@ class InspectionJson(TypedDict):
     """What else is in the data folder of a Kafka broker; absent for other archives."""
 
 
-def inspection_json(archive: Archive, inspection: Inspection, folder: FolderInspection | None = None) -> Any:
+def encode_inspection(archive: Archive, inspection: Inspection, folder: FolderInspection | None = None) -> Any:
     """Return what an archive holds as one JSON object; ``folder`` is the data folder of a broker that it is in."""
     span = inspection.span
     value: InspectionJson = {
@@ -122,10 +122,10 @@ def inspection_json(archive: Archive, inspection: Inspection, folder: FolderInsp
             {"vhost": vhost, "exchange": name, "records": count}
             for (vhost, name), count in inspection.exchanges.most_common()
         ],
-        "bad": bad_json(inspection.unread),
+        "bad": encode_bad(inspection.unread),
     }
     if folder is not None:
-        value["kafka"] = kafka_json(folder)
+        value["kafka"] = encode_kafka(folder)
     return encode_as(InspectionJson, value)
 
 
@@ -191,7 +191,7 @@ class KafkaJson(TypedDict):
     """Files beside the segments, and records of Kafka's own topics, that cannot be read."""
 
 
-def kafka_json(found: FolderInspection) -> KafkaJson:
+def encode_kafka(found: FolderInspection) -> KafkaJson:
     """Return what the data folder of a broker holds as the values of its document."""
     node = found.properties.get("node.id", found.properties.get("broker.id", ""))
     names = found.topic_names
@@ -204,7 +204,7 @@ def kafka_json(found: FolderInspection) -> KafkaJson:
         "groups": [_group_json(group, found.end_offsets, names) for group in found.groups],
         "transactions": found.transactions,
         "cluster": found.cluster,
-        "bad": bad_json(found.problems),
+        "bad": encode_bad(found.problems),
     }
 
 

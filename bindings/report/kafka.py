@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from bindings.archive.figures import format_timestamp
-from bindings.report.inspection import archive_lines, bad_lines
+from bindings.report.inspection import archive_lines, format_bad
 from exchange.text.display import clip_line, count_noun, count_rest, escape_line, list_some
 
 if TYPE_CHECKING:
@@ -16,46 +16,48 @@ if TYPE_CHECKING:
     from bindings.archive.kafka.folder import FolderInspection, LocatedPartition, TopicFacts
     from bindings.archive.kafka.transaction_state import TransactionState
 
-__all__ = ["inspection_lines", "kafka_lines", "measure_lag"]
+__all__ = ["format_inspection", "format_kafka", "measure_lag"]
 
-LISTED: Final = 20
+MAX_LISTED_ENTRIES: Final = 20
 """Maximum number of topics, groups, partitions, members or transactions in text; JSON has all."""
 WIDTH: Final = 60
 """Maximum number of characters of a name."""
 
 
-def inspection_lines(archive: Archive, inspection: Inspection, folder: FolderInspection | None = None) -> Iterator[str]:
+def format_inspection(
+    archive: Archive, inspection: Inspection, folder: FolderInspection | None = None
+) -> Iterator[str]:
     """Yield what an archive holds, for people; ``folder`` is the data folder of a broker that it is in."""
     if archive.files:
         yield from archive_lines(archive, inspection)
     if folder is not None:
-        yield from kafka_lines(folder)
+        yield from format_kafka(folder)
 
 
-def kafka_lines(found: FolderInspection) -> Iterator[str]:
+def format_kafka(found: FolderInspection) -> Iterator[str]:
     """Yield what the data folder of a broker holds, for people."""
-    ids = [f"{name} {escape_line(found.properties[key])}" for name, key in NAMED if key in found.properties]
+    ids = [f"{name} {escape_line(found.properties[key])}" for name, key in ID_PROPERTIES if key in found.properties]
     state = "ended cleanly" if found.is_clean else "it runs, or did not end cleanly; checkpoints may be behind"
     yield f"data folder of a Kafka broker: {', '.join([*ids, state])}"
     for title, is_own in (("topics", False), ("topics of Kafka's own", True)):
         topics = [topic for topic in found.topics if topic.is_own is is_own]
         if topics:
             yield f"{title}:"
-        for topic in sorted(topics, key=_count_records, reverse=True)[:LISTED]:
+        for topic in sorted(topics, key=_count_records, reverse=True)[:MAX_LISTED_ENTRIES]:
             yield from _topic_lines(topic)
-        yield from count_rest(len(topics), LISTED)
+        yield from count_rest(len(topics), MAX_LISTED_ENTRIES)
     yield from _group_lines(found)
     if found.transactions:
         yield "transactional producers:"
-        for each in found.transactions[:LISTED]:
+        for each in found.transactions[:MAX_LISTED_ENTRIES]:
             yield f"  {_transaction_line(each)}"
-        yield from count_rest(len(found.transactions), LISTED)
+        yield from count_rest(len(found.transactions), MAX_LISTED_ENTRIES)
     if found.cluster is not None:
         yield from _cluster_lines(found, found.cluster)
-    yield from bad_lines(found.problems)
+    yield from format_bad(found.problems)
 
 
-NAMED: Final = (("cluster", "cluster.id"), ("node", "node.id"), ("broker", "broker.id"))
+ID_PROPERTIES: Final = (("cluster", "cluster.id"), ("node", "node.id"), ("broker", "broker.id"))
 
 
 def _count_records(topic: TopicFacts) -> int:
@@ -69,9 +71,9 @@ def _topic_lines(topic: TopicFacts) -> Iterator[str]:
     sums = f"{count}, {size:,} bytes in {count_noun(len(topic.partitions), 'partition')}"
     yield f"  {clip_line(topic.name, WIDTH)}{known}: {sums}"
     filled = [each for each in topic.partitions if each.facts.end_offset]
-    for each in filled[:LISTED]:
+    for each in filled[:MAX_LISTED_ENTRIES]:
         yield from _partition_lines(each)
-    yield from count_rest(len(filled), LISTED, " partitions", indent="    ")
+    yield from count_rest(len(filled), MAX_LISTED_ENTRIES, " partitions", indent="    ")
 
 
 def _partition_lines(located: LocatedPartition) -> Iterator[str]:
@@ -89,11 +91,11 @@ def _partition_lines(located: LocatedPartition) -> Iterator[str]:
     )
     if len(facts.epochs) > 1:
         epochs = [f"{each.epoch} from {each.start_offset:,}" for each in facts.epochs]
-        yield f"      leader epochs: {list_some(epochs, LISTED)}"
+        yield f"      leader epochs: {list_some(epochs, MAX_LISTED_ENTRIES)}"
     if facts.producers:
         aborted = f"; {count_noun(len(facts.aborted), 'aborted transaction')}" if facts.aborted else ""
         yield f"      {count_noun(len(facts.producers), 'producer')}{aborted}"
-    for producer in facts.open_transactions[:LISTED]:
+    for producer in facts.open_transactions[:MAX_LISTED_ENTRIES]:
         yield (
             f"      open transaction: producer {producer.producer_id}, epoch {producer.epoch}, since offset "
             f"{producer.open_since:,}; consumers of committed records stop at {located.last_stable_offset:,}"
@@ -105,7 +107,7 @@ def _group_lines(found: FolderInspection) -> Iterator[str]:
         return
     yield "consumer groups:"
     ends = found.end_offsets
-    for group in found.groups[:LISTED]:
+    for group in found.groups[:MAX_LISTED_ENTRIES]:
         rows = [
             (where, each, measure_lag(ends.get(where), each.offset)) for where, each in sorted(group.offsets.items())
         ]
@@ -113,19 +115,19 @@ def _group_lines(found: FolderInspection) -> Iterator[str]:
         state = "" if group.state is None else f", {group.state}"
         sums = count_noun(len(group.members), "member") + (f", {sum(known):,} behind" if known else "")
         yield f"  {clip_line(group.name, WIDTH)} ({group.kind}{state}): {sums}"
-        for (topic, partition), each, lag in rows[:LISTED]:
+        for (topic, partition), each, lag in rows[:MAX_LISTED_ENTRIES]:
             end = "its log is elsewhere" if lag is None else f"{lag:,} behind"
             yield f"    {clip_line(topic, WIDTH)}-{partition}: offset {each.offset:,}, {end}"
-        yield from count_rest(len(rows), LISTED, " partitions", indent="    ")
-        for member in list(group.members.values())[:LISTED]:
+        yield from count_rest(len(rows), MAX_LISTED_ENTRIES, " partitions", indent="    ")
+        for member in list(group.members.values())[:MAX_LISTED_ENTRIES]:
             count = count_noun(len(member.partitions), "partition")
             yield f"    member {clip_line(member.client_id, WIDTH)} at {escape_line(member.host)}: {count}"
-    yield from count_rest(len(found.groups), LISTED)
+    yield from count_rest(len(found.groups), MAX_LISTED_ENTRIES)
 
 
 def _transaction_line(each: TransactionState) -> str:
     partitions = [f"{clip_line(topic, WIDTH)}-{number}" for topic, number in each.partitions]
-    parts = f" in {list_some(partitions, LISTED)}" if partitions else ""
+    parts = f" in {list_some(partitions, MAX_LISTED_ENTRIES)}" if partitions else ""
     return (
         f"{clip_line(each.transactional_id, WIDTH)}: {each.state}{parts}, producer {each.producer_id}, "
         f"epoch {each.epoch}, since {format_timestamp(each.updated) or 'unknown'}"
@@ -139,7 +141,8 @@ def _cluster_lines(found: FolderInspection, cluster: Cluster) -> Iterator[str]:
     held = {topic.name for topic in found.topics}
     missing = sorted(topic.name for topic in cluster.topics.values() if topic.name not in held)
     if missing:
-        yield f"  without a partition in this folder: {list_some([clip_line(name, WIDTH) for name in missing], LISTED)}"
+        listed = list_some([clip_line(name, WIDTH) for name in missing], MAX_LISTED_ENTRIES)
+        yield f"  without a partition in this folder: {listed}"
 
 
 def measure_lag(end: int | None, offset: int) -> int | None:

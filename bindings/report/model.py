@@ -39,7 +39,7 @@ State: TypeAlias = Annotated[States, with_underscores(States)]
 """State of a binding. ``possible``: a random choice decides; counts as hit. ``stale``: not hit lately. ``dead letters
 only``: only dead letters can reach it, and none of the messages did."""
 
-SHOWN: Final = 10
+MAX_SHOWN_ROWS: Final = 10
 """Maximum number of dead bindings, and of exchanges with unroutable messages, that a notebook shows."""
 
 STATES: Final[tuple[State, ...]] = (
@@ -69,7 +69,7 @@ class Archived(NamedTuple):
     """Files that were not read, because they are not archives."""
 
     @classmethod
-    def of(cls, archive: Archive) -> Archived:
+    def from_archive(cls, archive: Archive) -> Archived:
         """Return the description of an archive whose formats are known."""
         return cls(archive.path, archive.names, len(archive.files), archive.biases, archive.notes, archive.others)
 
@@ -254,7 +254,7 @@ class Nearest(NamedTuple):
     binding: Binding | None
     """None where the name of a queue or an exchange is nearest, and no binding."""
     number: int | None
-    """Number of the binding in `bindings.counts.outcome.ordered_bindings`."""
+    """Number of the binding in `bindings.counts.outcome.sort_bindings`."""
     destination: Destination
     reason: str
     """What in the example did not match."""
@@ -398,8 +398,8 @@ class Report:
         lists = [("Dead bindings", dead), ("Unroutable messages", lost)]
         parts = [f"<p>{escape(repr(self)[1:-1])}</p>"]
         for title, items in lists:
-            more = [f"and {len(items) - SHOWN:,} more"] if len(items) > SHOWN else []
-            listed = "".join([f"<li>{escape(item)}</li>" for item in [*items[:SHOWN], *more]])
+            more = [f"and {len(items) - MAX_SHOWN_ROWS:,} more"] if len(items) > MAX_SHOWN_ROWS else []
+            listed = "".join([f"<li>{escape(item)}</li>" for item in [*items[:MAX_SHOWN_ROWS], *more]])
             parts.append(f"<p>{title}: {len(items):,}</p><ul>{listed}</ul>")
         return "".join(parts)
 

@@ -14,13 +14,13 @@ from bindings.counts.tally import Tally
 from bindings.counts.uses import UnroutableMessages
 from bindings.report.model import Nearest, Shape
 from exchange.entities.entities import Binding, Destination
-from exchange.kinds import Decider, kind_of
+from exchange.kinds import Decider, find_kind
 from exchange.routing.nearest import Walk, find_nearest
 from exchange.text.display import find_alike
 from exchange.topology.topology import Topology
 from exchange.values.message import Message
 
-__all__ = ["NearestSearch", "Where", "outcomes_by_shape"]
+__all__ = ["NearestSearch", "Where", "group_outcomes_by_shape"]
 
 SHAPES: Final = 20
 """Maximum number of shapes of keys that are reported for an exchange."""
@@ -40,7 +40,7 @@ class Where(NamedTuple):
     shape: str
 
 
-def outcomes_by_shape(tally: Tally) -> dict[Where, Outcome]:
+def group_outcomes_by_shape(tally: Tally) -> dict[Where, Outcome]:
     """Return, for each shape of unroutable keys, the outcome of its messages; the first one if there are several."""
     outcomes: dict[Where, Outcome] = {}
     for outcome in tally.facts:
@@ -90,7 +90,7 @@ class NearestSearch:
         for name in outcome.exchanges:
             end = self._topology.exchanges[name]
             bindings = [binding for binding in self._topology.bindings_from(name) if binding not in taken]
-            if kind_of(end).decider is not Decider.KEY or not bindings or len(bindings) > self._looks:
+            if find_kind(end).decider is not Decider.KEY or not bindings or len(bindings) > self._looks:
                 continue
             self._looks -= len(bindings)
             distance, obstacles = find_nearest(walk, end, bindings)

@@ -19,7 +19,7 @@ from exchange.errors import InputError
 from exchange.text.display import suggest
 from exchange.values.json_schema import DRAFT_07, describe_fields, identify
 
-__all__ = ["NAMES", "find_settings", "load_settings", "read_settings", "settings_schema"]
+__all__ = ["NAMES", "find_settings", "load_settings", "read_settings", "build_settings_schema"]
 
 NAMES: Final = {"hashstar.toml": ("audit",), "pyproject.toml": ("tool", "hashstar", "audit")}
 """Name of a file -> the path of keys to the table with the settings."""
@@ -71,7 +71,7 @@ def read_settings(value: Any, file: str, key: str = "audit") -> Settings:
     return Settings(limits, **found)
 
 
-def settings_schema() -> dict[str, Any]:
+def build_settings_schema() -> dict[str, Any]:
     """Return the JSON Schema of hashstar.toml, in draft-07, which every editor with schemas for TOML has."""
     table = _schema_of(_SETTINGS, describe_fields(Settings) | describe_fields(Limits))
     for name in ("stale_days", "precision"):

@@ -7,10 +7,10 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from bindings.archive.figures import format_time
-from bindings.report.inspection import bad_lines
+from bindings.report.inspection import format_bad
 from exchange.errors import HashstarError
 from exchange.text.display import clip_line, count_noun, count_rest, escape_line, list_some
-from exchange.text.site import how_to_install
+from exchange.text.site import build_install_command
 
 if TYPE_CHECKING:
     from bindings.archive.rocketmq.commit import CommitRecord
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from bindings.archive.rocketmq.store import Store, StoredTopic
     from bindings.archive.rocketmq.timer import Timer
 
-__all__ = ["find_code", "list_bodies", "matches_lines", "store_lines"]
+__all__ = ["find_code", "list_bodies", "format_matches", "store_lines"]
 
-LISTED: Final = 20
+MAX_LISTED_ENTRIES: Final = 20
 """Maximum number of topics, groups, tags or messages in text; JSON has all."""
 WIDTH: Final = 60
 """Maximum number of characters of a name."""
@@ -37,7 +37,7 @@ def store_lines(store: Store, inspection: StoreInspection) -> Iterator[str]:
     if store.has_abort:
         yield "state: it runs, or did not end cleanly: the file abort is there; what follows may be behind by seconds"
     for name in store.in_database:
-        way_out = f"; {how_to_install('rocksdb')}" if store.lacks_library else ""
+        way_out = f"; {build_install_command('rocksdb')}" if store.lacks_library else ""
         yield f"not read, as they are in RocksDB: {name}{way_out}"
     log = store.log
     yield (
@@ -55,9 +55,9 @@ def store_lines(store: Store, inspection: StoreInspection) -> Iterator[str]:
     for title, topics in (("topics", users), ("topics of RocketMQ's own", own)):
         if topics:
             yield f"{title}:"
-        for topic in sorted(topics, key=lambda topic: -topic.messages)[:LISTED]:
+        for topic in sorted(topics, key=lambda topic: -topic.messages)[:MAX_LISTED_ENTRIES]:
             yield from _topic_lines(topic, store.topics.get(topic.name))
-        yield from count_rest(len(topics), LISTED)
+        yield from count_rest(len(topics), MAX_LISTED_ENTRIES)
     timer = store.timer
     if inspection.levels or inspection.wheel.waiting or timer is not None:
         yield "delayed, as delivery was written down last:"
@@ -69,7 +69,7 @@ def store_lines(store: Store, inspection: StoreInspection) -> Iterator[str]:
             kind = TIMER_KINDS[timer.kind]
             yield f"  timer, in {kind}: {timer.waiting:,} waiting{_due(timer)}; {_timer_parts(timer)}"
     yield from _group_lines(inspection)
-    yield from bad_lines(inspection.problems)
+    yield from format_bad(inspection.problems)
 
 
 TIMER_KINDS: Final = {"files": "timerwheel and timerlog", "database": "RocksDB"}
@@ -99,7 +99,7 @@ def _topic_lines(topic: StoredTopicFacts, config: StoredTopic | None) -> Iterato
         for tag, count in topic.tags.items()
     ]
     if list(topic.tags) != [None] and tags:
-        yield f"    tags (codes): {list_some(tags, LISTED)}"
+        yield f"    tags (codes): {list_some(tags, MAX_LISTED_ENTRIES)}"
 
 
 def find_code(tag: str | None) -> int:
@@ -124,11 +124,11 @@ def _group_lines(inspection: StoreInspection) -> Iterator[str]:
         return
     yield "consumer groups, as their offsets were written down last:"
     rows = [(where, list(each)) for where, each in groupby(inspection.groups, key=lambda row: (row.group, row.topic))]
-    for (group, topic), queues in rows[:LISTED]:
-        offsets = ", ".join([f"{each.queue}: {each.offset:,}" for each in queues[:LISTED]])
+    for (group, topic), queues in rows[:MAX_LISTED_ENTRIES]:
+        offsets = ", ".join([f"{each.queue}: {each.offset:,}" for each in queues[:MAX_LISTED_ENTRIES]])
         lag = sum(each.lag for each in queues)
         yield f"  {clip_line(group, WIDTH)} of {clip_line(topic, WIDTH)}: {lag:,} behind (queue: offset; {offsets})"
-    yield from count_rest(len(rows), LISTED)
+    yield from count_rest(len(rows), MAX_LISTED_ENTRIES)
 
 
 def _delay(level: Level) -> str:
@@ -149,9 +149,9 @@ def _window(first: int | None, last: int | None) -> str:
     return format_time(first * 1000) if first == last else f"{format_time(first * 1000)} to {format_time(last * 1000)}"
 
 
-def matches_lines(matches: FoundMessages) -> Iterator[str]:
+def format_matches(matches: FoundMessages) -> Iterator[str]:
     """Yield the lines of the messages that were found."""
-    for number, message in enumerate(matches.messages[:LISTED]):
+    for number, message in enumerate(matches.messages[:MAX_LISTED_ENTRIES]):
         if number:
             yield ""
         yield f"{escape_line(message.topic)}, queue {message.queue}, offset {message.offset:,}"
@@ -166,7 +166,7 @@ def matches_lines(matches: FoundMessages) -> Iterator[str]:
                 yield f"  {escape_line(name)}: {clip_line(value, BODY)}"
         for size, text in list_bodies(message):
             yield f"  body: {text}" if size is None else f"  body: {count_noun(size, 'byte')}: {text}"
-    yield from count_rest(len(matches.messages), LISTED, " messages", indent="")
+    yield from count_rest(len(matches.messages), MAX_LISTED_ENTRIES, " messages", indent="")
     if matches.deleted:
         yield f"deleted since: {count_noun(matches.deleted, 'message')} that the index names"
     if matches.others:

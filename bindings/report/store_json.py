@@ -21,11 +21,11 @@ from bindings.archive.rocketmq.inspection import (
 )
 from bindings.archive.rocketmq.store import Checkpoint, Store, StoredTopic
 from bindings.archive.rocketmq.timer import Timer
-from bindings.report.inspection import BadJson, bad_json
+from bindings.report.inspection import BadJson, encode_bad
 from bindings.report.store import find_code, list_bodies
 from exchange.values.documents import document, encode_as
 
-__all__ = ["MatchesJson", "StoreJson", "TopicKindKey", "matches_json", "store_json"]
+__all__ = ["MatchesJson", "StoreJson", "TopicKindKey", "encode_matches", "store_json"]
 
 TopicKindKey = Literal["user", "retry", "dead", "delay", "wheel", "transaction", "system"]
 
@@ -164,7 +164,7 @@ def store_json(store: Store, inspection: StoreInspection) -> Any:
         "topics": [_topic_json(topic, store.topics.get(topic.name)) for topic in inspection.topics],
         "groups": inspection.groups,
         "delayed": {"levels": inspection.levels, "by_time": inspection.wheel, "timer": store.timer},
-        "bad": bad_json(inspection.problems),
+        "bad": encode_bad(inspection.problems),
     }
     return encode_as(StoreJson, value)
 
@@ -182,7 +182,9 @@ def _topic_json(topic: StoredTopicFacts, config: StoredTopic | None) -> TopicJso
     }
 
 
-def matches_json(matches: FoundMessages, path: str, key: str | None, topic: str | None, message_id: str | None) -> Any:
+def encode_matches(
+    matches: FoundMessages, path: str, key: str | None, topic: str | None, message_id: str | None
+) -> Any:
     """Return the JSON of the messages that were found."""
     value: MatchesJson = {
         "version": 1,

@@ -26,10 +26,10 @@ __all__ = [
     "summarize",
 ]
 
-FEW: Final = 3
+MAX_NAMED_PATHS: Final = 3
 """Maximum number of paths, and of reasons, that are named."""
 
-MANY: Final = 8
+MAX_NAMED_QUEUES: Final = 8
 """Maximum number of queues that are named."""
 
 
@@ -46,7 +46,7 @@ def describe_traffic(audited: Audited) -> str:
         for archive in audited.archives
     ]
     sources += [f"{path} (tally)" for path in audited.tallies]
-    return list_some(sources, FEW) or "unknown"
+    return list_some(sources, MAX_NAMED_PATHS) or "unknown"
 
 
 def describe_window(audited: Audited) -> str:
@@ -62,7 +62,7 @@ def describe_window(audited: Audited) -> str:
 def describe_records(records: Records) -> str:
     """Return how many records were read, counted, skipped and bad."""
     reasons = sorted(records.unread.skipped.items(), key=lambda item: (-item[1], item[0]))
-    why = ", ".join([f"{count:,} {reason}" for reason, count in reasons[:FEW]])
+    why = ", ".join([f"{count:,} {reason}" for reason, count in reasons[:MAX_NAMED_PATHS]])
     skipped = f"{records.unread.skipped_records:,} skipped{f' ({why})' if why else ''}"
     return f"{records.read:,} read: {records.counted:,} counted, {skipped}, {records.unread.bad_records:,} bad"
 
@@ -110,7 +110,7 @@ def describe_change(change: OutcomeChange) -> str:
 
 
 def _names(names: tuple[str, ...]) -> str:
-    return list_some(names, MANY)
+    return list_some(names, MAX_NAMED_QUEUES)
 
 
 def describe_gates(report: Report) -> str:

@@ -25,13 +25,13 @@ from exchange.text.display import clip_line
 from exchange.topology import rules
 from exchange.topology.topology import Topology
 
-__all__ = ["MOST_EDITS", "Drafts", "EditError", "edit"]
+__all__ = ["MAX_EDITS", "Drafts", "EditError", "edit"]
 
-KEPT: Final = 8
+MAX_DRAFTS: Final = 8
 """Maximum number of drafts that are kept; the one that was not used for longest goes first."""
-MOST_BINDINGS: Final = 500_000
+MAX_BINDINGS: Final = 500_000
 """Maximum number of bindings of all drafts that are kept, unless it is one alone."""
-MOST_EDITS: Final = 200
+MAX_EDITS: Final = 200
 """Maximum number of edits of a draft."""
 TO_DELETE: Final = {"exchange ": ": fanout", "policy ": ": '.'"}
 """Keyword -> what the language wants after the name, and what deleting by the name alone does not need."""
@@ -73,7 +73,7 @@ class Drafts:
 
     def _are_too_many(self) -> bool:
         bindings = sum(len(view.topology.bindings) for view in self._views.values())
-        return len(self._views) > KEPT or bindings > MOST_BINDINGS
+        return len(self._views) > MAX_DRAFTS or bindings > MAX_BINDINGS
 
 
 def _build(reading: SourceReading, vhost: str, text: str | None, edits: Sequence[str]) -> View:

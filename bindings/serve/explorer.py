@@ -15,22 +15,22 @@ from bindings.analysis.crawl import Budget, Deadline
 from bindings.checking.rules.finding import Finding
 from bindings.diffing.diff import diff
 from bindings.diffing.forms.as_json import to_json as diff_to_json
-from bindings.diffing.forms.text import meaning_lines, plan_lines, settings_lines
-from bindings.serve.drafts import MOST_EDITS, Drafts
+from bindings.diffing.forms.text import format_meaning, format_settings, plan_lines
+from bindings.serve.drafts import MAX_EDITS, Drafts
 from bindings.serve.nearest import find_nearest
-from bindings.serve.pictures import MOST_NODES, make_picture
+from bindings.serve.pictures import DEFAULT_NODES, make_picture
 from bindings.serve.questions import Parameters, Questions
-from bindings.serve.rows import binding_from_json, describe_part, list_rows
+from bindings.serve.rows import decode_binding, describe_part, list_rows
 from bindings.serve.traffic import ReportTraffic
 from bindings.serve.view import View
 from bindings.serve.watching import WatchedSource
 from exchange.entities.entities import Binding, Destination
 from exchange.errors import HashstarError, InputError
 from exchange.routing.dead_letters import follow_dead_letters
-from exchange.routing.explain_json import obstacle_json, to_json
+from exchange.routing.explain_json import encode_obstacle, to_json
 from exchange.routing.nearest import Walk, find_missed
 from exchange.values.documents import encode_as
-from exchange.values.field_json import message_to_json
+from exchange.values.field_json import encode_message
 from exchange.values.message import Message
 
 __all__ = ["QUESTIONS", "DraftGone", "Explorer", "Question"]
@@ -41,13 +41,13 @@ STUDY_SECONDS: Final = 20.0
 """Maximum duration of the answers that need a search of the whole topology: its findings, the meaning of a draft."""
 ANSWERS_AT_ONCE: Final = 6
 STUDIES_AT_ONCE: Final = 3
-STEPS: Final = 300_000
+MAX_STEPS: Final = 300_000
 """Maximum cost of the search for a nearest message."""
-MOST_ROWS: Final = 200
+MAX_ROWS: Final = 200
 """Maximum number of bindings or names in one answer."""
-MOST_NODES_EVER: Final = 500
+MAX_NODES: Final = 500
 """Maximum number of nodes of a picture, whatever the page asks for."""
-MOST_FINDINGS: Final = 2_000
+MAX_FINDINGS: Final = 2_000
 """Maximum number of findings in one answer."""
 
 Json = dict[str, Any]
@@ -99,7 +99,7 @@ class Explorer:
 
     def make_draft(self, parameters: Parameters) -> Json:
         """Answer the question ``draft``."""
-        edits = parameters.texts("edits", MOST_EDITS)
+        edits = parameters.texts("edits", MAX_EDITS)
         reading = self.watched.reading
         return {"draft": self._drafts.make(reading, self._vhost_of(parameters), parameters.text("text"), edits)}
 
@@ -117,7 +117,7 @@ def _source(explorer: Explorer, parameters: Parameters) -> Json:
         "read": reading.time,
         "watched": watched.is_watched,
         "fault": None if watched.fault is None else watched.fault._asdict(),
-        "warnings": [str(warning) for warning in reading.source.warnings[:MOST_ROWS]],
+        "warnings": [str(warning) for warning in reading.source.warnings[:MAX_ROWS]],
         "vhosts": list(reading.source.vhosts),
         "vhost": watched.vhost,
         "profile": reading.profile,
@@ -147,7 +147,7 @@ def _search(explorer: Explorer, parameters: Parameters) -> Json:
     if kind not in (None, "exchange", "queue"):
         raise InputError("kind: exchange or queue is wanted")
     view = explorer.view(parameters)
-    most = parameters.number("most", 20, MOST_ROWS)
+    most = parameters.number("most", 20, MAX_ROWS)
     parts, more = _find_parts(view, parameters.text("text") or "", kind, most)  # type: ignore[arg-type]
     return {"parts": [_part_json(view, part) for part in parts], "more": more}
 
@@ -169,14 +169,14 @@ def _nearest(explorer: Explorer, parameters: Parameters) -> Json:
         goal = Destination("queue", queue)
         obstacles = to_json(view.router.explain(message, queue))["asked"]["obstacles"]
     else:
-        goal, obstacles = binding_from_json(binding), []
+        goal, obstacles = decode_binding(binding), []
         if goal not in view.topology.bindings_from(goal.source):
             raise InputError("binding: there is no such binding")
         view.router.explain(message)  # raises what the broker would answer
-    nearest = find_nearest(view, message, goal, Budget(STEPS, Deadline(ANSWER_SECONDS * 0.75)))
+    nearest = find_nearest(view, message, goal, Budget(MAX_STEPS, Deadline(ANSWER_SECONDS * 0.75)))
     return {
         "obstacles": obstacles,
-        "message": None if nearest.message is None else message_to_json(nearest.message),
+        "message": None if nearest.message is None else encode_message(nearest.message),
         "why_not": nearest.why_not,
         "proved": nearest.proved,
         "entries": list(nearest.entries),
@@ -187,7 +187,7 @@ def _missed(explorer: Explorer, parameters: Parameters) -> Json:
     view, message = explorer.view(parameters), _message(parameters)
     reached = frozenset(hop.exchange.name for hop in view.router.explain(message).hops)
     walk = Walk(message, reached, view.topology.tables(), {}, view.topology.profile)
-    return {"obstacles": [obstacle_json(each) for each in find_missed(walk)]}
+    return {"obstacles": [encode_obstacle(each) for each in find_missed(walk)]}
 
 
 def _rows(explorer: Explorer, parameters: Parameters) -> Json:
@@ -195,7 +195,7 @@ def _rows(explorer: Explorer, parameters: Parameters) -> Json:
     source, destination = parameters.text("source"), parameters.part("destination")
     if source is None and destination is None:
         raise InputError("source or destination is wanted")
-    most = parameters.number("most", 50, MOST_ROWS)
+    most = parameters.number("most", 50, MAX_ROWS)
     return list_rows(view, source, destination, parameters.message(), most, explorer.traffic_of(view))
 
 
@@ -211,16 +211,16 @@ def _part(explorer: Explorer, parameters: Parameters) -> Json:
 
 def _picture(explorer: Explorer, parameters: Parameters) -> Json:
     view = explorer.view(parameters)
-    most = parameters.number("most", MOST_NODES, MOST_NODES_EVER)
-    return make_picture(view, parameters.parts("focus", MOST_NODES_EVER), most, explorer.traffic_of(view))
+    most = parameters.number("most", DEFAULT_NODES, MAX_NODES)
+    return make_picture(view, parameters.parts("focus", MAX_NODES), most, explorer.traffic_of(view))
 
 
 def _findings(explorer: Explorer, parameters: Parameters) -> Json:
     view = explorer.view(parameters)
     findings = view.findings()
     return {
-        "findings": [encode_as(Finding, _with_line(view, finding)) for finding in findings[:MOST_FINDINGS]],
-        "more": max(0, len(findings) - MOST_FINDINGS),
+        "findings": [encode_as(Finding, _with_line(view, finding)) for finding in findings[:MAX_FINDINGS]],
+        "more": max(0, len(findings) - MAX_FINDINGS),
     }
 
 
@@ -242,8 +242,8 @@ def _meaning(explorer: Explorer, parameters: Parameters) -> Json:
     return {
         **{name: values[name] for name in ("plan", "meaning", "settings")},
         "plan_lines": [*plan_lines(result.plan)],
-        "meaning_lines": [*meaning_lines(result.meaning)],
-        "settings_lines": [*settings_lines(result.settings)],
+        "meaning_lines": [*format_meaning(result.meaning)],
+        "settings_lines": [*format_settings(result.settings)],
         "loses": result.loses,
         "gains": result.gains,
     }

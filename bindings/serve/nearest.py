@@ -15,15 +15,15 @@ from heapq import heappop, heappush, nsmallest
 from itertools import count
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from bindings.analysis.crawl import Budget, OutOfBudget, fresh_word
-from bindings.diffing.comparison.headers import fewest_headers
-from bindings.diffing.comparison.paths import PathConditions, from_exchange
+from bindings.analysis.crawl import Budget, OutOfBudget, find_fresh_word
+from bindings.diffing.comparison.headers import find_fewest_headers
+from bindings.diffing.comparison.paths import PathConditions, find_paths
 from bindings.diffing.comparison.sides import Ways
 from bindings.serve.view import View
 from exchange.entities.entities import Binding, Destination
 from exchange.errors import BrokerError
 from exchange.kinds.condition import NEVER, Condition, HeadersCondition
-from exchange.kinds.headers import comparable_headers
+from exchange.kinds.headers import normalise_headers
 from exchange.kinds.misses import estimate_distance
 from exchange.limits import SHORTSTR_BYTES
 from exchange.patterns.pattern import AMQP, MANY, ONE, Pattern, Word
@@ -32,7 +32,7 @@ from exchange.topology.unread import find_unread
 from exchange.values.field_values import to_bytes
 from exchange.values.message import Message
 
-__all__ = ["NearestMessage", "find_nearest", "nearest_key"]
+__all__ = ["NearestMessage", "find_nearest", "find_nearest_key"]
 
 PATHS: Final = 40
 """Maximum number of paths that are tried: those whose keys look nearest."""
@@ -80,7 +80,7 @@ def find_nearest(view: View, message: Message, goal: Destination | Binding, budg
             return NearestMessage(None, "no message can match the binding")
         start = PathConditions((condition,))
     try:
-        paths = from_exchange(ways, message.exchange, start, budget)
+        paths = find_paths(ways, message.exchange, start, budget)
         candidates = _try_paths(view, ways, message, paths, budget)
     except OutOfBudget:
         return NearestMessage(None, "out of time", False)
@@ -112,7 +112,7 @@ def _change(
     Returns their cost, too; None when there is no such message.
     """
     patterns, others = ([c for c in conditions if isinstance(c, Pattern)] for conditions in (all_of, none_of))
-    key = nearest_key(message.routing_key, patterns, others, budget)
+    key = find_nearest_key(message.routing_key, patterns, others, budget)
     if key is None:
         return None
     wanted, unwanted = ([c for c in conditions if isinstance(c, HeadersCondition)] for conditions in (all_of, none_of))
@@ -137,13 +137,13 @@ def _change_headers(
     profile = view.topology.profile
 
     def fit(headers: dict[str, Any]) -> bool:
-        compared = comparable_headers(Message("", "", headers), profile)
+        compared = normalise_headers(Message("", "", headers), profile)
         return all(c.holds(compared) for c in all_of) and not any(c.holds(compared) for c in none_of)
 
     given = dict(message.headers)
     if fit(given):
         return given
-    fewest = fewest_headers(all_of, none_of, budget)
+    fewest = find_fewest_headers(all_of, none_of, budget)
     if fewest is None:
         return None
     merged = {**given, **fewest}
@@ -197,7 +197,9 @@ class NearKey(NamedTuple):
     key: str
 
 
-def nearest_key(key: str, all_of: Sequence[Pattern], none_of: Collection[Pattern], budget: Budget) -> NearKey | None:
+def find_nearest_key(
+    key: str, all_of: Sequence[Pattern], none_of: Collection[Pattern], budget: Budget
+) -> NearKey | None:
     """Return a nearest AMQP key; None when no key matches all of ``all_of`` and none of ``none_of``.
 
     A word that a pattern leaves open is ``x`` or another word that no pattern names. Raises OutOfBudget.
@@ -206,7 +208,7 @@ def nearest_key(key: str, all_of: Sequence[Pattern], none_of: Collection[Pattern
     patterns = [pattern.words for pattern in (*all_of, *none_of)]
     wanted = len(all_of)
     named = {word for pattern in patterns for word in pattern if isinstance(word, str)}
-    fresh = fresh_word(named, words)
+    fresh = find_fresh_word(named, words)
     order = count()
     start = tuple(_rest(pattern, {0}) for pattern in patterns)
     # cost, tie, words of the given key that are done, places, the new key so far

@@ -15,15 +15,15 @@ from bindings.serve.traffic import DEAD, ReportTraffic
 from bindings.serve.view import View
 from exchange.entities.entities import Destination
 
-__all__ = ["MOST_NODES", "choose_part", "make_picture"]
+__all__ = ["DEFAULT_NODES", "choose_part", "make_picture"]
 
-MOST_NODES: Final = 60
+DEFAULT_NODES: Final = 60
 """Maximum number of nodes of a picture, unless the page asks for another number."""
 STYLE: Final = re.compile("<style>(.*?)</style>", re.DOTALL)
 SCRIPT: Final = re.compile("<script>.*?</script>", re.DOTALL)
 NEIGHBOURS: Final = 24
 """Maximum number of nodes of a picture that are only near what is looked at, if not all nodes fit."""
-MOST_EDGES: Final = 400
+MAX_EDGES: Final = 400
 """Maximum number of edges of a picture."""
 
 
@@ -53,7 +53,7 @@ def choose_part(view: View, focus: Iterable[NodeId], most: int) -> Drawing:
     Without a focus it begins with the first exchanges by name.
     """
     whole = view.drawing()
-    if len(whole.nodes) <= most and len(whole.edges) <= MOST_EDGES:
+    if len(whole.nodes) <= most and len(whole.edges) <= MAX_EDGES:
         return whole
     known = {node.id for node in whole.nodes}
     near: dict[NodeId, None] = {}
@@ -68,7 +68,7 @@ def choose_part(view: View, focus: Iterable[NodeId], most: int) -> Drawing:
             pending.extend([other for other in neighbours.get(node, ())[: 2 * most] if other not in near])
     edges = [edge for edge in whole.edges if edge.source in near and edge.target in near]
     nodes = tuple(node for node in whole.nodes if node.id in near)
-    return Drawing(nodes, tuple(edges[:MOST_EDGES]), len(whole.nodes) - len(nodes))
+    return Drawing(nodes, tuple(edges[:MAX_EDGES]), len(whole.nodes) - len(nodes))
 
 
 def _split_style(svg: str) -> tuple[str, str]:

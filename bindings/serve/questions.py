@@ -13,8 +13,8 @@ from typing import Any, Final, TypeVar
 from exchange.entities.entities import Destination
 from exchange.errors import HashstarError, InputError
 from exchange.text.display import clip_line
-from exchange.values.field_json import message_from_json
-from exchange.values.json_text import value_from_line
+from exchange.values.field_json import decode_message
+from exchange.values.json_text import parse_line
 from exchange.values.message import Message
 
 __all__ = ["Busy", "OutOfTime", "Parameters", "Questions"]
@@ -67,7 +67,7 @@ class Parameters:
 
     def __init__(self, body: bytes) -> None:
         """Parse the body of a request. Raises InputError if it is no JSON object."""
-        value = value_from_line(body) if body.strip() else {}
+        value = parse_line(body) if body.strip() else {}
         if not isinstance(value, dict):
             raise InputError("the body of the request: a JSON object is wanted")
         self._fields: Final[dict[str, Any]] = value
@@ -98,7 +98,7 @@ class Parameters:
     def message(self, name: str = "message") -> Message | None:
         """Return a message, as `hashstar route` takes it; None if the field is null or missing."""
         value = self._fields.get(name)
-        return None if value is None else message_from_json(value)
+        return None if value is None else decode_message(value)
 
     def part(self, name: str) -> Destination | None:
         """Return an exchange or a queue, ``{"kind": "queue", "name": "billing"}``; None if it is null or missing."""

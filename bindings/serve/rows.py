@@ -10,10 +10,10 @@ from bindings.serve.traffic import ReportTraffic
 from bindings.serve.view import View
 from bindings.sources.document import Document
 from bindings.sources.section import Section
-from exchange.entities.alternates import possible_alternates
+from exchange.entities.alternates import find_possible_alternates
 from exchange.entities.entities import Binding, Destination
 from exchange.errors import BrokerError, InputError, PatternError
-from exchange.kinds import UnknownExchange, kind_of
+from exchange.kinds import UnknownExchange, find_kind
 from exchange.kinds.misses import estimate_distance
 from exchange.routing.explain import Explanation
 from exchange.topology.topology import Topology
@@ -21,7 +21,7 @@ from exchange.values.field_json import decode_table, encode_table
 from exchange.values.message import Message
 from exchange.values.notation import write_arguments
 
-__all__ = ["binding_from_json", "describe_part", "list_rows", "write_line"]
+__all__ = ["decode_binding", "describe_part", "list_rows", "write_line"]
 
 
 def list_rows(
@@ -83,8 +83,8 @@ def describe_part(view: View, part: Destination) -> dict[str, Any]:
         exchange = topology.exchanges[part.name]
         result |= {
             "internal": exchange.internal,
-            "known": kind_of(exchange) is not UnknownExchange,
-            "alternates": [*possible_alternates(exchange, topology.policies)],
+            "known": find_kind(exchange) is not UnknownExchange,
+            "alternates": [*find_possible_alternates(exchange, topology.policies)],
         }
     else:
         partitioning = topology.queues[part.name].partitioning
@@ -92,7 +92,7 @@ def describe_part(view: View, part: Destination) -> dict[str, Any]:
     return result
 
 
-def binding_from_json(value: Any) -> Binding:
+def decode_binding(value: Any) -> Binding:
     """Return the binding of an object as `explain --json` writes it. Raises InputError."""
     texts = ("source", "destination", "destination_type", "routing_key")
     if not isinstance(value, dict) or not all(isinstance(value.get(name), str) for name in texts):
@@ -149,7 +149,7 @@ def _judge(view: View, binding: Binding, explanation: Explanation) -> tuple[bool
     if binding in hop.matched:
         return True, ""
     try:
-        miss = kind_of(hop.exchange).miss(binding, explanation.message, view.topology.profile)
+        miss = find_kind(hop.exchange).miss(binding, explanation.message, view.topology.profile)
     except (BrokerError, PatternError) as error:
         return False, str(error)
     if hop.undecided:

@@ -15,7 +15,7 @@ from bindings.sources.language.expectations import Expectation
 from bindings.sources.open import Source
 from exchange.entities.entities import Destination
 from exchange.entities.part import Part
-from exchange.kinds import kind_of
+from exchange.kinds import find_kind
 from exchange.routing.router import Router
 from exchange.topology.graph import TopologyGraph
 from exchange.topology.topology import Topology
@@ -86,6 +86,6 @@ class View:
         loose = {
             name
             for name, exchange in self.topology.exchanges.items()
-            if name in graph.unsure or not kind_of(exchange).decider.has_conditions
+            if name in graph.unsure or not find_kind(exchange).decider.has_conditions
         }
         return Side(graph, loose)

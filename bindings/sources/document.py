@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from bindings.sources.definitions import Definitions
-from bindings.sources.definitions.import_warnings import SourceWarning, part_warnings
+from bindings.sources.definitions.import_warnings import SourceWarning, find_part_warnings
 from bindings.sources.files import decode_text, read_content, save_lines
 from bindings.sources.language.expectations import Expectation
-from bindings.sources.section import Section, identity_of
+from bindings.sources.section import Section, identify_part
 from exchange.entities.entities import Binding, Exchange, Queue
 from exchange.entities.profile import Profile
 from exchange.errors import InputError
@@ -135,9 +135,9 @@ class Document:
             topology = section.topology
             for parts in (topology.exchanges, topology.queues, topology.policies, topology.operator_policies):
                 for part in parts.values():
-                    if identity_of(part) in section.lines:
+                    if identify_part(part) in section.lines:
                         line = section.line_of(part)
-                        for code, text in part_warnings(part):
+                        for code, text in find_part_warnings(part):
                             yield SourceWarning(f"line {line}{text}", code, line, vhost, part)
 
     def dump(self) -> str:

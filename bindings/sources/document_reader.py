@@ -13,11 +13,11 @@ from bindings.sources.language.expectations import Expectation
 from bindings.sources.language.syntax import Shapes, SyntaxNode, parse
 from bindings.sources.language.tokens import Statement, Token, split_rows, split_statements
 from bindings.sources.language.values import ExpansionBudget, Terms, VariableValue
-from bindings.sources.section import Section, identity_of
+from bindings.sources.section import Section, identify_part
 from exchange.entities.entities import Binding, Destination, Exchange, Policy, Queue
 from exchange.entities.part import Part
 from exchange.entities.profile import Profile
-from exchange.entities.releases import RELEASES, profile_by_name
+from exchange.entities.releases import RELEASES, find_profile_by_name
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
 
@@ -193,7 +193,7 @@ class _Reader:
             self._set_profile(terms, node.children[1])
         else:
             part = statements.DECLARATIONS[rule](node, terms)
-            identity = identity_of(part)
+            identity = identify_part(part)
             known_part = self._here.parts.get(identity)
             if known_part is not None:
                 what = f"{identity[0]} {part.name!r}"
@@ -211,7 +211,7 @@ class _Reader:
         name, token = terms.text(position), terms.tokens[position]
         if self._profile is not None:
             raise Mistake("the profile is given already; a file has one", token)
-        self._profile = profile_by_name(name)
+        self._profile = find_profile_by_name(name)
         if self._profile is None:
             raise Mistake(f"no profile {name!r}; there are {RELEASES}", token)
 

@@ -21,7 +21,7 @@ from exchange.values.forms import Form
 
 __all__ = [
     "NO_FILE", "PRIVATE", "PRIVATE_FOLDER", "create_exclusively", "decode_text", "gunzip", "list_files", "make_folders",
-    "open_file", "read_content", "read_whole", "replacing", "save_form", "save_lines",
+    "open_file", "read_content", "read_whole", "replace_file", "save_form", "save_lines",
 ]  # fmt: skip
 
 GZIP: Final = b"\x1f\x8b"
@@ -114,7 +114,7 @@ def save_lines(name: str, lines: Iterable[str]) -> None:
     Raises InputError when it cannot be written.
     """
     try:
-        with replacing(Path(name)) as raw, _compress(raw) if name.endswith(".gz") else nullcontext(raw) as file:
+        with replace_file(Path(name)) as raw, _compress(raw) if name.endswith(".gz") else nullcontext(raw) as file:
             file.writelines(line.encode() for line in lines)
     except OSError as error:
         raise InputError(f"{name}: cannot be written: {error.strerror or error}") from None
@@ -137,7 +137,7 @@ def save_form(form: Form, *result: Any, path: Path, with_folders: bool = False) 
 
 
 @contextmanager
-def replacing(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
+def replace_file(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
     """Yield a new file that replaces ``path`` when the block ends; after an exception, ``path`` is unchanged.
 
     The file has its final mode before its first byte: that of the file it replaces, `PRIVATE` if there is none. With

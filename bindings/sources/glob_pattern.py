@@ -37,7 +37,7 @@ def expand_pattern(pattern: str) -> list[str]:
     """
     parts = PurePath(pattern).parts
     fixed = list(takewhile(lambda part: not has_magic(part), parts))
-    steps = [_Step.of(part) for part in parts[len(fixed) :]]
+    steps = [_Step.parse(part) for part in parts[len(fixed) :]]
     steps = [step for step, before in zip(steps, [None, *steps], strict=False) if step != DOUBLE or before != DOUBLE]
     matches: list[str] = []
     for match in _walk(PurePath(*fixed), steps):
@@ -58,14 +58,14 @@ class _Step(NamedTuple):
     """Whether it may match names that begin with a dot."""
 
     @classmethod
-    def of(cls, part: str) -> _Step:
+    def parse(cls, part: str) -> _Step:
         return cls(None if part == "**" else re.compile(translate(part)), part.startswith("."))
 
     def matches(self, name: str) -> bool:
         return self.name is not None and (self.hidden or not name.startswith(".")) and bool(self.name.match(name))
 
 
-DOUBLE: Final = _Step.of("**")
+DOUBLE: Final = _Step.parse("**")
 
 
 def _walk(root: PurePath, steps: list[_Step]) -> Iterator[str]:

@@ -40,7 +40,7 @@ EXCHANGE: Final = ("name", "vhost", "type", "durable", "auto_delete", "internal"
 LOGIN: Final = f"{USER} and {PASSWORD}"
 QUEUE: Final = "disable_stats=true&columns=name,vhost,exclusive"
 """What is asked of each queue."""
-LISTED: Final = 3
+MAX_LISTED_NAMES: Final = 3
 """Maximum number of exclusive queues that a message names."""
 EXAMPLE: Final = "http://HOST:15672 or http://HOST:15672/VHOST"
 
@@ -243,7 +243,7 @@ class Management:
 
 def unread_queues(vhost: str, names: Sequence[str]) -> UnreadPart:
     """Return what a topology lacks that was read of a broker with exclusive queues of these names."""
-    listed = list_some(list(map(repr, sorted(names))), LISTED)
+    listed = list_some(list(map(repr, sorted(names))), MAX_LISTED_NAMES)
     text = f"{count_noun(len(names), 'exclusive queue')} ({listed}) with all bindings, which no export has"
     return UnreadPart("unsupported", f"virtual host {vhost!r}", text)
 

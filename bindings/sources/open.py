@@ -17,7 +17,7 @@ from bindings.sources.applications.application import Application
 from bindings.sources.applications.open import is_application, open_application
 from bindings.sources.definitions import Definitions
 from bindings.sources.definitions.entries import SECTIONS
-from bindings.sources.definitions.import_warnings import SourceWarning, unread_in
+from bindings.sources.definitions.import_warnings import SourceWarning, find_unread
 from bindings.sources.document import Document
 from bindings.sources.files import decode_text, gunzip, list_files, read_content, read_whole
 from bindings.sources.formats import NAMED_YAML, Imported, SourceFile, TopologyFormat, format_of, read_folder
@@ -26,10 +26,10 @@ from bindings.sources.management import Management, is_address, unread_queues
 from bindings.sources.section import Listing, Section
 from exchange.entities.part import Part
 from exchange.entities.profile import Profile
-from exchange.entities.releases import closest_profile
+from exchange.entities.releases import find_closest_profile
 from exchange.entities.unread import UnreadPart
 from exchange.errors import InputError
-from exchange.kinds import KeyUse, kind_of
+from exchange.kinds import KeyUse, find_kind
 from exchange.limits import ANSWER_SECONDS
 from exchange.text.display import clip_line, suggest
 from exchange.topology.topology import Topology
@@ -93,7 +93,7 @@ class Source:
         """
         topology = self.topology(vhost, profile)
         for exchange in topology.exchanges.values():
-            kind = kind_of(exchange)
+            kind = find_kind(exchange)
             if kind.key_use is KeyUse.PATTERN:
                 for binding in topology.bindings_from(exchange.name):
                     fault = kind.fault(binding)
@@ -140,7 +140,7 @@ class Source:
         """Return what the topology of a virtual host carries as not read: of a file, all of it."""
         found: tuple[UnreadPart, ...] = ()
         if self.imported is not None:
-            found = unread_in(self.imported.warnings)
+            found = find_unread(self.imported.warnings)
         elif is_address(self.name):  # a broker misspells nothing
             found = (self.hidden[vhost],) if vhost in self.hidden else ()
         elif isinstance(self.content, Definitions):
@@ -210,7 +210,7 @@ def open_source(
     if is_address(where):
         broker = Management.at(where, seconds=seconds)
         definitions = broker.definitions(vhost)
-        profile = closest_profile(definitions.rabbitmq_version or broker.version())
+        profile = find_closest_profile(definitions.rabbitmq_version or broker.version())
         hidden = {name: unread_queues(name, queues) for name, queues in broker.exclusive_queues(vhost).items()}
         return Source(broker.address, definitions, profile, hidden=hidden)
     if is_application(where):

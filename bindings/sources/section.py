@@ -10,7 +10,7 @@ from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.entities.part import Part
 from exchange.topology.topology import Topology
 
-__all__ = ["Listing", "Section", "identity_of"]
+__all__ = ["Listing", "Section", "identify_part"]
 
 KINDS: Final[Mapping[type, str]] = {Exchange: "exchange", Queue: "queue", Policy: "policy"}
 
@@ -28,10 +28,10 @@ class Section(NamedTuple):
         """Return the line that declares the part, from 1, if it was read from a file."""
         if isinstance(part, Binding):
             return self.binding_lines.get(part)
-        return self.lines.get(identity_of(part))
+        return self.lines.get(identify_part(part))
 
 
-def identity_of(part: Exchange | Queue | Policy) -> tuple[str, str]:
+def identify_part(part: Exchange | Queue | Policy) -> tuple[str, str]:
     """Return kind and name of a part; operator policies are a kind of their own."""
     operator = isinstance(part, Policy) and part.operator
     return "operator policy" if operator else KINDS[type(part)], part.name

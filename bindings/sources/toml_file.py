@@ -14,7 +14,7 @@ from bindings.sources.language.errors import LanguageError
 from bindings.sources.toml_places import TOKEN
 from exchange.errors import InputError
 from exchange.limits import CONFIG_BYTES, CONFIG_KEY_PARTS, INTEGER_DIGITS, NESTING
-from exchange.text.faults import position_at
+from exchange.text.faults import find_position
 
 __all__ = ["read_toml"]
 
@@ -60,7 +60,7 @@ def _locate(error: tomllib.TOMLDecodeError, name: str, text: str) -> InputError:
     text = text.replace("\r\n", "\n")  # as Python's parser counts
     found = PLACE.match(where)
     if found is not None:
-        position = position_at(text, int(found[1]), int(found[2]))
+        position = find_position(text, int(found[1]), int(found[2]))
     elif where == "end of document)":
         position = len(text.rstrip("\n"))
     else:

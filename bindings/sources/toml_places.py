@@ -33,7 +33,7 @@ TOKEN: Final = re.compile(
 """A string of each kind, a comment, a character that begins or ends a key or a value, a bare key or value. Each
 alternative matches to the end of its string or comment, even an unclosed one, so that the scan is linear; the parser
 reports the error."""
-SHOWN: Final = 120
+MAX_LINE_CHARACTERS: Final = 120
 """Maximum number of characters of a line that are shown."""
 UNSHOWN: Final = re.compile(r"@|://|\n")
 """What a value has that is not shown, as it may be a secret or the address of a server."""
@@ -124,9 +124,9 @@ class _Layout:
         """
         place = self.places[name]
         begin = self._lines[place.line - 1]
-        column, width = place.column, min(place.width, SHOWN)
-        first = begin + max(0, column - SHOWN)
-        line = self._text[first : begin + column + width + SHOWN].partition("\n")[0]
+        column, width = place.column, min(place.width, MAX_LINE_CHARACTERS)
+        first = begin + max(0, column - MAX_LINE_CHARACTERS)
+        line = self._text[first : begin + column + width + MAX_LINE_CHARACTERS].partition("\n")[0]
         column -= first - begin
         for span in reversed(self._between(first, first + len(line))):
             start, end, key = max(span.start - first, 0), min(span.end - first, len(line)), ".".join(span.path)
@@ -139,10 +139,10 @@ class _Layout:
             column += len(instead) - (end - start) if end <= column else 0
         indent = len(line) - len(line.lstrip())
         line, column = line.replace("\t", " ").strip(), column - indent
-        if first > begin or column + width > SHOWN:
-            cut = max(0, column - SHOWN // 4)
+        if first > begin or column + width > MAX_LINE_CHARACTERS:
+            cut = max(0, column - MAX_LINE_CHARACTERS // 4)
             line, column = MASK + line[cut:], column - cut + len(MASK)
-        return underline(line[:SHOWN], column, column + width)
+        return underline(line[:MAX_LINE_CHARACTERS], column, column + width)
 
     def _between(self, first: int, last: int) -> Sequence[_Span]:
         """Return the spans that have characters from ``first`` up to ``last``."""

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from exchange.entities.profile import NEWEST_PATCH, Profile, read_release
-from exchange.entities.releases import SERIES, ReleaseRow, profile_by_name, row_for
+from exchange.entities.releases import SERIES, ReleaseRow, find_profile_by_name, find_row
 from exchange.errors import InputError
 from exchange.text.display import clip_line
 from exchange.values.documents import document
@@ -34,7 +34,7 @@ class Release(NamedTuple):
     @property
     def row(self) -> ReleaseRow:
         """What is known of it."""
-        return row_for(self.numbers)
+        return find_row(self.numbers)
 
     @property
     def series(self) -> str:
@@ -63,7 +63,7 @@ class SeriesUpgrade(NamedTuple):
 def release_of(name: str) -> Release:
     """Return the release of a name, in any form that `read_release` takes. Raises InputError for an unknown one."""
     numbers = read_release(name) if isinstance(name, str) else None
-    profile = None if numbers is None else profile_by_name(name)
+    profile = None if numbers is None else find_profile_by_name(name)
     if numbers is None or profile is None:
         known = f"give one from {KNOWN[0]} to {KNOWN[-1]}, such as '4.3', '4.2.x' or '4.2.6'"
         raise InputError(f"{clip_line(repr(name), LONGEST)} is no release of RabbitMQ that is known here: {known}")

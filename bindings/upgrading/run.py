@@ -17,16 +17,16 @@ from bindings.sources.open import Source, open_source
 from bindings.sources.recording.file import is_recording, read_recording
 from bindings.sources.recording.model import RecordedClient, RecordedPublishing, Recording, UnreadConnections
 from bindings.upgrading.live.comparing import LIVE_SECONDS, ProbeMessage, ask_broker
-from bindings.upgrading.live.fresh_host import DENIABLE, permitted_features
+from bindings.upgrading.live.fresh_host import DENIABLE, find_permitted_features
 from bindings.upgrading.releases import KNOWN, Release, release_of
 from bindings.upgrading.requests.applications import find_refused
 from bindings.upgrading.transform.transform import choose, transform_definitions
 from bindings.upgrading.upgrade import Upgrade, VhostUpgrade, plan_upgrade
 from exchange.entities.profile import read_release
-from exchange.entities.releases import LATEST, closest_profile
+from exchange.entities.releases import LATEST_PROFILE, find_closest_profile
 from exchange.errors import BrokerError, InputError
 from exchange.routing.router import Router
-from exchange.text.site import how_to_install
+from exchange.text.site import build_install_command
 from exchange.topology.topology import Topology
 from exchange.values.message import Message
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NEWEST", "SAMPLE", "upgrade"]
 
-NEWEST: Final = LATEST.name.removeprefix("rabbitmq-")
+NEWEST: Final = LATEST_PROFILE.name.removeprefix("rabbitmq-")
 SAMPLE: Final = 256 << 20
 """Number of bytes of an archive that are read by default."""
 
@@ -148,7 +148,7 @@ def _permitted(names: Iterable[str], live: Addresses | None) -> frozenset[str]:
     unknown = sorted(given - set(DENIABLE))
     if unknown:
         raise InputError(f"{unknown[0]}: no feature that a release denies; there are {', '.join(DENIABLE)}")
-    return given | (frozenset() if live is None else permitted_features(live.management))
+    return given | (frozenset() if live is None else find_permitted_features(live.management))
 
 
 def _release_in(source: Topology | Source, new: Release) -> Release:
@@ -164,7 +164,7 @@ def _release_in(source: Topology | Source, new: Release) -> Release:
     if named is None:
         raise InputError(f"{source.name} names no release of RabbitMQ; say --from RELEASE")
     numbers = read_release(named)
-    if numbers is not None and numbers < release_of(KNOWN[0]).numbers and closest_profile(named) == source.profile:
+    if numbers is not None and numbers < release_of(KNOWN[0]).numbers and find_closest_profile(named) == source.profile:
         return release_of(KNOWN[0])  # as every command, and with the same warning
     try:
         return release_of(named)
@@ -241,7 +241,9 @@ def _read_asked(path: str) -> Recording:
     try:
         return _read_archive(path)
     except ImportError:
-        raise InputError(f"{path}: no recording of hashstar record; archives need {how_to_install('audit')}") from None
+        raise InputError(
+            f"{path}: no recording of hashstar record; archives need {build_install_command('audit')}"
+        ) from None
 
 
 def _read_archive(path: str) -> Recording:

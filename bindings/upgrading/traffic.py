@@ -9,7 +9,7 @@ from bindings.archive.sums import Unread
 from bindings.auditing.local.selection import Selection
 from bindings.auditing.local.studies import CompareStudy
 from bindings.auditing.run import count_studies, open_traffic
-from bindings.counts.changes import Changes, changes
+from bindings.counts.changes import Changes, list_changes
 from exchange.topology.topology import Topology
 
 if TYPE_CHECKING:
@@ -59,4 +59,4 @@ def count_traffic(
     comparison = passed.values[0]
     known = {*before.exchanges, *after.exchanges}
     to_unknown = sum([count for (old, _), count in comparison.pairs.items() if old.exchange not in known])
-    return ReroutedTraffic(changes(comparison, before, after), passed.share, passed.account.unread, to_unknown)
+    return ReroutedTraffic(list_changes(comparison, before, after), passed.share, passed.account.unread, to_unknown)

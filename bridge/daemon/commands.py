@@ -24,8 +24,8 @@ __all__ = ["bridge_command"]
 
 
 FORMS: Final[Forms] = {
-    "text": Form("bridge.daemon.probe:as_text", (".txt",)),
-    "json": Form("bridge.daemon.probe:as_object", (".json",), indent=2),
+    "text": Form("bridge.daemon.probe:format_report", (".txt",)),
+    "json": Form("bridge.daemon.probe:encode_report", (".json",), indent=2),
 }
 """The forms of what a check of a bridge finds."""
 LEAVING: Final = 0.5

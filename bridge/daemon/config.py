@@ -28,12 +28,12 @@ from bridge.pump.policy import Backoff, Policy, Unroutable
 from bridge.pump.pump import NO_PARTITIONERS, NO_REPLIES, Inlet
 from bridge.pump.replies import Replies
 from bridge.table import Table
-from exchange.entities.releases import RELEASES, profile_by_name
+from exchange.entities.releases import RELEASES, find_profile_by_name
 from exchange.errors import InputError
 from exchange.partition.partitioner import Partitioner
 from exchange.text.display import suggest
 from exchange.text.numbers import is_digits
-from exchange.topology.partitioners import python_partitionings
+from exchange.topology.partitioners import find_python_partitionings
 from exchange.topology.topology import Topology
 from exchange.topology.unread import require_whole
 
@@ -305,7 +305,7 @@ def _read_topology(table: Table, folder: Path) -> tuple[Topology, Mapping[str, P
 def _import_partitioners(table: Table, topology: Topology, folder: Path) -> Mapping[str, Partitioner]:
     allowed = keys.ALLOW_PYTHON.read(table)
     imported: dict[str, Partitioner] = {}
-    for queue, partitioning in python_partitionings(topology).items():
+    for queue, partitioning in find_python_partitionings(topology).items():
         if not allowed:
             raise table.error(
                 "topology",
@@ -322,7 +322,7 @@ def _import_partitioners(table: Table, topology: Topology, folder: Path) -> Mapp
 def _read_profile(table: Table) -> str | None:
     """Read the name of a profile. Raises InputError for a name that is no release."""
     name = keys.PROFILE.read(table)
-    if name is None or profile_by_name(name) is not None:
+    if name is None or find_profile_by_name(name) is not None:
         return name
     raise table.error("profile", f"must be one of {RELEASES}, and is {name!r}")
 

@@ -16,7 +16,7 @@ from bindings.archive.record import Rows
 from bindings.archive.sums import Unread
 from bindings.counts.columnar.counting import Tallier
 from bindings.counts.coverage import coverage
-from bindings.counts.tally import Tally, fingerprint
+from bindings.counts.tally import Tally, compute_fingerprint
 from bindings.http.exposition import format_labels
 from bindings.report.build import Sources, build_report
 from bindings.report.forms.as_json import encode_json
@@ -40,7 +40,7 @@ class CoverageCounter:
         self._topology = topology
         self._counter = Tallier(topology)
         self._rows = Rows("", self._counter.columns)
-        self._total = Tally(fingerprint(topology))
+        self._total = Tally(compute_fingerprint(topology))
         self._bad: Counter[str] = Counter()
 
     def read(self, inlet: Inlet, deliveries: Sequence[Delivery]) -> None:

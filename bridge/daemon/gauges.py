@@ -17,9 +17,9 @@ from bridge.daemon.config import Config
 from bridge.daemon.health import KINDS, Health
 from bridge.daemon.metrics import Gauges, Metrics
 from bridge.pump.pump import Pump
-from exchange.text.site import hashstar_version
+from exchange.text.site import find_version
 
-__all__ = ["build_info", "read_gauges", "process_metrics"]
+__all__ = ["build_info", "read_gauges", "read_process_metrics"]
 
 PROC: Final = Path("/proc")
 STARTED: Final = time.time()
@@ -118,7 +118,7 @@ def read_gauges(config: Config, pump: Pump, metrics: Metrics, health: Health, *,
     }  # fmt: skip
 
 
-def process_metrics() -> Gauges:
+def read_process_metrics() -> Gauges:
     """Return processor time, memory, file descriptors and start time of this process.
 
     Without /proc, as on macOS, these are only the processor time and the start time.
@@ -153,7 +153,7 @@ def process_metrics() -> Gauges:
 
 def build_info() -> Gauges:
     """Return a gauge that has the versions of hashstar and Python as labels."""
-    labels = (("version", hashstar_version()), ("python", python_version()))
+    labels = (("version", find_version()), ("python", python_version()))
     return {"hashstar_build_info": ("gauge", "Versions of hashstar and Python.", {labels: 1})}
 
 

@@ -76,7 +76,7 @@ SCAN_SHARE: Final = 0.01
 """Maximum share of the time for scans that take longer: they are made less often."""
 SCAN_EVERY_AT_MOST: Final = 4.0
 """Maximum number of seconds between scans, however long they take, so that their results are not too old."""
-SHOWN: Final = 3
+MAX_NAMED_PARTS: Final = 3
 """Maximum number of queues or messages that a reason names."""
 
 
@@ -256,7 +256,7 @@ class Health:
                 for queue, _ in lasting
             ]
             causes.add(
-                name, "backpressure", list_some(reasons, SHOWN), min([since for _, since in lasting]),
+                name, "backpressure", list_some(reasons, MAX_NAMED_PARTS), min([since for _, since in lasting]),
                 "its messages wait in order; see that the queue is there, has room, and may be written",
             )  # fmt: skip
         oldest = self._scan.copies.get(name)
@@ -301,7 +301,7 @@ class Health:
             up, None if name in self._metrics.ended_sources else source.lag, source.withheld, source.vanished,
             window.bytes, fill, age,
             oldest.delivery.origin if oldest is not None else "", len(held),
-            tuple([(each.delivery.origin, each.held_reason or "") for each in held[:SHOWN]]),
+            tuple([(each.delivery.origin, each.held_reason or "") for each in held[:MAX_NAMED_PARTS]]),
             find_survived(source.removals),
             0.0 if limit is None else limit.highest,
         )  # fmt: skip
@@ -340,7 +340,7 @@ class Health:
         names = [name for name, copy in copies if copy is not None and copy.context is oldest]
         if not names:  # it is no target's oldest message, but waits behind older ones
             names = [name for name, copy in copies if copy is not None and now - copy.context.since >= stalled_after]
-        targets = list_some([f"target {name}" for name in names], SHOWN)
+        targets = list_some([f"target {name}" for name in names], MAX_NAMED_PARTS)
         waits = f"it waits for {targets}" if names else "no target has it any more"
         return f"the oldest message, {oldest.delivery.origin}, is not settled: {waits}"
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 from math import inf
 from typing import Final, Literal, NamedTuple, TypedDict
 
-from bindings.http.exposition import family_lines, format_labels, format_number
+from bindings.http.exposition import format_family, format_labels, format_number
 from bridge.endpoint import Delivery, Failure, Outgoing
 from bridge.pump.replies import ReplyOutcome, RequestOutcome
 
@@ -25,7 +25,7 @@ BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 
 
 STEP: Final = 5.0
 """Seconds between the samples of `History`."""
-STEPS: Final = 60
+MAX_HISTORY_STEPS: Final = 60
 """Maximum number of steps in a `History`."""
 
 FATES: Final = ("dead-letter", "hold", "drop")
@@ -178,9 +178,9 @@ class Metrics:
         ):
             keys = [(key if isinstance(key, tuple) else (key,), count) for key, count in dict(counts).items()]
             values = {tuple(zip(labels, key, strict=True)): count for key, count in keys}
-            yield from family_lines(name, "counter", meaning, values)
+            yield from format_family(name, "counter", meaning, values)
         for name, (kind, meaning, gauge) in gauges.items():
-            yield from family_lines(name, kind, meaning, gauge)
+            yield from format_family(name, kind, meaning, gauge)
         yield "# HELP hashstar_latency_seconds From reading a message to its confirmation."
         yield "# TYPE hashstar_latency_seconds histogram"
         for target, counts_of in list(self.latencies.items()):
@@ -230,7 +230,7 @@ class History:
         for (target, _), count in metrics.written.items():
             written[target] += count
         sample = Sample(now, Counter(metrics.read_messages), written)
-        self._samples = (*self._samples, sample)[-(STEPS + 1) :]
+        self._samples = (*self._samples, sample)[-(MAX_HISTORY_STEPS + 1) :]
 
     def as_json(self) -> HistoryJson:
         """Return the messages per second of each source and target by step, oldest first."""

@@ -17,7 +17,7 @@ from bridge.pump.policy import Policy
 from exchange.text.display import count_noun, hide_logins
 from exchange.values.documents import document, encode_as
 
-__all__ = ["Checked", "CheckReport", "as_object", "as_text", "check"]
+__all__ = ["Checked", "CheckReport", "encode_report", "format_report", "check"]
 
 SECONDS: Final = 20.0
 """Maximum number of seconds for the check of an endpoint."""
@@ -140,7 +140,7 @@ async def _check_endpoint(endpoint: Endpoint, seconds: float) -> Sequence[Findin
         return [Finding("error", explain(text.removeprefix(f"{endpoint.name}: ")))]
 
 
-def as_text(report: CheckReport) -> Iterator[str]:
+def format_report(report: CheckReport) -> Iterator[str]:
     """Yield the lines of the report for people: the findings by endpoint, then the verdict."""
     for each in report.checked:
         yield f"[{each.table}]" if each.table else report.path
@@ -149,10 +149,10 @@ def as_text(report: CheckReport) -> Iterator[str]:
             key = f"{where}{finding.key}: " if finding.key else where
             text = finding.text if finding.level in ("ok", "not checked") else key + finding.text
             yield f"  {finding.level:11}  {text}"
-    yield verdict(report)
+    yield format_verdict(report)
 
 
-def verdict(report: CheckReport) -> str:
+def format_verdict(report: CheckReport) -> str:
     """Return the last line: whether the bridge can run, with counts."""
     warnings = [count_noun(report.warnings, "warning")] if report.warnings else []
     if report.not_checked and not report.offline:
@@ -188,6 +188,6 @@ document(
 )(CheckReport)
 
 
-def as_object(report: CheckReport) -> Any:
+def encode_report(report: CheckReport) -> Any:
     """Return the report as a JSON object; docs/bridge.md describes it."""
     return encode_as(CheckReport, report)

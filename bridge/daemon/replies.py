@@ -12,11 +12,11 @@ from typing import Any, Final
 
 from bridge.daemon import keys
 from bridge.endpoint import Source, Target
-from bridge.endpoints import build_caller_target, build_reply_source, system_of
+from bridge.endpoints import build_caller_target, build_reply_source, find_system
 from bridge.interop.requests import KAFKA, RABBITMQ, ROCKETMQ
 from bridge.interop.return_address import Sealer
 from bridge.mistakes import Mistakes
-from bridge.pump.inlet import Inlet, reachable_queues
+from bridge.pump.inlet import Inlet, find_reachable_queues
 from bridge.pump.policy import Policy, Unroutable
 from bridge.pump.replies import Callers, Replies, Servers
 from bridge.table import Table
@@ -50,7 +50,7 @@ class Ends:
 
     def can_reach(self, inlet: Inlet, target: Target, topology: Topology) -> bool:
         """Return whether messages of an inlet can get to a target."""
-        return any(self.queues.get(queue) is target for queue in reachable_queues(topology, inlet.exchange))
+        return any(self.queues.get(queue) is target for queue in find_reachable_queues(topology, inlet.exchange))
 
 
 def read_replies(
@@ -81,7 +81,7 @@ def read_replies(
                 with mistakes.collect():
                     _add_callers(each, ends, callers)
             sealers = {each: _sealer(name, each, ends) for each in asking if each in callers}
-            if system_of(ends.target_tables[name]) not in PLACES:
+            if find_system(ends.target_tables[name]) not in PLACES:
                 raise file.error(f"replies.{name}", f"[targets.{name}] is no broker, so no server replies there")
             if target.transactional:
                 problem = f"[targets.{name}] is transactional, and replies are not; give requests another target"
@@ -99,7 +99,7 @@ def read_replies(
 def _add_callers(name: str, ends: Ends, callers: dict[str, Callers]) -> None:
     """Add the callers whose requests a source reads, unless they are there or there can be none."""
     table = ends.source_tables[name]
-    system = system_of(table)
+    system = find_system(table)
     if name in callers or system not in PLACES:
         return
     built = build_caller_target(f"callers.{name}", table.copy())
@@ -114,7 +114,7 @@ def _sealer(target: str, source: str, ends: Ends) -> Sealer:
 
 
 def _read_servers(name: str, table: Table, ends: Ends, sealers: Mapping[str, Sealer]) -> Servers:
-    system = system_of(ends.target_tables[name])
+    system = find_system(ends.target_tables[name])
     key = PLACES[system]
     place = key.read(table)
     if place is None and system != ROCKETMQ:

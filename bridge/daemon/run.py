@@ -30,7 +30,7 @@ from bridge.pump.pump import Inlet, Pump
 from bridge.pump.replies import ReplyOutcome, RequestOutcome
 from exchange.errors import InputError
 from exchange.routing.router import Router
-from exchange.text.site import how_to_install
+from exchange.text.site import build_install_command
 
 __all__ = ["calm_collector", "run"]
 
@@ -110,7 +110,7 @@ async def _run_pump(
         try:
             from bridge.daemon.coverage import CoverageCounter  # imports pyarrow and numpy, which nothing else needs
         except ImportError as error:
-            raise InputError(f"{config.path}: coverage: needs {error.name}: {how_to_install('audit')}") from None
+            raise InputError(f"{config.path}: coverage: needs {error.name}: {build_install_command('audit')}") from None
         coverage = CoverageCounter(config.path, config.topology)
         events = _CoverageEvents(journal, metrics, {inlet.source.name: inlet for inlet in config.inlets}, coverage.read)
     pump = Pump(

@@ -26,7 +26,7 @@ from typing import Any, Final, Self
 from bridge.daemon.journal import Journal
 from bridge.pump.pump import Pump
 
-__all__ = ["APART", "AT_ONCE", "CLOSING", "Handlers", "Stopping", "end_process_within"]
+__all__ = ["APART", "SECOND_SIGNAL_SECONDS", "CLOSING", "Handlers", "Stopping", "end_process_within"]
 
 APART: Final = 1.0
 """Seconds after the first signal to end during which another one counts as the same request."""
@@ -34,7 +34,7 @@ APART: Final = 1.0
 CLOSING: Final = 4.0
 """Maximum number of seconds, after `Policy.drain`, for closing all endpoints; then the pump is cancelled."""
 
-AT_ONCE: Final = 3.0
+SECOND_SIGNAL_SECONDS: Final = 3.0
 """Maximum number of seconds for closing all endpoints after a second signal."""
 
 LAST: Final = 0.5
@@ -114,7 +114,7 @@ class Stopping:
             self._at_once = True
             self._journal.write("warning", "stopping at once", in_flight=self._pump.in_flight)
             self._running.cancel()
-            self._end_in(AT_ONCE)
+            self._end_in(SECOND_SIGNAL_SECONDS)
 
     def finish(self) -> None:
         """Take note that the pump has ended: cancel the timers and the thread that were to end it."""

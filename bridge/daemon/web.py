@@ -34,7 +34,7 @@ from bindings.http.handler import NOTHING, PLAIN, Handler
 from bindings.http.hosts import HostCheck
 from bindings.http.listener import Server, make_server
 from bridge.daemon.config import Config
-from bridge.daemon.gauges import build_info, process_metrics, read_gauges
+from bridge.daemon.gauges import build_info, read_gauges, read_process_metrics
 from bridge.daemon.health import Health
 from bridge.daemon.metrics import BUCKETS, HistoryJson, Metrics
 from bridge.daemon.views import Condition, SourceState, TargetState
@@ -43,7 +43,7 @@ from bridge.pump.outlet import Outlet
 from bridge.pump.pump import Inlet, Pump
 from exchange.errors import InputError
 from exchange.text.numbers import write_time
-from exchange.text.site import hashstar_version
+from exchange.text.site import find_version
 from exchange.values.documents import encode_as
 
 if TYPE_CHECKING:  # these modules import pyarrow
@@ -241,7 +241,7 @@ class Web:
         conditions = health.current()
         value: StatusJson = {
             "version": 1,
-            "hashstar": hashstar_version(),
+            "hashstar": find_version(),
             "python": python_version(),
             "config": self._config.path,
             "started": self._started,
@@ -312,7 +312,7 @@ class Web:
     def metrics_text(self) -> str:
         """Return all metrics in Prometheus's text format."""
         gauges = read_gauges(self._config, self._pump, self._metrics, self._health, alive=self.alive)
-        lines = [*self._metrics.lines({**gauges, **build_info(), **process_metrics()})]
+        lines = [*self._metrics.lines({**gauges, **build_info(), **read_process_metrics()})]
         if self._coverage is not None:
             with suppress(TimeoutError):  # the event loop hangs, which the other metrics show
                 lines += self._coverage.lines(self._tally(self._coverage))

@@ -20,11 +20,11 @@ from bridge.pump import keys
 from bridge.pump.policy import Policy
 from bridge.table import Table
 from exchange.text.display import suggest
-from exchange.text.site import how_to_install
+from exchange.text.site import build_install_command
 
 __all__ = [
     "SCHEMES", "build_caller_target", "build_dead_letter_target", "build_reply_source", "build_source", "build_target",
-    "keys_of", "system_of",
+    "list_keys", "find_system",
 ]  # fmt: skip
 
 SCHEMES: Final = {
@@ -49,7 +49,7 @@ def build_source(name: str, table: Table, policy: Policy) -> Source:
     """Build the source that a table describes. Raises InputError."""
     url, folder, module = _import_config(table)
     source = cast(Source, module.source(name, url, table, policy))
-    table.refuse_unread(keys_of(folder, "SOURCE").names)
+    table.refuse_unread(list_keys(folder, "SOURCE").names)
     return source
 
 
@@ -59,7 +59,7 @@ def build_target(name: str, table: Table) -> tuple[Target, Collection[str]]:
     target, queues = module.target(name, url, table)
     if not queues:
         raise table.missing("queues", 'there is none; write queues = { QUEUE = "where" }')
-    table.refuse_unread(keys_of(folder, "TARGET").names)
+    table.refuse_unread(list_keys(folder, "TARGET").names)
     return target, queues
 
 
@@ -67,7 +67,7 @@ def build_dead_letter_target(table: Table) -> Target:
     """Build the target of dead letters that a table describes. Raises InputError."""
     url, folder, module = _import_config(table)
     target = cast(Target, module.dead_letter_target("dead_letters", url, table))
-    table.refuse_unread(keys_of(folder, "DEAD_LETTERS").names)
+    table.refuse_unread(list_keys(folder, "DEAD_LETTERS").names)
     return target
 
 
@@ -76,7 +76,7 @@ def build_reply_source(name: str, target: Table, place: Mapping[str, Any], polic
 
     It has the target's address and settings of its connection, and ``place`` as its other keys. Raises InputError.
     """
-    shared = set(keys_of(system_of(target), "SOURCE").names)
+    shared = set(list_keys(find_system(target), "SOURCE").names)
     return build_source(name, target.copy(shared, place), policy)
 
 
@@ -91,12 +91,12 @@ def build_caller_target(name: str, source: Table) -> tuple[Target, frozenset[str
     return None if build is None else build(name, url, source)
 
 
-def system_of(table: Table) -> str:
+def find_system(table: Table) -> str:
     """Return the folder of the endpoint that a table describes. Raises InputError."""
     return _import_config(table.copy())[1]
 
 
-def keys_of(folder: str, role: str) -> Keys:
+def list_keys(folder: str, role: str) -> Keys:
     """Return the keys of a table: ``role`` is SOURCE, TARGET or DEAD_LETTERS."""
     own = cast(Keys, getattr(import_module(f"{__name__}.{folder}.keys"), role))
     return keys.SOURCE | own if role == "SOURCE" else own
@@ -115,4 +115,4 @@ def _import_config(table: Table) -> tuple[str, str, Any]:
     try:
         return url, module, import_module(f"{__name__}.{module}.config")
     except ImportError as error:
-        raise table.error("url", f"{scheme} needs {error.name}: {how_to_install(NEEDS[module])}") from None
+        raise table.error("url", f"{scheme} needs {error.name}: {build_install_command(NEEDS[module])}") from None

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["LOOKS", "MOST_GAPS", "Deletions"]
+__all__ = ["LOOKS", "MAX_GAPS", "Deletions"]
 
 LOOKS: Final = 5
 """Number of looks for which a gap is remembered: the start of the log is known a little later than the gap."""
-MOST_GAPS: Final = 16
+MAX_GAPS: Final = 16
 """Maximum number of gaps that are remembered: the largest, as each transaction of Kafka leaves one."""
 
 
@@ -38,7 +38,7 @@ class Deletions:
         if start >= end:
             return
         gaps = self._gaps
-        if len(gaps) == MOST_GAPS:
+        if len(gaps) == MAX_GAPS:
             smallest = min(gaps, key=lambda gap: gap[1] - gap[0])
             if smallest[1] - smallest[0] >= end - start:
                 return

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from bridge.endpoint import Place, Target
-from bridge.pump.inlet import Inlet, reachable_queues
+from bridge.pump.inlet import Inlet, find_reachable_queues
 from exchange.topology.topology import Topology
 
 __all__ = ["DeadLetterLoop", "Feedback", "find_dead_letter_loop", "find_feedback", "find_near_exchange"]
@@ -107,7 +107,7 @@ class _Edge(NamedTuple):
 def _edges(
     inlet: Inlet, sources: Sequence[Inlet], targets: Mapping[str, Target], topology: Topology
 ) -> Iterator[_Edge]:
-    reached = reachable_queues(topology, inlet.exchange)
+    reached = find_reachable_queues(topology, inlet.exchange)
     for target in dict.fromkeys(targets.values()):
         queues = {queue for queue, each in targets.items() if each is target}
         if not queues & reached:

@@ -80,16 +80,16 @@ from bridge.interop.identity import (
     IDENTITY,
     bind_identity,
     choose_identity,
-    fingerprint,
-    identity_of_message,
-    identity_of_record,
-    identity_of_stored,
+    compute_fingerprint,
+    identify_message,
+    identify_record,
+    identify_stored,
 )
 from bridge.interop.kafka_guest import to_amqp, to_kafka
 from bridge.interop.record import Record, Unmappable
-from bridge.interop.rocketmq import from_rocketmq, to_rocketmq
-from bridge.interop.rocketmq_guest import headers_for_property
-from bridge.interop.rocketmq_topics import group_of, name_of, topic_of
+from bridge.interop.rocketmq import convert_from_rocketmq, to_rocketmq
+from bridge.interop.rocketmq_guest import find_headers_for_property
+from bridge.interop.rocketmq_topics import build_topic, group_of, name_of
 
 __all__ = [
     "IDENTITY",
@@ -97,16 +97,16 @@ __all__ = [
     "Unmappable",
     "bind_identity",
     "choose_identity",
-    "fingerprint",
-    "from_rocketmq",
+    "compute_fingerprint",
+    "convert_from_rocketmq",
     "group_of",
-    "headers_for_property",
-    "identity_of_message",
-    "identity_of_record",
-    "identity_of_stored",
+    "find_headers_for_property",
+    "identify_message",
+    "identify_record",
+    "identify_stored",
     "name_of",
     "to_amqp",
     "to_kafka",
     "to_rocketmq",
-    "topic_of",
+    "build_topic",
 ]

@@ -8,14 +8,14 @@ from functools import lru_cache
 from typing import Final
 
 from bridge.interop.record import Header, Record, Unmappable, check_key
-from bridge.interop.texts import text_of, wire_of
+from bridge.interop.texts import format_wire, parse_wire
 from exchange.amqp import ContentHeader, message_of
 from exchange.amqp.content import PROPERTIES, UNUSED, WIDTHS
-from exchange.amqp.fields import SIZE, short_string
+from exchange.amqp.fields import SIZE, encode_short_string
 from exchange.values.json_text import parse_leniently
 from exchange.values.message import BASIC_PROPERTIES, Message
 
-__all__ = ["ESCAPED", "HEX", "MARK", "PREFIX", "property_texts", "unwrap", "wrap"]
+__all__ = ["ESCAPED", "HEX", "MARK", "PREFIX", "format_properties", "unwrap", "wrap"]
 
 PREFIX: Final = "amqp."
 MARK: Final = "amqp.routing_key"
@@ -41,7 +41,7 @@ Types = Mapping[str, str | list[str | None] | None]
 
 
 @lru_cache(4096)
-def kafka_name(raw: bytes) -> str:
+def format_kafka_name(raw: bytes) -> str:
     """Return the name in Kafka of an AMQP header of this name."""
     try:
         name = raw.decode()
@@ -53,7 +53,7 @@ def kafka_name(raw: bytes) -> str:
 
 
 def wrap(
-    content: ContentHeader, exchange: str, routing_key: str, name_of: Callable[[bytes], str] = kafka_name
+    content: ContentHeader, exchange: str, routing_key: str, name_of: Callable[[bytes], str] = format_kafka_name
 ) -> list[Header]:
     """Return the headers of the record that carries a message; ``name_of`` maps an AMQP header's name to its own."""
     raw = content.raw
@@ -67,7 +67,7 @@ def wrap(
 def _headers(raw: bytes, name_of: Callable[[bytes], str]) -> tuple[Header, ...]:
     """Return the headers of a record for a content header."""
     content = ContentHeader(raw)
-    headers = property_texts(content)
+    headers = format_properties(content)
     if content.unused_flags:
         headers.append((FLAGS, b"%d" % content.unused_flags))
     if not content.has_table:
@@ -81,14 +81,14 @@ def _headers(raw: bytes, name_of: Callable[[bytes], str]) -> tuple[Header, ...]:
             kinds.append((name, None))
             headers.append((name, wire[5:]))
             continue
-        kind, text = text_of(wire)
+        kind, text = format_wire(wire)
         plain = plain and kind is None
         kinds.append((name, kind))
         headers.append((name, text))
     if len(headers) == first:
         headers.append((TABLE, EMPTY))
     if not plain:
-        # Only short lists of short types are cached: a type may contain a whole field, see `text_of`.
+        # Only short lists of short types are cached: a type may contain a whole field, see `format_wire`.
         write = _types_text if len(kinds) <= 64 and all(not kind or len(kind) < 32 for _, kind in kinds) else _new_types
         headers.append((TYPES, write(tuple(kinds))))
     return tuple(headers)
@@ -97,7 +97,7 @@ def _headers(raw: bytes, name_of: Callable[[bytes], str]) -> tuple[Header, ...]:
 _known_headers: Final = lru_cache(1024)(_headers)  # where messages have no id or time, many have the same
 
 
-def property_texts(content: ContentHeader) -> list[Header]:
+def format_properties(content: ContentHeader) -> list[Header]:
     """Return the properties of a message as headers of Kafka."""
     return [(NAMES[name], b"%d" % int.from_bytes(raw) if name in NUMBERS else raw) for name, raw in content.parts()]
 
@@ -137,7 +137,7 @@ def unwrap(record: Record, exchange: str | None, routing_key: str | None) -> Mes
             flags = _parse_flags(value)
         else:
             fields.append((_field_name(name), name, value))
-    content = ContentHeader.of_parts(parts, _table(fields, types) if fields or has_table else None, flags)
+    content = ContentHeader.from_parts(parts, _table(fields, types) if fields or has_table else None, flags)
     return message_of(
         address.get(EXCHANGE, "") if exchange is None else exchange,
         check_key(address.get(MARK, "") if routing_key is None else routing_key),
@@ -163,7 +163,7 @@ def _table(fields: list[tuple[bytes, str, bytes | None]], types: Types) -> bytes
             index = seen[name] = seen.get(name, -1) + 1
             kind = kind[index] if index < len(kind) else None
         try:
-            pieces.append(wire_of(kind, value))
+            pieces.append(parse_wire(kind, value))
         except ValueError as error:
             raise Unmappable(f"header {name!r}: {error}") from None
     return b"".join(pieces)
@@ -181,7 +181,7 @@ def _field_name(name: str) -> bytes:
     else:
         text = name.removeprefix(ESCAPED)
     try:
-        return short_string(text)
+        return encode_short_string(text)
     except ValueError as error:
         raise Unmappable(f"header name {error}") from None
 

@@ -21,7 +21,8 @@ quorum             ``redelivered`` means that there may have been an earlier del
                    publisher's ``message_id`` with the queue's name, since each copy of a message in two queues must
                    arrive. Where a publisher uses one id for several messages, keys and bodies tell them apart.
 queue, without     none. One made when a message is first read would be another one after a crash, which is when
-message_id         duplicates arise. `fingerprint` is the substitute: equal for redeliveries, and also for two messages
+message_id         duplicates arise. `compute_fingerprint` is the substitute: equal for redeliveries, and also for two
+messages
                    of the same content; drop messages by it only where no two have the same content.
 =================  ===================================================================================================
 
@@ -40,19 +41,19 @@ from typing import Final, TypeAlias
 from urllib.parse import quote
 from zlib import crc32
 
-from bridge.interop.record import Record, last_header
+from bridge.interop.record import Record, find_last_header
 from bridge.rocketmq.remoting.message import StoredMessage
 from exchange.amqp import ContentHeader
-from exchange.values.field_values import type_and_value
+from exchange.values.field_values import resolve_type
 
 __all__ = [
     "IDENTITY",
     "bind_identity",
     "choose_identity",
-    "fingerprint",
-    "identity_of_message",
-    "identity_of_record",
-    "identity_of_stored",
+    "compute_fingerprint",
+    "identify_message",
+    "identify_record",
+    "identify_stored",
 ]
 
 IDENTITY: Final = "x-hashstar-id"
@@ -70,7 +71,7 @@ TRAVEL: Final = frozenset({
     b"x-last-death-queue", b"x-last-death-reason", b"x-delivery-count", b"x-acquired-count", b"x-stream-offset",
     b"x-received-from", b"x-shovelled",
 })  # fmt: skip
-"""Headers that describe a message's way through brokers; no part of a `fingerprint`."""
+"""Headers that describe a message's way through brokers; no part of a `compute_fingerprint`."""
 
 
 def bind_identity(position: str, key: bytes | None, body: bytes | None) -> str:
@@ -103,15 +104,15 @@ def _kept_keys(read: Read) -> Iterator[bytes]:
             yield key
 
 
-def identity_of_record(source: str, record: Record) -> str | None:
+def identify_record(source: str, record: Record) -> str | None:
     """Return the identity that a record has, else that of its position; None without a partition and an offset."""
     position = None
     if record.partition is not None and record.offset is not None:
         position = _join("kafka", source, record.topic, str(record.partition), str(record.offset))
-    return choose_identity(partial(last_header, record.headers), position, record.key, record.value)
+    return choose_identity(partial(find_last_header, record.headers), position, record.key, record.value)
 
 
-def identity_of_stored(position: str, message: StoredMessage) -> str:
+def identify_stored(position: str, message: StoredMessage) -> str:
     """Return the identity that a message of RocketMQ has, else that of its position."""
 
     def read(name: str) -> bytes | None:
@@ -122,11 +123,11 @@ def identity_of_stored(position: str, message: StoredMessage) -> str:
     return choose_identity(read, position, key, message.body) or position
 
 
-def identity_of_message(source: str, queue: str, key: bytes, content: ContentHeader, body: bytes) -> str | None:
+def identify_message(source: str, queue: str, key: bytes, content: ContentHeader, body: bytes) -> str | None:
     """Return the identity that a message from a queue or stream has, else one of what its origin knows, else None."""
     position = None
     if content.find(STREAM_OFFSET) is not None:
-        kind, offset = type_and_value(content.header(STREAM_OFFSET))
+        kind, offset = resolve_type(content.header(STREAM_OFFSET))
         position = _join("stream", source, queue, str(offset)) if kind == "long" else None
     if position is None and (message_id := content.property("message_id")):
         position = _join("message", source, queue, message_id)
@@ -141,7 +142,7 @@ def _read_text(content: ContentHeader, name: str) -> bytes | None:
     return content.raw[span[1] + 5 : span[2]]
 
 
-def fingerprint(source: str, queue: str, routing_key: str, content: ContentHeader, body: bytes) -> str:
+def compute_fingerprint(source: str, queue: str, routing_key: str, content: ContentHeader, body: bytes) -> str:
     """Return an identity made of the content, which all messages of equal content share: see the head of this module.
 
     The order of headers does not count, as RabbitMQ 4 sorts them, nor do headers that describe the message's way.

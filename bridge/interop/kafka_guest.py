@@ -14,15 +14,15 @@ from struct import Struct
 from typing import Any, Final
 
 from bridge.interop import amqp_guest
-from bridge.interop.amqp_guest import property_texts
-from bridge.interop.record import NAME_LIMIT, Header, Record, Unmappable, check_key, digest_of, routing_key_for
-from bridge.interop.texts import text_of
+from bridge.interop.amqp_guest import format_properties
+from bridge.interop.record import NAME_LIMIT, Header, Record, Unmappable, build_routing_key, check_key, digest_of
+from bridge.interop.texts import format_wire
 from exchange.amqp import ContentHeader, LazyHeaders, MalformedHeader, content_of, message_of
-from exchange.amqp.fields import KINDS, PACK, SIZE, short_string
+from exchange.amqp.fields import KINDS, PACK, SIZE, encode_short_string
 from exchange.values.json_text import parse_leniently
 from exchange.values.message import Message
 
-__all__ = ["BROKER_HEADERS", "KEY", "MARK", "has_null_key", "header_of", "to_amqp", "to_kafka", "unwrap", "wrap"]
+__all__ = ["BROKER_HEADERS", "KEY", "MARK", "has_null_key", "build_header", "to_amqp", "to_kafka", "unwrap", "wrap"]
 
 PREFIX: Final = "x-kafka-"
 MARK: Final = "x-kafka-topic"
@@ -35,14 +35,14 @@ TOMBSTONE: Final = "x-kafka-tombstone"
 ORDER: Final = "x-kafka-order"
 ESCAPED: Final = "x-kafka-header-"
 EARLIER: Final = "x-kafka-earlier-"
-LONG: Final = "x-kafka-name-"
+LONG_NAME_PREFIX: Final = "x-kafka-name-"
 """Prefix of a header whose value is a header's name that is too long for AMQP; the digest of that name follows."""
 DIGEST: Final = "~"
 """Prefix of a digest that stands for a name."""
 
 OURS: Final = {
     MARK: "longstr", PARTITION: "signedint", OFFSET: "long", TIMESTAMP: "long", TIMESTAMP_TYPE: "longstr",
-    KEY: "longstr", TOMBSTONE: "bool", ORDER: "longstr", LONG: "longstr",
+    KEY: "longstr", TOMBSTONE: "bool", ORDER: "longstr", LONG_NAME_PREFIX: "longstr",
 }  # fmt: skip
 """Headers that describe the record, and their types."""
 
@@ -63,7 +63,7 @@ BROKER_HEADERS: Final = frozenset({
 The message that carries a record has none of them: a record's header of such a name gets another name (`ESCAPED`).
 """
 
-EMPTY: Final = ContentHeader.of_parts({"delivery_mode": b"\x02"}, b"")
+EMPTY: Final = ContentHeader.from_parts({"delivery_mode": b"\x02"}, b"")
 FLAGS, MODE = EMPTY.raw[: EMPTY.table[0] - SIZE.size], EMPTY.raw[EMPTY.table[1] :]
 """The bytes before and after the table of headers, in a content header whose only property is delivery_mode."""
 
@@ -72,7 +72,7 @@ REMEMBERED: Final = 1_024
 REMEMBERED_BYTES: Final = 512
 """Maximum size of the fields of a cached list, in bytes."""
 
-NAMES: Final = {name: short_string(name) for name in OURS}
+NAMES: Final = {name: encode_short_string(name) for name in OURS}
 """Name -> the name as it is on the wire."""
 
 # Headers on the wire: the name, and the tag or all of the value.
@@ -87,8 +87,8 @@ LONG_BYTES: Final = Struct(">q").pack
 
 def wrap(record: Record, exchange: str | None, routing_key: str | None) -> Message:
     """Return the message that carries a record."""
-    routing_key = routing_key_for(record.key) if routing_key is None else check_key(routing_key)
-    content = ContentHeader(header_of(record))
+    routing_key = build_routing_key(record.key) if routing_key is None else check_key(routing_key)
+    content = ContentHeader(build_header(record))
     return message_of(record.topic if exchange is None else exchange, routing_key, content, record.value or b"")
 
 
@@ -107,7 +107,7 @@ def has_null_key(message: Message) -> bool:
     return span is not None and content.raw[span[1] : span[2]] == b"V"
 
 
-def header_of(record: Record) -> bytes:
+def build_header(record: Record) -> bytes:
     """Return the content header of the message that carries a record."""
     topic, key, value, headers, timestamp, is_append_time, partition, offset = record
     pieces = [_partition_fields(topic, partition)]
@@ -173,10 +173,10 @@ def _layout(names: tuple[str, ...]) -> tuple[list[bytes], bytes]:
         if len(prefix) + len(raw) > NAME_LIMIT:
             digest = digest_of(raw)
             long[digest] = raw
-            labels.append(short_string((prefix or ESCAPED) + DIGEST + digest))
+            labels.append(encode_short_string((prefix or ESCAPED) + DIGEST + digest))
         else:
-            labels.append(short_string(prefix + name))
-    others = [short_string(LONG + digest) + _longstr(raw) for digest, raw in long.items()]
+            labels.append(encode_short_string(prefix + name))
+    others = [encode_short_string(LONG_NAME_PREFIX + digest) + _longstr(raw) for digest, raw in long.items()]
     written = [label[1:] for label in labels]  # without the length before each
     if not all(one < other for one, other in pairwise(written)):
         order = [name.decode("utf-8", "surrogateescape") for name in written]
@@ -195,9 +195,11 @@ def unwrap(content: ContentHeader, body: bytes, topic: str) -> Record:
     for raw_name, wire in content.fields():
         name, header = _names(raw_name)
         if header is not None:
-            fields[name] = (header, wire[5:] if wire[0] == 83 else text_of(wire)[1])
-        elif name.startswith(LONG):
-            long[DIGEST + name[len(LONG) :]] = _own(LONG, wire).decode("utf-8", "surrogateescape")
+            fields[name] = (header, wire[5:] if wire[0] == 83 else format_wire(wire)[1])
+        elif name.startswith(LONG_NAME_PREFIX):
+            long[DIGEST + name[len(LONG_NAME_PREFIX) :]] = _own(LONG_NAME_PREFIX, wire).decode(
+                "utf-8", "surrogateescape"
+            )
         else:
             ours[name] = _own(name, wire)
     if long:
@@ -208,7 +210,7 @@ def unwrap(content: ContentHeader, body: bytes, topic: str) -> Record:
         names = (_known_order if len(order) <= 4096 else _order)(order)
         headers += [fields.pop(name) for name in names if name in fields]
     headers += fields.values()
-    headers += [header for header in property_texts(content) if header[0] != "amqp.delivery_mode"]
+    headers += [header for header in format_properties(content) if header[0] != "amqp.delivery_mode"]
     timestamp = ours.get(TIMESTAMP)
     kind = ours.get(TIMESTAMP_TYPE, b"CreateTime").decode("utf-8", "replace")
     if kind not in TIMES:
@@ -235,7 +237,7 @@ def _names(raw: bytes) -> tuple[str, str | None]:
     but describes the record.
     """
     name = raw.decode("utf-8", "surrogateescape")
-    if name in OURS or name.startswith(LONG):
+    if name in OURS or name.startswith(LONG_NAME_PREFIX):
         return name, None
     if name.startswith(ESCAPED):
         return name, name[len(ESCAPED) :]

@@ -31,9 +31,9 @@ from bridge.interop.identity import IDENTITY
 from bridge.interop.record import Header
 from exchange.amqp import ContentHeader, LazyHeaders, content_of, message_of
 from exchange.amqp.content import BITS, HEADERS
-from exchange.amqp.fields import SIZE, MalformedHeader, decode_value, encode_value, short_string
+from exchange.amqp.fields import SIZE, MalformedHeader, decode_value, encode_short_string, encode_value
 from exchange.text.numbers import is_digits
-from exchange.values.field_values import type_and_value
+from exchange.values.field_values import resolve_type
 from exchange.values.message import Message
 
 __all__ = [
@@ -41,10 +41,10 @@ __all__ = [
     "HOPS",
     "NAMED_HOPS",
     "mark_message",
-    "hop_header",
-    "hops_of",
+    "build_hop_header",
+    "read_hops",
     "is_dead_letter",
-    "origin_fields",
+    "list_origin_fields",
     "mark_header",
 ]
 
@@ -59,8 +59,8 @@ RENAMED: Final = {b"CC": b"x-hashstar-cc", b"BCC": b"x-hashstar-bcc"}
 SIGN: Final = b"x-hashstar-"
 NAMED_HOPS: Final = HOPS.encode()
 NAMED_IDENTITY: Final = IDENTITY.encode()
-LABELLED_IDENTITY: Final = short_string(IDENTITY) + b"S"
-MOST_HOPS: Final = (1 << 31) - 1
+LABELLED_IDENTITY: Final = encode_short_string(IDENTITY) + b"S"
+MAX_HOPS: Final = (1 << 31) - 1
 
 USER_BIT: Final = BITS["user_id"]
 MODE_BIT: Final = BITS["delivery_mode"]
@@ -77,12 +77,12 @@ PERSISTENT: Final = b"\x02"
 
 def _field(name: str, value: bytes) -> bytes:
     """Return a header whose value is the text of these bytes."""
-    return short_string(name) + b"S" + SIZE.pack(len(value)) + value
+    return encode_short_string(name) + b"S" + SIZE.pack(len(value)) + value
 
 
 @lru_cache(256)
 def _hops_field(hops: int) -> bytes:
-    return short_string(HOPS) + encode_value(min(hops, MOST_HOPS))
+    return encode_short_string(HOPS) + encode_value(min(hops, MAX_HOPS))
 
 
 FIRST_HOP: Final = _hops_field(1)
@@ -92,7 +92,7 @@ HOP_TEXT: Final[Header] = (HOPS, b"1")
 """The header of a record that passes its first bridge."""
 
 
-def hops_of(message: Message) -> int:
+def read_hops(message: Message) -> int:
     """Return the number of bridges that a message has passed. Nothing is decoded where the header is absent."""
     headers = message.headers
     if type(headers) is LazyHeaders and NAMED_HOPS not in headers.content.raw:
@@ -129,18 +129,18 @@ def is_dead_letter(message: Message) -> bool:
 def _number(value: object) -> int:
     """Return the number of hops in a header; 0 for a value that is no number of hops."""
     try:
-        number = type_and_value(value)[1]
+        number = resolve_type(value)[1]
     except TypeError:
         return 0
     if isinstance(number, bytes):
         number = number.decode("ascii", "replace")
     if isinstance(number, str) and is_digits(number) and len(number) <= 10:
         number = int(number)
-    return min(number, MOST_HOPS) if isinstance(number, int) and not isinstance(number, bool) and number > 0 else 0
+    return min(number, MAX_HOPS) if isinstance(number, int) and not isinstance(number, bool) and number > 0 else 0
 
 
 @lru_cache(4096)
-def origin_fields(exchange: str, routing_key: str) -> bytes:
+def list_origin_fields(exchange: str, routing_key: str) -> bytes:
     """Return `FIRST_HOP` and the two headers that name where a message was published, as they are in a table."""
     names = ((EXCHANGE, exchange), (ROUTING_KEY, routing_key))
     return FIRST_HOP + b"".join([_field(name, text.encode("utf-8", "surrogateescape")) for name, text in names])
@@ -149,7 +149,7 @@ def origin_fields(exchange: str, routing_key: str) -> bytes:
 def mark_header(content: ContentHeader, identity: str | None, marks: bytes, user: str) -> bytes:
     """Return the content header with which a message is published to RabbitMQ: marked, and with a delivery mode.
 
-    ``marks`` is from `origin_fields`, or `FIRST_HOP` alone; ``user`` is the user of the connection. Raises
+    ``marks`` is from `list_origin_fields`, or `FIRST_HOP` alone; ``user`` is the user of the connection. Raises
     MalformedHeader, and ValueError for what a header cannot hold.
     """
     raw, flags = content.raw, content._flags
@@ -180,7 +180,7 @@ def mark_header(content: ContentHeader, identity: str | None, marks: bytes, user
             origin += _field(USER_ID, other.encode("utf-8", "surrogateescape"))
         fields, hops = _rewrite(content, identity)
         names = {name for name, _ in fields}
-        own = ContentHeader.of_parts({}, origin).fields()
+        own = ContentHeader.from_parts({}, origin).fields()
         fields += [(name, _short_name(name) + value) for name, value in own if name not in names]
         table = b"".join([field for _, field in fields]) + _hops_field(hops + 1)
     front = start - 4 if flags & HEADERS else start
@@ -208,7 +208,7 @@ def mark_message(message: Message, identity: str | None) -> tuple[Message, int]:
     return message_of(message.exchange, message.routing_key, content, message.body), hops + 1
 
 
-def hop_header(hops: int) -> Header:
+def build_hop_header(hops: int) -> Header:
     """Return the header of a record of Kafka that has passed this number of bridges."""
     return HOP_TEXT if hops == 1 else (HOPS, b"%d" % hops)
 

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from exchange.amqp.fields import short_string
+from exchange.amqp.fields import encode_short_string
 from exchange.errors import HashstarError
 
 __all__ = [
     "NAME_LIMIT", "Header", "Record", "Unmappable", "check_key", "digest_of", "is_showable",
-    "last_header", "routing_key_for", "whole_key",
+    "find_last_header", "build_routing_key", "read_whole_key",
 ]  # fmt: skip
 
 Header = tuple[str, bytes | None]
@@ -42,7 +42,7 @@ def check_key(key: str) -> str:
     """Return the routing key if AMQP can hold it. Raises Unmappable."""
     if len(key) > 63:  # 63 characters of at most four bytes always fit
         try:
-            short_string(key)
+            encode_short_string(key)
         except ValueError as error:
             raise Unmappable(f"routing key {error}") from None
     return key
@@ -78,7 +78,7 @@ def digest_of(raw: bytes) -> str:
     return blake2b(raw, digest_size=DIGEST_BYTES).hexdigest()
 
 
-def routing_key_for(key: bytes | None) -> str:
+def build_routing_key(key: bytes | None) -> str:
     """Return the routing key of a record with this key.
 
     A key that is too long for AMQP is cut at a character, and ends with a digest, so that different keys stay
@@ -94,14 +94,14 @@ def routing_key_for(key: bytes | None) -> str:
     return f"{key[:cut].decode('utf-8', 'surrogateescape')}{MARK}{digest_of(key)}"
 
 
-def whole_key(routing_key: str, key: bytes | None) -> str | None:
+def read_whole_key(routing_key: str, key: bytes | None) -> str | None:
     """Return a record's key as text if this is the routing key that was shortened from it, else None."""
     if routing_key[MARK_AT : MARK_AT + 1] != MARK or key is None or len(key) <= NAME_LIMIT:
         return None
-    return key.decode("utf-8", "surrogateescape") if routing_key_for(key) == routing_key else None
+    return key.decode("utf-8", "surrogateescape") if build_routing_key(key) == routing_key else None
 
 
-def last_header(headers: Iterable[Header], name: str) -> bytes | None:
+def find_last_header(headers: Iterable[Header], name: str) -> bytes | None:
     """Return the value of the last header of this name; None also when there is none."""
     last = None
     for other, value in headers:

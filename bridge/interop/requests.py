@@ -1,7 +1,7 @@
 """Requests and replies as each system has them: reading return addresses and tokens, and writing them.
 
 `bridge.interop.return_address` describes them. All functions work on AMQP messages, as the pump has them. These cannot
-hold RocketMQ's own properties, so `rocketmq_request` and `rocketmq_reply` return the properties separately.
+hold RocketMQ's own properties, so `build_rocketmq_request` and `build_rocketmq_reply` return the properties separately.
 
 Time limits travel, too: RabbitMQ's ``expiration`` and RocketMQ's ``TTL`` are milliseconds from the publishing on, the
 header ``x-hashstar-deadline`` of a record of Kafka is a time, in milliseconds since 1970, in digits.
@@ -14,15 +14,15 @@ from typing import Final, NamedTuple
 
 from bridge.interop.record import NAME_LIMIT, Unmappable
 from bridge.interop.return_address import ReturnAddress
-from bridge.interop.texts import text_of
+from bridge.interop.texts import format_wire
 from exchange.amqp import ContentHeader, content_of, message_of
 from exchange.text.numbers import is_digits
 from exchange.values.field_values import Typed
 from exchange.values.message import Message
 
 __all__ = [
-    "KAFKA", "RABBITMQ", "ROCKETMQ", "Caller", "ReplyRequest", "correlation_of", "find_caller", "partition_of",
-    "to_reply", "to_request", "rocketmq_reply", "rocketmq_request",
+    "KAFKA", "RABBITMQ", "ROCKETMQ", "Caller", "ReplyRequest", "build_rocketmq_reply", "build_rocketmq_request",
+    "find_caller", "find_correlation", "find_reply_partition", "to_reply", "to_request",
 ]  # fmt: skip
 
 RABBITMQ, KAFKA, ROCKETMQ = "rabbitmq", "kafka", "rocketmq"
@@ -43,7 +43,7 @@ MARKS: Final = (
 )  # fmt: skip
 """Headers by which a system finds a caller: a reply to a caller has only those of the caller's system."""
 
-MOST_DIGITS: Final = 15
+MAX_DIGITS: Final = 15
 """Maximum number of digits of a time limit in milliseconds: about 30,000 years."""
 
 
@@ -145,7 +145,7 @@ CONVENTIONS: Final[Mapping[str, Convention]] = {
         _ask_kafka,
         lambda content, raw: content.with_header(CORRELATION, Typed("longstr", raw)),
     ),
-    # Its own properties are added where its message is made: `rocketmq_request`, `rocketmq_reply`.
+    # Its own properties are added where its message is made: `build_rocketmq_request`, `build_rocketmq_reply`.
     ROCKETMQ: Convention(
         _rocketmq_caller,
         lambda content: _last(content, OF_ROCKETMQ + CORRELATION_ID),
@@ -164,12 +164,12 @@ def find_caller(message: Message, system: str) -> Caller | None:
     return CONVENTIONS[system].find_caller(content_of(message))
 
 
-def correlation_of(message: Message, system: str) -> bytes | None:
+def find_correlation(message: Message, system: str) -> bytes | None:
     """Return the correlation id of a reply that was read from a system; None if it has none. Raises MalformedHeader."""
     return CONVENTIONS[system].correlation(content_of(message))
 
 
-def partition_of(address: ReturnAddress, count: int) -> int | None:
+def find_reply_partition(address: ReturnAddress, count: int) -> int | None:
     """Return the partition of Kafka that a caller waits at, out of ``count``; None for any. Raises Unmappable."""
     if not address.detail:
         return None
@@ -202,12 +202,12 @@ def to_reply(message: Message, system: str, address: ReturnAddress) -> Message:
     return message_of(exchange, key, content, message.body)
 
 
-def rocketmq_request(request: ReplyRequest, client_id: str, now: int) -> dict[str, str]:
+def build_rocketmq_request(request: ReplyRequest, client_id: str, now: int) -> dict[str, str]:
     """Return the properties by which a message of RocketMQ asks for its reply; ``now`` as for `to_request`."""
     return {CORRELATION_ID: request.token, REPLY_TO_CLIENT: client_id, TTL: str(request.left(now))}
 
 
-def rocketmq_reply(address: ReturnAddress, left: int) -> tuple[str, str, dict[str, str]]:
+def build_rocketmq_reply(address: ReturnAddress, left: int) -> tuple[str, str, dict[str, str]]:
     """Return topic, broker ("" for any) and properties of a reply to a caller who waits ``left`` more milliseconds.
 
     As `MessageUtil.createReplyMessage` makes them.
@@ -226,12 +226,12 @@ def _last(content: ContentHeader, name: str) -> bytes | None:
     raw_name, last = name.encode(), None
     for each, wire in content.fields():
         if each == raw_name:
-            last = text_of(wire)[1]
+            last = format_wire(wire)[1]
     return last
 
 
 def _number(text: str) -> int:
-    if not is_digits(text) or len(text) > MOST_DIGITS:
+    if not is_digits(text) or len(text) > MAX_DIGITS:
         raise Unmappable(f"its time limit {text[:40]!r} is not a whole number of milliseconds")
     return int(text)
 

@@ -65,13 +65,15 @@ from bridge.interop import amqp_guest, kafka_guest, rocketmq_guest
 from bridge.interop.amqp_guest import ESCAPED, EXCHANGE, HEX, MARK, PREFIX
 from bridge.interop.record import Record, Unmappable
 from bridge.interop.rocketmq_guest import PRODUCER_PROPERTIES, is_own
-from bridge.interop.rocketmq_packing import VALUES, pack_headers, property_text, unpack_headers
+from bridge.interop.rocketmq_packing import VALUES, format_property, pack_headers, unpack_headers
 from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
 from bridge.rocketmq.remoting.properties import KEYS, SYSTEM, TAGS, TRANSIENT
 from exchange.amqp import ContentHeader, content_of
 from exchange.values.message import Message
 
-__all__ = ["PRODUCER_PROPERTIES", "from_rocketmq", "is_guest", "property_name", "to_rocketmq", "unwrap", "wrap"]
+__all__ = [
+    "PRODUCER_PROPERTIES", "convert_from_rocketmq", "format_property_name", "is_guest", "to_rocketmq", "unwrap", "wrap",
+]  # fmt: skip
 
 
 def to_rocketmq(message: Message, topic: str, key: bytes | None = None, tag: bytes | None = None) -> RocketMessage:
@@ -88,13 +90,15 @@ def to_rocketmq(message: Message, topic: str, key: bytes | None = None, tag: byt
         return rocketmq_guest.unwrap(content, message.body, topic)
     properties, body = wrap(content, message)
     for name, raw in ((KEYS, key), (TAGS, tag)):
-        text = None if raw is None else property_text(raw)
+        text = None if raw is None else format_property(raw)
         if text is not None:
             properties[name] = text
     return RocketMessage(topic, body, properties)
 
 
-def from_rocketmq(message: StoredMessage, exchange: str | None = None, routing_key: str | None = None) -> Message:
+def convert_from_rocketmq(
+    message: StoredMessage, exchange: str | None = None, routing_key: str | None = None
+) -> Message:
     """Return a message of RocketMQ as one of AMQP: the one that it carries, if it is of AMQP, else one that carries it.
 
     Exchange and routing key are those given; else a message that is unwrapped has its own, and one that carries a
@@ -115,12 +119,12 @@ NOTHING: Final = b"\0"
 """Body of a message whose own is empty, which brokers would refuse."""
 
 OWN: Final = "x-rocketmq-"
-KEPT: Final = ("CORRELATION_ID", "REPLY_TO_CLIENT", "TTL", "CLUSTER")
+CALLER_PROPERTIES: Final = ("CORRELATION_ID", "REPLY_TO_CLIENT", "TTL", "CLUSTER")
 """Properties of RocketMQ's own by which it finds who waits for a reply; see `bridge.interop.requests`."""
 
 
 @lru_cache(4096)
-def property_name(raw: bytes) -> str:
+def format_property_name(raw: bytes) -> str:
     """Return the name of the property for an AMQP header of this name."""
     try:
         name = raw.decode()
@@ -142,7 +146,7 @@ def is_guest(properties: Mapping[str, str]) -> bool:
 def wrap(content: ContentHeader, message: Message) -> tuple[dict[str, str], bytes]:
     """Return the properties and the body of the message of RocketMQ that carries this one."""
     own, headers = [], []
-    for header in amqp_guest.wrap(content, message.exchange, message.routing_key, property_name):
+    for header in amqp_guest.wrap(content, message.exchange, message.routing_key, format_property_name):
         name = header[0]
         if name.startswith((ESCAPED, HEX)) or not name.startswith(PREFIX):
             headers.append(header)
@@ -163,7 +167,7 @@ def unwrap(message: StoredMessage, exchange: str | None, routing_key: str | None
         body = b""
     headers = unpack_headers(properties)
     if "REPLY_TO_CLIENT" in message.properties:  # of a request or a reply, which is still one outside RocketMQ
-        kept = {name: message.properties[name] for name in KEPT if name in message.properties}
+        kept = {name: message.properties[name] for name in CALLER_PROPERTIES if name in message.properties}
         headers += [(OWN + name, text.encode("utf-8", "surrogateescape")) for name, text in kept.items()]
         headers.append((OWN + "broker", message.broker.encode()))
     return amqp_guest.unwrap(Record(message.topic, None, body, headers), exchange, routing_key)

@@ -7,19 +7,19 @@ from typing import Any, Final
 
 from bridge.interop import kafka_guest
 from bridge.interop.amqp_guest import ESCAPED as ADDED
-from bridge.interop.amqp_guest import property_texts
+from bridge.interop.amqp_guest import format_properties
 from bridge.interop.kafka_guest import BROKER_HEADERS
 from bridge.interop.record import Unmappable, check_key
-from bridge.interop.rocketmq_packing import property_text
+from bridge.interop.rocketmq_packing import format_property
 from bridge.interop.rocketmq_topics import name_of
-from bridge.interop.texts import text_of
+from bridge.interop.texts import format_wire
 from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
 from bridge.rocketmq.remoting.properties import CONTROL, KEYS, SYSTEM, TAGS, TRANSIENT, UNIQ_KEY, WAIT
 from exchange.amqp import ContentHeader, message_of
-from exchange.amqp.fields import KINDS, PACK, SIZE, short_string
+from exchange.amqp.fields import KINDS, PACK, SIZE, encode_short_string
 from exchange.values.message import Message
 
-__all__ = ["MARK", "PRODUCER_PROPERTIES", "headers_for_property", "is_own", "unwrap", "wrap"]
+__all__ = ["MARK", "PRODUCER_PROPERTIES", "find_headers_for_property", "is_own", "unwrap", "wrap"]
 
 PREFIX: Final = "x-rocketmq-"
 MARK: Final = "x-rocketmq-topic"
@@ -45,11 +45,11 @@ PRODUCER_PROPERTIES: Final = frozenset({
 describe its way: which broker stored it, which retry it was; or a delay, which is over."""
 
 MODE: Final = {"delivery_mode": b"\x02"}
-NAMES: Final = {name: short_string(name) for name in OURS}
+NAMES: Final = {name: encode_short_string(name) for name in OURS}
 
 
 @cache  # of the few names that the selectors of sources read
-def headers_for_property(name: str) -> tuple[str, ...]:
+def find_headers_for_property(name: str) -> tuple[str, ...]:
     """Return the headers that may hold a property of a guest from RocketMQ, where no header has the property's name."""
     return () if PREFIX + name in OURS else (PREFIX + name, ESCAPED + name)
 
@@ -70,7 +70,7 @@ def wrap(message: StoredMessage, exchange: str | None, routing_key: str | None) 
         pieces += _label(name), _longstr(value)
     if routing_key is None:
         routing_key = _key_of(message)
-    content = ContentHeader.of_parts(MODE, b"".join(pieces))
+    content = ContentHeader.from_parts(MODE, b"".join(pieces))
     name = name_of(message.topic) if exchange is None else exchange
     return message_of(name, check_key(routing_key), content, message.body)
 
@@ -93,7 +93,7 @@ def _label(name: str) -> bytes:
     else:
         label = name
     try:
-        return short_string(label)
+        return encode_short_string(label)
     except ValueError as error:
         raise Unmappable(f"property name {error}") from None
 
@@ -105,13 +105,13 @@ def unwrap(content: ContentHeader, body: bytes, topic: str) -> RocketMessage:
     for raw_name, wire in content.fields():
         name, of_property = _names(raw_name)
         if of_property is not None:
-            text = property_text(wire[5:] if wire[0] == 83 else text_of(wire)[1] or b"")
+            text = format_property(wire[5:] if wire[0] == 83 else format_wire(wire)[1] or b"")
             if text is not None:
                 properties[of_property] = text
         elif name in OURS:
             ours[name] = _own(name, wire)
-    for name, raw in property_texts(content):
-        text = None if name == "amqp.delivery_mode" else property_text(raw or b"")
+    for name, raw in format_properties(content):
+        text = None if name == "amqp.delivery_mode" else format_property(raw or b"")
         if text is not None:
             properties[name] = text
     return RocketMessage(topic, body, properties, ours.get(FLAG, 0))

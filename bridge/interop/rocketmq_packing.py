@@ -18,7 +18,7 @@ from bridge.interop.record import Header, Unmappable
 from bridge.rocketmq.remoting.properties import CONTROL
 from exchange.values.json_text import parse_leniently
 
-__all__ = ["ORDER", "VALUES", "property_text", "pack_headers", "unpack_headers"]
+__all__ = ["ORDER", "VALUES", "format_property", "pack_headers", "unpack_headers"]
 
 VALUES: Final = "amqp.values"
 ORDER: Final = "amqp.order"
@@ -30,7 +30,7 @@ EMPTY: Final = "empty"
 BASE64: Final = "base64"
 
 
-def property_text(value: bytes) -> str | None:
+def format_property(value: bytes) -> str | None:
     """Return a header's value as the value of a property; None if no property can hold it as it is."""
     if not value:
         return None
@@ -50,7 +50,7 @@ def pack_headers(own: Sequence[Header], headers: Sequence[Header]) -> dict[str, 
     names = tuple([name for name, _ in headers])
     labels, order = (_known_layout if len(names) <= 32 else _layout)(names)
     for label, value in [*own, *zip(labels, [value for _, value in headers], strict=True)]:
-        text = None if value is None else property_text(value)
+        text = None if value is None else format_property(value)
         if text is not None:
             properties[label] = text
         elif not value:

@@ -17,24 +17,24 @@ from bridge.rocketmq.remoting.properties import GROUP_LENGTH, TOPIC_LENGTH, is_l
 from exchange.errors import InputError
 from exchange.text.display import clip_line
 
-__all__ = ["group_of", "name_of", "topic_of"]
+__all__ = ["group_of", "name_of", "build_topic"]
 
 PERCENT: Final = ord("%")
 
 
-def topic_of(name: str) -> str:
+def build_topic(name: str) -> str:
     """Return the topic of a name. Raises InputError for an empty name, and where the topic would be too long."""
     return _encode_checked("topic", name, TOPIC_LENGTH)
 
 
 def group_of(name: str) -> str:
-    """Return the consumer group of a name. Raises as `topic_of`."""
+    """Return the consumer group of a name. Raises as `build_topic`."""
     return _encode_checked("group", name, GROUP_LENGTH)
 
 
 @lru_cache(4096)
 def name_of(topic: str) -> str:
-    """Return the name of a topic: the inverse of `topic_of`."""
+    """Return the name of a topic: the inverse of `build_topic`."""
     if "%" not in topic or len(topic) > TOPIC_LENGTH:
         return topic
     name = unquote_to_bytes(topic).decode("utf-8", "surrogateescape")

@@ -22,13 +22,13 @@ from exchange.values.field_json import decode, encode
 from exchange.values.field_values import RANGES, Typed
 from exchange.values.json_text import parse_leniently
 
-__all__ = ["text_of", "wire_of"]
+__all__ = ["format_wire", "parse_wire"]
 
 INTEGERS: Final = {TAGS[kind][0]: (kind, low < 0) for kind, (low, _) in RANGES.items()}
 """Tag -> the type, and whether it is signed."""
 
 
-def text_of(wire: bytes) -> tuple[str | None, bytes | None]:
+def format_wire(wire: bytes) -> tuple[str | None, bytes | None]:
     """Return the type and the text of a field. Raises MalformedHeader."""
     tag = wire[0]
     if tag == 83:  # S
@@ -48,7 +48,7 @@ def text_of(wire: bytes) -> tuple[str | None, bytes | None]:
     return kind, text
 
 
-def wire_of(kind: str | None, text: bytes | None) -> bytes:
+def parse_wire(kind: str | None, text: bytes | None) -> bytes:
     """Return the field of a type and a text. Raises ValueError where the text is no value of the type."""
     if kind is None or kind in {"longstr", "void"}:
         return b"V" if text is None else b"S" + SIZE.pack(len(text)) + text
@@ -62,7 +62,7 @@ def wire_of(kind: str | None, text: bytes | None) -> bytes:
         except MalformedHeader as error:
             raise ValueError(f"{kind[:40]!r} is not a field: {error}") from None
         # More bytes than this field, or another field, would put fields that nobody sent, or a broken table, into AMQP.
-        if end != len(wire) or text_of(wire) != (kind, text):
+        if end != len(wire) or format_wire(wire) != (kind, text):
             raise ValueError(f"{_show(text)} is not the value in {kind[:40]!r}")
         return wire
     read = READERS.get(name)

@@ -34,7 +34,7 @@ from typing import Any, Final
 
 from bridge.endpoint import Delivery, Outgoing
 from exchange.amqp import MalformedHeader, content_of
-from exchange.values.field_json import json_line, message_to_json
+from exchange.values.field_json import encode_fields, encode_message
 from exchange.values.field_values import Typed
 from exchange.values.message import Message
 
@@ -79,7 +79,7 @@ def pack(dead: Message) -> Message:
     headers.pop("hashstar-content-header", None)
     return Message(
         dead.exchange, dead.routing_key, {**headers, PACKED: True}, {"content_type": "application/json"},
-        json_line(message_to_json(dead)),
+        encode_fields(encode_message(dead)),
     )  # fmt: skip
 
 

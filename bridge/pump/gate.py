@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from bridge.endpoint import Failure, Outgoing
 
-__all__ = ["CALM", "Gate", "Partition", "partition_of"]
+__all__ = ["CALM", "Gate", "Partition", "find_partition"]
 
 CALM = 60.0
 """Seconds without a refusal after which a queue's gate is removed."""
@@ -90,7 +90,7 @@ Partition: TypeAlias = tuple[str, object]
 """A queue of the topology, and its partition or None. Each has a gate of its own."""
 
 
-def partition_of(outgoing: Outgoing) -> Partition:
+def find_partition(outgoing: Outgoing) -> Partition:
     """Return the queue of a copy, and its partition, which share a gate."""
     placement = outgoing.placement
     return outgoing.queue, None if placement is None else placement.partition

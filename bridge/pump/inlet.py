@@ -27,8 +27,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from bridge.endpoint import Delivery, Disconnected, EndOfStream, Source, disconnection
-from bridge.interop import headers_for_property
+from bridge.endpoint import Delivery, Disconnected, EndOfStream, Source, to_disconnected
+from bridge.interop import find_headers_for_property
 from bridge.pump.dead_letters import DeadLetterLimit
 from bridge.pump.keys import SELECTOR, TAGS
 from bridge.pump.outlet import Outlet
@@ -36,13 +36,13 @@ from bridge.pump.policy import Attempts, Policy
 from bridge.pump.replies import Servers
 from bridge.pump.window import Window
 from bridge.table import Table
-from exchange.entities.alternates import alternates_in_effect
+from exchange.entities.alternates import find_alternates_in_effect
 from exchange.errors import HashstarError
 from exchange.selector import Selector, SelectorFailure, Tags, properties_of
 from exchange.topology.topology import Topology
 from exchange.values.message import Message, assemble_message
 
-__all__ = ["Filter", "Inlet", "InletReader", "read_filter", "reachable_queues"]
+__all__ = ["Filter", "Inlet", "InletReader", "read_filter", "find_reachable_queues"]
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -73,12 +73,12 @@ class Filter:
 
         Raises HashstarError for headers that cannot be read.
         """
-        if self.tags is not None and not self.tags(properties_of(message, self.tags.names, headers_for_property)):
+        if self.tags is not None and not self.tags(properties_of(message, self.tags.names, find_headers_for_property)):
             return NO_MATCH
         if self.selector is None:
             return None
         try:
-            matches = self.selector.evaluate(properties_of(message, self.selector.names, headers_for_property))
+            matches = self.selector.evaluate(properties_of(message, self.selector.names, find_headers_for_property))
         except SelectorFailure as failure:
             return f"{FAILS}: {self.selector.text[slice(*failure.span)]}"
         return None if matches else NO_MATCH
@@ -188,7 +188,7 @@ class InletReader:
                 connected()
                 await self._read()
             except Exception as error:  # noqa: BLE001  whatever it is, the next try may go well
-                reason = disconnection(error)
+                reason = to_disconnected(error)
             except asyncio.CancelledError:
                 # Either the pump ends this task; or `_settle` has cancelled it, as a read could wait for ever, and then
                 # there is a fault. If both have cancelled the task, it must end.
@@ -287,7 +287,7 @@ class InletReader:
         except Exception as error:
             LOG.exception("%s: settling", self.inlet.source.name)
             if self._fault is None and self._is_open and self._task is not None:
-                self._fault = disconnection(error)
+                self._fault = to_disconnected(error)
                 if self._task is not asyncio.current_task():
                     self._task.cancel()  # its read may wait for a delivery that never comes
         self._moved.set()
@@ -307,7 +307,7 @@ def read_filter(table: Table) -> Filter | None:
         raise table.error(key, str(error)) from None
 
 
-def reachable_queues(topology: Topology, exchange: str | None) -> frozenset[str]:
+def find_reachable_queues(topology: Topology, exchange: str | None) -> frozenset[str]:
     """Return the names of the queues that a message published to ``exchange`` can reach, whatever its key.
 
     ``None`` and the default exchange can reach every queue.
@@ -322,7 +322,7 @@ def reachable_queues(topology: Topology, exchange: str | None) -> frozenset[str]
         reached = topology.exchanges.get(name)
         if reached is None:
             continue
-        following = [name for name in alternates_in_effect(reached, topology.policies) if name is not None]
+        following = [name for name in find_alternates_in_effect(reached, topology.policies) if name is not None]
         for binding in topology.bindings_from(name):
             if binding.destination.kind == "queue":
                 queues.add(binding.destination.name)

@@ -30,7 +30,7 @@ STEP: Final = 16
 WORTH: Final = 10_000
 """Number of messages in batches of mostly new keys from which on keys are learned: it pays for imports and tables."""
 
-MOST_BINDINGS: Final = 20_000
+MAX_BINDINGS: Final = 20_000
 """Number of bindings up to which keys are learned: the tables of more take too long to build between two batches."""
 
 
@@ -40,7 +40,7 @@ class Learning:
     def __init__(self, router: Router) -> None:
         self._router: Final = router
         self._new = 0
-        self._worth = len(router.topology.bindings) <= MOST_BINDINGS
+        self._worth = len(router.topology.bindings) <= MAX_BINDINGS
 
     def look(self, inlet: Inlet, deliveries: Sequence[Delivery]) -> None:
         """Have the router learn the keys of these deliveries, if it is likely not to know most of them."""

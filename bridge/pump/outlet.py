@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from bridge.endpoint import Disconnected, Failure, Outgoing, Target, disconnection
+from bridge.endpoint import Disconnected, Failure, Outgoing, Target, to_disconnected
 from bridge.pump.dead_letters import count_written
 from bridge.pump.events import TargetEvents
-from bridge.pump.gate import Gate, Partition, partition_of
+from bridge.pump.gate import Gate, Partition, find_partition
 from bridge.pump.order import Held, by_number
 from bridge.pump.policy import Attempts, Policy, Unroutable
 from bridge.pump.sending import LiveReceiver, Sender
@@ -118,7 +118,7 @@ class Outlet:
             try:
                 await self.target.open(connection)
             except Exception as error:  # noqa: BLE001  whatever it is, the next try may go well
-                reason = disconnection(error)
+                reason = to_disconnected(error)
             else:
                 self._connection, self.error, opened = connection, None, loop.time()
                 self._progressed = False
@@ -156,7 +156,7 @@ class Outlet:
             return
         firsts = []
         for outgoing in messages:
-            waits = self._gates and partition_of(outgoing) in self._gates
+            waits = self._gates and find_partition(outgoing) in self._gates
             if waits or self._policy.one_at_a_time or self._held.holds(outgoing):
                 self._held.add(outgoing)
                 if not self._held.is_first(outgoing):
@@ -213,7 +213,7 @@ class Outlet:
         """Decide on a refused message: wait behind a gate, try again, hold it for ever, or send a dead letter."""
         if self._in_flight.pop(outgoing.number, None) is None:
             return
-        gate = self._gates.get(partition_of(outgoing)) if self._gates else None
+        gate = self._gates.get(find_partition(outgoing)) if self._gates else None
         if gate is not None:
             gate.under_way.discard(outgoing.number)
         if outgoing.context.dropped:
@@ -308,13 +308,13 @@ class Outlet:
     def _wait_behind_gate(self, outgoing: Outgoing, failure: Failure) -> None:
         """Hold the message and all others for its queue or partition, and try again later, through a gate."""
         loop = asyncio.get_running_loop()
-        partition = partition_of(outgoing)
+        partition = find_partition(outgoing)
         gate = self._gates.get(partition)
         if gate is None:
             gate = self._gates[partition] = Gate()
             # The target may refuse the messages in flight, too: they are held, so that newer ones of their keys wait.
             for each in self._in_flight.values():
-                if partition_of(each) == partition:
+                if find_partition(each) == partition:
                     self._held.add(each)
                     gate.under_way.add(each.number)
         if gate.refuse(failure, loop.time()):
@@ -334,7 +334,7 @@ class Outlet:
 
         Messages in flight stay, as the target may still confirm them.
         """
-        held = [each for each in self._held.all() if partition_of(each) == partition]
+        held = [each for each in self._held.all() if find_partition(each) == partition]
         waiting = [each for each in held if each.number not in self._in_flight]
         for outgoing in sorted({refused, *waiting}, key=by_number):
             self._held.remove(outgoing)
@@ -347,7 +347,7 @@ class Outlet:
     def _let_through(self, messages: Iterable[Outgoing]) -> None:
         """Open the gates of confirmed messages wider."""
         for outgoing in messages:
-            gate = self._gates.get(partition_of(outgoing))
+            gate = self._gates.get(find_partition(outgoing))
             if gate is not None:
                 gate.under_way.discard(outgoing.number)
                 gate.accept()
@@ -377,7 +377,7 @@ class Outlet:
         """Send messages, each the first of its key, or offer them to their gates."""
         ready = []
         for outgoing in firsts:
-            gate = self._gates.get(partition_of(outgoing)) if self._gates else None
+            gate = self._gates.get(find_partition(outgoing)) if self._gates else None
             if gate is None:
                 ready.append(outgoing)
             else:
@@ -408,7 +408,7 @@ class Outlet:
                 if (first := self._held.remove(outgoing)) is not None:
                     firsts.append(first)
                 continue
-            if partition_of(outgoing) in self._gates or self._held.holds(outgoing):
+            if find_partition(outgoing) in self._gates or self._held.holds(outgoing):
                 self._held.add(outgoing)
                 if self._held.is_first(outgoing):
                     firsts.append(outgoing)

@@ -17,10 +17,10 @@ from time import monotonic, time
 from typing import Any, Final
 
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing, Target, describe
-from bridge.interop.marks import NAMED_HOPS, hops_of
+from bridge.interop.marks import NAMED_HOPS, read_hops
 from bridge.pump.events import PumpEvents
 from bridge.pump.homecoming import Homecoming
-from bridge.pump.inlet import Inlet, InletReader, reachable_queues
+from bridge.pump.inlet import Inlet, InletReader, find_reachable_queues
 from bridge.pump.learning import Learning
 from bridge.pump.outlet import Outlet
 from bridge.pump.placing import Placing
@@ -111,7 +111,7 @@ class Pump:
         self._readings: dict[Inlet, InletReader] = {}
         for inlet in inlets:
             if inlet.replies_of is None:
-                queues = reachable_queues(router.topology, inlet.exchange)
+                queues = find_reachable_queues(router.topology, inlet.exchange)
                 reached = [self._outlets[queue] for queue in queues if queue in self._outlets]
             else:
                 reached = [*self._homecoming.outlets]
@@ -224,7 +224,7 @@ class Pump:
                 headers = delivery.message.headers
                 # Most messages came through no bridge; a search in the undecoded headers shows that without a call.
                 if type(headers) is not LazyHeaders or NAMED_HOPS in headers.content.raw:
-                    hops = hops_of(delivery.message)
+                    hops = read_hops(delivery.message)
                     if hops > max_hops:
                         bad.append(partial(give_up.end_loop, inlet, pending, hops, ready))
                         continue

@@ -13,7 +13,7 @@ from typing import Final, Literal, NamedTuple
 
 from bridge.endpoint import Delivery, Target
 from bridge.interop.record import Unmappable
-from bridge.interop.requests import RABBITMQ, ReplyRequest, correlation_of, find_caller, to_reply, to_request
+from bridge.interop.requests import RABBITMQ, ReplyRequest, find_caller, find_correlation, to_reply, to_request
 from bridge.interop.return_address import ReturnAddress, Sealer, open_token
 from bridge.pump.policy import Unroutable
 from exchange.values.message import Message
@@ -107,7 +107,7 @@ class Replies:
 
         Raises MalformedHeader.
         """
-        token = open_token(correlation_of(delivery.message, servers.system), self._sealers[servers])
+        token = open_token(find_correlation(delivery.message, servers.system), self._sealers[servers])
         if token is None:
             return "unknown"
         callers, address = self.callers[token.caller], token.address

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from bridge.endpoint import Disconnected, Failure, Outgoing, Receiver, Target, describe, disconnection
+from bridge.endpoint import Disconnected, Failure, Outgoing, Receiver, Target, describe, to_disconnected
 
 __all__ = ["LiveReceiver", "Sender"]
 
@@ -56,7 +56,7 @@ class Sender:
         except Exception as error:
             self._one_by_one = True
             LOG.exception("%s: sending", self._target.name)
-            loop.call_soon(connection.lost, disconnection(error))
+            loop.call_soon(connection.lost, to_disconnected(error))
             return
         for outgoing in messages:
             try:

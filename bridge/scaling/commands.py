@@ -17,7 +17,7 @@ import click
 
 from exchange.commands.console import Step as UpdateProgress
 from exchange.commands.console import echo_error, echo_line, exit_on_error, fail, progress
-from exchange.commands.options import CommandGroup, Duration, renamed, wait_option
+from exchange.commands.options import CommandGroup, Duration, accept_old_name, wait_option
 from exchange.commands.output import form_options, output_option, print_form
 from exchange.errors import HashstarError, InputError
 from exchange.limits import PARTITIONS, RECORD_BYTES
@@ -51,8 +51,8 @@ def rocketmq_command() -> None:
 
 
 @rocketmq_command.command("scale", example="hashstar rocketmq scale orders --queues 8 --namesrv HOST:9876 --dry-run")
-@renamed("--to", "--queues")
-@renamed("--timeout", "--wait")
+@accept_old_name("--to", "--queues")
+@accept_old_name("--timeout", "--wait")
 @click.option("--queues", type=click.IntRange(1, PARTITIONS), required=True, metavar="N",
               help="Number of queues on each broker, written and read.")  # fmt: skip
 @click.option("--namesrv", metavar="HOST:PORT", help="Name servers, with semicolons between them.  "
@@ -112,7 +112,7 @@ def scale_command(
     topic, no name server, or bad usage.
     """
     from bridge.scaling.deferred import ScalingRefused
-    from bridge.scaling.forms import moves_of
+    from bridge.scaling.forms import count_moves
     from bridge.scaling.scaling import plan, scale
     from bridge.scaling.topic_state import Scope, check_topic
     from exchange.partition.partitioning.specification import parse_partitioner
@@ -126,7 +126,7 @@ def scale_command(
         scope = Scope(topic, queues, brokers, groups, keep_order, producers_stopped, settle)
         counts = None if keys is None else _read_keys(keys)
         made = asyncio.run(plan(settings, scope))
-        moves = moves_of(made, strategy, counts)
+        moves = count_moves(made, strategy, counts)
 
     sampled = counts is None
 
@@ -206,9 +206,9 @@ class _Screen:
         return describe_step(step, self._numbers)
 
     def _after(self, step: ScalingStep) -> Mapping[str, QueueCounts]:
-        from exchange.partition.clients.rocketmq.scaling import counts_after
+        from exchange.partition.clients.rocketmq.scaling import count_after
 
-        return counts_after(self._numbers, step)
+        return count_after(self._numbers, step)
 
     def _line(self, text: str) -> None:
         if self._as_lines:

@@ -20,7 +20,7 @@ from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode
 from bridge.rocketmq.remoting.command import now_ms
 from bridge.rocketmq.remoting.errors import BrokerError
 from bridge.rocketmq.remoting.message import StoredMessage, read_number
-from bridge.rocketmq.remoting.statistics import consume_stats, delay_offsets, timed_messages, topic_stats
+from bridge.rocketmq.remoting.statistics import consume_stats, count_timed_messages, delay_offsets, fetch_topic_stats
 from exchange.errors import HashstarError
 from exchange.limits import DEFERRED_MESSAGES
 
@@ -128,14 +128,14 @@ class DeferredMessages:
         return await BrokerQueues(self._client, READER).max_offset(TopicQueue(HALVES, self._broker, 0)) > 0
 
     async def _timed(self) -> list[_Room]:
-        if await timed_messages(self._client, self._address, self._topic) <= 0:
+        if await count_timed_messages(self._client, self._address, self._topic) <= 0:
             return []
         return [_Room(TIMED, queue, *offsets) for queue, offsets in (await self._offsets(TIMED)).items()]
 
     async def _offsets(self, topic: str) -> dict[int, tuple[int, int]]:
         """Return the first and the end offset of the queues of one of the broker's topics; none if it has no such."""
         try:
-            return await topic_stats(self._client, self._address, topic)
+            return await fetch_topic_stats(self._client, self._address, topic)
         except BrokerError as error:
             if error.code == ResponseCode.TOPIC_NOT_EXIST:
                 return {}

@@ -11,15 +11,15 @@ from exchange.partition.clients.rocketmq.scaling import (
     Action,
     QueueCounts,
     ScalingStep,
-    counts_after,
-    moved_keys,
-    refusal,
+    count_after,
+    count_moved_keys,
+    explain_refusal,
 )
 from exchange.partition.moves import KeyCounts, Moves
 from exchange.partition.partitioner import Partitioner
 from exchange.text.display import count_noun, count_rest, list_some
 
-__all__ = ["ScaleJson", "describe_step", "moves_line", "moves_of", "plan_lines", "to_json", "to_text"]
+__all__ = ["ScaleJson", "describe_step", "format_moves", "count_moves", "plan_lines", "to_json", "to_text"]
 
 SAMPLE: Final = 10_000
 """Number of keys that stand for those of the topic, if none are given: the numbers from 0 on as text."""
@@ -110,7 +110,7 @@ def to_text(plan: ScalingPlan, moves: Moves | None, partitioner: str, *, sampled
     """Yield a plan, and what moves by it."""
     yield from plan_lines(plan)
     if moves is not None:
-        yield moves_line(moves, partitioner, sampled=sampled)
+        yield format_moves(moves, partitioner, sampled=sampled)
 
 
 def plan_lines(plan: ScalingPlan) -> Iterator[str]:
@@ -137,7 +137,7 @@ def plan_lines(plan: ScalingPlan) -> Iterator[str]:
     for step in plan.steps[:LINES_SHOWN]:
         yield f"  {describe_step(step, numbers)}"
         yield f"      {_why(plan, step)}"
-        numbers = counts_after(numbers, step)
+        numbers = count_after(numbers, step)
     yield from count_rest(len(plan.steps), LINES_SHOWN)
 
 
@@ -162,7 +162,7 @@ def describe_step(step: ScalingStep, numbers: Mapping[str, QueueCounts]) -> str:
     return f"{where}{step.action} {before}{step.number}"
 
 
-def moves_of(plan: ScalingPlan, partitioner: Partitioner, keys: KeyCounts | None) -> Moves | None:
+def count_moves(plan: ScalingPlan, partitioner: Partitioner, keys: KeyCounts | None) -> Moves | None:
     """Return which keys move, or those of a sample; None if no queue list changes, or it cannot be known."""
     state = plan.state
     written = {
@@ -177,11 +177,11 @@ def moves_of(plan: ScalingPlan, partitioner: Partitioner, keys: KeyCounts | None
         keys = KeyCounts()
         for number in range(SAMPLE):
             keys.add(str(number))
-    moves = moved_keys(keys, partitioner, written, target)
+    moves = count_moved_keys(keys, partitioner, written, target)
     return None if moves.messages_undecided == moves.messages else moves
 
 
-def moves_line(moves: Moves, partitioner: str, *, sampled: bool) -> str:
+def format_moves(moves: Moves, partitioner: str, *, sampled: bool) -> str:
     """Return which share of the keys moves, as a line."""
     share = 100 * moves.keys_moved / max(moves.keys, 1)
     what = f"a sample of {moves.keys:,} keys" if sampled else count_noun(moves.keys, "key")
@@ -246,7 +246,7 @@ def _why(plan: ScalingPlan, step: ScalingStep) -> str:
 
 def _waits_for(plan: ScalingPlan, step: ScalingStep) -> str:
     """Return what a step that is not possible now waits for."""
-    reason = refusal(plan.state.situation, step)
+    reason = explain_refusal(plan.state.situation, step)
     if reason:
         return reason
     if step.action == Action.DRAIN and step.unread:

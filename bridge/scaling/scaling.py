@@ -17,7 +17,7 @@ from bridge.rocketmq.remoting.errors import BrokerError, ConnectError, RemotingT
 from bridge.scaling.deferred import ScalingRefused
 from bridge.scaling.topic_state import Scope, TopicReader, TopicState
 from exchange.partition.clients.rocketmq.queues import MessageQueue
-from exchange.partition.clients.rocketmq.scaling import Action, ScalingStep, UnreadMessages, all_steps, next_steps
+from exchange.partition.clients.rocketmq.scaling import Action, ScalingStep, UnreadMessages, find_next_steps, list_steps
 from exchange.text.display import list_some
 
 __all__ = ["StepEvent", "ScalingPlan", "plan", "scale"]
@@ -69,7 +69,7 @@ async def plan(settings: ClientSettings, scope: Scope) -> ScalingPlan:
             if where := await reader.disagreement(broker, config):
                 raise ScalingRefused(f"{where}; brokers register every 30 s: run it again then")
         situation, target = state.situation, state.target
-        return ScalingPlan(scope, state, all_steps(situation, target), frozenset(next_steps(situation, target)))
+        return ScalingPlan(scope, state, list_steps(situation, target), frozenset(find_next_steps(situation, target)))
 
 
 async def scale(
@@ -129,7 +129,7 @@ class _Scaling:
                 await asyncio.sleep(LOOK_EVERY)
                 continue
             answered = time.monotonic()
-            steps = next_steps(state.situation, state.target)
+            steps = find_next_steps(state.situation, state.target)
             if not steps:
                 return
             changes = [step for step in steps if step.action.is_change]

@@ -11,18 +11,18 @@ from typing import Final
 
 from bridge.rocketmq.consumer.assigned import TopicQueue
 from bridge.rocketmq.consumer.pulling import BrokerQueues
-from bridge.rocketmq.remoting.admin import TopicConfig, topic_config
+from bridge.rocketmq.remoting.admin import TopicConfig, fetch_topic_config
 from bridge.rocketmq.remoting.client import Client
 from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode
 from bridge.rocketmq.remoting.command import load_json
 from bridge.rocketmq.remoting.errors import ClientError
 from bridge.rocketmq.remoting.statistics import (
     Members,
-    committed_offsets,
     consume_stats,
-    groups_of_topic,
-    members_of,
-    topic_stats,
+    fetch_committed_offsets,
+    fetch_groups,
+    fetch_members,
+    fetch_topic_stats,
 )
 from bridge.scaling.deferred import DeferredMessages, ScalingRefused
 from exchange.errors import InputError
@@ -149,7 +149,7 @@ class TopicReader:
     async def disagreement(self, broker: str, config: TopicConfig) -> str:
         """Return where the broker or a name server has other numbers of queues than these; "" if all have them."""
         address = self._client.address(broker)
-        found = await topic_config(self._client, address, self._scope.topic)
+        found = await fetch_topic_config(self._client, address, self._scope.topic)
         if found is None or (found.write_queues, found.read_queues) != (config.write_queues, config.read_queues):
             return f"broker {broker!r} has {_numbers(found)}"
         for name_server in self._client.settings.name_servers:
@@ -196,7 +196,7 @@ class TopicReader:
     async def _configs(self, addresses: Mapping[str, str]) -> dict[str, TopicConfig]:
         configs: dict[str, TopicConfig] = {}
         for broker, address in addresses.items():
-            config = await topic_config(self._client, address, self._scope.topic)
+            config = await fetch_topic_config(self._client, address, self._scope.topic)
             if config is None:
                 raise ScalingRefused(
                     f"the name server lists topic {self._scope.topic!r} at broker {broker!r}, which does not have it; "
@@ -224,8 +224,8 @@ class TopicReader:
     async def _groups(self, addresses: Mapping[str, str]) -> dict[str, Members]:
         groups: dict[str, Members] = {}
         for address in addresses.values():
-            for group in sorted(await groups_of_topic(self._client, address, self._scope.topic)):
-                there, known = await members_of(self._client, address, group), groups.get(group, Members())
+            for group in sorted(await fetch_groups(self._client, address, self._scope.topic)):
+                there, known = await fetch_members(self._client, address, group), groups.get(group, Members())
                 groups[group] = Members(
                     known.client_ids | there.client_ids,
                     known.is_broadcasting or there.is_broadcasting,
@@ -256,7 +256,7 @@ class TopicReader:
         client, topic = self._client, self._scope.topic
         queues = range(max(counts))
         asked = BrokerQueues(client, "")
-        spans = await topic_stats(client, address, topic)
+        spans = await fetch_topic_stats(client, address, topic)
         for queue in queues:
             if queue not in spans:  # brokers before 5.0 answer for queues that are written
                 each = TopicQueue(topic, broker, queue)
@@ -271,7 +271,7 @@ class TopicReader:
                 consumed[queue][group] = known[queue]
         if target > counts.write:
             # A group that reads the topic here, and has no offset in a queue that will be written.
-            for group, committed in (await committed_offsets(client, address, topic)).items():
+            for group, committed in (await fetch_committed_offsets(client, address, topic)).items():
                 for queue in range(counts.write, max(counts)):
                     if group in groups and group not in self.deleted and queue not in committed:
                         consumed[queue][group] = -1

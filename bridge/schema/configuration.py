@@ -11,22 +11,22 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bridge.daemon import keys
-from bridge.endpoints import SCHEMES, keys_of
+from bridge.endpoints import SCHEMES, list_keys
 from bridge.keys import Key, Keys
 from bridge.pump.keys import OWN_POLICY, POLICY
 from exchange.values.json_schema import DRAFT_07, identify
 
-__all__ = ["bridge_schema"]
+__all__ = ["build_bridge_schema"]
 
 ROLES: Final = {"source": "SOURCE", "target": "TARGET", "dead-letters": "DEAD_LETTERS"}
 """Name of a definition -> name of the keys in the modules ``keys`` of the endpoints."""
 
 
-def bridge_schema() -> dict[str, Any]:
+def build_bridge_schema() -> dict[str, Any]:
     """Return the schema."""
     definitions: dict[str, Any] = {"policy": _table(POLICY)}
     for name, role in ROLES.items():
-        by_system = {folder: keys_of(folder, role) for folder in dict.fromkeys(SCHEMES.values())}
+        by_system = {folder: list_keys(folder, role) for folder in dict.fromkeys(SCHEMES.values())}
         for folder, own in by_system.items():
             definitions[f"{folder}-{name}"] = _table(own)
         definitions[name] = _endpoint(name, by_system)

@@ -11,7 +11,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Final
 
-from exchange.values.json_schema import schema_of
+from exchange.values.json_schema import build_schema
 
 __all__ = ["SCHEMAS", "NamedSchema"]
 
@@ -31,21 +31,21 @@ def _of_types(about: str, *types: str) -> NamedSchema:
 
     def build(name: str) -> dict[str, Any]:
         kinds = [getattr(import_module(module), kind) for module, _, kind in (each.partition(":") for each in types)]
-        return schema_of(kinds, name, about)
+        return build_schema(kinds, name, about)
 
     return NamedSchema(about, build)
 
 
 def _build_bridge(_: str) -> dict[str, Any]:
-    from bridge.schema.configuration import bridge_schema
+    from bridge.schema.configuration import build_bridge_schema
 
-    return bridge_schema()
+    return build_bridge_schema()
 
 
 def _build_settings(_: str) -> dict[str, Any]:
-    from bindings.report.settings import settings_schema
+    from bindings.report.settings import build_settings_schema
 
-    return settings_schema()
+    return build_settings_schema()
 
 
 SELECTOR: Final = "exchange.commands.selector"

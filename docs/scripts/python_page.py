@@ -26,7 +26,7 @@ PACKAGES: Final[Mapping[str, str]] = {
 """Package -> what is in it."""
 
 VALUES: Final[Mapping[str, str]] = {
-    "LATEST": "The profile of the newest release of RabbitMQ that is known.",
+    "LATEST_PROFILE": "The profile of the newest release of RabbitMQ that is known.",
     "PROFILES": "Name of a profile -> the profile, the oldest first.",
 }
 """Names of values, which have no docstring of their own."""

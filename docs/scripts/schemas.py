@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from bindings.report.settings import settings_schema
+from bindings.report.settings import build_settings_schema
 from bridge.daemon.keys import FILE, REPLIES_OF
 from bridge.endpoints.archive import keys as archive
 from bridge.endpoints.kafka import keys as kafka
@@ -81,7 +81,7 @@ def with_settings(page: str) -> str:
     if found is None:
         raise ValueError(f"{SETTINGS.name} has no table of settings")
     rows = []
-    for name, setting in settings_schema()["properties"]["audit"]["properties"].items():
+    for name, setting in build_settings_schema()["properties"]["audit"]["properties"].items():
         default = f"`{setting['default']}`" if "default" in setting else "none"
         rows.append(f"| `{name}` | {default} | {setting['description'].rstrip('.')} |\n")
     return page[: found.start(1)] + "".join(rows) + page[found.end(1) :]

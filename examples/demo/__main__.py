@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 import bindings
-from bindings.auditing.spark.session import JAVA, java_version, session, watch_progress
+from bindings.auditing.spark.session import JAVA, find_java_version, open_session, watch_progress
 from bindings.report.forms import FORMS
 from bindings.sources.files import save_form
 from examples.demo import generate
@@ -93,14 +93,14 @@ def _session(with_spark: bool, step: Callable[[int, int], None]) -> Iterator[Spa
     if not with_spark:
         yield None
         return
-    with session() as spark, watch_progress(spark, step):
+    with open_session() as spark, watch_progress(spark, step):
         yield spark
 
 
 def _has_java() -> bool:
     """Return whether Spark can run here; if not, print why."""
     try:
-        java_version(os.environ)
+        find_java_version(os.environ)
     except InputError as error:
         click.echo(f"Spark needs Java {JAVA} and does not find it ({error}); counting in this process.\n")
         return False

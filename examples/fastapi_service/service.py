@@ -14,7 +14,7 @@ from fastapi import FastAPI, HTTPException, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from exchange import Delivery, Dispatcher, Retry
-from exchange.dispatch.middleware import deduplicated, logged, measured
+from exchange.dispatch.middleware import deduplicate, log_deliveries, measure
 
 URL = os.environ.get("AMQP_URL", "amqp://guest:guest@localhost/")
 QUEUE = os.environ.get("ORDERS_QUEUE", "orders-service")
@@ -63,14 +63,14 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
             order_by='body "/id"',
             timeout=30,
             on_error=Retry((0.5, 5, 60)),
-            middleware=[app.state.metrics, logged(), deduplicated()],
+            middleware=[app.state.metrics, log_deliveries(), deduplicate()],
         )
         yield
         await app.state.consumer.stop(timeout=20)
 
 
 app = FastAPI(lifespan=lifespan)
-app.state.metrics = measured()  # once for each process
+app.state.metrics = measure()  # once for each process
 
 
 @app.get("/orders/{order_id}")

@@ -19,11 +19,11 @@ from exchange.amqp.fields import (
     MalformedHeader,
     decode_table,
     decode_value,
+    encode_short_string,
     encode_table,
     encode_value,
-    short_string,
 )
-from exchange.values.field_values import Typed, type_and_value
+from exchange.values.field_values import Typed, resolve_type
 from exchange.values.message import BASIC_PROPERTIES
 
 __all__ = ["PROPERTIES", "WIDTHS", "ContentHeader"]
@@ -85,16 +85,16 @@ class ContentHeader:
         return cls(payload[PREFIX.size :]), size
 
     @classmethod
-    def of(cls, headers: Mapping[str, Any] | None = None, properties: Mapping[str, Any] = NONE) -> ContentHeader:
+    def encode(cls, headers: Mapping[str, Any] | None = None, properties: Mapping[str, Any] = NONE) -> ContentHeader:
         """Build the header of a message with these headers (None: no table, {}: an empty table) and other properties.
 
         Raises ValueError naming the header or property that AMQP cannot hold.
         """
         parts = {name: _encode_property(name, value) for name, value in properties.items() if value is not None}
-        return cls.of_parts(parts, None if headers is None else encode_table(headers))
+        return cls.from_parts(parts, None if headers is None else encode_table(headers))
 
     @classmethod
-    def of_parts(cls, parts: Mapping[str, bytes], table: bytes | None, unused: int = 0) -> ContentHeader:
+    def from_parts(cls, parts: Mapping[str, bytes], table: bytes | None, unused: int = 0) -> ContentHeader:
         """Build the header of properties as encoded for the wire, and of the encoded fields of a table of headers.
 
         ``unused`` are the two flags without a property.
@@ -106,7 +106,7 @@ class ContentHeader:
             bit = BITS[name]
             if bit > last:  # out of order: start again with the properties sorted
                 ordered = sorted(parts, key=BITS.__getitem__, reverse=True)
-                return cls.of_parts({one: parts[one] for one in ordered}, table, unused)
+                return cls.from_parts({one: parts[one] for one in ordered}, table, unused)
             last = bit
             flags |= bit
             if bit > HEADERS:
@@ -207,7 +207,7 @@ class ContentHeader:
         return number if width == 1 else Typed("timestamp", number)
 
     def with_property(self, name: str, value: Any) -> ContentHeader:
-        """Return the header with one of the other properties set, removed if the value is None. Raises as `of`."""
+        """Return the header with one of the other properties set, removed if the value is None. Raises as `encode`."""
         part = b"" if value is None else _encode_property(name, value)
         start, end = self._locate(name)
         flags = self._flags | BITS[name] if part else self._flags & ~BITS[name]
@@ -280,11 +280,14 @@ class ContentHeader:
         return default if found is None else decode_value(self.raw, found[1])[0]
 
     def with_header(self, name: str, value: Any) -> ContentHeader:
-        """Return the header with a field set: replaced if it is there, else added behind the others. Raises as `of`."""
+        """Return the header with a field set: replaced if it is there, else added behind the others.
+
+        Raises as `encode`.
+        """
         found = self.find(name)
         start, end = (self.table[1],) * 2 if found is None else (found[0], found[2])
         try:
-            field = short_string(name) + encode_value(value)
+            field = encode_short_string(name) + encode_value(value)
         except (TypeError, ValueError, struct.error) as error:
             raise ValueError(f"header {name!r}: {error}") from None
         return self._splice(start, end, field)
@@ -345,9 +348,9 @@ def _encode_property(name: str, value: Any) -> bytes:
         raise ValueError(f"AMQP has no property {name!r}")
     if not width:
         if isinstance(value, str):
-            return short_string(value)
+            return encode_short_string(value)
     else:
-        number = value if type(value) is int else type_and_value(value)[1]
+        number = value if type(value) is int else resolve_type(value)[1]
         if isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 1 << 8 * width:
             return number.to_bytes(width)
     raise ValueError(f"{value!r} is no {PROPERTIES[name]}, as the property {name} is")

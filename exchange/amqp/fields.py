@@ -41,7 +41,7 @@ from typing import Any, Final
 
 from exchange.errors import HashstarError
 from exchange.limits import NESTING
-from exchange.values.field_values import Typed, type_and_value
+from exchange.values.field_values import Typed, resolve_type
 
 __all__ = [
     "KINDS",
@@ -53,7 +53,7 @@ __all__ = [
     "decode_value",
     "encode_table",
     "encode_value",
-    "short_string",
+    "encode_short_string",
 ]
 
 
@@ -303,10 +303,10 @@ def encode_value(value: Any) -> bytes:
     if isinstance(value, Mapping):
         return _add_size(b"F", encode_table(value))
 
-    return _encode_canonical(*type_and_value(value))
+    return _encode_canonical(*resolve_type(value))
 
 
-def short_string(text: str) -> bytes:
+def encode_short_string(text: str) -> bytes:
     """Encode a name: its length in one byte, then its bytes. Raises ValueError if there are more than 255."""
     raw = text.encode("utf-8", "surrogateescape")
     if len(raw) > 255:
@@ -314,7 +314,7 @@ def short_string(text: str) -> bytes:
     return bytes((len(raw),)) + raw
 
 
-_encode_name: Final = lru_cache(4096)(short_string)  # names recur
+_encode_name: Final = lru_cache(4096)(encode_short_string)  # names recur
 
 
 def _add_size(tag: bytes, raw: bytes) -> bytes:
@@ -325,7 +325,7 @@ def _encode_str(text: str) -> bytes:
     try:
         raw = text.encode()
     except UnicodeEncodeError:
-        raw = type_and_value(text)[1]  # lone surrogates, which only JSON can bring
+        raw = resolve_type(text)[1]  # lone surrogates, which only JSON can bring
     return b"S" + SIZE.pack(len(raw)) + raw
 
 
@@ -350,11 +350,11 @@ def _encode_typed(value: Typed) -> bytes:
     pack = PACK.get(kind)
     if pack is not None and not isinstance(value.value, Typed):
         return pack(TAGS[kind], value.value)
-    return _encode_canonical(*type_and_value(value)) if kind not in {"array", "table"} else encode_value(value.value)
+    return _encode_canonical(*resolve_type(value)) if kind not in {"array", "table"} else encode_value(value.value)
 
 
 def _encode_canonical(kind: str, value: Any) -> bytes:
-    """Encode a value given as `type_and_value` returns it."""
+    """Encode a value given as `resolve_type` returns it."""
     tag = TAGS[kind]
     if kind == "void":
         return tag
@@ -365,7 +365,7 @@ def _encode_canonical(kind: str, value: Any) -> bytes:
     if kind == "array":
         value = b"".join([_encode_canonical(*item) for item in value])
     elif kind == "table":
-        value = b"".join([short_string(name) + _encode_canonical(inner, item) for name, inner, item in value])
+        value = b"".join([encode_short_string(name) + _encode_canonical(inner, item) for name, inner, item in value])
     return _add_size(tag, bytes(value))
 
 

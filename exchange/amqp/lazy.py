@@ -91,14 +91,14 @@ def message_of(exchange: str, routing_key: str, content: ContentHeader, body: by
 
 
 def content_of(message: Message) -> ContentHeader:
-    """Return the content header of a message: the very bytes if it came from `message_of`, else as `of` encodes it.
+    """Return the content header of a message: the very bytes if it came from `message_of`, else encoded.
 
-    A message with an empty plain mapping of headers gets no table. Raises as `ContentHeader.of`.
+    A message with an empty plain mapping of headers gets no table. Raises as `ContentHeader.encode`.
     """
     headers, properties = message.headers, message.properties
     content = getattr(headers, "content", None)  # takes a fifth of the time of isinstance
     if getattr(properties, "content", None) is content and isinstance(content, ContentHeader):
         return content
     if isinstance(headers, LazyHeaders):
-        return ContentHeader.of(headers.decoded if headers.content.has_table else None, properties)
-    return ContentHeader.of(headers or None, properties)
+        return ContentHeader.encode(headers.decoded if headers.content.has_table else None, properties)
+    return ContentHeader.encode(headers or None, properties)

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from exchange.amqp.fields import MalformedHeader, decode_table, encode_table, short_string
+from exchange.amqp.fields import MalformedHeader, decode_table, encode_short_string, encode_table
 
 __all__ = [
     "BODY", "END", "HEAD", "HEADER", "HEARTBEAT", "METHOD", "METHODS", "PROTOCOL", "Method", "decode_method",
@@ -170,7 +170,7 @@ def _pack_bits(bits: list[bool]) -> bytes:
 
 def _encode(kind: str, value: Any) -> bytes:
     if kind == "shortstr":
-        return short_string(value)
+        return encode_short_string(value)
     if kind == "table":
         fields = encode_table(value)
         return SIZE.pack(len(fields)) + fields

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from exchange.errors import InputError
-from exchange.text.site import how_to_install
+from exchange.text.site import build_install_command
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,7 +20,7 @@ def import_arrow() -> Any:
         import numpy as np  # noqa: F401
         import pyarrow as pa
     except ImportError as error:
-        raise InputError(f"columns need numpy and pyarrow ({error}): {how_to_install('audit')}") from None
+        raise InputError(f"columns need numpy and pyarrow ({error}): {build_install_command('audit')}") from None
     return pa
 
 

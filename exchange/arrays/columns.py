@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from exchange.errors import InputError
 
-__all__ = ["Bytes", "Column", "Keys", "Offsets", "build_column", "column_of_bytes", "length_of", "split_column"]
+__all__ = ["Bytes", "Column", "Keys", "Offsets", "build_column", "build_bytes_column", "count_items", "split_column"]
 
 Bytes = npt.NDArray[np.uint8]
 Offsets = npt.NDArray[np.int64]
@@ -73,7 +73,7 @@ class Column(NamedTuple):
             raise InputError(f"a column of texts has one that is not UTF-8: {error}") from None
 
 
-def length_of(keys: Keys) -> int:
+def count_items(keys: Keys) -> int:
     """Return the number of keys of a column."""
     return max(len(keys[1]) - 1, 0) if _is_pair(keys) else len(keys)
 
@@ -116,7 +116,7 @@ def build_column(keys: Sequence[Any]) -> Column | None:
     return Column(np.frombuffer(b"".join(encoded), np.uint8), _offsets(encoded), valid, text=bytes not in types)
 
 
-def column_of_bytes(texts: Sequence[bytes]) -> Column:
+def build_bytes_column(texts: Sequence[bytes]) -> Column:
     """Return a column of these texts, given as bytes. Raises InputError for an element that is not bytes."""
     column = build_column(texts)
     if column is None:

@@ -18,7 +18,7 @@ CHUNK: Final = 16_384
 """Number of keys in a piece."""
 
 LOOK: Final = 1 << 12
-MOST_LOOK: Final = 1 << 16
+MAX_SAMPLE_KEYS: Final = 1 << 16
 """Number of keys in the sample that decides whether keys repeat: a sixteenth of all, within these bounds."""
 
 WORTH: Final = 0.8
@@ -65,7 +65,7 @@ def split_pieces(keys: pa.Array) -> Iterator[Column]:
 
 
 def _repeat(keys: pa.Array) -> bool:
-    sample = keys.slice(len(keys) // 2, min(max(len(keys) >> 4, LOOK), MOST_LOOK))
+    sample = keys.slice(len(keys) // 2, min(max(len(keys) >> 4, LOOK), MAX_SAMPLE_KEYS))
     return len(sample.dictionary_encode().dictionary) <= WORTH * len(sample)
 
 

@@ -14,7 +14,7 @@ import click
 from exchange.entities.profile import Profile
 from exchange.errors import HashstarError, InputError
 from exchange.text.display import escape_line, hide_logins, split_error
-from exchange.text.site import how_to_install
+from exchange.text.site import build_install_command
 
 __all__ = [
     "QUIET", "VERBOSE", "echo_error", "echo_line", "exit_on_error", "fail", "is_quiet", "progress", "show_caveat",
@@ -78,7 +78,7 @@ def exit_on_error(extra: str = "") -> Iterator[None]:
     except ImportError as error:
         if not extra:
             raise
-        fail(InputError(f"this needs {error.name}: {how_to_install(extra)}"))
+        fail(InputError(f"this needs {error.name}: {build_install_command(extra)}"))
 
 
 def show_warnings(name: str, warnings: Sequence[object]) -> None:

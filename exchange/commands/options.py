@@ -1,7 +1,7 @@
 """The vocabulary of options: what several commands have in common is defined once, and here.
 
 docs/commands.md has the table that users read. `HashstarCommand` and `CommandGroup` are the classes of all commands of
-the program; `topology_option`, `form_options`, `output_option` and `renamed` add what their names say.
+the program; `topology_option`, `form_options`, `output_option` and `accept_old_name` add what their names say.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from exchange.text.numbers import parse_duration
 
 __all__ = [
     "RENAMED", "STDOUT", "AddressType", "CommandGroup", "Duration", "HashstarCommand", "Renamed", "ReportOption",
-    "TopologyOption", "allow_unread_option", "command", "redirect", "renamed",
-    "seconds_to_answer", "timeout_option", "topology_option", "wait_option",
+    "TopologyOption", "allow_unread_option", "command", "redirect", "accept_old_name",
+    "read_timeout", "timeout_option", "topology_option", "wait_option",
 ]  # fmt: skip
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -241,7 +241,7 @@ class Renamed(click.Option):
         redirect(self, parser, process)
 
 
-def renamed(old: str, *to: str, short: str = "", flag: bool = False) -> Callable[[Function], Function]:
+def accept_old_name(old: str, *to: str, short: str = "", flag: bool = False) -> Callable[[Function], Function]:
     """Add the old name of an option. A new name is ``--name``, or ``--name=value`` where the old one had no value."""
     new = {name: value if equals else None for name, equals, value in (each.partition("=") for each in to)}
     names = [old, *([short] if short else [])]
@@ -298,7 +298,7 @@ class AddressType(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
 
 def timeout_option(function: Function) -> Function:
-    """Add --timeout to a command that asks a server; `seconds_to_answer` returns its value."""
+    """Add --timeout to a command that asks a server; `read_timeout` returns its value."""
     return click.option(
         "--timeout",
         type=Duration(least=0.001),
@@ -311,7 +311,7 @@ def timeout_option(function: Function) -> Function:
     )(function)
 
 
-def seconds_to_answer() -> float:
+def read_timeout() -> float:
     """Return the value of the running command's --timeout."""
     seconds: float = click.get_current_context().meta.get(TIMEOUT, ANSWER_SECONDS)
     return seconds

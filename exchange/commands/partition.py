@@ -12,7 +12,7 @@ from typing import IO, Any, Final, NamedTuple, NotRequired, TypedDict
 import click
 
 from exchange.commands.console import fail, show_status
-from exchange.commands.options import command, renamed
+from exchange.commands.options import accept_old_name, command
 from exchange.commands.output import form_options, output_option, print_form
 from exchange.errors import HashstarError, InputError
 from exchange.partition.moves import Distribution, KeyCounts, compare_distributions
@@ -21,9 +21,9 @@ from exchange.partition.partitioning.key_source import KeySource
 from exchange.partition.partitioning.specification import parse_key_source, parse_partitioner, parse_partitions
 from exchange.partition.partitioning.strategies import OTHER_CLIENTS, STRATEGIES, find_strategy
 from exchange.partition.python_function import PREFIX, STRATEGY, PythonFunction
-from exchange.values.field_json import decode, json_line, message_from_json
+from exchange.values.field_json import decode, decode_message, encode_fields
 from exchange.values.forms import Form, Forms
-from exchange.values.json_text import value_from_line
+from exchange.values.json_text import parse_line
 from exchange.values.lines import read_lines
 
 __all__ = ["PartitionLine", "partition_command"]
@@ -74,7 +74,7 @@ def _list_strategies(context: click.Context, _: click.Parameter, wanted: bool) -
               'header "name", property message_id, body "/json/pointer".')  # fmt: skip
 @click.option("--change", "changes", multiple=True, metavar="CHANGE", help="Report what moves with other PARTITIONS, "
               "another STRATEGY, or lost=BROKER; repeatable.")  # fmt: skip
-@renamed("--to", "--change")
+@accept_old_name("--to", "--change")
 @click.option("--lost", multiple=True, metavar="BROKER", help="Broker that is down from the start, as PARTITIONS name "
               "it; repeatable.")  # fmt: skip
 @form_options(FORMS)
@@ -175,15 +175,15 @@ def _read(file: IO[bytes], source: KeySource | None, reads_record: bool) -> Iter
     for number, raw in read_lines(file):
         position = f"{getattr(file, 'name', '-')}:{number}"
         try:
-            fields = value_from_line(raw, halves=True)  # Java has a rule for their bytes
+            fields = parse_line(raw, halves=True)  # Java has a rule for their bytes
             if not isinstance(fields, dict):
                 raise InputError("expected a JSON object")  # noqa: TRY301
             if source is None:
                 key = _read_key(fields)
                 yield _Line(position, fields, key, *(_read_value(fields) if reads_record else (UNKNOWN, "")))
             else:
-                message = message_from_json(fields)
-                yield _Line(position, fields, source.of(message), message.body, "")
+                message = decode_message(fields)
+                yield _Line(position, fields, source.read(message), message.body, "")
         except InputError as error:
             raise InputError(f"{position}: {error}{error.drawing}") from None
 
@@ -219,7 +219,7 @@ def _choose(lines: Iterator[_Line], named: _Described, seed: int | None) -> None
                     producer.handle(topic, Appended(_number(fields, "size", 0)), distribution.partitions)
         except InputError as error:
             raise InputError(f"{position}: {error}") from None
-        out.write(json_line(fields | _answer(choice, distribution)))
+        out.write(encode_fields(fields | _answer(choice, distribution)))
     out.flush()
 
 

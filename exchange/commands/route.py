@@ -18,13 +18,13 @@ import click
 
 from exchange.commands.completion import SOURCE, complete_names
 from exchange.commands.console import fail, progress, show_caveat
-from exchange.commands.options import command, renamed, timeout_option, topology_option
+from exchange.commands.options import accept_old_name, command, timeout_option, topology_option
 from exchange.commands.output import form_options, output_option, print_form
 from exchange.commands.partition import partition_command
 from exchange.commands.selector import selector_command
-from exchange.entities.releases import LATEST, RELEASES, profile_by_name
+from exchange.entities.releases import LATEST_PROFILE, RELEASES, find_profile_by_name
 from exchange.errors import BrokerError, HashstarError, InputError, NotFound
-from exchange.lifecycle.forms import life_lines
+from exchange.lifecycle.forms import format_life
 from exchange.lifecycle.possible import PossibleLives, find_lives
 from exchange.limits import SHORTSTR_BYTES
 from exchange.routing.dead_letters import follow_dead_letters
@@ -36,10 +36,10 @@ from exchange.text.display import clip_line, escape_lines, list_some, suggest
 from exchange.topology.partitioners import import_partitioners
 from exchange.topology.topology import Topology
 from exchange.values.documents import encode_as
-from exchange.values.field_json import decode, json_line, message_from_json
+from exchange.values.field_json import decode, decode_message, encode_fields
 from exchange.values.field_values import to_bytes
 from exchange.values.forms import Form, Forms
-from exchange.values.json_text import JsonFault, parse, value_from_line
+from exchange.values.json_text import JsonFault, parse, parse_line
 from exchange.values.lines import read_lines
 from exchange.values.message import Message
 
@@ -57,7 +57,7 @@ FIELDS: Final = frozenset({"exchange", "routing_key", "headers", "properties", "
 """Fields of a message that routing reads."""
 SIMPLIFIED: Final = {name.replace("_", ""): name for name in FIELDS}
 """Name of a field without separators -> the name."""
-LISTED: Final = 5
+MAX_NAMED_FIELDS: Final = 5
 """Maximum number of ignored fields that a warning names."""
 
 
@@ -113,7 +113,7 @@ def build_commands(load: Load) -> list[click.Command]:
         finally:
             out.flush()
         if notes.ignored:
-            names = list_some(list(map(json.dumps, sorted(notes.ignored))), LISTED)
+            names = list_some(list(map(json.dumps, sorted(notes.ignored))), MAX_NAMED_FIELDS)
             click.echo(escape_lines(f"ignored fields: {names}"), err=True)
         if notes.bad:
             count = f"bad lines: {notes.bad}, the first is" if notes.bad > 1 else "a bad line:"
@@ -141,7 +141,7 @@ def build_commands(load: Load) -> list[click.Command]:
         shell_complete=complete_names(load, "queues"),
         help="Explain why this queue gets the message, or does not.",
     )
-    @renamed("-q", "--queue")
+    @accept_old_name("-q", "--queue")
     @click.option(
         "--life", is_flag=True, help="Show what queues may do with the message, what goes round, what is lost."
     )
@@ -192,7 +192,7 @@ def build_commands(load: Load) -> list[click.Command]:
         except HashstarError as error:
             fail(error)
         print_form(FORMS[form], explanation, topology.profile.name, lives)
-        if form == "text" and profile is None and topology.profile != LATEST:
+        if form == "text" and profile is None and topology.profile != LATEST_PROFILE:
             click.echo(f"by the rules of {topology.profile.name}, for the release that the source names")
 
     return [route_command, explain_command, partition_command, selector_command]
@@ -205,7 +205,7 @@ class ProfileType(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the name if there is such a profile; else end the command."""
-        profile = profile_by_name(value)
+        profile = find_profile_by_name(value)
         if profile is None:
             self.fail(f"{value!r} is no release of RabbitMQ that is known here: give {RELEASES}")
         show_caveat(profile)
@@ -231,7 +231,7 @@ def topology_options(function: Callable[..., Any]) -> Callable[..., Any]:
         timeout_option,
         profile_option(),
         click.option("--vhost", help="Virtual host; required only if the source has several."),
-        renamed("--definitions", "--topology", short="-d"),
+        accept_old_name("--definitions", "--topology", short="-d"),
         topology_option,
     ):
         function = option(function)
@@ -272,10 +272,10 @@ def _route_lines(router: Router, file: IO[bytes], notes: _Notes) -> Iterator[byt
     lines: dict[tuple[str, str], tuple[Route, bytes]] = {}
     for number, raw in read_lines(file):
         try:
-            value = value_from_line(raw)
+            value = parse_line(raw)
             if type(value) is dict and not FIELDS.issuperset(value):
                 _check_fields(value, notes)
-            message = message_from_json(value)
+            message = decode_message(value)
             route = router.route(message)
         except (InputError, BrokerError) as error:
             located = f"{getattr(file, 'name', '-')}:{number}: {error}"
@@ -285,7 +285,7 @@ def _route_lines(router: Router, file: IO[bytes], notes: _Notes) -> Iterator[byt
             notes.bad += 1
             notes.first = notes.first or located
             answer: ErrorLine = {"error": str(error)}
-            yield json_line(answer)
+            yield encode_fields(answer)
             continue
         key = (message.exchange, message.routing_key)
         known = lines.get(key)
@@ -337,7 +337,7 @@ def explanation_to_json(explanation: Explanation, profile: str, lives: PossibleL
 def explanation_to_text(explanation: Explanation, _: str, lives: PossibleLives | None) -> Iterator[str]:
     """Yield the lines of an explanation, and those of the lives of its message."""
     yield from str(explanation).split("\n")
-    yield from () if lives is None else life_lines(lives)
+    yield from () if lives is None else format_life(lives)
 
 
 FORMS: Final[Forms] = {
@@ -387,7 +387,7 @@ def _format_line(message: Message, route: Route) -> bytes:
     if route.delayed is not None:
         fields["at_once"] = list(route.at_once.queues)
         fields["later"] = route.later
-    return json_line(encode_as(RouteLine, fields))
+    return encode_fields(encode_as(RouteLine, fields))
 
 
 def _parse_field(option: str, given: str) -> tuple[str, Any]:

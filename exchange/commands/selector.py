@@ -13,7 +13,7 @@ from exchange.commands.options import CommandGroup
 from exchange.commands.output import form_options, output_option, print_form
 from exchange.errors import HashstarError, InputError
 from exchange.selector import explanation
-from exchange.selector.selector import LATEST, RELEASES, Selector
+from exchange.selector.selector import LATEST_RELEASE, RELEASES, Selector
 from exchange.selector.tags import TAGS, Tags
 from exchange.values.documents import encode_as
 from exchange.values.forms import Form, Forms
@@ -91,7 +91,7 @@ def _options(command: Any) -> Any:
         output_option,
         form_options(CHECK_FORMS),
         click.option("--exact", is_flag=True, help="Read as the broker does: ignore what it does not parse."),
-        click.option("--release", type=click.Choice(list(RELEASES)), default=LATEST, show_default=True,
+        click.option("--release", type=click.Choice(list(RELEASES)), default=LATEST_RELEASE, show_default=True,
                      help="RocketMQ release whose language is used."),
         click.option("--tags", "by_tags", is_flag=True, help="Read EXPRESSION as a subscription by tags: a || b."),
     ):  # fmt: skip

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from exchange.dispatch.clients.pika import delivery_from_pika, properties_for_pika
+from exchange.dispatch.clients.pika import build_pika_properties, convert_pika_delivery
 from exchange.dispatch.delivery import Answer, Delivery, Ticket
-from exchange.dispatch.policy import DONE, OnError
+from exchange.dispatch.policy import DONE, OnError, restore_exchange
 from exchange.dispatch.registration import name_of
 from exchange.values.message import Message
 
@@ -32,7 +32,7 @@ def consume_blocking(
 
     def receive(channel: Any, method: Any, properties: Any, body: bytes) -> None:
         ticket = Ticket(_Blocking(type(properties)), channel, method.delivery_tag, queue)
-        delivery = delivery_from_pika(ticket, method, properties, body)
+        delivery = restore_exchange(convert_pika_delivery(ticket, method, properties, body))
         handler: list[object] = []
         try:
             dispatch(delivery, handler.append)
@@ -71,5 +71,5 @@ class _Blocking:
 
     def reply(self, ticket: Ticket, reply: Message) -> None:
         ticket.channel.basic_publish(
-            reply.exchange, reply.routing_key, reply.body, properties_for_pika(self._properties, reply)
+            reply.exchange, reply.routing_key, reply.body, build_pika_properties(self._properties, reply)
         )

@@ -18,7 +18,7 @@ from typing import Any, Final, Self, TypeVar, cast
 
 from exchange.dispatch.delivery import Answer, Delivery, Ticket
 from exchange.dispatch.link import Link, LinkLost, Unroutable
-from exchange.dispatch.policy import DONE, ConsumeOptions, ConsumerCounts, Handle, Retry, wrap_handle
+from exchange.dispatch.policy import DONE, ConsumeOptions, ConsumerCounts, Handle, Retry, restore_exchange, wrap_handle
 from exchange.dispatch.sending import AnswerSender, finish
 from exchange.dispatch.threads import HandlerThreads, place_of
 from exchange.dispatch.turns import ConcurrentTurns
@@ -167,6 +167,7 @@ class Consumer:
     # Receiving. All of this runs in the thread of the event loop.
 
     def _receive(self, delivery: Delivery) -> None:
+        delivery = restore_exchange(delivery)
         self._answers.receive(delivery._ticket)
         self.counts.received += 1
         if self._stopped:

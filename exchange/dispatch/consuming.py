@@ -13,7 +13,7 @@ from exchange.dispatch.policy import POLICIES, ConsumeOptions, Middleware, OnErr
 from exchange.partition.partitioning.specification import Partitioning, parse_key_source
 from exchange.values.message import Message
 
-__all__ = ["build_consumer", "key_function"]
+__all__ = ["build_consumer", "build_key_function"]
 
 CONCURRENCY: Final = 100
 """Default of ``concurrency`` where the prefetch is that of the channel."""
@@ -49,14 +49,14 @@ def build_consumer(
     if concurrency is not None and not (isinstance(concurrency, int) and concurrency >= 1):
         raise ValueError(f"concurrency is at least 1, not {concurrency!r}")
     if callable(middleware) or not all(map(callable, middleware)):
-        raise TypeError(f"middleware is a list of functions, as [logged(), measured()], not {middleware!r}")
+        raise TypeError(f"middleware is a list of functions, as [log_deliveries(), measure()], not {middleware!r}")
     if "no_ack" in options or "auto_ack" in options:
         raise TypeError("a dispatcher acknowledges after its handlers: no_ack and auto_ack are no options")
     settings = ConsumeOptions(
         on_error,
         prefetch,
         concurrency if concurrency is not None else prefetch or CONCURRENCY,
-        key_function(order_by),
+        build_key_function(order_by),
         timeout,
         tuple(middleware),
         threads,
@@ -77,7 +77,7 @@ def _link_to(queue: Any) -> Link:
     )
 
 
-def key_function(
+def build_key_function(
     order_by: str | Partitioning | Callable[[Message], Hashable] | None,
 ) -> Callable[[Message], Hashable] | None:
     """Return the function from a message to its key. Raises TextError and InputError for a text that is no key."""
@@ -85,7 +85,7 @@ def key_function(
         return None
     if isinstance(order_by, str):
         if " over " not in order_by:
-            return parse_key_source(order_by).of
+            return parse_key_source(order_by).read
         order_by = Partitioning.parse(order_by)
     if isinstance(order_by, Partitioning):
         return order_by.partition_of

@@ -123,7 +123,7 @@ class Delivery(Message):
         _set_ticket(self, Ticket(UNCONNECTED, None, 0, ""))
 
     @classmethod
-    def of(cls, message: Message) -> Delivery:
+    def from_message(cls, message: Message) -> Delivery:
         """Return a delivery of a message that did not come from a broker."""
         return cls(message.exchange, message.routing_key, message.headers, message.properties, message.body)
 
@@ -228,10 +228,16 @@ class Delivery(Message):
 
     def with_words(self, words: Mapping[str, str]) -> Delivery:
         """Return this delivery as a handler with names in its pattern gets it. Both are settled together."""
+        return self._replace(self.exchange, words)
+
+    def with_exchange(self, exchange: str) -> Delivery:
+        """Return this delivery as from another exchange. Both are settled together."""
+        return self._replace(exchange, self.words)
+
+    def _replace(self, exchange: str, words: Mapping[str, str]) -> Delivery:
         return assemble_delivery(
-            self.exchange, self.routing_key, self.headers, self.properties, self.body,
-            self.redelivered, self._ticket, words,
-        )  # fmt: skip
+            exchange, self.routing_key, self.headers, self.properties, self.body, self.redelivered, self._ticket, words
+        )
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Message):
@@ -289,14 +295,7 @@ def assemble_delivery(
     ticket: Ticket,
     words: Mapping[str, str] = NO_WORDS,
 ) -> Delivery:
-    """Build a delivery of values whose types are known to be right: nothing is checked. The fast constructor.
-
-    A message that comes back from a delay queue has the exchange again that it was first published to.
-    """
-    if RETRY in headers and exchange == f"{ticket.queue}.retried":
-        table = headers[RETRY]
-        first = table.get("exchange") if isinstance(table, Mapping) else None
-        exchange = first if isinstance(first, str) else exchange
+    """Build a delivery of values whose types are known to be right: nothing is checked. The fast constructor."""
     delivery = _new(Delivery)
     _set_exchange(delivery, exchange)
     _set_routing_key(delivery, routing_key)

@@ -25,9 +25,9 @@ from exchange.dispatch.captures import NamedPattern, parse_named
 from exchange.dispatch.clients.pika import message_from_pika
 from exchange.dispatch.delivery import Delivery
 from exchange.dispatch.policy import POLICIES, NoHandler, OnError, Retry
-from exchange.dispatch.registration import Registration, check_has_run, check_is_handler, name_of, position_of
+from exchange.dispatch.registration import Registration, check_has_run, check_is_handler, find_position, name_of
 from exchange.patterns.matcher import Matcher
-from exchange.patterns.pattern import AMQP, Dialect, Pattern, dialect_named
+from exchange.patterns.pattern import AMQP, Dialect, Pattern, find_dialect
 from exchange.text.display import list_some
 from exchange.values.message import Message
 
@@ -115,7 +115,7 @@ class Dispatcher(Generic[M]):
             raise ValueError(f'no_handler is "error", "ignore" or a callable, not {no_handler!r}')
         if callable(no_handler):
             check_is_handler(no_handler)
-        self.dialect: Final = dialect_named(dialect)
+        self.dialect: Final = find_dialect(dialect)
         self._key: Final[Callable[[M], str]] = key or attrgetter("routing_key")
         self._first_only: Final = matching == "first"
         self._no_handler: Final[Registration[M] | None] = Registration(0, no_handler) if callable(no_handler) else None
@@ -254,7 +254,7 @@ class Dispatcher(Generic[M]):
             raise TypeError(f"the key of a message is a str, not {key!r}: see key= of Dispatcher")
         matching = self._matcher.match(key)
         if len(matching) > 1:
-            return (min(matching, key=position_of),) if self._first_only else sorted(matching, key=position_of)
+            return (min(matching, key=find_position),) if self._first_only else sorted(matching, key=find_position)
         return matching
 
     def _find_for(self, message: M) -> Sequence[Registration[M]]:

@@ -25,7 +25,7 @@ from exchange.values.message import Message
 
 __all__ = [
     "DONE", "POLICIES", "ConsumeOptions", "ConsumerCounts", "Declarations", "Handle", "Middleware", "NoHandler",
-    "OnError", "Retry", "wrap_handle",
+    "OnError", "Retry", "restore_exchange", "wrap_handle",
 ]  # fmt: skip
 
 OnError = Literal["raise", "dead-letter", "requeue"]
@@ -40,7 +40,7 @@ DELAY: Final = "hashstar-delay"
 LONGEST: Final = 2**32 // 1000 - 1
 """Maximum delay in seconds: brokers take the time to live of messages as milliseconds of 32 bits."""
 
-MOST: Final = 100
+MAX_DELAYS: Final = 100
 """Maximum number of delays."""
 
 
@@ -86,8 +86,8 @@ class Retry:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "delays", tuple(self.delays))
-        if not 0 < len(self.delays) <= MOST:
-            raise ValueError(f"delays are 1 to {MOST} numbers of seconds, not {len(self.delays)} of them")
+        if not 0 < len(self.delays) <= MAX_DELAYS:
+            raise ValueError(f"delays are 1 to {MAX_DELAYS} numbers of seconds, not {len(self.delays)} of them")
         for delay in self.delays:
             if not (isinstance(delay, (int, float)) and 0.001 <= delay <= LONGEST):
                 raise ValueError(f"a delay is 0.001 to {LONGEST} seconds, not {delay!r}")
@@ -114,12 +114,12 @@ class Retry:
     def declarations(self, queue: str) -> Declarations:
         """Return what the broker needs for a queue of this name, to be declared by you or by `hashstar apply`."""
         delays = dict.fromkeys(_milliseconds(delay) for delay in self.delays)
-        come_back = {"x-dead-letter-exchange": f"{queue}.retried"}
+        come_back = {"x-dead-letter-exchange": _return_exchange(queue)}
         if self.queue_type == "quorum":
             come_back |= {"x-queue-type": "quorum", "x-dead-letter-strategy": "at-least-once"}
             come_back |= {"x-overflow": "reject-publish"}
         return Declarations(
-            (Exchange(f"{queue}.retry", "headers"), Exchange(f"{queue}.retried", "fanout")),
+            (Exchange(f"{queue}.retry", "headers"), Exchange(_return_exchange(queue), "fanout")),
             tuple(Queue(f"{queue}.retry.{delay}", arguments={**come_back, "x-message-ttl": delay}) for delay in delays),
             (
                 *(
@@ -128,7 +128,7 @@ class Retry:
                     )
                     for delay in delays
                 ),
-                Binding.to_queue(f"{queue}.retried", queue),
+                Binding.to_queue(_return_exchange(queue), queue),
             ),
         )
 
@@ -140,6 +140,19 @@ class Retry:
         }
         headers = {**delivery.headers, RETRY: table, DELAY: str(_milliseconds(seconds))}
         return Message(f"{delivery.queue}.retry", delivery.routing_key, headers, properties, delivery.body)
+
+
+def restore_exchange(delivery: Delivery) -> Delivery:
+    """Return a delivery that comes back from a delay queue with its first exchange, any other one as it is."""
+    if RETRY not in delivery.headers or delivery.exchange != _return_exchange(delivery.queue):
+        return delivery
+    table = delivery.headers[RETRY]
+    first = table.get("exchange") if isinstance(table, Mapping) else None
+    return delivery.with_exchange(first) if isinstance(first, str) else delivery
+
+
+def _return_exchange(queue: str) -> str:
+    return f"{queue}.retried"
 
 
 def _milliseconds(seconds: float) -> int:

@@ -10,7 +10,7 @@ from exchange.dispatch.captures import NamedPattern
 from exchange.dispatch.delivery import Delivery
 from exchange.patterns.pattern import Pattern
 
-__all__ = ["Registration", "check_has_run", "check_is_handler", "name_of", "position_of"]
+__all__ = ["Registration", "check_has_run", "check_is_handler", "name_of", "find_position"]
 
 M = TypeVar("M")
 
@@ -36,7 +36,7 @@ class Registration(Generic[M]):
 
     def prepare(self, message: Any) -> Any:
         """Return a message as the handler gets it: with the words of the first pattern that matches."""
-        delivery = message if isinstance(message, Delivery) else Delivery.of(message)
+        delivery = message if isinstance(message, Delivery) else Delivery.from_message(message)
         key = delivery.routing_key
         for named in self.named:
             if len(self.named) == 1 or named.pattern.matches(key):
@@ -44,7 +44,7 @@ class Registration(Generic[M]):
         return delivery  # a pattern was removed meanwhile
 
 
-def position_of(registration: Registration[Any]) -> int:
+def find_position(registration: Registration[Any]) -> int:
     """Return the position, to sort by."""
     return registration.position
 

@@ -18,8 +18,8 @@ from exchange.entities.profile import Profile
 from exchange.text.display import find_alike
 
 __all__ = [
-    "AT_MOST_ONCE", "NAMES", "POLICIES_OF_EXCHANGES", "NoEffect", "find_meant", "is_default", "is_foreign", "why_name",
-    "why_values",
+    "AT_MOST_ONCE", "NAMES", "POLICIES_OF_EXCHANGES", "NoEffect", "explain_name", "explain_values", "find_meant",
+    "is_default", "is_foreign",
 ]  # fmt: skip
 
 QUEUE_TYPES: Final = ("classic", "quorum", "stream")
@@ -184,7 +184,7 @@ def is_default(name: str, value: Any) -> bool:
     return (name, value) in (("queue-mode", "default"), ("queue-version", 2))
 
 
-def why_name(part: Queue | Exchange, name: str, profile: Profile, *, policy: bool = False) -> NoEffect | None:
+def explain_name(part: Queue | Exchange, name: str, profile: Profile, *, policy: bool = False) -> NoEffect | None:
     """Return why an argument, or with ``policy`` a key of a policy, has no effect on a part; None if it has one."""
     if is_foreign(part):
         return None
@@ -231,7 +231,9 @@ def _why_unknown(part: Queue | Exchange, name: str, profile: Profile | None) -> 
     known = (
         _arguments_of(part)
         if isinstance(part, Exchange)
-        else [f"x-{setting}" for setting in OF_QUEUES if profile and why_name(part, f"x-{setting}", profile) is None]
+        else [
+            f"x-{setting}" for setting in OF_QUEUES if profile and explain_name(part, f"x-{setting}", profile) is None
+        ]
     )
     meant = find_meant(name, known)
     if meant is None and isinstance(part, Queue) and _plain(name) == "alternate-exchange":
@@ -263,7 +265,7 @@ def find_meant(name: str, known: Iterable[str]) -> str | None:
     return None if near is None else plain[near]
 
 
-def why_values(queue: Queue, values: Mapping[str, Any]) -> dict[str, NoEffect]:
+def explain_values(queue: Queue, values: Mapping[str, Any]) -> dict[str, NoEffect]:
     """Return the settings of a queue whose values have no effect together, although their names have, each with why."""
     if is_foreign(queue):
         return {}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
 
 from exchange.limits import SHORTSTR_BYTES
-from exchange.patterns.pcre import expression
+from exchange.patterns.pcre import parse_expression
 from exchange.values.documents import document
 from exchange.values.field_values import EMPTY, FieldTable, freeze_table
 
@@ -150,7 +150,7 @@ class Policy:
 
     def is_found_in(self, name: str) -> bool | None:
         """Return whether the broker finds the pattern in a name; None where that is unknown."""
-        return False if expression(self.pattern).error else expression(self.pattern).is_found_in(name)
+        return False if parse_expression(self.pattern).error else parse_expression(self.pattern).is_found_in(name)
 
 
 def _freeze(part: Exchange | Queue) -> None:
@@ -196,7 +196,7 @@ class Ranked:
         self._policies: Final = sorted(policies, key=lambda policy: -policy.priority)
         self._by_prefix: Final[dict[bytes, list[int]]] = {}
         for number, policy in enumerate(self._policies):
-            self._by_prefix.setdefault(expression(policy.pattern).prefix, []).append(number)
+            self._by_prefix.setdefault(parse_expression(policy.pattern).prefix, []).append(number)
         self._lengths: Final = sorted({len(prefix) for prefix in self._by_prefix})
 
     def near(self, name: str) -> list[Policy]:

@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from exchange.entities.effects import NoEffect, is_default, why_name, why_values
+from exchange.entities.effects import NoEffect, explain_name, explain_values, is_default
 from exchange.entities.entities import Exchange, Policy, Queue, Ranked
 from exchange.entities.profile import Profile
-from exchange.entities.releases import LATEST
-from exchange.values.field_values import EMPTY, INTEGER_TYPES, type_and_value
+from exchange.entities.releases import LATEST_PROFILE
+from exchange.values.field_values import EMPTY, INTEGER_TYPES, resolve_type
 
 __all__ = [
     "NO_DEAD_LETTERS",
@@ -28,9 +28,9 @@ __all__ = [
     "SettingsInForce",
     "applies_to",
     "is_for_type",
-    "possible_policies",
-    "settings_given",
-    "unsupported_keys",
+    "find_possible_policies",
+    "list_given_settings",
+    "find_unsupported_keys",
 ]
 
 Overflow: TypeAlias = Literal["drop-head", "reject-publish", "reject-publish-dlx"]
@@ -45,7 +45,7 @@ class Setting(NamedTuple):
     """The value in force of one setting, and where it comes from."""
 
     value: Any
-    """A str, bool, int or float; arrays and tables as `exchange.values.field_values.type_and_value` returns them."""
+    """A str, bool, int or float; arrays and tables as `exchange.values.field_values.resolve_type` returns them."""
     source: Source
     """``default`` where the release decides, if two releases are compared."""
     policy: str | None = None
@@ -134,7 +134,7 @@ class Policies:
 
     policies: Mapping[str, Policy]
     operator_policies: Mapping[str, Policy] = EMPTY
-    profile: Profile = LATEST
+    profile: Profile = LATEST_PROFILE
     _ranked: list[Ranked] = field(default_factory=list, init=False, repr=False, compare=False)
     """Both, as names are looked up in them; filled at the first question."""
     _merged: dict[Any, tuple[SettingsInForce, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -153,7 +153,7 @@ class Policies:
         """
         if not self._ranked:
             self._ranked[:] = Ranked(self.policies.values()), Ranked(self.operator_policies.values())
-        ours, operators = (possible_policies(part, ranked, self.profile) for ranked in self._ranked)
+        ours, operators = (find_possible_policies(part, ranked, self.profile) for ranked in self._ranked)
         alike = type(part), part.type, part.arguments, tuple(map(id, ours)), tuple(map(id, operators))
         known = self._merged.get(alike)
         if known is None:
@@ -179,7 +179,7 @@ class Policies:
         without: dict[str, tuple[Setting, NoEffect]] = {}
         values = {}
         for name, setting in _merge_policies(policy, operator).items():
-            why = why_name(part, name, self.profile, policy=True)
+            why = explain_name(part, name, self.profile, policy=True)
             if why is None or is_default(name, setting.value):
                 values[name] = setting
             else:
@@ -189,7 +189,7 @@ class Policies:
             # Among the arguments of exchanges, only the alternate exchange has a policy's setting beside it.
             name = argument.removeprefix("x-") if isinstance(part, Queue) else argument
             setting = Setting(_read_argument(given), "argument")
-            why = why_name(part, argument, self.profile)
+            why = explain_name(part, argument, self.profile)
             if why is not None and not is_default(name, setting.value):
                 without[argument] = setting, why
             elif isinstance(part, Exchange) or name != argument:
@@ -197,14 +197,14 @@ class Policies:
                 if ours is None or not rules.get(name, argument_counts)(ours.value, setting.value):
                     values[name] = setting
         if isinstance(part, Queue) and values:
-            for name, reason in why_values(part, {name: setting.value for name, setting in values.items()}).items():
+            for name, reason in explain_values(part, {name: setting.value for name, setting in values.items()}).items():
                 setting = values.pop(name)
                 without[f"x-{name}" if setting.source == "argument" else name] = setting, reason
         return values, without
 
 
-def possible_policies(
-    part: Queue | Exchange, policies: Mapping[str, Policy] | Ranked, profile: Profile = LATEST
+def find_possible_policies(
+    part: Queue | Exchange, policies: Mapping[str, Policy] | Ranked, profile: Profile = LATEST_PROFILE
 ) -> list[Policy | None]:
     """Return the policies that may be in force, None for none.
 
@@ -226,7 +226,7 @@ def possible_policies(
     return possible if priority is not None else [*possible, None]
 
 
-def applies_to(policy: Policy, part: Queue | Exchange, profile: Profile = LATEST) -> bool | None:
+def applies_to(policy: Policy, part: Queue | Exchange, profile: Profile = LATEST_PROFILE) -> bool | None:
     """Return whether the broker applies a policy, unless one of higher priority applies; None where that is unknown.
 
     A policy does not apply to a queue whose type does not support one of its keys.
@@ -237,10 +237,10 @@ def applies_to(policy: Policy, part: Queue | Exchange, profile: Profile = LATEST
     if not is_for_type(policy, queue_type):
         return False
     found = policy.is_found_in(part.name)
-    return False if found is not False and unsupported_keys(policy, queue_type, profile) else found
+    return False if found is not False and find_unsupported_keys(policy, queue_type, profile) else found
 
 
-def settings_given(queue: Queue, policy: Policy | None, operator: Policy | None, name: str) -> list[Setting]:
+def list_given_settings(queue: Queue, policy: Policy | None, operator: Policy | None, name: str) -> list[Setting]:
     """Return each value that is given for a setting of a queue, by its argument, its policy and its operator policy."""
     given = [
         Setting(one.definition[name], source, one.name)
@@ -258,7 +258,7 @@ def is_for_type(policy: Policy, queue_type: str) -> bool:
     return QUEUES.get(policy.apply_to, "") in (None, queue_type)
 
 
-def unsupported_keys(policy: Policy, queue_type: str, profile: Profile = LATEST) -> list[str]:
+def find_unsupported_keys(policy: Policy, queue_type: str, profile: Profile = LATEST_PROFILE) -> list[str]:
     """Return the keys of a policy that a type of queues does not support, sorted; with one, it applies to none."""
     return sorted(profile.settings.unsupported(queue_type).intersection(policy.definition))
 
@@ -381,7 +381,7 @@ def _merge_policies(policy: Policy | None, operator: Policy | None) -> dict[str,
 
 
 def _read_argument(given: Any) -> Any:
-    kind, value = type_and_value(given)
+    kind, value = resolve_type(given)
     if kind in ("longstr", "binary"):
         return value.decode("utf-8", "surrogateescape")
     return int(value) if kind in INTEGER_TYPES else value

@@ -14,8 +14,8 @@ from exchange.values.field_json import encode_table
 from exchange.values.json_types import BindingJson
 
 __all__ = [
-    "BindingPartJson", "NamedPartJson", "Part", "PartJson", "binding_of", "declaration_of", "encode_binding",
-    "exchange_of", "part_json", "queue_of", "with_last_queue",
+    "BindingPartJson", "NamedPartJson", "Part", "PartJson", "decode_binding", "encode_declaration", "encode_binding",
+    "decode_exchange", "encode_part", "decode_queue", "with_last_queue",
 ]  # fmt: skip
 
 
@@ -49,7 +49,7 @@ def encode_binding(binding: Binding) -> BindingJson:
 write_as(Binding, encode_binding, BindingJson)
 
 
-def part_json(part: Exchange | Queue | Binding | Policy) -> PartJson:
+def encode_part(part: Exchange | Queue | Binding | Policy) -> PartJson:
     """Return the kind and the name of a part as JSON values, with the field names of RabbitMQ."""
     if isinstance(part, Binding):
         return {"kind": "binding", **encode_binding(part)}
@@ -62,22 +62,22 @@ KINDS: Final[Mapping[type, Literal["exchange", "queue", "policy"]]] = {
     Policy: "policy",
 }
 
-Part: TypeAlias = Annotated[Exchange | Queue | Binding | Policy, As(part_json, PartJson)]
+Part: TypeAlias = Annotated[Exchange | Queue | Binding | Policy, As(encode_part, PartJson)]
 
 
-def exchange_of(given: Mapping[str, Any]) -> Exchange:
+def decode_exchange(given: Mapping[str, Any]) -> Exchange:
     """Return the exchange that the arguments of ``exchange.declare`` describe."""
     return Exchange(
         given["exchange"], given["type"], given["durable"], given["auto_delete"], given["internal"], given["arguments"]
     )
 
 
-def queue_of(given: Mapping[str, Any]) -> Queue:
+def decode_queue(given: Mapping[str, Any]) -> Queue:
     """Return the queue that the arguments of ``queue.declare`` describe."""
     return Queue(given["queue"], given["durable"], given["auto_delete"], given["arguments"])
 
 
-def binding_of(given: Mapping[str, Any]) -> Binding:
+def decode_binding(given: Mapping[str, Any]) -> Binding:
     """Return the binding that the arguments of ``bind`` or ``unbind``, of a queue or an exchange, describe."""
     key, arguments = given["routing_key"], given["arguments"]
     if "queue" in given:
@@ -85,7 +85,7 @@ def binding_of(given: Mapping[str, Any]) -> Binding:
     return Binding.to_exchange(given["source"], given["destination"], key, arguments)
 
 
-def declaration_of(part: Exchange | Queue | Binding) -> tuple[str, dict[str, Any]]:
+def encode_declaration(part: Exchange | Queue | Binding) -> tuple[str, dict[str, Any]]:
     """Return the name of the method that declares or binds a part, and its arguments."""
     if isinstance(part, Exchange):
         flags = {"durable": part.durable, "auto_delete": part.auto_delete, "internal": part.internal}

@@ -14,11 +14,11 @@ from exchange.entities.entities import Policy
 from exchange.entities.profile import Profile
 from exchange.entities.queue_arguments import FILTER_BYTES, LOCATORS, MAX_SEGMENT_BYTES, OVERFLOWS, is_max_age
 from exchange.errors import BadRequest
-from exchange.patterns.pcre import expression
+from exchange.patterns.pcre import parse_expression
 from exchange.values.erlang_terms import show_json
 from exchange.values.field_values import to_bytes
 
-__all__ = ["SETTINGS", "refuse_policy", "wrong_pattern", "wrong_settings"]
+__all__ = ["SETTINGS", "refuse_policy", "find_wrong_pattern", "find_wrong_settings"]
 
 
 class SettingRule(NamedTuple):
@@ -106,7 +106,10 @@ _MIRRORING: Final = {
 
 def refuse_policy(policy: Policy, profile: Profile) -> None:
     """Raise BadRequest, with the broker's text, if the management API refuses a policy."""
-    wrong = [*_wrong_attributes(policy, profile), *wrong_settings(policy.definition, profile, operator=policy.operator)]
+    wrong = [
+        *_wrong_attributes(policy, profile),
+        *find_wrong_settings(policy.definition, profile, operator=policy.operator),
+    ]
     if wrong:
         raise BadRequest("Validation failed: " + "; ".join(wrong))
 
@@ -118,8 +121,8 @@ def _wrong_attributes(policy: Policy, profile: Profile) -> list[str]:
         wrong.append(f"pattern should be a binary but was {show_json(pattern)}")
     elif _is_too_long(pattern, profile):
         wrong.append(f"pattern must not exceed {profile.max_regex_bytes} bytes")
-    elif expression(pattern).error:
-        error = expression(pattern).error
+    elif parse_expression(pattern).error:
+        error = parse_expression(pattern).error
         wrong.append(f"pattern should be regular expression but is invalid: {error}")
     known = profile.settings.apply_to
     if policy.apply_to not in known:
@@ -134,14 +137,14 @@ def _is_too_long(pattern: str, profile: Profile) -> bool:
     return profile.max_regex_bytes is not None and len(to_bytes(pattern)) > profile.max_regex_bytes
 
 
-def wrong_pattern(pattern: str, profile: Profile) -> str:
+def find_wrong_pattern(pattern: str, profile: Profile) -> str:
     """Return why a release refuses a regular expression, of a policy or a permission; empty if it takes it."""
     if _is_too_long(pattern, profile):
         return f"it must not exceed {profile.max_regex_bytes:,} bytes (pattern_too_long)"
-    return expression(pattern).error
+    return parse_expression(pattern).error
 
 
-def wrong_settings(definition: Mapping[str, Any], profile: Profile, *, operator: bool = False) -> list[str]:
+def find_wrong_settings(definition: Mapping[str, Any], profile: Profile, *, operator: bool = False) -> list[str]:
     """Return the broker's texts about the settings of a policy or operator policy that it refuses, if any."""
     if not definition:
         return ["no policy provided"]

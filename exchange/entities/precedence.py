@@ -13,17 +13,18 @@ from exchange.entities.in_force import (
     Policies,
     Setting,
     SettingsInForce,
+    find_possible_policies,
+    find_unsupported_keys,
     is_for_type,
-    possible_policies,
-    settings_given,
-    unsupported_keys,
+    list_given_settings,
 )
 from exchange.values.documents import document
 from exchange.values.field_json import encode
 from exchange.values.notation import write_json
 
 __all__ = [
-    "InForceAccount", "Possible", "account_for", "account_lines", "encode_setting", "possible_values", "write_setting",
+    "InForceAccount", "Possible", "build_account", "encode_setting", "find_possible_values", "format_account",
+    "write_setting",
 ]  # fmt: skip
 
 Possible: TypeAlias = tuple[Setting | None, ...]
@@ -71,13 +72,15 @@ class InForceAccount(NamedTuple):
     without_effect: tuple[WithoutEffect, ...]
 
 
-def account_for(queue: Queue, policies: Policies) -> InForceAccount:
+def build_account(queue: Queue, policies: Policies) -> InForceAccount:
     """Return which settings are in force in a queue, and what they override."""
     possible = policies.possible_settings(queue)
     names = sorted({name for settings in possible for name in settings.values} - {"queue-type"})
     is_known = len(possible) == 1
     settings = [
-        Precedence(name, possible_values(possible, name), _overridden(possible[0], queue, name) if is_known else ())
+        Precedence(
+            name, find_possible_values(possible, name), _overridden(possible[0], queue, name) if is_known else ()
+        )
         for name in names
     ]
     ineffective = {
@@ -88,24 +91,24 @@ def account_for(queue: Queue, policies: Policies) -> InForceAccount:
     return InForceAccount(queue, tuple(settings), tuple(_left_out(queue, policies)), tuple(ineffective))
 
 
-def possible_values(possible: Sequence[SettingsInForce], name: str) -> Possible:
+def find_possible_values(possible: Sequence[SettingsInForce], name: str) -> Possible:
     """Return the values that a setting may have; exactly one if all that may be in force agree."""
     return tuple(dict.fromkeys(settings.values.get(name) for settings in possible))
 
 
 def _overridden(settings: SettingsInForce, queue: Queue, name: str) -> tuple[Setting, ...]:
     chosen = settings.values[name]
-    given = settings_given(queue, settings.policy, settings.operator_policy, name)
+    given = list_given_settings(queue, settings.policy, settings.operator_policy, name)
     return tuple(setting for setting in given if setting.source != chosen.source)
 
 
 def _left_out(queue: Queue, policies: Policies) -> Iterator[LeftOut]:
     for candidates in (policies.policies, policies.operator_policies):
-        possible = possible_policies(queue, candidates, policies.profile)
+        possible = find_possible_policies(queue, candidates, policies.profile)
         for policy in sorted(candidates.values(), key=lambda policy: (-policy.priority, policy.name)):
             if policy in possible or not policy.is_found_in(queue.name):
                 continue
-            keys = unsupported_keys(policy, queue.type, policies.profile)
+            keys = find_unsupported_keys(policy, queue.type, policies.profile)
             if not is_for_type(policy, queue.type):
                 reason = f"it applies to {policy.apply_to.replace('_', ' ')} only"
             elif keys:
@@ -115,7 +118,7 @@ def _left_out(queue: Queue, policies: Policies) -> Iterator[LeftOut]:
             yield LeftOut(policy, reason)
 
 
-def account_lines(account: InForceAccount) -> Iterator[str]:
+def format_account(account: InForceAccount) -> Iterator[str]:
     """Yield what is in force in a queue as lines of text, which are not escaped; none if nothing is given."""
     if account.settings or account.left_out or account.without_effect:
         nothing = "" if account.settings else " nothing"

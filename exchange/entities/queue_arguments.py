@@ -15,9 +15,9 @@ from exchange.entities.entities import Queue
 from exchange.entities.profile import Profile, SettingRules
 from exchange.errors import BrokerError, PreconditionFailed
 from exchange.values.erlang_terms import show_string
-from exchange.values.field_values import INTEGER_TYPES, type_and_value
+from exchange.values.field_values import INTEGER_TYPES, resolve_type
 
-__all__ = ["RULES", "compared_arguments", "refuse_consumer", "refuse_queue", "rules_for"]
+__all__ = ["RULES", "find_compared_arguments", "refuse_consumer", "refuse_queue", "find_rules"]
 
 MAX_EXPIRY: Final = 315_360_000_000
 """Maximum duration in milliseconds: ten years."""
@@ -142,7 +142,7 @@ _RULES_WITH_VERSION_1: Final[Mapping[str, Rule]] = dict(
 )
 
 
-def rules_for(settings: SettingRules) -> Mapping[str, Rule]:
+def find_rules(settings: SettingRules) -> Mapping[str, Rule]:
     """Return argument -> rule of its values, in the order in which a release checks them."""
     return _RULES_WITH_VERSION_1 if settings.has_version_1 else RULES
 
@@ -171,13 +171,13 @@ def refuse_consumer(queue: Queue, what: str, arguments: Mapping[str, Any]) -> No
     for name in arguments:
         if name in _KNOWN and name not in accepted:
             raise PreconditionFailed(f"invalid arg '{name}' for {what} of queue type rabbit_{queue.type}_queue")
-    kind, _ = type_and_value(arguments.get("x-priority", 0))
+    kind, _ = resolve_type(arguments.get("x-priority", 0))
     if kind not in INTEGER_TYPES:
         wrong = show_string(f"expected integer, got {kind}")
         raise PreconditionFailed(f"invalid arg 'x-priority' for {what}: {wrong}")
 
 
-def compared_arguments(queue: Queue, profile: Profile) -> tuple[str, ...]:
+def find_compared_arguments(queue: Queue, profile: Profile) -> tuple[str, ...]:
     """Return the arguments that a second declaration of a queue must repeat, in the order in which the broker looks."""
     return profile.settings.arguments(queue.type)
 
@@ -187,7 +187,7 @@ def refuse_queue(queue: Queue, what: str, profile: Profile) -> None:
 
     The code is 406, or 541 for a feature that the broker has dropped.
     """
-    arguments = {name: type_and_value(value) for name, value in queue.arguments.items()}
+    arguments = {name: resolve_type(value) for name, value in queue.arguments.items()}
     exchange = arguments.get("x-dead-letter-exchange")
     if exchange is not None and exchange[0] != "longstr":
         raise PreconditionFailed(f"invalid type '{exchange[0]}' for arg 'x-dead-letter-exchange' in {what}")
@@ -196,7 +196,7 @@ def refuse_queue(queue: Queue, what: str, profile: Profile) -> None:
         return
     settings = profile.settings
     accepted = settings.arguments(kind)
-    for name, rule in rules_for(settings).items():
+    for name, rule in find_rules(settings).items():
         if name in arguments and name in accepted and name not in settings.unchecked_arguments:
             wrong = rule(*arguments[name], arguments)
             if wrong is not None:

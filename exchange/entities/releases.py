@@ -23,8 +23,8 @@ from exchange.entities.release_settings import (
 )
 
 __all__ = [
-    "LATEST", "PROFILES", "RELEASES", "ROWS", "SERIES", "ReleaseRow", "closest_profile", "profile_by_name",
-    "profile_for", "row_for",
+    "LATEST_PROFILE", "PROFILES", "RELEASES", "ROWS", "SERIES", "ReleaseRow", "find_closest_profile", "find_profile",
+    "find_profile_by_name", "find_row",
 ]  # fmt: skip
 
 _LIVES_3_10: Final = QueueBehaviour(
@@ -272,41 +272,42 @@ SERIES: Final = {row.series: row for row in ROWS}
 """Series of releases -> the row of its newest patch release, the oldest first."""
 PROFILES: Final = {row.profile.name: row.profile for row in ROWS if row.profile.name}
 """Name -> profile, the oldest first. A server between two of them behaves as the older one."""
-LATEST: Final = ROWS[-1].profile
+LATEST_PROFILE: Final = ROWS[-1].profile
 """The profile of the newest release, for whatever names none."""
 OLDEST: Final = ROWS[0]
 RELEASES: Final = f"{', '.join(PROFILES)}, or a release from {OLDEST.series} on, as 4.1.3, 4.1 or 4.1.x"
-"""Names that `profile_by_name` accepts, for errors."""
+"""Names that `find_profile_by_name` accepts, for errors."""
 
 
-def row_for(numbers: tuple[int, int, int]) -> ReleaseRow:
+def find_row(numbers: tuple[int, int, int]) -> ReleaseRow:
     """Return the row of a release: the newest one for a newer release, the oldest one for an older."""
     return next((row for row in reversed(ROWS) if row.since <= numbers), OLDEST)
 
 
-def profile_for(version: str) -> Profile:
+def find_profile(version: str) -> Profile:
     """Return the profile of a server by the version it reports, ``"4.0.5"``.
 
-    For a newer server, it is the newest profile; for an older one, the oldest, where `profile_by_name` returns None.
+    For a newer server, it is the newest profile; for an older one, the oldest, where `find_profile_by_name` returns
+    None.
     """
-    return closest_profile(version) or OLDEST.profile
+    return find_closest_profile(version) or OLDEST.profile
 
 
-def profile_by_name(name: str) -> Profile | None:
+def find_profile_by_name(name: str) -> Profile | None:
     """Return the profile that a user names, in any form that `read_release` takes: ``4.2.6`` or ``rabbitmq-4.2``.
 
     None for what is no release, and for one older than the oldest profile, whose rules are unknown.
     """
     numbers = read_release(name)
-    return None if numbers is None or numbers < OLDEST.since else closest_profile(name)
+    return None if numbers is None or numbers < OLDEST.since else find_closest_profile(name)
 
 
-def closest_profile(name: str) -> Profile | None:
-    """Return the profile as `profile_by_name`, but the oldest one for an older release; None for what is no release."""
+def find_closest_profile(name: str) -> Profile | None:
+    """Return the profile as `find_profile_by_name`, but the oldest one for an older release; None for no release."""
     numbers = read_release(name)
     if numbers is None:
         return None
-    profile = row_for(numbers).profile
+    profile = find_row(numbers).profile
     release = ".".join(map(str, numbers if numbers[2] != NEWEST_PATCH else numbers[:2]))
     if numbers[:2] > ROWS[-1].since[:2]:
         return replace(profile, applied_to=release)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
 from exchange.entities.entities import Exchange, Policy
-from exchange.entities.in_force import possible_policies
+from exchange.entities.in_force import find_possible_policies
 from exchange.values.documents import document
 
 __all__ = ["SHARDS_MADE", "UnreadPart", "UnreadKind", "has_shards_made"]
@@ -44,5 +44,5 @@ SHARDS_MADE: Final = "the plugin rabbitmq_sharding makes its queues and bindings
 def has_shards_made(exchange: Exchange, policies: Mapping[str, Policy]) -> bool:
     """Return whether the plugin rabbitmq_sharding makes queues of the exchange, or may."""
     return exchange.type == SHARDED and any(
-        policy is not None and SHARDS in policy.definition for policy in possible_policies(exchange, policies)
+        policy is not None and SHARDS in policy.definition for policy in find_possible_policies(exchange, policies)
     )

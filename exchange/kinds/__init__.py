@@ -13,7 +13,7 @@ from typing import Final
 from exchange.entities.entities import Exchange
 from exchange.errors import PreconditionFailed
 from exchange.kinds.consistent_hash import ConsistentHashExchange
-from exchange.kinds.delayed import DELAYS, can_delay, headers_after, headers_routed_after, read_delay
+from exchange.kinds.delayed import DELAYS, can_delay, compute_delivered_headers, compute_routing_headers, read_delay
 from exchange.kinds.direct import Default, DirectExchange
 from exchange.kinds.fanout import FanoutExchange, RecentHistory
 from exchange.kinds.headers import HeadersExchange
@@ -25,15 +25,15 @@ from exchange.kinds.topic import TopicExchange
 
 __all__ = [
     "KINDS", "SHIPPED", "Choose", "Decider", "KeyUse", "Kind", "Reads", "UnknownExchange", "Unsure", "can_delay",
-    "headers_after", "headers_routed_after", "kind_of", "read_delay",
+    "compute_delivered_headers", "compute_routing_headers", "find_kind", "read_delay",
 ]  # fmt: skip
 
 
 class Delayed(UnknownExchange):
     """`rabbit_exchange_type_delayed_message.erl` of the plugin rabbitmq_delayed_message_exchange.
 
-    This class has only the rules of its declaration. For the bindings, `exchange.kinds.kind_of` returns the kind of the
-    inner type; when they are looked at, `read_delay` decides.
+    This class has only the rules of its declaration. For the bindings, `exchange.kinds.find_kind` returns the kind of
+    the inner type; when they are looked at, `read_delay` decides.
     """
 
     @classmethod
@@ -44,7 +44,7 @@ class Delayed(UnknownExchange):
 
     @classmethod
     def check_exchange(cls, exchange: Exchange) -> None:
-        if kind_of(exchange) is UnknownExchange:
+        if find_kind(exchange) is UnknownExchange:
             raise PreconditionFailed("Invalid argument, 'x-delayed-type' must be an existing exchange type")
 
 
@@ -61,7 +61,7 @@ KINDS: Final[Mapping[str, type[Kind]]] = MappingProxyType({
     "x-jms-topic": JmsTopicExchange,
     DELAYS: Delayed,
 })  # fmt: skip
-"""Exchange type -> its kind. Use `kind_of` for the kind that decides about the messages of an exchange."""
+"""Exchange type -> its kind. Use `find_kind` for the kind that decides about the messages of an exchange."""
 
 
 SHIPPED: Final = frozenset({
@@ -71,7 +71,7 @@ SHIPPED: Final = frozenset({
 """Types of exchanges in RabbitMQ and the plugins that come with it."""
 
 
-def kind_of(exchange: Exchange) -> type[Kind]:
+def find_kind(exchange: Exchange) -> type[Kind]:
     """Return the kind that decides where messages to the exchange go, or `UnknownExchange`.
 
     For an x-delayed-message exchange it is the kind of its inner type. Such an exchange keeps messages back before its

@@ -34,7 +34,7 @@ class HeadersCondition:
 
     mode: Literal["all", "any"]
     wanted: frozenset[tuple[str, Hashable]]
-    """Names with values as `exchange.kinds.headers.comparable` makes them, or ``PRESENT``."""
+    """Names with values as `exchange.kinds.headers.normalise_value` makes them, or ``PRESENT``."""
     rules: HeaderRules = NO_RULES
     """The rules that decide about these values; False where a rule does not matter. So conditions under the rules of
     two releases are equal only if the same messages meet them."""
@@ -42,7 +42,7 @@ class HeadersCondition:
     """The arguments of the binding, which have the values as they were written."""
 
     def holds(self, headers: Mapping[str, Hashable]) -> bool:
-        """Return whether the headers, as `exchange.kinds.headers.comparable_headers` makes them, meet the condition."""
+        """Return whether the headers, as `exchange.kinds.headers.normalise_headers` makes them, meet the condition."""
         met = (name in headers and (wanted is PRESENT or headers[name] == wanted) for name, wanted in self.wanted)
         return all(met) if self.mode == "all" else any(met)
 

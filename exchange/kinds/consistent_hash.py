@@ -28,10 +28,10 @@ from exchange.errors import BrokerError, PreconditionFailed
 from exchange.kinds.kind import Choose, Decider, KeyUse, Kind, Reads
 from exchange.kinds.misses import OTHER_ROUTE, Miss
 from exchange.values.erlang_terms import encode_binary, show_binary
-from exchange.values.field_values import type_and_value
+from exchange.values.field_values import resolve_type
 from exchange.values.message import Message
 
-__all__ = ["ConsistentHashExchange", "ring_after_restart", "ring_of"]
+__all__ = ["ConsistentHashExchange", "build_ring_after_restart", "build_ring"]
 
 INTEGER: Final = re.compile("[+-]?[0-9]+")
 """A number that Erlang's ``list_to_integer`` accepts."""
@@ -49,9 +49,9 @@ class ConsistentHashExchange(Kind):
     def __init__(self, exchange: Exchange, profile: Profile, choose: Choose) -> None:
         super().__init__(exchange, profile, choose)
         from exchange.partition.hashing import erlang  # not at the top: few topologies hash, and it imports much
-        from exchange.partition.hashing.compiled import hashes
+        from exchange.partition.hashing.compiled import get_hashes
 
-        self._hashes: Final = hashes
+        self._hashes: Final = get_hashes
         self._erlang: Final = erlang
         self._profile = profile
         self._header = _long_string(exchange, "hash-header")
@@ -104,7 +104,7 @@ class ConsistentHashExchange(Kind):
         if self._header is not None:
             return self._term_of_header(message, self._header)
         if self._property is not None:
-            value = type_and_value(message.properties.get(self._property))[1]
+            value = resolve_type(message.properties.get(self._property))[1]
             if value is None:
                 return self._erlang.UNDEFINED
             return value if isinstance(value, bytes) else str(value).encode()  # a timestamp's seconds, in decimal
@@ -113,8 +113,8 @@ class ConsistentHashExchange(Kind):
     def _term_of_header(self, message: Message, name: str) -> Any:
         if name not in message.headers or name == "BCC":  # the broker removes BCC before it routes
             return self._erlang.UNDEFINED
-        kind, value = type_and_value(message.headers[name])
-        term = self._erlang.field_term(kind, value)
+        kind, value = resolve_type(message.headers[name])
+        term = self._erlang.encode_field_term(kind, value)
         if self._profile.hash_headers_have_types:
             return self._erlang.Atom(kind), term
         if isinstance(term, list):
@@ -138,10 +138,10 @@ class ConsistentHashExchange(Kind):
 
     @classmethod
     def rules(cls, exchange: Exchange, bindings: Collection[Binding], profile: Profile) -> Hashable:
-        ring = ring_of(bindings)
+        ring = build_ring(bindings)
         several = len(ring) > 1
         # Two releases are the same broker before and after a restart.
-        restarted = (ring if profile.hash_rings_are_kept else ring_after_restart(bindings)) if several else ()
+        restarted = (ring if profile.hash_rings_are_kept else build_ring_after_restart(bindings)) if several else ()
         if _long_string(exchange, "hash-header") is None or sum(weight for _, weight in ring) < 2:
             return restarted  # with a single bucket, nothing is hashed
         takes_empty_arrays = profile.hash_headers_have_types or profile.hashes_empty_arrays
@@ -179,7 +179,7 @@ class ConsistentHashExchange(Kind):
             raise PreconditionFailed(f"The binding key must not exceed {profile.max_weight}")
 
 
-def ring_of(bindings: Iterable[Binding]) -> tuple[tuple[Destination, int], ...]:
+def build_ring(bindings: Iterable[Binding]) -> tuple[tuple[Destination, int], ...]:
     """Return the destinations of a ring with their numbers of buckets, for bindings made in this order."""
     ring: dict[Destination, int] = {}
     for binding in bindings:
@@ -188,13 +188,13 @@ def ring_of(bindings: Iterable[Binding]) -> tuple[tuple[Destination, int], ...]:
     return tuple(ring.items())
 
 
-def ring_after_restart(bindings: Iterable[Binding]) -> tuple[tuple[Destination, int], ...]:
-    """Return the ring, as `ring_of`, that a restart builds of these bindings before 4.3."""
-    return ring_of(sorted(bindings, key=lambda each: [*map(encode_binary, (each.routing_key, *each.destination))]))
+def build_ring_after_restart(bindings: Iterable[Binding]) -> tuple[tuple[Destination, int], ...]:
+    """Return the ring, as `build_ring`, that a restart builds of these bindings before 4.3."""
+    return build_ring(sorted(bindings, key=lambda each: [*map(encode_binary, (each.routing_key, *each.destination))]))
 
 
 def _long_string(exchange: Exchange, argument: str) -> str | None:
-    kind, value = type_and_value(exchange.arguments.get(argument))
+    kind, value = resolve_type(exchange.arguments.get(argument))
     return value.decode("utf-8", "surrogateescape") if kind == "longstr" else None
 
 

@@ -16,9 +16,9 @@ from typing import Any, Final
 from exchange.entities.entities import Exchange
 from exchange.entities.profile import Profile
 from exchange.errors import BrokerError
-from exchange.values.field_values import INTEGER_TYPES, type_and_value
+from exchange.values.field_values import INTEGER_TYPES, resolve_type
 
-__all__ = ["DELAY", "DELAYS", "can_delay", "headers_after", "headers_routed_after", "read_delay"]
+__all__ = ["DELAY", "DELAYS", "can_delay", "compute_delivered_headers", "compute_routing_headers", "read_delay"]
 
 DELAY: Final = "x-delay"
 """The header with the delay in milliseconds."""
@@ -46,7 +46,7 @@ def read_delay(headers: Mapping[str, Any], profile: Profile) -> int | None:
     """
     if DELAY not in headers:
         return None
-    kind, value = type_and_value(headers[DELAY])
+    kind, value = resolve_type(headers[DELAY])
     delay = None
     if kind in INTEGER_TYPES:
         delay = value if kind != "byte" or not profile.delay_is_annotation else None
@@ -61,12 +61,12 @@ def read_delay(headers: Mapping[str, Any], profile: Profile) -> int | None:
     return delay if delay is not None and 0 < delay <= MAX_DELAY else None
 
 
-def headers_routed_after(headers: Mapping[str, Any], delay: int) -> dict[str, Any]:
+def compute_routing_headers(headers: Mapping[str, Any], delay: int) -> dict[str, Any]:
     """Return the headers by which a message is routed after its delay: that is negated, so no exchange keeps it."""
     return {**headers, DELAY: -delay}
 
 
-def headers_after(
+def compute_delivered_headers(
     headers: Mapping[str, Any], delay: int, profile: Profile, *, rewritten: bool = False
 ) -> Mapping[str, Any]:
     """Return the headers with which a message is delivered after its delay.
@@ -74,4 +74,4 @@ def headers_after(
     Up to 3.12 they stay as they were published, unless the broker had ``rewritten`` them before: BCC was removed, or
     the message had been dead-lettered.
     """
-    return headers_routed_after(headers, delay) if profile.delay_is_annotation or rewritten else headers
+    return compute_routing_headers(headers, delay) if profile.delay_is_annotation or rewritten else headers

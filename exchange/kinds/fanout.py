@@ -12,7 +12,7 @@ from exchange.kinds.kind import Choose, Decider, Kind
 from exchange.kinds.misses import MATCH, Miss
 from exchange.patterns.pattern import Pattern
 from exchange.values.erlang_terms import show_field
-from exchange.values.field_values import INTEGER_TYPES, type_and_value
+from exchange.values.field_values import INTEGER_TYPES, resolve_type
 from exchange.values.message import Message
 
 __all__ = ["FanoutExchange", "RecentHistory"]
@@ -56,7 +56,7 @@ class RecentHistory(FanoutExchange):
     def check_exchange(cls, exchange: Exchange) -> None:
         if "x-recent-history-length" not in exchange.arguments:
             return
-        kind, length = type_and_value(exchange.arguments["x-recent-history-length"])
+        kind, length = resolve_type(exchange.arguments["x-recent-history-length"])
         if kind not in INTEGER_TYPES or length <= 0:
             raise PreconditionFailed(
                 f"Invalid argument {show_field(length)}, 'x-recent-history-length' must be a positive integer"

@@ -1,8 +1,8 @@
 """headers: a message takes the bindings whose arguments match its headers, all of them or any of them.
 
 RabbitMQ checks every binding of the exchange. Here, bindings that require all their arguments are conjunctions, which
-one search finds; bindings that require any argument are listed under each of their arguments. `comparable` defines
-which values are equal, `conditions_of` which arguments count.
+one search finds; bindings that require any argument are listed under each of their arguments. `normalise_value` defines
+which values are equal, `list_conditions` which arguments count.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from exchange.kinds.kind import Choose, Decider, Kind, Reads
 from exchange.kinds.misses import MATCH, Miss
 from exchange.patterns.conjunctions import PRESENT, Conjunctions
 from exchange.values.erlang_terms import show_field
-from exchange.values.field_values import INTEGER_TYPES, type_and_value
+from exchange.values.field_values import INTEGER_TYPES, resolve_type
 from exchange.values.message import Message
 
-__all__ = ["HeadersExchange", "comparable", "conditions_of", "match_mode", "rules_of"]
+__all__ = ["HeadersExchange", "normalise_value", "list_conditions", "match_mode", "find_rules"]
 
 MODES: Final = ("all", "any", "all-with-x", "any-with-x")
 
@@ -49,7 +49,7 @@ class HeadersExchange(Kind):
         self._any: dict[str, dict[Hashable, dict[Binding, None]]] = {}  # by name, then by value or PRESENT
 
     def bind(self, binding: Binding) -> None:
-        conditions = conditions_of(binding, self._profile)
+        conditions = list_conditions(binding, self._profile)
         if match_mode(binding).startswith("all"):
             self._all.add(conditions, binding)
         else:
@@ -57,7 +57,7 @@ class HeadersExchange(Kind):
                 self._any.setdefault(name, {}).setdefault(value, {})[binding] = None
 
     def unbind(self, binding: Binding) -> None:
-        conditions = conditions_of(binding, self._profile)
+        conditions = list_conditions(binding, self._profile)
         if match_mode(binding).startswith("all"):
             self._all.remove(conditions, binding)
             return
@@ -70,7 +70,7 @@ class HeadersExchange(Kind):
                 del self._any[name]
 
     def match(self, message: Message, keys: Sequence[str]) -> Collection[Binding]:
-        headers = comparable_headers(message, self._profile)
+        headers = normalise_headers(message, self._profile)
         matching_all = self._all.search(frozenset(headers), headers.items())  # no repeats: each has one conjunction
         if not self._any:
             return matching_all
@@ -84,7 +84,7 @@ class HeadersExchange(Kind):
 
     @classmethod
     def condition(cls, binding: Binding, profile: Profile) -> Condition:
-        wanted = conditions_of(binding, profile)
+        wanted = list_conditions(binding, profile)
         # With a single argument, "any" means the same as "all".
         is_any = match_mode(binding).startswith("any") and len(wanted) != 1
         return Condition(
@@ -93,15 +93,15 @@ class HeadersExchange(Kind):
 
     @classmethod
     def reads(cls, exchange: Exchange, bindings: Collection[Binding], profile: Profile) -> Reads:
-        return Reads(frozenset([name for binding in bindings for name, _ in conditions_of(binding, profile)]))
+        return Reads(frozenset([name for binding in bindings for name, _ in list_conditions(binding, profile)]))
 
     @classmethod
     def miss(cls, binding: Binding, message: Message, profile: Profile) -> Miss:
         from exchange.values.notation import write_value  # needed only to explain
 
-        headers = comparable_headers(message, profile)
+        headers = normalise_headers(message, profile)
         failed: list[str] = []
-        conditions = conditions_of(binding, profile)
+        conditions = list_conditions(binding, profile)
         for name, wanted in conditions:
             if name not in headers:
                 failed.append(f"header '{name}' is not there")
@@ -119,7 +119,7 @@ class HeadersExchange(Kind):
     def check_binding(cls, exchange: Exchange, binding: Binding, tables: Tables, profile: Profile) -> None:
         if "x-match" not in binding.arguments:
             return
-        kind, value = type_and_value(binding.arguments["x-match"])
+        kind, value = resolve_type(binding.arguments["x-match"])
         expected = "expected all, any, all-with-x, or any-with-x"
         if kind != "longstr":
             raise PreconditionFailed(f"Invalid x-match field type {kind} (value {show_field(value)}); expected longstr")
@@ -129,32 +129,32 @@ class HeadersExchange(Kind):
 
 def match_mode(binding: Binding) -> str:
     """Return ``all``, ``any``, ``all-with-x`` or ``any-with-x``: ``all`` if x-match is absent or anything else."""
-    kind, value = type_and_value(binding.arguments.get("x-match", "all"))
+    kind, value = resolve_type(binding.arguments.get("x-match", "all"))
     mode = value.decode("utf-8", "replace") if kind == "longstr" else "all"
     return mode if mode in MODES else "all"
 
 
-def conditions_of(binding: Binding, profile: Profile) -> tuple[tuple[str, Hashable], ...]:
+def list_conditions(binding: Binding, profile: Profile) -> tuple[tuple[str, Hashable], ...]:
     """Return the headers that the binding requires: their names, with the value that each must equal or ``PRESENT``.
 
     Names that start with ``x-`` count only in the modes with ``-with-x``, and ``x-match`` never does.
     """
     with_x = match_mode(binding).endswith("-with-x")
     return tuple(
-        (name, PRESENT if type_and_value(value)[0] == "void" else comparable(value, profile, from_message=False))
+        (name, PRESENT if resolve_type(value)[0] == "void" else normalise_value(value, profile, from_message=False))
         for name, value in sorted(binding.arguments.items())
         if name != "x-match" and (with_x or not name.startswith("x-"))
     )
 
 
-def rules_of(profile: Profile) -> HeaderRules:
+def find_rules(profile: Profile) -> HeaderRules:
     """Return how a release compares headers with arguments."""
     return HeaderRules(*[getattr(profile, name) for name in HeaderRules._fields])
 
 
 def _rules_for(conditions: Collection[tuple[str, Hashable]], binding: Binding, profile: Profile) -> HeaderRules:
     """Return the rules of the profile that decide which values equal the arguments of a binding; the others False."""
-    values = [type_and_value(binding.arguments[name]) for name, _ in conditions]
+    values = [resolve_type(binding.arguments[name]) for name, _ in conditions]
     numbers = any(kind in NUMBERS for kind, _ in values)
     return HeaderRules(
         profile.integers_equal_floats and numbers,
@@ -168,22 +168,22 @@ def _has_zero(decoded: Any) -> bool:
     return any(map(_has_zero, decoded)) if isinstance(decoded, tuple) else isinstance(decoded, float) and decoded == 0
 
 
-def comparable_headers(message: Message, profile: Profile | HeaderRules) -> dict[str, Hashable]:
-    """Return the headers that can match, each as ``comparable``. The broker removes BCC before it routes."""
+def normalise_headers(message: Message, profile: Profile | HeaderRules) -> dict[str, Hashable]:
+    """Return the headers that can match, each as ``normalise_value``. The broker removes BCC before it routes."""
     return {
-        name: value if type(value) is str else comparable(value, profile, from_message=True)
+        name: value if type(value) is str else normalise_value(value, profile, from_message=True)
         for name, value in message.headers.items()
         if name != "BCC"
     }
 
 
-def comparable(value: Any, profile: Profile | HeaderRules, *, from_message: bool) -> Hashable:
+def normalise_value(value: Any, profile: Profile | HeaderRules, *, from_message: bool) -> Hashable:
     """Return the value that RabbitMQ compares: two results are equal when it holds header and argument for equal.
 
     Types count only if decoded values differ: all integer types are alike, strings equal binaries, an empty array
     equals an empty table. Booleans, integers, floats and strings differ. Inside arrays and tables, all types count.
     """
-    kind, decoded = type_and_value(value)
+    kind, decoded = resolve_type(value)
     if kind == "void":
         return NOT_EQUAL_TO_ANYTHING
     if kind in ("longstr", "binary"):

@@ -103,10 +103,10 @@ def _find_pattern_fault(term: Any) -> str:
 
 def _check_pattern(pattern: Any, escape: Any) -> str:
     if pattern == "regex":
-        from exchange.patterns.pcre import expression  # not at the top: few selectors need it
+        from exchange.patterns.pcre import parse_expression  # not at the top: few selectors need it
 
         text = escape.decode("latin-1") if isinstance(escape, bytes) else ""
-        return f"{{invalid_regex,{expression(text).error}}}" if expression(text).error else ""
+        return f"{{invalid_regex,{parse_expression(text).error}}}" if parse_expression(text).error else ""
     if not isinstance(pattern, bytes):
         return "{invalid_like_pattern,not_a_binary_pattern}"
     if escape != "no_escape" and not (isinstance(escape, bytes) and len(escape) == 1):

@@ -13,10 +13,19 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from exchange.values.erlang_parser import ParsedAtom, parse
-from exchange.values.field_values import to_bytes, type_and_value
+from exchange.values.field_values import resolve_type, to_bytes
 from exchange.values.message import Message
 
-__all__ = ["Crash", "NoText", "NotKnown", "evaluate", "headers_of", "identifiers", "parse_selector", "translate_like"]
+__all__ = [
+    "Crash",
+    "NoText",
+    "NotKnown",
+    "evaluate",
+    "list_headers",
+    "list_identifiers",
+    "parse_selector",
+    "translate_like",
+]
 
 
 class Crash(Exception):
@@ -64,18 +73,18 @@ def _expand_strings(term: Any) -> Any:
     return [ord(character) for character in term] if type(term) is str else term
 
 
-def identifiers(term: Any) -> Iterator[str]:
+def list_identifiers(term: Any) -> Iterator[str]:
     """Yield the names of the headers that a selector reads."""
     if isinstance(term, tuple) and len(term) == 2 and term[0] == ParsedAtom("ident") and isinstance(term[1], bytes):
         yield term[1].decode("utf-8", "surrogateescape")
     elif isinstance(term, (tuple, list)):
         for part in term:
-            yield from identifiers(part)
+            yield from list_identifiers(part)
 
 
-def headers_of(message: Message) -> dict[bytes, tuple[str, Any]]:
+def list_headers(message: Message) -> dict[bytes, tuple[str, Any]]:
     """Return the headers of a message as a selector reads them: name -> type and value, without BCC."""
-    return {to_bytes(name): type_and_value(value) for name, value in message.headers.items() if name != "BCC"}
+    return {to_bytes(name): resolve_type(value) for name, value in message.headers.items() if name != "BCC"}
 
 
 def evaluate(term: Any, headers: Mapping[bytes, tuple[str, Any]], *, signed_zeros_differ: bool) -> Any:
@@ -195,11 +204,11 @@ def _match_regex(value: bytes, pattern: Any) -> ParsedAtom:
     If no match is the whole text, the answer is false. If a match is, the first match may still be another, so this is
     not known.
     """
-    from exchange.patterns.pcre import expression  # not at the top: few selectors need it
+    from exchange.patterns.pcre import parse_expression  # not at the top: few selectors need it
 
     if not isinstance(pattern, bytes):
         raise NotKnown("a regular expression of 'like' is malformed")
-    whole = expression(rf"\A(?:{pattern.decode('latin-1')})\z") if pattern.isascii() and value.isascii() else None
+    whole = parse_expression(rf"\A(?:{pattern.decode('latin-1')})\z") if pattern.isascii() and value.isascii() else None
     if whole is not None and whole.is_found_in(value.decode()) is False and not whole.error:
         return FALSE
     raise NotKnown("a regular expression of 'like' may match")

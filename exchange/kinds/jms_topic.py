@@ -19,7 +19,7 @@ from exchange.errors import BrokerError, InputError, PreconditionFailed
 from exchange.kinds.kind import Choose, Decider, Kind, Reads, Unsure
 from exchange.kinds.misses import MATCH, Miss
 from exchange.text.display import clip_line
-from exchange.values.field_values import type_and_value
+from exchange.values.field_values import resolve_type
 from exchange.values.message import Message
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class JmsTopicExchange(Kind):
 
     def match(self, message: Message, keys: Sequence[str]) -> Collection[Binding]:
         jms = _jms()
-        headers = jms.headers_of(message)
+        headers = jms.list_headers(message)
         answers: dict[str | None, bool] = {}
         matching: list[Binding] = []
         unsure = crash = no_text = ""
@@ -110,7 +110,7 @@ class JmsTopicExchange(Kind):
     @classmethod
     def reads(cls, exchange: Exchange, bindings: Collection[Binding], profile: Profile) -> Reads:
         terms = [_read(selector)[0] for selector in {_selector(binding) for binding in bindings}]
-        return Reads(frozenset([name for term in terms for name in _jms().identifiers(term)]))
+        return Reads(frozenset([name for term in terms for name in _jms().list_identifiers(term)]))
 
     @classmethod
     def sequence(cls, bindings: Collection[Binding]) -> tuple[Hashable, ...]:
@@ -132,14 +132,14 @@ class JmsTopicExchange(Kind):
         term, why = _read(selector)
         if why:
             return Miss(0.5, why)
-        headers = jms.headers_of(message)
+        headers = jms.list_headers(message)
         try:
             value = jms.evaluate(term, headers, signed_zeros_differ=profile.signed_zeros_differ)
         except (jms.Crash, jms.NotKnown) as error:
             return Miss(0.5, str(error))
         if value == "true":
             return MATCH
-        absent = [name for name in dict.fromkeys(jms.identifiers(term)) if name not in message.headers]
+        absent = [name for name in dict.fromkeys(jms.list_identifiers(term)) if name not in message.headers]
         lacking = "".join([f"; header '{name}' is not there" for name in absent])
         is_ = "false" if value == "false" else "not true"
         return Miss(1.0, f"its selector {clip_line(str(selector), 200)} is {is_}{lacking}")
@@ -147,7 +147,7 @@ class JmsTopicExchange(Kind):
 
 def _selector(binding: Binding) -> str | None:
     """Return a binding's selector, one character for each byte, as the broker reads it; None if there is none."""
-    kind, value = type_and_value(binding.arguments.get(SELECTOR))
+    kind, value = resolve_type(binding.arguments.get(SELECTOR))
     return value.decode("latin-1") if kind == "longstr" else None
 
 

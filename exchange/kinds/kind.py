@@ -3,9 +3,9 @@
 For the router, an instance is an index of an exchange's bindings, which finds those that a message matches. For the
 analyses (audit, diff, check, explain), the class defines what decides about messages, and what bindings mean.
 
-No module outside `exchange.kinds` knows an exchange type by its name. It uses the `Kind` that `exchange.kinds.kind_of`
-returns for the exchange; for an x-delayed-message exchange, that is the kind of its inner type, and
-`exchange.kinds.delayed` has what it does before that.
+No module outside `exchange.kinds` knows an exchange type by its name. It uses the `Kind` that
+`exchange.kinds.find_kind` returns for the exchange; for an x-delayed-message exchange, that is the kind of its inner
+type, and `exchange.kinds.delayed` has what it does before that.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from exchange.entities.indexes import Tables
 from exchange.entities.profile import Profile
 from exchange.kinds.condition import ALWAYS, Condition
 from exchange.kinds.misses import Miss
-from exchange.patterns.pattern import MANY, ExactKey, Pattern, ordered
+from exchange.patterns.pattern import MANY, ExactKey, Pattern, normalise_wildcards
 from exchange.values.message import Message
 
 __all__ = ["Choose", "Decider", "KeyUse", "Kind", "Reads", "UnknownExchange", "Unsure"]
@@ -179,7 +179,7 @@ class Kind:
         if literal is not None:
             return ExactKey(literal)
         pattern = cls.pattern(binding)
-        return ALWAYS if pattern is not None and ordered(pattern.words) == (MANY,) else pattern
+        return ALWAYS if pattern is not None and normalise_wildcards(pattern.words) == (MANY,) else pattern
 
     @classmethod
     def reads(cls, exchange: Exchange, bindings: Collection[Binding], profile: Profile) -> Reads:

@@ -16,7 +16,7 @@ from exchange.values.message import Message
 
 __all__ = ["MATCH", "OTHER_ROUTE", "Miss", "align", "compare_texts", "describe_difference", "estimate_distance"]
 
-KEPT: Final = 0.25
+LITERAL_BONUS: Final = 0.25
 """Reduction of the distance for each literal word that is right: the more of them, the likelier it is meant."""
 
 SLIP: Final = 0.3
@@ -80,7 +80,7 @@ def _compare_word(part: Word, word: str, index: int) -> Miss:
     if part is ONE:
         return MATCH
     if part == word:
-        return Miss(-KEPT, "")
+        return Miss(-LITERAL_BONUS, "")
     return Miss(compare_texts(word, str(part)), f"word {index + 1} {describe_difference(word, str(part))}")
 
 

@@ -34,10 +34,10 @@ class ModulusHashExchange(Kind):
 
     def __init__(self, exchange: Exchange, profile: Profile, choose: Choose) -> None:
         super().__init__(exchange, profile, choose)
-        from exchange.partition.hashing.compiled import hashes  # not at the top: few topologies hash
+        from exchange.partition.hashing.compiled import get_hashes  # not at the top: few topologies hash
         from exchange.partition.hashing.erlang import phash2
 
-        self._hashes: Final = hashes
+        self._hashes: Final = get_hashes
         self._phash2: Final = phash2
         self._profile = profile
         self._bindings: list[Binding] = []

@@ -22,7 +22,7 @@ from exchange.lifecycle.consumers import Consumer, Delivery
 from exchange.lifecycle.content import Content, publish_content
 from exchange.lifecycle.dead_letters import DeadLettering
 from exchange.lifecycle.delays import Delays
-from exchange.lifecycle.limits import Limits, limits_of
+from exchange.lifecycle.limits import Limits, find_limits
 from exchange.lifecycle.outcomes import Cause, DeletionCause, Loss, Publication
 from exchange.lifecycle.queues import Death, LiveQueue
 from exchange.lifecycle.quorum import QuorumQueue
@@ -320,13 +320,13 @@ class Broker:
         policies = self.topology.policies_in_force()
         queues = self.topology.queues
         for name, live in [*self._queues.items()]:
-            limits = limits_of(queues[name], policies)
+            limits = find_limits(queues[name], policies)
             if limits != live.limits:
                 live.set_limits(limits)
                 self._finish(live)
 
     def _add_queue(self, queue: Queue, policies: Policies) -> None:
-        limits = limits_of(queue, policies)
+        limits = find_limits(queue, policies)
         kind = QUEUE_TYPES.get(queue.type, ClassicQueue)
         live = self._queues[queue.name] = kind(queue.name, limits, self)
         live.auto_delete = queue.auto_delete and isinstance(live, ClassicQueue)  # brokers refuse others

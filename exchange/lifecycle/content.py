@@ -13,12 +13,12 @@ from typing import Any, Final
 from exchange.entities.profile import Profile, QueueBehaviour
 from exchange.entities.queue_arguments import MAX_EXPIRY
 from exchange.errors import InputError, PreconditionFailed
-from exchange.kinds import headers_after
+from exchange.kinds import compute_delivered_headers
 from exchange.values.erlang_terms import show_string
-from exchange.values.field_values import Typed, type_and_value
+from exchange.values.field_values import Typed, resolve_type
 from exchange.values.message import Message, assemble_message
 
-__all__ = ["Content", "DeadLetter", "death_key", "is_cycle", "publish_content", "record_death"]
+__all__ = ["Content", "DeadLetter", "identify_death", "is_cycle", "publish_content", "record_death"]
 
 MAX_OCTET: Final = 255
 Death = Mapping[str, Any]
@@ -63,7 +63,9 @@ class Content:
         """Return the content of the copies that an exchange sends after it has kept the message for a delay."""
         content = copy(self)
         published = self.message
-        headers = headers_after(published.headers, delay, profile, rewritten=self.died or bool(self.hidden_keys))
+        headers = compute_delivered_headers(
+            published.headers, delay, profile, rewritten=self.died or bool(self.hidden_keys)
+        )
         content.message = assemble_message(
             published.exchange, published.routing_key, headers, published.properties, published.body
         )
@@ -221,7 +223,7 @@ def record_death(
         for death in deaths:
             if death.get("queue") == queue and death.get("reason") == reason:
                 others = tuple([each for each in deaths if each is not death])
-                count = type_and_value(death.get("count", 0))[1]  # a publisher may have set anything
+                count = resolve_type(death.get("count", 0))[1]  # a publisher may have set anything
                 dead.deaths = ({**death, "count": count + 1 if isinstance(count, int) else 1}, *others)
                 return dead
     elif content.died or not (release.deaths_are_headers and "x-death" in content.message.headers):
@@ -269,7 +271,7 @@ def _regroup(deaths: tuple[Death, ...]) -> tuple[Death, ...]:
     """Return the entries as releases up to 3.12 group them before they add one: reversed, without duplicates."""
     if len(deaths) == 1:
         return deaths
-    keys = [death_key(death) for death in deaths]
+    keys = [identify_death(death) for death in deaths]
     grouped: dict[tuple[str, str], Death] = {}
     for key, death in zip(keys, deaths, strict=True):
         if key not in grouped:
@@ -277,7 +279,7 @@ def _regroup(deaths: tuple[Death, ...]) -> tuple[Death, ...]:
     return tuple(reversed(grouped.values()))
 
 
-def death_key(death: Death) -> tuple[str, str]:
+def identify_death(death: Death) -> tuple[str, str]:
     """Return queue and reason of an entry of x-death, which identify it, of whatever types a publisher gave them."""
     queue, reason = death.get("queue"), death.get("reason")
     return queue if isinstance(queue, str) else repr(queue), reason if isinstance(reason, str) else repr(reason)

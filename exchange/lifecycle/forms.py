@@ -11,9 +11,9 @@ from exchange.lifecycle.outcomes import Cause
 from exchange.lifecycle.possible import REASONS, Deletion, PossibleLives, Return, Way, goes_alone
 from exchange.text.display import count_rest, list_some, write_milliseconds
 
-__all__ = ["life_lines"]
+__all__ = ["format_life"]
 
-LISTED: Final = 5
+MAX_LISTED_LINES: Final = 5
 """Maximum number of queues that a line lists, and of rounds and of losses that are shown."""
 CAUSES: Final[Mapping[Cause, str]] = {
     "no dead letter exchange": "there is no dead letter exchange",
@@ -24,7 +24,7 @@ CAUSES: Final[Mapping[Cause, str]] = {
 }
 
 
-def life_lines(lives: PossibleLives) -> Iterator[str]:
+def format_life(lives: PossibleLives) -> Iterator[str]:
     """Yield possible lives as lines of text, which are not escaped."""
     yield "possible lives:"
     others: dict[str, list[str]] = {}
@@ -41,15 +41,15 @@ def life_lines(lives: PossibleLives) -> Iterator[str]:
     for queue, left in others.items():
         yield f"  queue '{queue}'"
         yield from left
-    for lead, round_ in [*zip(lives.leads, lives.rounds, strict=True)][:LISTED]:
+    for lead, round_ in [*zip(lives.leads, lives.rounds, strict=True)][:MAX_LISTED_LINES]:
         how = "for ever, without a consumer" if goes_alone(round_) else "as long as consumers reject it"
         before = f"{_witness(lead)}, then over and over: " if lead else ""
         yield f"  goes round {how}: {before}{_witness(round_)}, back in '{round_[-1].target}'"
-    yield from count_rest(len(lives.rounds), LISTED)
-    for loss in lives.losses[:LISTED]:
+    yield from count_rest(len(lives.rounds), MAX_LISTED_LINES)
+    for loss in lives.losses[:MAX_LISTED_LINES]:
         cause = loss[-1].cause
         yield f"  is lost: {_witness(loss)}" + (f"; {CAUSES[cause]}" if cause is not None else "")
-    yield from count_rest(len(lives.losses), LISTED)
+    yield from count_rest(len(lives.losses), MAX_LISTED_LINES)
     if not lives.is_whole:
         yield "  what else goes round or is lost is not known: there are too many ways to follow all of them"
 
@@ -61,7 +61,7 @@ def _outcomes(ways: Sequence[Way]) -> Iterator[str]:
         listed = [way for way in ways if way.condition == condition]
         targets = list(dict.fromkeys(f"'{way.target}'" for way in listed if way.target is not None))
         if targets:
-            yield f"to {list_some(targets, LISTED)}{suffix}"
+            yield f"to {list_some(targets, MAX_LISTED_LINES)}{suffix}"
         ends = dict.fromkeys((way.cause, way.is_kept) for way in listed if way.cause is not None)
         for cause, is_kept in ends:
             why = f"{targets[0]} is full" if cause == "full queue" and len(targets) == 1 else CAUSES[cause]

@@ -10,7 +10,7 @@ from exchange.entities.entities import Queue
 from exchange.entities.in_force import NO_DEAD_LETTERS, DeadLetters, Overflow, Policies, SettingsInForce
 from exchange.entities.profile import Profile
 
-__all__ = ["NOT_MODELLED", "Limits", "RetryDelay", "RetryKind", "find_delivery_limit", "limits_by", "limits_of"]
+__all__ = ["NOT_MODELLED", "Limits", "RetryDelay", "RetryKind", "find_delivery_limit", "build_limits", "find_limits"]
 
 NOT_MODELLED: Final[Mapping[str, str]] = {
     name: what
@@ -99,15 +99,15 @@ class Limits:
         return self.type != "quorum" and self.overflow == "reject-publish" and self.has_length
 
 
-def limits_of(queue: Queue, policies: Policies) -> Limits:
+def find_limits(queue: Queue, policies: Policies) -> Limits:
     """Return the limits of a queue under these policies.
 
     Where RabbitMQ does not define which of several policies is in force, one of them is taken.
     """
-    return limits_by(policies.possible_settings(queue)[0], queue, policies.profile)
+    return build_limits(policies.possible_settings(queue)[0], queue, policies.profile)
 
 
-def limits_by(settings: SettingsInForce, queue: Queue, profile: Profile) -> Limits:
+def build_limits(settings: SettingsInForce, queue: Queue, profile: Profile) -> Limits:
     """Return the limits of a queue with these settings."""
     is_quorum = queue.type == "quorum"
     is_stream = queue.type == "stream"

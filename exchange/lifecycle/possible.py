@@ -12,8 +12,8 @@ from typing import Final, Literal, NamedTuple
 
 from exchange.entities.entities import Policy, Queue
 from exchange.entities.in_force import Policies
-from exchange.lifecycle.content import Content, death_key, publish_content, record_death
-from exchange.lifecycle.limits import Limits, RetryKind, limits_by
+from exchange.lifecycle.content import Content, identify_death, publish_content, record_death
+from exchange.lifecycle.limits import Limits, RetryKind, build_limits
 from exchange.lifecycle.outcomes import NO_EXCHANGE, Cause, find_targets
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology
@@ -123,7 +123,7 @@ class _Node(NamedTuple):
 
 
 def _make_node(queue: str, content: Content, assumed: Assumed) -> _Node:
-    deaths = tuple(map(death_key, content.deaths))
+    deaths = tuple(map(identify_death, content.deaths))
     state = (queue, deaths, content.keys, content.ttl, content.first, content.has_cc, assumed)
     return _Node(queue, content, assumed, state)
 
@@ -297,7 +297,7 @@ def _limits_and_conditions(queue: Queue, policies: Policies) -> Iterator[tuple[L
     unknown = [names for names in (users, operators) if len(set(names)) > 1]
     for at, settings in enumerate(possible):
         names = " with ".join([each[at] for each in unknown])
-        found.setdefault(limits_by(settings, queue, policies.profile), []).append(names)
+        found.setdefault(build_limits(settings, queue, policies.profile), []).append(names)
     for limits, conditions in found.items():
         yield limits, None if len(found) == 1 else f"if {' or '.join(conditions)} is in force"
 

@@ -257,7 +257,7 @@ class QuorumQueue(LiveQueue):
             if content.died:
                 properties = {name: value for name, value in properties.items() if name != "expiration"}
             try:
-                size += len(ContentHeader.of(message.headers, properties).payload(0)) - FIXED_BYTES
+                size += len(ContentHeader.encode(message.headers, properties).payload(0)) - FIXED_BYTES
             except ValueError as error:  # no client can send it
                 raise InputError(str(error)) from None
         return size

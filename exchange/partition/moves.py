@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from exchange.errors import InputError
 from exchange.partition.partitioner import Partitioner
 from exchange.partition.partitions import Partitions
-from exchange.values.field_values import type_and_value
+from exchange.values.field_values import resolve_type
 
 __all__ = ["Distribution", "KeyCounts", "Moves", "MessageDistribution", "compare_distributions"]
 
@@ -44,7 +44,7 @@ class KeyCounts:
 
     def add(self, key: Any, messages: int = 1) -> None:
         """Add ``messages`` to the count of a key."""
-        same = key if type(key) is str or type(key) is bytes else type_and_value(key)
+        same = key if type(key) is str or type(key) is bytes else resolve_type(key)
         count = self._counts.get(same)
         if count is None:
             self._counts[same] = messages

@@ -42,7 +42,7 @@ class Partition(NamedTuple):
 class Partitions:
     """An immutable sequence of partitions.
 
-    >>> Partitions.of(12).count
+    >>> Partitions.from_count(12).count
     12
     """
 
@@ -58,9 +58,9 @@ class Partitions:
             raise ValueError("two partitions of one destination have the same id or name")
 
     @classmethod
-    def of(cls, count: int) -> Partitions:
+    def from_count(cls, count: int) -> Partitions:
         """Return the partitions 0 to ``count`` - 1, each with a leader."""
-        return _of(_check_count(count))
+        return _build_numbered(_check_count(count))
 
     @classmethod
     def queues(cls, brokers: Mapping[str, int]) -> Partitions:
@@ -89,7 +89,7 @@ class Partitions:
     @property
     def is_numbered(self) -> bool:
         """Whether they have no names and leaders of their own, but only numbers."""
-        return self == _of(self.count)
+        return self == _build_numbered(self.count)
 
     def without_leader(self, broker: str) -> Partitions:
         """Return the partitions with this broker's without a leader: in Kafka, until another broker leads them."""
@@ -131,7 +131,9 @@ class Partitions:
         return getattr(self, name)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (Partitions.of, (self.count,)) if self is _of(self.count) else (Partitions, (self.all,))
+        return (
+            (Partitions.from_count, (self.count,)) if self is _build_numbered(self.count) else (Partitions, (self.all,))
+        )
 
     def __repr__(self) -> str:
         return f"<Partitions {', '.join([p.name if p.leader else p.name + ' (no leader)' for p in self.all])}>"
@@ -143,7 +145,7 @@ class Partitions:
 
 
 @lru_cache(maxsize=64)
-def _of(count: int) -> Partitions:
+def _build_numbered(count: int) -> Partitions:
     partitions = object.__new__(Partitions)
     object.__setattr__(partitions, "count", count)  # all other slots stay empty: see `Partitions.__getattr__`
     return partitions

@@ -51,7 +51,7 @@ class PythonFunction(Partitioner):
     >>> def by_length(request):
     ...     return len(request.value_bytes or b"") % request.partitions.count
     >>> partitioner = PythonFunction("shop.partitions:by_length", function=by_length)
-    >>> request = PartitionRequest("orders", None, b"four", Partitions.of(3))
+    >>> request = PartitionRequest("orders", None, b"four", Partitions.from_count(3))
     >>> partitioner.answer(request)[0].partition
     1
     """

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from exchange.errors import InputError
 from exchange.limits import SLOTS
 
-__all__ = ["assign_sticky", "check_slots", "count_moves", "moved_slots", "place_slots"]
+__all__ = ["assign_sticky", "check_slots", "count_moves", "find_moved_slots", "place_slots"]
 
 
 def check_slots(slots: int, partitions: int) -> None:
@@ -55,7 +55,7 @@ def place_slots(slots: int, partitions: int) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=64)
-def moved_slots(slots: int, before: int, after: int) -> Mapping[int, tuple[int, int]]:
+def find_moved_slots(slots: int, before: int, after: int) -> Mapping[int, tuple[int, int]]:
     """Return the slots that move from ``before`` to ``after`` partitions, each with its old and its new partition.
 
     Old partitions are never new ones of other slots: see the head of this module. Raises InputError.

@@ -5,7 +5,7 @@ Each pattern is in one of two structures:
 * without a wildcard: in a dict from key to values;
 * with wildcards, and many others have theirs at the same places: in a dict from text to values, see `Shapes`;
 * with other wildcards: in indexes, one for each length of key that occurs, up to `LONGEST` words, and one for all
-  longer keys. Before that, `ordered` brings each run of wildcards into one order.
+  longer keys. Before that, `normalise_wildcards` brings each run of wildcards into one order.
 
 Memory grows with the patterns only, and no search backtracks. docs/decisions/0002-matcher.md explains why these
 structures were chosen, and not a trie or an automaton.
@@ -30,7 +30,7 @@ from exchange.concurrency import threads
 from exchange.concurrency.forks import MATCHERS, lock_at_forks
 from exchange.errors import InputError
 from exchange.patterns.conjunctions import with_value, without_value
-from exchange.patterns.pattern import AMQP, MQTT, NATS, ONE_PLAIN, Dialect, Pattern, dialect_named
+from exchange.patterns.pattern import AMQP, MQTT, NATS, ONE_PLAIN, Dialect, Pattern, find_dialect
 from exchange.patterns.shapes import Shapes
 from exchange.patterns.wildcards import LONGEST, Wild, WildIndex
 
@@ -66,7 +66,7 @@ class Matcher(Generic[V]):
     """
 
     def __init__(self, dialect: Dialect | str = AMQP, *, cache: int = 65_536, distinct: bool = False) -> None:
-        self.dialect: Final = dialect_named(dialect)
+        self.dialect: Final = find_dialect(dialect)
         self._separator: Final = self.dialect.separator
         self._distinct: Final = distinct
         self._lock: Final = lock_at_forks(MATCHERS)

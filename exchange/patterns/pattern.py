@@ -30,8 +30,8 @@ __all__ = [
     "Pattern",
     "Wildcard",
     "Word",
-    "dialect_named",
-    "ordered",
+    "find_dialect",
+    "normalise_wildcards",
 ]
 
 
@@ -87,7 +87,7 @@ class Dialect:
         return "" not in words if self is NATS else len(words) > 1 or words[0] != ""
 
     def __reduce__(self) -> tuple[Callable[[Dialect | str], Dialect], tuple[str]]:
-        return dialect_named, (self.name,)
+        return find_dialect, (self.name,)
 
 
 def _amqp_advice(text: str, at: int) -> str:
@@ -121,7 +121,7 @@ NATS: Final = Dialect("nats", ".", "*", ">", 65_535, _nats_advice)
 DIALECTS: Final = {dialect.name: dialect for dialect in (AMQP, MQTT, NATS)}
 
 
-def dialect_named(name: Dialect | str) -> Dialect:
+def find_dialect(name: Dialect | str) -> Dialect:
     """Return the dialect of a name, or the dialect itself. Raises ValueError listing the names."""
     if isinstance(name, Dialect):
         return name
@@ -144,7 +144,7 @@ class Pattern:
     words: tuple[Word, ...] = field(init=False, compare=False, repr=False)
 
     def __init__(self, text: str, dialect: Dialect | str = AMQP) -> None:
-        dialect = dialect_named(dialect)
+        dialect = find_dialect(dialect)
         _check_length(text, dialect)
         self._fill(text, dialect, _parse(text, dialect))
 
@@ -184,7 +184,7 @@ class Pattern:
         MQTT's rule about ``$`` is lost, since other dialects cannot express it. Raises ``PatternError`` when a word
         would mean something else there (MQTT ``a.b/+``) or is not allowed there (NATS, an empty word).
         """
-        dialect = dialect_named(dialect)
+        dialect = find_dialect(dialect)
         words = list(self.words)
         parts: list[str] = []
         for place, word in enumerate(words):
@@ -217,7 +217,7 @@ class ExactKey(Pattern):
         self._fill(text, AMQP, tuple(AMQP.split(text)))
 
 
-def ordered(words: Sequence[Word]) -> tuple[Word, ...]:
+def normalise_wildcards(words: Sequence[Word]) -> tuple[Word, ...]:
     """Return an equivalent pattern: each run of wildcards has its one-word wildcards first, then at most one MANY.
 
     ``#.*.#`` becomes ``*.#``. So a MANY is the last word, or a literal follows it.

@@ -15,12 +15,12 @@ from operator import itemgetter
 from typing import Any, Final, Generic, TypeVar
 
 from exchange.patterns.conjunctions import with_value, without_value
-from exchange.patterns.pattern import AMQP, MANY, ONE, Pattern, Word, ordered
+from exchange.patterns.pattern import AMQP, MANY, ONE, Pattern, Word, normalise_wildcards
 from exchange.patterns.wildcards import Wild
 
 __all__ = ["Shapes"]
 
-LARGE: Final = 1024
+LARGE_SHAPE_PATTERNS: Final = 1024
 """Number of patterns of one shape from which on they are looked up by their text. If it is smaller, a million patterns
 of very many shapes cost a search more; if it is larger, their indexes take longer to build: see decision 2."""
 
@@ -71,7 +71,7 @@ class Shapes(Generic[V]):
             yield wild.words, tuple(wild)
         for large in self._large.values():
             for text, values in large.values.items():
-                yield ordered(Pattern.of_binding_key(text).words), tuple(values)
+                yield normalise_wildcards(Pattern.of_binding_key(text).words), tuple(values)
 
     def bind(self, pattern: Pattern, value: V) -> bool:
         """Add a value to a pattern; return False if it is there already."""
@@ -86,12 +86,12 @@ class Shapes(Generic[V]):
         patterns = self._small.setdefault(template, {})
         wild = patterns.get(text)
         if wild is None:
-            wild = patterns[text] = Wild(ordered(pattern.words))
+            wild = patterns[text] = Wild(normalise_wildcards(pattern.words))
             self._add(wild)
         elif value in wild:
             return False
         wild[value] = None
-        if len(patterns) >= LARGE and pattern.dialect is AMQP and _can_be_large(wild):
+        if len(patterns) >= LARGE_SHAPE_PATTERNS and pattern.dialect is AMQP and _can_be_large(wild):
             self._large[template] = _Large(template, wild, patterns)
             self._fitting.clear()
             del self._small[template]

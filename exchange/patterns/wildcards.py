@@ -31,9 +31,9 @@ V = TypeVar("V", bound=Hashable)
 class Wild(dict[V, None]):
     """A pattern with wildcards: a ``head``, then, each after a ``MANY``, ``inner`` parts and a ``tail``.
 
-    ``words`` are in the order of `ordered`, so each inner part begins with a literal. ``least`` is the minimum number
-    of words of a key that matches; ``open`` is whether there is a ``MANY``, so that longer keys may match. Without it,
-    all words are in the head.
+    ``words`` are in the order of `normalise_wildcards`, so each inner part begins with a literal. ``least`` is the
+    minimum number of words of a key that matches; ``open`` is whether there is a ``MANY``, so that longer keys may
+    match. Without it, all words are in the head.
 
     It is a dict whose keys are the values bound under it, so that the values of several patterns are joined at the
     speed of C. Compared by identity: two patterns that match the same keys are still bound and unbound separately.
@@ -115,7 +115,7 @@ class Wild(dict[V, None]):
         try:
             for part in self.inner:
                 last = max(end - len(part) + 1, 0)  # not negative: list.index would count that from the end
-                at = words.index(part[0], at, last)  # a part begins with a literal: see `ordered`
+                at = words.index(part[0], at, last)  # a part begins with a literal: see `normalise_wildcards`
                 while len(part) > 1 and not _fits(part, words, at):
                     at = words.index(part[0], at + 1, last)
                 at += len(part)

@@ -16,7 +16,7 @@ from exchange.errors import InputError
 from exchange.limits import BODY_BYTES
 
 __all__ = ["BATCH", "LEAST", "MAGICS", "PACKED", "START", "V1", "V2", "BatchMessage", "count_host_bytes"]
-__all__ += ["split_batch", "split_record", "parse_properties", "unpack_body"]
+__all__ += ["parse_properties", "split_batch", "split_record", "unpack_body"]
 
 V1: Final = 0xDAA320A7
 V2: Final = 0xDAA320AB
@@ -35,7 +35,7 @@ BATCH: Final = 0xC0
 PACKING: Final = 0x7
 PACKING_SHIFT: Final = 8
 
-PART: Final = struct.Struct(">iIIii")
+BATCH_HEAD: Final = struct.Struct(">iIIii")
 """The head of a message in a batch: size, magic, checksum, flag, size of the body."""
 BREAK: Final = "a batch whose messages do not fit in it"
 
@@ -96,14 +96,14 @@ def split_batch(data: bytes, most: int | None = None) -> list[BatchMessage]:
     while place < len(data):
         if len(messages) == most:
             raise InputError(f"a batch of more than {most:,} messages")
-        if place + PART.size > len(data):
+        if place + BATCH_HEAD.size > len(data):
             raise InputError(BREAK)
-        size, _, _, flag, length = PART.unpack_from(data, place)
-        at = place + PART.size + length
+        size, _, _, flag, length = BATCH_HEAD.unpack_from(data, place)
+        at = place + BATCH_HEAD.size + length
         names = int.from_bytes(data[at : at + 2], "big")
         if length < 0 or at + 2 + names != place + size or place + size > len(data):
             raise InputError(BREAK)
-        messages.append(BatchMessage(data[place + PART.size : at], data[at + 2 : at + 2 + names], flag))
+        messages.append(BatchMessage(data[place + BATCH_HEAD.size : at], data[at + 2 : at + 2 + names], flag))
         place += size
     return messages
 

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from exchange.entities.alternates import possible_alternates
+from exchange.entities.alternates import find_possible_alternates
 from exchange.entities.entities import Binding, Destination, Exchange, Policy, Queue
 from exchange.entities.indexes import Change, Tables
 from exchange.entities.unread import has_shards_made
 from exchange.errors import InputError, PatternError
-from exchange.kinds import Choose, Kind, UnknownExchange, can_delay, kind_of
+from exchange.kinds import Choose, Kind, UnknownExchange, can_delay, find_kind
 from exchange.topology.rules import VirtualHost
 
 if TYPE_CHECKING:
     from exchange.partition.partitioning.specification import Partitioning
 
-__all__ = ["ALL", "Compiled", "CompiledExchange", "Stale"]
+__all__ = ["ALL_STALE", "Compiled", "CompiledExchange", "Stale"]
 
 
 class Stale(NamedTuple):
@@ -32,7 +32,7 @@ class Stale(NamedTuple):
     """Their routing key; None for all routes of all exchanges."""
 
 
-ALL: Final = Stale(None, None)
+ALL_STALE: Final = Stale(None, None)
 
 
 class CompiledExchange(NamedTuple):
@@ -126,7 +126,7 @@ class Compiled:
         else:
             self.exchanges.pop(part.name, None)
         self._beyond_key = None
-        return ALL
+        return ALL_STALE
 
     def _adapt_to_binding(self, binding: Binding, added: bool) -> Stale | None:
         compiled = self.exchanges.get(binding.source)
@@ -140,7 +140,7 @@ class Compiled:
             self._beyond_key = None
         key = compiled.kind.literal_key(binding)
         # A route keeps its key from exchange to exchange: only routes of this key can take the binding.
-        return ALL if key is None else Stale(None, key)
+        return ALL_STALE if key is None else Stale(None, key)
 
     def compile_again(self, changes: Iterable[Change]) -> None:
         """Compile again, from the tables, each queue, exchange and policy that the changes concern."""
@@ -170,7 +170,7 @@ class Compiled:
         self.exchanges.update((each.exchange.name, each) for each in compiled)
 
     def _compile(self, exchange: Exchange) -> None:
-        kind_class = kind_of(exchange)
+        kind_class = find_kind(exchange)
         kind = None
         if kind_class is not UnknownExchange:
             kind = kind_class(exchange, self.host.profile, self._choose)
@@ -184,7 +184,7 @@ class Compiled:
     def _with_alternate(
         self, exchange: Exchange, kind: Kind | None, policies: Mapping[str, Policy]
     ) -> CompiledExchange:
-        possible = possible_alternates(exchange, policies)
+        possible = find_possible_alternates(exchange, policies)
         is_unsure = len(possible) > 1 or has_shards_made(exchange, policies)
         alternate = possible[0] if len(possible) == 1 else None
         return CompiledExchange(exchange, kind, alternate, is_unsure, can_delay(exchange))

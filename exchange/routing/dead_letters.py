@@ -14,8 +14,8 @@ from typing import Final
 from exchange.entities.entities import Binding, Queue
 from exchange.entities.in_force import DeadLetters, Policies, SettingsInForce
 from exchange.errors import BrokerError, InputError, NotFound
-from exchange.kinds import headers_after, kind_of
-from exchange.kinds.headers import conditions_of
+from exchange.kinds import compute_delivered_headers, find_kind
+from exchange.kinds.headers import list_conditions
 from exchange.kinds.kind import Decider
 from exchange.routing.explain import Explanation
 from exchange.routing.route import HOPS, DeadLetterHop, DeadLetterOutcome
@@ -44,7 +44,7 @@ def follow_dead_letters(topology: Topology, router: Router, explanation: Explana
     stays = [(queue, message) for queue in route.at_once.queues]
     for later in route.later:
         rewritten = "BCC" in message.headers
-        headers = headers_after(message.headers, later.milliseconds, topology.profile, rewritten=rewritten)
+        headers = compute_delivered_headers(message.headers, later.milliseconds, topology.profile, rewritten=rewritten)
         stays += [(queue, replace(message, headers=headers)) for queue in later.route.queues]
     seen: set[tuple[str, str | None]] = set()  # a queue, and the key, unless all messages of the queue go the same way
     for queue, message in stays:
@@ -76,14 +76,14 @@ def _find_readers_of_deaths(topology: Topology) -> set[str]:
     readers = [
         name
         for name, exchange in topology.exchanges.items()
-        if kind_of(exchange).decider is Decider.HEADERS
+        if find_kind(exchange).decider is Decider.HEADERS
         and any(_asks_for_deaths(binding, topology) for binding in topology.bindings_from(name))
     ]
     return TopologyGraph(topology).graph.upstream(readers) if readers else set()
 
 
 def _asks_for_deaths(binding: Binding, topology: Topology) -> bool:
-    return any(name.startswith(DEATHS) for name, _ in conditions_of(binding, topology.profile))
+    return any(name.startswith(DEATHS) for name, _ in list_conditions(binding, topology.profile))
 
 
 def make_dead_letter(message: Message, letters: DeadLetters) -> Message:

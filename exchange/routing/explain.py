@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from exchange.entities.entities import Binding, Exchange
 from exchange.entities.in_force import Overflow
-from exchange.entities.precedence import InForceAccount, account_lines
-from exchange.kinds import Decider, UnknownExchange, kind_of
+from exchange.entities.precedence import InForceAccount, format_account
+from exchange.kinds import Decider, UnknownExchange, find_kind
 from exchange.routing.route import (
     HOPS,
     Alternate,
@@ -27,7 +27,7 @@ from exchange.values.notation import write_arguments, write_value
 __all__ = ["Explanation", "matching_key"]
 
 
-LISTED: Final = 10
+MAX_LISTED_QUEUES: Final = 10
 """Maximum number of queues that a line lists."""
 REFUSALS: Final[Mapping[Overflow | None, str]] = {
     "reject-publish": "more are refused, not dead-lettered",
@@ -80,7 +80,7 @@ def _lines(explanation: Explanation) -> Iterator[str]:
     if explanation.asked is not None:
         yield from _queue_lines(explanation, explanation.asked)
     if explanation.in_force is not None:
-        yield from account_lines(explanation.in_force)
+        yield from format_account(explanation.in_force)
 
 
 def _delayed_lines(route: Route, delayed: DelayedRoute) -> Iterator[str]:
@@ -102,7 +102,7 @@ def _hop_lines(hop: Hop, message: Message) -> Iterator[str]:
     yield f"  {describe_exchange(hop.exchange.name)} ({hop.exchange.type or 'direct'}{came_from})"
     if hop.delay is not None:
         yield f"    kept for {write_milliseconds(hop.delay)} by x-delay: no binding is looked at until then"
-    elif kind_of(hop.exchange) is UnknownExchange:
+    elif find_kind(hop.exchange) is UnknownExchange:
         yield "    ? this type of exchange is unknown here"
         return
     outcomes = dict(hop.steps)
@@ -127,7 +127,7 @@ def matching_key(exchange: Exchange, binding: Binding, message: Message) -> tupl
 
     Returns None where keys do not decide.
     """
-    kind = kind_of(exchange)
+    kind = find_kind(exchange)
     if kind.decider is not Decider.KEY:
         return None
     literal = kind.literal_key(binding)
@@ -199,7 +199,7 @@ def _dead_letter_lines(hops: Iterable[DeadLetterHop]) -> Iterator[str]:
             yield f"  queue '{hop.queue}'{_limit_text(hop)}: {_dead_letter_end(hop)}"
     dropped = list(dict.fromkeys(f"'{hop.queue}'" for hop in hops if hop.outcome == "dropped"))
     if dropped:
-        yield f"  {'queue' if len(dropped) == 1 else 'queues'} {list_some(dropped, LISTED)}: dropped"
+        yield f"  {'queue' if len(dropped) == 1 else 'queues'} {list_some(dropped, MAX_LISTED_QUEUES)}: dropped"
     if len(hops) == HOPS:
         yield f"  only {HOPS} queues are followed"
 
@@ -225,7 +225,7 @@ def _dead_letter_end(hop: DeadLetterHop) -> str:
     way = f"to {exchange} ({hop.source}) with the key '{hop.with_key}'"
     if hop.outcome == "unroutable":
         return f"{way}: {end}, as no queue gets it"
-    queues = list_some([f"'{queue}'" for queue in hop.queues], LISTED)
+    queues = list_some([f"'{queue}'" for queue in hop.queues], MAX_LISTED_QUEUES)
     if hop.outcome == "undecided":
         return f"{way}: where that goes is not known here{f', but to {queues}' if queues else ''}"
     return f"{way}: queued in {queues}"

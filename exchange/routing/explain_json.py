@@ -22,7 +22,7 @@ from exchange.values.field_json import encode
 from exchange.values.json_types import BindingJson, FieldJson
 from exchange.values.message import Message
 
-__all__ = ["ReasonsJson", "obstacle_json", "to_json"]
+__all__ = ["ReasonsJson", "encode_obstacle", "to_json"]
 
 
 class CopyJson(TypedDict):
@@ -155,7 +155,7 @@ def to_json(explanation: Explanation) -> Any:
             "queue": explanation.asked,
             "gets_it": explanation.asked in route.queues,
             "exists": explanation.asked_exists,
-            "obstacles": [obstacle_json(obstacle) for obstacle in explanation.obstacles],
+            "obstacles": [encode_obstacle(obstacle) for obstacle in explanation.obstacles],
             "in_force": explanation.in_force,
         }
     return encode_as(ReasonsJson, result)
@@ -213,7 +213,7 @@ def _alternate_json(alternate: Alternate, hop: Hop) -> AlternateJson:
     }
 
 
-def obstacle_json(obstacle: Obstacle) -> ObstacleJson:
+def encode_obstacle(obstacle: Obstacle) -> ObstacleJson:
     """Return an obstacle as JSON values."""
     return {
         "exchange": obstacle.exchange,

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from exchange.entities.entities import Binding, Destination, Exchange
 from exchange.entities.indexes import Tables
 from exchange.entities.profile import Profile
-from exchange.kinds import Decider, kind_of
+from exchange.kinds import Decider, find_kind
 from exchange.kinds.misses import OTHER_ROUTE, compare_texts, describe_difference, estimate_distance
 from exchange.limits import SHORTSTR_BYTES
 from exchange.routing.route import Obstacle
@@ -27,7 +27,7 @@ __all__ = ["NearestPath", "Walk", "find_missed", "find_nearest", "find_obstacles
 MAX_MEASURED = 50
 """Maximum number of bindings of one exchange whose distance is computed exactly: those with the smallest estimate."""
 
-MOST_MISSED: Final = 100_000
+MAX_MISSED_BINDINGS: Final = 100_000
 """Maximum number of bindings of the exchanges that an unroutable message reached, to look for the nearest one."""
 
 
@@ -106,7 +106,7 @@ def find_nearest(walk: Walk, exchange: Exchange, bindings: Sequence[Binding]) ->
     too_long = _check_length(walk.message)
     if too_long:
         return NearestPath(OTHER_ROUTE, (Obstacle(exchange.name, bindings[0].destination, bindings[0], too_long),))
-    kind = kind_of(exchange)
+    kind = find_kind(exchange)
     if len(bindings) > MAX_MEASURED and kind.decider is Decider.KEY:
         bindings = heapq.nsmallest(MAX_MEASURED, bindings, key=lambda b: estimate_distance(b.routing_key, walk.message))
     misses = [kind.miss(binding, walk.message, walk.profile) for binding in bindings]
@@ -121,10 +121,10 @@ def find_nearest(walk: Walk, exchange: Exchange, bindings: Sequence[Binding]) ->
 def find_missed(walk: Walk) -> tuple[Obstacle, ...]:
     """Return why the binding did not match that came nearest, of all exchanges which the message reached.
 
-    Empty if these have no bindings, or more than `MOST_MISSED` altogether.
+    Empty if these have no bindings, or more than `MAX_MISSED_BINDINGS` altogether.
     """
     ways = [(walk.tables.exchanges[name], walk.tables.bindings_from(name)) for name in sorted(walk.reached) if name]
-    if sum([len(bindings) for _, bindings in ways]) > MOST_MISSED:
+    if sum([len(bindings) for _, bindings in ways]) > MAX_MISSED_BINDINGS:
         return ()
     found = [find_nearest(walk, exchange, tuple(bindings)) for exchange, bindings in ways if bindings]
     return min(found, key=lambda path: path.distance, default=NearestPath(0.0, ())).obstacles

@@ -19,7 +19,7 @@ from exchange.entities.indexes import Change
 from exchange.errors import BrokerError
 from exchange.kinds import Choose
 from exchange.routing.cache import RouteCache
-from exchange.routing.compiled import ALL, Compiled, Stale
+from exchange.routing.compiled import ALL_STALE, Compiled, Stale
 from exchange.routing.route import Hop, Obstacle, Route
 from exchange.routing.walk import walk, walk_later
 from exchange.topology import rules
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Router"]
 
-MOST_ANSWERS: Final = 16_384
+MAX_KEPT_ROUTES: Final = 16_384
 """Maximum number of sets of matching bindings whose routes are kept."""
 
 NOWHERE: Final = Route(())
@@ -212,10 +212,10 @@ class Router:
             asked = self._tables.queues.get(queue)
             if asked is None:
                 return Explanation(message, route, tuple(hops), queue)
-            from exchange.entities.precedence import account_for  # not at the top: only this needs it
+            from exchange.entities.precedence import build_account  # not at the top: only this needs it
 
             policies = Policies(self._tables.policies, self._tables.operator_policies, self._host.profile)
-            in_force = account_for(asked, policies)
+            in_force = build_account(asked, policies)
             return Explanation(message, route, tuple(hops), queue, True, obstacles, in_force)
 
     def declare_exchange(self, exchange: Exchange) -> None:
@@ -275,7 +275,7 @@ class Router:
             if name in existing:
                 queues.add(name)
         route = Route(tuple(sorted(queues)))
-        if len(self._routes_of_bindings) >= MOST_ANSWERS:
+        if len(self._routes_of_bindings) >= MAX_KEPT_ROUTES:
             self._routes_of_bindings.clear()
         self._routes_of_bindings[id(matched)] = matched, route
         return route
@@ -304,7 +304,7 @@ class Router:
             return
         for remembered in self._remembered.all():
             remembered.drop(stale)
-        if stale == ALL:
+        if stale == ALL_STALE:
             self._routes_of_bindings.clear()
 
     def _edit(self, rule: Callable[[], list[Change]]) -> None:
@@ -316,7 +316,7 @@ class Router:
                     self._forget(self._compiled.adapt(change))
             except BaseException:
                 self._compiled.compile_again(changes)
-                self._forget(ALL)
+                self._forget(ALL_STALE)
                 raise
             # Only an interruption (KeyboardInterrupt) can make this fail, and applying a change twice is harmless.
             try:

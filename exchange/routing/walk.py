@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from exchange.entities.alternates import policy_in_force
+from exchange.entities.alternates import find_policy_in_force
 from exchange.entities.entities import Binding, Destination, Exchange
 from exchange.entities.unread import SHARDS_MADE, has_shards_made
 from exchange.errors import AccessRefused, NotFound
-from exchange.kinds import Unsure, headers_routed_after, read_delay
+from exchange.kinds import Unsure, compute_routing_headers, read_delay
 from exchange.routing.compiled import Compiled, CompiledExchange
 from exchange.routing.route import Alternate, DelayedRoute, Hop, HopTarget, LaterRoute, Outcome, Placement, Route
 from exchange.values.message import Message, assemble_message
@@ -53,7 +53,7 @@ def walk_later(compiled: Compiled, message: Message, exchange: str, delay: int, 
     start = compiled.exchanges.get(exchange)
     if start is None:
         return Route(())
-    headers = headers_routed_after(message.headers, delay)
+    headers = compute_routing_headers(message.headers, delay)
     then = assemble_message(message.exchange, message.routing_key, headers, message.properties, message.body)
     made: list[Hop] | None = None if hops is None else []
     route = _walk_from(compiled, start, then, message.routing_keys(), made, {})
@@ -134,7 +134,7 @@ def _choose_partitions(compiled: Compiled, message: Message, queues: Collection[
     placements = []
     for queue in sorted(compiled.partitioned.keys() & queues):
         partitioning = compiled.partitioned[queue]
-        key = partitioning.key.of(message)
+        key = partitioning.key.read(message)
         partition, hashed, rule = partitioning.choose_for(key, message, queue)
         name = None if partition is None else partitioning.partitions[partition].name
         placements.append(Placement(queue, partition, name, key, hashed, rule, partitioning))
@@ -179,5 +179,5 @@ def _describe_alternate(compiled: Compiled, exchange: Exchange, name: str | None
     if name is None:
         return None
     by_argument = "alternate-exchange" in exchange.arguments
-    policy = None if by_argument else policy_in_force(exchange, compiled.tables.policies)
+    policy = None if by_argument else find_policy_in_force(exchange, compiled.tables.policies)
     return Alternate(name, taken, policy.name if policy is not None else None)

@@ -16,7 +16,7 @@ with other characters is found by the name with ``_`` in their place if nothing 
 finds ``x-tenant``. An empty text counts as no property, since RocketMQ drops empty properties.
 
 A message that the bridge brought from RocketMQ has some properties in headers of other names. The caller of
-`properties_of` supplies these names, with `bridge.interop.headers_for_property`.
+`properties_of` supplies these names, with `bridge.interop.find_headers_for_property`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from exchange.values.field_json import encode
-from exchange.values.field_values import Typed, type_and_value
+from exchange.values.field_values import Typed, resolve_type
 from exchange.values.message import Message
 
 __all__ = ["properties_of", "to_text"]
@@ -79,7 +79,7 @@ def to_text(value: Any) -> str | None:
     """Return a field value as the text of a property, None for void. Invalid UTF-8 is replaced, as Java does."""
     if type(value) is str:
         return value
-    kind, plain = type_and_value(value)
+    kind, plain = resolve_type(value)
     if kind == "void":
         return None
     if kind in ("longstr", "binary"):

@@ -34,25 +34,27 @@ from exchange.selector.expression import (
 from exchange.selector.meaning import SelectorFailure, evaluate
 from exchange.selector.numbers import NotANumber, compare_doubles, parse_double, parse_integer, parse_long
 
-__all__ = ["Test", "Tests", "compile_expression"]
+__all__ = ["Test", "Tests", "Wanted", "compile_expression"]
 
 Test = Callable[[Mapping[str, str]], bool | None]
 """Properties of a message -> true, false, or None for unknown. Raises NotANumber, SelectorFailure."""
+
+Wanted = Callable[[Mapping[str, str]], bool]
+"""Properties of a message -> whether an expression is true; false if it is unknown or fails."""
 
 
 class Tests(NamedTuple):
     """The two tests of an expression."""
 
+    wanted: Wanted
     exact: Test
-    wanted: Callable[[Mapping[str, str]], bool]
-    """Whether the exact test returns true; false if it returns None or fails."""
 
 
 def compile_expression(expression: Expression) -> Tests:
     """Compile an expression that has a truth value."""
     return Tests(
-        _compile(expression, _Writer.exact, "return {}"),
         _compile(expression, _Writer.wanted, "try: return True if {} else False", "except FAILURES: return False"),
+        _compile(expression, _Writer.exact, "return {}"),
     )
 
 

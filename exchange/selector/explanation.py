@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, Literal, NamedTuple
 
 from exchange.errors import HashstarError
-from exchange.selector.expression import And, Expression, Not, Or, Property, children, walk
+from exchange.selector.expression import And, Expression, Not, Or, Property, list_operands, walk
 from exchange.selector.meaning import evaluate
 from exchange.selector.selector import Selector
 from exchange.text.display import escape_line
@@ -41,7 +41,7 @@ def _explain_parts(
 ) -> Iterator[Part]:
     text = " ".join(selector.text[slice(*expression.span)].split())
     is_joined = isinstance(expression, And | Or) and all(part.span != expression.span for part in expression.parts)
-    conditions = children(expression) if is_joined else ()
+    conditions = list_operands(expression) if is_joined else ()
     if isinstance(expression, Not) and isinstance(expression.operand, And | Or):
         conditions = (expression.operand,)
     values = "" if conditions else ", ".join(_describe_property(name, properties) for name in _names(expression))

@@ -26,7 +26,7 @@ __all__ = [
     "Span",
     "TextTest",
     "Truth",
-    "children",
+    "list_operands",
     "walk",
 ]
 
@@ -139,7 +139,7 @@ TRUTHS: Final = (Truth, ComparisonExpression, IsNull, TextTest, In, Not, And, Or
 """Expressions that always have a truth value: true, false or unknown. Constants of Boolean and null have one, too."""
 
 
-def children(expression: Expression) -> tuple[Expression, ...]:
+def list_operands(expression: Expression) -> tuple[Expression, ...]:
     """Return the operands of an expression, from the left."""
     if isinstance(expression, And | Or):
         return expression.parts
@@ -156,4 +156,4 @@ def walk(expression: Expression) -> Iterator[Expression]:
     while pending:
         each = pending.pop()
         yield each
-        pending.extend(reversed(children(each)))
+        pending.extend(reversed(list_operands(each)))

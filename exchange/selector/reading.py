@@ -28,7 +28,7 @@ from exchange.selector.expression import (
     Span,
     TextTest,
     Truth,
-    children,
+    list_operands,
 )
 from exchange.selector.meaning import evaluate
 from exchange.selector.numbers import parse_double
@@ -36,7 +36,7 @@ from exchange.selector.numbers import parse_double
 if TYPE_CHECKING:
     from lark import Lark, Token, Tree, UnexpectedToken
 
-__all__ = ["MAX_LEVELS", "SelectorError", "error_of_ignored", "find_advice", "find_word", "parse_expression"]
+__all__ = ["MAX_LEVELS", "SelectorError", "build_ignored_error", "find_advice", "find_word", "parse_expression"]
 
 MAX_LEVELS: Final = 200
 """Maximum depth of an expression. The broker's stack allows some thousands, depending on its settings."""
@@ -84,7 +84,7 @@ def _could_end(error: UnexpectedToken) -> bool:
     return True
 
 
-def error_of_ignored(text: str, at: int) -> SelectorError:
+def build_ignored_error(text: str, at: int) -> SelectorError:
     """Build the error for a text that the broker ignores from this position on."""
     problem = f"{find_advice(text, at)}; the broker ignores the text from here on"
     return SelectorError(problem, text, find_word(text, at))
@@ -137,7 +137,7 @@ class _Builder:
         known = self._sizes.get(id(expression))
         if known is not None:
             return known
-        sizes = [self._size(part) for part in children(expression)]
+        sizes = [self._size(part) for part in list_operands(expression)]
         return 1 + max([levels for levels, _ in sizes], default=0), 1 + sum([parts for _, parts in sizes])
 
     def _refuse(self, problem: str, span: Span) -> NoReturn:

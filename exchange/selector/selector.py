@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from exchange.errors import TextError
-from exchange.selector.compiled import Test, compile_expression
+from exchange.selector.compiled import Test, Wanted, compile_expression
 from exchange.selector.expression import (
     ComparisonExpression,
     Constant,
@@ -26,14 +26,14 @@ from exchange.selector.expression import (
 )
 from exchange.selector.meaning import evaluate
 from exchange.selector.numbers import NotANumber
-from exchange.selector.reading import error_of_ignored, parse_expression
+from exchange.selector.reading import build_ignored_error, parse_expression
 
-__all__ = ["LATEST", "RELEASES", "Remark", "Selector", "find_remarks"]
+__all__ = ["LATEST_RELEASE", "RELEASES", "Remark", "Selector", "find_remarks"]
 
 RELEASES: Final = {"4.1": False, "5.1.3": True}
 """Release of RocketMQ that changed the language -> whether it has CONTAINS, STARTSWITH and ENDSWITH."""
 
-LATEST: Final = "5.1.3"
+LATEST_RELEASE: Final = "5.1.3"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +53,11 @@ class Selector:
     names: frozenset[str]
     """Names of the properties that it reads."""
     expression: Expression = field(compare=False)
-    matches: Callable[[Mapping[str, str]], bool] = field(compare=False, repr=False)
-    """Does the same as calling the selector, with one call less, for millions of messages."""
+    _wanted: Wanted = field(compare=False, repr=False)
     _exact: Test = field(compare=False, repr=False)
 
     @classmethod
-    def parse(cls, text: str, release: str = LATEST, *, exact: bool = False) -> Selector:
+    def parse(cls, text: str, release: str = LATEST_RELEASE, *, exact: bool = False) -> Selector:
         """Parse a filter. Raises SelectorError, with a caret, for what the broker refuses.
 
         The broker's parser stops at what does not fit and ignores the rest: it reads ``a LIKE 'x%'`` as ``a``. That is
@@ -71,11 +70,10 @@ class Selector:
             )
         expression, end = parse_expression(text, text_operators=RELEASES[release])
         if end < len(text) and not exact:
-            raise error_of_ignored(text, end)
+            raise build_ignored_error(text, end)
         rest = (end, len(text)) if end < len(text) else None
         names = frozenset([each.name for each in walk(expression) if isinstance(each, Property)])
-        tests = compile_expression(expression)
-        return cls(text, release, rest, names, expression, tests.wanted, tests.exact)
+        return cls(text, release, rest, names, expression, *compile_expression(expression))
 
     @property
     def remarks(self) -> tuple[Remark, ...]:
@@ -84,7 +82,7 @@ class Selector:
 
     def __call__(self, properties: Mapping[str, str]) -> bool:
         """Return whether the broker delivers a message with these properties: only if the filter is true."""
-        return self.matches(properties)
+        return self._wanted(properties)
 
     def evaluate(self, properties: Mapping[str, str]) -> bool | None:
         """Return True, False, or None for unknown. Raises SelectorFailure where the broker's evaluation throws."""

@@ -19,9 +19,9 @@ from exchange.selector.reading import SelectorError
 if TYPE_CHECKING:
     from lark import Lark, Token
 
-__all__ = ["ALL", "TAGS", "Tags", "tag_code"]
+__all__ = ["ALL_TAGS", "TAGS", "Tags", "tag_code"]
 
-ALL: Final = "*"
+ALL_TAGS: Final = "*"
 """The subscription to every message (`SubscriptionData.SUB_ALL`); the empty text means the same."""
 
 TAGS: Final = "TAGS"
@@ -51,17 +51,17 @@ class Tags:
         blanks and bars only, which no message matches, and ``*`` among tags, which is a tag of that name. With
         ``exact``, these two are accepted.
         """
-        if text in ("", ALL):
-            return cls(ALL, frozenset(), everything=True)
+        if text in ("", ALL_TAGS):
+            return cls(ALL_TAGS, frozenset(), everything=True)
         tokens = cast("list[Token]", _grammar().parse(text).children)
         tags = {str(token).strip(BLANK): token for token in tokens}
         tags.pop("", None)
         whole = (0, len(text))
         if not tokens or not (tags or exact):
             raise SelectorError("there is no tag in it; * is every message", text, whole)
-        if ALL in tags and not exact:
-            at = tags[ALL].start_pos or 0
-            at += str(tags[ALL]).index(ALL)
+        if ALL_TAGS in tags and not exact:
+            at = tags[ALL_TAGS].start_pos or 0
+            at += str(tags[ALL_TAGS]).index(ALL_TAGS)
             raise SelectorError("* is every message only where it stands alone; here it is a tag", text, (at, at + 1))
         return cls(text, frozenset(tags))
 

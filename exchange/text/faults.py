@@ -7,7 +7,7 @@ from typing import Final
 
 from exchange.text.display import SENSITIVE_WORDS, underline
 
-__all__ = ["MASK", "draw_fault", "position_at", "show_line"]
+__all__ = ["MASK", "draw_fault", "find_position", "show_line"]
 
 WIDEST: Final = 160
 """Maximum number of characters shown of a line, around the mistake."""
@@ -30,7 +30,7 @@ HINT: Final = re.compile(f"{SENSITIVE_WORDS}|pem|[.]key|://|@", re.IGNORECASE)
 SEPARATOR: Final = re.compile(r"[:=]")
 
 
-def position_at(text: str, line: int, column: int) -> int:
+def find_position(text: str, line: int, column: int) -> int:
     """Return the index of a character by its line and column, both from 1; one behind the end is the end."""
     start = 0
     for _ in range(line - 1):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["SITE", "hashstar_version", "how_to_install", "page_address"]
+__all__ = ["SITE", "find_version", "build_install_command", "page_address"]
 
 SITE: Final = "https://hashstar.readthedocs.io/en/latest/"
 """The front page. All addresses of pages begin with it, so that a move of the site is a change of this line."""
@@ -17,7 +17,7 @@ def page_address(page: str) -> str:
     return f"{SITE}{page}/" if page else SITE
 
 
-def hashstar_version() -> str:
+def find_version() -> str:
     """Return the installed version of hashstar; ``unknown`` if it is not installed."""
     from importlib.metadata import PackageNotFoundError, version
 
@@ -27,7 +27,7 @@ def hashstar_version() -> str:
         return "unknown"
 
 
-def how_to_install(extra: str) -> str:
+def build_install_command(extra: str) -> str:
     """Return the command that installs the packages of an extra: ``pip install 'pika>=1.3'``.
 
     hashstar itself is on no package index, where its name is free for anybody, so it is never named.

@@ -11,10 +11,10 @@ from exchange.partition.partitioning.specification import Partitioning
 from exchange.partition.python_function import PythonFunction
 from exchange.topology.topology import Topology
 
-__all__ = ["import_partitioners", "python_partitionings"]
+__all__ = ["import_partitioners", "find_python_partitionings"]
 
 
-def python_partitionings(topology: Topology) -> Mapping[str, Partitioning]:
+def find_python_partitionings(topology: Topology) -> Mapping[str, Partitioning]:
     """Return the partitionings by functions of the user's own: queue -> partitioning."""
     return {
         name: queue.partitioning
@@ -30,7 +30,7 @@ def import_partitioners(topology: Topology, folder: str = "") -> Topology:
     ``folder`` is searched after all installed packages. Raises InputError, which names the queue.
     """
     tables = topology.tables()
-    for name, partitioning in python_partitionings(topology).items():
+    for name, partitioning in find_python_partitionings(topology).items():
         try:
             changed = replace(topology.queues[name], partitioning=partitioning.imported(folder))
         except InputError as error:

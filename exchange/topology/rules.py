@@ -19,11 +19,11 @@ from exchange.entities.entities import DIRECT_REPLY_TO, Binding, Destination, Ex
 from exchange.entities.indexes import Change, Tables
 from exchange.entities.policy_definitions import refuse_policy
 from exchange.entities.profile import Profile
-from exchange.entities.queue_arguments import compared_arguments, refuse_queue
+from exchange.entities.queue_arguments import find_compared_arguments, refuse_queue
 from exchange.errors import AccessRefused, BadRequest, CommandInvalid, InputError, NotFound, PreconditionFailed
-from exchange.kinds import KINDS, kind_of
+from exchange.kinds import KINDS, find_kind
 from exchange.limits import SHORTSTR_BYTES
-from exchange.values.field_values import INTEGER_TYPES, FieldTable, to_bytes, type_and_value
+from exchange.values.field_values import INTEGER_TYPES, FieldTable, resolve_type, to_bytes
 
 __all__ = [
     "VirtualHost",
@@ -79,7 +79,7 @@ def declare_exchange(tables: Tables, host: VirtualHost, exchange: Exchange) -> l
         return []
     _refuse_reserved("exchange", name)
     if "alternate-exchange" in exchange.arguments:
-        field_type, _ = type_and_value(exchange.arguments["alternate-exchange"])
+        field_type, _ = resolve_type(exchange.arguments["alternate-exchange"])
         if field_type != "longstr":
             raise PreconditionFailed(f"invalid type '{field_type}' for arg 'alternate-exchange' in {what}")
     kind.check_exchange(exchange)
@@ -98,7 +98,7 @@ def declare_queue(tables: Tables, host: VirtualHost, queue: Queue) -> list[Chang
             _require_equal(attribute, getattr(existing, attribute), getattr(queue, attribute), what)
         implied = {"x-queue-type": "classic"} if host.profile.queues_have_a_type else {}
         before, after = ({**implied, **declared.arguments} for declared in (existing, queue))
-        _require_equal_arguments(before, after, compared_arguments(existing, host.profile), what)
+        _require_equal_arguments(before, after, find_compared_arguments(existing, host.profile), what)
         # A partitioning is unknown to the broker, so a declaration may change it.
         if queue.partitioning in (None, existing.partitioning):
             return []
@@ -119,7 +119,7 @@ def bind(tables: Tables, host: VirtualHost, binding: Binding) -> list[Change]:
     _check_arguments(binding.arguments)
     binding = _strip_binding(binding)
     source = require_ends(tables, host, binding)
-    kind_of(source).check_binding(source, binding, tables, host.profile)
+    find_kind(source).check_binding(source, binding, tables, host.profile)
     return [] if binding in tables.bindings() else [Change(True, binding)]
 
 
@@ -276,7 +276,7 @@ def _require_equal_arguments(
     current: Mapping[str, Any], received: Mapping[str, Any], names: tuple[str, ...], what: str
 ) -> None:
     for name in names:
-        before, after = (type_and_value(table[name]) if name in table else None for table in (current, received))
+        before, after = (resolve_type(table[name]) if name in table else None for table in (current, received))
         if before == after or (name == "x-queue-type" and {before, after} == {None, ("longstr", b"classic")}):
             continue
         if before and after and _type_class(before[0]) == _type_class(after[0]) and before[1] == after[1]:
@@ -304,7 +304,7 @@ def _type_class(kind: str) -> str:
 
 
 def _format_value(value: Any) -> str:
-    """Return a value as `type_and_value` returns it, as text for an error."""
+    """Return a value as `resolve_type` returns it, as text for an error."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return str(value).lower() if isinstance(value, bool) else str(value)

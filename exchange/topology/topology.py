@@ -10,7 +10,7 @@ from exchange.entities.entities import PREDECLARED, Binding, Destination, Exchan
 from exchange.entities.in_force import Policies
 from exchange.entities.indexes import Change, Tables
 from exchange.entities.profile import Profile
-from exchange.entities.releases import LATEST, RELEASES, profile_by_name
+from exchange.entities.releases import LATEST_PROFILE, RELEASES, find_profile_by_name
 from exchange.entities.unread import UnreadPart
 from exchange.topology import rules
 
@@ -38,7 +38,7 @@ class Topology:
         policies: Iterable[Policy] = (),
         *,
         vhost: str = "/",
-        profile: Profile | str = LATEST,
+        profile: Profile | str = LATEST_PROFILE,
         unread: Iterable[UnreadPart] = (),
     ) -> None:
         self.vhost: Final = vhost
@@ -194,7 +194,7 @@ def _to_profile(profile: Profile | str) -> Profile:
     """Return the profile of a name, or the profile itself. Raises ValueError listing the names."""
     if isinstance(profile, Profile):
         return profile
-    known = profile_by_name(profile)
+    known = find_profile_by_name(profile)
     if known is None:
         raise ValueError(f"no profile {profile!r}; there are {RELEASES}")
     return known

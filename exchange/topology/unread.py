@@ -13,12 +13,12 @@ from exchange.topology.topology import Topology
 __all__ = [
     "UnreadPart",
     "find_unread",
-    "not_proved",
+    "format_not_proved",
     "require_whole",
-    "unread_lines",
+    "format_unread",
 ]
 
-LISTED: Final = 20
+MAX_LISTED_PARTS: Final = 20
 """Number of parts that are listed for people; JSON has all."""
 SHARD: Final = "sharding: "
 """Beginning of the names of queues that the plugin rabbitmq_sharding makes; the exchange's name and " - " follow."""
@@ -33,7 +33,7 @@ def find_unread(*topologies: Topology) -> tuple[UnreadPart, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def not_proved(unread: Sequence[UnreadPart]) -> str:
+def format_not_proved(unread: Sequence[UnreadPart]) -> str:
     """Return the sentence that stands in place of a claim: ``not proved: 3 parts were not read``."""
     return f"not proved: {count_noun(len(unread), 'part')} {'was' if len(unread) == 1 else 'were'} not read"
 
@@ -41,15 +41,15 @@ def not_proved(unread: Sequence[UnreadPart]) -> str:
 def require_whole(name: str, topology: Topology, why: str) -> None:
     """Raise InputError, which names the source and says why, if parts of it were not read."""
     if topology.unread:
-        raise InputError(f"{name}: {not_proved(topology.unread)} ({topology.unread[0]}); {why}")
+        raise InputError(f"{name}: {format_not_proved(topology.unread)} ({topology.unread[0]}); {why}")
 
 
-def unread_lines(unread: Sequence[UnreadPart]) -> Iterator[str]:
+def format_unread(unread: Sequence[UnreadPart]) -> Iterator[str]:
     """Yield that sentence, then what is missing, part by part; nothing if nothing is."""
     if unread:
-        yield not_proved(unread)
-    yield from (f"  ? {each.where}: {each.text} ({each.kind})" for each in unread[:LISTED])
-    yield from count_rest(len(unread), LISTED, "; the JSON has all", indent="  ? ")
+        yield format_not_proved(unread)
+    yield from (f"  ? {each.where}: {each.text} ({each.kind})" for each in unread[:MAX_LISTED_PARTS])
+    yield from count_rest(len(unread), MAX_LISTED_PARTS, "; the JSON has all", indent="  ? ")
 
 
 def _missing_in(topology: Topology) -> Iterator[UnreadPart]:

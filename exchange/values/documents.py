@@ -33,8 +33,8 @@ from typing import (
 from exchange.values.json_types import Definition
 
 __all__ = [
-    "LISTS", "MAPPINGS", "PLAIN", "As", "Field", "document", "encode_as", "fields_of", "is_document", "name_of",
-    "with_underscores", "write_as", "written_as",
+    "LISTS", "MAPPINGS", "PLAIN", "As", "Field", "document", "encode_as", "list_fields", "is_document", "name_of",
+    "with_underscores", "write_as", "find_encoding",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -113,7 +113,7 @@ def write_as(kind: type, encode: Callable[[Any], Any], written: Any) -> None:
     _WRITTEN[kind] = As(encode, written)
 
 
-def written_as(kind: Any) -> As | None:
+def find_encoding(kind: Any) -> As | None:
     """Return how values of a type are written; None for those that no `As` is for."""
     if get_origin(kind) is Annotated:
         for note in kind.__metadata__:
@@ -133,7 +133,7 @@ def name_of(kind: Any) -> str:
 
 
 @cache
-def fields_of(kind: Any) -> tuple[Field, ...]:
+def list_fields(kind: Any) -> tuple[Field, ...]:
     """Return the fields of the document of a dataclass or NamedTuple."""
     layout = _LAYOUTS[kind]
     if not layout.fields:
@@ -181,7 +181,7 @@ def encode_as(kind: Any, value: Any) -> Any:
 @cache
 def _encoder(kind: Any) -> Encoder | None:
     """Return the function that writes values of a type; None if they are JSON as they are."""
-    written = written_as(kind)
+    written = find_encoding(kind)
     if written is not None:
         return written.encode
     if kind in PLAIN:
@@ -269,7 +269,7 @@ def _value_encoder(kind: Any) -> Encoder:
     """
     scope: dict[str, Any] = {"or_null": lambda encode, value: encode(value) if value else None}
     items = []
-    for number, each in enumerate(fields_of(kind)):
+    for number, each in enumerate(list_fields(kind)):
         text = f"compute{number}(value)" if each.compute is not None else f"value.{each.path}"
         inner = _without_none(each.kind)
         encode = _encoder(each.kind if inner is None else inner)
@@ -282,7 +282,7 @@ def _value_encoder(kind: Any) -> Encoder:
             text = f"encode{number}({text})"
         items.append(f"**{text}" if each.is_spread else f"{each.name!r}: {text}")
     make: Encoder = eval(f"lambda value: {{{', '.join(items)}}}", scope)  # noqa: S307  its text is our own
-    absent = [each.name for each in fields_of(kind) if each.if_any]
+    absent = [each.name for each in list_fields(kind) if each.if_any]
     return partial(_leave_out, make, absent) if absent else make
 
 

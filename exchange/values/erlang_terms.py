@@ -48,7 +48,7 @@ def show_binary(data: bytes) -> str:
 
 
 def show_field(value: Any) -> str:
-    """Print a field value that is decoded as by `exchange.values.field_values.type_and_value`."""
+    """Print a field value that is decoded as by `exchange.values.field_values.resolve_type`."""
     if isinstance(value, bytes):
         return show_binary(value)
     return _ATOMS.get(str(value), str(value))

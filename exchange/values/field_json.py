@@ -22,8 +22,8 @@ from exchange.errors import InputError
 from exchange.limits import NESTING, SHORTSTR_BYTES
 from exchange.text.display import clip_line
 from exchange.values.documents import write_as
-from exchange.values.field_values import RANGES, FieldTable, Typed, float32, to_bytes, type_and_value
-from exchange.values.json_text import value_from_line
+from exchange.values.field_values import RANGES, FieldTable, Typed, resolve_type, round_to_float32, to_bytes
+from exchange.values.json_text import parse_line
 from exchange.values.json_types import BytesJson, FieldJson, MessageJson
 from exchange.values.message import Message, assemble_message
 
@@ -32,10 +32,10 @@ __all__ = [
     "decode_table",
     "encode",
     "encode_table",
-    "json_line",
-    "message_from_json",
-    "message_from_line",
-    "message_to_json",
+    "encode_fields",
+    "decode_message",
+    "decode_message_line",
+    "encode_message",
 ]
 
 SAME: Final = frozenset({str, bool, type(None)})
@@ -143,10 +143,10 @@ def encode(value: Any) -> Any:
     if isinstance(value, (bytes, bytearray, memoryview)):
         return {"!bytes": b64encode(value).decode()}
     if isinstance(value, Decimal):
-        type_and_value(value)  # raises ValueError when AMQP cannot hold it
+        resolve_type(value)  # raises ValueError when AMQP cannot hold it
         return {"!decimal": str(value)}
     if isinstance(value, datetime):
-        return {"!timestamp": Typed("timestamp", type_and_value(value)[1]).value}
+        return {"!timestamp": Typed("timestamp", resolve_type(value)[1]).value}
     if isinstance(value, Mapping):
         table = encode_table(value)
         return {"!table": table} if len(table) == 1 and next(iter(table)).startswith("!") else table
@@ -163,7 +163,7 @@ def encode_table(table: Mapping[str, Any]) -> dict[str, FieldJson]:
     return {key: encode(value) for key, value in table.items()}
 
 
-def message_from_json(value: Any, *, any_length: bool = False) -> Message:
+def decode_message(value: Any, *, any_length: bool = False) -> Message:
     """Build the message that an object describes. Each field may be absent; other fields are ignored.
 
     ``exchange`` and ``routing_key`` are strings, ``headers`` and ``properties`` objects of field values, ``body`` a
@@ -197,20 +197,20 @@ def message_from_json(value: Any, *, any_length: bool = False) -> Message:
     return assemble_message(exchange, routing_key, headers, properties, body)
 
 
-def message_from_line(raw: bytes, *, any_length: bool = False) -> Message:
-    """Build the message that a line of JSON in UTF-8 describes, with or without its line end: see `message_from_json`.
+def decode_message_line(raw: bytes, *, any_length: bool = False) -> Message:
+    """Build the message that a line of JSON in UTF-8 describes, with or without its line end: see `decode_message`.
 
     Raises InputError with the reason.
     """
-    return message_from_json(value_from_line(raw), any_length=any_length)
+    return decode_message(parse_line(raw), any_length=any_length)
 
 
 HEADERS: Final = (None, "headers")
 PROPERTIES: Final = (None, "properties")
 
 
-def message_to_json(message: Message) -> MessageJson:
-    """Return the object that `message_from_json` reads; headers, properties and body only if they are not empty.
+def encode_message(message: Message) -> MessageJson:
+    """Return the object that `decode_message` reads; headers, properties and body only if they are not empty.
 
     The body is a string when it is UTF-8, else ``{"!bytes": "<base64>"}``.
     """
@@ -224,7 +224,7 @@ def message_to_json(message: Message) -> MessageJson:
     return fields
 
 
-def json_line(fields: Mapping[str, Any]) -> bytes:
+def encode_fields(fields: Mapping[str, Any]) -> bytes:
     """Encode an object as a line of JSON in UTF-8; lone surrogates, which only escapes can bring, stay escapes."""
     try:
         return dumps(fields, ensure_ascii=False).encode() + b"\n"
@@ -281,7 +281,7 @@ def _encode_typed(value: Typed) -> Any:
     if kind in RANGES:
         return int(inner) if kind == "long" else {f"!{kind}": int(inner)}
     if kind == "float":
-        float32(inner)  # raises OverflowError when 32 bits do not hold it
+        round_to_float32(inner)  # raises OverflowError when 32 bits do not hold it
         return {"!float": _encode_float(inner)}
     if kind == "longstr" and isinstance(inner, bytes):
         text = _encode_body(inner)
@@ -289,7 +289,7 @@ def _encode_typed(value: Typed) -> Any:
     # The other types have a plain Python value. `Typed` checks some of them loosely: one that does not fit its type is
     # another value after the conversion.
     plain = PLAIN_PYTHON[kind](inner)
-    if type_and_value(plain) != type_and_value(value):
+    if resolve_type(plain) != resolve_type(value):
         raise ValueError(f"{inner!r} is not a {kind}")
     return encode(plain)
 
@@ -349,14 +349,14 @@ def _read_float(item: Any, *_: Any) -> float:
 
 def _read_single(item: Any, *_: Any) -> Typed:
     number = _read_float(item)
-    float32(number)  # raises OverflowError when 32 bits do not hold it
+    round_to_float32(number)  # raises OverflowError when 32 bits do not hold it
     return Typed("float", number)
 
 
 def _read_decimal(item: Any, *_: Any) -> Decimal:
     _require(isinstance(item, str) and NUMBER.fullmatch(item) is not None, 'a number in a string, such as "1.25"')
     value = Decimal(item)
-    type_and_value(value)  # raises ValueError when AMQP cannot hold it
+    resolve_type(value)  # raises ValueError when AMQP cannot hold it
     return value
 
 
@@ -400,4 +400,4 @@ READERS: Final[Mapping[str, Reader]] = {
 
 
 write_as(FieldTable, encode_table, dict[str, FieldJson])
-write_as(Message, message_to_json, MessageJson)
+write_as(Message, encode_message, MessageJson)

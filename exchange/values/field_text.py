@@ -10,7 +10,7 @@ from exchange.errors import InputError
 from exchange.limits import NESTING
 from exchange.text.numbers import read_float, read_integer
 from exchange.values.field_json import decode
-from exchange.values.field_values import RANGES, Typed, float32, type_and_value
+from exchange.values.field_values import RANGES, Typed, resolve_type, round_to_float32
 from exchange.values.json_text import parse_leniently
 
 __all__ = ["decode_field"]
@@ -18,7 +18,7 @@ __all__ = ["decode_field"]
 LOWEST, HIGHEST = RANGES["long"]
 DIGITS: Final = 300
 """Number of digits that no AMQP decimal reaches before or after its point."""
-SHOWN: Final = 60
+MAX_QUOTED_CHARACTERS: Final = 60
 """Maximum number of characters of a wrong value that an error quotes."""
 
 
@@ -40,7 +40,7 @@ def decode_field(name: str, text: str | None) -> Any:
 
 def _shorten(value: Any) -> str:
     text = str(value) if isinstance(value, Exception) else repr(value)
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+    return text if len(text) <= MAX_QUOTED_CHARACTERS else f"{text[:MAX_QUOTED_CHARACTERS]}..."
 
 
 def _decode_long(text: str) -> int:
@@ -63,7 +63,7 @@ def _decode_rare_field(name: str, text: str | None) -> Any:
         return read_float(text)
     if name == "float":
         number = read_float(text)
-        float32(number)  # raises OverflowError when 32 bits do not hold it
+        round_to_float32(number)  # raises OverflowError when 32 bits do not hold it
         return Typed("float", number)
     if name == "binary":
         return b64decode(text, validate=True)
@@ -72,7 +72,7 @@ def _decode_rare_field(name: str, text: str | None) -> Any:
         decimal = Decimal(text)
         if not -DIGITS < decimal.adjusted() < DIGITS:  # checking a decimal of many zeros would take long
             raise ValueError("AMQP has ten digits")
-        type_and_value(decimal)  # raises ValueError when AMQP cannot hold it
+        resolve_type(decimal)  # raises ValueError when AMQP cannot hold it
         return decimal
     if name in ("array", "table"):
         return decode(parse_leniently(text, 2 * NESTING))

@@ -39,7 +39,7 @@ __all__ = [
     "check_fields",
     "freeze_table",
     "thaw",
-    "type_and_value",
+    "resolve_type",
 ]
 
 TYPES: Final = frozenset({
@@ -93,12 +93,12 @@ class Typed:
             return
         if self.type in ("array", "table", "binary", "longstr"):
             object.__setattr__(self, "value", _freeze(self.value, f"Typed: {self.type}", 0, True))
-        kind, value = type_and_value(self.value)
+        kind, value = resolve_type(self.value)
         if kind not in FITTING[self.type]:
             raise ValueError(f"{_format_value(self.value)} is not a {self.type}: it is a {kind}")
         if self.type in ("float", "double"):
             try:
-                float32(float(value)) if self.type == "float" else float(value)
+                round_to_float32(float(value)) if self.type == "float" else float(value)
             except OverflowError:
                 bits = 32 if self.type == "float" else 64
                 raise ValueError(f"it is not a {self.type}: that has {bits} bits") from None
@@ -118,7 +118,7 @@ def _format_value(value: Any) -> str:
 WORDS: Final = {"True": "true", "False": "false", "None": "null"}
 
 
-def type_and_value(value: Any) -> tuple[str, Any]:
+def resolve_type(value: Any) -> tuple[str, Any]:
     """Return the AMQP type of a field value, and the value as the broker holds it once decoded.
 
     A string becomes its UTF-8 bytes, a decimal ``(scale, unscaled)``, an array a tuple of pairs of type and value, a
@@ -128,10 +128,10 @@ def type_and_value(value: Any) -> tuple[str, Any]:
     if value is None:
         return "void", None
     if isinstance(value, Typed):
-        inner: Any = type_and_value(value.value)[1]
+        inner: Any = resolve_type(value.value)[1]
         if value.type == "double":
             return "double", float(inner)
-        return value.type, float32(inner) if value.type == "float" else inner
+        return value.type, round_to_float32(inner) if value.type == "float" else inner
     if isinstance(value, bool):
         return "bool", value
     if isinstance(value, int):
@@ -143,9 +143,9 @@ def type_and_value(value: Any) -> tuple[str, Any]:
     if isinstance(value, (bytes, bytearray, memoryview)):
         return "binary", bytes(value)
     if isinstance(value, Mapping):
-        return "table", tuple([(key, *type_and_value(item)) for key, item in value.items()])
+        return "table", tuple([(key, *resolve_type(item)) for key, item in value.items()])
     if isinstance(value, (list, tuple)):
-        return "array", tuple([type_and_value(item) for item in value])
+        return "array", tuple([resolve_type(item) for item in value])
     return _rare_type_and_value(value)
 
 
@@ -162,7 +162,7 @@ def _rare_type_and_value(value: Any) -> tuple[str, Any]:
     raise TypeError(f"no AMQP field type for {value!r}")
 
 
-def float32(value: float) -> float:
+def round_to_float32(value: float) -> float:
     """Return the double that a 32-bit float of this value decodes to."""
     return float(unpack(">f", pack(">f", value))[0])
 
@@ -207,7 +207,7 @@ class FieldTable(Mapping[str, Any]):
     def identity(self) -> tuple[tuple[str, str, Any], ...]:
         """``(key, type, value)`` of each field, sorted by key; hashable. Tables are equal when their identities are."""
         if self._identity is None:
-            typed = [(key, *type_and_value(value)) for key, value in self._fields.items()]
+            typed = [(key, *resolve_type(value)) for key, value in self._fields.items()]
             fields = [(key, kind, _make_exact(value)) for key, kind, value in typed]
             self._identity = tuple(sorted(fields, key=_name_of_field))
         return self._identity
@@ -295,7 +295,7 @@ def _freeze(value: Any, owner: str, depth: int, is_json: bool) -> Any:
     if isinstance(value, (bytearray, memoryview)):
         return bytes(value)
     try:
-        type_and_value(value)
+        resolve_type(value)
     except TypeError:
         raise TypeError(f"{owner}: no AMQP field type for {kind.__name__}: {value!r:.60}") from None
     except ValueError as error:

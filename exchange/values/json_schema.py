@@ -29,10 +29,10 @@ from typing import (
     is_typeddict,
 )
 
-from exchange.values.documents import LISTS, MAPPINGS, Field, fields_of, is_document, name_of, written_as
+from exchange.values.documents import LISTS, MAPPINGS, Field, find_encoding, is_document, list_fields, name_of
 from exchange.values.json_types import Definition
 
-__all__ = ["DIALECT", "DRAFT_07", "describe_fields", "identify", "schema_of"]
+__all__ = ["DIALECT", "DRAFT_07", "describe_fields", "identify", "build_schema"]
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
@@ -63,7 +63,7 @@ def identify(name: str) -> str:
     return f"urn:hashstar:schema:{name}:{VERSION}"
 
 
-def schema_of(kinds: Sequence[Any], name: str, title: str) -> dict[str, Any]:
+def build_schema(kinds: Sequence[Any], name: str, title: str) -> dict[str, Any]:
     """Return the JSON Schema of values of one of these classes or TypedDicts; ``name`` makes its ``$id``.
 
     Raises TypeError for a type that JSON lacks.
@@ -80,7 +80,7 @@ def _schema(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of a type; types with a name become definitions, to which it refers."""
     if kind in PLAIN:
         return dict(PLAIN[kind])
-    written = written_as(kind)
+    written = find_encoding(kind)
     if written is not None:
         return _schema(written.kind, definitions)
     if is_typeddict(kind) or is_document(kind):
@@ -137,7 +137,7 @@ def _object(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
             properties[name] = {**_describe(about.get(name, "")), **schema}
             required += [name] * is_required
     else:
-        for each in fields_of(kind):
+        for each in list_fields(kind):
             _add_field(each, properties, required, definitions)
     described = _describe(NONE.sub("null", _first_paragraph(kind.__doc__ or "")))
     return {**described, "type": "object", "properties": properties, "required": required}
@@ -151,7 +151,7 @@ def _add_field(field: Field, properties: dict[str, Any], required: list[str], de
     """Add a field of a class to the properties of its object."""
     kind = field.kind
     if field.is_spread:
-        written = written_as(kind)
+        written = find_encoding(kind)
         inner = _object(kind if written is None else written.kind, definitions)
         properties |= inner["properties"]
         required += inner["required"]

@@ -25,7 +25,7 @@ from exchange.text.numbers import is_digits
 
 __all__ = [
     "Fault", "JsonFault", "JsonRefused", "check_text", "find_fault", "find_scalar", "is_deep", "parse",
-    "parse_fastjson", "parse_leniently", "parse_objects", "scan_value", "value_from_line",
+    "parse_fastjson", "parse_leniently", "parse_objects", "scan_value", "parse_line",
 ]  # fmt: skip
 
 TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*+"?+|[\[\]{}:]|[^\s"\[\]{}:,]++', re.DOTALL)
@@ -37,7 +37,7 @@ ESCAPE: Final = re.compile(
 BYTES: Final = range(0xDC80, 0xDD00)
 """Lone surrogates that stand for the bytes 0x80 to 0xFF of a name that is not UTF-8, as `bindings.archive` writes them.
 """
-SHOWN: Final = 40
+MAX_QUOTED_CHARACTERS: Final = 40
 
 
 class Fault(NamedTuple):
@@ -105,7 +105,7 @@ def _parse(text: str, decoder: JSONDecoder, halves: bool) -> Any:
         pass
     else:
         return value
-    raise JsonFault(find_fault(text) or Fault(0, DEEP))
+    raise JsonFault(find_fault(text) or Fault(0, NESTED_TOO_DEEPLY))
 
 
 def parse_leniently(text: str | bytes, levels: int = NESTING, *, finite: bool = True) -> Any:
@@ -138,13 +138,13 @@ def scan_value(text: str, at: int) -> tuple[Any, int]:
     except JsonRefused:
         raise ValueError(NO_NUMBER) from None
     except RecursionError:
-        raise ValueError(DEEP) from None
+        raise ValueError(NESTED_TOO_DEEPLY) from None
     if is_deep(text[at:end]):
-        raise ValueError(DEEP)
+        raise ValueError(NESTED_TOO_DEEPLY)
     return value, end
 
 
-def value_from_line(raw: bytes, *, halves: bool = False) -> Any:
+def parse_line(raw: bytes, *, halves: bool = False) -> Any:
     """Return the value in a line of JSON in UTF-8, with or without its line end. Raises InputError with the reason."""
     try:
         return parse(text := raw.decode(), halves=halves)
@@ -227,9 +227,9 @@ _scanner: Final = _make_decoder(strict=False)
 
 REPEATED: Final = "a name that is twice in one object"
 NO_NUMBER: Final = "not JSON: a number that it does not have"
-LONG: Final = f"a number of more than {INTEGER_DIGITS} digits; put it in quotes, or shorten it"
-DEEP: Final = f"nested too deeply, beyond {NESTING} arrays and objects"
-HALF: Final = "half of a surrogate pair, which no text in UTF-8 has"
+LONG_NUMBER: Final = f"a number of more than {INTEGER_DIGITS} digits; put it in quotes, or shorten it"
+NESTED_TOO_DEEPLY: Final = f"nested too deeply, beyond {NESTING} arrays and objects"
+LONE_SURROGATE: Final = "half of a surrogate pair, which no text in UTF-8 has"
 LINE_ENDS: Final = ("\n", "", "\r\n")
 
 
@@ -252,17 +252,17 @@ def find_fault(text: str) -> Fault | None:
             if known is not None and before is not None:
                 name = _decode_name(before[0])
                 if name in known:
-                    return Fault(before.start(), REPEATED, clip_line(before[0], SHOWN))
+                    return Fault(before.start(), REPEATED, clip_line(before[0], MAX_QUOTED_CHARACTERS))
                 known.add(name)
         elif first in "{[":
             if len(names) == NESTING:
-                return Fault(token.start(), DEEP)
+                return Fault(token.start(), NESTED_TOO_DEEPLY)
             names.append(set() if first == "{" else None)
         elif first in "}]":
             if names:
                 names.pop()
         elif reason := _check_number(token[0]):
-            return Fault(token.start(), reason, clip_line(token[0], SHOWN))
+            return Fault(token.start(), reason, clip_line(token[0], MAX_QUOTED_CHARACTERS))
     return None
 
 
@@ -300,7 +300,7 @@ def _decode_scalar(text: str) -> Any:
 def _find_half(text: str) -> Fault | None:
     for escape in ESCAPE.finditer(text):
         if escape[1] is not None and int(escape[1][1:], 16) not in BYTES:
-            return Fault(escape.start(), HALF, escape[0])
+            return Fault(escape.start(), LONE_SURROGATE, escape[0])
     return None
 
 
@@ -309,7 +309,7 @@ def _check_number(text: str) -> str:
     if text.lstrip("-") in ("NaN", "Infinity"):
         return NO_NUMBER
     if len(text) > INTEGER_DIGITS and is_digits(text.lstrip("-")):
-        return LONG
+        return LONG_NUMBER
     try:
         return "" if math.isfinite(float(text)) else NO_NUMBER
     except ValueError:  # true, null, or no JSON at all, which the parser has refused before

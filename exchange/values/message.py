@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from exchange.errors import PreconditionFailed
-from exchange.values.field_values import FieldTable, check_fields, type_and_value
+from exchange.values.field_values import FieldTable, check_fields, resolve_type
 
 __all__ = ["BASIC_PROPERTIES", "NO_FIELDS", "Message", "assemble_message"]
 
@@ -104,7 +104,7 @@ class Message:
         """
         if header not in self.headers:
             return []
-        kind, items = type_and_value(self.headers[header])
+        kind, items = resolve_type(self.headers[header])
         if kind != "array":
             raise PreconditionFailed(f'invalid message: {{unacceptable_type_in_header,"{header}",{kind}}}')
         return [value.decode("utf-8", "surrogateescape") for kind, value in items if kind == "longstr"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from bindings.counts.tally import fingerprint
+from bindings.counts.tally import compute_fingerprint
 from bridge.cli import hashstar
 from exchange.entities.releases import PROFILES
 from exchange.topology.topology import Topology
@@ -59,6 +59,6 @@ def test_a_document_keeps_the_release_that_it_names(tmp_path: Path) -> None:
 
 
 def test_counts_kept_under_a_release_that_routes_alike_add() -> None:
-    old, new = (fingerprint(Topology(profile=name)) for name in ("rabbitmq-4.3", "rabbitmq-4.4"))
+    old, new = (compute_fingerprint(Topology(profile=name)) for name in ("rabbitmq-4.3", "rabbitmq-4.4"))
     assert old == new
-    assert len({fingerprint(Topology(profile=name)) for name in PROFILES}) == len(PROFILES) - 1
+    assert len({compute_fingerprint(Topology(profile=name)) for name in PROFILES}) == len(PROFILES) - 1

@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[2]
 
 BLOCKING = frozenset({
     "open", "read_text", "read_bytes", "write_text", "write_bytes", "fsync", "access", "stat", "exists", "is_dir",
-    "is_file", "iterdir", "glob", "rglob", "mkdir", "unlink", "rename", "touch", "replacing",
+    "is_file", "iterdir", "glob", "rglob", "mkdir", "unlink", "rename", "touch", "replace_file",
     "getaddrinfo", "gethostbyname", "urlopen", "create_default_context", "load_cert_chain", "load_verify_locations",
     "Popen", "check_output", "call", "list_topics", "committed", "init_transactions", "commit_transaction",
     "abort_transaction", "send_offsets_to_transaction", "execute", "fetchall", "flush", "result",

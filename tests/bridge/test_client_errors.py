@@ -17,7 +17,7 @@ import pika
 import pytest
 
 import bridge
-from bridge.client_errors import MEANINGS, explain, words_for
+from bridge.client_errors import MEANINGS, explain, explain_client_error
 from bridge.endpoint import Disconnected, Source
 from bridge.endpoints.kafka.config import KafkaSource
 from bridge.endpoints.rabbitmq.addresses import parse_broker
@@ -203,10 +203,10 @@ def test_every_row_is_met_and_explained_once() -> None:
         "no file descriptor",
     ]
     for meaning in MEANINGS:
-        recorded = [text for text in RECORDED if words_for(text) == meaning.words]
+        recorded = [text for text in RECORDED if explain_client_error(text) == meaning.words]
         assert recorded or any(words in meaning.words for words in met), meaning.words
     for text in RECORDED:
-        assert explain(text).count(str(words_for(text))) == 1
+        assert explain(text).count(str(explain_client_error(text))) == 1
         assert explain(explain(text)) == explain(text)
         assert "Errno" not in str(Disconnected(f"{text}; grant it"))
 

@@ -25,8 +25,8 @@ from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 from bridge.endpoints.rabbitmq.addresses import parse_broker
 from bridge.endpoints.rabbitmq.connection import Connection
 from bridge.endpoints.rabbitmq.frames import Acked, Event, encode_publish
-from bridge.interop import from_rocketmq
-from bridge.rocketmq.remoting.admin import masters
+from bridge.interop import convert_from_rocketmq
+from bridge.rocketmq.remoting.admin import list_masters
 from bridge.rocketmq.remoting.codes import RequestCode
 from bridge.rocketmq.remoting.message import RocketMessage
 from exchange.amqp import ContentHeader
@@ -49,7 +49,7 @@ SESSION: Final = 3_000
 """Session timeout of a group, in milliseconds; brokers allow at least 6,000, unless configured as ours."""
 
 PARTITIONS: Final = 6
-PERSISTENT: Final = ContentHeader.of({}, {"delivery_mode": 2})
+PERSISTENT: Final = ContentHeader.encode({}, {"delivery_mode": 2})
 SINGLE: Final = "x-single-active-consumer"
 MANY: Final = 2_000
 """Maximum number of messages that are published at once."""
@@ -379,11 +379,11 @@ class RocketmqTopic(Readable, Writable):
         self._topics.do(self._configure(settings))
 
     async def _configure(self, settings: str) -> None:
-        for address in (await masters(self._topics.client)).values():
+        for address in (await list_masters(self._topics.client)).values():
             await self._topics.client.ask(address, RequestCode.UPDATE_BROKER_CONFIG, {}, settings.encode())
 
     def put(self, messages: Iterable[tuple[str, bytes]]) -> None:
-        self._topics.put_many(self.name, [RocketMessage.of(self.name, body, keys=key) for key, body in messages])
+        self._topics.put_many(self.name, [RocketMessage.build(self.name, body, keys=key) for key, body in messages])
 
     def count_left(self) -> int | None:
         try:
@@ -393,7 +393,7 @@ class RocketmqTopic(Readable, Writable):
 
     def arrivals(self) -> Iterator[tuple[str, bytes]]:
         for message in self._topics.read(self.name, 0, READING):
-            home = from_rocketmq(message)
+            home = convert_from_rocketmq(message)
             yield home.routing_key, home.body
 
     def close(self) -> None:

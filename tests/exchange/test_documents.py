@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exchange.values.documents import As, document, encode_as, fields_of, write_as
-from exchange.values.json_schema import schema_of
+from exchange.values.documents import As, document, encode_as, list_fields, write_as
+from exchange.values.json_schema import build_schema
 from tests.support.schemas import validator_class
 from tests.support.tiers import examples
 
@@ -137,7 +137,7 @@ def write_outer(outer: Outer) -> dict[str, Any]:
     }
 
 
-SCHEMA = schema_of([Outer], "outer", "An outer value")
+SCHEMA = build_schema([Outer], "outer", "An outer value")
 
 
 @examples(200)
@@ -166,7 +166,7 @@ def test_descriptions_are_docstrings_with_null_and_absent_for_none() -> None:
     assert properties["half"]["description"] == "Half of the number."
     assert "hidden" not in properties
     assert "reason" not in SCHEMA["required"]
-    assert {field.name for field in fields_of(Outer)} - {"inner"} | {"name", "amount"} == {*properties}
+    assert {field.name for field in list_fields(Outer)} - {"inner"} | {"name", "amount"} == {*properties}
 
 
 class Plain(NamedTuple):
@@ -195,4 +195,4 @@ def test_what_is_not_known_raises_a_type_error(kind: Any) -> None:
     with pytest.raises(TypeError):
         encode_as(kind, value)
     with pytest.raises(TypeError):
-        schema_of([kind], "x", "x")
+        build_schema([kind], "x", "x")

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange.errors import InputError
-from exchange.values.field_json import decode, decode_table, encode, encode_table, message_from_json, message_to_json
-from exchange.values.field_values import RANGES, TYPES, FieldTable, Typed, type_and_value
+from exchange.values.field_json import decode, decode_message, decode_table, encode, encode_message, encode_table
+from exchange.values.field_values import RANGES, TYPES, FieldTable, Typed, resolve_type
 from exchange.values.message import Message
 
 # Surrogates on purpose: JSON brings them.
@@ -50,7 +50,7 @@ PLAIN_JSON: st.SearchStrategy[Any] = st.recursive(
 
 def meaning(value: Any) -> str:
     """Return the AMQP meaning of a value, in a form in which 1, 1.0, True and NaN compare as expected."""
-    return repr(type_and_value(value))
+    return repr(resolve_type(value))
 
 
 def through_text(value: Any) -> Any:
@@ -89,7 +89,7 @@ def test_encoding_is_canonical(value: Any) -> None:
 def test_plain_json_is_typed_as_rabbitmq_imports_it() -> None:
     """An integer is a long, a float a double, a string a longstr, null a void."""
     examples: list[Any] = [1, 1.0, "", True, None, [], {}]
-    kinds = [type_and_value(decode(example))[0] for example in examples]
+    kinds = [resolve_type(decode(example))[0] for example in examples]
     assert kinds == ["long", "double", "longstr", "bool", "void", "array", "table"]
 
 
@@ -202,7 +202,7 @@ def test_a_value_that_amqp_cannot_hold_is_not_encoded(value: Any) -> None:
 )  # fmt: skip
 def test_messages_come_back_whole(message: Message) -> None:
     """message_from_json undoes message_to_json."""
-    back = message_from_json(through_text(message_to_json(message)))
+    back = decode_message(through_text(encode_message(message)))
     assert (back.exchange, back.routing_key, back.body) == (message.exchange, message.routing_key, message.body)
     assert meaning(back.headers) == meaning(message.headers)
     assert meaning(back.properties) == meaning(message.properties)
@@ -210,20 +210,20 @@ def test_messages_come_back_whole(message: Message) -> None:
 
 def test_absent_and_null_fields_of_a_message_are_empty() -> None:
     """A message needs no field at all, and null is absence."""
-    assert message_from_json({}) == Message()
+    assert decode_message({}) == Message()
     nulls = {"exchange": None, "headers": None, "properties": None, "body": None}
-    assert message_from_json(nulls) == message_from_json({"headers": {}, "properties": {}}) == Message()
+    assert decode_message(nulls) == decode_message({"headers": {}, "properties": {}}) == Message()
 
 
 def test_other_fields_of_a_message_are_ignored() -> None:
     """Archives carry more than routing needs."""
     record = {"exchange": "e", "routing_key": "k", "timestamp": None, "source": {"!x": 1}, "body_truncated": False}
-    assert message_from_json(record) == Message("e", "k")
+    assert decode_message(record) == Message("e", "k")
 
 
 def test_a_message_from_json_equals_one_from_the_constructor() -> None:
     """It is frozen and equal to one that its constructor made."""
-    message = message_from_json({"exchange": "e", "headers": {"h": {"!short": 1}}, "body": "é"})
+    message = decode_message({"exchange": "e", "headers": {"h": {"!short": 1}}, "body": "é"})
     assert message == Message("e", "", {"h": Typed("short", 1)}, {}, "é".encode())
     with pytest.raises(AttributeError):
         message.exchange = "other"  # type: ignore[misc]
@@ -231,15 +231,15 @@ def test_a_message_from_json_equals_one_from_the_constructor() -> None:
 
 def test_headers_and_properties_are_field_values() -> None:
     """Both take the typed form, and a table with one key is not mistaken for it."""
-    message = message_from_json({"headers": {"!long": 1}, "properties": {"timestamp": {"!timestamp": 5}}})
+    message = decode_message({"headers": {"!long": 1}, "properties": {"timestamp": {"!timestamp": 5}}})
     assert FieldTable(message.headers) == {"!long": 1}
     assert message.properties["timestamp"] == Typed("timestamp", 5)
 
 
 def test_a_body_that_is_not_utf8_is_written_in_base64() -> None:
     """Any bytes are a body."""
-    assert message_to_json(Message(body=b"\xff"))["body"] == {"!bytes": "/w=="}
-    assert message_from_json({"body": {"!bytes": "/w=="}}).body == b"\xff"
+    assert encode_message(Message(body=b"\xff"))["body"] == {"!bytes": "/w=="}
+    assert decode_message({"body": {"!bytes": "/w=="}}).body == b"\xff"
 
 
 def nested(depth: int) -> Any:
@@ -273,7 +273,7 @@ def nested(depth: int) -> Any:
 def test_a_wrong_field_of_a_message_is_named(value: Any, words: str) -> None:
     """Errors say which field is wrong and what it is."""
     with pytest.raises(InputError) as caught:
-        message_from_json(value)
+        decode_message(value)
     assert words in str(caught.value)
 
 

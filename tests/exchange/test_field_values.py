@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from exchange import FieldTable, Typed
-from exchange.values.field_values import type_and_value
+from exchange.values.field_values import resolve_type
 
 
 @pytest.mark.parametrize(
@@ -37,8 +37,8 @@ from exchange.values.field_values import type_and_value
 )
 def test_python_values_have_the_amqp_type_the_table_says(value: Any, expected: tuple[str, Any]) -> None:
     """Each plain Python type means one AMQP type; Typed has all others."""
-    assert type_and_value(value) == expected
-    assert type(type_and_value(value)[1]) is type(expected[1])
+    assert resolve_type(value) == expected
+    assert type(resolve_type(value)[1]) is type(expected[1])
 
 
 @pytest.mark.parametrize(
@@ -59,13 +59,13 @@ def test_a_value_that_does_not_fit_its_type_is_refused(kind: str, value: Any) ->
 def test_a_decimal_that_amqp_cannot_hold_is_refused(value: Decimal) -> None:
     """32 bits and a scale of at most 255."""
     with pytest.raises(ValueError, match="decimal"):
-        type_and_value(value)
+        resolve_type(value)
 
 
 def test_type_and_value_refuses_what_is_no_field_value() -> None:
     """There is no AMQP type for any object."""
     with pytest.raises(TypeError, match="no AMQP field type"):
-        type_and_value(object())
+        resolve_type(object())
 
 
 def test_tables_are_equal_when_names_types_and_values_are() -> None:

@@ -19,8 +19,8 @@ from exchange.values.json_text import (
     is_deep,
     parse,
     parse_leniently,
+    parse_line,
     scan_value,
-    value_from_line,
 )
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.sampled_from([
@@ -41,7 +41,7 @@ def test_a_text_without_a_fault_is_parsed_as_json_parses_it(
 ) -> None:
     """Whatever stands in its texts, which may look like names, brackets and numbers."""
     text = blank + json.dumps(value, ensure_ascii=ascii_only, separators=separators) + blank
-    assert parse(text) == value == value_from_line(text.encode())
+    assert parse(text) == value == parse_line(text.encode())
     assert find_fault(text) is None
 
 

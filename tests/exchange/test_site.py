@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError
 
 import pytest
 
-from exchange.text.site import how_to_install
+from exchange.text.site import build_install_command
 from tests.support.pages import ROOT
 
 STATED = [
@@ -28,7 +28,7 @@ STATED = [
 )
 def test_the_packages_of_an_extra_are_named(extra: str, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.metadata.requires", lambda name: STATED)
-    assert how_to_install(extra) == command
+    assert build_install_command(extra) == command
 
 
 def test_without_an_installation_the_checkout_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,7 +36,7 @@ def test_without_an_installation_the_checkout_is_named(monkeypatch: pytest.Monke
         raise PackageNotFoundError(name)
 
     monkeypatch.setattr("importlib.metadata.requires", fail)
-    assert how_to_install("kafka") == "pip install '.[kafka]', in a checkout of hashstar"
+    assert build_install_command("kafka") == "pip install '.[kafka]', in a checkout of hashstar"
 
 
 INDEXED = re.compile(

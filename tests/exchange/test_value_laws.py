@@ -31,7 +31,7 @@ from bindings.checking.rules.finding import Finding
 from bindings.diffing.planning.step import Step
 from bindings.sources.language.expectations import Expectation
 from exchange import (
-    LATEST,
+    LATEST_PROFILE,
     Binding,
     Destination,
     Exchange,
@@ -78,7 +78,7 @@ VALUES: list[Any] = [
     *TOPOLOGY.exchanges.values(), *TOPOLOGY.queues.values(), *TOPOLOGY.bindings, *TOPOLOGY.policies.values(), TOPOLOGY,
     Destination("queue", "q"), FieldTable(ARGUMENTS), FieldTable(), *(value for value in ARGUMENTS.values() if isinstance(value, Typed)),
     Message("t", "a.b", ARGUMENTS, {"timestamp": Typed("timestamp", 5)}, b"x"), Message("t", "a", FieldTable({"CC": ["b"]})), Message(),
-    Pattern("a.*.#"), Pattern("$a/+", "mqtt"), Pattern(">", "nats"), ExactKey("a.*"), AMQP, MQTT, ONE, MANY, ONE_PLAIN, LATEST,
+    Pattern("a.*.#"), Pattern("$a/+", "mqtt"), Pattern(">", "nats"), ExactKey("a.*"), AMQP, MQTT, ONE, MANY, ONE_PLAIN, LATEST_PROFILE,
     EXPLANATION, EXPLANATION.route, *EXPLANATION.hops, *EXPLANATION.route.placements, Partitioning.parse("kafka.murmur2 over 3 by property message_id"),
     covers(Pattern("a.*"), Pattern("a.#")), Expectation("t", "a.b", ("q",), headers=FieldTable({"h": 1})),
     Retry((0.1, 1.0)), *FINDINGS,

@@ -33,8 +33,8 @@ from bindings.archive.rocketmq.inspection import inspect_store
 from bindings.archive.rocketmq.log import RocketmqLog
 from bindings.archive.rocketmq.store import open_store
 from bindings.archive.times import parse_time, parse_time_text
-from bindings.report.inspection_json import KafkaJson, kafka_json
-from bindings.report.kafka import kafka_lines
+from bindings.report.inspection_json import KafkaJson, encode_kafka
+from bindings.report.kafka import format_kafka
 from bridge.endpoints.archive.rows import restore_message
 from exchange.errors import HashstarError, InputError
 from exchange.values.documents import encode_as
@@ -260,8 +260,8 @@ def kafka_folder(data: bytes) -> None:
         write(f"kafka/{name}", bytes(whole))
     with suppress(InputError):
         found = inspect_folder(str(folder() / "kafka"))
-        json.dumps(encode_as(KafkaJson, kafka_json(found)))
-        list(kafka_lines(found))
+        json.dumps(encode_as(KafkaJson, encode_kafka(found)))
+        list(format_kafka(found))
 
 
 SNAPSHOT_HEAD: Final = 10

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from bindings.archive.record import to_records
 from bridge.endpoints.archive.rows import restore_message, to_rows
-from bridge.interop import Record, Unmappable, from_rocketmq, to_amqp, to_kafka, to_rocketmq
+from bridge.interop import Record, Unmappable, convert_from_rocketmq, to_amqp, to_kafka, to_rocketmq
 from bridge.interop.rocketmq_guest import PRODUCER_PROPERTIES
 from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
 from bridge.rocketmq.remoting.properties import SYSTEM, IllegalMessage, decode_properties, encode_checked_properties
@@ -35,7 +35,7 @@ def amqp_abroad(data: bytes) -> None:
         assert _parts(to_amqp(to_kafka(message, "t", b"k"))) == _parts(message)
     with suppress(Unmappable, IllegalMessage):
         sent = to_rocketmq(message, "t")
-        assert _parts(from_rocketmq(_cross(sent))) == _parts(message)
+        assert _parts(convert_from_rocketmq(_cross(sent))) == _parts(message)
 
 
 def kafka_abroad(data: bytes) -> None:
@@ -50,7 +50,7 @@ def kafka_abroad(data: bytes) -> None:
         assert to_kafka(message, record.topic) == home
         with suppress(IllegalMessage):
             sent = to_rocketmq(message, "t", record.key)
-            assert to_kafka(from_rocketmq(_cross(sent)), record.topic) == home
+            assert to_kafka(convert_from_rocketmq(_cross(sent)), record.topic) == home
 
 
 def rocketmq_abroad(data: bytes) -> None:
@@ -62,7 +62,7 @@ def rocketmq_abroad(data: bytes) -> None:
     )  # fmt: skip
     with suppress(Unmappable, IllegalMessage):
         encode_checked_properties(message.properties)  # what no producer can send does not come home
-        abroad = from_rocketmq(message)
+        abroad = convert_from_rocketmq(message)
         if any(name.startswith("amqp.") for name in message.properties):
             to_rocketmq(abroad, message.topic)
             return

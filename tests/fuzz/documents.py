@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from bindings.applying.address import Addresses
 from bindings.auditing.spark.growth import Growth
-from bindings.auditing.spark.kafka import topic_at
+from bindings.auditing.spark.kafka import parse_topic
 from bindings.auditing.spark.ledger import BatchLedger
 from bindings.checking.baseline import Baseline
 from bindings.counts import comparison_file, tally_file, verification_file
@@ -24,7 +24,7 @@ from bindings.sources.tree import find_reason_to_skip
 from bridge.daemon.config import read_config
 from bridge.endpoints.archive.replay import Settled
 from bridge.endpoints.kafka.cluster.addresses import read_settings as kafka_settings
-from bridge.endpoints.rabbitmq.addresses import cluster_name_of, read_brokers, read_management
+from bridge.endpoints.rabbitmq.addresses import read_brokers, read_cluster_name, read_management
 from bridge.endpoints.rabbitmq.consumer.offsets import StreamOffsets
 from bridge.endpoints.rocketmq.addresses import read_settings as rocketmq_settings
 from bridge.rocketmq.consumer.offsets import LocalOffsets
@@ -51,9 +51,13 @@ def bridge_config(data: bytes) -> None:
 
 
 LOADERS: Final[dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], pa.Schema]]] = {
-    "tally": (tally_file.tally_of, tally_file.table_of, tally_file.SCHEMA),
-    "comparison": (comparison_file.comparison_of, comparison_file.table_of, comparison_file.SCHEMA),
-    "verification": (verification_file.verification_of, verification_file.table_of, verification_file.SCHEMA),
+    "tally": (tally_file.tally_of, tally_file.build_table, tally_file.SCHEMA),
+    "comparison": (comparison_file.read_comparison_table, comparison_file.build_table, comparison_file.SCHEMA),
+    "verification": (
+        verification_file.read_verification_table,
+        verification_file.build_table,
+        verification_file.SCHEMA,
+    ),
 }
 """Kind -> what reads its table, what makes one, and the schema."""
 
@@ -129,11 +133,11 @@ def addresses(data: bytes) -> None:
     text = text_of(data)
     for read in (
         lambda: Management.at(text, environ={}, ask=lambda *_: ("guest", "guest")),
-        partial(Addresses.of, text),
-        partial(topic_at, text),
+        partial(Addresses.parse, text),
+        partial(parse_topic, text),
         lambda: dict(kafka_settings(text, Table({}, "fuzz", environment={}))()),
         lambda: rocketmq_settings(text, Table({}, "fuzz", environment={})),
-        lambda: [cluster_name_of(each) for each in read_brokers("a", text, Table({}, "fuzz", environment={}))],
+        lambda: [read_cluster_name(each) for each in read_brokers("a", text, Table({}, "fuzz", environment={}))],
         lambda: read_management(Table({"management": text}, "fuzz", environment={})),
     ):
         with suppress(HashstarError):

@@ -29,8 +29,15 @@ from exchange.selector import Selector, Tags
 from exchange.selector.meaning import SelectorFailure, evaluate
 from exchange.selector.selector import RELEASES
 from exchange.topology.topology import Topology
-from exchange.values.field_json import decode, encode, json_line, message_from_json, message_from_line, message_to_json
-from exchange.values.field_values import type_and_value
+from exchange.values.field_json import (
+    decode,
+    decode_message,
+    decode_message_line,
+    encode,
+    encode_fields,
+    encode_message,
+)
+from exchange.values.field_values import resolve_type
 from exchange.values.message import Message
 from tests.fuzz.target import cut, is_same, text_of
 from tests.support.algebra import covers, overlap
@@ -147,12 +154,12 @@ OTHER_TARGETS: Final = {
 
 def message_line(data: bytes) -> None:
     """Read a line of JSON as a message; written and read again it is the same."""
-    message = message_from_line(data)
-    again = message_from_line(json_line(message_to_json(message)))
+    message = decode_message_line(data)
+    again = decode_message_line(encode_fields(encode_message(message)))
     for name in ("exchange", "routing_key", "body"):
         assert getattr(again, name) == getattr(message, name)
     for name in ("headers", "properties"):
-        assert is_same(type_and_value(getattr(again, name)), type_and_value(getattr(message, name)))
+        assert is_same(resolve_type(getattr(again, name)), resolve_type(getattr(message, name)))
     message.routing_keys()
 
 
@@ -163,7 +170,7 @@ def typed_value(data: bytes) -> None:
     except (ValueError, RecursionError):
         return
     found = decode(value)
-    assert is_same(type_and_value(decode(encode(found))), type_and_value(found))
+    assert is_same(resolve_type(decode(encode(found))), resolve_type(found))
 
 
 def selector(data: bytes) -> None:
@@ -205,14 +212,14 @@ def partitioning(data: bytes) -> None:
     assert choice.partition is not None or choice.rule
 
 
-SEVEN: Final = Partitions.of(7)
+SEVEN: Final = Partitions.from_count(7)
 QUEUES: Final = Partitions.queues({"broker-a": 3, "broker-b": 4})
 
 
 def body_keys(data: bytes) -> None:
     """Take a key from a JSON body by a pointer; each strategy gives a partition or a reason."""
     pointer, body = cut(data, 2)
-    key = KeySource("body", text_of(pointer)).of(Message("", "k", {}, {}, body))
+    key = KeySource("body", text_of(pointer)).read(Message("", "k", {}, {}, body))
     describe_key(key)
     for name, strategy in STRATEGIES.items():
         partitions = QUEUES if strategy.lists_queues else SEVEN
@@ -227,4 +234,4 @@ def message_from_value(data: bytes) -> None:
         value = json.loads(data)
     except (ValueError, RecursionError):
         return
-    message_from_json(value)
+    decode_message(value)

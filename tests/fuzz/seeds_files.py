@@ -197,9 +197,9 @@ def documents() -> Mapping[str, list[bytes]]:
     comparer.add(batch)
     verifier.add(batch)
     tables = {
-        "saved-tally": tally_file.table_of(reports.TALLY),
-        "saved-comparison": comparison_file.table_of(comparer.result()),
-        "saved-verification": verification_file.table_of(verifier.result()),
+        "saved-tally": tally_file.build_table(reports.TALLY),
+        "saved-comparison": comparison_file.build_table(comparer.result()),
+        "saved-verification": verification_file.build_table(verifier.result()),
     }
     saved = {name: [_as_json(table)] for name, table in tables.items()}
     stored = BytesIO()

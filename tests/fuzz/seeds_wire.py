@@ -35,7 +35,7 @@ PROPERTIES: Final[dict[str, Any]] = {
 def wire() -> Mapping[str, list[bytes]]:
     """Return inputs by target."""
     table = encode_table(HEADERS)
-    header = ContentHeader.of(HEADERS, PROPERTIES)
+    header = ContentHeader.encode(HEADERS, PROPERTIES)
     remoting = [b64decode(each) for each in golden.read("rocketmq-remoting-5.5.0")["frames"]]
     recorded = golden.read("rocketmq-message-5.5.0")
     events: list[Event] = [
@@ -87,8 +87,8 @@ def wire() -> Mapping[str, list[bytes]]:
         ],
         "content-header": [
             header.payload(3),
-            ContentHeader.of({}, {}).payload(0),
-            ContentHeader.of(None, PROPERTIES).payload(9),
+            ContentHeader.encode({}, {}).payload(0),
+            ContentHeader.encode(None, PROPERTIES).payload(9),
         ],
         "frames": [b"".join(frames[:3]), b"".join(frames[2:5]), frames[5]],
         "remoting": [
@@ -124,9 +124,9 @@ def _some(items: list[Any], data: Callable[[Any], bytes]) -> list[bytes]:
 def crossings() -> Mapping[str, list[bytes]]:
     """Return inputs by target."""
     headers = [
-        ContentHeader.of(HEADERS, PROPERTIES),
-        ContentHeader.of({"amqp.x": "1", "TAGS": "t", "": 2}, {}),
-        ContentHeader.of(),
+        ContentHeader.encode(HEADERS, PROPERTIES),
+        ContentHeader.encode({"amqp.x": "1", "TAGS": "t", "": 2}, {}),
+        ContentHeader.encode(),
     ]
     abroad = PART.join([headers[0].raw, b"body", b"e\na.b"])
 

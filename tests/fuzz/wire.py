@@ -9,22 +9,22 @@ import pika.exceptions
 
 from bindings.sources.definitions import Definitions
 from bindings.sources.management import Management, unread_queues
-from bridge.interop.texts import text_of as text_of_field
-from bridge.interop.texts import wire_of
+from bridge.interop.texts import format_wire as text_of_field
+from bridge.interop.texts import parse_wire
 from bridge.rocketmq.consumer.offsets import format_table, parse_table
 from bridge.rocketmq.remoting.command import Command, Decoder, SerializeType, encode, load_json
 from bridge.rocketmq.remoting.errors import CommandError
 from bridge.rocketmq.remoting.ids import UniqueId
 from bridge.rocketmq.remoting.message import decode_batch, encode_batch
 from bridge.rocketmq.remoting.properties import decode_properties, encode_properties
-from bridge.rocketmq.remoting.stored import stored_records
+from bridge.rocketmq.remoting.stored import parse_stored_records
 from exchange.amqp import ContentHeader, MalformedHeader, content_of, decode_table, encode_table, message_of
 from exchange.amqp.content import WIDTHS
 from exchange.amqp.fields import decode_value, encode_value
 from exchange.errors import HashstarError, InputError
 from exchange.partition.clients.rocketmq.queues import TopicRoute, publish_queues, subscribe_queues
 from exchange.rocketmq.offset_id import OffsetId
-from exchange.values.field_values import type_and_value
+from exchange.values.field_values import resolve_type
 from tests.fuzz.target import cut, is_same, text_of
 from tests.support.bridge.unconnected import UnconnectedWire
 
@@ -48,14 +48,14 @@ def field_value(data: bytes) -> None:
     value, end = decode_value(data)
     wire = data[:end]
     assert encode_value(value) == wire
-    assert wire_of(*text_of_field(wire)) == wire
+    assert parse_wire(*text_of_field(wire)) == wire
 
 
 def field_text(data: bytes) -> None:
     """Make a field of a type and a text, which another system may have changed."""
     kind, text = cut(data, 2)
     try:
-        wire = wire_of(text_of(kind), text)
+        wire = parse_wire(text_of(kind), text)
     except ValueError:
         return
     try:
@@ -63,7 +63,7 @@ def field_text(data: bytes) -> None:
     except MalformedHeader:
         end, value = 0, None
     assert end == len(wire)
-    type_and_value(value)
+    resolve_type(value)
 
 
 def content_header(data: bytes) -> None:
@@ -74,7 +74,7 @@ def content_header(data: bytes) -> None:
     if header.has_table:
         start, end = header.table
         table = header.raw[start:end]
-    again = ContentHeader.of_parts(parts, table, header.unused_flags)
+    again = ContentHeader.from_parts(parts, table, header.unused_flags)
     assert again.parts() == header.parts()
     assert is_same(again.properties(), header.properties())
     fields = header.fields()
@@ -145,7 +145,7 @@ def answer_json(data: bytes) -> None:
 def stored(data: bytes) -> None:
     """Read the messages in the answer to a pull as the client does, as many at once as there is room for."""
     weight = 0
-    for messages in stored_records(data, "broker-a"):
+    for messages in parse_stored_records(data, "broker-a"):
         for message in messages:
             _ = message.message_id, message.keys, message.tags, message.delay_level, message.deliver_ms
             _ = message.born_host, message.to_send()

@@ -162,7 +162,7 @@ BINDINGS: Final[list[Mutant]] = [
         "bindings/checking/forms/gitlab.py",
         "bindings/checking/test_check_forms.py",
         (
-            "equal findings have one fingerprint",
+            "equal findings have one compute_fingerprint",
             "return identity if seen[identity] == 1 else",
             "return identity if True else",
         ),
@@ -241,17 +241,17 @@ BINDINGS: Final[list[Mutant]] = [
         "bindings/counts/tally.py",
         "bindings/counts/test_tally_state.py bindings/counts/test_tally.py",
         (
-            "topologies with other priorities of policies have one fingerprint",
+            "topologies with other priorities of policies have one compute_fingerprint",
             "definition, policy.apply_to, policy.priority))",
             "definition, policy.apply_to))",
         ),
         (
-            "an internal exchange has the fingerprint of another",
+            "an internal exchange has the compute_fingerprint of another",
             "(name, exchange.type, exchange.internal, exchange.arguments.identity)",
             "(name, exchange.type, exchange.arguments.identity)",
         ),
         (
-            "the ring of a delayed exchange is not in the fingerprint",
+            "the ring of a delayed exchange is not in the compute_fingerprint",
             "if sequence is not None:",
             'if sequence is not None and exchange.type == "x-consistent-hash":',
         ),

@@ -129,8 +129,8 @@ BRIDGE: Final[list[Mutant]] = [
         ),
         (
             "after a reconnect a message passes the held one of its key",
-            "if partition_of(outgoing) in self._gates or self._held.holds(outgoing):",
-            "if partition_of(outgoing) in self._gates:",
+            "if find_partition(outgoing) in self._gates or self._held.holds(outgoing):",
+            "if find_partition(outgoing) in self._gates:",
         ),
     ),
     *mutants_of(
@@ -368,7 +368,7 @@ BRIDGE: Final[list[Mutant]] = [
         ),
         (
             "the prefetch grows while messages come that came back",
-            "most = self._most if self._is_fresh else min(self._most, MOST_REDELIVERED)",
+            "most = self._most if self._is_fresh else min(self._most, MAX_REDELIVERED_PREFETCH)",
             "most = self._most",
         ),
     ),
@@ -652,7 +652,7 @@ BRIDGE: Final[list[Mutant]] = [
         ),
         (
             "queues are unlocked before their offsets are persisted",
-            "        await self._persisting.persist(offsets_of([reading]))\n        # The queue",
+            "        await self._persisting.persist(group_offsets([reading]))\n        # The queue",
             "        # The queue",
         ),
     ),

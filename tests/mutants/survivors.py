@@ -290,7 +290,7 @@ SURVIVORS: Final[list[Mutant]] = [
         "bindings/counts/tally.py",
         "bindings/counts/test_tally_state.py",
         (
-            "the order of a ring is not in the fingerprint",
+            "the order of a ring is not in the compute_fingerprint",
             "yield repr(list(sequence))",
             "yield repr(sorted(map(repr, sequence)))",
         ),

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from exchange.entities.releases import profile_for
+from exchange.entities.releases import find_profile
 from tests.recorders.golden import GOLDEN
 
 RECORDING: Final = GOLDEN / "rabbitmq-tables.json"
@@ -64,7 +64,7 @@ def compare(old: Tables, new: Tables) -> Iterator[str]:
 
 def tables_of(release: str) -> dict[str, list[str]]:
     """Return the same tables as the product has them for a release, but for those that it does not have."""
-    rules = profile_for(release).settings
+    rules = find_profile(release).settings
     return {
         **{f"queue_arguments of {kind}": sorted(rules.arguments(kind)) for kind in TYPES},
         **{f"unsupported_policies of {kind}": sorted(rules.unsupported(kind)) for kind in TYPES},

@@ -61,14 +61,14 @@ async def fill(namesrv: str) -> None:
             for n in range(60):
                 tag = ("red", "blue", None)[n % 3]
                 await producer.send(
-                    RocketMessage.of("orders", b"body %d" % n, {"n": str(n)}, tags=tag, keys=(f"k{n % 7}",))
+                    RocketMessage.build("orders", b"body %d" % n, {"n": str(n)}, tags=tag, keys=(f"k{n % 7}",))
                 )
             now = int(time.time() * 1000)
             delays = [3_600_000 + n * 60_000 for n in range(9)] + [2_000] * 3
             for delay in delays:
-                await producer.send(RocketMessage.of("later", b"timer", {}, deliver_ms=now + delay))
+                await producer.send(RocketMessage.build("later", b"timer", {}, deliver_ms=now + delay))
             for _ in range(4):
-                await producer.send(RocketMessage.of("later", b"level", {}, delay_level=18))
+                await producer.send(RocketMessage.build("later", b"level", {}, delay_level=18))
         async with consumer_of(client, "orders", group=GROUP) as consumer:
             count = 0
             while count < 30:

@@ -36,7 +36,7 @@ def message(exchange: str, key: str, body: bytes, channel: int = 1, *, mandatory
     parts = [body[at : at + 100] for at in range(0, len(body), 100)]
     return b"".join([
         method("basic.publish", channel, exchange=exchange, routing_key=key, mandatory=mandatory),
-        frame(2, channel, ContentHeader.of({"secret-header": "secret-value"}, {}).payload(len(body))),
+        frame(2, channel, ContentHeader.encode({"secret-header": "secret-value"}, {}).payload(len(body))),
         *(frame(3, channel, part) for part in parts),
     ])  # fmt: skip
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-from exchange.values.field_values import type_and_value
+from exchange.values.field_values import resolve_type
 
 FORMATS = {
     "bool": ">c?", "byte": ">cb", "unsignedbyte": ">cB", "short": ">ch", "unsignedshort": ">cH", "signedint": ">ci",
@@ -23,7 +23,7 @@ TAGS = {
 
 def encode_field(value: Any) -> bytes:
     """Encode a field value with its type tag."""
-    return _encoded(*type_and_value(value))
+    return _encoded(*resolve_type(value))
 
 
 def _encoded(kind: str, value: Any) -> bytes:

@@ -22,7 +22,7 @@ from urllib.parse import quote, unquote, urlsplit
 import pika
 
 from exchange import Message, Router, Topology
-from exchange.entities.releases import profile_for
+from exchange.entities.releases import find_profile
 from tests.support import topologies
 from tests.support.amqp_wire import all_types_in_pika
 from tests.support.servers import Server
@@ -43,7 +43,7 @@ class Outcome:
 def compare(server: Server, messages: int, seed: int, per_round: int = 400) -> Outcome:
     """Run rounds until ``messages`` were published, or until the tenth difference."""
     outcome = Outcome()
-    profile = profile_for(server.version)
+    profile = find_profile(server.version)
     with all_types_in_pika():
         number = 0
         while outcome.messages < messages and len(outcome.differences) < 10:

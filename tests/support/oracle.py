@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from exchange import Binding, Message, Pattern, Topology
-from exchange.entities.alternates import alternate_exchange
+from exchange.entities.alternates import find_alternate
 from exchange.entities.entities import Exchange
 from exchange.errors import BrokerError
-from exchange.kinds.headers import comparable
+from exchange.kinds.headers import normalise_value
 from exchange.partition.hashing.erlang import UNDEFINED, Atom, jump, phash2
-from exchange.values.field_values import type_and_value
+from exchange.values.field_values import resolve_type
 
 
 def route(topology: Topology, message: Message, choose: Callable[[int], int]) -> tuple[str, ...]:
@@ -38,7 +38,7 @@ def route(topology: Topology, message: Message, choose: Callable[[int], int]) ->
         destinations = [b.destination for b in matched]
         onwards = [d.name for d in dict.fromkeys(destinations) if d.kind == "exchange"]
         queues.update(d.name for d in destinations if d.kind == "queue" and d.name in topology.queues)
-        alternate = alternate_exchange(exchange, topology.policies)
+        alternate = find_alternate(exchange, topology.policies)
         if not destinations and alternate is not None:
             onwards = [alternate]
         for other in onwards:
@@ -79,7 +79,7 @@ def _hashed(exchange: Exchange, message: Message, topology: Topology) -> Any:
         return str(message.properties[name]).encode() if name in message.properties else UNDEFINED
     if header is None or header == "BCC" or header not in message.headers:
         return UNDEFINED
-    kind, value = type_and_value(message.headers[header])
+    kind, value = resolve_type(message.headers[header])
     if topology.profile.hash_headers_have_types:
         return Atom(kind), _term(kind, value)
     if kind in ("array", "table"):
@@ -114,11 +114,11 @@ def _headers_match(binding: Binding, message: Message, topology: Topology) -> bo
 
     def results() -> Iterator[bool]:
         for name, value in wanted.items():
-            if type_and_value(value)[0] == "void":
+            if resolve_type(value)[0] == "void":
                 yield name in headers
             else:
-                yield name in headers and comparable(headers[name], topology.profile, from_message=True) == comparable(
-                    value, topology.profile, from_message=False
-                )
+                yield name in headers and normalise_value(
+                    headers[name], topology.profile, from_message=True
+                ) == normalise_value(value, topology.profile, from_message=False)
 
     return any(results()) if mode.startswith("any") else all(results())

@@ -57,7 +57,7 @@ PARAMETERS = {"kafka.nearest": "(rack=eu)", "rocketmq.machine_room": "(consumeri
 
 
 def partitions_for(name: str) -> Partitions:
-    return Partitions.queues({"eu@a": 4, "eu@b": 3}) if STRATEGIES[name].lists_queues else Partitions.of(3)
+    return Partitions.queues({"eu@a": 4, "eu@b": 3}) if STRATEGIES[name].lists_queues else Partitions.from_count(3)
 
 
 def partitioner_for(name: str) -> Partitioner:

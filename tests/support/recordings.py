@@ -6,7 +6,7 @@ from collections import Counter
 from random import Random
 from typing import Any
 
-from bindings.sources.recording.file import recording_lines
+from bindings.sources.recording.file import format_recording
 from bindings.sources.recording.model import (
     ACCEPTED,
     RECORDED,
@@ -57,7 +57,7 @@ def recording(*rows: RecordedRequest | RecordedPublishing, broker: str = "Rabbit
 
 
 def text_of(made: Recording) -> str:
-    return b"".join(recording_lines(made)).decode()
+    return b"".join(format_recording(made)).decode()
 
 
 QUEUES = ("a", "b", "c", "")

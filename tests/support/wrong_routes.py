@@ -22,7 +22,7 @@ from faststream.rabbit import TestRabbitBroker as StockTestRabbitBroker
 from kombu import Connection, Exchange, Producer, Queue
 
 from bindings.adapters.faststream import TestRabbitBroker
-from bindings.adapters.kombu import broker_at, exact_routing, register
+from bindings.adapters.kombu import find_broker, register, route_exactly
 from exchange import Topology
 from tests.recorders import golden
 from tests.recorders.rabbitmq_topics import KEYS, PATTERNS
@@ -68,8 +68,8 @@ def compare(keys: Sequence[str], routes: Sequence[set[int]], numbers: set[int]) 
 
 
 def kombu_memory_topics(keys: Sequence[str] = KEYS, *, exact: bool) -> Count:
-    """Route through kombu's memory transport, by itself or with `exact_routing`."""
-    with exact_routing() if exact else nullcontext():
+    """Route through kombu's memory transport, by itself or with `route_exactly`."""
+    with route_exactly() if exact else nullcontext():
         # kombu makes a broken expression of some patterns, with which every publish to the exchange raises an error.
         numbers = {number for number, pattern in enumerate(PATTERNS) if exact or pattern not in BREAKING}
         return _kombu_topics("memory://", keys, numbers)
@@ -78,7 +78,7 @@ def kombu_memory_topics(keys: Sequence[str] = KEYS, *, exact: bool) -> Count:
 def kombu_transport_topics(keys: Sequence[str] = KEYS) -> Count:
     """Route through our own transport of kombu."""
     register()
-    broker_at(topology=Topology())
+    find_broker(topology=Topology())
     return _kombu_topics("hashstar://", keys, set(range(len(PATTERNS))))
 
 

@@ -4,16 +4,16 @@
 transports that kombu has (memory, Redis, SQS, filesystem ...) while it is installed.
 """
 
-from exchange.text.site import how_to_install
+from exchange.text.site import build_install_command
 
 try:
     import kombu as _kombu
 except ImportError:
-    raise ImportError(f"bindings.adapters.kombu needs kombu: {how_to_install('kombu')}") from None
+    raise ImportError(f"bindings.adapters.kombu needs kombu: {build_install_command('kombu')}") from None
 
-from bindings.adapters.kombu.transport import MemoryBroker, Transport, broker_at, register
-from bindings.adapters.kombu.virtual import exact_routing, install, uninstall
+from bindings.adapters.kombu.transport import MemoryBroker, Transport, find_broker, register
+from bindings.adapters.kombu.virtual import install, route_exactly, uninstall
 
-__all__ = ["MemoryBroker", "Transport", "broker_at", "exact_routing", "install", "register", "uninstall"]
+__all__ = ["MemoryBroker", "Transport", "find_broker", "route_exactly", "install", "register", "uninstall"]
 
 del _kombu

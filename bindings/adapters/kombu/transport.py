@@ -5,7 +5,7 @@ exchanges, CC and BCC, mandatory and delayed messages; refusals have RabbitMQ's 
 messages in order, gets unacknowledged messages back at its front, and is deleted with its last consumer (auto_delete)
 or its connection (exclusive). Nothing expires, overflows or is dead-lettered.
 
-All connections of a process to one host and virtual host share a `MemoryBroker`, which `broker_at` returns.
+All connections of a process to one host and virtual host share a `MemoryBroker`, which `find_broker` returns.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from kombu.transport.base import to_rabbitmq_queue_arguments
 
 from exchange.entities.entities import Binding, Exchange, Queue
 from exchange.errors import BrokerError, NotFound, PreconditionFailed
-from exchange.kinds import KINDS, headers_after
+from exchange.kinds import KINDS, compute_delivered_headers
 from exchange.routing.route import LaterRoute
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology
 from exchange.values.message import BASIC_PROPERTIES, Message
 
-__all__ = ["Channel", "MemoryBroker", "Transport", "broker_at", "register"]
+__all__ = ["Channel", "MemoryBroker", "Transport", "find_broker", "register"]
 
 ALIAS: Final = "hashstar"
 HOST: Final = "localhost"
@@ -104,7 +104,7 @@ class MemoryBroker:
         """Put a message that an exchange delays into its queues, those of then, when the delay is over."""
         exchange, delay, _ = later
         rewritten = "BCC" in published.headers
-        headers = headers_after(published.headers, delay, self.topology.profile, rewritten=rewritten)
+        headers = compute_delivered_headers(published.headers, delay, self.topology.profile, rewritten=rewritten)
 
         def put() -> None:
             for queue in self.router.route_later(published, exchange, delay).queues:
@@ -131,7 +131,7 @@ class MemoryBroker:
 _brokers: Final[dict[tuple[str, str], MemoryBroker]] = {}
 
 
-def broker_at(host: str = HOST, vhost: str = "/", *, topology: Topology | None = None) -> MemoryBroker:
+def find_broker(host: str = HOST, vhost: str = "/", *, topology: Topology | None = None) -> MemoryBroker:
     """Return the broker of ``hashstar://HOST/VHOST``; the first call makes it.
 
     With a topology, it is a new broker with this topology, for connections that are opened from now on; ``vhost`` then
@@ -350,7 +350,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
 
     def __init__(self, client: Any, **options: Any) -> None:
         super().__init__(client, **options)
-        self.broker: Final = broker_at(client.hostname or HOST, client.virtual_host or "/")
+        self.broker: Final = find_broker(client.hostname or HOST, client.virtual_host or "/")
         self.exclusive: Final[set[str]] = set()
         """The queues that are deleted with the connection."""
 

@@ -38,7 +38,7 @@ from exchange.values.field_json import decode_table, encode_table
 from exchange.values.json_text import parse_leniently
 from exchange.values.message import Message
 
-__all__ = ["exact_routing", "install", "uninstall"]
+__all__ = ["route_exactly", "install", "uninstall"]
 
 Row = tuple[str, Any, str]
 """A binding as the tables of virtual transports have it: routing key, kombu's expression or None, queue."""
@@ -51,7 +51,7 @@ _queue_of_origin: ContextVar[str | None] = ContextVar("queue_of_origin", default
 
 
 @contextmanager
-def exact_routing() -> Iterator[None]:
+def route_exactly() -> Iterator[None]:
     """Route exactly in all virtual transports until the block ends; blocks may be nested."""
     installed_here = not _originals
     install()

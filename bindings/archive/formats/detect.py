@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from bindings.archive.columns import NEEDED, explain_absent, explain_missing, first_name
+from bindings.archive.columns import NEEDED, explain_absent, explain_missing, find_first_name
 from bindings.archive.formats.connect import Connect
 from bindings.archive.formats.fetched import Fetched
 from bindings.archive.formats.json_lines import JsonLines
-from bindings.archive.formats.mapped_lines import SEARCHED, KafkaLines, MappedLines, all_names_in, names_in
+from bindings.archive.formats.mapped_lines import SEARCHED, KafkaLines, MappedLines, list_all_names, list_names
 from bindings.archive.formats.parquet import Parquet
 from bindings.archive.formats.queue_dump import QueueDump
 from bindings.archive.formats.rabtap import Rabtap
@@ -141,8 +141,8 @@ def _check_columns(path: str, files: Sequence[tuple[str, Format]], given: Mappin
         if not absent:
             return
         if isinstance(form, Parquet | MappedLines):
-            there |= all_names_in(name) | {part.partition("=")[0] for part in Path(name).parts if "=" in part}
-            absent = {place for place in absent if first_name(there, place) is None}
+            there |= list_all_names(name) | {part.partition("=")[0] for part in Path(name).parts if "=" in part}
+            absent = {place for place in absent if find_first_name(there, place) is None}
     if absent and there:
         raise InputError(explain_absent(path, min(absent), there))
 
@@ -205,7 +205,7 @@ def _describe_nothing(path: str, others: Sequence[str], known: Sequence[Format])
     if not others:
         return f"{path}: there is nothing in it, or nothing but empty files"
     for other in others[:1]:
-        columns = names_in(other)
+        columns = list_names(other)
         if columns:
             return f"{other}: it has no exchange and routing key: {explain_missing(columns, _columns_of(known), other)}"
     names = ", ".join(form.name for form in known)

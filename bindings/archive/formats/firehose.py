@@ -14,7 +14,7 @@ from typing import Any, Final
 from bindings.archive.reading import Skipped
 from bindings.archive.record import Record
 from exchange.errors import InputError
-from exchange.values.field_values import Typed, type_and_value
+from exchange.values.field_values import Typed, resolve_type
 from exchange.values.message import Message
 
 __all__ = ["DELIVERY", "EXCHANGE", "build_record", "unwrap"]
@@ -81,14 +81,14 @@ def _encode_longstr(key: str) -> Any:
 
 
 def _read_name(headers: Mapping[str, Any], header: str) -> str:
-    kind, value = type_and_value(headers.get(header))
+    kind, value = resolve_type(headers.get(header))
     if kind != "longstr":
         raise InputError(f"firehose: {header} is not a name")
     return str(value.decode("utf-8", "surrogateescape"))
 
 
 def _read_names(headers: Mapping[str, Any], header: str) -> list[str]:
-    kind, items = type_and_value(headers.get(header))
+    kind, items = resolve_type(headers.get(header))
     if kind != "array" or any(inner != "longstr" for inner, _ in items):
         raise InputError(f"firehose: {header} is not an array of names")
     return [value.decode("utf-8", "surrogateescape") for _, value in items]

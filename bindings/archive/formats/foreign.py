@@ -16,19 +16,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bindings.archive.columns import as_name, as_table, first_name, value_at
+from bindings.archive.columns import find_first_name, find_value, to_name, to_table
 from bindings.archive.fields import TABLE, TableBuilder
-from bindings.archive.names import bytes_to_text_array, escape
+from bindings.archive.names import decode_bytes_array, escape
 from bindings.archive.reading import Bad
 from bindings.archive.record import SCHEMA, ListBuilder, make_empty_column, sift_rows
 from bindings.archive.times import parse_time
 from exchange.errors import BrokerError, HashstarError, InputError
 from exchange.limits import SHORTSTR_BYTES
 from exchange.text.display import escape_line
-from exchange.values.field_json import message_from_json
+from exchange.values.field_json import decode_message
 from exchange.values.message import Message
 
-__all__ = ["WrongColumn", "columns_at", "first_line", "has_texts_only", "may_hold", "read_foreign"]
+__all__ = ["WrongColumn", "select_columns", "shorten_error", "has_texts_only", "may_hold", "read_foreign"]
 
 FIELD_OF: Final = {"time": "timestamp", "body_size": "size"}
 """Column of a record -> its field in a mapping; all others have one name."""
@@ -57,7 +57,7 @@ class HeaderColumns(NamedTuple):
     """Row -> why it has no table."""
 
 
-def columns_at(names: Sequence[str], places: Mapping[str, str], wanted: Sequence[str]) -> list[str]:
+def select_columns(names: Sequence[str], places: Mapping[str, str], wanted: Sequence[str]) -> list[str]:
     """Return the names of the columns to read for these columns of records."""
     fields = {FIELD_OF.get(name, name) for name in wanted} | {"exchange", "routing_key"}
     if {"cc", "bcc"} & fields:
@@ -65,7 +65,7 @@ def columns_at(names: Sequence[str], places: Mapping[str, str], wanted: Sequence
     if "size" in fields and "size" not in places:
         fields.add("body")
     at = [places[field] for field in fields if field in places]
-    tops = [found[0] for place in at if not place.startswith("=") and (found := first_name(names, place))]
+    tops = [found[0] for place in at if not place.startswith("=") and (found := find_first_name(names, place))]
     return sorted({*tops, *[name for name in LISTS if name in wanted and name in names]})
 
 
@@ -87,11 +87,11 @@ def may_hold(schema: pa.Schema, field: str, name: str) -> bool:
 
 def has_texts_only(schema: pa.Schema, places: Mapping[str, str]) -> bool:
     """Return whether the column of headers is a map of texts, in which all values have lost their types."""
-    found = first_name(schema.names, places.get("headers", "="))
+    found = find_first_name(schema.names, places.get("headers", "="))
     kind = schema.field(found[0]).type if found else None
     words = found[1] if found else []
     while words and kind is not None and pa.types.is_struct(kind):
-        name, words = first_name([each.name for each in kind], ".".join(words)) or ("", [])
+        name, words = find_first_name([each.name for each in kind], ".".join(words)) or ("", [])
         kind = kind.field(name).type if name else None
     return kind is not None and not words and pa.types.is_map(kind) and _is_text(kind.item_type)
 
@@ -156,11 +156,11 @@ def _convert(batch: pa.RecordBatch, place: str, field: str, convert: Callable[[p
         raise
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise WrongColumn(
-            f"column {escape_line(place)} is of type {array.type}, and cannot be {field}: {first_line(error)}"
+            f"column {escape_line(place)} is of type {array.type}, and cannot be {field}: {shorten_error(error)}"
         ) from None
 
 
-def first_line(error: Exception) -> str:
+def shorten_error(error: Exception) -> str:
     """Return the first line of an error of Arrow."""
     return str(error).partition("\n")[0] or type(error).__name__
 
@@ -169,7 +169,7 @@ def _column_at(batch: pa.RecordBatch, place: str, field: str) -> pa.Array:
     """Return the column at a place, decoded. Raises WrongColumn if there is none."""
     if place.startswith("="):
         return pa.array([place[1:]], pa.string()).take(pa.array(np.zeros(batch.num_rows, np.int32)))
-    found = first_name(batch.schema.names, place)
+    found = find_first_name(batch.schema.names, place)
     if found is None or batch.schema.names.count(found[0]) > 1:
         raise WrongColumn(f"there is no column {escape_line(place)}, or there are several")
     name, words = found
@@ -178,7 +178,7 @@ def _column_at(batch: pa.RecordBatch, place: str, field: str) -> pa.Array:
         array.validate(full=True)
     while words:
         inner = [each.name for each in array.type] if pa.types.is_struct(array.type) else []
-        if found := first_name(inner, ".".join(words)):
+        if found := find_first_name(inner, ".".join(words)):
             array, words = pc.struct_field(array, [inner.index(found[0])]), found[1]
         elif pa.types.is_map(array.type) and _is_text(array.type.key_type):
             array, words = _lookup(array, words)
@@ -196,7 +196,7 @@ def _lookup(array: pa.Array, words: list[str]) -> tuple[pa.Array, list[str]]:
         key.decode("utf-8", "replace") if isinstance(key, bytes) else key
         for key in _decode(array.keys).unique().to_pylist()
     }
-    name, below = first_name(names, ".".join(words)) or (words[0], words[1:])
+    name, below = find_first_name(names, ".".join(words)) or (words[0], words[1:])
     kind = array.type.key_type
     key = pa.scalar(name.encode() if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) else name, kind)
     return pc.map_lookup(array, key, "first"), below
@@ -207,9 +207,9 @@ def _from_json(texts: pa.Array, place: str, field: str) -> pa.Array:
 
     def value(text: str | bytes | None) -> str | None:
         try:
-            found = None if text is None else value_at(text, place)
+            found = None if text is None else find_value(text, place)
             if found is not None and field in ("exchange", "routing_key", "vhost"):
-                found = as_name(found, field)
+                found = to_name(found, field)
         except InputError:
             return None
         if found is None:
@@ -274,7 +274,7 @@ def _texts(array: pa.Array, name: str) -> pa.Array:
     kinds = pa.types
     if not (kinds.is_binary(array.type) or kinds.is_large_binary(array.type) or kinds.is_fixed_size_binary(array.type)):
         array = array.cast(pa.string())
-    return bytes_to_text_array(array.cast(pa.binary()))
+    return decode_bytes_array(array.cast(pa.binary()))
 
 
 def _times(array: pa.Array, name: str, *, wrong: dict[int, str]) -> pa.Array:
@@ -350,7 +350,7 @@ def _tables(array: pa.Array, name: str) -> HeaderColumns:
         if pa.types.is_string(keys.type) and pa.types.is_string(values.type):
             kinds = pa.array(["longstr"] * len(values), pa.string())
             fields = pa.StructArray.from_arrays([kinds, values], fields=list(TABLE.item_type))
-            keys = bytes_to_text_array(keys.cast(pa.binary()))
+            keys = decode_bytes_array(keys.cast(pa.binary()))
             offsets = array.offsets
             table = pa.MapArray.from_arrays(offsets, keys, fields, TABLE)
             # A null value is no text, CC and BCC must be lists, and a name has at most 255 bytes: by row.
@@ -385,11 +385,11 @@ def _each(array: pa.Array, name: str) -> HeaderColumns:
     builder, copies, wrong = TableBuilder(), {"cc": ListBuilder(), "bcc": ListBuilder()}, {}
     for row, value in enumerate(array.to_pylist()):
         try:
-            table = as_table(value, name)
+            table = to_table(value, name)
             if drop_nulls:
                 table = {key: each for key, each in table.items() if each is not None}
             if isinstance(value, str | bytes):
-                table = dict(getattr(message_from_json({name: table}), name))
+                table = dict(getattr(decode_message({name: table}), name))
             if any(
                 isinstance(key, str) and len(key.encode("utf-8", "surrogateescape")) > SHORTSTR_BYTES for key in table
             ):

@@ -1,7 +1,7 @@
 """Read and write JSON lines, one message each: as `exchange.values.field_json` writes, or others with the same fields.
 
 ``exchange`` and ``routing_key`` are required: without them a line cannot be routed. ``headers``, ``properties`` and
-``body`` are as in `exchange.values.field_json.message_from_json`. The other fields of a record are
+``body`` are as in `exchange.values.field_json.decode_message`. The other fields of a record are
 
 ``timestamp``      seconds since 1970, or ISO 8601 (UTC by default); numbers too great for seconds are milli-, micro- or
                    nanoseconds
@@ -50,7 +50,7 @@ from bindings.archive.record_line import Recorded, RecordLine
 from bindings.archive.times import EPOCH, MICROSECOND, parse_time
 from exchange.errors import InputError
 from exchange.limits import SHORTSTR_BYTES
-from exchange.values.field_json import json_line, message_from_json, message_to_json
+from exchange.values.field_json import decode_message, encode_fields, encode_message
 
 __all__ = ["JsonLines", "encode_line", "parse_objects", "read_lines"]
 
@@ -194,7 +194,7 @@ def add_line(rows: Rows, value: Any, place: int) -> Skipped | None:
             raise InputError(f"no {name}")
     origin = value.get("origin")
     is_copied = type(origin) is dict and type(origin.get("source")) is str and type(origin.get("offset")) is int
-    message = message_from_json(value, any_length=is_copied)
+    message = decode_message(value, any_length=is_copied)
     time = parse_time(value.get("timestamp"))
     if message.exchange == firehose.EXCHANGE:
         published = firehose.unwrap(message)
@@ -222,9 +222,9 @@ def add_line(rows: Rows, value: Any, place: int) -> Skipped | None:
 
 
 def encode_line(record: Record) -> bytes:
-    """Return the line that `JsonLines` reads as this record. Raises as `exchange.values.field_json.message_to_json`."""
+    """Return the line that `JsonLines` reads as this record. Raises as `exchange.values.field_json.encode_message`."""
     message, time, vhost, size, has_body, routed, source, offset = record
-    fields = cast(Recorded, message_to_json(message))
+    fields = cast(Recorded, encode_message(message))
     if time is not None:
         seconds, rest = divmod(time, 1_000_000)
         if abs(seconds) < SURE_SECONDS:
@@ -244,7 +244,7 @@ def encode_line(record: Record) -> bytes:
     if routed is not None:
         fields["routed_queues"] = list(routed)
     line: RecordLine = {**fields, "origin": {"source": source, "offset": offset}}
-    return json_line(line)
+    return encode_fields(line)
 
 
 def _read_by_arrow(block: LineBlock, path: str, columns: Sequence[str] | None) -> pa.RecordBatch | None:

@@ -18,13 +18,13 @@ import pyarrow.parquet as pq
 from bindings.archive.columns import (
     NEEDED,
     TAKEN,
-    as_line,
-    as_table,
     describe_places,
     find_places,
+    find_value,
     is_there,
     resolve_folders,
-    value_at,
+    to_line,
+    to_table,
 )  # fmt: skip
 from bindings.archive.formats.json_lines import JsonLines, add_line, parse_objects, read_lines
 from bindings.archive.formats.parquet import MAGIC, UNREADABLE
@@ -34,7 +34,7 @@ from bindings.archive.record import Rows
 from bindings.archive.unpacking import read_head
 from exchange.errors import InputError
 
-__all__ = ["SEARCHED", "KafkaLines", "MappedLines", "all_names_in", "names_in"]
+__all__ = ["SEARCHED", "KafkaLines", "MappedLines", "list_all_names", "list_names"]
 
 SEARCHED: Final = 4 << 20
 """Number of bytes that are searched for the first lines, and for a column that the user names."""
@@ -86,7 +86,7 @@ class MappedLines(JsonLines):
         def add(rows: Rows, value: Any, place: int) -> Skipped | None:
             if type(value) is not dict:
                 raise InputError("not an object")
-            return add_line(rows, as_line(value, places_in((*value,))), place)
+            return add_line(rows, to_line(value, places_in((*value,))), place)
 
         return read_lines(split, columns, add)
 
@@ -119,10 +119,10 @@ class KafkaLines(JsonLines):
     def _add(self, rows: Rows, value: Any, place: int) -> Skipped | None:
         if type(value) is not dict:
             raise InputError("not an object")
-        headers = as_table(value.get("headers"), "headers")
+        headers = to_table(value.get("headers"), "headers")
         row: dict[str, Any] = {"headers": headers}
         for field, where in (("exchange", self.mapping.exchange), ("routing_key", self.mapping.routing_key)):
-            text = headers.get(where[7:]) if where.startswith("header:") else value_at(value, where)
+            text = headers.get(where[7:]) if where.startswith("header:") else find_value(value, where)
             if text is None and field == "routing_key" and self.mapping.allows_no_key:
                 text = ""
             if text is None:
@@ -130,10 +130,10 @@ class KafkaLines(JsonLines):
             row[field] = text
         row["timestamp"] = next((value[name] for name in TIMES if name in value), None)
         row["body"] = next((value[name] for name in VALUES if name in value), None)
-        return add_line(rows, as_line(row, {field: field for field in row}), place)
+        return add_line(rows, to_line(row, {field: field for field in row}), place)
 
 
-def names_in(path: str) -> list[str]:
+def list_names(path: str) -> list[str]:
     """Return the columns of a Parquet file, or the fields of the first JSON objects of a file; empty if neither."""
     if not read_head(path).startswith(MAGIC):
         return list(_names_of(path))
@@ -143,10 +143,10 @@ def names_in(path: str) -> list[str]:
         return []
 
 
-def all_names_in(path: str) -> set[str]:
+def list_all_names(path: str) -> set[str]:
     """Return the columns of a Parquet file, or the fields of the JSON objects in the first part of a file."""
     if read_head(path).startswith(MAGIC):
-        return {*names_in(path)}
+        return {*list_names(path)}
     objects = parse_objects(read_head(path, SEARCHED).split(b"\n"))
     return {name for each in objects for name in each}
 

@@ -22,7 +22,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from bindings.archive.columns import TAKEN, describe_places, explain_missing, find_places, resolve_folders
-from bindings.archive.formats.foreign import WrongColumn, columns_at, first_line, has_texts_only, may_hold, read_foreign
+from bindings.archive.formats.foreign import (
+    WrongColumn,
+    has_texts_only,
+    may_hold,
+    read_foreign,
+    select_columns,
+    shorten_error,
+)
 from bindings.archive.mapping import USUAL, FieldMapping
 from bindings.archive.reading import (
     BATCH_BYTES,
@@ -177,7 +184,7 @@ def _read(split: Split, columns: Sequence[str] | None, form: Parquet, *, coded: 
     except FileNotFoundError as error:
         raise InputError(f"{split.path}: cannot be read: {error.strerror}") from None
     except UNREADABLE as error:
-        yield Bad(split.path, 0, f"damaged Parquet file: {first_line(error)}")
+        yield Bad(split.path, 0, f"damaged Parquet file: {shorten_error(error)}")
         return
     with file:
         for group in groups:
@@ -192,7 +199,7 @@ def _read_group(
     places = {} if own else resolve_folders(form.places(file.schema_arrow, path), names, path)
     if not own and not {"exchange", "routing_key"} <= places.keys():
         raise InputError(f"{path}: {explain_missing(names, dict(form.mapping.columns), path)}")
-    stored = [name for name in wanted if name in names] if own else columns_at(names, places, wanted)
+    stored = [name for name in wanted if name in names] if own else select_columns(names, places, wanted)
     needed = dict.fromkeys([*stored, *(("exchange", "routing_key") if own else ())])
     rows = ROW_GROUP if coded and "body" not in wanted else _rows_at_once(file.metadata.row_group(group))
     row = sum(file.metadata.row_group(n).num_rows for n in range(group))
@@ -206,10 +213,10 @@ def _read_group(
                 yield from read_foreign(batch, path, row, wanted, places)
             row += batch.num_rows
     except WrongColumn as error:
-        yield Bad(path, row, first_line(error))
+        yield Bad(path, row, shorten_error(error))
         return
     except UNREADABLE as error:
-        yield Bad(path, row, f"damaged Parquet row group: {first_line(error)}")
+        yield Bad(path, row, f"damaged Parquet row group: {shorten_error(error)}")
         return
     except RecursionError:
         yield Bad(path, row, "damaged Parquet row group: its columns are nested too deeply")

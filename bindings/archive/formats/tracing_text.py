@@ -130,7 +130,7 @@ def add_text_entry(rows: Rows, data: bytes, place: int, is_last: bool) -> Skippe
     if behind_routed is None or behind_properties is None:
         raise InputError("an entry that is not whole")
     head = data[: behind_properties.end()]
-    encoding = _Encoding.of(head)
+    encoding = _Encoding.detect(head)
     keys, routed, properties = (
         parse(head[begin : end.start() + 1].decode(encoding.codec))
         for begin, end in (
@@ -172,7 +172,7 @@ class _Encoding(NamedTuple):
     """Whether names were certainly printed as text, not as their bytes."""
 
     @classmethod
-    def of(cls, head: bytes) -> _Encoding:
+    def detect(cls, head: bytes) -> _Encoding:
         """Return the encoding of an entry, by the table in the head of this module."""
         is_unicode = b'"/utf8>>' in head
         try:
@@ -228,10 +228,10 @@ def _read_field(kind: str, value: Any) -> Any:
             return _read_decimal(*value)
         return Typed(kind, value)
     except (ValueError, TypeError, KeyError, ArithmeticError) as error:
-        raise InputError(f"not a {kind[:SHOWN]}: {str(error)[:SHOWN]}") from None
+        raise InputError(f"not a {kind[:MAX_QUOTED_CHARACTERS]}: {str(error)[:MAX_QUOTED_CHARACTERS]}") from None
 
 
-SHOWN: Final = 80
+MAX_QUOTED_CHARACTERS: Final = 80
 """Maximum number of characters of a wrong type or value that an error quotes."""
 
 

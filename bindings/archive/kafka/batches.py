@@ -25,7 +25,7 @@ __all__ = ["Places", "RecordColumns", "ByteRanges", "read_records"]
 
 Places = npt.NDArray[np.int64]
 
-LONG: Final = 256
+LONG_SPAN_BYTES: Final = 256
 """Mean length of spans, in bytes, above which they are copied in a loop."""
 MANY_HEADERS: Final = 64
 """Maximum number of headers of a record that is read together with other records."""
@@ -39,12 +39,14 @@ class ByteRanges(NamedTuple):
     starts: Places
     lengths: Places
 
-    def of(self, data: npt.NDArray[np.uint8]) -> pa.BinaryArray:
+    def extract(self, data: npt.NDArray[np.uint8]) -> pa.BinaryArray:
         """Return the bytes of each range as a column."""
         lengths = np.maximum(self.lengths, 0)
         ends = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths, out=ends[1:])
-        if ends[-1] > LONG * len(lengths):  # for short spans, an index of 8 bytes per byte is cheaper than a loop
+        if ends[-1] > LONG_SPAN_BYTES * len(
+            lengths
+        ):  # for short spans, an index of 8 bytes per byte is cheaper than a loop
             view = data.data
             spans = zip(self.starts.tolist(), (self.starts + lengths).tolist(), strict=True)
             taken = b"".join([view[start:end] for start, end in spans])

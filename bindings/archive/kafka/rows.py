@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 from bindings.archive.fields import TABLE
 from bindings.archive.kafka.batches import RecordColumns
 from bindings.archive.mapping import FieldMapping
-from bindings.archive.names import bytes_to_text_array, escape
+from bindings.archive.names import decode_bytes_array, escape
 from bindings.archive.reading import Bad, Item
-from bindings.archive.record import EARLIEST, LATEST, SCHEMA, TOMBSTONE, make_empty_column
+from bindings.archive.record import EARLIEST_TIME, LATEST_TIME, SCHEMA, TOMBSTONE, make_empty_column
 
 __all__ = ["build_items"]
 
@@ -73,18 +73,18 @@ class _Rows:
             text = {"topic": self._topic, "tag": None}.get(place, place[1:])
             return pa.array([None if text is None else escape(text)] * self._count, pa.string())
         if place == "key":
-            return bytes_to_text_array(self._records.keys.of(self._records.data))
+            return decode_bytes_array(self._records.keys.extract(self._records.data))
         return self._header(place.removeprefix("header:"))
 
     def _header(self, name: str) -> pa.StringArray:
         """Return the value of this header of each record; null if a record lacks it."""
-        names = self._records.header_keys.of(self._records.data)
+        names = self._records.header_keys.extract(self._records.data)
         positions = np.flatnonzero(np.asarray(pc.equal(names, name.encode("utf-8", "surrogateescape"))))
         owners = np.repeat(np.arange(self._count), self._records.header_counts)
         last = np.full(self._count, -1, np.int64)
         last[owners[positions]] = positions  # if a record has the header twice, numpy assigns the later position last
-        values = self._records.header_values.of(self._records.data)
-        return bytes_to_text_array(values.take(pa.array(np.maximum(last, 0), mask=last < 0)))
+        values = self._records.header_values.extract(self._records.data)
+        return decode_bytes_array(values.take(pa.array(np.maximum(last, 0), mask=last < 0)))
 
     def _column(self, name: str) -> pa.Array:
         records = self._records
@@ -93,7 +93,7 @@ class _Rows:
         if name == "headers":
             return self._headers()
         if name == "body":
-            return records.values.of(records.data)
+            return records.values.extract(records.data)
         if name == "body_size":
             return pa.array(np.maximum(records.values.lengths, 0))
         if name == "source":
@@ -107,11 +107,11 @@ class _Rows:
         marks = self._marks()
         if not len(records.header_keys.lengths) and not marks:
             return make_empty_column("headers", self._count)
-        names = bytes_to_text_array(records.header_keys.of(records.data))
+        names = decode_bytes_array(records.header_keys.extract(records.data))
         ours = pc.starts_with(names, PREFIX)
         if pc.any(ours).as_py():  # a producer's own header with this prefix must not be mistaken for a mark
             names = pc.if_else(ours, pc.binary_join_element_wise(ESCAPED, names, ""), names)
-        values = bytes_to_text_array(records.header_values.of(records.data))
+        values = decode_bytes_array(records.header_values.extract(records.data))
         kinds = pc.if_else(values.is_valid(), "longstr", "void")
         own = _Fields(np.repeat(np.arange(self._count), records.header_counts), names, kinds, values)
         # Sort by record. The sort is stable, so the marks of a record come before its own headers.
@@ -136,14 +136,14 @@ class _Rows:
         marked = np.flatnonzero(without_value | is_elsewhere | (records.keys.lengths < 0))
         if not len(marked):
             return []
-        keys = bytes_to_text_array(records.keys.of(records.data)).take(marked)
+        keys = decode_bytes_array(records.keys.extract(records.data)).take(marked)
         tombstones = np.flatnonzero(without_value)
         return [
-            _Fields.of(marked, TOPIC, "longstr", escape(self._topic)),
-            _Fields.of(marked, KEY, "longstr", "")._replace(
+            _Fields.repeat(marked, TOPIC, "longstr", escape(self._topic)),
+            _Fields.repeat(marked, KEY, "longstr", "")._replace(
                 kinds=pc.if_else(keys.is_valid(), "longstr", "void"), values=keys
             ),
-            _Fields.of(tombstones, TOMBSTONE, "bool", "true"),
+            _Fields.repeat(tombstones, TOMBSTONE, "bool", "true"),
         ]
 
 
@@ -157,7 +157,7 @@ class _Fields(NamedTuple):
     values: pa.StringArray
 
     @classmethod
-    def of(cls, owners: np.ndarray[tuple[int], np.dtype[np.int64]], name: str, kind: str, value: str) -> _Fields:
+    def repeat(cls, owners: np.ndarray[tuple[int], np.dtype[np.int64]], name: str, kind: str, value: str) -> _Fields:
         """Return the same header for each of these records."""
         return cls(owners, *[pa.array([text] * len(owners), pa.string()) for text in (name, kind, value)])
 
@@ -167,6 +167,6 @@ def _concatenate(columns: Sequence[Any]) -> Any:
 
 
 def _build_times(milliseconds: np.ndarray[tuple[int], np.dtype[np.int64]]) -> pa.Array:
-    known = (milliseconds >= 0) & (milliseconds <= LATEST // 1000) & (milliseconds >= EARLIEST // 1000)
+    known = (milliseconds >= 0) & (milliseconds <= LATEST_TIME // 1000) & (milliseconds >= EARLIEST_TIME // 1000)
     times = np.where(known, milliseconds, 0) * 1000
     return pa.array(times, mask=~known).view(SCHEMA.field("time").type)

@@ -22,7 +22,7 @@ __all__ = [
 
 NEVER: Final = 1 << 15
 """A version that no kind of value has."""
-SHORT: Final = "it ends in the middle of a field"
+ENDS_EARLY: Final = "it ends in the middle of a field"
 
 
 class FieldReader:
@@ -40,7 +40,7 @@ class FieldReader:
     def take(self, size: int) -> bytes:
         """Return the next bytes."""
         if not 0 <= size <= self.rest:
-            raise InputError(SHORT)
+            raise InputError(ENDS_EARLY)
         self._place += size
         return self._data[self._place - size : self._place]
 
@@ -64,7 +64,7 @@ class FieldReader:
         """
         value = self.varint() - 1 if flexible else self.number(layout)
         if value > self.rest:  # an item of an array has at least one byte
-            raise InputError(SHORT)
+            raise InputError(ENDS_EARLY)
         return None if value < 0 else value
 
     def pass_tagged_fields(self) -> None:

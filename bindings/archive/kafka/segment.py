@@ -39,8 +39,8 @@ from bindings.archive.kafka.walk import (
     SegmentWalk,
     WholeBatch,
     find_whole,
-    floor_of,
     follow_headers,
+    parse_floor,
     read_index,
     split_stretches,
 )
@@ -61,7 +61,7 @@ from bindings.archive.reading import (
 from bindings.archive.record import SCHEMA
 from exchange.errors import InputError
 
-__all__ = ["KafkaSegment", "topic_of"]
+__all__ = ["KafkaSegment", "parse_topic"]
 
 COMPANIONS: Final = (
     ".index", ".timeindex", ".txnindex", ".snapshot", ".checkpoint", ".deleted", ".cleaned", ".swap",
@@ -121,7 +121,7 @@ class KafkaSegment(Format):
         if len(plan_ranges(path, split_bytes)) == 1:
             return [Split(path)]
         with Mapped(path) as data:
-            place, floor = 0, floor_of(path)
+            place, floor = 0, parse_floor(path)
             starts = [(place, floor)]
             for place, floor in read_index(path, data, 1):
                 if place - starts[-1][0] >= split_bytes:
@@ -203,7 +203,7 @@ class KafkaSegment(Format):
         return items
 
     def _build_items(self, records: RecordColumns, path: str, columns: Sequence[str]) -> Iterator[Item]:
-        return build_items(records, path, topic_of(path), self.mapping, columns)
+        return build_items(records, path, parse_topic(path), self.mapping, columns)
 
 
 def _find_skip(header: Header, place: int, ends: TransactionEnds) -> Skipped | None:
@@ -219,7 +219,7 @@ def _find_skip(header: Header, place: int, ends: TransactionEnds) -> Skipped | N
 ENDS: Final = {TransactionEnd.ABORT: ABORTED, TransactionEnd.DAMAGED: UNCERTAIN, None: NOT_ENDED}
 
 
-def topic_of(path: str) -> str:
+def parse_topic(path: str) -> str:
     """Return the topic of a segment file: the name of its folder without the partition."""
     folder = Path(path).resolve().parent.name
     name = FOLDER.fullmatch(folder)

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from bindings.archive.effort import Effort
 from bindings.archive.kafka.batches import read_records
 from bindings.archive.kafka.header import Header, find_sound_header, has_header, is_whole, read_header
-from bindings.archive.kafka.walk import SEGMENT, seems_sound_at
+from bindings.archive.kafka.walk import SEGMENT, is_plausible_at
 from bindings.archive.mapped import Bytes, Mapped
 from exchange.errors import InputError
 
@@ -98,7 +98,7 @@ def _read_markers(data: Bytes, file: int, place: int) -> Iterator[Marker]:
         header = read_header(data, place)
         behind = place + header.size
         # A damaged length could skip markers: trust the length of a batch only if another batch follows it.
-        is_chained = header.seems_sound and (behind == len(data) or seems_sound_at(data, behind))
+        is_chained = header.seems_sound and (behind == len(data) or is_plausible_at(data, behind))
         if header.seems_sound and header.is_control and behind <= len(data) and effort.allows(behind, header.size):
             end = _read_end(data[place:behind], header)
             if end is not None and (end is not TransactionEnd.DAMAGED or is_chained):

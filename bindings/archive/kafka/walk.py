@@ -30,10 +30,10 @@ __all__ = [
     "Step",
     "SegmentWalk",
     "find_whole",
-    "floor_of",
+    "parse_floor",
     "follow_headers",
     "read_index",
-    "seems_sound_at",
+    "is_plausible_at",
     "split_stretches",
 ]
 
@@ -135,7 +135,7 @@ class _Order:
             return None if self._before < base < self._base and last < self._base else NOT_ABOVE
         if (
             base > self.last + 1
-            and seems_sound_at(data, behind)
+            and is_plausible_at(data, behind)
             and self.last < read_header(data, behind).base_offset <= last
         ):
             return NOT_BELOW
@@ -159,7 +159,7 @@ def _check_batch(data: Bytes, place: int, end: int, effort: Effort) -> tuple[Hea
     if header.seems_sound and behind <= len(data):
         if _is_whole_at(data, place, header, effort):
             return header, behind, None
-        if behind == len(data) or seems_sound_at(data, behind):
+        if behind == len(data) or is_plausible_at(data, behind):
             return None, behind, DAMAGED
     following = find_whole(data, place + 1, end, effort)
     if following is not None:
@@ -167,7 +167,7 @@ def _check_batch(data: Bytes, place: int, end: int, effort: Effort) -> tuple[Hea
     return None, end, TORN if header.seems_sound else UNSOUND
 
 
-def floor_of(path: str) -> int:
+def parse_floor(path: str) -> int:
     """Return an offset below all offsets of a segment: its base offset, which is its name, minus 1; -1 if unknown."""
     name = Path(path).name
     return int(name[:20]) - 1 if SEGMENT.fullmatch(name) else -1
@@ -179,7 +179,7 @@ def split_stretches(split: Split, data: Bytes, end: int) -> Iterator[tuple[int, 
     A stretch begins at each batch in the index, regardless of damage before it. Splits begin at such batches, too, so
     a damaged file gives the same records whether it is read whole or in splits.
     """
-    start, floor = split.start, max(split.floor, floor_of(split.path))
+    start, floor = split.start, max(split.floor, parse_floor(split.path))
     for place, below in read_index(split.path, data, start + 1):
         if place >= end:
             break
@@ -194,7 +194,7 @@ def read_index(path: str, data: Bytes, least: int) -> Iterator[tuple[int, int]]:
     The index may be missing, stale or damaged: it is used as long as its offsets and positions rise, and only where the
     header of a batch agrees with it.
     """
-    base = floor_of(path) + 1
+    base = parse_floor(path) + 1
     try:
         with open_file(Path(path).with_suffix(".index")) as file:
             index = file.read(len(data) // LEAST_BYTES * ENTRY_BYTES)
@@ -206,7 +206,7 @@ def read_index(path: str, data: Bytes, least: int) -> Iterator[tuple[int, int]]:
     count = len(places) if rising.all() else int(np.argmin(rising)) + 1
     for n in range(int(np.searchsorted(places[:count], least)), count):
         place, floor = int(places[n]), base + int(offsets[n - 1]) if n else base - 1
-        if not seems_sound_at(data, place):
+        if not is_plausible_at(data, place):
             continue
         header = read_header(data, place)
         if floor < header.base_offset and header.last_offset <= base + int(offsets[n]):
@@ -223,7 +223,7 @@ def follow_headers(data: Bytes, place: int, floor: int, start: int, split_bytes:
     starts: list[tuple[int, int]] = []
     last = place
     while place < len(data):
-        if not seems_sound_at(data, place):
+        if not is_plausible_at(data, place):
             is_whole_before = last < place and is_whole(data[last:place], read_header(data, last))
             return starts if is_whole_before and is_zero(data, place) else []
         header = read_header(data, place)
@@ -246,7 +246,7 @@ def _is_whole_at(data: Bytes, place: int, header: Header, effort: Effort) -> boo
     )
 
 
-def seems_sound_at(data: Bytes, place: int) -> bool:
+def is_plausible_at(data: Bytes, place: int) -> bool:
     """Return whether a header begins at ``place`` whose fields are possible."""
     return has_header(data, place) and read_header(data, place).seems_sound
 

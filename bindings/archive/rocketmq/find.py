@@ -13,7 +13,7 @@ from exchange.rocketmq.offset_id import OffsetId
 
 __all__ = ["FoundMessages", "find_by_id", "find_by_key"]
 
-LATEST: Final = (1 << 63) - 1
+LATEST_TIMESTAMP: Final = (1 << 63) - 1
 
 
 class FoundMessages(NamedTuple):
@@ -30,7 +30,7 @@ class FoundMessages(NamedTuple):
 
 
 def find_by_key(
-    store: Store, key: str, topics: Iterable[str] | None = None, begin: int = 0, end: int = LATEST
+    store: Store, key: str, topics: Iterable[str] | None = None, begin: int = 0, end: int = LATEST_TIMESTAMP
 ) -> FoundMessages:
     """Return the messages with a key or unique id, of all topics or the given ones (`IndexService.queryOffset`).
 

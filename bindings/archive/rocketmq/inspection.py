@@ -56,7 +56,7 @@ class TopicKind(Enum):
     SYSTEM = "RocketMQ's own"
 
     @classmethod
-    def of(cls, topic: str) -> TopicKind:
+    def from_name(cls, topic: str) -> TopicKind:
         """Return the kind of a topic by its name."""
         return next((kind for start, kind in STARTS if topic.startswith(start)), cls.USER)
 
@@ -210,7 +210,7 @@ def inspect_store(store: Store) -> StoreInspection:
         topics.setdefault(queue.topic, []).append(_build_facts(queue, each))
         tags.setdefault(queue.topic, Counter()).update(each.tags())
     found.topics = tuple(
-        StoredTopicFacts(name, TopicKind.of(name), tuple(sorted(queues)), dict(tags[name].most_common()))
+        StoredTopicFacts(name, TopicKind.from_name(name), tuple(sorted(queues)), dict(tags[name].most_common()))
         for name, queues in sorted(topics.items())
     )
     found.groups = tuple(sorted(_list_groups(store, topics)))

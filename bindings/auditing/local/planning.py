@@ -18,7 +18,7 @@ from bindings.auditing.local.tasks import Task
 
 __all__ = [
     "GROUPS", "LARGEST", "PARTS", "SEVERAL", "SMALLEST", "TASKS", "PlannedFile", "Planner", "draw_tasks",
-    "number_of_groups", "plan_groups", "plan_tasks", "splits_of", "tasks_of",
+    "number_of_groups", "plan_groups", "plan_tasks", "plan_splits", "group_into_tasks",
 ]  # fmt: skip
 
 TASKS: Final = 4
@@ -39,7 +39,7 @@ GROUPS: Final = 16
 PARTS: Final = 64
 """Number of cores to plan for if a sample is drawn: `TASKS` times as many parts, if they are not too small."""
 
-FEW: Final = 64
+MAX_OPENED_FILES: Final = 64
 """Maximum number of files that are all opened to plan them; above it, small files become one split, unopened."""
 
 PATIENCE: Final = 1.0
@@ -59,13 +59,13 @@ Planner: TypeAlias = Callable[[Sequence[PlannedFile], int], Iterable[list[Split]
 """Returns the splits of each file, of about the given number of bytes each; may plan them in other processes."""
 
 
-def splits_of(files: Sequence[PlannedFile], split_bytes: int) -> Iterator[list[Split]]:
+def plan_splits(files: Sequence[PlannedFile], split_bytes: int) -> Iterator[list[Split]]:
     """Yield the splits of each file, of about this number of bytes each."""
     for file in files:
         yield file.form.plan(file.path, split_bytes)
 
 
-def plan_tasks(archive: Archive, cores: int, planner: Planner = splits_of) -> list[Task]:
+def plan_tasks(archive: Archive, cores: int, planner: Planner = plan_splits) -> list[Task]:
     """Return the tasks of an archive for a number of cores; after ``PATIENCE``, ``planner`` plans the remaining files.
 
     Raises InputError for files that cannot be opened.
@@ -75,7 +75,7 @@ def plan_tasks(archive: Archive, cores: int, planner: Planner = splits_of) -> li
     total = sum(file.size for file in files)
     task_bytes = min(max(total // (TASKS * cores), SMALLEST), LARGEST)
     split_bytes = min(task_bytes, SPLIT_BYTES)
-    return tasks_of(_plan(files, split_bytes, planner), task_bytes)
+    return group_into_tasks(_plan(files, split_bytes, planner), task_bytes)
 
 
 def plan_groups(archive: Archive) -> list[list[Task]]:
@@ -111,7 +111,7 @@ def draw_tasks(tasks: Sequence[Task], most_bytes: int) -> tuple[list[Task], floa
 
 
 def _plan(files: Sequence[PlannedFile], split_bytes: int, planner: Planner) -> Planned:
-    opened = files if len(files) <= FEW else [file for file in files if file.size > split_bytes]
+    opened = files if len(files) <= MAX_OPENED_FILES else [file for file in files if file.size > split_bytes]
     splits_by_path: dict[str, list[Split]] = {}
     until = time.monotonic() + PATIENCE
     for number, file in enumerate(opened):
@@ -123,7 +123,7 @@ def _plan(files: Sequence[PlannedFile], split_bytes: int, planner: Planner) -> P
     return [(file, splits_by_path.get(file.path) or [Split(file.path)]) for file in files]
 
 
-def tasks_of(files: Planned, task_bytes: int) -> list[Task]:
+def group_into_tasks(files: Planned, task_bytes: int) -> list[Task]:
     """Return tasks of about this number of bytes each, the largest first."""
     groups: list[tuple[int, list[tuple[Format, Split]]]] = []
     weight = task_bytes  # full, so that the first split opens a group

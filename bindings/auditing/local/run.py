@@ -24,7 +24,7 @@ from bindings.auditing.local.tasks import (
 from bindings.auditing.local.workers import run_groups
 from exchange.errors import InputError
 
-__all__ = ["NoRecords", "Pass", "finish", "must_be_new", "must_have_records", "run_here"]
+__all__ = ["NoRecords", "Pass", "finish", "require_new", "require_records", "run_here"]
 
 
 class NoRecords(InputError):
@@ -60,7 +60,7 @@ def run_here(
     NoRecords for archives without records, `bindings.auditing.local.tasks.TooManyBad` if more than ``max_bad`` records
     are bad: at once if a group of tasks has that many, else at the end.
     """
-    must_be_new(keep_bad)
+    require_new(keep_bad)
     groups, share = plan_groups(archive), 1.0
     if most_bytes is not None and _weight_of(groups) > most_bytes:
         drawn, share = draw_tasks(plan_tasks(archive, cores=PARTS), most_bytes)
@@ -77,7 +77,7 @@ def run_here(
     count = partial(run_groups, jobs=jobs) if jobs > 1 and len(groups) > 1 else _count_groups
     results = reduce(Results.plus, count(groups, order, step=add_weight))
     check_bad(results.account, max_bad)
-    must_have_records(archive, results.account, max_bad)
+    require_records(archive, results.account, max_bad)
     return finish(results, studies)._replace(share=share)
 
 
@@ -102,7 +102,7 @@ def finish(results: Results, studies: Sequence[Study[Any]]) -> Pass:
     return Pass(tuple([study.finish(value, results.account) for study, value in values]), results.account)
 
 
-def must_be_new(folder: str | None) -> None:
+def require_new(folder: str | None) -> None:
     """Raise InputError if the folder, which is to be written, exists and is not empty."""
     if folder is None:
         return
@@ -111,7 +111,7 @@ def must_be_new(folder: str | None) -> None:
         raise InputError(f"{folder}: exists already; remove it or choose another name")
 
 
-def must_have_records(archive: Archive, account: Account, max_bad: int | None = None) -> None:
+def require_records(archive: Archive, account: Account, max_bad: int | None = None) -> None:
     """Raise NoRecords if no record of an archive was counted, with the reasons why its records were not.
 
     Raises TooManyBad if the archive has no records at all, and no bad record is allowed.

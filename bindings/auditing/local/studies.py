@@ -10,7 +10,7 @@ from bindings.counts.columnar.comparing import Comparer
 from bindings.counts.columnar.counting import Tallier
 from bindings.counts.columnar.verifying import Verifier
 from bindings.counts.comparison import Comparison
-from bindings.counts.tally import Tally, fingerprint
+from bindings.counts.tally import Tally, compute_fingerprint
 from bindings.counts.verification import Verification
 from exchange.topology.topology import Topology
 
@@ -22,14 +22,14 @@ class CoverageStudy:
     """Count the outcomes of messages in a topology: a `bindings.counts.tally.Tally`."""
 
     topology: Topology
-    table_of = staticmethod(tally_file.table_of)
+    table_of = staticmethod(tally_file.build_table)
     value_of = staticmethod(tally_file.tally_of)
 
     def counter(self) -> Tallier:
         return Tallier(self.topology)
 
     def zero(self) -> Tally:
-        return Tally(fingerprint(self.topology))
+        return Tally(compute_fingerprint(self.topology))
 
     def finish(self, value: Tally, account: Account) -> Tally:
         return replace(value, unread=account.unread)
@@ -40,14 +40,14 @@ class VerifyStudy:
     """Compare the queues in which the broker put messages with those by the topology: a `Verification`."""
 
     topology: Topology
-    table_of = staticmethod(verification_file.table_of)
-    value_of = staticmethod(verification_file.verification_of)
+    table_of = staticmethod(verification_file.build_table)
+    value_of = staticmethod(verification_file.read_verification_table)
 
     def counter(self) -> Verifier:
         return Verifier(self.topology)
 
     def zero(self) -> Verification:
-        return Verification(fingerprint(self.topology))
+        return Verification(compute_fingerprint(self.topology))
 
     def finish(self, value: Verification, account: Account) -> Verification:
         return value
@@ -59,14 +59,14 @@ class CompareStudy:
 
     before: Topology
     after: Topology
-    table_of = staticmethod(comparison_file.table_of)
-    value_of = staticmethod(comparison_file.comparison_of)
+    table_of = staticmethod(comparison_file.build_table)
+    value_of = staticmethod(comparison_file.read_comparison_table)
 
     def counter(self) -> Comparer:
         return Comparer(self.before, self.after)
 
     def zero(self) -> Comparison:
-        return Comparison(fingerprint(self.before), fingerprint(self.after))
+        return Comparison(compute_fingerprint(self.before), compute_fingerprint(self.after))
 
     def finish(self, value: Comparison, account: Account) -> Comparison:
         return value

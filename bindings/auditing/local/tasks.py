@@ -29,7 +29,7 @@ from exchange.errors import InputError
 
 __all__ = [
     "ACCOUNT", "ROW", "PassSettings", "Results", "Task", "TooManyBad", "add_results", "borrow_counters", "check_bad",
-    "columns_needed", "count_batch", "count_item", "count_tasks", "encode_results", "order_for",
+    "find_needed_columns", "count_batch", "count_item", "count_tasks", "encode_results", "order_for",
 ]  # fmt: skip
 
 ACCOUNT: Final = -1
@@ -38,7 +38,7 @@ ACCOUNT: Final = -1
 ROW: Final = pa.schema([("task", pa.int64()), ("study", pa.int32()), ("value", pa.binary())])
 """A row of a task's results: number of the task, number of a study, and the study's value as bytes."""
 
-KEPT: Final = 4
+MAX_KEPT_COUNTERS: Final = 4
 """Maximum number of sets of counters that a worker keeps for later tasks."""
 
 
@@ -107,7 +107,7 @@ def borrow_counters(order: PassSettings) -> Iterator[list[Counting[Any]]]:
         counters = [study.counter() for study in studies]
     yield counters
     _idle[order.key] = counters
-    while len(_idle) > KEPT:
+    while len(_idle) > MAX_KEPT_COUNTERS:
         del _idle[next(iter(_idle))]
 
 
@@ -118,7 +118,7 @@ def count_tasks(tasks: Iterable[Task], order: PassSettings) -> Results:
     """
     with borrow_counters(order) as counters:
         account = Account()
-        columns = columns_needed(counters, order.selection)
+        columns = find_needed_columns(counters, order.selection)
         for task in tasks:
             with _BadRecordFile(order.keep_bad, task.number) as bad_records:
                 for form, split in task.splits:
@@ -131,7 +131,7 @@ def count_tasks(tasks: Iterable[Task], order: PassSettings) -> Results:
         return Results(tuple([counter.result() for counter in counters]), account)
 
 
-def columns_needed(counters: Sequence[Counting[Any]], selection: Selection) -> tuple[str, ...]:
+def find_needed_columns(counters: Sequence[Counting[Any]], selection: Selection) -> tuple[str, ...]:
     """Return the columns of records that the counters and the selection read, and ``time``, which the account reads."""
     named = [name for counter in counters for name in counter.columns]
     return tuple(dict.fromkeys([*named, *selection.columns, "time"]))

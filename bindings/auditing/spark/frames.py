@@ -28,15 +28,15 @@ from bindings.auditing.local.tasks import (
     Results,
     borrow_counters,
     check_bad,
-    columns_needed,
     count_batch,
     count_item,
     encode_results,
+    find_needed_columns,
     order_for,
 )
 from bindings.auditing.spark.gathering import FAN_IN, LAST, ROWS, collect_results, reraise_for_spark
-from bindings.auditing.spark.session import cores_of
-from bindings.counts.slots import WIDTHS, width_for
+from bindings.auditing.spark.session import count_cores
+from bindings.counts.slots import WIDTHS, choose_width
 from exchange.errors import InputError
 
 if TYPE_CHECKING:
@@ -61,20 +61,20 @@ There are then about a million distinct keys or fewer, or equal keys are close t
 INCOMPLETE: Final = "no exchange or no routing key"
 
 
-def spark_type(kind: pa.DataType) -> str:
+def find_spark_type(kind: pa.DataType) -> str:
     """Return Spark's name for the Arrow type of a column."""
     if pa.types.is_list(kind):
-        return f"array<{spark_type(kind.value_type)}>"
+        return f"array<{find_spark_type(kind.value_type)}>"
     if pa.types.is_map(kind):
-        return f"map<{spark_type(kind.key_type)},{spark_type(kind.item_type)}>"
+        return f"map<{find_spark_type(kind.key_type)},{find_spark_type(kind.item_type)}>"
     if pa.types.is_struct(kind):
-        return f"struct<{','.join(f'{field.name}:{spark_type(field.type)}' for field in kind)}>"
+        return f"struct<{','.join(f'{field.name}:{find_spark_type(field.type)}' for field in kind)}>"
     if pa.types.is_timestamp(kind):
         return "timestamp"
     return "bigint" if pa.types.is_int64(kind) else str(kind)
 
 
-TYPES: Final = {field.name: spark_type(field.type) for field in SCHEMA}
+TYPES: Final = {field.name: find_spark_type(field.type) for field in SCHEMA}
 """Column of a record -> Spark's name for its type."""
 
 
@@ -98,7 +98,7 @@ def run_on(
     if read is not None:
         return _run_counts(records, partial(_count_read, order, read), studies, order)
     with borrow_counters(order) as counters:
-        columns = columns_needed(counters, selection)
+        columns = find_needed_columns(counters, selection)
         by_key = all(counter.by_key for counter in counters)
     rows = _select_columns(records, columns)
     if by_key and (count_first or (count_first is None and _repeats(rows))):
@@ -108,7 +108,7 @@ def run_on(
 
 def _run_counts(rows: DataFrame, count: CountBatch, studies: Sequence[Study[Any]], order: PassSettings) -> Pass:
     results = rows.mapInArrow(partial(_count_partition, order, count), ROWS)
-    width = max(cores_of(rows.sparkSession), LAST)  # the number of partitions is not known
+    width = max(count_cores(rows.sparkSession), LAST)  # the number of partitions is not known
     return finish(collect_results(results, width * FAN_IN, studies, order), studies)
 
 
@@ -204,7 +204,7 @@ def _slot_width(timed: DataFrame) -> int:
 
     ends = timed.agg(functions.min("micros"), functions.max("micros")).first()
     first, last = (None, None) if ends is None else ends
-    return WIDTHS[0] if first is None or last is None else width_for(first, last)
+    return WIDTHS[0] if first is None or last is None else choose_width(first, last)
 
 
 def _reason_to_leave_out(rows: DataFrame, selection: Selection) -> Column:
@@ -250,7 +250,7 @@ def _count_partition(
 def _count_read(
     order: PassSettings, read: Read, counters: Sequence[Counting[Any]], account: Account, batch: pa.RecordBatch
 ) -> None:
-    for item in read(batch, columns_needed(counters, order.selection)):
+    for item in read(batch, find_needed_columns(counters, order.selection)):
         count_item(item, counters, order.selection, account)
 
 
@@ -266,7 +266,9 @@ def _count_rows(
         for source, offset in zip(sources, offsets, strict=True):
             account.unread.add_bad(Bad(source, offset, INCOMPLETE))
         batch = batch.filter(complete)
-    count_batch(_record_batch(batch, columns_needed(counters, order.selection)), counters, order.selection, account)
+    count_batch(
+        _record_batch(batch, find_needed_columns(counters, order.selection)), counters, order.selection, account
+    )
 
 
 def _record_batch(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:

@@ -35,7 +35,7 @@ from exchange.values.json_text import parse_leniently
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["FAN_IN", "LAST", "ROWS", "collect_results", "from_spark_error", "reraise_for_spark", "run_tasks"]
+__all__ = ["FAN_IN", "LAST", "ROWS", "collect_results", "decode_spark_error", "reraise_for_spark", "run_tasks"]
 
 ROWS: Final = "task long, study int, value binary"
 """The schema `bindings.auditing.local.tasks.ROW` in Spark's notation."""
@@ -75,7 +75,7 @@ def collect_results(rows: DataFrame, tasks: int, studies: Sequence[Study[Any]], 
     try:
         table = rows.toArrow()
     except Exception as error:
-        raise from_spark_error(error) from error
+        raise decode_spark_error(error) from error
     results = add_results(table.to_batches(), studies)[1]
     check_bad(results.account, order.max_bad)
     return results
@@ -83,14 +83,14 @@ def collect_results(rows: DataFrame, tasks: int, studies: Sequence[Study[Any]], 
 
 @contextmanager
 def reraise_for_spark() -> Iterator[None]:
-    """Encode errors of hashstar in the text of a RuntimeError, which survives Spark; see `from_spark_error`."""
+    """Encode errors of hashstar in the text of a RuntimeError, which survives Spark; see `decode_spark_error`."""
     try:
         yield
     except HashstarError as error:
         raise RuntimeError(f"<<hashstar:{type(error).__name__}:{json.dumps(str(error))}>>") from None
 
 
-def from_spark_error(error: Exception) -> Exception:
+def decode_spark_error(error: Exception) -> Exception:
     """Decode the hashstar error that `reraise_for_spark` encoded in a Spark error; return other errors unchanged."""
     match = ENCODED_ERROR.search(str(error))
     if match is None:

@@ -28,7 +28,7 @@ from bindings.archive.formats.detect import detect, list_formats
 from bindings.archive.mapping import USUAL, FieldMapping
 from bindings.archive.reading import SPLIT_BYTES, CompletePart, Format, Split
 from bindings.archive.rocketmq.store import find_log_folder, is_store
-from bindings.sources.files import make_folders, open_file, replacing
+from bindings.sources.files import make_folders, open_file, replace_file
 from exchange.errors import InputError
 from exchange.values.json_text import parse_leniently
 
@@ -286,12 +286,12 @@ class _Before:
 def write_whole(path: Path, data: bytes, *, once: bool = False) -> None:
     """Write a file atomically; with ``once``, raise FileExistsError if it exists already."""
     if not once:
-        with replacing(path) as file:
+        with replace_file(path) as file:
             file.write(data)
         return
     partial = path.with_name(f".{path.name}.{os.getpid()}.once")
     try:
-        with replacing(partial) as file:
+        with replace_file(partial) as file:
             file.write(data)
         os.link(partial, path)
     finally:

@@ -16,13 +16,13 @@ import pyarrow as pa
 
 from bindings.archive.formats.detect import Archive
 from bindings.archive.reading import Split
-from bindings.auditing.local.planning import PlannedFile, plan_tasks, splits_of
-from bindings.auditing.local.run import Pass, finish, must_be_new, must_have_records
+from bindings.auditing.local.planning import PlannedFile, plan_splits, plan_tasks
+from bindings.auditing.local.run import Pass, finish, require_new, require_records
 from bindings.auditing.local.selection import EVERYTHING, Selection
 from bindings.auditing.local.study import Study
 from bindings.auditing.local.tasks import order_for
-from bindings.auditing.spark.gathering import from_spark_error, reraise_for_spark, run_tasks
-from bindings.auditing.spark.session import cores_of
+from bindings.auditing.spark.gathering import decode_spark_error, reraise_for_spark, run_tasks
+from bindings.auditing.spark.session import count_cores
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,10 +50,10 @@ def run(
     without records; `bindings.auditing.local.tasks.TooManyBad` if more than ``max_bad`` records are bad: at once if a
     single task reads that many, else at the end.
     """
-    must_be_new(keep_bad)
-    tasks = plan_tasks(archive, cores or cores_of(spark), partial(_plan_on_workers, spark))
+    require_new(keep_bad)
+    tasks = plan_tasks(archive, cores or count_cores(spark), partial(_plan_on_workers, spark))
     results = run_tasks(spark, tasks, studies, order_for(studies, selection, keep_bad, max_bad))
-    must_have_records(archive, results.account, max_bad)
+    require_records(archive, results.account, max_bad)
     return finish(results, studies)
 
 
@@ -64,7 +64,7 @@ def _plan_on_workers(spark: SparkSession, files: Sequence[PlannedFile], split_by
     try:
         rows = numbers.mapInArrow(partial(_plan, data, split_bytes), "part long, plan binary").collect()
     except Exception as error:
-        raise from_spark_error(error) from error
+        raise decode_spark_error(error) from error
     plans = {row["part"]: pickle.loads(row["plan"]) for row in rows}  # noqa: S301  made by a worker
     return [splits for part in range(len(data)) for splits in plans[part]]
 
@@ -74,6 +74,6 @@ def _plan(parts: Sequence[bytes], split_bytes: int, batches: Iterable[pa.RecordB
     for batch in batches:
         for part in batch.column(0).to_pylist():
             with reraise_for_spark():
-                plan = list(splits_of(pickle.loads(parts[part]), split_bytes))  # noqa: S301  made by the driver
+                plan = list(plan_splits(pickle.loads(parts[part]), split_bytes))  # noqa: S301  made by the driver
             data = pickle.dumps(plan, pickle.HIGHEST_PROTOCOL)
             yield pa.record_batch({"part": pa.array([part], pa.int64()), "plan": pa.array([data], pa.binary())})

@@ -28,7 +28,7 @@ from bindings.archive.reading import Item
 from bindings.auditing.local.run import Pass
 from bindings.auditing.local.selection import EVERYTHING, Selection
 from bindings.auditing.local.study import Study
-from bindings.auditing.local.tasks import borrow_counters, columns_needed, order_for
+from bindings.auditing.local.tasks import borrow_counters, find_needed_columns, order_for
 from bindings.auditing.spark.frames import run_on
 from bindings.sources.address import parse_address
 from exchange.errors import InputError
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
-__all__ = ["SCHEME", "SubscribedTopic", "needs_headers", "read", "rows_to_follow", "run_on_topic", "topic_at"]
+__all__ = ["SCHEME", "SubscribedTopic", "needs_headers", "read", "read_rows_to_follow", "run_on_topic", "parse_topic"]
 
 SCHEME: Final = "kafka://"
 CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13"
@@ -53,7 +53,7 @@ class SubscribedTopic(NamedTuple):
     """Options of the connector, as pairs of name and value."""
 
 
-def topic_at(url: str) -> SubscribedTopic:
+def parse_topic(url: str) -> SubscribedTopic:
     """Return the topic that a URL names. Raises InputError, with an example, for an invalid URL."""
     example = "kafka://localhost:9092/orders"
     address = parse_address(url, ("kafka",), example)
@@ -83,7 +83,7 @@ def run_on_topic(
     return run_on(rows, studies, selection, read=partial(read, mapping=mapping), max_bad=max_bad)
 
 
-def rows_to_follow(spark: SparkSession, topic: SubscribedTopic, *, headers: bool) -> DataFrame:
+def read_rows_to_follow(spark: SparkSession, topic: SubscribedTopic, *, headers: bool) -> DataFrame:
     """Return a streaming DataFrame of a topic's present and future rows, for `read`.
 
     Raises InputError if the connector is not installed.
@@ -114,7 +114,7 @@ def _load(
 def needs_headers(studies: Sequence[Study[Any]], selection: Selection, mapping: FieldMapping) -> bool:
     """Return whether the audit reads the headers of records; the connector leaves them out by default."""
     with borrow_counters(order_for(studies, selection)) as counters:
-        columns = columns_needed(counters, selection)
+        columns = find_needed_columns(counters, selection)
     return {"headers", "cc", "bcc"}.intersection(columns) != set() or any(
         origin.startswith("header:") for origin in (mapping.exchange, mapping.routing_key)
     )

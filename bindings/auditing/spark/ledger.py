@@ -38,7 +38,7 @@ from bindings.sources.files import make_folders, open_file
 from exchange.errors import InputError
 from exchange.values.json_text import parse_leniently
 
-__all__ = ["BatchLedger", "LedgerEntry", "account_from_json", "account_to_json"]
+__all__ = ["BatchLedger", "LedgerEntry", "decode_account", "encode_account"]
 
 FOLDED: Final = 16
 """Minimum number of batches that are folded into one sum."""
@@ -138,7 +138,7 @@ class BatchLedger:
                 sink = pa.BufferOutputStream()
                 pq.write_table(self._studies[study].table_of(value), sink, compression="zstd", write_page_checksum=True)
                 write_whole(self._folder / study / f"{name}.parquet", sink.getvalue().to_pybytes())
-            data = json.dumps(account_to_json(entry.account)).encode()
+            data = json.dumps(encode_account(entry.account)).encode()
             write_whole(self._folder / ACCOUNT / f"{name}.json", data)
         except OSError as error:
             raise InputError(f"{self._folder}: cannot be written: {error.strerror or error}") from None
@@ -152,7 +152,7 @@ class BatchLedger:
                     pq.ParquetFile(path, page_checksum_verification=True).read(use_threads=False)
                 )
             with open_file(self._folder / ACCOUNT / f"{name}.json") as file:
-                account = account_from_json(parse_leniently(file.read()))
+                account = decode_account(parse_leniently(file.read()))
         except (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
             raise InputError(f"{self._folder}: {name} cannot be read: {error}") from None
         return LedgerEntry(values, account)
@@ -166,7 +166,7 @@ class BatchLedger:
                     path.unlink(missing_ok=True)
 
 
-def account_to_json(account: Account) -> dict[str, Any]:
+def encode_account(account: Account) -> dict[str, Any]:
     """Return an account as JSON."""
     span, unread = account.span, account.unread
     bad = {
@@ -179,8 +179,8 @@ def account_to_json(account: Account) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def account_from_json(value: Mapping[str, Any]) -> Account:
-    """Return the account that `account_to_json` encoded. Raises ValueError, TypeError or KeyError for another value."""
+def decode_account(value: Mapping[str, Any]) -> Account:
+    """Return the account that `encode_account` encoded. Raises ValueError, TypeError or KeyError for another value."""
     counts = [value["records"], value["untimed"], *dict(value["skipped"]).values()]
     counts += [records for records, _ in dict(value["bad"]).values()]
     times = [value["first"], value["last"]]

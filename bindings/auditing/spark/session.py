@@ -20,12 +20,21 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from exchange.errors import InputError
-from exchange.text.site import how_to_install
+from exchange.text.site import build_install_command
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["JAVA", "PYSPARK", "Step", "cores_of", "is_connect", "java_version", "session", "watch_progress"]
+__all__ = [
+    "JAVA",
+    "PYSPARK",
+    "Step",
+    "count_cores",
+    "is_connect",
+    "find_java_version",
+    "open_session",
+    "watch_progress",
+]
 
 PYSPARK: Final = (4, 0)
 """Minimum release of pyspark."""
@@ -33,9 +42,9 @@ PYSPARK: Final = (4, 0)
 JAVA: Final = 17
 """Minimum release of Java, for Spark 4."""
 
-LEAST_MEMORY: Final = 1
-MOST_MEMORY: Final = 4
-"""Maximum size of the JVM's heap, in GiB; ``LEAST_MEMORY`` is the minimum.
+MIN_HEAP_GIB: Final = 1
+MAX_HEAP_GIB: Final = 4
+"""Maximum size of the JVM's heap, in GiB; ``MIN_HEAP_GIB`` is the minimum.
 
 Audits count outside of the heap, but Spark groups and sorts in it.
 """
@@ -63,7 +72,7 @@ Step: TypeAlias = Callable[[int, int], None]
 
 
 @contextmanager
-def session(
+def open_session(
     master: str | None = None, remote: str | None = None, conf: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
     """Yield a session: the active one, or that of spark-submit; else a new one that ends with this context.
@@ -72,7 +81,7 @@ def session(
     SPARK_REMOTE; ``conf`` has settings of Spark, which override the defaults of this module. Workers on other machines
     get this package; numpy, pyarrow and pandas must be installed there. Raises InputError, naming what is missing.
     """
-    spark_version()
+    find_spark_version()
     from pyspark.sql import SparkSession
 
     with ExitStack() as stack:
@@ -98,22 +107,22 @@ def session(
             yield spark
 
 
-def spark_version() -> str:
+def find_spark_version() -> str:
     """Return the release of pyspark. Raises InputError if it is missing or too old."""
     try:
         import pyspark
     except ImportError:
         raise InputError(
-            f"this needs Spark: {how_to_install('spark')}; hashstar audit works without it, too: --no-spark"
+            f"this needs Spark: {build_install_command('spark')}; hashstar audit works without it, too: --no-spark"
         ) from None
     version = pyspark.__version__
     if tuple(int(number) for number in re.findall(r"\d+", version)[:2]) < PYSPARK:
         wanted = ".".join(map(str, PYSPARK))
-        raise InputError(f"this needs pyspark {wanted} or later, found {version}: {how_to_install('spark')}")
+        raise InputError(f"this needs pyspark {wanted} or later, found {version}: {build_install_command('spark')}")
     return version
 
 
-def java_version(environment: Mapping[str, str]) -> int:
+def find_java_version(environment: Mapping[str, str]) -> int:
     """Return the major release of the Java that Spark would start, such as 17 for Java 17.0.2.
 
     Raises InputError, quoting what was found, if there is no Java or it is too old.
@@ -141,7 +150,7 @@ def java_version(environment: Mapping[str, str]) -> int:
 
 def _start(master: str, conf: Mapping[str, str], folder: Path, stack: ExitStack) -> SparkSession:
     """Start an embedded Spark that belongs to this process."""
-    java_version(os.environ)
+    find_java_version(os.environ)
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
@@ -171,7 +180,7 @@ def _connect(remote: str, conf: Mapping[str, str]) -> SparkSession:
     from pyspark.sql import SparkSession
 
     if remote.startswith("local"):
-        java_version(os.environ)
+        find_java_version(os.environ)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
         builder = SparkSession.builder.remote(remote)
@@ -198,8 +207,8 @@ def _memory() -> int:
     try:
         machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
     except (AttributeError, ValueError, OSError):
-        return LEAST_MEMORY
-    return min(max(machine // 4, LEAST_MEMORY), MOST_MEMORY)
+        return MIN_HEAP_GIB
+    return min(max(machine // 4, MIN_HEAP_GIB), MAX_HEAP_GIB)
 
 
 @contextmanager
@@ -235,7 +244,7 @@ def is_connect(spark: SparkSession) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect.")
 
 
-def cores_of(spark: SparkSession) -> int:
+def count_cores(spark: SparkSession) -> int:
     """Return the number of tasks that a session runs in parallel now; a cluster may grow later."""
     if not is_connect(spark):
         return int(spark.sparkContext.defaultParallelism)

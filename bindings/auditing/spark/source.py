@@ -42,15 +42,15 @@ from pyspark.sql.types import StructType
 from bindings.archive.formats.connect import NAME, Connect
 from bindings.archive.formats.detect import detect
 from bindings.archive.formats.parquet import UNREADABLE, Parquet
-from bindings.archive.kafka.segment import KafkaSegment, topic_of
+from bindings.archive.kafka.segment import KafkaSegment, parse_topic
 from bindings.archive.names import escape, escape_bytes
 from bindings.archive.reading import SPLIT_BYTES, Bad, Format, Skipped, Split
 from bindings.archive.record import SCHEMA
 from bindings.archive.times import EPOCH, MICROSECOND
-from bindings.auditing.local.planning import PlannedFile, tasks_of
+from bindings.auditing.local.planning import PlannedFile, group_into_tasks
 from bindings.auditing.spark.frames import TYPES
 from bindings.auditing.spark.growth import Growth, MicroBatch
-from bindings.auditing.spark.streaming import StepReader, mapping_of
+from bindings.auditing.spark.streaming import StepReader, decode_mapping
 from exchange.errors import InputError
 
 __all__ = ["HashstarSource", "Wanted", "prune"]
@@ -103,7 +103,7 @@ class HashstarSource(DataSource):
         state = self.options.get("state")
         if state is None:
             raise InputError('say where to keep how far files were read: .option("state", FOLDER)')
-        return _StreamReader(Growth(self._path(), Path(state), mapping_of(self.options)), self._wish(schema))
+        return _StreamReader(Growth(self._path(), Path(state), decode_mapping(self.options)), self._wish(schema))
 
     def _path(self) -> str:
         path = self.options.get("path")
@@ -132,7 +132,7 @@ class _Reader(DataSourceReader):
     """Reads an archive that does not grow."""
 
     def __init__(self, path: str, options: Mapping[str, str], wish: _Wish) -> None:
-        self._archive = detect(path, mapping_of(options))
+        self._archive = detect(path, decode_mapping(options))
         self._wish = wish
         self.wanted = Wanted()
 
@@ -144,7 +144,7 @@ class _Reader(DataSourceReader):
                 splits = prune(form, path, splits, self.wanted)
             if splits:
                 planned.append((PlannedFile(path, form, Path(path).stat().st_size), splits))
-        tasks = tasks_of(planned, TASK_BYTES)
+        tasks = group_into_tasks(planned, TASK_BYTES)
         return [InputPartition(task.splits) for task in tasks] or [InputPartition(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -191,7 +191,7 @@ class _StreamReader(StepReader):
                 if Path(split.path).exists():
                     file = PlannedFile(split.path, form, Path(split.path).stat().st_size)
                     planned.setdefault(split.path, (file, []))[1].append(split)
-        return [InputPartition(task.splits) for task in tasks_of(list(planned.values()), TASK_BYTES)]
+        return [InputPartition(task.splits) for task in group_into_tasks(list(planned.values()), TASK_BYTES)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _rows(partition.value, self._wish)
@@ -265,7 +265,7 @@ def _topic_may_hold(form: Connect | KafkaSegment, path: str, exchanges: frozense
     if origin != "topic":
         return True
     if isinstance(form, KafkaSegment):
-        return escape(topic_of(path)) in exchanges
+        return escape(parse_topic(path)) in exchanges
     match = NAME.fullmatch(path.rpartition("/")[2])
     return match is None or escape(match["topic"]) in exchanges
 

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-__all__ = ["Following", "SplitSource", "Update", "follow", "mapping_of"]
+__all__ = ["Following", "SplitSource", "Update", "follow", "decode_mapping"]
 
 log: Final = logging.getLogger(__name__)
 
@@ -161,8 +161,8 @@ def follow(
     """
     state = str(Path(state).absolute())  # absolute: the JVM and workers have their own working directories
     if archive.startswith(kafka.SCHEME):
-        topic = kafka.topic_at(archive)
-        rows = kafka.rows_to_follow(spark, topic, headers=kafka.needs_headers(studies, selection, mapping))
+        topic = kafka.parse_topic(archive)
+        rows = kafka.read_rows_to_follow(spark, topic, headers=kafka.needs_headers(studies, selection, mapping))
         folder, begun = _epoch(f"{kafka.SCHEME}{topic.brokers}/{topic.name}", studies, state, selection, mapping)
         count = partial(_count_records, studies=studies, selection=selection, mapping=mapping)
     else:
@@ -171,7 +171,9 @@ def follow(
             raise InputError(f"{archive}: there is no such file or folder")
         folder, begun = _epoch(root, studies, state, selection, mapping)
         spark.dataSource.register(SplitSource)
-        options = {"path": root, "state": str(folder / "files"), "step_bytes": str(step_bytes)} | options_of(mapping)
+        options = {"path": root, "state": str(folder / "files"), "step_bytes": str(step_bytes)} | encode_options(
+            mapping
+        )
         rows = spark.readStream.format(SplitSource.name()).options(**options).load()
         count = partial(_count_splits, studies=studies, selection=selection)
     batches = _BatchCounter(folder, studies, on_update, count)
@@ -318,13 +320,13 @@ COLUMN: Final = "column_"
 """Begins an option with the column of a field."""
 
 
-def options_of(mapping: FieldMapping) -> dict[str, str]:
+def encode_options(mapping: FieldMapping) -> dict[str, str]:
     """Return a mapping as options of a data source."""
     columns = {f"{COLUMN}{field}": place for field, place in mapping.columns}
     return {"exchange": mapping.exchange, "routing_key": mapping.routing_key, **columns}
 
 
-def mapping_of(options: Options[str, str]) -> FieldMapping:
+def decode_mapping(options: Options[str, str]) -> FieldMapping:
     """Return the mapping in the options of a data source. Raises InputError for an invalid mapping."""
     columns = [(field, place) for field in COLUMNS if (place := options.get(COLUMN + field, ""))]
     return FieldMapping(
@@ -347,7 +349,7 @@ class SplitSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         growth = Growth(
-            self.options["path"], Path(self.options["state"]), mapping_of(self.options),
+            self.options["path"], Path(self.options["state"]), decode_mapping(self.options),
             int(self.options.get("step_bytes", STEP_BYTES)),
         )  # fmt: skip
         return _SplitReader(growth)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from bindings.checking.forms.statistics import StatisticsJson, statistics_json
+from bindings.checking.forms.statistics import StatisticsJson, build_statistics_json
 from bindings.checking.report import CheckResult, SourceReport, count_severities
 from bindings.checking.rules.finding import Severity
 from exchange.values.documents import document, encode_as
@@ -15,7 +15,7 @@ __all__ = ["CheckResult", "CheckedFile", "to_json"]
 def _statistics(checked: CheckResult | CheckedFile) -> StatisticsJson | None:
     """Only with `--statistics`."""
     result = checked if isinstance(checked, CheckResult) else checked.result
-    return statistics_json(result) if result.statistics else None
+    return build_statistics_json(result) if result.statistics else None
 
 
 def _counts(result: CheckResult) -> dict[Severity, int]:

@@ -6,7 +6,7 @@ from collections import Counter
 from hashlib import sha256
 from typing import Any, Final
 
-from bindings.checking.fingerprint import fingerprint
+from bindings.checking.fingerprint import compute_fingerprint
 from bindings.checking.forms.places import locate, message_lines, path_of
 from bindings.checking.report import CheckResult
 from bindings.checking.rules.finding import Severity
@@ -32,7 +32,7 @@ def to_code_quality(result: CheckResult) -> list[dict[str, Any]]:
             SEVERITIES[finding.rule.severity],
             path,
             finding.line or 1,
-            _number(seen, f"{path}\0{fingerprint(vhost, finding)}"),
+            _number(seen, f"{path}\0{compute_fingerprint(vhost, finding)}"),
         )
         for report in result.reports
         for path in [path_of(report, result.root)]

@@ -7,13 +7,13 @@ import os
 from typing import Any, Final
 from urllib.parse import quote
 
-from bindings.checking.fingerprint import fingerprint
+from bindings.checking.fingerprint import compute_fingerprint
 from bindings.checking.forms.places import path_of
 from bindings.checking.report import CheckResult
 from bindings.checking.rules.finding import RULES, Finding
-from exchange.entities.part import Part, part_json
+from exchange.entities.part import Part, encode_part
 from exchange.text.display import hide_logins
-from exchange.text.site import hashstar_version, page_address
+from exchange.text.site import find_version, page_address
 
 __all__ = ["SCHEMA", "to_sarif"]
 
@@ -28,7 +28,7 @@ def to_sarif(result: CheckResult) -> dict[str, Any]:
     codes = sorted({finding.code for report in result.reports for _, finding in report.findings()})
     driver = {
         "name": "hashstar",
-        "version": hashstar_version(),
+        "version": find_version(),
         "informationUri": page_address(""),
         "rules": list(map(_rule, codes)),
     }
@@ -78,7 +78,7 @@ def _result(vhost: str, finding: Finding, codes: list[str], uri: str) -> dict[st
         "level": finding.rule.severity,
         "message": {"text": f"{finding.message}. Way out: {finding.rule.way_out}."},
         "locations": [location],
-        "partialFingerprints": {"part/v1": fingerprint(vhost, finding)},
+        "partialFingerprints": {"part/v1": compute_fingerprint(vhost, finding)},
     }
     if finding.related:
         related = [{"logicalLocations": [_logical(vhost, part)]} for part in finding.related]
@@ -91,6 +91,6 @@ def _notification(level: str, text: str) -> dict[str, Any]:
 
 
 def _logical(vhost: str, part: Part) -> dict[str, Any]:
-    fields = dict(part_json(part))
+    fields = dict(encode_part(part))
     kind = fields.pop("kind")
     return {"fullyQualifiedName": json.dumps([vhost, *fields.values()], ensure_ascii=False), "kind": kind}

@@ -9,7 +9,7 @@ from typing import TypedDict
 from bindings.checking.report import CheckResult, SourceReport
 from bindings.checking.rules.finding import RULES, SEVERITIES, Severity
 
-__all__ = ["StatisticsJson", "statistics_json", "statistics_lines"]
+__all__ = ["StatisticsJson", "build_statistics_json", "format_statistics"]
 
 
 class CodeCountJson(TypedDict):
@@ -39,7 +39,7 @@ class StatisticsJson(TypedDict):
     files: list[FileCountJson]
 
 
-def statistics_json(result: CheckResult) -> StatisticsJson:
+def build_statistics_json(result: CheckResult) -> StatisticsJson:
     """Return the number of findings of each code and about each file; all count, those that are not listed too."""
     codes: list[CodeCountJson] = [
         {"code": code, "name": RULES[code].name, "severity": RULES[code].severity, "findings": count}
@@ -57,7 +57,7 @@ def statistics_json(result: CheckResult) -> StatisticsJson:
     return {"codes": codes, "files": files}
 
 
-def statistics_lines(result: CheckResult) -> Iterator[str]:
+def format_statistics(result: CheckResult) -> Iterator[str]:
     """Yield the lines of a table with a row for each code and, if there are several files, of one with a row for each.
 
     Every number is right-aligned; the names of files stand last, since they can be long.

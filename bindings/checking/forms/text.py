@@ -8,7 +8,7 @@ from textwrap import fill
 from typing import Final, NamedTuple
 
 from bindings.checking.forms.places import message_lines
-from bindings.checking.forms.statistics import statistics_lines
+from bindings.checking.forms.statistics import format_statistics
 from bindings.checking.report import CheckResult, SourceReport, count_severities
 from bindings.checking.rules.finding import Finding, Severity
 from exchange.text.display import count_noun, count_rest
@@ -16,7 +16,7 @@ from exchange.text.display import count_noun, count_rest
 __all__ = ["to_text"]
 
 WIDTH: Final = 100
-NAMED: Final = 10
+MAX_NAMED_FILES: Final = 10
 """Maximum number of skipped files that are named; the others are counted."""
 
 
@@ -34,7 +34,7 @@ def to_text(result: CheckResult) -> Iterator[str]:
     code means is printed once.
     """
     if result.statistics:
-        return chain(statistics_lines(result), _outcome_lines(result))
+        return chain(format_statistics(result), _outcome_lines(result))
     if result.several:
         return _lines_of_several(result)
     return chain.from_iterable(map(_lines_of_one, result.reports))
@@ -72,9 +72,9 @@ def _outcome_lines(result: CheckResult) -> Iterator[str]:
     """Yield what was checked and what was skipped, if more than one file was asked for."""
     if not result.several:
         return
-    for name, reason in result.skipped[:NAMED]:
+    for name, reason in result.skipped[:MAX_NAMED_FILES]:
         yield f"{name}: skipped: {reason}"
-    yield from count_rest(len(result.skipped), NAMED, " skipped", indent="")
+    yield from count_rest(len(result.skipped), MAX_NAMED_FILES, " skipped", indent="")
     counts = _counts(count_severities(result.reports), sum(report.known for report in result.reports))
     yield f"{', '.join(_outcomes(result))}: {counts}"
 

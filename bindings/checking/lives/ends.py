@@ -11,7 +11,7 @@ from itertools import islice, pairwise, permutations
 from typing import Final
 
 from bindings.checking.lives.places import MessageLocation, PlaceGraph, expiry_by, find_leads, holds_messages, walk_back
-from bindings.checking.lives.trial import TRIED, comes_true, find_drop
+from bindings.checking.lives.trial import TRIED, find_drop, is_confirmed
 from bindings.checking.rules import dead_letters
 from bindings.checking.rules.finding import Finding
 from bindings.checking.rules.life import Life, LifeEvent, What
@@ -124,7 +124,7 @@ def _list_deaths(deaths: Iterable[What]) -> str:
 def _is_lost(graph: PlaceGraph, lead: Sequence[MessageLocation], what: What) -> bool:
     """Return whether a message is lost that dies of this at the end of a way, after rejections."""
     events = (*_rejections(lead), _death_in(graph, lead[-1], what))
-    return len(events) > TRIED or comes_true(graph, Life(*graph.starts[lead[0]], events))
+    return len(events) > TRIED or is_confirmed(graph, Life(*graph.starts[lead[0]], events))
 
 
 def _death_in(graph: PlaceGraph, place: MessageLocation, what: What) -> LifeEvent:
@@ -172,7 +172,7 @@ def _dropped(
         members = set(circle)
         ends = [place for place in circle if place.kind == "queue" and place not in keeping and place.name not in known]
         lives = islice((life for end in ends for life in _lives_to(graph, came, dying, members, end)), ATTEMPTS)
-        found = next((life for life in lives if len(life.events) > TRIED or comes_true(graph, life)), None)
+        found = next((life for life in lives if len(life.events) > TRIED or is_confirmed(graph, life)), None)
         if found is None and ends and release.deaths_are_headers and searches:
             # Each death turns the earlier ones round: a message may be dropped only after several rounds.
             searches -= 1

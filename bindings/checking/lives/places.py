@@ -27,7 +27,7 @@ from exchange.values.message import Message
 
 __all__ = ["MessageLocation", "PlaceGraph", "Publish", "expiry_by", "find_leads", "holds_messages", "walk_back"]
 
-STEPS: Final = 1_000_000
+MAX_STEPS: Final = 1_000_000
 """Maximum number of dead letters that are followed from one place to another, and of messages that are tried."""
 SMALL: Final = 60
 """Maximum number of bindings and queues of a topology of which keys of all classes are tried."""
@@ -75,9 +75,9 @@ class PlaceGraph:
         self.starts: Final[dict[MessageLocation, Publish]] = {}
         self.routes: Final[dict[Publish, tuple[str, ...]]] = {}
         self.is_whole = True
-        """Whether all places were found, and no search ended at `STEPS`."""
+        """Whether all places were found, and no search ended at `MAX_STEPS`."""
         self._examples: Final[dict[str, Collection[str]]] = {}
-        self._budget: Final = Budget(STEPS)
+        self._budget: Final = Budget(MAX_STEPS)
         try:
             for queue in view.graph.dead_letters:
                 self._find_starts(queue)

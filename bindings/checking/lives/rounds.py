@@ -9,14 +9,14 @@ from itertools import pairwise
 from typing import Final
 
 from bindings.checking.lives.places import MessageLocation, PlaceGraph, find_leads, walk_back
-from bindings.checking.lives.trial import TRIED, comes_true
+from bindings.checking.lives.trial import TRIED, is_confirmed
 from bindings.checking.rules.finding import Finding
 from bindings.checking.rules.life import Life, LifeEvent
 from bindings.checking.rules.view import TopologyView
-from bindings.checking.rules.words import LISTED, list_names
+from bindings.checking.rules.words import MAX_LISTED_NAMES, list_names
 from exchange.entities.entities import Queue
 from exchange.errors import BrokerError, InputError
-from exchange.kinds import Decider, kind_of
+from exchange.kinds import Decider, find_kind
 from exchange.lifecycle.possible import Way, find_lives
 from exchange.routing.router import Router
 from exchange.text.display import list_some
@@ -141,7 +141,7 @@ class _Rounds:
         waits = sorted({place.name for place in members if self._graph.pauses(place)})
         passed = {event.queue for event in life.round if event.what == "expired"}
         if not passed.isdisjoint(waits):
-            through = list_some(_quote(waits), LISTED, "and" if passed.issuperset(waits) else "or")
+            through = list_some(_quote(waits), MAX_LISTED_NAMES, "and" if passed.issuperset(waits) else "or")
             self._retries.setdefault(through, (life, []))[1].extend(names)
         else:
             text = (
@@ -173,7 +173,7 @@ class _Rounds:
         """Routes to the queues that get a message whatever is chosen by chance: where that decides, it is undecided."""
         topology = self._graph.router.topology
         exchanges = [
-            replace(each, type=CHANCE) if kind_of(each).decider is Decider.CHANCE else each
+            replace(each, type=CHANCE) if find_kind(each).decider is Decider.CHANCE else each
             for each in topology.exchanges.values()
         ]
         parts = exchanges, topology.queues.values(), topology.bindings, topology.policies.values()
@@ -219,7 +219,7 @@ class _Rounds:
             if len(before) + len(turn) > TRIED:
                 if always_rejected:  # RabbitMQ never breaks this
                     return life
-            elif comes_true(self._graph, life):
+            elif is_confirmed(self._graph, life):
                 return life
         return None
 
@@ -245,7 +245,7 @@ class _Rounds:
 
 
 def _any_of(names: Sequence[str]) -> str:
-    return list_some(_quote(names), LISTED, "or")
+    return list_some(_quote(names), MAX_LISTED_NAMES, "or")
 
 
 def _quote(names: Sequence[str]) -> list[str]:

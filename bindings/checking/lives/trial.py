@@ -9,11 +9,11 @@ from typing import Final
 from bindings.checking.lives.places import MessageLocation, PlaceGraph
 from bindings.checking.rules.life import Life, LifeEvent
 from exchange.entities.profile import QueueBehaviour
-from exchange.lifecycle.content import Content, death_key, publish_content, record_death
+from exchange.lifecycle.content import Content, identify_death, publish_content, record_death
 from exchange.lifecycle.outcomes import find_targets
 from exchange.values.message import Message
 
-__all__ = ["TRIED", "comes_true", "find_drop"]
+__all__ = ["TRIED", "is_confirmed", "find_drop"]
 
 LAPS: Final = 8
 """Maximum number of turns of a round, until the message is as it was after an earlier turn."""
@@ -24,7 +24,7 @@ SEARCHED: Final = 200
 """Maximum number of messages, as their deaths have made them, that one search looks at."""
 
 
-def comes_true(graph: PlaceGraph, life: Life) -> bool:
+def is_confirmed(graph: PlaceGraph, life: Life) -> bool:
     """Return whether the dead letters of a life, all of whose events are deaths, go where its events lead.
 
     A round comes true if it leaves the message as it was, but for the numbers of its deaths: then it has no end.
@@ -39,7 +39,7 @@ def comes_true(graph: PlaceGraph, life: Life) -> bool:
         content = _die(graph, release, content, life.round)
         if content is None:
             return False
-        state = [*map(death_key, content.deaths)], content.keys, content.ttl, content.first, content.has_cc
+        state = [*map(identify_death, content.deaths)], content.keys, content.ttl, content.first, content.has_cc
         if state in seen:
             return True
         seen.append(state)
@@ -86,7 +86,7 @@ def find_drop(
             if cause == "cycle" and queue in wanted:
                 return Life(exchange, key, (*events, event))
             for target in queues:
-                state = target, dead.keys, tuple(map(death_key, dead.deaths))
+                state = target, dead.keys, tuple(map(identify_death, dead.deaths))
                 if state not in seen:
                     seen.add(state)
                     pending.append((target, dead, (*events, event._replace(target=target))))

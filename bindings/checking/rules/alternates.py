@@ -10,7 +10,7 @@ from bindings.checking.rules.finding import Finding
 from bindings.checking.rules.leaks import find_key_lost_by_alternate, find_key_lost_by_binding
 from bindings.checking.rules.view import TopologyView
 from bindings.checking.rules.words import list_names, quote_binding, quote_exchange
-from exchange.entities.alternates import policy_in_force
+from exchange.entities.alternates import find_policy_in_force
 from exchange.entities.entities import Binding, Exchange
 from exchange.kinds import can_delay
 from exchange.kinds.condition import EVERYTHING
@@ -20,7 +20,7 @@ from exchange.topology.graph import find_cycles
 
 __all__ = ["find"]
 
-STEPS: Final = 50_000
+MAX_STEPS: Final = 50_000
 """Maximum cost of deciding whether the bindings of an exchange match every key."""
 
 
@@ -42,7 +42,7 @@ def _alternate(view: TopologyView, exchange: Exchange, alternate: str) -> Iterat
     """Yield HS306, then HS301 or HS307, then HS304; only without HS301 and HS304 also HS302 and HS303."""
     topology = view.topology
     if "alternate-exchange" in exchange.arguments:
-        policy = policy_in_force(exchange, topology.policies)
+        policy = find_policy_in_force(exchange, topology.policies)
         other = policy.definition.get("alternate-exchange") if policy is not None else None
         if policy is not None and other is not None and other != alternate:
             message = (
@@ -113,4 +113,4 @@ def _takes_everything(view: TopologyView, exchange: str) -> bool:
         return False
     literal = (view.pattern_of(binding) for binding in view.bindings_from(exchange))
     patterns += [pattern for pattern in literal if pattern is not None and pattern.literal]
-    return PatternSet(patterns, steps=STEPS).covers().holds is True
+    return PatternSet(patterns, steps=MAX_STEPS).covers().holds is True

@@ -27,7 +27,7 @@ __all__ = ["find", "find_circles"]
 
 WAYS: Final = 100
 """Maximum number of bindings to one queue whose keys are tried."""
-STEPS: Final = 1_000_000
+MAX_STEPS: Final = 1_000_000
 """Maximum number of dead letters that are followed from one queue to another to find all circles of a topology."""
 
 Stay: TypeAlias = tuple[str, str]
@@ -165,7 +165,7 @@ def find_circles(view: TopologyView) -> Iterator[Finding]:
     }
     found: set[str] = set()
     ended: set[Stay] = set()
-    budget = Budget(STEPS)
+    budget = Budget(MAX_STEPS)
     for name, letters in expiring.items():
         if name in found:
             continue
@@ -173,7 +173,7 @@ def find_circles(view: TopologyView) -> Iterator[Finding]:
             try:
                 path = _follow(view, expiring, (name, key), ended, budget)
             except OutOfBudget:
-                text = f"not all circles of expiry were looked for: the search ends after {STEPS:,} dead letters"
+                text = f"not all circles of expiry were looked for: the search ends after {MAX_STEPS:,} dead letters"
                 yield Finding("HS314", None, text, detail="limit")
                 return
             if path:

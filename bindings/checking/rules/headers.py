@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from bindings.analysis.header_conditions import conjunctions_of
+from bindings.analysis.header_conditions import list_conjunctions
 from bindings.checking.rules.finding import Finding
 from bindings.checking.rules.view import TopologyView
 from bindings.checking.rules.words import quote_binding, quote_exchange
 from exchange.entities.entities import Binding
 from exchange.entities.profile import Profile
 from exchange.kinds import Decider
-from exchange.kinds.headers import comparable, conditions_of, match_mode
-from exchange.values.field_values import type_and_value
+from exchange.kinds.headers import list_conditions, match_mode, normalise_value
+from exchange.values.field_values import resolve_type
 from exchange.values.notation import write_value
 
 __all__ = ["find"]
@@ -35,12 +35,12 @@ def find(view: TopologyView) -> Iterator[Finding]:
 
 def _conditions(binding: Binding, profile: Profile) -> Iterator[Finding]:
     mode = match_mode(binding)
-    if not conjunctions_of(binding, profile):
+    if not list_conjunctions(binding, profile):
         reason = (
-            "RabbitMQ sees no such header" if conditions_of(binding, profile) else f"'{mode}' of no headers is none"
+            "RabbitMQ sees no such header" if list_conditions(binding, profile) else f"'{mode}' of no headers is none"
         )
         yield Finding("HS501", binding, f"{quote_binding(binding)} matches nothing: {reason}")
-    elif mode.startswith("all") and not conditions_of(binding, profile):
+    elif mode.startswith("all") and not list_conditions(binding, profile):
         yield Finding("HS502", binding, f"{quote_binding(binding)} matches every message")
     for argument, value in binding.arguments.items():
         if argument == "x-match":
@@ -51,7 +51,7 @@ def _conditions(binding: Binding, profile: Profile) -> Iterator[Finding]:
         elif argument.startswith("x-") and not mode.endswith("-with-x"):
             message = f"{quote_binding(binding)} ignores the header '{argument}'"
             yield Finding("HS503", binding, message, detail=argument)
-        elif type_and_value(value)[0] == "timestamp" and profile.timestamps_in_milliseconds:
+        elif resolve_type(value)[0] == "timestamp" and profile.timestamps_in_milliseconds:
             message = f"{quote_binding(binding)} matches no message with an equal timestamp in '{argument}'"
             yield Finding("HS506", binding, message, detail=argument)
 
@@ -66,10 +66,10 @@ def _types(exchange: str, bindings: Collection[Binding], profile: Profile) -> It
     reported: set[str] = set()
     for binding in bindings:
         for header, value in binding.arguments.items():
-            kind = type_and_value(value)[0]
+            kind = resolve_type(value)[0]
             if header == "x-match" or header in reported or kind not in SCALARS:
                 continue
-            compared = comparable(value, profile, from_message=False)
+            compared = normalise_value(value, profile, from_message=False)
             other, where = asked.setdefault((header, _appearance(value)), (compared, binding))
             if other != compared:
                 reported.add(header)
@@ -83,6 +83,6 @@ def _types(exchange: str, bindings: Collection[Binding], profile: Profile) -> It
 
 def _appearance(value: object) -> str:
     """Return a value as it looks to a reader who does not see its type."""
-    bare = type_and_value(value)[1]
+    bare = resolve_type(value)[1]
     text = bare.decode("utf-8", "replace") if isinstance(bare, bytes) else str(bare)
     return text.strip().lower().removesuffix(".0")

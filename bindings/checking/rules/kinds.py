@@ -16,7 +16,7 @@ from exchange.entities.entities import PREDECLARED_NAMES, Binding, Destination, 
 from exchange.entities.in_force import Setting, SettingsInForce
 from exchange.entities.indexes import Tables
 from exchange.errors import BrokerError
-from exchange.kinds import KINDS, Decider, KeyUse, UnknownExchange, kind_of
+from exchange.kinds import KINDS, Decider, KeyUse, UnknownExchange, find_kind
 from exchange.lifecycle.limits import NOT_MODELLED
 from exchange.text.display import suggest
 from exchange.topology import rules
@@ -42,10 +42,10 @@ def find(view: TopologyView) -> Iterator[Finding]:
             imported = _refuse(host, replace(exchange, arguments=arguments)) is None
             stored = "; an import of definitions stores it, and it has no alternate" if imported else ""
             yield Finding("HS602", exchange, f"RabbitMQ refuses to declare {quote_exchange(name)}: {refusal}{stored}")
-        if kind_of(exchange) is not UnknownExchange:
+        if find_kind(exchange) is not UnknownExchange:
             if _may_refuse(view, exchange):
                 yield from _find_refused(view, tables, exchange)
-            if kind_of(exchange).key_use is KeyUse.WEIGHT:
+            if find_kind(exchange).key_use is KeyUse.WEIGHT:
                 yield from _weights(view, exchange)
 
 
@@ -76,7 +76,7 @@ def _find_refused(view: TopologyView, tables: Tables, exchange: Exchange) -> Ite
         if not tables.exists(binding.destination):
             continue  # HS102 is more severe
         try:
-            kind_of(exchange).check_binding(exchange, binding, tables, view.topology.profile)
+            find_kind(exchange).check_binding(exchange, binding, tables, view.topology.profile)
         except BrokerError as error:
             yield Finding("HS603", binding, f"RabbitMQ refuses {quote_binding(binding)}: {error}")
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
-from bindings.analysis.crawl import Budget, OutOfBudget, shortest_key
+from bindings.analysis.crawl import Budget, OutOfBudget, find_shortest_key
 from bindings.checking.rules.view import TopologyView
 from exchange.entities.entities import Binding
 from exchange.kinds import Decider
@@ -27,7 +27,7 @@ __all__ = [
     "find_path_to_queue", "find_queues",
 ]  # fmt: skip
 
-STEPS: Final = 10_000
+MAX_STEPS: Final = 10_000
 """Maximum cost of the search for one key."""
 
 VISIT: Final = 100
@@ -51,7 +51,7 @@ def find_key_among(pattern: Pattern, taken: Collection[str] = ()) -> str | None:
     if pattern.literal:
         return pattern.text
     try:
-        return shortest_key(AMQP, (pattern,), (), Budget(STEPS), taken)
+        return find_shortest_key(AMQP, (pattern,), (), Budget(MAX_STEPS), taken)
     except OutOfBudget:
         return None
 
@@ -98,7 +98,7 @@ class _Search:
     def __init__(self, view: TopologyView, origin: str) -> None:
         self._view = view
         self._origin = origin
-        self._budget = Budget(STEPS)
+        self._budget = Budget(MAX_STEPS)
 
     def find_at(self, exchange: str, path: _Path) -> Iterator[str]:
         """Yield keys that are lost at an exchange, or further on."""
@@ -158,7 +158,7 @@ class _Search:
     def _key_of(self, path: _Path, none_of: tuple[Pattern, ...]) -> tuple[str | None, tuple[Pattern, ...]]:
         """Return a shortest key that takes this path to its end, and the patterns excluded to find it."""
         while True:
-            key = shortest_key(AMQP, path.all_of, none_of, self._budget)
+            key = find_shortest_key(AMQP, path.all_of, none_of, self._budget)
             pattern = None if key is None else self._pattern_off(path, key)
             if pattern is None:
                 return key, none_of

@@ -25,7 +25,7 @@ WORDS: Final[Mapping[What, str]] = {
     "unused": "{} deleted, as it is unused",
     "abandoned": "{} deleted with its last consumer",
 }
-LISTED: Final = 10
+MAX_LISTED_EVENTS: Final = 10
 """Maximum number of events that a line has; the others are counted."""
 
 
@@ -78,4 +78,4 @@ class Life(NamedTuple):
 
 
 def _list(events: Iterable[LifeEvent]) -> str:
-    return list_some([str(event) for event in events], LISTED)
+    return list_some([str(event) for event in events], MAX_LISTED_EVENTS)

@@ -10,7 +10,7 @@ from itertools import accumulate
 from operator import or_
 from typing import Final, NamedTuple, TypeAlias
 
-from bindings.analysis.crawl import Budget, OutOfBudget, shortest_key
+from bindings.analysis.crawl import Budget, OutOfBudget, find_shortest_key
 from bindings.checking.rules.finding import Finding
 from bindings.checking.rules.view import TopologyView
 from bindings.checking.rules.words import list_names, quote_binding
@@ -20,9 +20,9 @@ from exchange.kinds.condition import EVERYTHING
 from exchange.patterns.pattern import AMQP, Pattern
 from exchange.topology.graph import reach_as_bits
 
-__all__ = ["STEPS", "BindingPaths", "find_key"]
+__all__ = ["MAX_STEPS", "BindingPaths", "find_key"]
 
-STEPS: Final = 20_000
+MAX_STEPS: Final = 20_000
 """Maximum cost of one question: some milliseconds."""
 TOTAL: Final = 2_000_000
 """Maximum cost of all questions about paths over exchanges: some seconds. A limit for each question does not limit the
@@ -35,7 +35,7 @@ def find_key(view: TopologyView, binding: Binding) -> str | None:
     if pattern is not None and pattern.literal:
         return binding.routing_key
     try:
-        return None if pattern is None else shortest_key(AMQP, (pattern,), (), Budget(STEPS))
+        return None if pattern is None else find_shortest_key(AMQP, (pattern,), (), Budget(MAX_STEPS))
     except OutOfBudget:
         return None
 
@@ -198,10 +198,10 @@ class BindingPaths:
         if self._left <= 0:
             self.skipped += 1
             return None
-        return Budget(min(STEPS, self._left))
+        return Budget(min(MAX_STEPS, self._left))
 
     def _spent(self, budget: Budget) -> None:
-        self._left -= min(STEPS, self._left) - max(budget.left, 0)
+        self._left -= min(MAX_STEPS, self._left) - max(budget.left, 0)
 
     def _queues_reached(
         self, exchange: str, region: tuple[Pattern, ...], source: str, budget: Budget
@@ -249,7 +249,7 @@ class BindingPaths:
         budget.spend(2 + len(region))
         known = self._empty.get(region)
         if known is None:
-            known = self._empty[region] = shortest_key(AMQP, region, (), budget) is None
+            known = self._empty[region] = find_shortest_key(AMQP, region, (), budget) is None
         return known
 
     def _pattern(self, binding: Binding) -> Pattern:
@@ -289,7 +289,7 @@ class BindingPaths:
             if region is None:
                 pending.pop()
                 continue
-            key = shortest_key(AMQP, *region, budget)
+            key = find_shortest_key(AMQP, *region, budget)
             if key is None:
                 continue
             path = self._find_path(binding, goal, key, budget)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from bindings.checking.rules.finding import Finding
-from bindings.checking.rules.view import TopologyView, too_long
+from bindings.checking.rules.view import TopologyView, is_too_long
 from bindings.checking.rules.words import list_names, quote_binding, quote_exchange
 from exchange.entities.entities import Binding, Exchange, Queue
 from exchange.kinds import Decider, KeyUse
@@ -43,7 +43,7 @@ def find(view: TopologyView) -> Iterator[Finding]:
 
 def _too_long(view: TopologyView) -> Iterator[Finding]:
     for binding in view.topology.bindings:
-        if too_long(binding.routing_key):
+        if is_too_long(binding.routing_key):
             size = len(binding.routing_key.encode("utf-8", "surrogatepass"))
             start = binding._replace(routing_key=binding.routing_key[:40] + "...")
             yield Finding(
@@ -51,7 +51,7 @@ def _too_long(view: TopologyView) -> Iterator[Finding]:
             )
     parts: list[Exchange | Queue] = [*view.topology.exchanges.values(), *view.topology.queues.values()]
     for part in parts:
-        if too_long(part.name):
+        if is_too_long(part.name):
             kind = type(part).__name__.lower()
             size = len(part.name.encode("utf-8", "surrogatepass"))
             message = f"the name of {kind} '{part.name[:40]}...' has {size} bytes, which are more than 255"

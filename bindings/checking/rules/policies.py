@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping
 
 from bindings.checking.rules.finding import Finding
 from bindings.checking.rules.view import TopologyView
-from bindings.checking.rules.words import LISTED, list_names
+from bindings.checking.rules.words import MAX_LISTED_NAMES, list_names
 from bindings.sources.definitions.import_warnings import PATTERN_SHOWN
 from exchange.entities.effects import NAMES, find_meant
 from exchange.entities.entities import PREDECLARED_NAMES, Exchange, Policy, Queue, Ranked
-from exchange.entities.in_force import applies_to, is_for_type, unsupported_keys
-from exchange.entities.policy_definitions import wrong_pattern, wrong_settings
+from exchange.entities.in_force import applies_to, find_unsupported_keys, is_for_type
+from exchange.entities.policy_definitions import find_wrong_pattern, find_wrong_settings
 from exchange.entities.profile import Profile
-from exchange.patterns.pcre import expression
+from exchange.patterns.pcre import parse_expression
 from exchange.text.display import clip_line, list_some, suggest
 
 __all__ = ["find"]
@@ -56,18 +56,18 @@ def _find(view: TopologyView, policies: Mapping[str, Policy]) -> Iterator[Findin
     looked_at = {part: by_part[part] for part in reversed(firsts.values())}
     for policy in policies.values():
         pattern = f"'{clip_line(policy.pattern, PATTERN_SHOWN)}'"
-        for wrong in wrong_settings(policy.definition, view.topology.profile, operator=policy.operator):
+        for wrong in find_wrong_settings(policy.definition, view.topology.profile, operator=policy.operator):
             message = f"RabbitMQ refuses {_name(policy)}: {wrong}{_hint(policy, view.topology.profile)}"
             yield Finding("HS707", policy, message, detail=wrong)
         known = view.topology.profile.settings.apply_to
         if policy.apply_to not in known:
             message = f"RabbitMQ refuses {_name(policy)}: apply-to '{policy.apply_to}' unrecognised"
             yield Finding("HS705", policy, f"{message}{suggest(policy.apply_to, known)}")
-        elif (error := wrong_pattern(policy.pattern, view.topology.profile)) != "":
+        elif (error := find_wrong_pattern(policy.pattern, view.topology.profile)) != "":
             message = f"RabbitMQ refuses the pattern {pattern} of {_name(policy)}: {error}"
             yield Finding("HS701", policy, message)
-        elif unsure[policy.name] or expression(policy.pattern).unknown:
-            reason = expression(policy.pattern).unknown or "the broker may give up before it has found it"
+        elif unsure[policy.name] or parse_expression(policy.pattern).unknown:
+            reason = parse_expression(policy.pattern).unknown or "the broker may give up before it has found it"
             own = [
                 name
                 for name in dict.fromkeys(part.name for part in unsure[policy.name])
@@ -83,7 +83,7 @@ def _find(view: TopologyView, policies: Mapping[str, Policy]) -> Iterator[Findin
                 do = "does" if len(names) == 1 else "do"
                 why = f"applies to nothing: it matches only {list_names(names)}, which {do} not support its settings"
             elif elsewhere[policy.name]:
-                shown = list_some([_kind_of(part) for part in elsewhere[policy.name]], LISTED, "and")
+                shown = list_some([_kind_of(part) for part in elsewhere[policy.name]], MAX_LISTED_NAMES, "and")
                 why = f"applies to nothing: {pattern} matches only {shown}, and it is for {_targets(policy)}"
             yield Finding("HS702", policy, f"{_name(policy)} {why}")
         else:
@@ -96,7 +96,7 @@ def _unsupported(view: TopologyView, policy: Policy, queues: list[Queue]) -> Ite
     for queue in queues:
         by_type.setdefault(queue.type, []).append(queue.name)
     for kind, names in by_type.items():
-        foreign = unsupported_keys(policy, kind, view.topology.profile)
+        foreign = find_unsupported_keys(policy, kind, view.topology.profile)
         known = view.topology.profile.settings.arguments(kind)
         lost = sorted(name for name in policy.definition if name not in foreign and f"x-{name}" in known)
         if lost:

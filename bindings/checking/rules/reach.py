@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from bindings.analysis.crawl import Budget, OutOfBudget, shortest_key
+from bindings.analysis.crawl import Budget, OutOfBudget, find_shortest_key
 from bindings.checking.rules.finding import Finding
 from bindings.checking.rules.leaks import find_lost_key
 from bindings.checking.rules.view import TopologyView
@@ -19,7 +19,7 @@ from exchange.topology.graph import find_cycles, reach
 __all__ = ["find", "find_unroutable"]
 
 
-STEPS: Final = 20_000
+MAX_STEPS: Final = 20_000
 """Maximum cost of one question about two patterns."""
 
 
@@ -135,6 +135,8 @@ def _find_starved(view: TopologyView) -> Iterator[Finding]:
 def _meet(view: TopologyView, binding: Binding, way: Binding) -> bool:
     patterns = view.pattern_of(binding), view.pattern_of(way)
     try:
-        return None in patterns or shortest_key(AMQP, [p for p in patterns if p], (), Budget(STEPS)) is not None
+        return (
+            None in patterns or find_shortest_key(AMQP, [p for p in patterns if p], (), Budget(MAX_STEPS)) is not None
+        )
     except OutOfBudget:
         return True

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from bindings.analysis.crawl import Budget, OutOfBudget, shortest_key
-from bindings.analysis.header_conditions import redundant_conditions
-from bindings.analysis.pattern_set import redundant
+from bindings.analysis.crawl import Budget, OutOfBudget, find_shortest_key
+from bindings.analysis.header_conditions import find_redundant_conditions
+from bindings.analysis.pattern_set import find_redundant
 from bindings.checking.rules.finding import Finding
-from bindings.checking.rules.paths import STEPS, BindingPaths, find_key
+from bindings.checking.rules.paths import MAX_STEPS, BindingPaths, find_key
 from bindings.checking.rules.view import TopologyView
 from bindings.checking.rules.words import quote_binding
 from exchange.entities.entities import Binding, Destination
@@ -60,7 +60,7 @@ def _by_destination(bindings: Collection[Binding]) -> Iterator[list[Binding]]:
 
 def _within(view: TopologyView, kind: type[Kind], bindings: Sequence[Binding]) -> Iterator[Finding]:
     if kind.decider is Decider.HEADERS:
-        for binding, by, alike in redundant_conditions(bindings, view.topology.profile):
+        for binding, by, alike in find_redundant_conditions(bindings, view.topology.profile):
             yield _finding(view, binding, by, alike=alike)
         return
     first: dict[str, Binding] = {}
@@ -85,7 +85,7 @@ def _within(view: TopologyView, kind: type[Kind], bindings: Sequence[Binding]) -
                 yield _finding(view, first[pattern.text], (first["#"],), alike=alike)
     else:
         needless = set()
-        for pattern, cover in redundant(wild, steps=STEPS):
+        for pattern, cover in find_redundant(wild, steps=MAX_STEPS):
             binding = first[pattern.text]
             if cover.holds is None:
                 yield Finding("HS190", binding, f"whether others cover {quote_binding(binding)} is undecided")
@@ -108,7 +108,7 @@ def _within(view: TopologyView, kind: type[Kind], bindings: Sequence[Binding]) -
 def _lacks(other: Pattern, pattern: Pattern) -> bool:
     """Return whether some key matches the other pattern and not this one; True if that is undecided."""
     try:
-        return shortest_key(AMQP, (other,), (pattern,), Budget(STEPS)) is not None
+        return find_shortest_key(AMQP, (other,), (pattern,), Budget(MAX_STEPS)) is not None
     except OutOfBudget:
         return True
 

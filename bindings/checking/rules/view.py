@@ -13,16 +13,16 @@ from typing import Final
 from exchange.entities.entities import Binding, Destination
 from exchange.entities.queue_arguments import refuse_queue
 from exchange.errors import BrokerError
-from exchange.kinds import Kind, UnknownExchange, kind_of
+from exchange.kinds import Kind, UnknownExchange, find_kind
 from exchange.kinds.condition import ALWAYS, EVERYTHING
-from exchange.lifecycle.limits import Limits, limits_by
+from exchange.lifecycle.limits import Limits, build_limits
 from exchange.patterns.pattern import AMQP, Pattern
 from exchange.topology import rules
 from exchange.topology.graph import Graph, TopologyGraph
 from exchange.topology.topology import Topology
 from exchange.values.message import Message
 
-__all__ = ["NOTHING", "TopologyView", "too_long"]
+__all__ = ["NOTHING", "TopologyView", "is_too_long"]
 
 NOTHING: Final[dict[Binding, None]] = {}
 
@@ -50,7 +50,7 @@ class TopologyView:
         known = self._kinds.get(exchange)
         if known is None:
             part = self.topology.exchanges.get(exchange)
-            kind = UnknownExchange if part is None or exchange in self.graph.unsure else kind_of(part)
+            kind = UnknownExchange if part is None or exchange in self.graph.unsure else find_kind(part)
             known = self._kinds[exchange] = kind if kind.decider.has_conditions else UnknownExchange
         return known
 
@@ -77,7 +77,7 @@ class TopologyView:
     @cached_property
     def long_keys(self) -> frozenset[Binding]:
         """The bindings whose keys are longer than AMQP can carry; no matcher takes them."""
-        return frozenset(binding for binding in self.topology.bindings if too_long(binding.routing_key))
+        return frozenset(binding for binding in self.topology.bindings if is_too_long(binding.routing_key))
 
     @cached_property
     def onwards(self) -> Mapping[str, Sequence[Binding]]:
@@ -134,7 +134,7 @@ class TopologyView:
     def always_matches(self, exchange: str) -> bool:
         """Return whether every message takes a binding of the exchange, as its type always chooses one."""
         part, bindings = self.topology.exchanges[exchange], self.bindings_from(exchange)
-        return bool(bindings) and kind_of(part).always_takes_one
+        return bool(bindings) and find_kind(part).always_takes_one
 
     @cached_property
     def exits(self) -> frozenset[str]:
@@ -199,7 +199,7 @@ class TopologyView:
         """Return the limits of a queue; None if they depend on which policy is in force, and that is not known."""
         if queue not in self._limits:
             part, profile = self.topology.queues[queue], self.topology.profile
-            possible = {limits_by(settings, part, profile) for settings in self.graph.possible_settings(queue)}
+            possible = {build_limits(settings, part, profile) for settings in self.graph.possible_settings(queue)}
             self._limits[queue] = possible.pop() if len(possible) == 1 else None
         return self._limits[queue]
 
@@ -214,7 +214,7 @@ class TopologyView:
         return queues
 
 
-def too_long(key: str) -> bool:
+def is_too_long(key: str) -> bool:
     """Return whether a key or name is too long for AMQP 0-9-1."""
     # A character has at most four bytes, so shorter texts need no encoding.
     return len(key) * 4 > AMQP.max_bytes and len(key.encode("utf-8", "surrogatepass")) > AMQP.max_bytes

@@ -9,9 +9,9 @@ from exchange.entities.entities import Binding, Destination, Policy
 from exchange.text.display import list_some
 from exchange.values.notation import write_arguments
 
-__all__ = ["LISTED", "quote_binding", "quote_exchange", "list_names"]
+__all__ = ["MAX_LISTED_NAMES", "quote_binding", "quote_exchange", "list_names"]
 
-LISTED: Final = 5
+MAX_LISTED_NAMES: Final = 5
 """Maximum number of names in a message; the others are counted."""
 
 
@@ -28,7 +28,7 @@ def quote_exchange(name: str) -> str:
 
 def list_names(items: Iterable[object]) -> str:
     """Return ``'a', 'b' and 'c'``: names, keys of bindings, destinations with their kind."""
-    return list_some([_name_of(item) for item in items], LISTED, "and")
+    return list_some([_name_of(item) for item in items], MAX_LISTED_NAMES, "and")
 
 
 def _name_of(item: object) -> str:

@@ -14,19 +14,19 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from bindings.archive.names import unescape
-from bindings.counts.columnar.arrays.hashing import hashes_of
-from bindings.counts.columnar.arrays.rows import BatchCollector, columns_of, partitions_of
-from bindings.counts.columnar.arrays.spans import Spans, count_by_number, weights_of
+from bindings.counts.columnar.arrays.hashing import hash_column
+from bindings.counts.columnar.arrays.rows import BatchCollector, choose_partitions, find_columns
+from bindings.counts.columnar.arrays.spans import Spans, compute_weights, count_by_number
 from bindings.counts.columnar.classes.classes import STATES, Classifier
 from bindings.counts.columnar.sketches.hyperloglog import Registers
 from bindings.counts.columnar.witnessing import COLUMNS, Witnesses
 from bindings.counts.comparison import ChangeFacts, Comparison, OutcomeChange, Pair, PartitionMove, change_of
 from bindings.counts.sketch import FREQUENT, Frequent, FrequentItem, merge_summaries
-from bindings.counts.tally import fingerprint
+from bindings.counts.tally import compute_fingerprint
 from exchange.arrays.table import IntArray, IntTable, KeyArray, pack_pairs
 from exchange.partition.batch import UNDECIDED
 from exchange.partition.partitioning.specification import Partitioning
-from exchange.routing.columns.addresses import addresses_of
+from exchange.routing.columns.addresses import find_addresses
 from exchange.topology.topology import Topology
 
 __all__ = ["Comparer"]
@@ -51,7 +51,7 @@ class Comparer:
     """
 
     def __init__(self, before: Topology, after: Topology, *, states: int = STATES) -> None:
-        self._fingerprints: Final = (fingerprint(before), fingerprint(after))
+        self._fingerprints: Final = (compute_fingerprint(before), compute_fingerprint(after))
         one = Classifier(before, states=states)
         self._classifiers: Final = (one, Classifier(after, states=states, like=one))
         self._repartitioned: Final[dict[str, tuple[Partitioning | None, Partitioning | None]]] = {
@@ -83,7 +83,7 @@ class Comparer:
         """Columns of the archive that are read."""
         routing = [column for classifier in self._classifiers for column in classifier.columns]
         partitionings = [each for pair in self._repartitioned.values() for each in pair if each is not None]
-        return tuple(dict.fromkeys((*routing, *columns_of(partitionings), "time", *COLUMNS)))
+        return tuple(dict.fromkeys((*routing, *find_columns(partitionings), "time", *COLUMNS)))
 
     @property
     def by_key(self) -> bool:
@@ -105,7 +105,10 @@ class Comparer:
         changes = list(self._changes)
         facts = {
             changes[number]: ChangeFacts(
-                self._spans.of(number), self._distinct.of(number), self._witnesses.of(number), self._shapes[number]
+                self._spans.get_group(number),
+                self._distinct.get_group(number),
+                self._witnesses.get_group(number),
+                self._shapes[number],
             )
             for number in np.flatnonzero(self._spans.messages).tolist()
         }
@@ -114,9 +117,9 @@ class Comparer:
         return result
 
     def _compare(self, batch: pa.RecordBatch) -> None:
-        addresses = addresses_of(batch)
+        addresses = find_addresses(batch)
         (before, shapes), (after, others) = (c.classify_addresses(batch, addresses) for c in self._classifiers)
-        weights = weights_of(batch)
+        weights = compute_weights(batch)
         numbers = self._numbers(before, after)
         self._pair_spans.count(numbers, weights)
         for queue in self._repartitioned:
@@ -128,9 +131,9 @@ class Comparer:
         changed, weights = changed[rows], None if weights is None else weights[rows]
         self._spans.count(changed, weights)
         self._spans.note_times(batch, rows, changed)
-        at = rows if addresses.of is None else addresses.of[rows]
+        at = rows if addresses.address_of_row is None else addresses.address_of_row[rows]
         keys = addresses.keys.take(pa.array(at))
-        hashes = hashes_of(keys)
+        hashes = hash_column(keys)
         self._witnesses.add(batch, rows, changed, hashes)
         self._distinct.add(changed, hashes)
         self._count_shapes(keys, changed, shapes[at] * MIX ^ others[at], weights)
@@ -167,7 +170,7 @@ class Comparer:
             return
         undecided = np.full(len(rows), UNDECIDED, np.int32)
         old, new = (
-            undecided if partitioning is None else partitions_of(batch, rows, partitioning)
+            undecided if partitioning is None else choose_partitions(batch, rows, partitioning)
             for partitioning in self._repartitioned[queue]
         )
         # UNDECIDED is the smallest id, and negative: subtracting it makes ids non-negative, as pack_pairs needs.

@@ -17,20 +17,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bindings.counts.columnar.arrays.hashing import hashes_of
-from bindings.counts.columnar.arrays.rows import BatchCollector, columns_of, partitions_of
-from bindings.counts.columnar.arrays.spans import Spans, count_by_number, weights_of
+from bindings.counts.columnar.arrays.hashing import hash_column
+from bindings.counts.columnar.arrays.rows import BatchCollector, choose_partitions, find_columns
+from bindings.counts.columnar.arrays.spans import Spans, compute_weights, count_by_number
 from bindings.counts.columnar.classes.classes import STATES, Classifier
 from bindings.counts.columnar.fact_columns import FactColumns, OutcomeFacts
 from bindings.counts.columnar.sketches.bottom_k import Samples
 from bindings.counts.columnar.sketches.heavy_hitters import HeavyHitters
 from bindings.counts.columnar.sketches.hyperloglog import Registers
 from bindings.counts.columnar.timeline import TimelineCounter
-from bindings.counts.tally import Tally, fingerprint
+from bindings.counts.tally import Tally, compute_fingerprint
 from exchange.arrays.table import IntArray, KeyArray
 from exchange.partition.batch import UNDECIDED
 from exchange.partition.partitioning.specification import Partitioning
-from exchange.routing.columns.addresses import RowAddresses, addresses_of
+from exchange.routing.columns.addresses import RowAddresses, find_addresses
 from exchange.topology.topology import Topology
 
 __all__ = ["Tallier"]
@@ -46,7 +46,7 @@ class Tallier:
     """
 
     def __init__(self, topology: Topology, *, states: int = STATES, sketches: bool = True) -> None:
-        self._fingerprint: Final = fingerprint(topology)
+        self._fingerprint: Final = compute_fingerprint(topology)
         self._sketches: Final = sketches
         self._classifier: Final = Classifier(topology, states=states)
         self._partitionings: Final[dict[str, Partitioning]] = {
@@ -67,7 +67,7 @@ class Tallier:
     @property
     def columns(self) -> tuple[str, ...]:
         """Columns of the archive that are read."""
-        return tuple(dict.fromkeys((*self._classifier.columns, "time", *columns_of(self._partitionings.values()))))
+        return tuple(dict.fromkeys((*self._classifier.columns, "time", *find_columns(self._partitionings.values()))))
 
     @property
     def by_key(self) -> bool:
@@ -101,9 +101,9 @@ class Tallier:
         return result
 
     def _count(self, batch: pa.RecordBatch) -> None:
-        addresses = addresses_of(batch)
+        addresses = find_addresses(batch)
         classes, shapes = self._classifier.classify_addresses(batch, addresses)
-        weights = weights_of(batch)
+        weights = compute_weights(batch)
         self._spans.count(classes, weights)
         self._spans.note_times(batch, None, classes)
         self._timeline.add(batch, classes, weights, self._classifier.outcomes)
@@ -115,11 +115,11 @@ class Tallier:
             if partitioning.key.by_routing_key:  # all rows of a group have one key; else go by row
                 keys, rows = pa.record_batch({"routing_key": addresses.keys}), np.flatnonzero(gets[groups.classes])
                 self._count_partitions(
-                    queue, partitions_of(keys, groups.addresses(rows), partitioning), rows, groups.weights
+                    queue, choose_partitions(keys, groups.addresses(rows), partitioning), rows, groups.weights
                 )
             else:
                 rows = np.flatnonzero(gets[classes])
-                self._count_partitions(queue, partitions_of(batch, rows, partitioning), rows, weights)
+                self._count_partitions(queue, choose_partitions(batch, rows, partitioning), rows, weights)
         if self._sketches:
             # In a full window, leave out keys that occur once: they are no heavy hitters, and their texts are costly.
             self._sketch(addresses.keys, groups, groups.spread(shapes), least=2 if batch.num_rows >= WINDOW else 1)
@@ -139,7 +139,7 @@ class Tallier:
 
         classes, weights = groups.classes, groups.weights
         outcomes = self._classifier.outcomes
-        hashes = groups.spread(hashes_of(keys))
+        hashes = groups.spread(hash_column(keys))
         self._distinct.add(classes, hashes)
         self._samples.add(classes, hashes, keys_of, len(outcomes))
         self._hot.add(classes, hashes, weights, keys_of, least)
@@ -160,18 +160,18 @@ class _Groups(NamedTuple):
 
     classes: IntArray
     """Group -> class."""
-    of: npt.NDArray[np.intp] | None
+    address_of_group: npt.NDArray[np.intp] | None
     """Group -> address; None if group n is address n."""
     weights: npt.NDArray[np.int64] | None
     """Group -> number of messages; None if each has one."""
 
     def spread(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return the value of each group, given the value of each address."""
-        return values if self.of is None else values[self.of]
+        return values if self.address_of_group is None else values[self.address_of_group]
 
     def addresses(self, groups: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
         """Return the addresses of these groups."""
-        return groups if self.of is None else self.of[groups]
+        return groups if self.address_of_group is None else self.address_of_group[groups]
 
 
 def _group(addresses: RowAddresses, classes: IntArray, weights: npt.NDArray[np.int64] | None) -> _Groups:
@@ -180,7 +180,7 @@ def _group(addresses: RowAddresses, classes: IntArray, weights: npt.NDArray[np.i
     Group n has the rows of address n with the class of that address's last row: nearly always all its rows. Each other
     row, whose class differs because of headers, CC or BCC, is a group of its own after these.
     """
-    number, of = len(addresses.keys), addresses.of
+    number, of = len(addresses.keys), addresses.address_of_row
     if of is None:
         return _Groups(classes, None, weights)
     one = np.empty(number, np.int32)

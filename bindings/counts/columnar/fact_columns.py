@@ -14,7 +14,7 @@ from bindings.counts.columnar.sketches.hyperloglog import Registers
 from bindings.counts.columnar.sketches.summaries import Summaries
 from bindings.counts.outcome import Facts, Outcome
 
-__all__ = ["FactColumns", "OutcomeFacts", "add_facts", "columns_of", "spans_of"]
+__all__ = ["FactColumns", "OutcomeFacts", "add_facts", "list_columns", "list_spans"]
 
 Indices = npt.NDArray[np.int64]
 
@@ -47,11 +47,11 @@ class FactColumns(NamedTuple):
         """Number of groups."""
         return len(self.spans.messages)
 
-    def of(self, group: int) -> Facts:
+    def get_group(self, group: int) -> Facts:
         """Return the facts of a group."""
         return Facts(
-            self.spans.of(group), self.registers.of(group), self.samples.of(group), self.hot.of(group),
-            self.shapes.of(group),
+            self.spans.get_group(group), self.registers.get_group(group), self.samples.get_group(group),
+            self.hot.get_group(group), self.shapes.get_group(group),
         )  # fmt: skip
 
     def merge(self, rows: Indices, groups: Indices, number: int) -> FactColumns:
@@ -90,17 +90,17 @@ class OutcomeFacts(Mapping[Outcome, Facts]):
     def __getitem__(self, outcome: Outcome) -> Facts:
         if self._numbers is None:
             self._numbers = {each: number for number, each in enumerate(self.outcomes)}
-        return self.columns.of(self._numbers[outcome])
+        return self.columns.get_group(self._numbers[outcome])
 
 
-def columns_of(facts: Mapping[Outcome, Facts]) -> OutcomeFacts:
+def list_columns(facts: Mapping[Outcome, Facts]) -> OutcomeFacts:
     """Return facts as columns; those that are columns already are not copied."""
     if isinstance(facts, OutcomeFacts):
         return facts
     return OutcomeFacts([*facts], FactColumns.from_values([*facts.values()]))
 
 
-def spans_of(facts: Mapping[Outcome, Facts]) -> SpanColumns:
+def list_spans(facts: Mapping[Outcome, Facts]) -> SpanColumns:
     """Return the spans of facts."""
     if isinstance(facts, OutcomeFacts):
         return facts.columns.spans
@@ -109,7 +109,7 @@ def spans_of(facts: Mapping[Outcome, Facts]) -> SpanColumns:
 
 def add_facts(one: Mapping[Outcome, Facts], other: Mapping[Outcome, Facts]) -> OutcomeFacts:
     """Return outcome -> the sum of its facts."""
-    left, right = columns_of(one), columns_of(other)
+    left, right = list_columns(one), list_columns(other)
     numbers = {outcome: number for number, outcome in enumerate(left.outcomes)}
     groups = [numbers.setdefault(outcome, len(numbers)) for outcome in right.outcomes]
     count = len(left)

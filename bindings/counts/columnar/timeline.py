@@ -10,9 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bindings.counts.columnar.arrays.spans import count_by_number, microseconds
+from bindings.counts.columnar.arrays.spans import count_by_number, to_microseconds
 from bindings.counts.outcome import Outcome
-from bindings.counts.slots import WIDTHS, SlotCounts, width_for
+from bindings.counts.slots import WIDTHS, SlotCounts, choose_width
 from exchange.arrays.table import IntArray
 from exchange.errors import InputError
 
@@ -67,8 +67,8 @@ class TimelineCounter:
             return
         times = batch.column("time")
         lasts = batch.column("last") if "last" in batch.schema.names else None
-        firsts = microseconds(times)
-        ends = firsts if lasts is None else microseconds(lasts)
+        firsts = to_microseconds(times)
+        ends = firsts if lasts is None else to_microseconds(lasts)
         if times.null_count:
             known = np.asarray(pc.is_valid(times))
             firsts, ends, classes = firsts[known], ends[known], classes[known]
@@ -79,7 +79,7 @@ class TimelineCounter:
         if self._window is not None:
             begin, end = min(begin, self._window[0]), max(end, self._window[1])
         self._window = (begin, end)
-        self._width = width_for(begin, end, self._width)
+        self._width = choose_width(begin, end, self._width)
         slots = firsts // self._width
         while lasts is not None and (slots != ends // self._width).any():
             self._width = _wider(self._width)

@@ -19,13 +19,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bindings.archive.names import escape, unescape
-from bindings.counts.columnar.arrays.hashing import hashes_of
+from bindings.counts.columnar.arrays.hashing import hash_column
 from bindings.counts.columnar.arrays.rows import BatchCollector
 from bindings.counts.columnar.arrays.spans import Spans
 from bindings.counts.columnar.classes.classes import STATES, Classifier
 from bindings.counts.columnar.witnessing import COLUMNS, Witnesses
 from bindings.counts.sketch import Frequent, FrequentItem, merge_summaries
-from bindings.counts.tally import fingerprint
+from bindings.counts.tally import compute_fingerprint
 from bindings.counts.verification import (
     HEADINGS,
     LIMIT,
@@ -34,13 +34,13 @@ from bindings.counts.verification import (
     PlacementDifference,
     Verdict,
     Verification,
-    heading_of,
+    build_heading,
     keep_smallest,
     verdict_for,
 )
 from exchange.arrays.grouping import decode_dictionary
 from exchange.arrays.table import IntArray, IntTable, pack_pairs
-from exchange.routing.columns.addresses import addresses_of
+from exchange.routing.columns.addresses import find_addresses
 from exchange.topology.topology import Topology
 
 __all__ = ["QueueLists", "Verifier"]
@@ -68,7 +68,7 @@ class Verifier:
     """Always False: each message has its own list of queues."""
 
     def __init__(self, topology: Topology, *, states: int = STATES) -> None:
-        self._fingerprint: Final = fingerprint(topology)
+        self._fingerprint: Final = compute_fingerprint(topology)
         # A broker records where a message went when it was published, and not where an exchange sends it later.
         self._classifier: Final = Classifier(topology, states=states, at_once=True)
         self._lists: Final = QueueLists(topology.queues)
@@ -119,7 +119,7 @@ class Verifier:
         for number in np.flatnonzero(self._spans.messages).tolist():
             verdict = self._verdicts[number]
             if isinstance(verdict, PlacementDifference):
-                differences[verdict] = Evidence(self._spans.of(number), self._witnesses.of(number))
+                differences[verdict] = Evidence(self._spans.get_group(number), self._witnesses.get_group(number))
             else:
                 counts[verdict] = int(self._spans.messages[number])
         differences, beyond = keep_smallest(differences)
@@ -138,7 +138,7 @@ class Verifier:
             if unknown == rows:
                 return
             batch = batch.filter(pc.is_valid(batch.column("routed_queues")))
-        classes, _ = self._classifier.classify_addresses(batch, addresses_of(batch))
+        classes, _ = self._classifier.classify_addresses(batch, find_addresses(batch))
         verdicts = self._judge(classes, self._lists.numbers(batch.column("routed_queues")))
         self._spans.count(verdicts, None)
         differ = np.flatnonzero(verdicts >= len(PLAIN))
@@ -146,7 +146,7 @@ class Verifier:
             groups = verdicts[differ]
             self._note_strangers(batch, differ, groups)
             self._spans.note_times(batch, differ, groups)
-            hashes = hashes_of(decode_dictionary(batch.column("routing_key")).take(pa.array(differ)))
+            hashes = hash_column(decode_dictionary(batch.column("routing_key")).take(pa.array(differ)))
             self._witnesses.add(batch, differ, groups, hashes)
         if max(len(self._lists), len(self._verdict_of)) > ROOM or len(self._verdicts) > DIFFERENT:
             self._settle()
@@ -234,7 +234,7 @@ class QueueLists:
         texts = encoded.dictionary.to_pylist()
         counts: npt.NDArray[Any] = np.bincount(np.asarray(encoded.indices), minlength=len(texts))
         numbers = zip([unescape(text) for text in texts], counts.tolist(), strict=True)
-        return {name: count for name, count in numbers if heading_of(name) == OTHERS}
+        return {name: count for name, count in numbers if build_heading(name) == OTHERS}
 
     def names(self, number: int) -> tuple[frozenset[str], frozenset[str]]:
         """Return the known queues of the list with this number, and the headings of its other queues."""

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bindings.archive.names import unescape
-from bindings.counts.columnar.arrays.hashing import hashes_of
-from bindings.counts.columnar.arrays.rows import messages_of
-from bindings.counts.witness import MOST, Witness, keep_witnesses
+from bindings.counts.columnar.arrays.hashing import hash_column
+from bindings.counts.columnar.arrays.rows import build_messages
+from bindings.counts.witness import MAX_WITNESSES, Witness, keep_witnesses
 from exchange.arrays.grouping import decode_dictionary
 from exchange.arrays.table import KeyArray
 
@@ -40,7 +40,7 @@ class Witnesses:
         self._limits = np.zeros(0, np.uint64)
         """Group -> greatest hash of a key that may still become a witness."""
 
-    def of(self, group: int) -> tuple[Witness, ...]:
+    def get_group(self, group: int) -> tuple[Witness, ...]:
         """Return the witnesses of a group."""
         return self._witnesses.get(group, ())
 
@@ -63,7 +63,7 @@ class Witnesses:
         new_key[1:] |= hashes[kept[1:]] != hashes[kept[:-1]]
         rank = np.cumsum(new_key)
         rank -= np.repeat(rank[new_group], np.diff(np.flatnonzero(new_group), append=len(kept)))
-        kept = kept[rank < MOST]
+        kept = kept[rank < MAX_WITNESSES]
         # Of rows with one key, keep that with the smallest hash of its content. The hash is costly: hence only now.
         ties = _hashes(batch.take(pa.array(rows[kept])))
         order = np.lexsort((ties, hashes[kept], groups[kept]))
@@ -93,13 +93,13 @@ class Witnesses:
         sources = decode_dictionary(chosen.column("source")).to_pylist() if "source" in names else [""] * len(better)
         offsets = chosen.column("offset").to_pylist() if "offset" in names else [0] * len(better)
         routed = chosen.column("routed_queues").to_pylist() if "routed_queues" in names else [None] * len(better)
-        columns = zip(better, messages_of(chosen, np.arange(len(better))), sources, offsets, routed, strict=True)
+        columns = zip(better, build_messages(chosen, np.arange(len(better))), sources, offsets, routed, strict=True)
         for at, message, source, offset, queues in columns:
             group = groups[at]
             seen = None if queues is None else tuple([unescape(queue) for queue in queues])
             witness = Witness(hashes[at], ties[at], message, unescape(source), offset, seen)
             kept = self._witnesses[group] = keep_witnesses((*self._witnesses.get(group, ()), witness))
-            if len(kept) == MOST:
+            if len(kept) == MAX_WITNESSES:
                 self._limits[group] = kept[-1].hash
 
 
@@ -132,7 +132,7 @@ def _hashes_of(values: pa.Array) -> KeyArray:
         sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(within, dtype=np.uint64)])
         result = _mix((sums[offsets[1:] - begin] - sums[offsets[:-1] - begin]) ^ counts.astype(np.uint64))
     else:
-        result = hashes_of(pc.fill_null(decode_dictionary(values), ""))
+        result = hash_column(pc.fill_null(decode_dictionary(values), ""))
     if values.null_count:
         result[np.asarray(pc.is_null(values))] = NONE
     return result

@@ -17,7 +17,7 @@ from bindings.diffing.comparison.sides import Side, Ways
 from exchange.entities.entities import Binding, Destination
 from exchange.kinds import Decider
 from exchange.kinds.condition import ALWAYS, NEVER, Condition
-from exchange.kinds.headers import rules_of
+from exchange.kinds.headers import find_rules
 
 __all__ = ["ConditionChanges", "Start"]
 
@@ -42,7 +42,7 @@ class ConditionChanges:
         self.lacking: Final[tuple[dict[str, dict[Binding, None]], dict[str, dict[Binding, None]]]] = ({}, {})
         """For each side: exchange -> the bindings that the other side lacks, or has under another condition."""
         profiles = [side.topology.profile for side in self.sides]
-        self._read_otherwise: Final = len({rules_of(profile) for profile in profiles}) > 1
+        self._read_otherwise: Final = len({find_rules(profile) for profile in profiles}) > 1
         for name in dict.fromkeys((*before.topology.exchanges, *after.topology.exchanges)):
             if before.routed_as.get(name) != after.routed_as.get(name):
                 self.altered.add(name)

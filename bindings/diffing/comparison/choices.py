@@ -17,14 +17,14 @@ from typing import Final, TypeAlias
 
 from bindings.analysis.crawl import OutOfBudget
 from bindings.diffing.comparison.conditions import Probe
-from bindings.diffing.comparison.inquiry import TOO_MANY, Divergence, Inquiry
+from bindings.diffing.comparison.inquiry import TOO_MANY_CASES, Divergence, Inquiry
 from bindings.diffing.comparison.meaning import ChoiceChange
 from bindings.diffing.comparison.paths import PathConditions
 from bindings.diffing.comparison.sides import Side, Ways
-from exchange.entities.alternates import alternates_in_effect
+from exchange.entities.alternates import find_alternates_in_effect
 from exchange.entities.entities import Destination, Exchange
 from exchange.errors import BrokerError
-from exchange.kinds import Decider, kind_of
+from exchange.kinds import Decider, find_kind
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology
 from exchange.values.message import Message
@@ -35,7 +35,7 @@ SAMPLES: Final = 200
 """Number of messages tried to show that two choices differ."""
 
 TRIED: Final = frozenset({Decider.HASH.value, Decider.SELECTOR.value})
-"""Results of `choosing` for exchanges that look at the message: if one shows no difference, others are tried."""
+"""Results of `find_choice_kind` for exchanges that look at the message: where it shows no difference, others may."""
 Outcomes: TypeAlias = Mapping[frozenset[str], Fraction]
 """Queues that get a message together -> the probability. An exchange of unknown type stands there as ``?NAME``."""
 
@@ -43,19 +43,19 @@ MOST: Final = 2_000
 """Maximum number of ways in which chance may route one message."""
 
 
-def choosing(exchange: Exchange) -> str:
+def find_choice_kind(exchange: Exchange) -> str:
     """Return how an exchange chooses: ``chance``, ``hash``, ``selector`` or ``unknown``."""
-    decider = kind_of(exchange).decider
+    decider = find_kind(exchange).decider
     return Decider.UNKNOWN.value if decider.has_conditions else decider.value
 
 
-def way_of_choosing(side: Side, name: str) -> Hashable:
+def find_choice_inputs(side: Side, name: str) -> Hashable:
     """Return all that the choice of an exchange depends on, except the message: equal values mean equal choices."""
     exchange = side.topology.exchanges.get(name)
     if exchange is None:
         return None
-    kind = kind_of(exchange)
-    possible = alternates_in_effect(exchange, side.topology.policies)
+    kind = find_kind(exchange)
+    possible = find_alternates_in_effect(exchange, side.topology.policies)
     alternate = tuple([other for other in possible if other in side.topology.exchanges])
     bindings = side.topology.bindings_from(name)
     if kind.decider is Decider.CHANCE:
@@ -77,7 +77,7 @@ def depends_on_store(side: Side, name: str) -> bool:
     """Return whether the choice of an exchange depends on the metadata store of the broker."""
     exchange = side.topology.exchanges.get(name)
     bindings = side.topology.bindings_from(name)
-    return exchange is not None and kind_of(exchange).depends_on_store(bindings, side.topology.profile)
+    return exchange is not None and find_kind(exchange).depends_on_store(bindings, side.topology.profile)
 
 
 class ChoiceComparison:
@@ -160,7 +160,7 @@ class ChoiceComparison:
                     try:
                         probe = inquiry.ask(entry, both[number], None, [PathConditions()])
                     except OutOfBudget:
-                        inquiry.give_up(entry, end, TOO_MANY)
+                        inquiry.give_up(entry, end, TOO_MANY_CASES)
                         continue
                     if probe is not None:
                         keep(self._choice(entry, name, probe))
@@ -169,7 +169,7 @@ class ChoiceComparison:
     def _find_affected(self, unsettled: AbstractSet[str | None]) -> list[str]:
         """Return the loose ends that have changed, or that hand messages to an exchange whose messages go elsewhere."""
         before, after = self._sides
-        affected = {name for name in self._loose if way_of_choosing(before, name) != way_of_choosing(after, name)}
+        affected = {name for name in self._loose if find_choice_inputs(before, name) != find_choice_inputs(after, name)}
         affected |= {name for name in self._loose if self._onwards[name] & unsettled}
         if self._upgraded:
             affected |= {name for name in self._loose if any(depends_on_store(side, name) for side in self._sides)}
@@ -194,8 +194,8 @@ class ChoiceComparison:
         exchanges = tuple(side.topology.exchanges.get(name) for side in self._sides)
         exchange = exchanges[1] or exchanges[0]
         first: tuple[Message, list[dict[str, Fraction] | None]] | None = None
-        by = "unknown" if exchange is None else choosing(exchange)
-        for message in samples(probe.message(entry), self._sides if by in TRIED else (), name):
+        by = "unknown" if exchange is None else find_choice_kind(exchange)
+        for message in draw_samples(probe.message(entry), self._sides if by in TRIED else (), name):
             outcomes = [trial.outcomes(message) for trial in self._trials]
             shared = [None if outcome is None else _shares(outcome) for outcome in outcomes]
             unknown = any(queue.startswith("?") for by_queue in shared if by_queue is not None for queue in by_queue)
@@ -209,7 +209,7 @@ class ChoiceComparison:
         return ChoiceChange(entry, name, by, first[0], ratios[0], ratios[1], certain)
 
 
-def samples(message: Message, sides: Iterable[Side], name: str) -> Iterator[Message]:
+def draw_samples(message: Message, sides: Iterable[Side], name: str) -> Iterator[Message]:
     """Yield the message, then variants of it for which the exchange may choose otherwise, on either side."""
     yield message
     headers: set[str] = set()
@@ -217,7 +217,7 @@ def samples(message: Message, sides: Iterable[Side], name: str) -> Iterator[Mess
     for side in sides:
         exchange = side.topology.exchanges.get(name)
         if exchange is not None:
-            reads = kind_of(exchange).reads(exchange, side.topology.bindings_from(name), side.topology.profile)
+            reads = find_kind(exchange).reads(exchange, side.topology.bindings_from(name), side.topology.profile)
             headers |= reads.headers
             properties |= reads.properties
     words = message.routing_key.split(".")

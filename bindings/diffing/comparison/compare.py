@@ -17,10 +17,10 @@ from bindings.diffing.comparison.changes import ConditionChanges, Start
 from bindings.diffing.comparison.choices import ChoiceComparison
 from bindings.diffing.comparison.conditions import Probe
 from bindings.diffing.comparison.delayed import add_delayed, delays_any, make_view, without_readers
-from bindings.diffing.comparison.inquiry import TOO_MANY, Divergence, Inquiry
+from bindings.diffing.comparison.inquiry import TOO_MANY_CASES, Divergence, Inquiry
 from bindings.diffing.comparison.meaning import Access, Effect, Meaning, UndecidedQuestion, UnroutableChange
 from bindings.diffing.comparison.partitions import find_partition_changes
-from bindings.diffing.comparison.paths import PathConditions, from_exchange, through
+from bindings.diffing.comparison.paths import PathConditions, find_changed_paths, find_paths
 from bindings.diffing.comparison.sides import DEFAULT, Anywhere, Ways
 from bindings.diffing.comparison.terms import describe
 from exchange.entities.entities import Destination
@@ -29,7 +29,7 @@ from exchange.topology.unread import find_unread
 
 __all__ = ["compare"]
 
-STEPS: Final = 200_000
+MAX_STEPS: Final = 200_000
 """Maximum cost of one question about an exchange and a queue, see `bindings.analysis.crawl.Budget`."""
 TOTAL: Final = 100_000_000
 """Maximum cost of all questions together: some minutes."""
@@ -43,7 +43,7 @@ def compare(
     after: Topology,
     *,
     upgraded: bool = False,
-    steps: int = STEPS,
+    steps: int = MAX_STEPS,
     total: int = TOTAL,
     deadline: Deadline | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -162,7 +162,7 @@ class _Comparison:
         """
         with self._inquiry.budget() as budget:
             try:
-                return through(ways, start, budget)
+                return find_changed_paths(ways, start, budget)
             except OutOfBudget:
                 return {name: [PathConditions(start.demand.all_of)] for name in ways.side.before([start.exchange])}
 
@@ -170,7 +170,7 @@ class _Comparison:
         """Return all paths to the end from an exchange at which messages start on one side only."""
         with self._inquiry.budget() as budget:
             try:
-                return from_exchange(ways, entry, PathConditions(), budget)
+                return find_paths(ways, entry, PathConditions(), budget)
             except OutOfBudget:
                 return [PathConditions()]
 
@@ -188,7 +188,7 @@ class _Comparison:
             try:
                 probe = self._inquiry.ask(entry, both[number], self._other_ways(entry, number, both), changed_paths)
             except OutOfBudget:
-                self._inquiry.give_up(entry, end, TOO_MANY)
+                self._inquiry.give_up(entry, end, TOO_MANY_CASES)
                 continue
             if probe is not None:
                 shown.append((probe, tuple(changed_paths)))
@@ -229,7 +229,7 @@ class _Comparison:
                 try:
                     lost = self._inquiry.ask(entry, ways, self._anywhere[1 - number], changed_paths)
                 except OutOfBudget:
-                    self._inquiry.give_up(entry, None, f"{TOO_MANY}, of unroutable keys")
+                    self._inquiry.give_up(entry, None, f"{TOO_MANY_CASES}, of unroutable keys")
                     continue
             if lost is not None and (known is None or lost.cost < known.cost):
                 known = self._lost[entry, number] = lost

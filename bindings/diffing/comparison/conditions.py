@@ -10,7 +10,7 @@ from exchange.entities.entities import Binding, Destination
 from exchange.entities.profile import Profile
 from exchange.kinds import Kind
 from exchange.kinds.condition import NEVER, Condition, HeaderRules, HeadersCondition
-from exchange.kinds.headers import comparable_headers
+from exchange.kinds.headers import normalise_headers
 from exchange.patterns.matcher import Matcher
 from exchange.patterns.pattern import ExactKey, Pattern
 from exchange.values.message import Message
@@ -30,7 +30,7 @@ class Probe:
         """Return the headers in the form in which these rules compare them."""
         compared = self._compared.get(rules)
         if compared is None:
-            compared = comparable_headers(Message("", self.key, self.headers), rules) if self.headers else {}
+            compared = normalise_headers(Message("", self.key, self.headers), rules) if self.headers else {}
             self._compared[rules] = compared
         return compared
 

@@ -17,7 +17,7 @@ from bindings.diffing.comparison.paths import PathConditions
 from bindings.diffing.comparison.sides import DEFAULT
 from bindings.diffing.comparison.terms import Term
 from exchange.entities.entities import Binding, Destination, Exchange, Queue
-from exchange.kinds import KINDS, UnknownExchange, can_delay, kind_of
+from exchange.kinds import KINDS, UnknownExchange, can_delay, find_kind
 from exchange.kinds.delayed import DELAY
 from exchange.topology.graph import TopologyGraph
 from exchange.topology.topology import Topology
@@ -45,7 +45,7 @@ def without_readers(topology: Topology) -> Topology:
 
 def _hide(topology: Topology, exchange: Exchange) -> Exchange:
     bindings = topology.bindings_from(exchange.name)
-    reads_it = DELAY in kind_of(exchange).reads(exchange, bindings, topology.profile).headers
+    reads_it = DELAY in find_kind(exchange).reads(exchange, bindings, topology.profile).headers
     return replace(exchange, type=UNKNOWN) if reads_it else exchange
 
 
@@ -81,7 +81,7 @@ def make_view(topology: Topology) -> Topology:
 def _copy(topology: Topology, graph: TopologyGraph, name: str) -> Exchange:
     """Return the copy of an exchange for what it routes later."""
     exchange = _hide(topology, topology.exchanges[name])
-    kind = kind_of(exchange)
+    kind = find_kind(exchange)
     is_known = kind is not UnknownExchange and name not in graph.unsure
     type_ = next((known for known, each in KINDS.items() if each is kind), UNKNOWN) if is_known else UNKNOWN
     arguments: dict[str, Any] = dict(exchange.arguments)

@@ -16,11 +16,11 @@ from typing import Any, Final, TypeAlias
 
 from bindings.analysis.crawl import Budget, OutOfBudget
 from exchange.kinds.condition import HeaderRules, HeadersCondition
-from exchange.kinds.headers import comparable
+from exchange.kinds.headers import normalise_value
 from exchange.patterns.conjunctions import PRESENT
-from exchange.values.field_values import INTEGER_TYPES, Typed, type_and_value
+from exchange.values.field_values import INTEGER_TYPES, Typed, resolve_type
 
-__all__ = ["fewest_headers"]
+__all__ = ["find_fewest_headers"]
 
 ABSENT: Final = object()
 SENDER_SELECTED: Final = "CC"
@@ -28,11 +28,11 @@ SENDER_SELECTED: Final = "CC"
 TAKEN_OUT: Final = "BCC"
 """Header that RabbitMQ removes before it routes the message."""
 NUMBERS: Final = INTEGER_TYPES | {"float", "double"}
-MOST_ZEROS: Final = 16
+MAX_ZEROS: Final = 16
 """Maximum number of zeros in an array whose signs are varied: enough for 65,536 arguments."""
 
 
-def fewest_headers(
+def find_fewest_headers(
     all_of: Sequence[HeadersCondition], none_of: Sequence[HeadersCondition], budget: Budget
 ) -> dict[str, Any] | None:
     """Return the fewest headers for which all of ``all_of`` and none of ``none_of`` hold; None when there are none.
@@ -90,7 +90,9 @@ def _options(name: str, asked: Sequence[Asked], arguments: Sequence[Any]) -> Ite
             by_value.setdefault(rules, {}).setdefault(wanted, []).append(number)
 
     def met(value: Any) -> frozenset[int]:
-        numbers = (wanted.get(comparable(value, rules, from_message=True), ()) for rules, wanted in by_value.items())
+        numbers = (
+            wanted.get(normalise_value(value, rules, from_message=True), ()) for rules, wanted in by_value.items()
+        )
         return by_presence.union(*numbers)
 
     for number in count():  # ends: conditions mention finitely many values
@@ -100,7 +102,7 @@ def _options(name: str, asked: Sequence[Asked], arguments: Sequence[Any]) -> Ite
             break
     seen = {by_presence}
     for value in _values(arguments, len(by_value) > 1):
-        if name == SENDER_SELECTED and (type_and_value(value)[0] != "array" or _brings_keys(value)):
+        if name == SENDER_SELECTED and (resolve_type(value)[0] != "array" or _brings_keys(value)):
             continue
         meets = met(value)
         if meets not in seen:
@@ -115,7 +117,7 @@ def _values(arguments: Sequence[Any], two_rules: bool) -> Iterator[Any]:
     """
     yield from arguments
     for argument in arguments:
-        kind, value = type_and_value(argument)
+        kind, value = resolve_type(argument)
         if kind == "timestamp" or (two_rules and kind in NUMBERS):
             yield from _numbers(value)
         elif two_rules and kind in ("array", "table"):
@@ -142,7 +144,7 @@ def _numbers(value: float) -> Iterator[Any]:
 def _with_other_signs(value: Any) -> Iterator[Any]:
     """Yield an array or table with each combination of signs for the zeros in it."""
     zeros = _zeros(value)
-    for signs in product((1.0, -1.0), repeat=min(zeros, MOST_ZEROS)):
+    for signs in product((1.0, -1.0), repeat=min(zeros, MAX_ZEROS)):
         yield _sign_zeros(value, iter((*signs, *[1.0] * (zeros - len(signs)))))
 
 
@@ -171,5 +173,5 @@ def _without_type(value: Typed) -> Any:
 
 
 def _brings_keys(value: Any) -> bool:
-    kind, items = type_and_value(value)
+    kind, items = resolve_type(value)
     return kind == "array" and any(kind == "longstr" for kind, _ in items)

@@ -10,17 +10,17 @@ from bindings.analysis.crawl import Budget, Deadline
 from bindings.diffing.comparison.conditions import Probe
 from bindings.diffing.comparison.meaning import UndecidedQuestion
 from bindings.diffing.comparison.paths import PathConditions
-from bindings.diffing.comparison.search import Demand, shortest_message
+from bindings.diffing.comparison.search import Demand, find_shortest_message
 from bindings.diffing.comparison.sides import Side, Ways
 from exchange.entities.entities import Destination
-from exchange.kinds import kind_of
+from exchange.kinds import find_kind
 from exchange.topology.graph import TopologyGraph
 from exchange.topology.topology import Topology
 from exchange.values.message import Message
 
-__all__ = ["OUT_OF_BUDGET", "TOO_MANY", "Divergence", "Inquiry"]
+__all__ = ["OUT_OF_BUDGET", "TOO_MANY_CASES", "Divergence", "Inquiry"]
 
-TOO_MANY: Final = "too many cases to look at"
+TOO_MANY_CASES: Final = "too many cases to look at"
 OUT_OF_BUDGET: Final = "the budget of the comparison was used up"
 
 
@@ -53,7 +53,7 @@ class Inquiry:
             name
             for graph in graphs
             for name, exchange in graph.topology.exchanges.items()
-            if name in graph.unsure or not kind_of(exchange).decider.has_conditions
+            if name in graph.unsure or not find_kind(exchange).decider.has_conditions
         )
         """Exchanges that do not decide by conditions on one side at least."""
         self.sides: Final = Side(graphs[0], self.loose), Side(graphs[1], self.loose)
@@ -89,12 +89,12 @@ class Inquiry:
     def ask(
         self, entry: str, there: Ways | None, not_there: Ways | None, paths: Iterable[PathConditions]
     ) -> Probe | None:
-        """Return a shortest message that meets the conditions of one of these paths; see `shortest_message`.
+        """Return a shortest message that meets the conditions of one of these paths; see `find_shortest_message`.
 
         Raises OutOfBudget.
         """
         with self.budget() as budget:
-            return shortest_message(entry, there, not_there, [Demand(path.matching) for path in paths], budget)
+            return find_shortest_message(entry, there, not_there, [Demand(path.matching) for path in paths], budget)
 
     def is_published(self, entry: str) -> bool:
         """Return whether publishers may use an exchange on either side."""

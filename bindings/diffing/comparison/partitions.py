@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from exchange.entities.entities import Destination
-from exchange.kinds import KeyUse, kind_of
+from exchange.kinds import KeyUse, find_kind
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.patterns.pattern import MANY, Pattern
 from exchange.topology.topology import Topology
@@ -81,7 +81,7 @@ def _samples(topology: Topology, queue: str, both: tuple[Partitioning, Partition
             if source.part == "body":
                 body = _body(source.name, text)
         for exchange, key in ways:
-            use = kind_of(topology.exchanges[exchange]).key_use if exchange in topology.exchanges else KeyUse.NONE
+            use = find_kind(topology.exchanges[exchange]).key_use if exchange in topology.exchanges else KeyUse.NONE
             if use is KeyUse.PATTERN:  # a MANY stands for no word in the first sample, for one in the others
                 words = Pattern.of_binding_key(key).words
                 filled = ".".join(

@@ -14,15 +14,15 @@ from functools import lru_cache
 from itertools import chain
 from typing import Final, NamedTuple, TypeAlias
 
-from bindings.analysis.crawl import Budget, OutOfBudget, shortest_key
+from bindings.analysis.crawl import Budget, OutOfBudget, find_shortest_key
 from bindings.diffing.comparison.changes import Start
-from bindings.diffing.comparison.search import Demand, shortest_probe
+from bindings.diffing.comparison.search import Demand, find_shortest_probe
 from bindings.diffing.comparison.sides import Ways
 from exchange.entities.entities import Destination
 from exchange.kinds.condition import ALWAYS, Condition
 from exchange.patterns.pattern import AMQP, Pattern
 
-__all__ = ["PathConditions", "from_exchange", "is_implied", "through", "widest"]
+__all__ = ["PathConditions", "find_paths", "is_implied", "find_changed_paths", "keep_widest"]
 
 Conditions: TypeAlias = tuple[Condition, ...]
 
@@ -75,7 +75,7 @@ class _Narrowing:
         result: Conditions | None = matching
         if not is_implied(condition, matching):
             result = (*(other for other in matching if not is_implied(other, (condition,))), condition)
-            if len(result) > 1 and shortest_probe(Demand(result), self._budget) is None:
+            if len(result) > 1 and find_shortest_probe(Demand(result), self._budget) is None:
                 result = None
         if len(self._side.joined) >= REMEMBERED:
             self._side.joined.clear()
@@ -83,12 +83,12 @@ class _Narrowing:
         return result
 
 
-def from_exchange(ways: Ways, exchange: str, path: PathConditions, budget: Budget) -> list[PathConditions]:
+def find_paths(ways: Ways, exchange: str, path: PathConditions, budget: Budget) -> list[PathConditions]:
     """Return the paths from an exchange to the end that go on from ``path``. Raises OutOfBudget."""
     return _onwards(ways, [(Destination("exchange", exchange), path)], _Narrowing(ways, budget), budget)
 
 
-def through(ways: Ways, start: Start, budget: Budget) -> dict[str, list[PathConditions]]:
+def find_changed_paths(ways: Ways, start: Start, budget: Budget) -> dict[str, list[PathConditions]]:
     """Return exchange -> the paths from it to the end that have the changed leg. Raises OutOfBudget.
 
     The search goes from the leg to the end first, then from the leg backwards, exchange by exchange.
@@ -117,7 +117,7 @@ def through(ways: Ways, start: Start, budget: Budget) -> dict[str, list[PathCond
         for source in ways.side.alternate_of(at):
             unmatched = path.unmatched if source in path.unmatched else (*path.unmatched, source)
             pending.append((source, PathConditions(path.matching, unmatched)))
-    return {at: widest(paths_from) for at, paths_from in paths.items()}
+    return {at: keep_widest(paths_from) for at, paths_from in paths.items()}
 
 
 def _onwards(
@@ -143,7 +143,7 @@ def _onwards(
         if alternate is not None:
             unmatched = path.unmatched if at.name in path.unmatched else (*path.unmatched, at.name)
             pending.append((Destination("exchange", alternate), PathConditions(path.matching, unmatched)))
-    return widest(paths)
+    return keep_widest(paths)
 
 
 def is_implied(condition: Condition, by: Iterable[Condition]) -> bool:
@@ -161,12 +161,12 @@ def _covers(wide: Condition, narrow: Condition) -> bool:
     if wide.literal:
         return False
     try:
-        return shortest_key(AMQP, (narrow,), (wide,), Budget(IMPLIED_STEPS)) is None
+        return find_shortest_key(AMQP, (narrow,), (wide,), Budget(IMPLIED_STEPS)) is None
     except OutOfBudget:
         return False
 
 
-def widest(paths: Sequence[PathConditions]) -> list[PathConditions]:
+def keep_widest(paths: Sequence[PathConditions]) -> list[PathConditions]:
     """Return the paths of which no other one requires less, in their order; of equal ones the first.
 
     Each path kept is filed under the rarest thing it requires, so that a path is compared only with the few paths filed

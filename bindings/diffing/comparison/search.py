@@ -14,14 +14,14 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Final, NamedTuple
 
-from bindings.analysis.crawl import Budget, shortest_key
+from bindings.analysis.crawl import Budget, find_shortest_key
 from bindings.diffing.comparison.conditions import Probe, holds
-from bindings.diffing.comparison.headers import fewest_headers
+from bindings.diffing.comparison.headers import find_fewest_headers
 from bindings.diffing.comparison.sides import Leg, Ways
 from exchange.kinds.condition import ALWAYS, Condition, HeadersCondition
 from exchange.patterns.pattern import AMQP, MANY, ExactKey, Pattern
 
-__all__ = ["ANY", "Demand", "shortest_message", "shortest_probe"]
+__all__ = ["ANY", "Demand", "find_shortest_message", "find_shortest_probe"]
 
 
 class Demand(NamedTuple):
@@ -44,7 +44,7 @@ ANY: Final = Demand()
 Cost = tuple[int, int, int, str]
 
 
-def shortest_probe(demand: Demand, budget: Budget) -> Probe | None:
+def find_shortest_probe(demand: Demand, budget: Budget) -> Probe | None:
     """Return a shortest message of one key that meets the demand; None when there is none. Raises OutOfBudget."""
     budget.spend(1)
     if ALWAYS in demand.none_of or not set(demand.all_of).isdisjoint(demand.none_of):
@@ -53,7 +53,7 @@ def shortest_probe(demand: Demand, budget: Budget) -> Probe | None:
     if key is None:
         return None
     all_of, none_of = (tuple(c for c in conditions if isinstance(c, HeadersCondition)) for conditions in demand)
-    headers = fewest_headers(all_of, none_of, budget) if all_of or none_of else {}
+    headers = find_fewest_headers(all_of, none_of, budget) if all_of or none_of else {}
     return None if headers is None else Probe(key, headers)
 
 
@@ -61,13 +61,13 @@ def _shortest_key(demand: Demand, budget: Budget) -> str | None:
     all_of, none_of = ([c for c in conditions if isinstance(c, Pattern)] for conditions in demand)
     exact = next((pattern.text for pattern in all_of if isinstance(pattern, ExactKey)), None)
     if exact is None:
-        return shortest_key(AMQP, all_of, none_of, budget)
+        return find_shortest_key(AMQP, all_of, none_of, budget)
     budget.spend(len(all_of) + len(none_of))
     fits = all(pattern.matches(exact) for pattern in all_of) and not any(pattern.matches(exact) for pattern in none_of)
     return exact if fits else None
 
 
-def shortest_message(
+def find_shortest_message(
     entry: str, there: Ways | None, not_there: Ways | None, starts: Iterable[Demand], budget: Budget
 ) -> Probe | None:
     """Return a shortest message to ``entry`` that gets to the end of ``there`` and not to that of ``not_there``.
@@ -92,7 +92,7 @@ def shortest_message(
     while heap:
         cost, _, demand, probe = heappop(heap)
         if probe is None:
-            probe = shortest_probe(demand, budget)
+            probe = find_shortest_probe(demand, budget)
             if probe is not None:
                 heappush(heap, (max(cost, probe.cost), next(order), demand, probe))
             continue

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from bindings.diffing.comparison.conditions import ConditionalEdge, ExchangeBranches, Probe
 from exchange.entities.entities import Binding, Destination
-from exchange.kinds import Kind, UnknownExchange, kind_of
+from exchange.kinds import Kind, UnknownExchange, find_kind
 from exchange.kinds.condition import NEVER, Condition
 from exchange.topology.graph import Graph, TopologyGraph
 
@@ -29,7 +29,7 @@ class Side:
         self.topology: Final = topology
         self.loose: Final = loose
         self.kinds: Final[dict[str, type[Kind]]] = {
-            name: kind_of(exchange) for name, exchange in topology.exchanges.items() if name not in loose
+            name: find_kind(exchange) for name, exchange in topology.exchanges.items() if name not in loose
         }
         """The kinds of exchanges, except loose ends."""
         self.published: Final = {name: None for name, each in topology.exchanges.items() if not each.internal}

@@ -11,15 +11,15 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from bindings.analysis.crawl import Budget, Deadline, OutOfBudget
-from bindings.diffing.comparison.paths import PathConditions, from_exchange, is_implied, widest
-from bindings.diffing.comparison.search import Demand, shortest_probe
+from bindings.diffing.comparison.paths import PathConditions, find_paths, is_implied, keep_widest
+from bindings.diffing.comparison.search import Demand, find_shortest_probe
 from bindings.diffing.comparison.sides import Ways
 
 __all__ = ["Term", "describe"]
 
-STEPS: Final = 20_000
+MAX_STEPS: Final = 20_000
 """Maximum cost of describing one change."""
-FEW: Final = 8
+MAX_EXACT_PATHS: Final = 8
 """Maximum number of paths in an exact description."""
 
 
@@ -40,10 +40,10 @@ def describe(
     ``ways`` are those of the side with the changed paths. Either all terms are exact or none is; after the deadline,
     none is.
     """
-    changed = widest(changed)
-    budget = Budget(STEPS, deadline)
+    changed = keep_widest(changed)
+    budget = Budget(MAX_STEPS, deadline)
     try:
-        if len(changed) <= FEW:
+        if len(changed) <= MAX_EXACT_PATHS:
             terms = [_term(entry, ways, others, path, budget) for path in changed]
             return tuple(term for term in terms if term is not None)
     except OutOfBudget:
@@ -54,15 +54,15 @@ def describe(
 def _term(entry: str, ways: Ways, others: Ways | None, path: PathConditions, budget: Budget) -> Term | None:
     """Return the term of a path; None if each message that takes the path gets to the end on the other side, too."""
     unless: list[PathConditions] = []
-    for other in () if others is None else from_exchange(others, entry, PathConditions(path.matching), budget):
+    for other in () if others is None else find_paths(others, entry, PathConditions(path.matching), budget):
         rest = tuple(condition for condition in other.matching if not is_implied(condition, path.matching))
         unless.append(PathConditions(rest, other.unmatched))
-    unless = widest(unless)
-    if len(unless) > FEW:
+    unless = keep_widest(unless)
+    if len(unless) > MAX_EXACT_PATHS:
         raise OutOfBudget
     if PathConditions() in unless:  # a path of the other side that requires nothing more
         return None
     not_these = tuple(other.matching[0] for other in unless if len(other.matching) == 1 and not other.unmatched)
-    if shortest_probe(Demand(path.matching, not_these), budget) is None:
+    if find_shortest_probe(Demand(path.matching, not_these), budget) is None:
         return None
     return Term(path, tuple(unless))

@@ -34,7 +34,7 @@ from bindings.diffing.settings.changes import SettingsChange
 from exchange.entities.entities import Queue
 from exchange.text.display import clip_line, count_noun
 from exchange.text.markdown import escape_text, fold, quote_block, quote_code, write_rows
-from exchange.topology.unread import not_proved
+from exchange.topology.unread import format_not_proved
 
 __all__ = ["LONGEST", "comparison_to_markdown", "to_markdown"]
 
@@ -48,11 +48,11 @@ SHARES: Final = (4, 1, 1, 2)
 """Eighths of the room for effects, other changes, undecided questions and the plan, if not all fits."""
 SMALLEST: Final = 3_000
 """Minimum room in bytes for a virtual host to be written about; those that have less are counted."""
-LISTED: Final = 50
+MAX_LISTED_EFFECTS: Final = 50
 """Maximum number of effects, of other changes, and of undecided questions that are listed of one virtual host."""
 QUEUES: Final = 10
 """Maximum number of queues that a sentence lists."""
-STEPS: Final = 300
+MAX_PLAN_LINES: Final = 300
 """Maximum number of lines of one plan."""
 NAME: Final = 120
 """Maximum number of characters of a name or a key."""
@@ -114,7 +114,7 @@ class _Page:
     def add_list(self, rows: Sequence[str], most: int, head: Sequence[str] = ()) -> None:
         """Add rows below a head, and a blank line; as many as fit into ``most`` bytes, and the number of the others."""
         if rows:
-            self.add(*head, *_fit(rows, LISTED, most), "")
+            self.add(*head, *_fit(rows, MAX_LISTED_EFFECTS, most), "")
 
 
 def _fit(rows: Sequence[str], count: int, most: int) -> list[str]:
@@ -147,7 +147,7 @@ def _verdict(diffs: Sequence[Diff]) -> str:
     """Return the worst that the differences mean; nothing is claimed of topologies of which parts were not read."""
     unread = tuple(dict.fromkeys(each for result in diffs for each in result.meaning.unread))
     if unread:
-        return f"**{not_proved(unread)}**"
+        return f"**{format_not_proved(unread)}**"
     if any(_loses_for_sure(result) for result in diffs):
         return "**messages are lost**"
     if any(result.loses for result in diffs):
@@ -195,7 +195,15 @@ def _write_part(page: _Page, file: FileDiff, each: VhostDiff, room: int, *, alon
     questions = [f"- not read: {_plain(f'{each.where}: {each.text}')}" for each in meaning.unread]
     questions += [f"- {_plain(describe_undecided(question))}" for question in meaning.undecided]
     steps = [clip_line(line, STEP) for line in _plan_lines(result.plan)]
-    rooms = _divide(room - FRAME, [table[: LISTED + 2], changes[:LISTED], questions[:LISTED], steps[:STEPS]])
+    rooms = _divide(
+        room - FRAME,
+        [
+            table[: MAX_LISTED_EFFECTS + 2],
+            changes[:MAX_LISTED_EFFECTS],
+            questions[:MAX_LISTED_EFFECTS],
+            steps[:MAX_PLAN_LINES],
+        ],
+    )
     page.add_list(table[2:], rooms[0] - _size(table[:2]), table[:2])
     page.add_list(changes, rooms[1])
     page.add_list(questions, rooms[2])
@@ -203,7 +211,7 @@ def _write_part(page: _Page, file: FileDiff, each: VhostDiff, room: int, *, alon
     if each.releases is not None:
         page.add("What the new release refuses or ignores: `hashstar upgrade`.", "")
     if steps:
-        lines = _fit(steps, STEPS, rooms[3])
+        lines = _fit(steps, MAX_PLAN_LINES, rooms[3])
         page.add(*fold(_plan_title(result.plan), quote_block([line for line in lines if line], "diff")))
 
 
@@ -222,7 +230,7 @@ def _divide(room: int, lists: Sequence[Sequence[str]]) -> list[int]:
 def _proof(meaning: Meaning) -> str:
     """Return whether what is listed is all that changes."""
     if meaning.unread:
-        return f"**{not_proved(meaning.unread).capitalize()}**: messages may be lost or gained."
+        return f"**{format_not_proved(meaning.unread).capitalize()}**: messages may be lost or gained."
     if meaning.verdict == "same":
         return "No message is routed differently: proved for all keys and headers."
     if meaning.undecided:

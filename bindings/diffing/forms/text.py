@@ -29,9 +29,9 @@ from bindings.diffing.forms.words import (
 from bindings.diffing.planning.plan import Plan
 from bindings.diffing.settings.changes import SettingsChange
 from exchange.text.display import count_noun, count_rest, describe_exchange
-from exchange.topology.unread import unread_lines
+from exchange.topology.unread import format_unread
 
-__all__ = ["comparison_to_text", "meaning_lines", "plan_lines", "settings_lines", "to_text"]
+__all__ = ["comparison_to_text", "format_meaning", "plan_lines", "format_settings", "to_text"]
 
 UNDECIDED: Final = 20
 """Number of undecided questions that the text lists; the others are in the JSON."""
@@ -47,8 +47,8 @@ def to_text(result: Diff, releases: tuple[str, str] | None = None) -> Iterator[s
     yield "plan:" if plan.steps or plan.refused or plan.left_alone else "plan: nothing to do"
     yield from plan_lines(plan)
     yield "meaning:"
-    yield from meaning_lines(result.meaning)
-    yield from settings_lines(result.settings)
+    yield from format_meaning(result.meaning)
+    yield from format_settings(result.settings)
     if releases is not None:
         yield "what the new release refuses or ignores: hashstar upgrade"
 
@@ -98,7 +98,7 @@ def plan_lines(todo: Plan) -> Iterator[str]:
         yield f"  {describe_left(part)}"
 
 
-def meaning_lines(difference: Meaning, most: int | None = None, reasons: Mapping[str, str] = CHANGED) -> Iterator[str]:
+def format_meaning(difference: Meaning, most: int | None = None, reasons: Mapping[str, str] = CHANGED) -> Iterator[str]:
     """Yield which messages go elsewhere, queue by queue; or that none does, where that is proved.
 
     ``most`` is the maximum number of differences of each kind that are listed; the others are counted. ``reasons`` has
@@ -127,14 +127,14 @@ def meaning_lines(difference: Meaning, most: int | None = None, reasons: Mapping
     yield from _more(changes, most)
     yield from _undecided_lines(difference.undecided)
     if difference.unread:
-        yield from (f"  {line}" for line in unread_lines(difference.unread))
+        yield from (f"  {line}" for line in format_unread(difference.unread))
     elif difference.verdict == "same":
         yield "  no message is routed differently: proved for all keys and headers"
     elif difference.verdict == "undecided":
         yield "  no message was found that is routed differently, and that there is none could not be proved"
 
 
-def settings_lines(changes: Sequence[SettingsChange]) -> Iterator[str]:
+def format_settings(changes: Sequence[SettingsChange]) -> Iterator[str]:
     """Yield which settings in force differ, below a title, part by part, and what that means; nothing if none does."""
     if changes:
         yield "settings in force:"

@@ -34,7 +34,7 @@ __all__ = [
     "split_term",
 ]  # fmt: skip
 
-NAMED: Final = 5
+MAX_NAMED_PARTS: Final = 5
 """Number of queues or exchanges with the same change that are listed; the others are counted, and in the JSON."""
 
 HOW: Final = {"chance": "by chance", "hash": "by a hash", "selector": "by selectors"}
@@ -169,7 +169,7 @@ def name_parts(change: SettingsChange) -> str:
     names = [repr(name) for name in change.names]
     if len(names) == 1:
         return f"{change.kind} {names[0]}"
-    return f"{count_noun(len(names), change.kind)}, {list_some(names, NAMED)}"
+    return f"{count_noun(len(names), change.kind)}, {list_some(names, MAX_NAMED_PARTS)}"
 
 
 def describe_settings(change: SettingsChange) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from bindings.diffing.planning.plan import comparable_arguments
+from bindings.diffing.planning.plan import normalise_arguments
 from exchange.entities.entities import Exchange, Policy, Queue
 from exchange.entities.part import Part
 from exchange.entities.precedence import encode_setting
@@ -33,7 +33,7 @@ def find_changes(before: Part, after: Part) -> Iterator[FieldChange]:
         yield from _compare(_of_policy(before), _of_policy(after))
     elif isinstance(before, Exchange | Queue) and isinstance(after, Exchange | Queue):
         yield from _compare(_of_flags(before), _of_flags(after))
-        old, new = comparable_arguments(before), comparable_arguments(after)
+        old, new = normalise_arguments(before), normalise_arguments(after)
         for name in sorted({*old, *new}):
             if old.get(name) != new.get(name):
                 yield FieldChange(f"arguments.{name}", _argument(before, name), _argument(after, name))

@@ -17,9 +17,9 @@ from bindings.analysis.crawl import Deadline
 from bindings.diffing.planning.rehearsal import Rehearsal, TooMuch, mark
 from bindings.diffing.planning.step import Step, StepState, Unit
 from bindings.diffing.planning.tangles import Alteration, find_tangled
-from exchange.entities.alternates import alternate_exchange, possible_alternates
+from exchange.entities.alternates import find_alternate, find_possible_alternates
 from exchange.entities.entities import Binding, Destination, Exchange, Policy, Queue
-from exchange.kinds import Decider, UnknownExchange, kind_of
+from exchange.kinds import Decider, UnknownExchange, find_kind
 from exchange.text.display import list_some
 from exchange.topology.graph import Graph
 from exchange.topology.topology import Topology
@@ -90,7 +90,7 @@ class _Order:
         self._rehashed: Final = {
             name
             for name, count in changed.items()
-            if count > 1 and name in before.exchanges and kind_of(before.exchanges[name]).decider is Decider.HASH
+            if count > 1 and name in before.exchanges and find_kind(before.exchanges[name]).decider is Decider.HASH
         }
 
     def phases(self) -> tuple[list[Unit], list[Unit], list[Unit]]:
@@ -124,7 +124,7 @@ class _Order:
             exchange = self._before.exchanges.get(name)
             if exchange is None or self._replaced & {Destination("exchange", name)}:
                 continue
-            kind = kind_of(exchange)
+            kind = find_kind(exchange)
             slots = {kind.slot(binding) for binding in self._todo.unbound if binding.source == name} - {None}
             for slot in sorted(slots, key=repr):
                 old, new = (
@@ -149,7 +149,7 @@ class _Order:
             first, last = new, [binding for binding in old if binding not in new]
             return (*(Step(True, binding, why) for binding in first), *(Step(False, binding, why) for binding in last))
         why = f"messages miss {new[0].destination} between these steps: exchange {name!r} keeps one such binding"
-        if kind_of(exchange).decider is Decider.HASH:
+        if find_kind(exchange).decider is Decider.HASH:
             why = KEYS_MOVE.format(name)
         return (*(Step(False, binding, why) for binding in old), *(Step(True, binding, why) for binding in new))
 
@@ -216,7 +216,7 @@ class _Order:
         switch = any(Alteration.SWITCHES in kind for name, kind in self.changes().items() if name in careful)
         passed = self.graph.downstream(self.graph.upstream(careful))
         exchanges = [*self._before.exchanges.values(), *self._after.exchanges.values()]
-        additive = all(kind_of(exchange).decider.has_conditions for exchange in exchanges if exchange.name in passed)
+        additive = all(find_kind(exchange).decider.has_conditions for exchange in exchanges if exchange.name in passed)
         if additive and not switch:
             return "messages may reach other queues, though none is lost,"
         return "messages may be lost or reach other queues"
@@ -229,7 +229,7 @@ class _Order:
                 if name in self._rehashed:
                     return mark(unit, KEYS_MOVE.format(name))
                 exchange = self._before.exchanges.get(name)
-                if exchange is not None and kind_of(exchange) is UnknownExchange:
+                if exchange is not None and find_kind(exchange) is UnknownExchange:
                     return mark(unit, f"exchange {name!r} is of a type unknown here, and so is what messages do")
         return unit
 
@@ -239,7 +239,7 @@ class _Order:
             name
             for topology in (self._before, self._after)
             for exchange in topology.exchanges.values()
-            for name in possible_alternates(exchange, topology.policies)
+            for name in find_possible_alternates(exchange, topology.policies)
             if name is not None and name not in topology.exchanges
         }
 
@@ -293,7 +293,7 @@ def _alternates(topology: Topology) -> dict[str, str]:
     """Return exchange -> its alternate, where both exist."""
     alternates = {}
     for exchange in topology.exchanges.values():
-        alternate = alternate_exchange(exchange, topology.policies)
+        alternate = find_alternate(exchange, topology.policies)
         if alternate is not None and alternate in topology.exchanges:
             alternates[exchange.name] = alternate
     return alternates
@@ -329,13 +329,13 @@ def _possible_alternates(exchange: Exchange, versions: Mapping[str, Collection[P
     # A version of a policy can be in force if it applies and no other policy has a higher priority in all its versions.
     # ``least`` is the lowest priority of a policy's versions, or -inf if one of them does not apply.
     least = [min([-inf if policy is None else policy.priority for policy in known]) for known in applying]
-    possible = [alternate_exchange(exchange, {})] if set(least) <= {-inf} else []
+    possible = [find_alternate(exchange, {})] if set(least) <= {-inf} else []
     for number, known in enumerate(applying):
         if not any(known):
             continue
         most = max([priority for at, priority in enumerate(least) if at != number], default=-inf)
         possible += [
-            alternate_exchange(exchange, {policy.name: policy})
+            find_alternate(exchange, {policy.name: policy})
             for policy in known
             if policy is not None and most <= policy.priority
         ]

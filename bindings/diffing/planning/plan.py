@@ -19,9 +19,9 @@ from exchange.entities.entities import Binding, Destination, Exchange, Policy, Q
 from exchange.entities.part import Part
 from exchange.errors import BrokerError
 from exchange.topology.topology import Topology
-from exchange.values.field_values import INTEGER_TYPES, type_and_value
+from exchange.values.field_values import INTEGER_TYPES, resolve_type
 
-__all__ = ["Plan", "Step", "comparable_arguments", "find_difference", "is_reserved", "keep_extras", "make_plan"]
+__all__ = ["Plan", "Step", "normalise_arguments", "find_difference", "is_reserved", "keep_extras", "make_plan"]
 
 FLOATS: Final = frozenset({"float", "double"})
 
@@ -130,12 +130,12 @@ def _same(old: Exchange | Queue, new: Exchange | Queue) -> bool:
         flags = (old.durable, old.auto_delete) == (new.durable, new.auto_delete)
     else:
         flags = replace(old, arguments={}) == replace(new, arguments={})
-    return flags and comparable_arguments(old) == comparable_arguments(new)
+    return flags and normalise_arguments(old) == normalise_arguments(new)
 
 
-def comparable_arguments(part: Exchange | Queue) -> dict[str, tuple[str, str]]:
+def normalise_arguments(part: Exchange | Queue) -> dict[str, tuple[str, str]]:
     """Return the arguments of a part in a form that is equal where a broker takes them for equal."""
-    arguments = {name: type_and_value(value) for name, value in part.arguments.items()}
+    arguments = {name: resolve_type(value) for name, value in part.arguments.items()}
     if isinstance(part, Queue) and arguments.get("x-queue-type") == ("longstr", b"classic"):
         del arguments["x-queue-type"]
     return {name: (_class(kind), repr(value)) for name, (kind, value) in arguments.items()}

@@ -17,7 +17,7 @@ from bindings.analysis.key_classes import find_key_classes
 from bindings.diffing.planning.step import Step, StepState, Unit
 from exchange.entities.entities import Binding
 from exchange.errors import BrokerError, NotFound
-from exchange.kinds import Decider, kind_of
+from exchange.kinds import Decider, find_kind
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology
 from exchange.values.field_values import FieldTable
@@ -25,10 +25,10 @@ from exchange.values.message import Message
 
 __all__ = ["Astray", "Rehearsal", "TooMuch"]
 
-MOST_STATES: Final = 4_000
-MOST_PATTERNS: Final = 4_000
-MOST_CONDITIONS: Final = 6
-MOST_ROUTES: Final = 400_000
+MAX_STATES: Final = 4_000
+MAX_PATTERNS: Final = 4_000
+MAX_CONDITIONS: Final = 6
+MAX_ROUTES: Final = 400_000
 """Maximum numbers of what is looked at: a minute in the worst case, if no deadline comes before."""
 ROUTES_PER_LOOK: Final = 256
 """Number of messages routed between two looks at the clock."""
@@ -73,13 +73,13 @@ class Rehearsal:
         self._deadline: Final = deadline
         self._names: Final = exchanges
         self._after: Final = after
-        self._left = MOST_ROUTES
+        self._left = MAX_ROUTES
         self._conditions: Final[dict[FieldTable, str]] = {}
         patterns = set()
         for topology in (before, after):
             for name in exchanges & topology.exchanges.keys():
                 exchange = topology.exchanges[name]
-                kind = kind_of(exchange)
+                kind = find_kind(exchange)
                 for binding in topology.bindings_from(name):
                     if kind.decider is Decider.HEADERS:
                         self._conditions.setdefault(binding.arguments, f"condition {len(self._conditions)}")
@@ -88,9 +88,9 @@ class Rehearsal:
                     if pattern is None:
                         raise TooMuch(f"exchange {name!r} is of type {exchange.type}")
                     patterns.add(pattern.words)
-        if len(patterns) > MOST_PATTERNS or len(self._conditions) > MOST_CONDITIONS:
+        if len(patterns) > MAX_PATTERNS or len(self._conditions) > MAX_CONDITIONS:
             raise TooMuch("they have many different bindings")
-        keys = find_key_classes(patterns, MOST_STATES, deadline)
+        keys = find_key_classes(patterns, MAX_STATES, deadline)
         if keys is None:
             self._require_time()
             raise TooMuch("their patterns match keys in too many ways")
@@ -143,7 +143,7 @@ class Rehearsal:
 
         If there is too much to try, the rest follows in the given order, all marked.
         """
-        self._left = MOST_ROUTES
+        self._left = MAX_ROUTES
         left = list(units)
         try:
             here, known = state.copy(), self.astray(state)

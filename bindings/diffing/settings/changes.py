@@ -12,13 +12,13 @@ from functools import cached_property, partial
 from itertools import islice
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from bindings.analysis.crawl import Budget, OutOfBudget, shortest_key
+from bindings.analysis.crawl import Budget, OutOfBudget, find_shortest_key
 from bindings.diffing.settings.consequences import Consequence, QueueSide, find_consequence
 from exchange.entities.effects import POLICIES_OF_EXCHANGES
 from exchange.entities.entities import Destination, Exchange, Policy, Queue
 from exchange.entities.in_force import DeadLetters, Policies, Setting, SettingsInForce
-from exchange.entities.precedence import Possible, possible_values
-from exchange.kinds import kind_of
+from exchange.entities.precedence import Possible, find_possible_values
+from exchange.kinds import find_kind
 from exchange.patterns.pattern import AMQP
 from exchange.routing.dead_letters import find_hop
 from exchange.routing.route import DeadLetterHop
@@ -40,9 +40,9 @@ QUEUES: Final = 20
 """Maximum number of queues of one change whose messages are tried."""
 KEYS: Final = 20
 """Maximum number of keys tried for one queue."""
-STEPS: Final = 10_000
+MAX_STEPS: Final = 10_000
 """Maximum cost of the search for one key."""
-LISTED: Final = 3
+MAX_LISTED_QUEUES: Final = 3
 """Maximum number of queues that an example lists."""
 LOST: Final = frozenset({"dropped", "missing", "unroutable"})
 
@@ -143,7 +143,7 @@ def _changes(
     defaults = _differing_defaults(parts, topologies)
     for name in sorted({*defaults, *(name for settings in (*old, *new) for name in settings.values)}):
         before, after = (
-            tuple(default if value is None else value for value in possible_values(settings, name))
+            tuple(default if value is None else value for value in find_possible_values(settings, name))
             for settings, default in zip((old, new), defaults.get(name, (None, None)), strict=True)
         )
         if _comparable(before) != _comparable(after) and _concerns(parts[0], name, (*before, *after)):
@@ -255,11 +255,11 @@ class Letters:
         ways = after.bindings_to(Destination("queue", queue))
         for binding in ways:
             source = after.exchanges.get(binding.source)
-            kind = None if source is None or source.internal else kind_of(source)
+            kind = None if source is None or source.internal else find_kind(source)
             pattern = None if kind is None else kind.pattern(binding)
             if pattern is not None:
                 try:
-                    key = shortest_key(AMQP, (pattern,), (), Budget(STEPS))
+                    key = find_shortest_key(AMQP, (pattern,), (), Budget(MAX_STEPS))
                 except OutOfBudget:
                     continue
                 if key is not None:
@@ -274,7 +274,7 @@ class Letters:
         topology = self._topologies[side]
         hop = find_hop(topology.queues[name], Message("", key), topology.policies_in_force(), self._routers[side])
         exchange = topology.exchanges.get(hop.letters.exchange or "")
-        if exchange is not None and not kind_of(exchange).decider.is_key_only:
+        if exchange is not None and not find_kind(exchange).decider.is_key_only:
             return None
         return None if hop.outcome in ("unknown", "undecided") else hop
 
@@ -286,4 +286,4 @@ def _describe(hop: DeadLetterHop) -> str:
         return f"lost, as exchange '{hop.letters.exchange}' does not exist"
     if hop.outcome == "unroutable":
         return "lost, as no queue gets its dead letter"
-    return f"dead-lettered to {list_some([repr(queue) for queue in hop.queues], LISTED)}"
+    return f"dead-lettered to {list_some([repr(queue) for queue in hop.queues], MAX_LISTED_QUEUES)}"

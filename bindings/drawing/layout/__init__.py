@@ -7,6 +7,6 @@ coordinates, routes, for each connected part of the graph.
 from __future__ import annotations
 
 from bindings.drawing.layout.layout import lay_out
-from bindings.drawing.layout.values import NOTHING, LaidEdge, Layout, Point, Size
+from bindings.drawing.layout.values import NOTHING, LaidEdge, Layout, PlacedEdge, Point, Size
 
-__all__ = ["NOTHING", "Layout", "LaidEdge", "Point", "Size", "lay_out"]
+__all__ = ["NOTHING", "LaidEdge", "Layout", "PlacedEdge", "Point", "Size", "lay_out"]

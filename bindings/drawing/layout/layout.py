@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from bindings.drawing.layout.coordinates import GAP, place_slots
@@ -15,7 +15,7 @@ from bindings.drawing.layout.order import order_columns
 from bindings.drawing.layout.ranks import find_back_edges, rank_nodes
 from bindings.drawing.layout.routes import DETOUR_GAP, draw_loops, frame_columns, route_edges
 from bindings.drawing.layout.slots import build_slots
-from bindings.drawing.layout.values import LaidEdge, Layout, Point, Size
+from bindings.drawing.layout.values import LaidEdge, Layout, PlacedEdge, Point, Size
 
 __all__ = ["find_parts", "lay_out", "pack"]
 
@@ -35,33 +35,26 @@ def lay_out(sizes: Sequence[Size], lines: Sequence[LaidEdge]) -> Layout:
     for index, line in enumerate(lines):
         lines_of[part_of[line.source]].append(index)
     nodes: list[Point] = [Point(0.0, 0.0)] * len(sizes)
-    edges: list[tuple[Point, ...]] = [()] * len(lines)
-    labels: list[Point | None] = [None] * len(lines)
-    is_reversed = [False] * len(lines)
+    edges: dict[int, PlacedEdge] = {}
     connected = [number for number, indexes in enumerate(lines_of) if indexes]
     layouts = [_lay_out_part(sizes, lines, parts[number], lines_of[number]) for number in connected]
     corners, whole = pack([layout.size for layout in layouts])
     for number, layout, corner in zip(connected, layouts, corners, strict=True):
         for node, point in zip(parts[number], layout.nodes, strict=True):
-            nodes[node] = _move(point, corner)
-        for index, curve, label, back in zip(
-            lines_of[number], layout.edges, layout.labels, layout.reversed, strict=True
-        ):
-            edges[index] = tuple([_move(point, corner) for point in curve])
-            labels[index] = None if label is None else _move(label, corner)
-            is_reversed[index] = back
+            nodes[node] = point.move(corner)
+        edges |= {index: edge.move(corner) for index, edge in zip(lines_of[number], layout.edges, strict=True)}
     alone = [part[0] for part, indexes in zip(parts, lines_of, strict=True) if not indexes]
     top = whole.height + PART_GAP if layouts else 0.0
     grid = _place_in_grid([sizes[node] for node in alone], whole.width)
     for node, corner in zip(alone, grid, strict=True):
-        nodes[node] = Point(corner.x, corner.y + top)
+        nodes[node] = corner.move(Point(0.0, top))
     right = max([whole.width, *(nodes[node].x + sizes[node].width for node in alone)])
     bottom = max([whole.height, *(nodes[node].y + sizes[node].height for node in alone)])
-    return Layout(tuple(nodes), tuple(edges), tuple(labels), tuple(is_reversed), Size(right, bottom))
+    return Layout(tuple(nodes), _in_order(edges), Size(right, bottom))
 
 
-def _move(point: Point, by: Point) -> Point:
-    return Point(point.x + by.x, point.y + by.y)
+def _in_order(edges: Mapping[int, PlacedEdge]) -> tuple[PlacedEdge, ...]:
+    return tuple([edges[index] for index in range(len(edges))])
 
 
 def _lay_out_part(
@@ -94,27 +87,26 @@ def _lay_out_part(
     nodes = [
         Point(frame.lefts[slots.column_of[node]], middles[node] - size.height / 2) for node, size in enumerate(sizes)
     ]
-    edges: list[tuple[Point, ...]] = [()] * len(lines)
-    labels: list[Point | None] = [None] * len(lines)
-    for at, curve, slot in zip(straight, route_edges(slots, ranked, frame), slots.labels, strict=True):
-        edges[at] = tuple(reversed(curve)) if back[at] else curve
-        if slot is not None:
-            left = frame.lefts[slots.column_of[slot]]
-            labels[at] = Point(left, middles[slot] - slots.sizes[slot].height / 2)
+    edges: dict[int, PlacedEdge] = {}
+    for at, curve, path in zip(straight, route_edges(slots, ranked, frame), slots.paths, strict=True):
+        label = None
+        if path.label is not None:
+            left = frame.lefts[slots.column_of[path.label]]
+            label = Point(left, middles[path.label] - slots.sizes[path.label].height / 2)
+        edges[at] = PlacedEdge(tuple(reversed(curve)) if back[at] else curve, label, back[at])
     for node, members in loops.items():
-        curves, corners, _ = draw_loops(nodes[node], sizes[node], [lines[at].label for at in members])
-        for at, curve, corner in zip(members, curves, corners, strict=True):
-            edges[at], labels[at] = curve, corner
-    detours = max((detour + 1 for detour in slots.around if detour is not None), default=0)
+        drawn, _ = draw_loops(nodes[node], sizes[node], [lines[at].label for at in members])
+        edges |= zip(members, drawn, strict=True)
+    detours = max((path.detour + 1 for path in slots.paths if path.detour is not None), default=0)
     size = Size(frame.width, frame.bottom + detours * DETOUR_GAP)
-    return Layout(tuple(nodes), tuple(edges), tuple(labels), tuple(back), size)
+    return Layout(tuple(nodes), _in_order(edges), size)
 
 
 def _room(size: Size, loops: Sequence[Size]) -> Size:
     """Return the size of a node with its loops; below it, the same room stays free, so that it is in the middle."""
     if not loops:
         return size
-    room = draw_loops(Point(0.0, 0.0), size, loops)[2]
+    room = draw_loops(Point(0.0, 0.0), size, loops)[1]
     return Size(room.width, size.height + 2 * room.height)
 
 

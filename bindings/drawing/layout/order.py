@@ -14,10 +14,10 @@ from typing import Final
 
 __all__ = ["count_crossings", "order_columns"]
 
-MOST_SWEEPS: Final = 40
-FEWEST_SWEEPS: Final = 6
+MAX_SWEEPS: Final = 40
+MIN_SWEEPS: Final = 6
 WORK: Final = 300_000
-"""Maximum number of edges between columns that all sweeps may visit, unless `FEWEST_SWEEPS` need more."""
+"""Maximum number of edges between columns that all sweeps may visit, unless `MIN_SWEEPS` need more."""
 PATIENCE: Final = 6
 """Number of sweeps without an improvement after which the search ends."""
 TRANSPOSITIONS: Final = 8
@@ -29,7 +29,7 @@ def order_columns(
 ) -> list[list[int]]:
     """Return the columns, each in an order with few crossings of the edges between them."""
     segments = sum(map(len, after))
-    sweeps = min(max(FEWEST_SWEEPS, WORK // max(segments, 1)), MOST_SWEEPS)
+    sweeps = min(max(MIN_SWEEPS, WORK // max(segments, 1)), MAX_SWEEPS)
     current = _walk_order(columns, after)
     position = [0] * len(after)
     for column in current:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
 from bindings.drawing.layout.slots import Slots
-from bindings.drawing.layout.values import LaidEdge, Point, Size
+from bindings.drawing.layout.values import LaidEdge, PlacedEdge, Point, Size
 
 __all__ = ["RouteGrid", "draw_loops", "frame_columns", "join_points", "route_edges"]
 
@@ -60,21 +60,19 @@ def frame_columns(slots: Slots, middles: Sequence[float], nodes: Sequence[Size])
 
 def route_edges(slots: Slots, lines: Sequence[LaidEdge], frame: RouteGrid) -> list[tuple[Point, ...]]:
     """Return the curve of each edge, from the left to the right: level in columns, bent between them."""
-    starts, ends = _place_ports(slots, lines, frame)
     routes = []
-    for index, (line, path) in enumerate(zip(lines, slots.paths, strict=True)):
+    for line, path, ports in zip(lines, slots.paths, _place_ports(slots, lines, frame), strict=True):
         source, target = slots.column_of[line.source], slots.column_of[line.target]
-        points = [Point(frame.lefts[source] + frame.nodes[line.source].width, starts[index])]
+        points = [Point(frame.lefts[source] + frame.nodes[line.source].width, ports.start)]
         # Level to the end of the column, past wider nodes above and below.
-        points.append(Point(frame.lefts[source] + frame.widths[source], starts[index]))
-        for slot in path[1:]:
+        points.append(Point(frame.lefts[source] + frame.widths[source], ports.start))
+        for slot in path.slots[1:]:
             if slot != line.target:
                 points += _cross(frame, slots.column_of[slot], slots.column_of[slot], frame.middles[slot])
-        detour = slots.around[index]
-        if detour is not None:
-            y = frame.bottom + DETOUR_GAP * (detour + 1)
-            points += _cross(frame, slots.column_of[path[-1]] + 1, target - 1, y)
-        points.append(Point(frame.lefts[target], ends[index]))
+        if path.detour is not None:
+            y = frame.bottom + DETOUR_GAP * (path.detour + 1)
+            points += _cross(frame, slots.column_of[path.slots[-1]] + 1, target - 1, y)
+        points.append(Point(frame.lefts[target], ports.end))
         routes.append(join_points(points))
     return routes
 
@@ -94,15 +92,12 @@ def join_points(points: Sequence[Point]) -> tuple[Point, ...]:
     return tuple(chain)
 
 
-def draw_loops(
-    corner: Point, node: Size, labels: Sequence[Size]
-) -> tuple[list[tuple[Point, ...]], list[Point | None], Size]:
-    """Return curves of the edges from a node to itself, corners of their labels, and the room that they need above it.
+def draw_loops(corner: Point, node: Size, labels: Sequence[Size]) -> tuple[list[PlacedEdge], Size]:
+    """Return the edges from a node to itself, which have these labels, and the room that they need above the node.
 
     The loops stand on the upper edge of the node, one over the other, each with its label to its right.
     """
-    curves: list[tuple[Point, ...]] = []
-    corners: list[Point | None] = []
+    loops: list[PlacedEdge] = []
     middle = corner.x + LOOP_START + 4 * len(labels)
     bottom = corner.y - 2
     right = middle
@@ -112,15 +107,16 @@ def draw_loops(
         peak = bottom - height / 2 - 1
         # A cubic curve rises to three quarters of the height of its control points.
         control = corner.y - (corner.y - peak) / 0.75
-        curves.append((
+        curve = (
             Point(middle - half, corner.y), Point(middle - half, control), Point(middle + half, control),
             Point(middle + half, corner.y),
-        ))  # fmt: skip
+        )  # fmt: skip
         left = middle + 6.0 + 4 * len(labels)
-        corners.append(Point(left, bottom - height / 2 - label.height / 2) if label.width else None)
+        upper_left = Point(left, bottom - height / 2 - label.height / 2) if label.width else None
+        loops.append(PlacedEdge(curve, upper_left))
         right = max(right, left + label.width)
         bottom -= height + 2
-    return curves, corners, Size(max(right - corner.x, node.width), corner.y - bottom)
+    return loops, Size(max(right - corner.x, node.width), corner.y - bottom)
 
 
 def _cross(frame: RouteGrid, first: int, last: int, y: float) -> list[Point]:
@@ -128,19 +124,25 @@ def _cross(frame: RouteGrid, first: int, last: int, y: float) -> list[Point]:
     return [Point(frame.lefts[first], y), Point(frame.lefts[last] + frame.widths[last], y)]
 
 
-def _place_ports(slots: Slots, lines: Sequence[LaidEdge], frame: RouteGrid) -> tuple[list[float], list[float]]:
-    """Return where each edge leaves its source and enters its target, so that edges are apart and do not cross there.
+class _Ports(NamedTuple):
+    """The heights at which an edge leaves its source and enters its target."""
+
+    start: float
+    end: float
+
+
+def _place_ports(slots: Slots, lines: Sequence[LaidEdge], frame: RouteGrid) -> Iterator[_Ports]:
+    """Yield where each edge leaves its source and enters its target, so that edges are apart and do not cross there.
 
     Edges that share the slot beside the node share the port; edges without a slot between two nodes do not.
     """
     out: dict[int, dict[tuple[float, int], list[int]]] = {}
     into: dict[int, dict[tuple[float, int], list[int]]] = {}
     for index, (line, path) in enumerate(zip(lines, slots.paths, strict=True)):
-        detour = slots.around[index]
-        below = frame.bottom + DETOUR_GAP * (detour + 1) if detour is not None else 0.0
-        is_direct = len(path) == 2 and detour is None
-        first = frame.middles[path[1]] if len(path) > 1 else below
-        last = frame.middles[path[-2]] if detour is None else below
+        below = frame.bottom + DETOUR_GAP * (path.detour + 1) if path.detour is not None else 0.0
+        is_direct = len(path.slots) == 2 and path.detour is None
+        first = frame.middles[path.slots[1]] if len(path.slots) > 1 else below
+        last = frame.middles[path.slots[-2]] if path.detour is None else below
         key = index + 1 if is_direct else 0
         out.setdefault(line.source, {}).setdefault((first, key), []).append(index)
         into.setdefault(line.target, {}).setdefault((last, key), []).append(index)
@@ -152,7 +154,7 @@ def _place_ports(slots: Slots, lines: Sequence[LaidEdge], frame: RouteGrid) -> t
             for port, y in zip(ordered, ys, strict=True):
                 for index in ports[port]:
                     places[index] = y
-    return starts, ends
+    return map(_Ports, starts, ends)
 
 
 def _spread(wanted: Sequence[float], middle: float, reach: float) -> list[float]:

@@ -15,16 +15,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 from bindings.drawing.layout.values import LaidEdge, Size
 
-__all__ = ["LINE_ROOM", "Slots", "build_slots"]
+__all__ = ["LINE_ROOM", "SlotPath", "Slots", "build_slots"]
 
-MOST_SLOTS: Final = 20_000
+MAX_SLOTS: Final = 20_000
 """Maximum number of slots for edges that pass columns; labels do not count."""
 LINE_ROOM: Final = 6.0
 """Height of a slot that only edges pass."""
+
+
+class SlotPath(NamedTuple):
+    """The slots of an edge."""
+
+    slots: list[int]
+    """From the left to the right. Those of an edge that is led around end with its label."""
+    label: int | None
+    """The slot with the label; None for an edge without one."""
+    detour: int | None
+    """The number of the detour below all columns in which the edge is led around; None for most edges."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +51,8 @@ class Slots:
     before: list[list[int]]
     """The neighbours of each slot in the column to the left, without repetition."""
     after: list[list[int]]
-    paths: list[list[int]]
-    """The slots of each edge, from the left to the right. Those of an edge that is led around end with its label."""
-    labels: list[int | None]
-    """The slot with the label of each edge."""
-    around: list[int | None]
-    """The number of the detour below all columns in which an edge is led around."""
+    paths: list[SlotPath]
+    """The path of each edge, in the order of the edges."""
 
 
 def build_slots(sizes: Sequence[Size], ranks: Sequence[int], lines: Sequence[LaidEdge]) -> Slots:
@@ -53,7 +60,7 @@ def build_slots(sizes: Sequence[Size], ranks: Sequence[int], lines: Sequence[Lai
     column_of = _place_ranks(ranks, lines)
     slots = Slots(
         columns=[[] for _ in range(max(column_of, default=-1) + 1)],
-        column_of=[], sizes=[], is_line=[], before=[], after=[], paths=[], labels=[], around=[],
+        column_of=[], sizes=[], is_line=[], before=[], after=[], paths=[],
     )  # fmt: skip
     for column, size in zip(column_of, sizes, strict=True):
         _add_slot(slots, column, size)
@@ -63,19 +70,19 @@ def build_slots(sizes: Sequence[Size], ranks: Sequence[int], lines: Sequence[Lai
     for line in lines:
         path = [line.source]
         first, last = column_of[line.source] + 1, column_of[line.target]
-        slots.labels.append(_add_slot(slots, first, line.label) if line.label.width else None)
-        if line.label.width:
-            path.append(len(slots.sizes) - 1)
+        label = _add_slot(slots, first, line.label) if line.label.width else None
+        if label is not None:
+            path.append(label)
             first += 1
-        slots.around.append(detours.get((line.target, line.strand)) if first < last else None)
-        if slots.around[-1] is None:
+        detour = detours.get((line.target, line.strand)) if first < last else None
+        if detour is None:
             for column in range(first, last):
                 key = (line.target, line.strand, column)
                 if key not in shared:
                     shared[key] = _add_slot(slots, column, Size(0.0, LINE_ROOM), is_line=True)
                 path.append(shared[key])
             path.append(line.target)
-        slots.paths.append(path)
+        slots.paths.append(SlotPath(path, label, detour))
         for pair in pairwise(path):
             if pair not in joined:
                 joined.add(pair)
@@ -112,7 +119,7 @@ def _choose_detours(column_of: Sequence[int], lines: Sequence[LaidEdge]) -> dict
     needed = sum(spans.values())
     detours: dict[tuple[int, int], int] = {}
     for key in sorted(spans, key=lambda key: (-spans[key], key)):
-        if needed <= MOST_SLOTS:
+        if needed <= MAX_SLOTS:
             break
         needed -= spans[key]
         detours[key] = len(detours)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-__all__ = ["NOTHING", "Layout", "LaidEdge", "Point", "Size"]
+__all__ = ["NOTHING", "LaidEdge", "Layout", "PlacedEdge", "Point", "Size"]
 
 
 class Point(NamedTuple):
@@ -13,6 +13,10 @@ class Point(NamedTuple):
 
     x: float
     y: float
+
+    def move(self, by: Point) -> Point:
+        """Return the point at this distance."""
+        return Point(self.x + by.x, self.y + by.y)
 
 
 class Size(NamedTuple):
@@ -36,17 +40,28 @@ class LaidEdge(NamedTuple):
     """Edges with the same target and the same strand may share the last part of their way."""
 
 
+class PlacedEdge(NamedTuple):
+    """Where an edge is drawn."""
+
+    curve: tuple[Point, ...]
+    """From its source to its target, as a chain of cubic Bézier curves: a first point, then for each curve two control
+    points and its last point."""
+    label: Point | None
+    """The upper left corner of its label; None for an edge without a label."""
+    is_reversed: bool = False
+    """Whether it closes a cycle. It leads to the left; all others lead to the right, loops aside."""
+
+    def move(self, by: Point) -> PlacedEdge:
+        """Return the edge at another position."""
+        label = None if self.label is None else self.label.move(by)
+        return self._replace(curve=tuple([point.move(by) for point in self.curve]), label=label)
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """The positions of all nodes, edges and labels, from (0, 0) to ``size``."""
 
     nodes: tuple[Point, ...]
     """The upper left corner of each node."""
-    edges: tuple[tuple[Point, ...], ...]
-    """Each edge from its source to its target, as a chain of cubic Bézier curves: a first point, then for each curve
-    two control points and its last point."""
-    labels: tuple[Point | None, ...]
-    """The upper left corner of the label of each edge; None for edges without a label."""
-    reversed: tuple[bool, ...]
-    """Whether an edge closes a cycle. It leads to the left; all others lead to the right, loops aside."""
+    edges: tuple[PlacedEdge, ...]
     size: Size

@@ -100,7 +100,7 @@ def to_svg(drawing: Drawing, title: str) -> str:
 
 
 def _write(drawing: Drawing, layout: Layout, title: str) -> Iterator[str]:
-    entries = list_entries(drawing, layout.reversed)
+    entries = list_entries(drawing, [edge.is_reversed for edge in layout.edges])
     heading = clip_line(title, LONGEST_HEADING)
     inner = max(layout.size.width, NARROWEST, measure(heading) * 1.1)
     below = (
@@ -141,11 +141,12 @@ def _describe(drawing: Drawing) -> str:
 
 def _draw(drawing: Drawing, layout: Layout) -> Iterator[str]:
     number = {node.id: at for at, node in enumerate(drawing.nodes)}
-    for edge, curve, label, is_back in zip(drawing.edges, layout.edges, layout.labels, layout.reversed, strict=True):
-        ends = number[edge.source], number[edge.target]
+    for edge, placed in zip(drawing.edges, layout.edges, strict=True):
+        ends, is_back = (number[edge.source], number[edge.target]), placed.is_reversed
+        curve = placed.curve
         if edge.source != edge.target:
-            curve = _touch_outlines(drawing, layout, ends, curve, is_back=is_back)  # noqa: PLW2901
-        yield from draw_edge(edge, curve, label, ends, is_back=is_back)
+            curve = _touch_outlines(drawing, layout, ends, curve, is_back=is_back)
+        yield from draw_edge(edge, curve, placed.label, ends, is_back=is_back)
     for at, (node, corner) in enumerate(zip(drawing.nodes, layout.nodes, strict=True)):
         hub = node.refers_to if node.id.part == "reference" else None
         yield from draw_node(

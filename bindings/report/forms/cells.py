@@ -29,7 +29,7 @@ BAR: Final = 24
 
 STYLES: Final = {"proved": "red", "belied": "green", "no traffic": "dim", "": "dim"}
 
-STEPS: Final = " ▁▂▃▄▅▆▇█"
+BAR_CHARACTERS: Final = " ▁▂▃▄▅▆▇█"
 """Characters of rising height, one for each count in a row of counts."""
 
 COUNTS: Final = 64
@@ -99,7 +99,7 @@ def draw_steps(counts: Sequence[int]) -> str:
     if len(counts) > COUNTS:
         return ""
     most = max(counts)
-    return "".join([STEPS[-(-8 * count // most)] for count in counts])
+    return "".join([BAR_CHARACTERS[-(-8 * count // most)] for count in counts])
 
 
 def show_hot_key(key: Count) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, TypedDict
 
-from bindings.counts.changes import BindingChange, PartitionMoves, Rerouted, summary
+from bindings.counts.changes import BindingChange, PartitionMoves, Rerouted, summarize_changes
 from bindings.counts.verification import Evidence, PlacementDifference, Verification
 from bindings.report.gates import count_misrouted
 from bindings.report.model import Compared
@@ -123,7 +123,7 @@ def _topology(compared: Compared) -> ComparedTopologyJson:
 
 def _summary(compared: Compared) -> str:
     """A summary in a sentence."""  # noqa: D401
-    return summary(compared.changes.totals)
+    return summarize_changes(compared.changes.totals)
 
 
 document(

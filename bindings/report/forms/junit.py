@@ -15,7 +15,7 @@ from bindings.report.model import BindingRow, Report
 from bindings.report.thresholds import Gate
 from bindings.report.words import describe_condition, name_exchange
 from exchange.text.display import count_noun
-from exchange.topology.unread import not_proved
+from exchange.topology.unread import format_not_proved
 
 __all__ = ["to_junit"]
 
@@ -35,7 +35,7 @@ def to_junit(report: Report) -> bytes:
     suites = [Suite(f"exchange {name_exchange(name)}", cases) for name, cases in sorted(by_exchange.items())]
     suites.append(Suite(GATES, list(map(_gate_case, report.gates))))
     if report.audited.missing:
-        reason = not_proved(report.audited.missing)
+        reason = format_not_proved(report.audited.missing)
         suites.append(Suite("not read", [Case(str(part), skipped=reason) for part in report.audited.missing]))
     return to_xml(suites, "hashstar.audit", format_time(report.made).partition(".")[0].removesuffix("Z"))
 

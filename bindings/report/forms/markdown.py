@@ -22,7 +22,7 @@ from exchange.text.markdown import escape_text, fold, quote_code, write_rows
 
 __all__ = ["to_markdown"]
 
-LISTED: Final = 20
+MAX_LISTED_ROWS: Final = 20
 """Maximum number of rows of a list."""
 LONGEST: Final = 120
 """Maximum number of characters of a name or key; a sentence may have four times as many."""
@@ -86,7 +86,7 @@ def _dead(report: Report) -> Iterator[str]:
                     f"0 of {row.use.exposure:,}",
                     format_share(row.use.bound) if row.use.bound is not None and row.use.exposure else "no chance",
                 )
-                for row in rows[:LISTED]
+                for row in rows[:MAX_LISTED_ROWS]
             ],
         )
         yield from fold(f"{count_noun(len(rows), 'dead binding')}", [*table, *_more(len(rows))])
@@ -108,7 +108,7 @@ def _unroutable(report: Report) -> Iterator[str]:
                     else f"{_code(describe_condition(near.binding)) + ' ' if near.binding is not None else ''}"
                     f"to {_code(name_destination(near.destination))}: {_plain(near.reason)}",
                 )
-                for row, shape in shapes[:LISTED]
+                for row, shape in shapes[:MAX_LISTED_ROWS]
             ],
         )  # fmt: skip
         yield from fold(f"{count_noun(lost, 'message')} that no queue got", [*table, *_more(len(shapes))])
@@ -129,7 +129,7 @@ def _exchanges(report: Report) -> Iterator[str]:
                     f"{row.use.published:,}",
                     _percent(row.routed, row.use.published, digits),
                 )
-                for row in rows[:LISTED]
+                for row in rows[:MAX_LISTED_ROWS]
             ],
         )
         yield from fold(count_noun(len(rows), "exchange"), [*table, *_more(len(rows))])
@@ -140,7 +140,7 @@ def _findings(report: Report) -> Iterator[str]:
     if rows:
         lines = [
             f"- {row.finding.code}: {_plain(row.finding.message)}: {row.evidence}, {_plain(row.sentence)}"
-            for row in rows[:LISTED]
+            for row in rows[:MAX_LISTED_ROWS]
         ]
         yield from fold(
             f"{count_noun(len(rows), 'finding')} that the traffic proves or belies", [*lines, *_more(len(rows))]
@@ -148,7 +148,7 @@ def _findings(report: Report) -> Iterator[str]:
 
 
 def _more(count: int) -> list[str]:
-    return ["", f"and {count - LISTED:,} more"] if count > LISTED else []
+    return ["", f"and {count - MAX_LISTED_ROWS:,} more"] if count > MAX_LISTED_ROWS else []
 
 
 def _percent(part: int, whole: int, digits: int) -> str:

@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 
 from bindings.archive.names import escape
 from bindings.report.model import Report
-from bindings.sources.files import make_folders, replacing
+from bindings.sources.files import make_folders, replace_file
 from exchange.entities.entities import Binding
 from exchange.errors import InputError
-from exchange.values.field_json import encode_table, message_to_json
+from exchange.values.field_json import encode_message, encode_table
 
 __all__ = ["TABLES", "to_tables", "write_tables"]
 
@@ -155,7 +155,7 @@ def _moves(report: Report) -> Rows:
 def _differences(report: Report) -> Rows:
     if report.verification is not None:
         for row, evidence in report.verification.differences.items():
-            witness = json.dumps(message_to_json(evidence.witnesses[0].message)) if evidence.witnesses else None
+            witness = json.dumps(encode_message(evidence.witnesses[0].message)) if evidence.witnesses else None
             yield (
                 row.exchange, *map(_texts, (row.missing, row.extra, row.unknown, row.none_of)), row.refused or None,
                 *evidence.span, witness,
@@ -268,7 +268,7 @@ def write_tables(report: Report, folder: Path) -> list[Path]:
         make_folders(folder)
         for name, table in to_tables(report).items():
             path = folder / f"{name}.parquet"
-            with replacing(path) as file:
+            with replace_file(path) as file:
                 pq.write_table(table, file)
             paths.append(path)
     except OSError as error:

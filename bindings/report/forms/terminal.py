@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bindings.archive.figures import format_minute, format_share, to_percent
-from bindings.counts.changes import summary
+from bindings.counts.changes import summarize_changes
 from bindings.counts.sketch import ERROR
 from bindings.report.forms.cells import (
     LONGEST,
@@ -55,11 +55,11 @@ from bindings.report.words import (
 from exchange.text.display import clip_line, count_noun, list_some
 from exchange.values.forms import Screen
 
-__all__ = ["LISTED", "to_screen", "to_text"]
+__all__ = ["MAX_LISTED_ROWS", "to_screen", "to_text"]
 
-LISTED: Final = 10
+MAX_LISTED_ROWS: Final = 10
 """Maximum number of rows of a list, without ``--all``."""
-ALL: Final = "--all shows them"
+ALL_HINT: Final = "--all shows them"
 """The end of a line about rows that are left out."""
 
 WIDE: Final = 100
@@ -71,7 +71,7 @@ SEVERITIES: Final = ("error", "warning", "note")
 """The order in which findings are listed."""
 
 
-def to_text(report: Report, *, width: int = 100, colour: bool = False, listed: int = LISTED) -> str:
+def to_text(report: Report, *, width: int = 100, colour: bool = False, listed: int = MAX_LISTED_ROWS) -> str:
     """Return the lines of a report; none is wider than ``width``, except the last, the verdict, which is not broken."""
     out = StringIO()
     console = Console(
@@ -86,7 +86,7 @@ def to_text(report: Report, *, width: int = 100, colour: bool = False, listed: i
 
 def to_screen(report: Report, screen: Screen) -> str:
     """Return the lines of a report as they are shown where they are printed."""
-    width, listed = min(screen.width, WIDEST), sys.maxsize if screen.whole else LISTED
+    width, listed = min(screen.width, WIDEST), sys.maxsize if screen.whole else MAX_LISTED_ROWS
     return to_text(report, width=width, colour=screen.colour, listed=listed)
 
 
@@ -288,7 +288,7 @@ class _Writer:
         silent = sorted([row.use.queue for row in rows[len(got) :]])
         if silent:
             names = list_some([clip_line(name, LONGEST // 2) for name in silent], self._listed)
-            way = f" ({ALL})" if len(silent) > self._listed else ""
+            way = f" ({ALL_HINT})" if len(silent) > self._listed else ""
             yield indent(Text(f"got nothing: {names}{way}"), 2)
 
     def _add_queue(self, table: Table, row: QueueRow) -> None:
@@ -372,7 +372,7 @@ class _Writer:
         if compared is None:
             return
         changes = compared.changes
-        yield make_heading(f"With {clip_line(compared.topology, LONGEST)} instead", summary(changes.totals))
+        yield make_heading(f"With {clip_line(compared.topology, LONGEST)} instead", summarize_changes(changes.totals))
         grid = make_pairs()
         for row in changes.rerouted[: self._listed]:
             text = Text(clip_line(describe_change(row.change), 3 * LONGEST))
@@ -439,7 +439,7 @@ class _Writer:
         held = count if held is None else held
         if count > (shown := min(held, self._listed)):
             what = f" {what}" if what else ""
-            way = f"; {ALL}" if held > shown else ""
+            way = f"; {ALL_HINT}" if held > shown else ""
             yield indent(Text(f"and {count - shown:,} more{what}{way}", style="dim"), by)
 
 

@@ -19,11 +19,11 @@ from bindings.sources.applications.importing import describe
 from bindings.sources.applications.kombu import read_parts
 from exchange.entities.entities import Binding
 from exchange.entities.profile import Profile
-from exchange.entities.releases import LATEST
+from exchange.entities.releases import LATEST_PROFILE
 from exchange.entities.unread import UnreadPart
 from exchange.errors import InputError
 from exchange.text.display import escape_line
-from exchange.text.site import how_to_install
+from exchange.text.site import build_install_command
 from exchange.topology.topology import Topology
 
 __all__ = ["find_vhost", "read_app", "topology_of"]
@@ -32,7 +32,7 @@ BUILT_IN: Final = "celery."
 """Prefix of the names of Celery's own tasks."""
 
 
-def topology_of(app: Any, *, vhost: str = "/", profile: Profile | str = LATEST) -> Topology:
+def topology_of(app: Any, *, vhost: str = "/", profile: Profile | str = LATEST_PROFILE) -> Topology:
     """Return the topology that a Celery app declares for its tasks: its queues, their exchanges and bindings.
 
     Queues that Celery makes for routes (``task_create_missing_queues``) are in it. Raises InputError if routes or
@@ -49,7 +49,7 @@ def read_app(app: Any, base: Topology) -> Application:
     try:
         from celery import Celery
     except ImportError:
-        raise InputError(f"reading a Celery app needs Celery: {how_to_install('celery')}") from None
+        raise InputError(f"reading a Celery app needs Celery: {build_install_command('celery')}") from None
     if not isinstance(app, Celery):
         raise InputError(f"no Celery app, but an object of {type(app).__name__}")
     try:

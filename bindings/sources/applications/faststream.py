@@ -8,13 +8,13 @@ from typing import Any
 from bindings.sources.applications.application import Part, declare_parts
 from exchange.entities.entities import Binding, Exchange, Queue
 from exchange.entities.profile import Profile
-from exchange.entities.releases import LATEST
+from exchange.entities.releases import LATEST_PROFILE
 from exchange.topology.topology import Topology
 
 __all__ = ["read_parts", "read_subscriber", "topology_of"]
 
 
-def topology_of(*brokers: Any, vhost: str = "/", profile: Profile | str = LATEST) -> Topology:
+def topology_of(*brokers: Any, vhost: str = "/", profile: Profile | str = LATEST_PROFILE) -> Topology:
     """Return the topology that FastStream's ``RabbitBroker`` objects declare, routers and prefixes included.
 
     An exchange or queue that is only looked up (``declare=False``) is in it, too, with what its object states, but

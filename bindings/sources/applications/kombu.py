@@ -8,14 +8,14 @@ from typing import Any
 from bindings.sources.applications.application import Part, declare_parts
 from exchange.entities.entities import PREDECLARED, PREDECLARED_NAMES, Binding, Exchange, Policy, Queue
 from exchange.entities.profile import Profile
-from exchange.entities.releases import LATEST
+from exchange.entities.releases import LATEST_PROFILE
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
 
 __all__ = ["entities_of", "read_parts", "topology_of"]
 
 
-def topology_of(entities: Iterable[Any], *, vhost: str = "/", profile: Profile | str = LATEST) -> Topology:
+def topology_of(entities: Iterable[Any], *, vhost: str = "/", profile: Profile | str = LATEST_PROFILE) -> Topology:
     """Return the topology that kombu declares for its ``Exchange`` and ``Queue`` objects.
 
     A queue is declared with its exchanges and bindings. Of several objects with one name, the first counts, as the

@@ -17,14 +17,14 @@ from bindings.sources.definitions.hosts import EntriesByVhost, find_named_vhost,
 from bindings.sources.definitions.import_fields import DEFAULT_TYPE
 from bindings.sources.definitions.import_warnings import (
     SourceWarning,
-    argument_warnings,
     boot_warnings,
-    default_type_warnings,
-    definitions_warnings,
-    refusal_warnings,
-    section_warnings,
-    unknown_sections,
-    unread_in,
+    find_argument_warnings,
+    find_default_type_warnings,
+    find_definitions_warnings,
+    find_refusal_warnings,
+    find_section_warnings,
+    find_unknown_sections,
+    find_unread,
 )
 from bindings.sources.definitions.operator_policies import (
     COMPONENT,
@@ -37,7 +37,7 @@ from bindings.sources.files import decode_text, read_content, save_lines
 from bindings.sources.language.expectations import Expectation
 from exchange.entities.entities import PREDECLARED_NAMES, Policy, Queue
 from exchange.entities.profile import Profile
-from exchange.entities.releases import LATEST, closest_profile, profile_by_name
+from exchange.entities.releases import LATEST_PROFILE, find_closest_profile, find_profile_by_name
 from exchange.entities.unread import UnreadPart
 from exchange.errors import InputError
 from exchange.text.display import clip_line
@@ -74,15 +74,17 @@ class Definitions:
     def load(cls, path: str | os.PathLike[str], vhost: str | None = None) -> Definitions:
         """Read a file, gzipped or not. Raises InputError, which names the file and the position in it."""
         name = os.fspath(path)
-        return cls._of(parse_text(decode_text(read_content(name), name), name), name, vhost)
+        return cls._from_document(parse_text(decode_text(read_content(name), name), name), name, vhost)
 
     @classmethod
     def loads(cls, text: str | bytes, name: str = "definitions", vhost: str | None = None) -> Definitions:
         """Read a text; errors call it ``name``. Raises InputError, which names the position in it."""
-        return cls._of(parse_text(decode_text(text, name) if isinstance(text, bytes) else text, name), name, vhost)
+        return cls._from_document(
+            parse_text(decode_text(text, name) if isinstance(text, bytes) else text, name), name, vhost
+        )
 
     @classmethod
-    def _of(cls, document: Object, name: str, vhost: str | None) -> Definitions:
+    def _from_document(cls, document: Object, name: str, vhost: str | None) -> Definitions:
         try:
             for key, section in document.items():
                 document[key] = read_section(key, section)
@@ -98,7 +100,7 @@ class Definitions:
 
     @property
     def rabbitmq_version(self) -> str | None:
-        """The RabbitMQ version of the export, if it names one; `closest_profile` takes it."""
+        """The RabbitMQ version of the export, if it names one; `find_closest_profile` takes it."""
         version = self._document.get("rabbitmq_version", self._document.get("rabbit_version"))
         return version if isinstance(version, str) else None
 
@@ -106,11 +108,12 @@ class Definitions:
     def unusable_version(self) -> str | None:
         """Why the version of the export selects no profile, and which one applies instead; None if it selects one."""
         given = [key for key in ("rabbitmq_version", "rabbit_version") if key in self._document]
-        if not given or self.names_profile or profile_by_name(self.rabbitmq_version or "") is not None:
+        if not given or self.names_profile or find_profile_by_name(self.rabbitmq_version or "") is not None:
             return None
         version = clip_line(ENCODE(self._document[given[0]]), 60)
         wrong = "is no release of RabbitMQ" if self.profile is None else "is older than the oldest profile"
-        return f"{given[0]}: {version} {wrong}; without --profile, the rules of {(self.profile or LATEST).name} hold"
+        profile = self.profile or LATEST_PROFILE
+        return f"{given[0]}: {version} {wrong}; without --profile, the rules of {profile.name} hold"
 
     @property
     def names_profile(self) -> bool:
@@ -120,7 +123,7 @@ class Definitions:
     @property
     def profile(self) -> Profile | None:
         """The profile under the key "hashstar", from a ``.bindings`` file; else that of the exporting release."""
-        return self._additions.profile or closest_profile(self.rabbitmq_version or "")
+        return self._additions.profile or find_closest_profile(self.rabbitmq_version or "")
 
     @property
     def is_topology(self) -> bool:
@@ -216,7 +219,7 @@ class Definitions:
             [entry.part for entry in self._hosts.list_entries("bindings", vhost) if entry.part.source],
             [*self._hosts.by_name("policies", vhost).values(), *self._operator_policies_of(vhost)],
             vhost=vhost,
-            profile=(self.profile or LATEST) if profile is None else profile,
+            profile=(self.profile or LATEST_PROFILE) if profile is None else profile,
         )
 
     @property
@@ -308,7 +311,10 @@ class Definitions:
         declared, a version without a profile, and sections that are no arrays of objects. Computed at each access.
         """
         version = self.unusable_version
-        return [*([] if version is None else [SourceWarning(version)]), *self._import_warnings(self.profile or LATEST)]
+        return [
+            *([] if version is None else [SourceWarning(version)]),
+            *self._import_warnings(self.profile or LATEST_PROFILE),
+        ]
 
     def warnings_under(self, profile: Profile) -> list[SourceWarning]:
         """Return `warnings`, as the import of this release has them, and which ways of importing refuse the file."""
@@ -320,10 +326,10 @@ class Definitions:
         ]
 
     def _import_warnings(self, profile: Profile) -> Iterator[SourceWarning]:
-        yield from section_warnings(self._document)
-        yield from refusal_warnings(self._document, profile, of_one_vhost=self._exported_vhost)
-        yield from default_type_warnings(self._document, profile)
-        yield from definitions_warnings(self._hosts.sections(), self.default_vhost)
+        yield from find_section_warnings(self._document)
+        yield from find_refusal_warnings(self._document, profile, of_one_vhost=self._exported_vhost)
+        yield from find_default_type_warnings(self._document, profile)
+        yield from find_definitions_warnings(self._hosts.sections(), self.default_vhost)
 
     @property
     def _exported_vhost(self) -> str | None:
@@ -334,12 +340,12 @@ class Definitions:
     @property
     def unread(self) -> tuple[UnreadPart, ...]:
         """The sections that are not known, and so not read."""
-        return unread_in(unknown_sections(self._document))
+        return find_unread(find_unknown_sections(self._document))
 
     @property
     def not_imported(self) -> list[SourceWarning]:
         """The arguments that RabbitMQ's import refuses or reads as another type: nulls, and types that JSON lacks."""
-        return list(argument_warnings(self._hosts.sections()))
+        return list(find_argument_warnings(self._hosts.sections()))
 
     def dump(self) -> str:
         """Return the JSON text: every exchange, queue, binding ... on its own line, so that versions compare well."""

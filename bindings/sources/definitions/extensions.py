@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from bindings.sources.language.expectations import Expectation
 from exchange.entities.profile import Profile
-from exchange.entities.releases import RELEASES, profile_by_name
+from exchange.entities.releases import RELEASES, find_profile_by_name
 from exchange.errors import HashstarError, InputError
 from exchange.partition.partitioning.specification import Partitioning
 
@@ -35,7 +35,7 @@ class Additions:
         if value is None:
             return cls()
         name = _require(value, dict, KEY).get("profile")
-        profile = profile_by_name(name) if isinstance(name, str) else None
+        profile = find_profile_by_name(name) if isinstance(name, str) else None
         if name is not None and profile is None:
             raise InputError(f"{KEY}.profile: no profile {name!r}; there are {RELEASES}")
         partitionings: dict[str, dict[str, Partitioning]] = {}

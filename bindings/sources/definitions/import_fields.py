@@ -13,9 +13,9 @@ import binascii
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from exchange.entities.policy_definitions import wrong_pattern
+from exchange.entities.policy_definitions import find_wrong_pattern
 from exchange.entities.profile import Profile
-from exchange.patterns.pcre import expression
+from exchange.patterns.pcre import parse_expression
 from exchange.text.display import clip_line
 from exchange.values.erlang_terms import show_json
 
@@ -38,7 +38,7 @@ __all__ = [
 ABSENT: Final = object()
 """The value of a field that an entry does not have."""
 UNSURE: Final = "RabbitMQ's import may refuse the regular expression"
-SHOWN: Final = 60
+MAX_QUOTED_CHARACTERS: Final = 60
 """Maximum number of characters of a value in a message."""
 DEFAULT_TYPE: Final = "default_queue_type"
 
@@ -61,7 +61,7 @@ Fault = Callable[[Any, Known], str | None]
 
 def show_value(value: Any) -> str:
     """Return the value of a field as messages show it."""
-    return "undefined" if value is ABSENT else clip_line(show_json(value), SHOWN)
+    return "undefined" if value is ABSENT else clip_line(show_json(value), MAX_QUOTED_CHARACTERS)
 
 
 def _name(value: Any) -> str:
@@ -123,10 +123,10 @@ def _user(value: Any, known: Known) -> str | None:
 def _regex(value: Any, known: Known) -> str | None:
     if not isinstance(value, str):
         return f"{show_value(value)} is no regular expression (badarg)"
-    error = wrong_pattern(value, known.profile)
+    error = find_wrong_pattern(value, known.profile)
     if error:
         return f"{show_value(value)} is no regular expression ({{invalid_regexp,{show_value(value)},{error}}})"
-    unknown = expression(value).unknown
+    unknown = parse_expression(value).unknown
     return f"{UNSURE} {show_value(value)}: {unknown}" if unknown else None
 
 

@@ -21,9 +21,9 @@ from exchange.entities.entities import PREDECLARED, PREDECLARED_NAMES, Binding, 
 from exchange.entities.part import Part
 from exchange.entities.profile import Profile
 from exchange.entities.unread import UnreadPart
-from exchange.kinds import UnknownExchange, can_delay, kind_of
+from exchange.kinds import UnknownExchange, can_delay, find_kind
 from exchange.limits import SHORTSTR_BYTES
-from exchange.patterns.pcre import expression
+from exchange.patterns.pcre import parse_expression
 from exchange.text.display import clip_line, list_some, suggest
 from exchange.values.field_json import encode_table
 from exchange.values.field_values import to_bytes
@@ -34,17 +34,17 @@ __all__ = [
     "NOT_READ",
     "PATTERN_SHOWN",
     "SourceWarning",
-    "argument_texts",
-    "argument_warnings",
+    "find_argument_texts",
+    "find_argument_warnings",
     "boot_warnings",
-    "default_type_warnings",
-    "definitions_warnings",
+    "find_default_type_warnings",
+    "find_definitions_warnings",
     "describe",
-    "part_warnings",
-    "refusal_warnings",
-    "section_warnings",
-    "unknown_sections",
-    "unread_in",
+    "find_part_warnings",
+    "find_refusal_warnings",
+    "find_section_warnings",
+    "find_unknown_sections",
+    "find_unread",
 ]
 
 
@@ -117,12 +117,12 @@ class SourceWarning(NamedTuple):
         return self.text
 
 
-def unread_in(warnings: Iterable[SourceWarning]) -> tuple[UnreadPart, ...]:
+def find_unread(warnings: Iterable[SourceWarning]) -> tuple[UnreadPart, ...]:
     """Return what is missing in the topology of a source with these warnings."""
     return tuple(each.unread for each in warnings if each.unread is not None)
 
 
-def definitions_warnings(sections: Mapping[str, Sequence[Entry]], default_vhost: str) -> Iterator[SourceWarning]:
+def find_definitions_warnings(sections: Mapping[str, Sequence[Entry]], default_vhost: str) -> Iterator[SourceWarning]:
     """Yield the warnings about all entries of definitions, section by section."""
     for key, entries in sections.items():
         seen: dict[tuple[str, Any], Part] = {}
@@ -138,11 +138,11 @@ def definitions_warnings(sections: Mapping[str, Sequence[Entry]], default_vhost:
             seen.setdefault(identity, part)
             for code, text in _argument_texts_of(entry):
                 yield SourceWarning(f"{place}{text}", code)
-            for code, text in part_warnings(part):
+            for code, text in find_part_warnings(part):
                 yield SourceWarning(f"{place}{text}", code, vhost=vhost, part=part)
 
 
-def section_warnings(document: Mapping[str, Any]) -> Iterator[SourceWarning]:
+def find_section_warnings(document: Mapping[str, Any]) -> Iterator[SourceWarning]:
     """Yield the warnings about what RabbitMQ's import leaves out in sections that are no part of a topology."""
     for key in UNREAD:
         section = document.get(key, [])
@@ -157,7 +157,7 @@ def section_warnings(document: Mapping[str, Any]) -> Iterator[SourceWarning]:
         text = "operator_policies: RabbitMQ's import leaves this section out: operator policies are under parameters"
         yield SourceWarning(text, OTHERWISE)
     yield from _unknown_fields(document)
-    yield from unknown_sections(document)
+    yield from find_unknown_sections(document)
 
 
 def _unknown_fields(document: Mapping[str, Any]) -> Iterator[SourceWarning]:
@@ -174,7 +174,7 @@ def _unknown_fields(document: Mapping[str, Any]) -> Iterator[SourceWarning]:
         yield SourceWarning(f"{section}: RabbitMQ's import leaves these fields out: {list_some(names, FIELDS_SHOWN)}")
 
 
-def unknown_sections(document: Mapping[str, Any]) -> Iterator[SourceWarning]:
+def find_unknown_sections(document: Mapping[str, Any]) -> Iterator[SourceWarning]:
     """Yield a warning for each section that is not known, and so not read."""
     for key, value in document.items():
         # Texts and numbers, and comments, hold no parts.
@@ -184,7 +184,7 @@ def unknown_sections(document: Mapping[str, Any]) -> Iterator[SourceWarning]:
             yield SourceWarning.of_unread(UnreadPart("unknown", clip_line(key, NAME_SHOWN), text))
 
 
-def refusal_warnings(
+def find_refusal_warnings(
     document: Mapping[str, Any], profile: Profile, *, of_one_vhost: str | None
 ) -> Iterator[SourceWarning]:
     """Yield the warnings about entries that RabbitMQ's import refuses, and with them the file."""
@@ -202,7 +202,7 @@ def boot_warnings(document: Mapping[str, Any], *, of_one_vhost: str | None) -> I
         yield SourceWarning(f"vhosts: '/' is not there: {AT_BOOT}")
 
 
-def default_type_warnings(document: Mapping[str, Any], profile: Profile) -> Iterator[SourceWarning]:
+def find_default_type_warnings(document: Mapping[str, Any], profile: Profile) -> Iterator[SourceWarning]:
     """Yield the warnings about queues that get another type by the default of their virtual host."""
     for index, vhost, queue in find_typed_by_default(document, profile):
         text = (
@@ -211,7 +211,7 @@ def default_type_warnings(document: Mapping[str, Any], profile: Profile) -> Iter
         yield SourceWarning(f"queues[{index}]: {text}", OTHERWISE)
 
 
-def argument_warnings(sections: Mapping[str, Sequence[Entry]]) -> Iterator[SourceWarning]:
+def find_argument_warnings(sections: Mapping[str, Sequence[Entry]]) -> Iterator[SourceWarning]:
     """Yield a warning for each argument that RabbitMQ's import refuses or reads as another type."""
     for key, entries in sections.items():
         for index, entry in enumerate(entries):
@@ -226,7 +226,7 @@ def describe(part: Part) -> str:
     return f"{type(part).__name__.lower()} {part.name!r}"
 
 
-def part_warnings(part: Part) -> Iterator[tuple[str, str]]:
+def find_part_warnings(part: Part) -> Iterator[tuple[str, str]]:
     """Yield the warnings about one part: the code of the rule that covers each, and the text after the position."""
     yield from _name_warnings(part)
     if isinstance(part, Policy):
@@ -243,7 +243,7 @@ def part_warnings(part: Part) -> Iterator[tuple[str, str]]:
     elif part.name.startswith("amq."):
         code = "HS602" if isinstance(part, Exchange) else OTHERWISE  # no rule finds it: brokers name queues so
         yield code, f": skipped by RabbitMQ's import, as all names with amq. are; {describe(part)} counts here"
-    if isinstance(part, Exchange) and kind_of(part) is UnknownExchange:
+    if isinstance(part, Exchange) and find_kind(part) is UnknownExchange:
         unknown = "whose x-delayed-type is missing or unknown here" if can_delay(part) else "which is unknown here"
         text = f": {describe(part)} is of type {part.type!r}, {unknown}: routes through it stay undecided"
         yield "HS601", text
@@ -262,7 +262,7 @@ def _policy_warnings(policy: Policy) -> Iterator[tuple[str, str]]:
     if policy.apply_to not in APPLY_TO:
         known = ", ".join(map(repr, APPLY_TO))
         yield "HS705", f".apply-to: {policy.apply_to!r} is unknown: RabbitMQ's import refuses it; there are {known}"
-    compiled = expression(policy.pattern)
+    compiled = parse_expression(policy.pattern)
     pattern = f"'{clip_line(policy.pattern, PATTERN_SHOWN)}'"
     if compiled.error:
         yield "HS701", f".pattern: {pattern} is refused by RabbitMQ and applies to nothing: {compiled.error}"
@@ -270,7 +270,7 @@ def _policy_warnings(policy: Policy) -> Iterator[tuple[str, str]]:
         yield "HS706", f".pattern: {pattern} is not understood here, routes may stay undecided: {compiled.unknown}"
 
 
-def argument_texts(part: Part) -> Iterator[str]:
+def find_argument_texts(part: Part) -> Iterator[str]:
     """Yield the texts, after the position, about arguments of a part that RabbitMQ's import cannot read."""
     if not isinstance(part, Policy) and part.arguments:
         yield from (text for _, text in _argument_texts(encode_table(part.arguments), ".arguments"))

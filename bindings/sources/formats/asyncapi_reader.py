@@ -17,7 +17,7 @@ from urllib.parse import unquote
 from bindings.sources.formats.format import SourceFile
 from bindings.sources.formats.imported import Collector, Imported
 from bindings.sources.formats.nodes import DocumentNode
-from bindings.sources.formats.yaml_text import documents_of
+from bindings.sources.formats.yaml_text import read_documents
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange, Queue
 from exchange.errors import InputError
 from exchange.text.display import clip_line
@@ -61,7 +61,7 @@ class _Channel(NamedTuple):
 
 def read_asyncapi(files: Sequence[SourceFile], name: str) -> Imported:
     """Read a document, which is one file. Raises InputError, which names file, line and field."""
-    documents = [node for file in files for node in documents_of(file)]
+    documents = [node for file in files for node in read_documents(file)]
     if len(documents) != 1:
         raise InputError(f"{name}: there are {len(documents)} documents in it; an AsyncAPI document is one")
     (node,) = documents

@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from bindings.sources.definitions import Definitions
-from bindings.sources.formats.format import Omissions, WriteTarget, Written, find_half
+from bindings.sources.formats.format import Omissions, WriteTarget, Written, has_lone_surrogate
 from bindings.sources.formats.yaml_text import write_documents
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange, Queue
 from exchange.text.display import count_noun, list_some
@@ -27,7 +27,7 @@ VERSION: Final = "3.0.0"
 BINDING_VERSION: Final = "0.3.0"
 TYPES: Final = frozenset({"topic", "direct", "fanout", "headers"})
 """The types of exchanges that the AMQP bindings of AsyncAPI know."""
-LISTED: Final = 5
+MAX_LISTED_NAMES: Final = 5
 """Maximum number of names that a warning lists."""
 OTHERS: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 
@@ -39,7 +39,9 @@ def write_asyncapi(definitions: Definitions, target: WriteTarget) -> Written:
     for topology in topologies:
         writer.write(topology)
     writer.omissions.rest(definitions)
-    title = f"Topology of {', '.join(topology.vhost for topology in topologies if not find_half(topology.vhost))}"
+    title = (
+        f"Topology of {', '.join(topology.vhost for topology in topologies if not has_lone_surrogate(topology.vhost))}"
+    )
     document: Object = {
         "asyncapi": VERSION,
         "info": {"title": title, "version": "1.0.0"},
@@ -70,7 +72,7 @@ class _Writer:
                 continue  # the broker makes the bindings of the default exchange
             if binding.source not in exchanges:
                 self.omissions.part(vhost, binding, f"there is no channel of exchange {binding.source!r}")
-            elif find_half(binding.routing_key):
+            elif has_lone_surrogate(binding.routing_key):
                 self.omissions.part(vhost, binding, "half of a surrogate pair in its key is no text in UTF-8")
             elif {"{", "}"} & set(binding.routing_key):
                 self.omissions.part(vhost, binding, "an address with braces has parameters")
@@ -101,7 +103,7 @@ class _Writer:
                 self.omissions.part(vhost, part, f"{reason} ({count_noun(count, 'binding')})" if count else reason)
             return False
         if part.name in PREDECLARED_NAMES:
-            return bool(vhost) and not find_half(vhost)
+            return bool(vhost) and not has_lone_surrogate(vhost)
         if self.omissions.refuses(vhost, part, None):
             return False
         self._warn_of_details(vhost, part, ["internal"] if part.internal else [])
@@ -116,13 +118,15 @@ class _Writer:
     def _warn_of_details(self, vhost: str, part: Exchange | Queue, more: list[str]) -> None:
         lost = [*more, *part.arguments]
         if lost:
-            self.omissions.detail(vhost, part, f"is written without {list_some(lost, LISTED)}")
+            self.omissions.detail(vhost, part, f"is written without {list_some(lost, MAX_LISTED_NAMES)}")
 
     def _expressible(self, vhost: str, bindings: Iterable[Binding], queues: Iterable[str]) -> Iterator[Binding]:
         for binding in bindings:
             kind, name = binding.destination
             if binding.arguments:
-                self.omissions.part(vhost, binding, f"it has arguments: {list_some(list(binding.arguments), LISTED)}")
+                self.omissions.part(
+                    vhost, binding, f"it has arguments: {list_some(list(binding.arguments), MAX_LISTED_NAMES)}"
+                )
             elif kind == "exchange":
                 self.omissions.part(vhost, binding, "AsyncAPI has no bindings between exchanges")
             elif name not in queues:

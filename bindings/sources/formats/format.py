@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from bindings.sources.definitions import Definitions
 from bindings.sources.definitions.import_warnings import describe
 from bindings.sources.definitions.operator_policies import COMPONENT
-from bindings.sources.formats.go_json import overflows
+from bindings.sources.formats.go_json import has_overflow
 from bindings.sources.formats.imported import Imported
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange
 from exchange.entities.part import Part
@@ -23,10 +23,10 @@ __all__ = [
     "TopologyFormat",
     "WriteTarget",
     "Written",
-    "find_half",
-    "kept_sections",
-    "limits_of",
-    "settings_of",
+    "has_lone_surrogate",
+    "find_kept_sections",
+    "list_limits",
+    "list_settings",
 ]
 
 HASH_DIGITS: Final = 10
@@ -141,11 +141,11 @@ class Omissions:
         name = part.destination.name if isinstance(part, Binding) else part.name
         if not vhost or not name:
             self.part(vhost, part, "the virtual host has no name" if not vhost else "it has no name")
-        elif find_half([vhost, name, values]):
+        elif has_lone_surrogate([vhost, name, values]):
             self.part(vhost, part, "half of a surrogate pair in it is no text in UTF-8")
         elif isinstance(part, Exchange) and not part.type:
             self.part(vhost, part, "it has no type")
-        elif overflows(go_arguments):
+        elif has_overflow(go_arguments):
             self.part(vhost, part, f"{self._title} rounds an integer in its arguments to one of more than 64 bits")
         else:
             return False
@@ -165,13 +165,13 @@ class Omissions:
         self.warnings.append(f"{place}{describe(part)} {text}")
 
 
-def find_half(value: Any) -> bool:
+def has_lone_surrogate(value: Any) -> bool:
     """Return whether a JSON value has half of a surrogate pair in a text, which no file in UTF-8 can hold."""
     if isinstance(value, str):
         return any("\ud800" <= character <= "\udfff" for character in value) if not value.isascii() else False
     if isinstance(value, dict):
-        return any(map(find_half, value)) or any(map(find_half, value.values()))
-    return isinstance(value, list) and any(map(find_half, value))
+        return any(map(has_lone_surrogate, value)) or any(map(has_lone_surrogate, value.values()))
+    return isinstance(value, list) and any(map(has_lone_surrogate, value))
 
 
 def _additions(definitions: Definitions) -> Iterator[str]:
@@ -187,7 +187,7 @@ def _additions(definitions: Definitions) -> Iterator[str]:
         yield "the profile"
 
 
-def settings_of(definitions: Definitions) -> dict[str, dict[str, Any]]:
+def list_settings(definitions: Definitions) -> dict[str, dict[str, Any]]:
     """Return virtual host -> its settings that are not empty; newer releases write them under "metadata", too."""
     found: dict[str, dict[str, Any]] = {}
     for entry in definitions.other_entries("vhosts"):
@@ -197,7 +197,7 @@ def settings_of(definitions: Definitions) -> dict[str, dict[str, Any]]:
     return found
 
 
-def limits_of(definitions: Definitions) -> dict[str, Mapping[str, Any]]:
+def list_limits(definitions: Definitions) -> dict[str, Mapping[str, Any]]:
     """Return virtual host -> its limits."""
     return {
         str(item.get("vhost")): item["value"]
@@ -206,10 +206,10 @@ def limits_of(definitions: Definitions) -> dict[str, Mapping[str, Any]]:
     }
 
 
-def kept_sections(definitions: Definitions, settings: Collection[str]) -> Iterator[str]:
+def find_kept_sections(definitions: Definitions, settings: Collection[str]) -> Iterator[str]:
     """Yield the sections that are written whole where the format has all of this, and these settings."""
     yield "operator_policies"
     if all(item.get("component") in (LIMITS_COMPONENT, COMPONENT) for item in definitions.other_entries("parameters")):
         yield "parameters"
-    if all(given.keys() <= set(settings) for given in settings_of(definitions).values()):
+    if all(given.keys() <= set(settings) for given in list_settings(definitions).values()):
         yield "virtual hosts with settings"

@@ -9,22 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-__all__ = ["alterations", "as_go_sends", "overflows"]
+__all__ = ["find_alterations", "encode_as_go", "has_overflow"]
 
 EXPONENT_FROM: Final = 1e21
 """The least number that Go writes with an exponent, so that RabbitMQ reads a float."""
 
 
-def as_go_sends(value: Any) -> Any:
+def encode_as_go(value: Any) -> Any:
     """Return a JSON value as RabbitMQ gets it from a program in Go that has parsed and written it."""
     if isinstance(value, dict):
-        return {key: as_go_sends(value[key]) for key in sorted(value)}
+        return {key: encode_as_go(value[key]) for key in sorted(value)}
     if isinstance(value, list):
-        return [as_go_sends(item) for item in value]
+        return [encode_as_go(item) for item in value]
     return _number(value) if type(value) in (int, float) else value
 
 
-def alterations(value: Any, place: str, *, is_table: bool = True) -> Iterator[str]:
+def find_alterations(value: Any, place: str, *, is_table: bool = True) -> Iterator[str]:
     """Yield a sentence for each change on the way: ``arguments.x is 2.0 and arrives as 2``.
 
     The order of the names in the outermost object has no meaning.
@@ -33,22 +33,22 @@ def alterations(value: Any, place: str, *, is_table: bool = True) -> Iterator[st
         if not is_table and list(value) != sorted(value):
             yield f"the names in {place} arrive sorted"
         for key, item in value.items():
-            yield from alterations(item, f"{place}.{key}", is_table=False)
+            yield from find_alterations(item, f"{place}.{key}", is_table=False)
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from alterations(item, f"{place}[{index}]", is_table=False)
+            yield from find_alterations(item, f"{place}[{index}]", is_table=False)
     elif type(value) in (int, float):
         sent = _number(value)
         if (type(sent), sent) != (type(value), value):
             yield f"{place} is {value!r} and arrives as {sent!r}"
 
 
-def overflows(value: Any) -> bool:
+def has_overflow(value: Any) -> bool:
     """Return whether an integer of a JSON value is rounded to one that does not fit in AMQP's 64 bits."""
     if isinstance(value, dict):
-        return any(map(overflows, value.values()))
+        return any(map(has_overflow, value.values()))
     if isinstance(value, list):
-        return any(map(overflows, value))
+        return any(map(has_overflow, value))
     if type(value) not in (int, float):
         return False
     sent = _number(value)

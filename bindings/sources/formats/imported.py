@@ -9,7 +9,12 @@ from typing import Any, Final
 
 from bindings.sources.definitions import Definitions
 from bindings.sources.definitions.entries import Entry
-from bindings.sources.definitions.import_warnings import SourceWarning, argument_texts, describe, part_warnings
+from bindings.sources.definitions.import_warnings import (
+    SourceWarning,
+    describe,
+    find_argument_texts,
+    find_part_warnings,
+)
 from bindings.sources.formats.nodes import DocumentNode, format_path
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.entities.part import Part
@@ -116,7 +121,7 @@ class Collector:
 
     def _part_warnings(self) -> Iterator[SourceWarning]:
         for (vhost, part), node in self._places.items():
-            for text in argument_texts(part):
+            for text in find_argument_texts(part):
                 yield SourceWarning(f"{self.position(node)}: {describe(part)}{text}", line=self._line(node))
-            for code, text in part_warnings(part):
+            for code, text in find_part_warnings(part):
                 yield SourceWarning(f"{self.position(node)}{text}", code, self._line(node), vhost, part)

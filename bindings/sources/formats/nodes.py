@@ -13,12 +13,12 @@ from exchange.limits import NESTING
 from exchange.text.display import clip_line, dump_json, suggest
 from exchange.values.json_text import JsonFault, parse
 
-__all__ = ["DocumentNode", "Path", "json_node"]
+__all__ = ["DocumentNode", "Path", "parse_json_node"]
 
 Path: TypeAlias = "tuple[Path, str | int] | None"
 """The steps to a value from the top of its file: a linked list, which costs nothing to extend."""
 
-SHOWN: Final = 60
+MAX_QUOTED_CHARACTERS: Final = 60
 """Maximum number of characters of a value or a path in an error."""
 
 
@@ -103,7 +103,7 @@ class DocumentNode:
             return "{...}" if self.value else "{}"
         if isinstance(self.value, list):
             return "[...]" if self.value else "[]"
-        return clip_line(dump_json(self.value), SHOWN)
+        return clip_line(dump_json(self.value), MAX_QUOTED_CHARACTERS)
 
     def unknown(self, known: Collection[str]) -> list[tuple[DocumentNode, str]]:
         """Return the fields of a mapping that are not ``known``, each with a sentence about it."""
@@ -118,10 +118,10 @@ def format_path(path: Path) -> str:
     while path is not None:
         path, step = path
         steps.append(f"[{step}]" if isinstance(step, int) else f".{step}")
-    return clip_line("".join(reversed(steps)).removeprefix("."), SHOWN * 2)
+    return clip_line("".join(reversed(steps)).removeprefix("."), MAX_QUOTED_CHARACTERS * 2)
 
 
-def json_node(text: str, name: str) -> DocumentNode:
+def parse_json_node(text: str, name: str) -> DocumentNode:
     """Return the value of a JSON text. Raises InputError, which names the line of a fault."""
     try:
         value = parse(text)
@@ -129,19 +129,19 @@ def json_node(text: str, name: str) -> DocumentNode:
         raise LanguageError.at(error.pos, f"not JSON: {error.msg}", name, text) from None
     except JsonFault as error:
         raise LanguageError.at(error.fault.place, str(error), name, text) from None
-    return node_of(value, name)
+    return build_node(value, name)
 
 
-def node_of(value: Any, file: str, line: int | None = None, path: Path = None, depth: int = 0) -> DocumentNode:
+def build_node(value: Any, file: str, line: int | None = None, path: Path = None, depth: int = 0) -> DocumentNode:
     """Return the nodes of a value as a JSON parser returns it. Raises InputError if it is nested too deeply."""
     if depth > NESTING:
         raise DocumentNode(None, file, line, path).error(f"nested too deeply, beyond {NESTING} lists and mappings")
     if isinstance(value, Mapping):
         return DocumentNode(
-            {k: node_of(v, file, line, (path, k), depth + 1) for k, v in value.items()}, file, line, path
+            {k: build_node(v, file, line, (path, k), depth + 1) for k, v in value.items()}, file, line, path
         )
     if isinstance(value, list):
         return DocumentNode(
-            [node_of(v, file, line, (path, n), depth + 1) for n, v in enumerate(value)], file, line, path
+            [build_node(v, file, line, (path, n), depth + 1) for n, v in enumerate(value)], file, line, path
         )
     return DocumentNode(value, file, line, path)

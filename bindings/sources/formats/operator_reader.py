@@ -13,10 +13,10 @@ from typing import Any, Final, Literal
 
 from bindings.sources.definitions import Definitions
 from bindings.sources.formats.format import SourceFile
-from bindings.sources.formats.go_json import as_go_sends
+from bindings.sources.formats.go_json import encode_as_go
 from bindings.sources.formats.imported import Collector, Imported
 from bindings.sources.formats.nodes import DocumentNode
-from bindings.sources.formats.yaml_text import documents_of
+from bindings.sources.formats.yaml_text import read_documents
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Destination, Exchange, Policy, Queue
 from exchange.errors import InputError
 from exchange.text.display import count_noun, list_some
@@ -29,7 +29,7 @@ GROUP: Final = "rabbitmq.com"
 VERSION: Final = f"{GROUP}/v1beta1"
 CLUSTER: Final = "rabbitmqClusterReference"
 KINDS_OF_BINDING: Final[Mapping[str, Literal["queue", "exchange"]]] = {"queue": "queue", "exchange": "exchange"}
-LISTED: Final = 5
+MAX_LISTED_CLUSTERS: Final = 5
 OBJECT_FIELDS: Final = ("apiVersion", "kind", "metadata", "spec", "status")
 DEFINITIONS: Final = re.compile(r'"(?:exchanges|queues|bindings|policies)"\s*:\s*\[')
 """Found in a text that is definitions."""
@@ -43,7 +43,7 @@ def read_operator(files: Sequence[SourceFile], name: str) -> Imported:
     Of several files, documents that are no objects of Kubernetes are skipped.
     """
     several = len(files) > 1
-    documents = [node for file in files for node in documents_of(file) if not several or _is_object(node)]
+    documents = [node for file in files for node in read_documents(file) if not several or _is_object(node)]
     return _read_objects(documents, name, several=several)
 
 
@@ -97,7 +97,7 @@ def _read_objects(documents: Iterable[DocumentNode], name: str, *, several: bool
     if len(clusters) > 1:
         last = list(clusters.values())[-1]
         count = count_noun(len(clusters), "cluster")
-        listed = list_some(list(map(repr, clusters)), LISTED)
+        listed = list_some(list(map(repr, clusters)), MAX_LISTED_CLUSTERS)
         collector.warn(last, f"objects refer to {count} ({listed}) and are read as one topology; give them apart")
     return collector.finish()
 
@@ -171,7 +171,7 @@ def _table(spec: DocumentNode, field: str) -> FieldTable:
         return FieldTable()
     node.fields()
     try:
-        return FieldTable(decode_table(as_go_sends(node.plain()), field))
+        return FieldTable(decode_table(encode_as_go(node.plain()), field))
     except InputError as error:
         raise InputError(f"{node.where}: {error}") from None
 
@@ -228,7 +228,7 @@ def _policy(spec: DocumentNode, apply_to: str) -> Policy:
     if definition is None:
         raise spec.error("it has no definition")
     definition.fields()
-    values = as_go_sends(definition.plain())
+    values = encode_as_go(definition.plain())
     priority = spec.integer("priority", 0)
     return Policy(spec.text("name"), spec.text("pattern"), values, spec.text("applyTo", apply_to), priority)
 

@@ -10,19 +10,19 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from bindings.sources.definitions import Definitions
-from bindings.sources.definitions.import_warnings import argument_texts
+from bindings.sources.definitions.import_warnings import find_argument_texts
 from bindings.sources.formats.format import (
     GivenNames,
     Omissions,
     WriteTarget,
     Written,
-    find_half,
-    kept_sections,
-    limits_of,
+    find_kept_sections,
+    has_lone_surrogate,
+    list_limits,
     list_parts,
-    settings_of,
+    list_settings,
 )
-from bindings.sources.formats.go_json import alterations
+from bindings.sources.formats.go_json import find_alterations
 from bindings.sources.formats.operator_reader import CLUSTER, LIMITS, VERSION
 from bindings.sources.formats.yaml_text import write_documents
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
@@ -61,7 +61,7 @@ def write_operator(definitions: Definitions, target: WriteTarget) -> Written:
         raise InputError(f"--cluster {cluster!r} is no NAME[/NAMESPACE] of Kubernetes: lower-case letters, digits, -")
     writer = _Writer({"name": name, **({"namespace": namespace} if slash else {})})
     objects = list(writer.objects(definitions))
-    writer.omissions.rest(definitions, kept=kept_sections(definitions, SETTINGS))
+    writer.omissions.rest(definitions, kept=find_kept_sections(definitions, SETTINGS))
     return Written(list(write_documents(objects)), writer.omissions.warnings)
 
 
@@ -81,7 +81,7 @@ class _Writer:
             yield from write[type(part)](vhost, part)
 
     def _vhosts(self, definitions: Definitions) -> Iterator[Object]:
-        settings, limits = settings_of(definitions), limits_of(definitions)
+        settings, limits = list_settings(definitions), list_limits(definitions)
         for vhost in definitions.vhosts:
             given = settings.get(vhost, {})
             spec: Object = {field: given[name] for name, field in SETTINGS.items() if name in given}
@@ -89,8 +89,8 @@ class _Writer:
                 numbers = limits[vhost]
                 spec["limits"] = {field: numbers[name] for field, name in LIMITS.items() if name in numbers}
             # Every broker has the virtual host "/": an object for it would delete it with all queues when it goes.
-            if vhost and not find_half(vhost) and (vhost != "/" or spec):
-                name = self._names.of("Vhost", "/", vhost)
+            if vhost and not has_lone_surrogate(vhost) and (vhost != "/" or spec):
+                name = self._names.choose("Vhost", "/", vhost)
                 yield self._object("Vhost", name, {"name": vhost, **spec, **KEEP.get(vhost, {})})
 
     def _exchange(self, vhost: str, part: Exchange) -> Iterator[Object]:
@@ -103,7 +103,7 @@ class _Writer:
             )
         spec = {"name": part.name, **_of_vhost(vhost), "type": part.type, "durable": part.durable}
         spec |= {"autoDelete": True} if part.auto_delete else {}
-        name = self._names.of("Exchange", vhost, part.name)
+        name = self._names.choose("Exchange", vhost, part.name)
         yield self._object("Exchange", name, spec | self._arguments(vhost, part, arguments))
 
     def _queue(self, vhost: str, part: Queue) -> Iterator[Object]:
@@ -115,7 +115,7 @@ class _Writer:
             spec["type"] = arguments.pop("x-queue-type")
         spec["durable"] = part.durable
         spec |= {"autoDelete": True} if part.auto_delete else {}
-        name = self._names.of("Queue", vhost, part.name)
+        name = self._names.choose("Queue", vhost, part.name)
         yield self._object("Queue", name, spec | self._arguments(vhost, part, arguments))
 
     def _binding(self, vhost: str, part: Binding) -> Iterator[Object]:
@@ -126,7 +126,7 @@ class _Writer:
             return
         spec = {**_of_vhost(vhost), "source": part.source, "destination": destination, "destinationType": kind}
         spec |= {"routingKey": part.routing_key} if part.routing_key else {}
-        name = self._names.of_identity("Binding", vhost, f"{part.source}-{destination}", *identity)
+        name = self._names.choose_by_identity("Binding", vhost, f"{part.source}-{destination}", *identity)
         yield self._object("Binding", name, spec | self._arguments(vhost, part, arguments))
 
     def _policy(self, vhost: str, part: Policy) -> Iterator[Object]:
@@ -143,17 +143,17 @@ class _Writer:
         spec = {"name": part.name, **_of_vhost(vhost), "pattern": part.pattern, "applyTo": part.apply_to}
         spec |= {"priority": part.priority} if part.priority else {}
         self._warn_of_changes(vhost, part, definition, "definition")
-        name = self._names.of(kind, vhost, part.name)
+        name = self._names.choose(kind, vhost, part.name)
         yield self._object(kind, name, {**spec, "definition": definition})
 
     def _arguments(self, vhost: str, part: Exchange | Queue | Binding, arguments: Object) -> Object:
         self._warn_of_changes(vhost, part, arguments, "arguments")
-        for text in argument_texts(part):
+        for text in find_argument_texts(part):
             self.omissions.detail(vhost, part, f"may not arrive: {text.removeprefix('.')}")
         return {"arguments": arguments} if arguments else {}
 
     def _warn_of_changes(self, vhost: str, part: Part, values: Object, place: str) -> None:
-        for text in alterations(values, place):
+        for text in find_alterations(values, place):
             self.omissions.detail(vhost, part, f"changes on the way: {text}")
 
     def _object(self, kind: str, name: str, spec: Object) -> Object:
@@ -175,12 +175,12 @@ class Names:
     def __init__(self) -> None:
         self._given = GivenNames(MOST)
 
-    def of(self, kind: str, vhost: str, name: str) -> str:
+    def choose(self, kind: str, vhost: str, name: str) -> str:
         """Return the name of an object: the part's own name if it is in the virtual host / and Kubernetes allows it."""
         is_plain = vhost == "/" and len(name) <= LONGEST and ALLOWED.fullmatch(name)
         return self._give(kind, name if is_plain else None, name if vhost == "/" else f"{vhost}-{name}", (vhost, name))
 
-    def of_identity(self, kind: str, vhost: str, words: str, *identity: Any) -> str:
+    def choose_by_identity(self, kind: str, vhost: str, words: str, *identity: Any) -> str:
         """Return the name of an object that has no name of its own: of words for people, and the hash of all of it."""
         return self._give(kind, None, words if vhost == "/" else f"{vhost}-{words}", (vhost, *identity))
 

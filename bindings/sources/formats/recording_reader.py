@@ -19,7 +19,7 @@ from bindings.sources.formats.imported import Imported
 from bindings.sources.recording.file import read_recording
 from bindings.sources.recording.model import RecordedRequest, Recording
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange, Queue
-from exchange.entities.part import binding_of, exchange_of, queue_of
+from exchange.entities.part import decode_binding, decode_exchange, decode_queue
 from exchange.entities.unread import UnreadPart
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
@@ -116,9 +116,9 @@ def _removed(request: RecordedRequest) -> Iterator[Any]:
 
 
 READERS: Final[dict[str, Callable[[Any], Part]]] = {
-    "exchange.declare": exchange_of,
-    "queue.declare": queue_of,
-    "queue.bind": binding_of,
-    "exchange.bind": binding_of,
+    "exchange.declare": decode_exchange,
+    "queue.declare": decode_queue,
+    "queue.bind": decode_binding,
+    "exchange.bind": decode_binding,
 }
 """Method -> function that returns the part that it declares."""

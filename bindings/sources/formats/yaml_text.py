@@ -14,15 +14,15 @@ from itertools import islice
 from typing import Any, Final
 
 from bindings.sources.formats.format import SourceFile
-from bindings.sources.formats.nodes import DocumentNode, Path, json_node
+from bindings.sources.formats.nodes import DocumentNode, Path, parse_json_node
 from bindings.sources.language.errors import LanguageError
 from exchange.errors import InputError
 from exchange.limits import DOCUMENT_ITEMS, INTEGER_DIGITS, NESTING, YAML_BYTES
 from exchange.text.display import clip_line
-from exchange.text.faults import position_at
-from exchange.text.site import how_to_install
+from exchange.text.faults import find_position
+from exchange.text.site import build_install_command
 
-__all__ = ["documents_of", "read_documents", "write_documents"]
+__all__ = ["parse_documents", "read_documents", "write_documents"]
 
 NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
 BOOLS: Final[Mapping[str, bool]] = {
@@ -33,7 +33,7 @@ BOOLS: Final[Mapping[str, bool]] = {
 }
 INTEGER: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
 OTHER_BASE: Final = re.compile(r"0x[0-9a-fA-F]+|0o?[0-7]+")
-LONG: Final = 10**INTEGER_DIGITS
+LEAST_LONG_INTEGER: Final = 10**INTEGER_DIGITS
 """The least number that is too long in decimal, in which it would be shown and written, whatever base it is read in."""
 FLOAT: Final = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]{1,4})?")
 NO_NUMBER: Final = re.compile(r"[-+]?\.(?:inf|Inf|INF|nan|NaN|NAN)")
@@ -43,12 +43,12 @@ WORDS: Final = frozenset({*NULLS, *BOOLS, "y", "Y", "n", "N"})
 MERGE: Final = "<<"
 
 
-def documents_of(file: SourceFile) -> list[DocumentNode]:
+def read_documents(file: SourceFile) -> list[DocumentNode]:
     """Return the documents of a file, YAML or one of JSON. Raises InputError."""
-    return [json_node(file.text, file.name)] if file.is_json else list(read_documents(file.text, file.name))
+    return [parse_json_node(file.text, file.name)] if file.is_json else list(parse_documents(file.text, file.name))
 
 
-def read_documents(text: str, name: str) -> Iterator[DocumentNode]:
+def parse_documents(text: str, name: str) -> Iterator[DocumentNode]:
     """Yield the documents of a text that are not empty.
 
     Raises InputError, naming file and line, for what is no YAML, explicit tags, names that are there twice, nesting
@@ -127,7 +127,7 @@ def _library() -> Any:
     try:
         import yaml  # not at the top: it is an extra
     except ImportError:
-        raise InputError(f"YAML needs PyYAML: {how_to_install('yaml')}") from None
+        raise InputError(f"YAML needs PyYAML: {build_install_command('yaml')}") from None
     return yaml
 
 
@@ -138,7 +138,7 @@ def _locate(error: Any, name: str, text: str) -> InputError:
     reason = f"not YAML: {error.problem or error.context}{hint}"
     if mark is None:
         return InputError(f"{name}: {reason}")
-    return LanguageError.at(position_at(text, mark.line + 1, mark.column + 1), reason, name, text)
+    return LanguageError.at(find_position(text, mark.line + 1, mark.column + 1), reason, name, text)
 
 
 @dataclass(slots=True)
@@ -255,8 +255,10 @@ class _Builder:
         if INTEGER.fullmatch(text) and len(text.lstrip("+-")) <= INTEGER_DIGITS:
             return int(text)
         if INTEGER.fullmatch(text) or OTHER_BASE.fullmatch(text):
-            number = LONG if INTEGER.fullmatch(text) else int(text, 0) if text[1] in "xo" else int(text, 8)
-            if number >= LONG:
+            number = (
+                LEAST_LONG_INTEGER if INTEGER.fullmatch(text) else int(text, 0) if text[1] in "xo" else int(text, 8)
+            )
+            if number >= LEAST_LONG_INTEGER:
                 limit = f"a number of more than {INTEGER_DIGITS} digits; put it in quotes, or shorten it"
                 raise self._error(line, limit)
             return number

@@ -22,11 +22,11 @@ from bindings.sources.recording.model import (
 )
 from exchange.amqp.methods import METHODS
 from exchange.errors import InputError
-from exchange.values.field_json import decode_table, encode_table, json_line
-from exchange.values.json_text import value_from_line
+from exchange.values.field_json import decode_table, encode_fields, encode_table
+from exchange.values.json_text import parse_line
 from exchange.values.json_types import FieldJson
 
-__all__ = ["is_recording", "read_recording", "recording_lines"]
+__all__ = ["is_recording", "read_recording", "format_recording"]
 
 FORMAT: Final = 1
 """Number of the form of the file; a reader refuses a higher one."""
@@ -119,7 +119,7 @@ class PublishingJson(TypedDict):
     """The refusals that closed a channel or a connection."""
 
 
-def recording_lines(recording: Recording) -> Iterator[bytes]:
+def format_recording(recording: Recording) -> Iterator[bytes]:
     """Yield the lines of a recording's file."""
     head: RecordingJson = {
         "kind": "recording",
@@ -134,17 +134,17 @@ def recording_lines(recording: Recording) -> Iterator[bytes]:
         ],
         "left_out": recording.left_out,
     }
-    yield json_line(head)
+    yield encode_fields(head)
     clients = dict.fromkeys(recording.connections)
     clients |= dict.fromkeys(row.client for row in recording.requests)  # who asks may not have named itself
     clients |= dict.fromkeys(row.client for row in recording.publishing)
     numbers = {client: number for number, client in enumerate(clients, 1)}
     for client, number in numbers.items():
-        yield json_line(_client_json(client, number, recording.connections[client]))
+        yield encode_fields(_client_json(client, number, recording.connections[client]))
     for request in recording.requests:
-        yield json_line(_request_json(request, numbers[request.client]))
+        yield encode_fields(_request_json(request, numbers[request.client]))
     for publishing in recording.publishing:
-        yield json_line(_publishing_json(publishing, numbers[publishing.client]))
+        yield encode_fields(_publishing_json(publishing, numbers[publishing.client]))
 
 
 def _client_json(client: RecordedClient, number: int, connections: int) -> ClientJson:
@@ -200,7 +200,7 @@ def is_recording(text: str) -> bool:
     if '"recording"' not in line[:100]:
         return False
     try:
-        head = value_from_line(line.encode())
+        head = parse_line(line.encode())
     except InputError:
         return False
     return isinstance(head, dict) and head.get("kind") == "recording"
@@ -213,7 +213,7 @@ def read_recording(text: str, name: str) -> Recording:
     for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
         if line.strip():
             try:
-                reader.read(value_from_line(line.encode("utf-8", "surrogatepass")))
+                reader.read(parse_line(line.encode("utf-8", "surrogatepass")))
             except InputError as error:
                 raise InputError(f"{name}: line {number}: {error}{error.drawing}") from None
     if reader.recording is None:

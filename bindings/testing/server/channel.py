@@ -11,14 +11,14 @@ from uuid import uuid4
 from bindings.testing.server.broker import FrameSender
 from exchange.amqp import ContentHeader, content_of
 from exchange.entities.entities import DIRECT_REPLY_TO
-from exchange.entities.part import binding_of, exchange_of, queue_of, with_last_queue
+from exchange.entities.part import decode_binding, decode_exchange, decode_queue, with_last_queue
 from exchange.entities.queue_arguments import refuse_consumer
 from exchange.errors import AccessRefused, BrokerError, NotAllowed, NotFound, NotImplementedByBroker, PreconditionFailed
 from exchange.lifecycle.consumers import Consumer, Delivery
 from exchange.lifecycle.queues import LiveQueue
 from exchange.lifecycle.streams import Offset
 from exchange.topology.rules import VirtualHost
-from exchange.values.field_values import type_and_value
+from exchange.values.field_values import resolve_type
 from exchange.values.message import Message
 
 __all__ = ["Channel"]
@@ -107,7 +107,7 @@ class Channel:
     def _exchange_declare(self, given: Arguments) -> None:
         name = given["exchange"]
         if not given["passive"]:
-            self._broker.life.declare_exchange(exchange_of(given))
+            self._broker.life.declare_exchange(decode_exchange(given))
         elif name not in self._broker.life.topology.exchanges:
             raise NotFound(f"no exchange '{name}' in vhost '{self._broker.vhost}'")
         self._answer(given, "exchange.declare-ok")
@@ -117,11 +117,11 @@ class Channel:
         self._answer(given, "exchange.delete-ok")
 
     def _exchange_bind(self, given: Arguments) -> None:
-        self._broker.life.bind(binding_of(given))
+        self._broker.life.bind(decode_binding(given))
         self._answer(given, "exchange.bind-ok")
 
     def _exchange_unbind(self, given: Arguments) -> None:
-        self._broker.life.unbind(binding_of(given))
+        self._broker.life.unbind(decode_binding(given))
         self._answer(given, "exchange.unbind-ok")
 
     # Queues
@@ -134,7 +134,7 @@ class Channel:
         if given["passive"]:
             queue = self._queue(name or self._last_queue)
         else:
-            queue = self._broker.declare_queue(queue_of(given), self._connection, exclusive=given["exclusive"])
+            queue = self._broker.declare_queue(decode_queue(given), self._connection, exclusive=given["exclusive"])
         self._last_queue = queue.name
         self._answer(
             given,
@@ -147,11 +147,11 @@ class Channel:
     def _queue_bind(self, given: Arguments) -> None:
         if given["queue"] in self._broker.life.queues:
             self._queue(given["queue"])
-        self._broker.life.bind(binding_of(given))
+        self._broker.life.bind(decode_binding(given))
         self._answer(given, "queue.bind-ok")
 
     def _queue_unbind(self, given: Arguments) -> None:
-        self._broker.life.unbind(binding_of(given))
+        self._broker.life.unbind(decode_binding(given))
         self._answer(given, "queue.unbind-ok")
 
     def _queue_purge(self, given: Arguments) -> None:
@@ -206,8 +206,8 @@ class Channel:
         arguments, life = given["arguments"], self._broker.life
         what = VirtualHost(self._broker.vhost, life.topology.profile).describe("queue", queue.name)
         refuse_consumer(life.topology.queues[queue.name], what, arguments)
-        priority = type_and_value(arguments.get("x-priority", 0))[1]
-        timeout = type_and_value(arguments.get("x-consumer-timeout"))[1]
+        priority = resolve_type(arguments.get("x-priority", 0))[1]
+        timeout = resolve_type(arguments.get("x-consumer-timeout"))[1]
         timeout = timeout if isinstance(timeout, int) else None
         consumer = ChannelConsumer(queue.name, self._limit_of_new, priority, given["no_ack"], timeout)
         consumer.channel, consumer.is_exclusive, consumer.cancels = self, given["exclusive"], 0
@@ -414,5 +414,5 @@ class Channel:
 
 def _offset(arguments: Arguments) -> Offset:
     """Return where a consumer of a stream begins to read."""
-    value = type_and_value(arguments.get("x-stream-offset", "next"))[1]
+    value = resolve_type(arguments.get("x-stream-offset", "next"))[1]
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value if isinstance(value, int) else "next"

@@ -13,25 +13,25 @@ from functools import cached_property
 from typing import Final, TypeAlias
 
 from exchange.entities.entities import Exchange, Policy, Queue
-from exchange.entities.in_force import DeadLetters, SettingsInForce, possible_policies
+from exchange.entities.in_force import DeadLetters, SettingsInForce, find_possible_policies
 from exchange.entities.part import Part
-from exchange.entities.policy_definitions import wrong_settings
+from exchange.entities.policy_definitions import find_wrong_settings
 from exchange.entities.profile import Profile
 from exchange.errors import HashstarError
-from exchange.kinds import Decider, kind_of
+from exchange.kinds import Decider, find_kind
 from exchange.routing.router import Router
 from exchange.text.display import clip_line, count_noun, list_some
 from exchange.topology.graph import TopologyGraph, find_cycles, reach
 from exchange.topology.topology import Topology
 from exchange.values.message import Message
 
-__all__ = ["Crossing", "DeadLetterWays", "Seen", "everywhere", "may_dead_letter", "queues_where"]
+__all__ = ["Crossing", "DeadLetterWays", "Seen", "everywhere", "may_dead_letter", "build_queue_finder"]
 
 Seen: TypeAlias = tuple[Part | None, str]
 """A part of the topology, None for the whole broker, and what distinguishes it, "" for nothing."""
 QUEUE: Final = "queue "
 EXCHANGE: Final = "exchange "
-LISTED: Final = 10
+MAX_LISTED_PARTS: Final = 10
 """Maximum number of queues, exchanges or policies that are listed."""
 NAME: Final = 100
 """Maximum number of characters of a name or pattern; it is clipped in the middle."""
@@ -76,8 +76,8 @@ class PolicyShifts:
                 return "what else it sets stays in force where it is"
             shifts = [f"{_list(parts)}{self._in_place_of(name, policy)}" for name, parts in _by_name(gained)]
             return (
-                f"without the setting it also comes into force in {list_some(shifts, LISTED)}: change its pattern or "
-                "apply-to if it should not"
+                f"without the setting it also comes into force in {list_some(shifts, MAX_LISTED_PARTS)}: change its "
+                "pattern or apply-to if it should not"
             )
         if not below:
             return "it sets nothing else, and no other policy comes into force when it is removed"
@@ -89,7 +89,7 @@ class PolicyShifts:
             if policy.operator
             else "to prevent that, keep it with queue-leader-locator = client-local alone, which moves no message"
         )
-        return f"it sets nothing else: when it is removed, {list_some(shifts, LISTED, 'and')}; {keep}"
+        return f"it sets nothing else: when it is removed, {list_some(shifts, MAX_LISTED_PARTS, 'and')}; {keep}"
 
     def _compare(self, before: Topology, policies: Mapping[str, Policy]) -> None:
         """Compare the policies in force in each part by the rules of the old release, and by those of the new one."""
@@ -125,11 +125,11 @@ def _key(policy: Policy) -> Key:
 
 def _names(part: Queue | Exchange, policies: Mapping[str, Policy], profile: Profile) -> set[str | None]:
     """Return the names of the policies that may be in force in a part, None for none."""
-    return {None if policy is None else policy.name for policy in possible_policies(part, policies, profile)}
+    return {None if policy is None else policy.name for policy in find_possible_policies(part, policies, profile)}
 
 
 def _is_refused(policy: Policy, profile: Profile) -> bool:
-    return bool(wrong_settings(policy.definition, profile, operator=policy.operator))
+    return bool(find_wrong_settings(policy.definition, profile, operator=policy.operator))
 
 
 def _without_refused(policy: Policy, profile: Profile) -> Policy:
@@ -137,7 +137,7 @@ def _without_refused(policy: Policy, profile: Profile) -> Policy:
     definition = {
         name: value
         for name, value in policy.definition.items()
-        if not wrong_settings({name: value}, profile, operator=policy.operator)
+        if not find_wrong_settings({name: value}, profile, operator=policy.operator)
     }
     return replace(policy, definition=definition)
 
@@ -155,7 +155,7 @@ def _list(parts: Sequence[Queue | Exchange]) -> str:
         if len(names) == 1:
             lists.append(f"{noun} {names[0]}")
         elif names:
-            lists.append(f"{count_noun(len(names), noun)} ({list_some(names, LISTED)})")
+            lists.append(f"{count_noun(len(names), noun)} ({list_some(names, MAX_LISTED_PARTS)})")
     return " and ".join(lists)
 
 
@@ -227,7 +227,7 @@ class DeadLetterWays:
     def _by_key(self, exchange: str) -> bool:
         """Return whether keys alone decide where a message goes from an exchange."""
         behind = self._graph.graph.downstream([exchange])
-        deciders = {kind_of(self._topology.exchanges[name]).decider for name in behind}
+        deciders = {find_kind(self._topology.exchanges[name]).decider for name in behind}
         return deciders <= {Decider.NOTHING, Decider.KEY}
 
 
@@ -265,7 +265,7 @@ def everywhere(crossing: Crossing) -> Iterator[Seen]:
     yield None, ""
 
 
-def queues_where(
+def build_queue_finder(
     is_seen: Callable[[Queue, tuple[SettingsInForce, ...], tuple[SettingsInForce, ...]], bool], *types: str
 ) -> Callable[[Crossing], Iterator[Seen]]:
     """Return a function that yields the queues of some types, or of all, in which a fact is seen.

@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple
 from bindings.upgrading.facts.crossing import Crossing, Seen
 from exchange.entities.part import Part
 
-__all__ = ["ALWAYS", "Fact", "Numbers", "Severity", "Source", "notes", "request", "tagged"]
+__all__ = ["ALWAYS", "Fact", "Numbers", "Severity", "Source", "link_notes", "request", "link_tag"]
 
 Severity = Literal["note", "warning", "error"]
 Source = Literal["live brokers", "observed", "release notes", "source"]
@@ -67,11 +67,11 @@ def request(number: int) -> str:
     return f"https://github.com/rabbitmq/rabbitmq-server/pull/{number}"
 
 
-def notes(version: str) -> str:
+def link_notes(version: str) -> str:
     """Return the address of the release notes of a version, such as ``4.3.0``."""
     return f"https://github.com/rabbitmq/rabbitmq-server/blob/main/release-notes/{version}.md"
 
 
-def tagged(version: str) -> str:
-    """Return the address of a release, whose notes have what the file of `notes` has not yet."""
+def link_tag(version: str) -> str:
+    """Return the address of a release, whose notes have what the file of `link_notes` has not yet."""
     return f"https://github.com/rabbitmq/rabbitmq-server/releases/tag/v{version}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from bindings.upgrading.facts.crossing import Crossing, Seen, queues_where
-from bindings.upgrading.facts.fact import Fact, notes
+from bindings.upgrading.facts.crossing import Crossing, Seen, build_queue_finder
+from bindings.upgrading.facts.fact import Fact, link_notes
 from exchange.entities.entities import Policy, Queue
 
 __all__ = ["FACTS"]
@@ -14,7 +14,7 @@ __all__ = ["FACTS"]
 LOCATOR: Final = "queue-master-locator"
 
 
-def transient_queues(crossing: Crossing) -> Iterator[Seen]:
+def find_transient_queues(crossing: Crossing) -> Iterator[Seen]:
     """Yield the queues that are not durable; the exclusive ones are not part of a topology."""
     yield from ((queue, "") for queue in crossing.before.queues.values() if not queue.durable)
 
@@ -26,29 +26,29 @@ def with_a_master_locator(crossing: Crossing) -> Iterator[Seen]:
     yield from ((part, "") for part in parts)
 
 
-def policies_of_version_1(crossing: Crossing) -> Iterator[Seen]:
+def find_policies_of_version_1(crossing: Crossing) -> Iterator[Seen]:
     """Yield the policies that set version 1 of classic queues."""
     policies = crossing.before.all_policies
     yield from ((policy, "") for policy in policies if policy.definition.get("queue-version") == 1)
 
 
-mirrored_queues: Final = queues_where(
+mirrored_queues: Final = build_queue_finder(
     lambda queue, old, new: any(settings.text("ha-mode") is not None for settings in old), "classic"
 )
-lazy_queues: Final = queues_where(
+lazy_queues: Final = build_queue_finder(
     lambda queue, old, new: any(settings.text("queue-mode") == "lazy" for settings in old), "classic"
 )
-queues_of_version_1: Final = queues_where(
+queues_of_version_1: Final = build_queue_finder(
     lambda queue, old, new: queue.durable and any(settings.integer("queue-version") != 2 for settings in old), "classic"
 )
-queues_without_consumer_timeout: Final = queues_where(
+queues_without_consumer_timeout: Final = build_queue_finder(
     lambda queue, old, new: any(settings.integer("consumer-timeout") is not None for settings in old),
     "classic", "stream",
 )  # fmt: skip
-queues_with_an_active_consumer: Final = queues_where(
+queues_with_an_active_consumer: Final = build_queue_finder(
     lambda queue, old, new: any(settings.get("single-active-consumer") is True for settings in old), "classic"
 )
-streams_with_an_initial_offset: Final = queues_where(
+streams_with_an_initial_offset: Final = build_queue_finder(
     lambda queue, old, new: "x-stream-initial-offset" in queue.arguments, "stream"
 )
 
@@ -58,44 +58,44 @@ FACTS: Final[tuple[Fact, ...]] = (
          "package in Debian's own repository permits it",
          "declare it durable, with x-expires if it should go by itself, or exclusive; or set "
          "deprecated_features.permit.transient_nonexcl_queues = true on all nodes before the upgrade",
-         "live brokers", transient_queues, notes("4.3.0"), feature="transient_nonexcl_queues"),
+         "live brokers", find_transient_queues, link_notes("4.3.0"), feature="transient_nonexcl_queues"),
     Fact("HSU006", (4, 0, 0), "error",
          "the queue is mirrored by policy; mirroring was removed: it is on one node only, and lost with that node",
          "declare a quorum queue in its place, and move the messages", "release notes",
-         mirrored_queues, notes("4.0.1")),
+         mirrored_queues, link_notes("4.0.1")),
     Fact("HSU009", (3, 12, 0), "note", "lazy mode has no effect: all classic queues keep messages on disk",
          "remove queue-mode from policies, and x-queue-mode from declarations", "release notes",
-         lazy_queues, notes("3.12.0")),
+         lazy_queues, link_notes("3.12.0")),
     Fact("HSU010", (4, 0, 0), "note",
          "unless the broker's configuration sets version 2, the queue is converted to it when the node starts, which "
          "takes time for a long queue",
          "consume long queues, or set queue-version = 2 by policy before the upgrade", "release notes",
-         queues_of_version_1, notes("4.0.1")),
+         queues_of_version_1, link_notes("4.0.1")),
     Fact("HSU015", (4, 3, 0), "note",
          "the timeout of consumers (consumer_timeout) is no longer for classic queues and streams",
          "use quorum queues where consumers must be timed out", "release notes",
-         queues_without_consumer_timeout, notes("4.3.0")),
+         queues_without_consumer_timeout, link_notes("4.3.0")),
     Fact("HSU017", (3, 13, 0), "note",
          "a queue that is neither durable nor exclusive is deprecated, with a warning in the log: 4.3 refuses it",
          "declare it durable, with x-expires if it should go by itself, or exclusive", "live brokers",
-         transient_queues, notes("4.3.0"), until=(4, 3, 0)),
+         find_transient_queues, link_notes("4.3.0"), until=(4, 3, 0)),
     Fact("HSU018", (3, 13, 0), "note", "mirrored queues are deprecated: 4.0 has none",
          "declare a quorum queue in its place, and move the messages", "release notes",
-         mirrored_queues, notes("3.13.0"), until=(4, 0, 0)),
+         mirrored_queues, link_notes("3.13.0"), until=(4, 0, 0)),
     Fact("HSU019", (4, 0, 0), "note", "queue-master-locator is deprecated: 4.3 refuses it",
          "set queue-leader-locator, which classic queues know since 4.0", "live brokers",
-         with_a_master_locator, notes("4.0.1"), until=(4, 3, 0)),
+         with_a_master_locator, link_notes("4.0.1"), until=(4, 3, 0)),
     Fact("HSU020", (4, 0, 0), "note",
          "when the single active consumer is cancelled, the next one gets the messages that are ready at once; before "
          "4.0 it waits",
          "nothing is to be done", "live brokers", queues_with_an_active_consumer),
     Fact("HSU049", (4, 3, 0), "note",
          "the policy sets version 1 of classic queues, which is gone: the setting is accepted and has no effect",
-         "remove queue-version from the policy", "release notes", policies_of_version_1, notes("4.3.0")),
+         "remove queue-version from the policy", "release notes", find_policies_of_version_1, link_notes("4.3.0")),
     Fact("HSU053", (4, 4, 0), "note",
          "the first message of a new stream gets the offset of x-stream-initial-offset, which older releases accept "
          "and ignore: a stream that is there keeps its offsets, one that is declared anew begins elsewhere",
          "remove the argument unless the stream should begin there", "release notes", streams_with_an_initial_offset,
-         notes("4.4.0")),
+         link_notes("4.4.0")),
 )  # fmt: skip
 """What is seen in queues other than quorum queues."""

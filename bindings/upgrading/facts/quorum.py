@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from bindings.upgrading.facts.crossing import Crossing, Seen, may_dead_letter, queues_where
-from bindings.upgrading.facts.fact import Fact, notes, request
+from bindings.upgrading.facts.crossing import Crossing, Seen, build_queue_finder, may_dead_letter
+from bindings.upgrading.facts.fact import Fact, link_notes, request
 from exchange.entities.in_force import SettingsInForce
 
 __all__ = ["FACTS"]
 
 
-def quorum_queues_with_a_limit(crossing: Crossing) -> Iterator[Seen]:
+def find_quorum_queues_with_a_limit(crossing: Crossing) -> Iterator[Seen]:
     """Yield the quorum queues in which a delivery limit is in force, the default one included."""
     default = crossing.before.profile.lives.delivery_limit
     for queue, old, _ in crossing.in_force:
@@ -22,7 +22,7 @@ def quorum_queues_with_a_limit(crossing: Crossing) -> Iterator[Seen]:
             yield queue, ""
 
 
-def limited_queues_in_circles(crossing: Crossing) -> Iterator[Seen]:
+def find_limited_queues_in_circles(crossing: Crossing) -> Iterator[Seen]:
     """Yield the quorum queues with a delivery limit that a message may come back to as a dead letter."""
     for queue, _, new in crossing.in_force:
         is_limited = not any(_is_negative(settings) for settings in new)
@@ -43,35 +43,35 @@ def _gives(possible: tuple[SettingsInForce, ...], *names: str) -> bool:
     return any(settings.get(name) is not None for settings in possible for name in names)
 
 
-quorum_queues: Final = queues_where(lambda queue, old, new: True, "quorum")
-without_a_limit: Final = queues_where(lambda queue, old, new: _sets_no_limit(new), "quorum")
-that_drop: Final = queues_where(
+quorum_queues: Final = build_queue_finder(lambda queue, old, new: True, "quorum")
+without_a_limit: Final = build_queue_finder(lambda queue, old, new: _sets_no_limit(new), "quorum")
+that_drop: Final = build_queue_finder(
     lambda queue, old, new: _sets_no_limit(new) and not may_dead_letter(queue, new), "quorum"
 )
-that_dead_letter: Final = queues_where(
+that_dead_letter: Final = build_queue_finder(
     lambda queue, old, new: _sets_no_limit(new) and may_dead_letter(queue, new), "quorum"
 )
-with_a_negative_limit: Final = queues_where(
+with_a_negative_limit: Final = build_queue_finder(
     lambda queue, old, new: any(_is_negative(settings, "argument") for settings in old), "quorum"
 )
-with_no_limit: Final = queues_where(lambda queue, old, new: all(map(_is_negative, new)), "quorum")
-with_a_limit_by_policy: Final = queues_where(
+with_no_limit: Final = build_queue_finder(lambda queue, old, new: all(map(_is_negative, new)), "quorum")
+with_a_limit_by_policy: Final = build_queue_finder(
     lambda queue, old, new: any(
         "policy" in settings.values["delivery-limit"].source for settings in new if "delivery-limit" in settings.values
     ),
     "quorum",
 )
-with_an_active_consumer: Final = queues_where(
+with_an_active_consumer: Final = build_queue_finder(
     lambda queue, old, new: any(settings.get("single-active-consumer") is True for settings in old), "quorum"
 )
-with_a_number_of_bytes: Final = queues_where(lambda queue, old, new: _gives(new, "max-length-bytes"), "quorum")
-that_dead_letter_what_is_too_much: Final = queues_where(
+with_a_number_of_bytes: Final = build_queue_finder(lambda queue, old, new: _gives(new, "max-length-bytes"), "quorum")
+that_dead_letter_what_is_too_much: Final = build_queue_finder(
     lambda queue, old, new: _gives(new, "max-length", "max-length-bytes") and may_dead_letter(queue, new), "quorum"
 )
-that_dead_letter_at_least_once: Final = queues_where(
+that_dead_letter_at_least_once: Final = build_queue_finder(
     lambda queue, old, new: any(settings.text("dead-letter-strategy") == "at-least-once" for settings in new), "quorum"
 )
-with_a_consumer_timeout: Final = queues_where(
+with_a_consumer_timeout: Final = build_queue_finder(
     lambda queue, old, new: (
         _gives(new, "consumer-timeout") or any(settings.get("single-active-consumer") is True for settings in new)
     ),
@@ -83,22 +83,22 @@ FACTS: Final[tuple[Fact, ...]] = (
          "a quorum queue without a delivery limit has one of 20: a message that comes back more often is dropped, "
          "as the queue has no dead letter exchange; 4.3 counts rejects and lost consumers only",
          "set a dead letter exchange; or, before the upgrade, a high delivery-limit by policy", "live brokers",
-         that_drop, notes("4.0.1")),
+         that_drop, link_notes("4.0.1")),
     Fact("HSU008", (4, 0, 0), "warning",
          "a quorum queue without a delivery limit has one of 20: a message that comes back more often is "
          "dead-lettered; 4.3 counts rejects and lost consumers only",
          "set a higher delivery-limit by policy, before the upgrade, if consumers return messages more often",
-         "live brokers", that_dead_letter, notes("4.0.1")),
+         "live brokers", that_dead_letter, link_notes("4.0.1")),
     Fact("HSU016", (4, 3, 0), "warning",
          "basic.nack with requeue is no failed delivery: the delivery limit counts rejects and lost consumers only, so "
          "a message that is given back again and again stays",
          "call basic.reject for messages that cannot be processed", "live brokers",
-         quorum_queues_with_a_limit, notes("4.3.0")),
+         find_quorum_queues_with_a_limit, link_notes("4.3.0")),
     Fact("HSU030", (4, 0, 0), "warning",
          "a message that is given back goes to its old place, no longer to the end of the queue: one that fails is "
          "tried again at once, before all others, up to the delivery limit",
          "wait before a message is given back, or reject it to a queue from which it comes back later",
-         "live brokers", without_a_limit, notes("3.10.0")),
+         "live brokers", without_a_limit, link_notes("3.10.0")),
     Fact("HSU052", (4, 3, 0), "warning",
          "without a delivery limit, too, a message that is given back goes to its old place, no longer to the end of "
          "the queue: one that fails is tried again at once, before all others, for ever",
@@ -106,53 +106,53 @@ FACTS: Final[tuple[Fact, ...]] = (
          with_no_limit),
     Fact("HSU031", (4, 0, 0), "note",
          "the priority of a message counts: above 4 it is high, and overtakes others; before 4.0 it has no effect",
-         "publish without priority what must stay in order", "live brokers", quorum_queues, notes("4.0.1"),
+         "publish without priority what must stay in order", "live brokers", quorum_queues, link_notes("4.0.1"),
          until=(4, 3, 0)),
     Fact("HSU032", (4, 3, 0), "note",
          "each priority of a message counts, up to 31, and the highest comes first; from 4.0 to 4.2 there are two, "
          "which take turns, and before 4.0 there is one",
-         "publish without priority what must stay in order", "live brokers", quorum_queues, notes("4.3.0")),
+         "publish without priority what must stay in order", "live brokers", quorum_queues, link_notes("4.3.0")),
     Fact("HSU033", (4, 0, 0), "note",
          "the single active consumer yields to one of a higher priority, once its messages are acknowledged",
          "consume with equal priorities if the active consumer should stay", "live brokers",
-         with_an_active_consumer, notes("4.0.1")),
+         with_an_active_consumer, link_notes("4.0.1")),
     Fact("HSU034", (4, 3, 0), "note",
          "the properties and headers of messages count for max-length-bytes, no longer their bodies alone: the queue "
          "holds fewer messages",
          "raise max-length-bytes", "live brokers", with_a_number_of_bytes),
     Fact("HSU035", (4, 2, 1), "note",
          "several messages that are dropped at once become dead letters in their order, no longer the last one first",
-         "nothing is to be done", "live brokers", that_dead_letter_what_is_too_much, notes("4.2.1")),
+         "nothing is to be done", "live brokers", that_dead_letter_what_is_too_much, link_notes("4.2.1")),
     Fact("HSU036", (3, 12, 0), "note",
          "a message that basic.get takes for the first time has no header x-delivery-count, no longer 0",
-         "read a missing header as 0", "live brokers", quorum_queues, notes("3.12.0")),
+         "read a missing header as 0", "live brokers", quorum_queues, link_notes("3.12.0")),
     Fact("HSU037", (4, 3, 0), "note",
          "the header x-delivery-count has the failed deliveries only; x-acquired-count has all earlier ones",
-         "read x-acquired-count where each return counts", "live brokers", quorum_queues, notes("4.3.0")),
+         "read x-acquired-count where each return counts", "live brokers", quorum_queues, link_notes("4.3.0")),
     Fact("HSU038", (4, 0, 0), "warning",
          "a negative x-delivery-limit is no limit; before 4.0 it is one of 0, and the first return is the last",
          "expect messages to come back, or set the limit that was meant", "live brokers", with_a_negative_limit),
     Fact("HSU039", (4, 1, 5), "warning",
          "a delivery-limit that a policy sets or changes takes no effect in a queue that exists",
          "set the policy before the queue is declared, or the argument x-delivery-limit; 4.3 heeds such policies",
-         "release notes", with_a_limit_by_policy, notes("4.3.0"), until=(4, 3, 0)),
+         "release notes", with_a_limit_by_policy, link_notes("4.3.0"), until=(4, 3, 0)),
     Fact("HSU040", (4, 3, 0), "note",
          "a purge also removes the dead letters that wait for their targets to confirm them",
-         "do not purge while dead letters wait", "release notes", that_dead_letter_at_least_once, notes("4.3.0")),
+         "do not purge while dead letters wait", "release notes", that_dead_letter_at_least_once, link_notes("4.3.0")),
     Fact("HSU041", (4, 3, 0), "warning",
          "a consumer that exceeds consumer-timeout, half an hour unless it is set, is cancelled at once: the queue "
          "takes the messages back, and gives it no more until it has settled these; before 4.3 its channel is closed "
          "with 406, up to a minute later",
          "acknowledge what was delivered before basic.cancel, too, or close the channel",
-         "live brokers", with_a_consumer_timeout, notes("4.3.0")),
+         "live brokers", with_a_consumer_timeout, link_notes("4.3.0")),
     Fact("HSU042", (4, 3, 0), "note",
          "a consumer on a channel with a global prefetch is accepted, with a prefetch of its own; before 4.3 it is "
          "refused with 540",
-         "set a prefetch per consumer, which all releases accept", "live brokers", quorum_queues, notes("4.3.0")),
+         "set a prefetch per consumer, which all releases accept", "live brokers", quorum_queues, link_notes("4.3.0")),
     Fact("HSU043", (4, 3, 0), "warning",
          "a message that comes back as a dead letter keeps the number of its failed deliveries: after as many "
          "rejections as the delivery limit allows, it ends when it is given back once",
-         "set a delivery limit above the number of retries", "live brokers", limited_queues_in_circles),
+         "set a delivery limit above the number of retries", "live brokers", find_limited_queues_in_circles),
     Fact("HSU054", (4, 4, 0), "note",
          "a message whose header x-opt-delivery-time is an integer, in milliseconds since 1970, waits in the queue "
          "until then; before 4.4 it is delivered at once",

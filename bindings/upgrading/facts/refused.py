@@ -19,7 +19,7 @@ from exchange.entities.policy_definitions import refuse_policy
 from exchange.entities.profile import Profile
 from exchange.entities.queue_arguments import refuse_queue
 from exchange.errors import BrokerError
-from exchange.kinds import UnknownExchange, kind_of
+from exchange.kinds import UnknownExchange, find_kind
 from exchange.topology import rules
 
 __all__ = ["FACTS"]
@@ -28,7 +28,7 @@ __all__ = ["FACTS"]
 P = TypeVar("P", bound=Part)
 
 
-def refused_queues(crossing: Crossing) -> Iterator[Seen]:
+def find_refused_queues(crossing: Crossing) -> Iterator[Seen]:
     """Yield the queues that only the new release refuses to declare, each with its answer."""
 
     def declare(queue: Queue, profile: Profile) -> None:
@@ -39,7 +39,7 @@ def refused_queues(crossing: Crossing) -> Iterator[Seen]:
     return _find_refused(with_arguments, declare, crossing)
 
 
-def refused_exchanges(crossing: Crossing) -> Iterator[Seen]:
+def find_refused_exchanges(crossing: Crossing) -> Iterator[Seen]:
     """Yield the exchanges that only the new release refuses to declare."""
 
     def declare(exchange: Exchange, profile: Profile) -> None:
@@ -49,31 +49,31 @@ def refused_exchanges(crossing: Crossing) -> Iterator[Seen]:
     return _find_refused(exchanges, declare, crossing)
 
 
-def refused_bindings(crossing: Crossing) -> Iterator[Seen]:
+def find_refused_bindings(crossing: Crossing) -> Iterator[Seen]:
     """Yield the bindings that only the new release refuses to make."""
     topology, tables = crossing.before, crossing.before.tables()
 
     def bind(binding: Binding, profile: Profile) -> None:
         source = tables.exchanges[binding.source]
-        kind_of(source).check_binding(source, binding, tables, profile)
+        find_kind(source).check_binding(source, binding, tables, profile)
 
-    known = [name for name, exchange in topology.exchanges.items() if kind_of(exchange) is not UnknownExchange]
+    known = [name for name, exchange in topology.exchanges.items() if find_kind(exchange) is not UnknownExchange]
     return _find_refused(chain.from_iterable(map(topology.bindings_from, known)), bind, crossing)
 
 
-def refused_policies(crossing: Crossing) -> Iterator[Seen]:
+def find_refused_policies(crossing: Crossing) -> Iterator[Seen]:
     """Yield the policies and operator policies that only the new release refuses to set."""
     return _find_refused(crossing.before.all_policies, refuse_policy, crossing)
 
 
-def refused_by_both(crossing: Crossing) -> Iterator[Seen]:
+def find_refused_by_both(crossing: Crossing) -> Iterator[Seen]:
     """Yield what neither release accepts, with the answer of the new one: no import of it succeeds on either.
 
     Exchanges of unknown types are not among it: where their plugin is, both accept them.
     """
     topology, rest = crossing.before, Crossing(crossing.after, crossing.new)
     tables, host = topology.tables(), rules.VirtualHost(topology.vhost, crossing.new)
-    for find in (refused_queues, refused_exchanges, refused_bindings, refused_policies):
+    for find in (find_refused_queues, find_refused_exchanges, find_refused_bindings, find_refused_policies):
         newly = {part for part, _ in find(crossing)} if topology.profile != crossing.new else set()
         yield from (seen for seen in find(rest) if seen[0] not in newly and not _may_have_a_plugin(seen[0]))
     for binding in () if topology.unread else topology.bindings:  # an end may be among what was not read
@@ -84,10 +84,10 @@ def refused_by_both(crossing: Crossing) -> Iterator[Seen]:
 
 
 def _may_have_a_plugin(part: Part | None) -> bool:
-    return isinstance(part, Exchange) and kind_of(part) is UnknownExchange
+    return isinstance(part, Exchange) and find_kind(part) is UnknownExchange
 
 
-def shifts_of_policies(crossing: Crossing, part: Part) -> str:
+def describe_shifts(crossing: Crossing, part: Part) -> str:
     """Return which other policies come into force when what is refused is removed from a policy."""
     return crossing.policy_shifts.explain(part) if isinstance(part, Policy) else ""
 
@@ -113,19 +113,20 @@ STAYS: Final = "What is there already stays if the cluster is upgraded; an impor
 FACTS: Final[tuple[Fact, ...]] = (
     Fact("HSU001", ALWAYS, "error", f"the new release refuses the queue. {STAYS}",
          "remove or change the argument, in the application that declares the queue, too", "live brokers",
-         refused_queues),
+         find_refused_queues),
     Fact("HSU002", ALWAYS, "error", f"the new release refuses the exchange. {STAYS}",
          "declare an exchange of another type or without the argument", "live brokers",
-         refused_exchanges),
+         find_refused_exchanges),
     Fact("HSU003", ALWAYS, "error", f"the new release refuses the binding. {STAYS}",
          "bind with what the answer asks for: fewer '#', smaller weights in the same proportion, or the selector",
-         "live brokers", refused_bindings),
+         "live brokers", find_refused_bindings),
     Fact("HSU004", ALWAYS, "error", f"the new release refuses the policy. {STAYS}",
          "remove the setting from the policy, and look at what that means to others; --transform default does so, and "
          "keeps others as they are in force where it can", "live brokers",
-         refused_policies, explain=shifts_of_policies),
+         find_refused_policies, explain=describe_shifts),
     Fact("HSU055", ALWAYS, "error",
          "the old release refuses it, too: neither imports the file, nor lets an application declare it",
-         "correct it, or remove it: hashstar check says what is wrong", "live brokers", refused_by_both, recurs=True),
+         "correct it, or remove it: hashstar check says what is wrong", "live brokers", find_refused_by_both,
+         recurs=True),
 )  # fmt: skip
 """Many facts in each row: the rules of both releases are asked, which are not written down here again."""

@@ -15,11 +15,11 @@ from exchange.values.documents import write_as
 from exchange.values.field_json import encode_table
 from exchange.values.json_types import FieldJson
 
-__all__ = ["applications_to_markdown", "applications_to_text"]
+__all__ = ["format_applications_markdown", "format_applications"]
 
-NAMED: Final = 3
+MAX_NAMED_CLIENTS: Final = 3
 """Number of clients of a request that the text names; the others are counted, and in the JSON."""
-LISTED: Final = 50
+MAX_LISTED_REFUSALS: Final = 50
 """Number of refusals that text and Markdown list; the JSON has all."""
 SENTENCE: Final = 480
 """Maximum number of characters of a sentence in Markdown."""
@@ -81,12 +81,12 @@ def _refused_json(refused: RefusedByRelease) -> RefusedJson:
 write_as(RefusedByRelease, _refused_json, RefusedJson)
 
 
-def applications_to_text(applications: Applications) -> Iterator[str]:
+def format_applications(applications: Applications) -> Iterator[str]:
     """Yield what applications are refused, with their clients."""
     yield f"recorded applications: {count_noun(applications.requests, 'different request')}"
     if not applications.refused:
         yield "  the new release refuses none of those that were accepted"
-    for refused in (*applications.refused[:LISTED], *applications.changed[:LISTED]):
+    for refused in (*applications.refused[:MAX_LISTED_REFUSALS], *applications.changed[:MAX_LISTED_REFUSALS]):
         what, way_out = explain_fact(refused.fact)
         yield f"  {refused.fact} {_describe(refused)}: {what}"
         if refused.answer != ACCEPTED:
@@ -96,12 +96,12 @@ def applications_to_text(applications: Applications) -> Iterator[str]:
     yield from map("  {}".format, _remarks(applications))
 
 
-def applications_to_markdown(applications: Applications) -> Iterator[str]:
+def format_applications_markdown(applications: Applications) -> Iterator[str]:
     """Yield the lines of the same in Markdown."""
     yield from (f"**Recorded applications: {count_noun(applications.requests, 'different request')}**", "")
     if not applications.refused:
         yield "- The new release refuses none of those that were accepted."
-    for refused in (*applications.refused[:LISTED], *applications.changed[:LISTED]):
+    for refused in (*applications.refused[:MAX_LISTED_REFUSALS], *applications.changed[:MAX_LISTED_REFUSALS]):
         what, way_out = explain_fact(refused.fact)
         answer = ""
         if refused.answer != ACCEPTED:
@@ -124,14 +124,16 @@ def explain_fact(fact: str) -> tuple[str, str]:
 
 
 def _remarks(applications: Applications) -> Iterator[str]:
-    more = max(0, len(applications.refused) - LISTED) + max(0, len(applications.changed) - LISTED)
+    more = max(0, len(applications.refused) - MAX_LISTED_REFUSALS) + max(
+        0, len(applications.changed) - MAX_LISTED_REFUSALS
+    )
     if more:
         yield f"and {count_noun(more, 'more request')}, which --format json lists"
     if applications.already:
         number = count_noun(len(applications.already), "request")
         yield f"refused when it was recorded, and by the new release: {number}"
     if applications.unknown_vhosts:
-        names = list_some([*map(repr, applications.unknown_vhosts)], NAMED)
+        names = list_some([*map(repr, applications.unknown_vhosts)], MAX_NAMED_CLIENTS)
         yield f"virtual hosts that the topology lacks: {names}; what is asked of them is compared with an empty one"
     if applications.unread:
         yield f"recorded in part only: {count_noun(applications.unread, 'connection')}"
@@ -147,7 +149,7 @@ def _describe(refused: RefusedByRelease) -> str:
 def _describe_clients(refused: RefusedByRelease) -> str:
     noun = "time" if isinstance(refused.row, RecordedRequest) else "message"
     most = sorted(refused.clients, key=lambda each: -each[1])
-    return list_some([f"{client}, {count_noun(count, noun)}" for client, count in most], NAMED)
+    return list_some([f"{client}, {count_noun(count, noun)}" for client, count in most], MAX_NAMED_CLIENTS)
 
 
 def _plain(text: str) -> str:

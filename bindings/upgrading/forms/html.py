@@ -11,26 +11,26 @@ from html import escape
 from importlib.resources import files
 from typing import Final
 
-from bindings.diffing.forms.text import meaning_lines, settings_lines
+from bindings.diffing.forms.text import format_meaning, format_settings
 from bindings.upgrading.facts.fact import Severity
-from bindings.upgrading.forms.applications import applications_to_text
-from bindings.upgrading.forms.live import shown_to_text
+from bindings.upgrading.forms.applications import format_applications
+from bindings.upgrading.forms.live import format_live
 from bindings.upgrading.forms.words import (
-    LISTED,
+    MAX_LISTED_CHANGES,
     TITLES,
     clip_lines,
     describe_parts,
     describe_source,
+    format_traffic,
+    format_transformed,
     group_by_severity,
     introduce_answer,
-    traffic_lines,
-    transformed_lines,
-    unseen_facts,
+    list_unseen_facts,
 )
 from bindings.upgrading.releases import FLAGS, SeriesUpgrade
 from bindings.upgrading.upgrade import Sighting, Upgrade, VhostUpgrade
 from exchange.text.display import count_noun, escape_line
-from exchange.topology.unread import not_proved
+from exchange.topology.unread import format_not_proved
 
 __all__ = ["to_html"]
 
@@ -78,16 +78,16 @@ def _body(upgrade: Upgrade, source: str) -> Iterator[str]:
         counts = [(each, count_noun(each.entries, "entry", "entries")) for each in upgrade.definitions[1]]
         yield from _list(f"{each.name}: {each.what} ({count})" for each, count in counts)
     if upgrade.applications is not None:
-        title, *lines = applications_to_text(upgrade.applications)
+        title, *lines = format_applications(upgrade.applications)
         yield f"<h2>{_text(title.capitalize())}</h2>"
         yield from _block(lines)
     if upgrade.live is not None:
-        title, *lines = shown_to_text(upgrade.live)
+        title, *lines = format_live(upgrade.live)
         yield f"<h2>{_text(title.capitalize())}</h2>"
         yield from _block(lines)
     if upgrade.steps:
         yield from _steps(upgrade.steps)
-    for audience, facts in unseen_facts(upgrade):
+    for audience, facts in list_unseen_facts(upgrade):
         yield f"<h2>For {audience}</h2>"
         yield from (line for fact in facts for line in _fact(Sighting(fact, (), "")))
 
@@ -95,7 +95,7 @@ def _body(upgrade: Upgrade, source: str) -> Iterator[str]:
 def _verdict(vhost: VhostUpgrade) -> str:
     after = "" if vhost.transformed is None else ", after the transformations"
     if vhost.difference.meaning.unread:
-        return not_proved(vhost.difference.meaning.unread)
+        return format_not_proved(vhost.difference.meaning.unread)
     return f"nothing found{after}" if vhost.severity is None else f"{TITLES[vhost.severity]}{after}"
 
 
@@ -103,16 +103,18 @@ def _vhost(vhost: VhostUpgrade, upgrade: Upgrade) -> Iterator[str]:
     yield f"<h2>Virtual host <code>{_text(vhost.vhost)}</code></h2>"
     yield from _severities(vhost.sightings)
     yield "<h3>Routes</h3>"
-    yield from _block([*meaning_lines(vhost.difference.meaning, LISTED), *settings_lines(vhost.difference.settings)])
+    yield from _block(
+        [*format_meaning(vhost.difference.meaning, MAX_LISTED_CHANGES), *format_settings(vhost.difference.settings)]
+    )
     if vhost.transformed is not None:
         yield f"<h3>Transformed for {_text(str(upgrade.new))}</h3>"
-        yield from _block([*transformed_lines(vhost.transformed, upgrade.new)])
+        yield from _block([*format_transformed(vhost.transformed, upgrade.new)])
         if vhost.transformed.meaning.verdict == "same":
             yield '<p class="proved">✓ The transformations move no message: proved.</p>'
         yield from _severities(vhost.transformed.left, "What is left: ")
     if vhost.traffic is not None:
         yield "<h3>Traffic</h3>"
-        yield from _block([*traffic_lines(vhost.traffic)])
+        yield from _block([*format_traffic(vhost.traffic)])
 
 
 def _severities(sightings: Sequence[Sighting], begin: str = "") -> Iterator[str]:

@@ -11,16 +11,16 @@ from exchange.text.display import count_noun
 from exchange.text.markdown import quote_block
 from exchange.values.documents import document
 
-__all__ = ["shown_to_markdown", "shown_to_text"]
+__all__ = ["format_live_markdown", "format_live"]
 
-LISTED: Final = 20
+MAX_LISTED_CALLS: Final = 20
 """Number of calls that are listed of each kind; the JSON has all."""
 
 
 document("LiveAnswerJson")(RecordedAnswer)
 
 
-def shown_to_text(shown: Shown) -> Iterator[str]:
+def format_live(shown: Shown) -> Iterator[str]:
     """Yield what a broker has shown."""
     yield f"a test broker of {shown.version}, asked:"
     yield f"  accepted, as foretold: {count_noun(shown.accepted, 'call')}"
@@ -36,20 +36,20 @@ def shown_to_text(shown: Shown) -> Iterator[str]:
         yield f"  not asked, for want of time or room, or as it cannot be: {count_noun(shown.not_asked, 'call')}"
 
 
-def shown_to_markdown(shown: Shown) -> Iterator[str]:
+def format_live_markdown(shown: Shown) -> Iterator[str]:
     """Yield the lines of the same in Markdown."""
-    title, *lines = shown_to_text(shown)
+    title, *lines = format_live(shown)
     yield from (f"**{title.removesuffix(':').capitalize()}**", "", *quote_block(lines), "")
 
 
 def _calls(differences: Sequence[UnexpectedAnswer]) -> Iterator[str]:
-    for difference in differences[:LISTED]:
+    for difference in differences[:MAX_LISTED_CALLS]:
         place = "" if difference.vhost in ("", "/") else f" in virtual host {difference.vhost!r}"
         yield f"    {difference.what}{place}"
         yield f"      foretold: {_or_accepted(difference.foretold)}"
         yield f"      the broker: {_or_accepted(difference.seen)}"
-    if len(differences) > LISTED:
-        yield f"    and {count_noun(len(differences) - LISTED, 'more call')}"
+    if len(differences) > MAX_LISTED_CALLS:
+        yield f"    and {count_noun(len(differences) - MAX_LISTED_CALLS, 'more call')}"
 
 
 def _or_accepted(answer: RecordedAnswer) -> str:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from bindings.diffing.forms.text import meaning_lines, settings_lines
-from bindings.upgrading.forms.applications import applications_to_markdown
-from bindings.upgrading.forms.live import shown_to_markdown
+from bindings.diffing.forms.text import format_meaning, format_settings
+from bindings.upgrading.forms.applications import format_applications_markdown
+from bindings.upgrading.forms.live import format_live_markdown
 from bindings.upgrading.forms.words import (
-    LISTED,
+    MAX_LISTED_CHANGES,
     clip_lines,
     describe_parts,
     describe_source,
+    format_traffic,
+    format_transformed,
     group_by_severity,
     introduce_answer,
-    traffic_lines,
-    transformed_lines,
-    unseen_facts,
+    list_unseen_facts,
 )
 from bindings.upgrading.releases import FLAGS, Release
 from bindings.upgrading.upgrade import Sighting, Upgrade, VhostUpgrade
@@ -53,29 +53,31 @@ def _lines(upgrade: Upgrade) -> Iterator[str]:
         entries = [(each, count_noun(each.entries, "entry", "entries")) for each in upgrade.definitions[1]]
         yield from (*[f"- {each.name}: {_plain(each.what)} ({count})" for each, count in entries], "")
     if upgrade.applications is not None:
-        yield from applications_to_markdown(upgrade.applications)
+        yield from format_applications_markdown(upgrade.applications)
     if upgrade.live is not None:
-        yield from shown_to_markdown(upgrade.live)
+        yield from format_live_markdown(upgrade.live)
     if upgrade.steps:
         yield from ("**Steps of a running cluster, node by node**", "", f"Before each, {FLAGS}", "")
     for step in upgrade.steps:
         yield f"- [ ] {step.start} to {step.end}"
         yield from (f"  - [ ] before: {_plain(first)}" for first in step.first)
-    for audience, facts in unseen_facts(upgrade):
+    for audience, facts in list_unseen_facts(upgrade):
         yield from ("", f"**For {audience}**", "", *[_row(Sighting(fact, (), "")) for fact in facts])
 
 
 def _vhost_lines(vhost: VhostUpgrade, release: Release) -> Iterator[str]:
     yield from _severities(vhost.sightings)
     yield from ("**Routes**", "")
-    yield from _block([*meaning_lines(vhost.difference.meaning, LISTED), *settings_lines(vhost.difference.settings)])
+    yield from _block(
+        [*format_meaning(vhost.difference.meaning, MAX_LISTED_CHANGES), *format_settings(vhost.difference.settings)]
+    )
     if vhost.transformed is not None:
         yield from (f"**Transformed for {release}**", "")
-        yield from _block([*transformed_lines(vhost.transformed, release)])
+        yield from _block([*format_transformed(vhost.transformed, release)])
         yield from _severities(vhost.transformed.left, "What is left: ")
     if vhost.traffic is not None:
         yield from ("**Traffic**", "")
-        yield from _block([*traffic_lines(vhost.traffic)])
+        yield from _block([*format_traffic(vhost.traffic)])
 
 
 def _severities(sightings: Sequence[Sighting], begin: str = "") -> Iterator[str]:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from bindings.diffing.forms.text import meaning_lines, settings_lines
-from bindings.upgrading.forms.applications import applications_to_text
-from bindings.upgrading.forms.live import shown_to_text
+from bindings.diffing.forms.text import format_meaning, format_settings
+from bindings.upgrading.forms.applications import format_applications
+from bindings.upgrading.forms.live import format_live
 from bindings.upgrading.forms.words import (
-    LISTED,
+    MAX_LISTED_CHANGES,
     describe_parts,
     describe_source,
+    format_traffic,
+    format_transformed,
     group_by_severity,
     introduce_answer,
-    traffic_lines,
-    transformed_lines,
-    unseen_facts,
+    list_unseen_facts,
 )
 from bindings.upgrading.releases import FLAGS, Release
 from bindings.upgrading.upgrade import Sighting, Upgrade, VhostUpgrade
@@ -37,16 +37,16 @@ def to_text(upgrade: Upgrade) -> Iterator[str]:
         for section in upgrade.definitions[1]:
             yield f"{section.name}: {section.what} ({count_noun(section.entries, 'entry', 'entries')})"
     if upgrade.applications is not None:
-        yield from applications_to_text(upgrade.applications)
+        yield from format_applications(upgrade.applications)
     if upgrade.live is not None:
-        yield from shown_to_text(upgrade.live)
+        yield from format_live(upgrade.live)
     if upgrade.steps:
         yield "steps of a running cluster, node by node:"
         yield f"  before each, {FLAGS}"
     for number, step in enumerate(upgrade.steps, 1):
         yield f"  {number}. {step.start} to {step.end}"
         yield from (f"      before: {first}" for first in step.first)
-    for audience, facts in unseen_facts(upgrade):
+    for audience, facts in list_unseen_facts(upgrade):
         yield f"for {audience}:"
         yield from (f"  {fact.id} {fact.what} ({describe_source(fact)}); way out: {fact.way_out}" for fact in facts)
 
@@ -54,15 +54,15 @@ def to_text(upgrade: Upgrade) -> Iterator[str]:
 def _vhost_lines(vhost: VhostUpgrade, release: Release) -> Iterator[str]:
     yield from _sightings_lines(vhost.sightings)
     yield "routes:"
-    yield from meaning_lines(vhost.difference.meaning, LISTED)
-    yield from settings_lines(vhost.difference.settings)
+    yield from format_meaning(vhost.difference.meaning, MAX_LISTED_CHANGES)
+    yield from format_settings(vhost.difference.settings)
     if vhost.transformed is not None:
         yield f"transformed for {release}:"
-        yield from transformed_lines(vhost.transformed, release)
+        yield from format_transformed(vhost.transformed, release)
         yield from _sightings_lines(vhost.transformed.left, "what is left: ")
     if vhost.traffic is not None:
         yield "traffic:"
-        yield from traffic_lines(vhost.traffic)
+        yield from format_traffic(vhost.traffic)
 
 
 def _sightings_lines(sightings: Sequence[Sighting], begin: str = "") -> Iterator[str]:

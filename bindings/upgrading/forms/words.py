@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from bindings.diffing.forms.text import meaning_lines, settings_lines
+from bindings.diffing.forms.text import format_meaning, format_settings
 from bindings.diffing.forms.words import describe_fields
 from bindings.diffing.planning.step import describe_part
 from bindings.upgrading.facts import nodes
@@ -16,32 +16,32 @@ from bindings.upgrading.upgrade import Sighting, Transformed, Upgrade
 from exchange.entities.entities import Binding
 from exchange.entities.part import Part
 from exchange.text.display import clip_line, count_noun, count_rest, list_some
-from exchange.topology.unread import not_proved
+from exchange.topology.unread import format_not_proved
 
 if TYPE_CHECKING:
     from bindings.upgrading.traffic import ReroutedTraffic
 
 __all__ = [
-    "LISTED",
+    "MAX_LISTED_CHANGES",
     "TITLES",
     "clip_lines",
     "describe_change",
     "describe_parts",
     "describe_source",
     "introduce_answer",
-    "traffic_lines",
-    "transformed_lines",
-    "unseen_facts",
+    "format_traffic",
+    "format_transformed",
+    "list_unseen_facts",
 ]
 
-NAMED: Final = 5
+MAX_NAMED_PARTS: Final = 5
 """Number of parts of a sighting that a sentence names; the others are counted, and in the JSON."""
 
-PART: Final = 600
+MAX_PART_CHARACTERS: Final = 600
 """Maximum number of characters of a part: a binding with two names and a key, of 255 bytes at most each, has fewer
 unless they are escaped."""
 
-LISTED: Final = 20
+MAX_LISTED_CHANGES: Final = 20
 """Number of changes, of differences of routes, and of kinds of moves that are listed; the JSON has all."""
 
 REASONS: Final = 5
@@ -63,11 +63,11 @@ TITLES: Final[dict[Severity, str]] = {
 def describe_parts(parts: Sequence[Part]) -> str:
     """Return the parts of a sighting: ``queue 'a'``, or the number of several and the names of some."""
     if len(parts) == 1:
-        return clip_line(describe_part(parts[0]), PART)
+        return clip_line(describe_part(parts[0]), MAX_PART_CHARACTERS)
     kind = type(parts[0]).__name__.lower()
-    names = [clip_line(describe_part(part).removeprefix(f"{kind} "), PART) for part in parts]
+    names = [clip_line(describe_part(part).removeprefix(f"{kind} "), MAX_PART_CHARACTERS) for part in parts]
     number = count_noun(len(parts), kind, "policies") if kind == "policy" else count_noun(len(parts), kind)
-    return f"{number}, {list_some(names, NAMED)}"
+    return f"{number}, {list_some(names, MAX_NAMED_PARTS)}"
 
 
 def _group_alike(sightings: Iterable[Sighting]) -> list[Sighting]:
@@ -107,7 +107,7 @@ def _names_of(part: Part) -> tuple[str, ...]:
     return (part.name,)
 
 
-def unseen_facts(upgrade: Upgrade) -> Iterator[tuple[str, list[Fact]]]:
+def list_unseen_facts(upgrade: Upgrade) -> Iterator[tuple[str, list[Fact]]]:
     """Yield the facts that no topology shows, each time under those that they matter to: applications, then nodes."""
     found = [sighting.fact for vhost in upgrade.vhosts[:1] for sighting in vhost.sightings if not sighting.parts]
     for audience, facts in (
@@ -140,13 +140,15 @@ def describe_change(change: TransformedPart) -> str:
     return f"{describe_part(before)}: {', '.join(describe_fields(before, after))}{reason}"
 
 
-def transformed_lines(transformed: Transformed, release: Release) -> Iterator[str]:
+def format_transformed(transformed: Transformed, release: Release) -> Iterator[str]:
     """Yield what transformations did to a topology, what they left, and the proof; without what is still refused."""
     for each in transformed.applied:
         yield f"  {each.transformation.name}: {each.transformation.what}"
-        yield from (f"      {describe_change(change)}" for change in each.changes[:LISTED])
+        yield from (f"      {describe_change(change)}" for change in each.changes[:MAX_LISTED_CHANGES])
         yield from _more(len(each.changes))
-        yield from (f"      left as it is: {describe_part(left.part)}: {left.why}" for left in each.left[:LISTED])
+        yield from (
+            f"      left as it is: {describe_part(left.part)}: {left.why}" for left in each.left[:MAX_LISTED_CHANGES]
+        )
         yield from _more(len(each.left))
         if each.applications:
             yield f"      in applications: {each.applications}"
@@ -155,22 +157,22 @@ def transformed_lines(transformed: Transformed, release: Release) -> Iterator[st
     refused = [sighting for sighting in transformed.sightings if sighting.fact.is_new_by_rules]
     parts = [part for sighting in refused for part in sighting.parts]
     unread = transformed.meaning.unread
-    nothing = f"nothing of what was read; {not_proved(unread)}" if unread else "nothing"
+    nothing = f"nothing of what was read; {format_not_proved(unread)}" if unread else "nothing"
     yield f"  newly refused by {release}: {count_noun(len(parts), 'part') if parts else nothing}"
     if transformed.meaning.verdict == "same":
         yield "  the transformations move no message: proved for all keys and headers"
     else:
         yield "  the transformations move messages, or may:"
-        yield from (f"  {line}" for line in meaning_lines(transformed.meaning, LISTED))
-    yield from (f"  {line}" for line in settings_lines(transformed.settings))
+        yield from (f"  {line}" for line in format_meaning(transformed.meaning, MAX_LISTED_CHANGES))
+    yield from (f"  {line}" for line in format_settings(transformed.settings))
 
 
-def traffic_lines(traffic: ReroutedTraffic) -> Iterator[str]:
+def format_traffic(traffic: ReroutedTraffic) -> Iterator[str]:
     """Yield how many archived messages go elsewhere, and which."""
-    from bindings.counts.changes import summary  # an archive's packages are there if there is traffic
+    from bindings.counts.changes import summarize_changes  # an archive's packages are there if there is traffic
     from bindings.report.words import describe_change as describe_move
 
-    yield f"  {summary(traffic.changes.totals)}"
+    yield f"  {summarize_changes(traffic.changes.totals)}"
     if traffic.share < 1:
         yield f"  that is a sample: {traffic.share:.1%} of the archive, by bytes; --sample 0 reads all"
     if traffic.to_unknown:
@@ -180,7 +182,7 @@ def traffic_lines(traffic: ReroutedTraffic) -> Iterator[str]:
     if len(traffic.unread.bad) > REASONS:
         others = traffic.unread.bad_records - sum(number for _, number in traffic.unread.bad.most_common(REASONS))
         yield f"  not read: {count_noun(others, 'record')} for other reasons"
-    for row in traffic.changes.rerouted[:LISTED]:
+    for row in traffic.changes.rerouted[:MAX_LISTED_CHANGES]:
         example = f", such as key '{row.shapes.items[0].example}'" if row.shapes.items else ""
         yield f"  {row.messages:,} {describe_move(row.change)}{example}"
     yield from _more(len(traffic.changes.rerouted))
@@ -193,4 +195,4 @@ def clip_lines(lines: Sequence[str], most: int) -> list[str]:
 
 
 def _more(number: int) -> Iterator[str]:
-    yield from count_rest(number, LISTED, "; the JSON has all", indent="      ")
+    yield from count_rest(number, MAX_LISTED_CHANGES, "; the JSON has all", indent="      ")

@@ -28,15 +28,15 @@ from bindings.sources.recording.model import (
     Recording,
 )
 from bindings.upgrading.live.asking import LiveHost
-from bindings.upgrading.live.fresh_host import fresh_host, permitted_features
+from bindings.upgrading.live.fresh_host import find_permitted_features, make_fresh_host
 from bindings.upgrading.releases import Release
 from bindings.upgrading.requests.answering import normalise
-from bindings.upgrading.requests.replay import Ask, replay, tunings
+from bindings.upgrading.requests.replay import Ask, list_tunings, replay
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange, Policy, Queue
 from exchange.entities.indexes import Change
-from exchange.entities.part import declaration_of
+from exchange.entities.part import encode_declaration
 from exchange.errors import BrokerError
-from exchange.kinds import kind_of
+from exchange.kinds import find_kind
 from exchange.limits import LIVE_CALLS
 from exchange.routing.router import Router
 from exchange.topology import rules
@@ -130,18 +130,18 @@ def ask_broker(
     ``seconds``. Raises InputError if the management API does not answer, Lost or Refused if AMQP cannot be used.
     """
     management = addresses.management
-    shown = Shown(management.version(), permitted_features(management))
+    shown = Shown(management.version(), find_permitted_features(management))
     budget = _Budget(seconds)
     for number, (topology, messages) in enumerate(zip(topologies, witnesses, strict=True)):
-        with fresh_host(management) as name, LiveHost(addresses, name) as host:
+        with make_fresh_host(management) as name, LiveHost(addresses, name) as host:
             if not number:
-                _compare(shown, "", tunings(recordings, release), host, budget)
+                _compare(shown, "", list_tunings(recordings, release), host, budget)
             there = Live(management, name).as_declared(_in_vhost(topology, name))
             asks = replay(there, recordings, release, shown.permitted, topology.vhost)
             _compare(shown, topology.vhost, asks, host, budget)
             _compare_policies(shown, topology, Live(management, name), release, budget)
         if messages:  # a virtual host without the limits and times of the queues
-            with fresh_host(management) as name, LiveHost(addresses, name) as host:
+            with make_fresh_host(management) as name, LiveHost(addresses, name) as host:
                 _compare_messages(shown, topology, messages, host, Live(management, name), budget)
     return shown
 
@@ -260,7 +260,7 @@ def _exchanges_by_store(topology: Topology) -> AbstractSet[str]:
     ends = [
         name
         for name, exchange in topology.exchanges.items()
-        if kind_of(exchange).depends_on_store(topology.bindings_from(name), topology.profile)
+        if find_kind(exchange).depends_on_store(topology.bindings_from(name), topology.profile)
     ]
     return TopologyGraph(topology).graph.upstream(ends)
 
@@ -296,7 +296,7 @@ def _declare_plainly(topology: Topology, host: LiveHost, live: Live, budget: _Bu
         *topology.bindings,
     ]
     for part in parts:
-        if budget.takes() and host.answer(*declaration_of(part), ACCEPTED) == ACCEPTED:
+        if budget.takes() and host.answer(*encode_declaration(part), ACCEPTED) == ACCEPTED:
             taken.apply(Change(True, part))
     for policy in topology.policies.values():
         if ALTERNATE in policy.definition:

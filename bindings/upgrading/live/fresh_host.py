@@ -12,7 +12,7 @@ from bindings.sources.management import Management
 from exchange.entities.releases import ROWS
 from exchange.errors import InputError
 
-__all__ = ["DENIABLE", "PREFIX", "fresh_host", "permitted_features"]
+__all__ = ["DENIABLE", "PREFIX", "make_fresh_host", "find_permitted_features"]
 
 PREFIX: Final = "hashstar-upgrade-"
 """Beginning of the names of virtual hosts that are created, and deleted at the end."""
@@ -21,7 +21,7 @@ DENIABLE: Final = (*sorted(ROWS[-1].denied_features),)
 
 
 @contextmanager
-def fresh_host(management: Management) -> Iterator[str]:
+def make_fresh_host(management: Management) -> Iterator[str]:
     """Create a virtual host, and delete it at the end, also after an error or Ctrl-C; yield its name.
 
     Raises InputError if the user may not.
@@ -38,7 +38,7 @@ def fresh_host(management: Management) -> Iterator[str]:
             management.request("DELETE", path)
 
 
-def permitted_features(management: Management) -> frozenset[str]:
+def find_permitted_features(management: Management) -> frozenset[str]:
     """Return those of `DENIABLE` that a broker permits: all that it does not name as denied. Raises InputError.
 
     Brokers before 3.13 do not know the question.

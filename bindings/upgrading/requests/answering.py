@@ -15,7 +15,7 @@ from bindings.sources.recording.model import ACCEPTED, CLOSED, NO_CODE, Recorded
 from bindings.upgrading.releases import Release
 from exchange.entities.entities import DIRECT_REPLY_TO, Exchange, Queue
 from exchange.entities.indexes import Change
-from exchange.entities.part import binding_of, exchange_of, queue_of, with_last_queue
+from exchange.entities.part import decode_binding, decode_exchange, decode_queue, with_last_queue
 from exchange.entities.queue_arguments import refuse_consumer, refuse_queue
 from exchange.errors import AccessRefused, BrokerError, InputError, NotFound, PreconditionFailed
 from exchange.kinds import KINDS
@@ -112,7 +112,7 @@ class AnsweringHost:
         if given["passive"]:
             self._find("exchange", name)
             return
-        exchange = exchange_of(given)
+        exchange = decode_exchange(given)
         is_known = exchange.type in KINDS or exchange.type in self._missing
         if not is_known and name not in self._tables.exchanges:
             self._tables.apply(Change(True, exchange))  # of a plugin, which the broker has, as far as is known
@@ -123,10 +123,10 @@ class AnsweringHost:
         self._apply(rules.delete_exchange(self._tables, self._host, given["exchange"], given["if_unused"]))
 
     def _exchange_bind(self, given: Arguments) -> None:
-        self._apply(rules.bind(self._tables, self._host, binding_of(given)))
+        self._apply(rules.bind(self._tables, self._host, decode_binding(given)))
 
     def _exchange_unbind(self, given: Arguments) -> None:
-        self._apply(rules.unbind(self._tables, binding_of(given)))
+        self._apply(rules.unbind(self._tables, decode_binding(given)))
 
     # Queues
 
@@ -137,7 +137,7 @@ class AnsweringHost:
         if given["passive"]:
             self._find("queue", given["queue"])
             return
-        queue = queue_of({**given, "queue": name})
+        queue = decode_queue({**given, "queue": name})
         if name in self._tables.queues and (given["exclusive"] or name in self._exclusive):
             raise _Fault(405, "RESOURCE_LOCKED", self._host.describe_lock(name), "HSU301")
         if name in self._tables.queues or (name.startswith("amq.") and name != GENERATED):

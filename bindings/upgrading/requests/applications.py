@@ -14,7 +14,7 @@ from bindings.sources.recording.model import (
     Recording,
 )
 from bindings.upgrading.releases import Release
-from bindings.upgrading.requests.replay import Ask, replay, tunings
+from bindings.upgrading.requests.replay import Ask, list_tunings, replay
 from exchange.topology.topology import Topology
 from exchange.values.documents import document
 from exchange.values.field_values import FieldTable
@@ -102,7 +102,7 @@ def find_refused(
     """
     known = {topology.vhost: topology for topology in topologies}
     names = [vhost] if vhost is not None else _vhosts(recordings)
-    asks = [*tunings(recordings, release)]
+    asks = [*list_tunings(recordings, release)]
     for name in names:
         topology = known.get(name, Topology(vhost=name))
         asks += [ask for ask in replay(topology, recordings, release, permitted) if _is_recorded(ask)]

@@ -15,10 +15,10 @@ from bindings.sources.recording.model import ACCEPTED, RecordedPublishing, Recor
 from bindings.upgrading.releases import Release
 from bindings.upgrading.requests.answering import AnsweringHost, Foretold, answer_to_message, answer_to_tuning
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange, Queue
-from exchange.entities.part import declaration_of
+from exchange.entities.part import encode_declaration
 from exchange.topology.topology import Topology
 
-__all__ = ["Ask", "replay", "tunings"]
+__all__ = ["Ask", "replay", "list_tunings"]
 
 PHASES: Final[Mapping[str, int]] = {
     "exchange.declare": 0, "queue.declare": 0,
@@ -90,7 +90,7 @@ def _missing_types(recordings: Iterable[Recording]) -> frozenset[str]:
     )
 
 
-def tunings(recordings: Iterable[Recording], release: Release) -> Iterator[Ask]:
+def list_tunings(recordings: Iterable[Recording], release: Release) -> Iterator[Ask]:
     """Yield what clients have tuned, which is of no virtual host."""
     for recording in recordings:
         for request in recording.requests:
@@ -112,7 +112,7 @@ def _parts(topology: Topology) -> Iterator[Exchange | Queue | Binding]:
 
 
 def _declaration(part: Exchange | Queue | Binding, host: AnsweringHost) -> Ask:
-    method, arguments = declaration_of(part)
+    method, arguments = encode_declaration(part)
     return Ask(method, arguments, host.answer(method, arguments), part)
 
 

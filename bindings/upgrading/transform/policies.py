@@ -17,11 +17,11 @@ from bindings.upgrading.transform.transformation import (
     Names,
     Place,
     TransformedPart,
-    names_in_force,
+    find_names_in_force,
     place_of,
 )
 from exchange.entities.entities import Exchange, Policy, Queue
-from exchange.entities.in_force import unsupported_keys
+from exchange.entities.in_force import find_unsupported_keys
 from exchange.text.display import count_noun, list_some
 from exchange.topology.topology import Topology
 
@@ -47,7 +47,7 @@ that. Classic queues support it from 4.0 on, and the second in all releases.
 NARROW: Final = ("classic_queues", "quorum_queues", "streams", "queues", "exchanges", "all")
 """What a policy can apply to, each before what includes it."""
 
-NAMED: Final = 3
+MAX_NAMED_PARTS: Final = 3
 
 
 def strip_mirroring(draft: Draft) -> Iterator[TransformedPart | Left]:
@@ -153,14 +153,14 @@ def _names_if_for(
 ) -> dict[Place, Names]:
     """Return the names of the policies that may be in force in some parts if this policy applies to others."""
     changed = draft.with_changes([TransformedPart(policy, replace(policy, apply_to=apply_to))]).policies
-    return {place: names_in_force(part, changed, operator=policy.operator) for place, part in found.items()}
+    return {place: find_names_in_force(part, changed, operator=policy.operator) for place, part in found.items()}
 
 
 def _because(policy: Policy, parts: list[Queue | Exchange], draft: Draft) -> str:
     """Return the keys because of which a policy was not in force in queues: ``" because of ha-mode"``."""
     old = (draft.before.operator_policies if policy.operator else draft.before.policies)[policy.name]
     types = {_old(part, draft).type for part in parts if isinstance(part, Queue)}
-    keys = sorted({key for each in types for key in unsupported_keys(old, each, draft.before.profile)})
+    keys = sorted({key for each in types for key in find_unsupported_keys(old, each, draft.before.profile)})
     return f" because of {', '.join(keys)}" if keys else ""
 
 
@@ -170,7 +170,7 @@ def _list(parts: list[Queue | Exchange]) -> str:
         "exchange" if isinstance(part, Exchange) else "stream" if part.type == "stream" else f"{part.type} queue"
         for part in parts
     ]
-    return list_some([f"{kind} {part.name!r}" for kind, part in zip(kinds, parts, strict=True)], NAMED)
+    return list_some([f"{kind} {part.name!r}" for kind, part in zip(kinds, parts, strict=True)], MAX_NAMED_PARTS)
 
 
 def drop_empty(draft: Draft) -> Iterator[TransformedPart | Left]:
@@ -182,7 +182,7 @@ def drop_empty(draft: Draft) -> Iterator[TransformedPart | Left]:
         others = {
             name
             for part in _parts_with(policy, draft)
-            for name in names_in_force(part, without, operator=policy.operator)
+            for name in find_names_in_force(part, without, operator=policy.operator)
         } - {None}
         if not others:
             yield TransformedPart(policy, None)
@@ -190,7 +190,7 @@ def drop_empty(draft: Draft) -> Iterator[TransformedPart | Left]:
             types = {part.type for part in _parts_with(policy, draft) if isinstance(part, Queue)}
             kept = [replace(policy, definition=each) for each in INERT]
             supported = [
-                each for each in kept if not any(unsupported_keys(each, kind, draft.now.profile) for kind in types)
+                each for each in kept if not any(find_unsupported_keys(each, kind, draft.now.profile) for kind in types)
             ]
             yield TransformedPart(policy, supported[0]) if supported else Left(policy, f"without it, {_quote(others)}")
         else:
@@ -198,7 +198,7 @@ def drop_empty(draft: Draft) -> Iterator[TransformedPart | Left]:
 
 
 def _quote(others: Names) -> str:
-    return f"{list_some(sorted(map(repr, others)), NAMED)} would come into force"
+    return f"{list_some(sorted(map(repr, others)), MAX_NAMED_PARTS)} would come into force"
 
 
 def keep_delivery_limit(draft: Draft) -> Iterator[TransformedPart | Left]:

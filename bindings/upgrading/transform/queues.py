@@ -10,14 +10,14 @@ from typing import Any, Final
 from bindings.upgrading.transform.transformation import Draft, Left, TransformedPart
 from exchange.entities.entities import Binding, Queue
 from exchange.entities.profile import Profile
-from exchange.entities.queue_arguments import refuse_queue, rules_for
+from exchange.entities.queue_arguments import find_rules, refuse_queue
 from exchange.errors import BrokerError
-from exchange.kinds import KeyUse, kind_of
+from exchange.kinds import KeyUse, find_kind
 from exchange.topology import rules
-from exchange.values.field_values import type_and_value
+from exchange.values.field_values import resolve_type
 
 __all__ = [
-    "as_quorum_queue", "make_durable", "make_quorum", "remove_lazy_mode", "remove_locators", "remove_old_versions",
+    "convert_to_quorum", "make_durable", "make_quorum", "remove_lazy_mode", "remove_locators", "remove_old_versions",
     "shorten_pattern", "shorten_topic_keys",
 ]  # fmt: skip
 
@@ -32,7 +32,7 @@ def make_quorum(draft: Draft) -> Iterator[TransformedPart | Left]:
         if queue.type != "classic" or modes == {None}:
             continue
         fault = _why_not_quorum(queue, modes)
-        changed = as_quorum_queue(queue, draft.now.profile)
+        changed = convert_to_quorum(queue, draft.now.profile)
         fault = fault or _refusal(changed, draft)
         yield Left(queue, fault) if fault else TransformedPart(queue, changed)
 
@@ -47,7 +47,7 @@ def _why_not_quorum(queue: Queue, modes: set[str | None]) -> str:
     return ""
 
 
-def as_quorum_queue(queue: Queue, profile: Profile) -> Queue:
+def convert_to_quorum(queue: Queue, profile: Profile) -> Queue:
     """Return a classic queue as a quorum queue: without arguments that it would be refused for, or with others."""
     accepted, known = profile.settings.quorum_arguments, profile.settings.all_arguments
     arguments: dict[str, Any] = {
@@ -84,10 +84,10 @@ def remove_lazy_mode(draft: Draft) -> Iterator[TransformedPart | Left]:
 
 def remove_old_versions(draft: Draft) -> Iterator[TransformedPart | Left]:
     """Remove the version of classic queues that the new release refuses."""
-    rule = rules_for(draft.now.profile.settings)["x-queue-version"]
+    rule = find_rules(draft.now.profile.settings)["x-queue-version"]
     for queue in draft.now.queues.values():
         version = queue.arguments.get("x-queue-version")
-        if version is not None and rule(*type_and_value(version), {}) is not None:
+        if version is not None and rule(*resolve_type(version), {}) is not None:
             yield TransformedPart(queue, _drop_argument(queue, "x-queue-version"))
 
 
@@ -100,7 +100,7 @@ def shorten_topic_keys(draft: Draft) -> Iterator[TransformedPart | Left]:
     """Write the binding keys of topic exchanges that have more ``#`` than the new release accepts with fewer."""
     most = draft.now.profile.max_many
     for name, exchange in draft.now.exchanges.items():
-        if most is None or kind_of(exchange).key_use is not KeyUse.PATTERN:
+        if most is None or find_kind(exchange).key_use is not KeyUse.PATTERN:
             continue
         for binding in draft.now.bindings_from(name):
             if binding.routing_key.split(".").count("#") > most:

@@ -8,15 +8,25 @@ from functools import cached_property
 from typing import Annotated, NamedTuple, TypeAlias
 
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
-from exchange.entities.in_force import Policies, possible_policies
+from exchange.entities.in_force import Policies, find_possible_policies
 from exchange.entities.indexes import Change as Edit
-from exchange.entities.part import PartJson, part_json
+from exchange.entities.part import PartJson, encode_part
 from exchange.topology.topology import Topology
 from exchange.values.documents import As, document
 
-__all__ = ["TransformedPart", "Draft", "Left", "Names", "Part", "Place", "Transformation", "names_in_force", "place_of"]
+__all__ = [
+    "TransformedPart",
+    "Draft",
+    "Left",
+    "Names",
+    "Part",
+    "Place",
+    "Transformation",
+    "find_names_in_force",
+    "place_of",
+]
 
-Part: TypeAlias = Annotated[Queue | Binding | Policy, As(part_json, PartJson)]
+Part: TypeAlias = Annotated[Queue | Binding | Policy, As(encode_part, PartJson)]
 """What transformations change."""
 Place: TypeAlias = tuple[type, str]
 """Kind and name of a queue or an exchange."""
@@ -90,7 +100,7 @@ class Draft:
 def _names_in_force(topology: Topology, *, operator: bool) -> dict[Place, Names]:
     policies = topology.policies_in_force()
     parts: list[Queue | Exchange] = [*topology.queues.values(), *topology.exchanges.values()]
-    return {place_of(part): names_in_force(part, policies, operator=operator) for part in parts}
+    return {place_of(part): find_names_in_force(part, policies, operator=operator) for part in parts}
 
 
 def place_of(part: Queue | Exchange) -> Place:
@@ -98,10 +108,10 @@ def place_of(part: Queue | Exchange) -> Place:
     return type(part), part.name
 
 
-def names_in_force(part: Queue | Exchange, policies: Policies, *, operator: bool) -> Names:
+def find_names_in_force(part: Queue | Exchange, policies: Policies, *, operator: bool) -> Names:
     """Return the names of the policies, or operator policies, that may be in force in a part; None for none."""
     given = policies.operator_policies if operator else policies.policies
-    possible = possible_policies(part, given, policies.profile)
+    possible = find_possible_policies(part, given, policies.profile)
     return {None if policy is None else policy.name for policy in possible}
 
 

@@ -22,7 +22,7 @@ from uuid import UUID
 
 from bridge.consumers.groups.names import check_partitions
 from exchange.errors import InputError
-from exchange.partition.slots import moved_slots
+from exchange.partition.slots import find_moved_slots
 from exchange.values.json_text import parse_leniently
 
 __all__ = ["GATE", "MARKER", "PartitionGate", "Resize", "read_news", "read_resize", "write_news"]
@@ -50,12 +50,12 @@ class Resize:
     @property
     def sources(self) -> frozenset[int]:
         """Partitions that give slots away."""
-        return frozenset(old for old, _ in moved_slots(self.slots, self.before, self.after).values())
+        return frozenset(old for old, _ in find_moved_slots(self.slots, self.before, self.after).values())
 
     @property
     def targets(self) -> frozenset[int]:
         """Partitions that get slots; never a source."""
-        return frozenset(new for _, new in moved_slots(self.slots, self.before, self.after).values())
+        return frozenset(new for _, new in find_moved_slots(self.slots, self.before, self.after).values())
 
     def to_bytes(self) -> bytes:
         """Return the change as JSON: the body of gates and markers, too."""
@@ -98,7 +98,7 @@ class PartitionGate(Generic[M]):
     """The gate of a partition that gets slots; M is a message."""
 
     def __init__(self, resize: Resize, target: int) -> None:
-        moved = moved_slots(resize.slots, resize.before, resize.after)
+        moved = find_moved_slots(resize.slots, resize.before, resize.after)
         self._source_of: Final = {slot: old for slot, (old, new) in moved.items() if new == target}
         self._held: dict[int, list[M]] = {source: [] for source in set(self._source_of.values())}
         self.resize: Final = resize

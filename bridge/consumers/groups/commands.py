@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 import click
 
 from exchange.commands.console import echo_line, exit_on_error, status
-from exchange.commands.options import CommandGroup, Duration, renamed
+from exchange.commands.options import CommandGroup, Duration, accept_old_name
 from exchange.commands.output import form_options, output_option, print_form
 from exchange.limits import GROUP_PARTITIONS
 from exchange.text.display import count_noun
@@ -40,7 +40,7 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would b
 FORMS: Final[Forms] = {
     "text": Form("bridge.consumers.groups.description:to_text", (".txt",)),
     "json": Form("bridge.consumers.groups.description:describe_as_json", (".json",)),
-    "prometheus": Form("bridge.consumers.groups.description:metric_lines", (".prom",)),
+    "prometheus": Form("bridge.consumers.groups.description:format_metrics", (".prom",)),
 }
 """The forms of the description of a group."""
 
@@ -91,7 +91,7 @@ def create_command(
 @group_command.command("resize", example="hashstar group resize orders --partitions 12 --dry-run")
 @url_option
 @click.option("--partitions", type=number, required=True, metavar="PARTITIONS", help="New number of partitions.")
-@renamed("--to", "--partitions")
+@accept_old_name("--to", "--partitions")
 @click.option(
     "--grace",
     type=Duration(),
@@ -137,7 +137,7 @@ def resize_command(
 @url_option
 @form_options(FORMS)
 @output_option
-@renamed("--listen", "--for")
+@accept_old_name("--listen", "--for")
 @click.option(
     "--for",
     "listen",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bindings.sources.address import parse_address
 from exchange.errors import HashstarError, InputError
-from exchange.text.site import how_to_install
+from exchange.text.site import build_install_command
 from exchange.values.field_values import to_plain
 from exchange.values.message import BASIC_PROPERTIES, NO_FIELDS, Message, assemble_message
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GroupConnectionLost", "Lease", "build_properties", "close", "close_channel", "connect", "is_blocked", "is_missing",
-    "losing", "losses", "read_message", "seconds",
+    "translate_losses", "list_loss_errors", "read_message", "read_clock",
 ]  # fmt: skip
 
 CONNECTING: Final = 30.0
@@ -44,12 +44,12 @@ def import_aiormq() -> Any:
     try:
         import aiormq  # not at the top: an extra
     except ImportError as error:
-        raise InputError(f"consumer groups need {error.name}: {how_to_install('aio-pika')}") from None
+        raise InputError(f"consumer groups need {error.name}: {build_install_command('aio-pika')}") from None
     return aiormq
 
 
 @contextmanager
-def losing(what: str) -> Iterator[None]:
+def translate_losses(what: str) -> Iterator[None]:
     """Raise ConnectionLost, with ``what`` before its reason, where aiormq reports the loss of a channel or connection.
 
     It reports a loss by many errors, by a bare Exception, and by cancelling tasks that wait.
@@ -64,12 +64,12 @@ def losing(what: str) -> Iterator[None]:
     except HashstarError:
         raise
     except Exception as error:
-        if not isinstance(error, losses()) and type(error) is not Exception:
+        if not isinstance(error, list_loss_errors()) and type(error) is not Exception:
             raise
         raise GroupConnectionLost(f"{what}: {error or 'the connection is lost'}") from error
 
 
-def losses() -> tuple[type[BaseException], ...]:
+def list_loss_errors() -> tuple[type[BaseException], ...]:
     """Return the errors by which aiormq reports that a channel or connection is lost or was refused."""
     aiormq = import_aiormq()
     return (aiormq.AMQPError, OSError, TimeoutError, asyncio.InvalidStateError, RuntimeError)
@@ -90,14 +90,14 @@ async def connect(url: str, name: str, heartbeat: float) -> Any:
     host = address.hosts.partition(",")[0]
     query = f"{address.query}&" * bool(address.query) + f"heartbeat={round(heartbeat)}"
     url = f"{address.scheme}://{address.login}{host}{address.path or '/'}?{query}"
-    with losing(f"no connection to {host}"):
+    with translate_losses(f"no connection to {host}"):
         async with asyncio.timeout(CONNECTING):
             return await aiormq.connect(url, client_properties={"connection_name": name, "product": "hashstar"})
 
 
 async def close(connection: Any) -> None:
     """Close a connection, whatever its state; wait for the broker for a few seconds only."""
-    with suppress(GroupConnectionLost), losing("closing"):
+    with suppress(GroupConnectionLost), translate_losses("closing"):
         async with asyncio.timeout(CLOSING):
             await connection.close()
 
@@ -129,7 +129,7 @@ def is_blocked(connection: Any) -> bool:
     return True
 
 
-def seconds() -> float:
+def read_clock() -> float:
     """Return the time of a clock that never goes back and, where there is one, goes on while the machine sleeps."""
     return _CLOCK()
 
@@ -150,12 +150,12 @@ class Lease:
 
     def __init__(self, heartbeat: float) -> None:
         self._length: Final = 1.75 * heartbeat  # a margin for clocks that differ
-        self._ends = seconds() + self._length
+        self._ends = read_clock() + self._length
         self._renewed: Final = asyncio.Event()
 
     def is_valid(self) -> bool:
         """Return whether the broker certainly has the connection still."""
-        return seconds() < self._ends
+        return read_clock() < self._ends
 
     def renew(self, sent: float) -> None:
         """Note that the broker has answered a request that was sent at this time."""

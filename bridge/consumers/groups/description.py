@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from bindings.http.exposition import family_lines
-from bridge.consumers.groups.connection import close, close_channel, connect, losing
+from bindings.http.exposition import format_family
+from bridge.consumers.groups.connection import close, close_channel, connect, translate_losses
 from bridge.consumers.groups.membership import Beat, GroupPlan, read_beat
 from bridge.consumers.groups.names import PartitionedQueue
 from bridge.consumers.groups.state import GroupState, read_state
@@ -24,7 +24,7 @@ __all__ = [
     "PartitionStatus",
     "describe",
     "describe_as_json",
-    "metric_lines",
+    "format_metrics",
     "to_text",
 ]
 
@@ -129,7 +129,7 @@ async def describe(url: str, queue: str, *, listen: float = LISTENING) -> Descri
     """
     connection = await connect(url, f"describe {queue}", 10)
     try:
-        with losing("the broker refused, or the connection is lost"):
+        with translate_losses("the broker refused, or the connection is lost"):
             state = await read_state(connection, queue)
             beats = await _listen(connection, state.queue, listen)
             plan: GroupPlan | None = None
@@ -231,18 +231,18 @@ def to_text(described: Description) -> Iterator[str]:
             yield f"{escape_line(name):{width}}  {held}" + (" (leaving)" if beat.leaving else "")
 
 
-def metric_lines(described: Description) -> Iterator[str]:
+def format_metrics(described: Description) -> Iterator[str]:
     """Yield the metrics of a description, in Prometheus's text format."""
     queue = ("queue", described.state.queue.name)
 
     def by_partition(values: Mapping[int, float]) -> Mapping[tuple[tuple[str, str], ...], float]:
         return {(queue, ("partition", str(number))): value for number, value in values.items()}
 
-    yield from family_lines(
+    yield from format_family(
         "hashstar_group_lag", "gauge", "Messages of a partition that are not acknowledged.",
         by_partition({partition.number: partition.lag for partition in described.partitions}),
     )  # fmt: skip
-    yield from family_lines(
+    yield from format_family(
         "hashstar_group_holders", "gauge", "Members that hold a partition: 0 without an owner, 2 during a hand-over.",
         by_partition({partition.number: len(partition.holders) for partition in described.partitions}),
     )  # fmt: skip
@@ -252,4 +252,4 @@ def metric_lines(described: Description) -> Iterator[str]:
         ("partitions", "Partitions that members share.", len(described.partitions)),
         ("unowned", "Partitions that no member holds.", len(described.unowned)),
     ):
-        yield from family_lines(f"hashstar_group_{name}", "gauge", meaning, {(queue,): value})
+        yield from format_family(f"hashstar_group_{name}", "gauge", meaning, {(queue,): value})

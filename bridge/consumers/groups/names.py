@@ -77,7 +77,7 @@ class PartitionedQueue:
         for number in range(partitions):
             topology = topology.declare_queue(Queue(self.partition(number), durable=True, arguments=self.arguments))
         for slot, number in enumerate(place_slots(self.slots, partitions)):
-            topology = topology.bind(Binding.to_queue(self.name, self.partition(number), binding_key(slot)))
+            topology = topology.bind(Binding.to_queue(self.name, self.partition(number), format_binding_key(slot)))
         return topology
 
 
@@ -88,7 +88,7 @@ def check_partitions(slots: int, partitions: int) -> None:
         raise InputError(f"{partitions:,} partitions: a partitioned queue has {GROUP_PARTITIONS:,} at most")
 
 
-def binding_key(slot: int) -> str:
+def format_binding_key(slot: int) -> str:
     """Return the key that binds a slot to its partition."""
     return f"{slot}.#"
 

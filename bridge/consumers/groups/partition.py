@@ -22,9 +22,9 @@ from bridge.consumers.groups.connection import (
     Lease,
     close_channel,
     is_missing,
-    losing,
-    losses,
+    list_loss_errors,
     read_message,
+    translate_losses,
 )
 from bridge.consumers.groups.membership import Progress
 from bridge.consumers.groups.names import split_key
@@ -123,7 +123,7 @@ class OwnedPartition:
         tasks: list[asyncio.Task[Any]] = []
         assigned = False
         try:
-            with losing(f"partition {self.number}"):
+            with translate_losses(f"partition {self.number}"):
                 self._channel = channel = await host.carrying.channel(publisher_confirms=False)
                 await channel.basic_qos(prefetch_count=settings.prefetch)
                 await channel.basic_consume(f"{settings.queue}-{self.number}", self._receive)
@@ -333,7 +333,7 @@ class OwnedPartition:
             try:
                 # Nothing is acknowledged here: the next owner of the partition reads the same.
                 await inbox.basic_consume(resize.inbox(self._settings.queue, self.number), read)
-            except losses() as error:
+            except list_loss_errors() as error:
                 if not is_missing(error):
                     raise
                 for source in resize.sources:  # the change was completed, so all old partitions are passed

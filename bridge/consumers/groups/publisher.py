@@ -9,7 +9,7 @@ from random import randrange
 from types import TracebackType
 from typing import Any, Final, Self
 
-from bridge.consumers.groups.connection import build_properties, close, connect, import_aiormq, losing
+from bridge.consumers.groups.connection import build_properties, close, connect, import_aiormq, translate_losses
 from bridge.consumers.groups.state import read_state
 from exchange.dispatch.sending import finish
 from exchange.errors import HashstarError
@@ -60,7 +60,7 @@ class Publisher:
         self._connection = await connect(self._url, self._name, 30)
         try:
             state = await read_state(self._connection, self._queue)
-            self._partitioning = Partitioning(self._strategy, Partitions.of(state.queue.slots), self._key)
+            self._partitioning = Partitioning(self._strategy, Partitions.from_count(state.queue.slots), self._key)
             self._channel = await self._connection.channel(on_return_raises=True)
         except BaseException:
             await close(self._connection)
@@ -87,7 +87,7 @@ class Publisher:
         """
         key = f"{self.slot_of(message)}.{message.routing_key}"
         properties = build_properties(message, delivery_mode=2)
-        with losing(f"a message for {self._queue!r} is not confirmed"):
+        with translate_losses(f"a message for {self._queue!r} is not confirmed"):
             try:
                 await finish(
                     self._channel.basic_publish(

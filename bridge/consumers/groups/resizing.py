@@ -15,12 +15,20 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from bridge.consumers.groups.barrier import GATE, MARKER, Resize, read_news
-from bridge.consumers.groups.connection import close, close_channel, connect, import_aiormq, is_missing, losing, losses
-from bridge.consumers.groups.names import PartitionedQueue, binding_key, check_partitions
+from bridge.consumers.groups.connection import (
+    close,
+    close_channel,
+    connect,
+    import_aiormq,
+    is_missing,
+    list_loss_errors,
+    translate_losses,
+)
+from bridge.consumers.groups.names import PartitionedQueue, check_partitions, format_binding_key
 from bridge.consumers.groups.session import LOOK
 from bridge.consumers.groups.state import GroupState, declare_state, find_state, name_state, read_state, write_state
 from exchange.errors import HashstarError, InputError
-from exchange.partition.slots import moved_slots, place_slots
+from exchange.partition.slots import find_moved_slots, place_slots
 from exchange.text.display import list_some
 
 if TYPE_CHECKING:
@@ -67,7 +75,7 @@ async def create(url: str, queue: PartitionedQueue | str, partitions: int, *, dr
         for number in range(partitions):
             await channel.queue_declare(queue.partition(number), durable=True, arguments=queue.arguments)
         for slot, number in enumerate(place_slots(queue.slots, partitions)):
-            await channel.queue_bind(queue.partition(number), queue.name, binding_key(slot))
+            await channel.queue_bind(queue.partition(number), queue.name, format_binding_key(slot))
         await write_state(channel, GroupState(queue, partitions, partitions))
     return True
 
@@ -102,7 +110,7 @@ async def resize(
                 return False
             change = Resize(uuid4().hex, state.partitions, partitions, state.queue.slots)
         if dry_run:
-            moved = moved_slots(state.queue.slots, change.before, change.after)
+            moved = find_moved_slots(state.queue.slots, change.before, change.after)
             report(f"{change.before} partitions become {change.after}: {len(moved)} of {state.queue.slots} slots move")
             return True
         await _Resizing(connection, channel, state, change, grace, wait, report).run()
@@ -181,11 +189,11 @@ class _Resizing:
     async def _bind(self) -> None:
         """Bind each moved slot to its new partition, then unbind it from the old one: a slot always has a queue."""
         queue = self._queue
-        moved = moved_slots(queue.slots, self._change.before, self._change.after)
+        moved = find_moved_slots(queue.slots, self._change.before, self._change.after)
         self._report(f"moving {len(moved)} of {queue.slots} slots")
         for slot, (old, new) in moved.items():
-            await self._channel.queue_bind(queue.partition(new), queue.name, binding_key(slot))
-            await self._channel.queue_unbind(queue.partition(old), queue.name, binding_key(slot))
+            await self._channel.queue_bind(queue.partition(new), queue.name, format_binding_key(slot))
+            await self._channel.queue_unbind(queue.partition(old), queue.name, format_binding_key(slot))
 
     async def _wait_for_members(self) -> None:
         """Wait until all old partitions are passed and all new ones are open."""
@@ -246,7 +254,7 @@ async def _look(connection: Any, name: str) -> tuple[int, int] | None:
     channel = await connection.channel(publisher_confirms=False)
     try:
         declared = await channel.queue_declare(name, passive=True)
-    except losses() as error:
+    except list_loss_errors() as error:
         if not is_missing(error):
             raise
         return None
@@ -265,7 +273,7 @@ async def _locked(url: str, name: str) -> AsyncIterator[tuple[Any, Any]]:
     """Connect, and yield connection and channel while no other process can declare or resize this partitioned queue."""
     connection = await connect(url, f"resize {name}", 10)
     try:
-        with losing("the broker refused, or the connection is lost"):
+        with translate_losses("the broker refused, or the connection is lost"):
             lock = await connection.channel()
             try:
                 await lock.queue_declare(f"{name}.resizer", exclusive=True)

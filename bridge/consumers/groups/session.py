@@ -21,9 +21,9 @@ from bridge.consumers.groups.connection import (
     connect,
     is_blocked,
     is_missing,
-    losing,
-    losses,
-    seconds,
+    list_loss_errors,
+    read_clock,
+    translate_losses,
 )
 from bridge.consumers.groups.membership import BEATS, Beat, GroupPlan, Membership, read_beat
 from bridge.consumers.groups.names import PartitionedQueue
@@ -66,7 +66,7 @@ class Session:
         self.carrying: Any = None
         self.member: Final = f"{name}-{uuid4().hex[:8]}"
         self.partitions: Final[dict[int, OwnedPartition]] = {}
-        self.membership: Final = Membership(self.member, time.time(), heartbeat=heartbeat, now=seconds())
+        self.membership: Final = Membership(self.member, time.time(), heartbeat=heartbeat, now=read_clock())
         self._url: Final = url
         self._heartbeat: Final = heartbeat
         self._take_plan: Final = take_plan
@@ -92,7 +92,7 @@ class Session:
     async def run(self) -> None:
         """Join, work, and leave. Raises ConnectionLost, InputError without such a queue, and what a handler raises."""
         try:
-            with losing("a request failed"):
+            with translate_losses("a request failed"):
                 self.carrying = await connect(self._url, f"{self.member} (deliveries)", self._heartbeat)
                 self._talking = await connect(self._url, f"{self.member} (group)", self._heartbeat)
                 await self._join()
@@ -141,7 +141,7 @@ class Session:
                 "%s: member %s has prefetch %d, this one %d: a quorum queue keeps its order in a hand-over only if all "
                 "members have the same", self.settings.queue, beat.member, beat.prefetch, self.settings.prefetch,
             )  # fmt: skip
-        self.membership.hear(beat, seconds())
+        self.membership.hear(beat, read_clock())
         if self.membership.plan is not self._plan:
             self._changed.set()
         for number, partition in self.partitions.items():
@@ -151,7 +151,7 @@ class Session:
     async def _announce(self) -> None:
         """Send beats, and plan if this member is the planner."""
         while True:
-            now = seconds()
+            now = read_clock()
             if not is_blocked(self._talking):
                 if not self._leaving and self.lease.is_valid():
                     await self._plan_if_due(now)
@@ -174,7 +174,7 @@ class Session:
             state = await find_state(self._talking, self.settings.queue, wait=0)
             self._owned = self._owned if state is None else state.owned
             self._looked = now
-        if self._owned is not None and self.membership.plan_if_due(seconds(), self._owned) is not None:
+        if self._owned is not None and self.membership.plan_if_due(read_clock(), self._owned) is not None:
             self._changed.set()
 
     async def _send_beat(self) -> None:
@@ -193,23 +193,23 @@ class Session:
     async def _keep_lease(self) -> None:
         """Renew the lease: prove at intervals that the broker still has the connection for deliveries."""
         channel = await self.carrying.channel(publisher_confirms=False)
-        proved = seconds()
+        proved = read_clock()
         while True:
-            sent = seconds()
+            sent = read_clock()
             try:
                 async with asyncio.timeout(LOSING * self._heartbeat):
                     await channel.basic_qos(prefetch_count=1)  # changes nothing: nothing is consumed on this channel
             except TimeoutError:
                 raise GroupConnectionLost("the broker does not answer") from None
-            if not self.lease.is_valid() and seconds() - proved > self._heartbeat:
+            if not self.lease.is_valid() and read_clock() - proved > self._heartbeat:
                 log.warning(
                     "%s: no message was begun for %.1f s, as the broker or this process was slow: if it was the "
                     "process, let the heartbeat be longer, or do the work in threads",
                     self.settings.queue,
-                    seconds() - proved,
+                    read_clock() - proved,
                 )
             self.lease.renew(sent)
-            proved = seconds()
+            proved = read_clock()
             await asyncio.sleep(self._beat)
 
     async def _watch(self) -> None:
@@ -271,7 +271,7 @@ class Session:
         channel = await self._talking.channel()
         try:
             await channel.basic_publish(body, exchange=exchange, properties=Basic.Properties(delivery_mode=2))
-        except losses() as error:
+        except list_loss_errors() as error:
             if is_missing(error):
                 return False
             raise

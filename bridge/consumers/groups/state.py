@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from bridge.consumers.groups.barrier import Resize, read_resize
-from bridge.consumers.groups.connection import close_channel, is_missing, losses
+from bridge.consumers.groups.connection import close_channel, is_missing, list_loss_errors
 from bridge.consumers.groups.names import PartitionedQueue
 from exchange.errors import HashstarError, InputError
 from exchange.values.json_text import parse_leniently
@@ -99,7 +99,7 @@ async def find_state(connection: Any, name: str, *, wait: float = READING) -> Gr
             if newest is not None or loop.time() > until:
                 return newest
             await asyncio.sleep(0.05)
-    except losses() as error:
+    except list_loss_errors() as error:
         if is_missing(error):
             raise InputError(
                 f"there is no partitioned queue {name!r}; hashstar group create {name} declares it"

@@ -11,7 +11,7 @@ from aio_pika.abc import AbstractIncomingMessage
 from exchange.values.field_values import Typed, to_plain
 from exchange.values.message import Message
 
-__all__ = ["from_aio_pika", "to_aio_pika"]
+__all__ = ["convert_message", "to_aio_pika"]
 
 COPIED: Final = (
     "content_type", "content_encoding", "delivery_mode", "priority", "correlation_id", "reply_to", "message_id",
@@ -40,7 +40,7 @@ def to_aio_pika(message: Message, correlation_id: str, reply_to: str, expiration
     return aio_pika.Message(message.body, headers=to_plain(message.headers), **given)
 
 
-def from_aio_pika(incoming: AbstractIncomingMessage) -> Message:
+def convert_message(incoming: AbstractIncomingMessage) -> Message:
     """Return a message that was received; integers in its headers are plain numbers, as aio-pika decodes them."""
     properties: dict[str, Any] = {name: getattr(incoming, name) for name in COPIED}
     if incoming.expiration is not None:

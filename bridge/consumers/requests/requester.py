@@ -25,7 +25,7 @@ from uuid import uuid4
 from exchange.dispatch.sending import finish
 from exchange.entities.entities import DIRECT_REPLY_TO
 from exchange.errors import HashstarError, PreconditionFailed
-from exchange.text.site import how_to_install
+from exchange.text.site import build_install_command
 from exchange.values.message import Message
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class Requester:
         try:
             from bridge.consumers.requests import messages  # imports aio-pika, which is an extra
         except ImportError as error:
-            raise ImportError(f"Requester needs {error.name}: {how_to_install('aio-pika')}") from None
+            raise ImportError(f"Requester needs {error.name}: {build_install_command('aio-pika')}") from None
         self._messages: Final = messages
         self._connect: Final = _connect_to(connect) if isinstance(connect, str) else connect
         self._uses_queue: Final = replies == "queue"
@@ -314,7 +314,7 @@ class Requester:
             self._counts["late"] += 1
             return
         try:
-            replied.set_result(self._messages.from_aio_pika(incoming))
+            replied.set_result(self._messages.convert_message(incoming))
         except Exception as error:  # noqa: BLE001  a server's reply may contain anything
             replied.set_exception(RequestError(f"the reply cannot be read: {error}"))
 

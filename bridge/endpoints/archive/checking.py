@@ -20,7 +20,7 @@ __all__ = ["check_source", "check_target", "make_folder"]
 
 ROOM: Final = 4
 """Number of full spools for which the disk should have room: some wait to become parts, and parts need room, too."""
-LISTED: Final = 3
+MAX_LISTED_FILES: Final = 3
 """Maximum number of files that a finding names."""
 
 
@@ -89,10 +89,8 @@ def _check_spools(root: Path) -> list[Finding]:
         findings.append(Finding("ok", text, "url"))
     damaged = sorted(each.name for each in root.iterdir() if each.name.startswith(DAMAGED))
     if damaged:
-        text = (
-            f"{root}: {count_noun(len(damaged), 'damaged spool')}, {list_some(damaged, LISTED)}: what is whole of them "
-            "is in the archive; remove them"
-        )
+        count, names = count_noun(len(damaged), "damaged spool"), list_some(damaged, MAX_LISTED_FILES)
+        text = f"{root}: {count}, {names}: what is whole of them is in the archive; remove them"
         findings.append(Finding("warning", text, "url"))
     return findings
 
@@ -121,11 +119,11 @@ def _check_archive(path: str, mapping: FieldMapping, follow: bool) -> Sequence[F
 def _check_files(archive: Archive) -> list[Finding]:
     closed = [file for file, _ in archive.files if not os.access(file, os.R_OK)]
     if closed:
-        text = f"{count_noun(len(closed), 'file')} may not be read by this user: {list_some(closed, LISTED)}"
+        text = f"{count_noun(len(closed), 'file')} may not be read by this user: {list_some(closed, MAX_LISTED_FILES)}"
         return [Finding("error", text, "url")]
     if archive.others:
         left_out = "file is no archive and is" if len(archive.others) == 1 else "files are no archive and are"
-        text = f"{len(archive.others):,} {left_out} left out: {list_some(archive.others, LISTED)}"
+        text = f"{len(archive.others):,} {left_out} left out: {list_some(archive.others, MAX_LISTED_FILES)}"
         return [Finding("warning", text, "url")]
     return []
 

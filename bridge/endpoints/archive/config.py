@@ -80,9 +80,9 @@ def _target(name: str, url: str, table: Table, folders: MappingOf[str, str]) -> 
     )
 
 
-MOST_NAME: Final = 255
+MAX_NAME_BYTES: Final = 255
 """Maximum length of a file's name in common file systems, in bytes."""
-MOST_PATH: Final = 4_095
+MAX_PATH_BYTES: Final = 4_095
 """Maximum length of a path, in bytes."""
 BELOW: Final = len("/partition=2147483647/day=2026-11-21/.part-20261121T000000.000000Z-0123ab-00000.parquet.part")
 """Length of the longest path below the folder of a queue, in bytes."""
@@ -93,18 +93,18 @@ MAKING: Final = len("/.making-20261121T000000.000000Z-0123ab/")
 def _check_length(table: Table, queue: str, folder: str, root: Path) -> None:
     """Raise InputError for a folder whose name or path is too long for any file system."""
     longest = max([len(os.fsencode(part)) for part in folder.split("/")], default=0)
-    if longest > MOST_NAME:
+    if longest > MAX_NAME_BYTES:
         raise table.error(
             "queues",
             f"the folder of queue {_shorten(queue)} has a name of {longest} bytes, and file systems take "
-            f'{MOST_NAME}; name a folder for it: queues = {{ "QUEUE" = "FOLDER" }}',
+            f'{MAX_NAME_BYTES}; name a folder for it: queues = {{ "QUEUE" = "FOLDER" }}',
         )
     path = len(os.fsencode(root.absolute())) + MAKING + len(os.fsencode(folder)) + BELOW
-    if path > MOST_PATH:
+    if path > MAX_PATH_BYTES:
         raise table.error(
             "queues",
-            f"the files of queue {_shorten(queue)} have paths of {path} bytes, and systems take {MOST_PATH}; choose "
-            "a shorter folder or url",
+            f"the files of queue {_shorten(queue)} have paths of {path} bytes, and systems take {MAX_PATH_BYTES}; "
+            "choose a shorter folder or url",
         )
 
 
@@ -116,8 +116,8 @@ def _path(url: str, table: Table) -> Path:
     path = url.partition(":")[2]
     if not path:
         raise table.error("url", 'names no file or folder; write url = "archive:/var/lib/archive"')
-    if "\0" in path or any(len(os.fsencode(part)) > MOST_NAME for part in path.split("/")):
-        raise table.error("url", f"names no path: a name in it has more than {MOST_NAME} bytes, or a NUL")
+    if "\0" in path or any(len(os.fsencode(part)) > MAX_NAME_BYTES for part in path.split("/")):
+        raise table.error("url", f"names no path: a name in it has more than {MAX_NAME_BYTES} bytes, or a NUL")
     return table.resolve_path(path)
 
 

@@ -24,7 +24,7 @@ from bindings.archive.formats.detect import Archive, detect
 from bindings.archive.mapping import USUAL, FieldMapping
 from bindings.archive.reading import NOT_READ, Bad, Format, Skipped, Split
 from bindings.archive.record import Record, to_records_or_bad
-from bindings.sources.files import open_file, replacing
+from bindings.sources.files import open_file, replace_file
 from bridge.endpoints.archive.files import NEVER_SEEN, ArchiveFile, ArchiveFiles, Fingerprint
 from exchange.errors import InputError
 from exchange.values.json_text import parse_leniently
@@ -121,7 +121,7 @@ class Settled:
             "files": {each.name: done for each, done in there.items()},
             "fingerprints": {each.name: each.fingerprint for each in there},
         }
-        with replacing(self.path, durable=True) as file:
+        with replace_file(self.path, durable=True) as file:
             file.write(json.dumps(saved, separators=(",", ":")).encode())
 
 

@@ -32,7 +32,7 @@ from bindings.operating_system import sync_folder
 from bindings.sources.files import PRIVATE_FOLDER, make_folders
 from bridge.endpoint import Disconnected
 from bridge.endpoints.archive.rows import to_rows
-from bridge.endpoints.archive.spool import DAMAGED, lock_spool, read_frames, token_of
+from bridge.endpoints.archive.spool import DAMAGED, lock_spool, read_frames, read_token
 from exchange.concurrency.processes import build_command, build_environment
 from exchange.errors import InputError
 from exchange.values.json_text import parse_leniently
@@ -69,7 +69,7 @@ def rotate(path: Path, *, copies: bool = False) -> Rotated | None:
 
 
 def _rotate(path: Path, file: int, copies: bool) -> Rotated:
-    root, token = path.parent, token_of(path)
+    root, token = path.parent, read_token(path)
     making = root / f".making-{token}"
     shutil.rmtree(making, ignore_errors=True)
     making.mkdir(PRIVATE_FOLDER)

@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 
 from bindings.archive.fields import TableBuilder, encode_field
 from bindings.archive.names import unescape
-from bindings.archive.record import EARLIEST, LATEST, SCHEMA, TOMBSTONE, ListBuilder, make_empty_column
+from bindings.archive.record import EARLIEST_TIME, LATEST_TIME, SCHEMA, TOMBSTONE, ListBuilder, make_empty_column
 from bridge.interop import IDENTITY
 from exchange.amqp import ContentHeader, content_of, message_of
 from exchange.amqp.content import WIDTHS
@@ -77,7 +77,7 @@ def to_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
     sizes = pc.binary_length(bodies).cast(pa.int64())
     if not all(has_value):
         bodies = pc.if_else(pc.or_(pa.array(has_value, pa.bool_()), pc.greater(sizes, 0)), bodies, None)
-    known = pc.and_(pc.greater_equal(times, EARLIEST), pc.less_equal(times, LATEST))
+    known = pc.and_(pc.greater_equal(times, EARLIEST_TIME), pc.less_equal(times, LATEST_TIME))
     columns = {
         "time": pc.if_else(known, times, None).cast(SCHEMA.field("time").type),
         "exchange": batch.column("exchange"),

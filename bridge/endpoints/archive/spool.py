@@ -30,7 +30,7 @@ import pyarrow as pa
 
 from bindings.operating_system import NOT_INHERITED, lock_file, read_at, sync_data, sync_folder, unlock_file
 
-__all__ = ["SPOOLED", "SpoolFrame", "SpoolGone", "Spool", "find_spools", "lock_spool", "read_frames", "token_of"]
+__all__ = ["SPOOLED", "SpoolFrame", "SpoolGone", "Spool", "find_spools", "lock_spool", "read_frames", "read_token"]
 
 SPOOLED: Final = pa.schema([
     pa.field("folder", pa.string()),
@@ -184,7 +184,7 @@ def _new_token() -> str:
     return f"{moment:%Y%m%dT%H%M%S}.{_last_moment % 1_000_000:06}Z-{token_hex(3)}"
 
 
-def token_of(path: Path) -> str:
+def read_token(path: Path) -> str:
     """Return the unique part of a spool's name; the names of its parts have it, too."""
     return path.name.removeprefix(PREFIX).removesuffix(SUFFIX)
 

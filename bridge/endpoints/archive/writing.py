@@ -31,7 +31,7 @@ from bridge.endpoint import (
     Place,
     Receiver,
     Target,
-    disconnection,
+    to_disconnected,
 )
 from bridge.endpoints.archive.checking import check_target, make_folder
 from bridge.endpoints.archive.columns import FRAME_BYTES, FRAME_ROWS, prepare_batch, read_clock
@@ -43,7 +43,7 @@ __all__ = ["ArchiveTarget"]
 
 LOG: Final = logging.getLogger(__name__)
 
-FEW: Final = 256
+SMALL_BATCH_MESSAGES: Final = 256
 """Number of messages below which a batch waits for more, up to ``gather_seconds`` of `ArchiveTarget`."""
 BEHIND: Final = 4
 """Maximum number of spools that wait to become parts; then writing waits, too."""
@@ -203,7 +203,7 @@ class ArchiveTarget(Target):
                     with suppress(TimeoutError):
                         async with asyncio.timeout_at(begun + self._rotate_seconds if spool.rows else None):
                             await state.news.wait()
-                elif len(state.waiting) < FEW and loop.time() < synced + self._gather_seconds:
+                elif len(state.waiting) < SMALL_BATCH_MESSAGES and loop.time() < synced + self._gather_seconds:
                     await asyncio.sleep(synced + self._gather_seconds - loop.time())
                 if state.waiting:
                     synced = loop.time()
@@ -323,7 +323,7 @@ class ArchiveTarget(Target):
             return Disconnected(f"{self._root}: cannot be written: {error.strerror or error}")
         if isinstance(error, SpoolGone):
             return Disconnected(str(error))
-        return disconnection(error)
+        return to_disconnected(error)
 
 
 def _hand_on(state: _Writing, spool: Spool) -> None:

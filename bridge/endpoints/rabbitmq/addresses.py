@@ -19,7 +19,7 @@ from bridge.table import Secret, Table, read_address, refuse_second_login
 from bridge.tls import make_context
 from exchange.errors import InputError
 
-__all__ = ["parse_broker", "read_brokers", "cluster_name_of", "read_management"]
+__all__ = ["parse_broker", "read_brokers", "read_cluster_name", "read_management"]
 
 EXAMPLE: Final = "amqp://USER@HOST:PORT/VHOST"
 
@@ -144,7 +144,7 @@ def read_brokers(name: str, url: str, table: Table) -> Sequence[pika.URLParamete
     return Brokers(parameters, password, tls)
 
 
-def cluster_name_of(parameters: pika.URLParameters) -> str:
+def read_cluster_name(parameters: pika.URLParameters) -> str:
     """Return the name by which clusters are distinguished, ``HOST:PORT/VHOST``; see `bridge.endpoint.Place`."""
     return f"{parameters.host}:{parameters.port}/{quote(parameters.virtual_host, safe='')}"
 

@@ -16,21 +16,27 @@ import pika
 
 from bridge.endpoint import BridgeLayout, Disconnected, Finding, Level, Place
 from bridge.endpoints.outages import judge_removals
-from bridge.endpoints.rabbitmq.addresses import cluster_name_of
+from bridge.endpoints.rabbitmq.addresses import read_cluster_name
 from bridge.endpoints.rabbitmq.connection import Connection
 from bridge.endpoints.rabbitmq.management import ManagementClient, Unknown
-from bridge.endpoints.rabbitmq.queue_facts import QueueFacts, find_removals, limits_of, refuses_when_full, setting_of
+from bridge.endpoints.rabbitmq.queue_facts import (
+    QueueFacts,
+    find_limits,
+    find_removals,
+    find_setting,
+    refuses_when_full,
+)
 from bridge.endpoints.rabbitmq.refusals import NO_ACCESS, NOT_FOUND
 from bridge.endpoints.rabbitmq.routes import Expected, PublishRoute
 from exchange.errors import BrokerError
 
-__all__ = ["SourceSettings", "check_source", "check_target", "places_of_queue"]
+__all__ = ["SourceSettings", "check_source", "check_target", "find_places"]
 
 CONSUMER_TIMEOUT: Final = 1_800_000
 """RabbitMQ's default consumer_timeout, in milliseconds. A queue with a shorter one gets a warning: the broker would
 take messages back while a target is away."""
 
-STEPS: Final = 8
+MAX_HOPS: Final = 8
 """Maximum number of exchanges that are followed in a chain of bindings."""
 
 DEFAULT_EXCHANGE: Final = "amq.default"
@@ -136,7 +142,7 @@ class Look:
             self.add("not checked", f"queue {name!r}: {error}")
             return None
 
-    async def queues_behind(self, exchange: str, routing_key: str | None, steps: int = STEPS) -> set[str]:
+    async def queues_behind(self, exchange: str, routing_key: str | None, steps: int = MAX_HOPS) -> set[str]:
         """Return the queues that an exchange may lead to; the default exchange leads to the queue named by the key."""
         if not exchange:
             return {routing_key} if routing_key is not None else set()
@@ -152,7 +158,7 @@ class Look:
             elif steps > 1 and each.get("destination") != exchange:
                 queues |= await self.queues_behind(str(each.get("destination")), routing_key, steps - 1)
             elif steps == 1:
-                self.add("not checked", f"exchange {exchange!r}: where it leads to behind {STEPS} exchanges")
+                self.add("not checked", f"exchange {exchange!r}: where it leads to behind {MAX_HOPS} exchanges")
         return queues
 
 
@@ -209,9 +215,9 @@ async def check_target(
     return look.findings
 
 
-def places_of_queue(brokers: Sequence[pika.URLParameters], queue: str) -> frozenset[Place]:
+def find_places(brokers: Sequence[pika.URLParameters], queue: str) -> frozenset[Place]:
     """Return the place of a queue that is read; see `bridge.endpoint.Endpoint.places`."""
-    return frozenset([Place("rabbitmq", cluster_name_of(brokers[0]), f"queue {queue}")])
+    return frozenset([Place("rabbitmq", read_cluster_name(brokers[0]), f"queue {queue}")])
 
 
 async def _begin_look(
@@ -237,7 +243,7 @@ def _source_queues(broker: pika.URLParameters, layout: BridgeLayout | None) -> f
     if layout is None:
         return frozenset()
     places = [place for source in layout.sources for place in source.places]
-    here = cluster_name_of(broker)
+    here = read_cluster_name(broker)
     return frozenset(
         [
             place.name.removeprefix("queue ")
@@ -262,10 +268,10 @@ async def _check_read(look: Look, settings: SourceSettings, known: Mapping[str, 
             text = "quorum queues let several consumers be exclusive; declare it with x-single-active-consumer"
             look.add("warning", f"{title}: {text}", "exclusive")
         _check_limit(look, settings, known, title)
-    exchange = setting_of(known, "dead-letter-exchange")
+    exchange = find_setting(known, "dead-letter-exchange")
     if exchange is not None:
         await _check_dead_letters(look, known, name, title, {name}, "queue")
-    timeout = setting_of(known, "consumer-timeout")
+    timeout = find_setting(known, "consumer-timeout")
     if isinstance(timeout, int) and timeout < CONSUMER_TIMEOUT:
         look.add(
             "warning",
@@ -274,7 +280,7 @@ async def _check_read(look: Look, settings: SourceSettings, known: Mapping[str, 
             "queue",
         )
     others = await _other_consumers(look, known)
-    if others and not settings.exclusive and setting_of(known, "single-active-consumer") is not True:
+    if others and not settings.exclusive and find_setting(known, "single-active-consumer") is not True:
         _warn_of_consumers(look, name, others)
 
 
@@ -290,7 +296,7 @@ def _check_limit(look: Look, settings: SourceSettings, known: Mapping[str, Any],
     limit, alone_from = facts.delivery_limit, facts.alone_from
     if limit is None:
         return
-    drops = setting_of(known, "dead-letter-exchange") is None
+    drops = find_setting(known, "dead-letter-exchange") is None
     text = f"{title}: it survives {limit} crashes of its readers; this queue {'drops' if drops else 'dead-letters'} a "
     text += f"message when it was delivered {limit + 1} times and not settled"
     if alone_from is None or not settings.has_management:
@@ -310,7 +316,7 @@ async def _check_dead_letters(
     look: Look, known: Mapping[str, Any], name: str, title: str, sources: set[str], key: str
 ) -> None:
     """Warn of dead letters of a queue that may come back to a queue that the bridge reads."""
-    exchange, routing_key = setting_of(known, "dead-letter-exchange"), setting_of(known, "dead-letter-routing-key")
+    exchange, routing_key = find_setting(known, "dead-letter-exchange"), find_setting(known, "dead-letter-routing-key")
     leads_to = await look.queues_behind(str(exchange), str(routing_key) if routing_key is not None else None)
     for queue in sorted(leads_to & sources):
         look.add(
@@ -360,13 +366,13 @@ async def _check_expected(look: Look, expected: Expected, queue: str, layout: Br
     if known is None:
         return
     title = f"queue {name!r}"
-    if setting_of(known, "dead-letter-exchange") is not None and look.sources:
+    if find_setting(known, "dead-letter-exchange") is not None and look.sources:
         await _check_dead_letters(look, known, name, title, set(look.sources), key)
     _judge_removals(look, known, title, key, is_written=True)
-    if limits_of(known) and refuses_when_full(known):
+    if find_limits(known) and refuses_when_full(known):
         look.add(
             "warning",
-            f"{title}: when it is full it refuses messages ({setting_of(known, 'overflow')}), and what is under way "
+            f"{title}: when it is full it refuses messages ({find_setting(known, 'overflow')}), and what is under way "
             "behind one overtakes it; write one_at_a_time = true in [policy] if the order of a key must hold even then",
             key,
         )

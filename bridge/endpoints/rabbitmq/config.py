@@ -42,9 +42,9 @@ __all__ = [
 def source(name: str, url: str, table: Table, policy: Policy) -> RabbitmqSource:
     """Read the table of a source; see `bridge.endpoints`. Raises InputError."""
     brokers = read_brokers(name, url, table)
-    prefetch = keys.PREFETCH.read(table, min(policy.window, keys.MOST_PREFETCH))
-    if prefetch > keys.MOST_PREFETCH:
-        raise table.error("prefetch", f"{prefetch:,} is more than AMQP can ask for, {keys.MOST_PREFETCH:,}")
+    prefetch = keys.PREFETCH.read(table, min(policy.window, keys.MAX_PREFETCH))
+    if prefetch > keys.MAX_PREFETCH:
+        raise table.error("prefetch", f"{prefetch:,} is more than AMQP can ask for, {keys.MAX_PREFETCH:,}")
     begins = table.has(keys.OFFSET.name)
     offsets, offset = keys.OFFSETS.read(table), keys.OFFSET.read(table)
     if not keys.STREAM_OFFSET.fullmatch(offset):

@@ -24,7 +24,7 @@ from bridge.pump.keys import URL
 
 __all__ = [
     "CA_FILE", "CERT_FILE", "DEAD_LETTERS", "DEAD_LETTER_EXCHANGE", "DEAD_LETTER_QUEUE", "DEAD_LETTER_ROUTING_KEY",
-    "EXCLUSIVE", "HOST", "HOSTS", "KEY_FILE", "MANAGEMENT", "MOST_PREFETCH", "OFFSET", "OFFSETS", "PASSWORD",
+    "EXCLUSIVE", "HOST", "HOSTS", "KEY_FILE", "MANAGEMENT", "MAX_PREFETCH", "OFFSET", "OFFSETS", "PASSWORD",
     "PREFETCH", "QUEUE", "QUEUES", "SERVER_NAME", "SOURCE", "STREAM_OFFSET", "TARGET",
     "UNROUTED_AFTER", "USER",
 ]  # fmt: skip
@@ -35,13 +35,13 @@ HOST: Final = re.compile(r"(?:\[(?P<ipv6>[^\[\]]+)\]|(?P<name>[^:\[\]]+))(?::(?P
 STREAM_OFFSET: Final = re.compile(r"first|last|next|[0-9]+[YMDhms]?")
 """Where reading a stream may begin: the values of RabbitMQ's ``x-stream-offset``."""
 
-MOST_PREFETCH: Final = 65_535
+MAX_PREFETCH: Final = 65_535
 """Maximum number of unacknowledged deliveries that AMQP can ask for."""
 
 QUEUE: Final = Key("queue", TEXT, "a classic queue, quorum queue or stream")
 PREFETCH: Final = Key(
     "prefetch",
-    whole(1, MOST_PREFETCH),
+    whole(1, MAX_PREFETCH),
     "maximum number of unacknowledged deliveries, up to 65,535",
     otherwise="the window",
 )

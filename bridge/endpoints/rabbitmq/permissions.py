@@ -24,7 +24,7 @@ from exchange.errors import BrokerError
 
 __all__ = ["Permissions", "Trials"]
 
-NAMED: Final = re.compile(r"access to (?:(topic) '.*' in )?exchange '(.*)' in vhost '")
+REFUSED_ACCESS: Final = re.compile(r"access to (?:(topic) '.*' in )?exchange '(.*)' in vhost '")
 """RabbitMQ's text about the exchange, or the routing key, that a user may not publish to."""
 DEFAULT: Final = b"amq.default"
 """Name by which RabbitMQ's permissions know the default exchange."""
@@ -68,7 +68,11 @@ class Permissions:
 
     def note_refusal(self, error: Disconnected, now: float) -> bool:
         """Take note of a refusal, and return whether it names an exchange."""
-        if not isinstance(error, Refused) or error.code != NO_ACCESS or (named := NAMED.search(str(error))) is None:
+        if (
+            not isinstance(error, Refused)
+            or error.code != NO_ACCESS
+            or (named := REFUSED_ACCESS.search(str(error))) is None
+        ):
             return False
         exchange = named[2].encode("utf-8", "surrogateescape")
         self._doubts[b"" if exchange == DEFAULT else exchange] = _Doubt(named[1] is not None, now)

@@ -24,7 +24,7 @@ from bridge.endpoints.rabbitmq.refusals import Refused
 from bridge.endpoints.rabbitmq.routes import PublishRoute
 from bridge.endpoints.rabbitmq.suspects import Suspects
 from bridge.endpoints.rabbitmq.unrouted import SentMessage, Unrouted, match_returns
-from bridge.interop.marks import FIRST_HOP, mark_header, origin_fields
+from bridge.interop.marks import FIRST_HOP, list_origin_fields, mark_header
 from exchange.amqp import ContentHeader, content_of
 from exchange.errors import InputError
 
@@ -184,7 +184,7 @@ class ChannelPublishing:
         if key is None:
             key, marks = _bytes(message.routing_key), FIRST_HOP
         else:
-            marks = origin_fields(message.exchange, message.routing_key) if route.marks_place else FIRST_HOP
+            marks = list_origin_fields(message.exchange, message.routing_key) if route.marks_place else FIRST_HOP
         if len(key) > LONGEST_KEY:
             raise InputError(f"the routing key has more than {LONGEST_KEY} bytes")
         return route.exchange, key, marks

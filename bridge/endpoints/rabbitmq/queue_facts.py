@@ -14,13 +14,14 @@ import pika
 
 from bridge.endpoint import Removal
 from bridge.endpoints.rabbitmq.management import ManagementClient, Unknown
-from exchange.entities.releases import profile_for
+from exchange.entities.releases import find_profile
 from exchange.lifecycle.limits import find_delivery_limit
 from exchange.text.display import write_milliseconds
 from exchange.text.numbers import is_digits
 
 __all__ = [
-    "QueueFacts", "fetch_facts", "find_removals", "limits_of", "look_up_removals", "refuses_when_full", "setting_of",
+    "QueueFacts", "fetch_facts", "find_limits", "find_removals", "find_setting", "look_up_removals",
+    "refuses_when_full",
 ]  # fmt: skip
 
 AGES: Final = {"Y": 31_536_000, "M": 2_592_000, "D": 86_400, "h": 3_600, "m": 60, "s": 1}
@@ -63,10 +64,10 @@ class QueueFacts:
             shown = known["delivery_limit"]
             limit = shown if type(shown) is int and shown >= 0 else None
         else:
-            given = setting_of(known, "delivery-limit")
-            limit = find_delivery_limit(given if type(given) is int else None, profile_for(version))
-        is_single_active = setting_of(known, "single-active-consumer") is True
-        expires = setting_of(known, "expires") is not None
+            given = find_setting(known, "delivery-limit")
+            limit = find_delivery_limit(given if type(given) is int else None, find_profile(version))
+        is_single_active = find_setting(known, "single-active-consumer") is True
+        expires = find_setting(known, "expires") is not None
         is_provisional = "effective_policy_definition" not in known
         return cls(kind, limit, is_single_active, expires, is_provisional, removals)
 
@@ -106,42 +107,42 @@ async def look_up_removals(
 def find_removals(known: Mapping[str, Any], title: str) -> Iterator[Removal]:
     """Yield what removes messages of a queue or stream that are not read in time, by the API's answer about it."""
     if known.get("type") == "stream":
-        if isinstance(age := setting_of(known, "max-age"), str):
+        if isinstance(age := find_setting(known, "max-age"), str):
             unit = AGES.get(age[-1:], 0)
             seconds = int(age[:-1]) * unit if unit and is_digits(age[:-1]) else None
             yield Removal(f"{title} removes its oldest messages, read or not (max-age is {age})", seconds)
-        if (size := setting_of(known, "max-length-bytes")) is not None:
+        if (size := find_setting(known, "max-length-bytes")) is not None:
             yield Removal(f"{title} removes its oldest messages, read or not (max-length-bytes is {size})")
         return
-    if isinstance(expires := setting_of(known, "expires"), int):
+    if isinstance(expires := find_setting(known, "expires"), int):
         what = f"{title} is deleted with its messages when nothing reads it for {write_milliseconds(expires)} (expires)"
         yield Removal(what, expires / 1_000, without_reader=True)
     if known.get("auto_delete") is True:
         what = f"{title} is deleted with its messages when its last reader goes (auto-delete)"
         yield Removal(what, 0.0, without_reader=True)
-    verb = "drops" if setting_of(known, "dead-letter-exchange") is None else "dead-letters"
-    if isinstance(ttl := setting_of(known, "message-ttl"), int):
+    verb = "drops" if find_setting(known, "dead-letter-exchange") is None else "dead-letters"
+    if isinstance(ttl := find_setting(known, "message-ttl"), int):
         what = f"{title} {verb} messages that are not read within {write_milliseconds(ttl)} (message-ttl)"
         yield Removal(what, ttl / 1_000)
     if refuses_when_full(known):
         return
     for limit, counted in LENGTHS.items():
-        if isinstance(most := setting_of(known, limit), int):
+        if isinstance(most := find_setting(known, limit), int):
             what = f"{title} {verb} its oldest messages when more than {most:,} {counted} wait ({limit})"
             yield Removal(what, messages=most if counted == "messages" else None)
 
 
 def refuses_when_full(known: Mapping[str, Any]) -> bool:
     """Return whether a queue that is full refuses messages, rather than drop its oldest."""
-    return str(setting_of(known, "overflow")).startswith("reject-publish")
+    return str(find_setting(known, "overflow")).startswith("reject-publish")
 
 
-def limits_of(known: Mapping[str, Any]) -> list[str]:
+def find_limits(known: Mapping[str, Any]) -> list[str]:
     """Return the names of the limits of a queue's length."""
-    return [limit for limit in LENGTHS if setting_of(known, limit) is not None]
+    return [limit for limit in LENGTHS if find_setting(known, limit) is not None]
 
 
-def setting_of(known: Mapping[str, Any], name: str) -> Any:
+def find_setting(known: Mapping[str, Any], name: str) -> Any:
     """Return the setting in force for a queue: its argument, else that of its policy; the smaller of two numbers."""
     arguments, policy = known.get("arguments") or {}, known.get("effective_policy_definition") or {}
     own = arguments.get(f"x-{name}") if isinstance(arguments, dict) else None

@@ -9,7 +9,7 @@ from typing import Final
 import pika
 import pika.exceptions
 
-from bridge.client_errors import words_for
+from bridge.client_errors import explain_client_error
 from bridge.endpoint import Disconnected
 from exchange.errors import AccessRefused, BrokerError, NotAllowed, NotFound, PreconditionFailed, ResourceLocked
 
@@ -59,7 +59,7 @@ def explain_connect_error(parameters: pika.URLParameters, error: BaseException) 
             user = getattr(parameters.credentials, "username", "")
             return Disconnected(f"{where}: the broker refuses user {user!r} with this password")
         return Disconnected(f"{where}: virtual host {parameters.virtual_host!r}: {describe_error(chain[-1])}")
-    words = words_for(text)
+    words = explain_client_error(text)
     is_named = isinstance(chain[-1], OSError) and (
         isinstance(chain[-1], ssl.SSLCertVerificationError) or not isinstance(chain[-1], ssl.SSLError)
     )

@@ -19,7 +19,7 @@ from bridge.endpoints.rabbitmq.refusals import Refused
 
 __all__ = ["Suspects"]
 
-TOO_LARGE: Final = re.compile(r"message size [0-9]+ is larger than (?:configured )?max size ([0-9]+)")
+BODY_TOO_LARGE: Final = re.compile(r"message size [0-9]+ is larger than (?:configured )?max size ([0-9]+)")
 """RabbitMQ's text for a body that is larger than its ``max_message_size``; with "configured" if that is not the largest
 one possible."""
 
@@ -39,7 +39,7 @@ class Suspects:
 
     def find_guilty(self, error: Refused, under_way: Collection[Outgoing]) -> list[tuple[Outgoing, Failure]]:
         """Return the messages for which a connection has ended, as far as they are known, and why; else suspect all."""
-        named = TOO_LARGE.search(str(error))
+        named = BODY_TOO_LARGE.search(str(error))
         if named is not None:
             self._most_bytes = int(named[1])
             guilty = [(each, failure) for each in under_way if (failure := self.objection(each)) is not None]

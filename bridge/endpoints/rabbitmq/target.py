@@ -15,7 +15,7 @@ from typing import Final
 import pika
 
 from bridge.endpoint import BridgeLayout, Disconnected, Finding, Outgoing, Place, Receiver, Target
-from bridge.endpoints.rabbitmq.addresses import cluster_name_of
+from bridge.endpoints.rabbitmq.addresses import read_cluster_name
 from bridge.endpoints.rabbitmq.connection import Connection
 from bridge.endpoints.rabbitmq.management import ManagementClient, Unknown
 from bridge.endpoints.rabbitmq.permissions import Permissions
@@ -26,7 +26,7 @@ from bridge.endpoints.rabbitmq.suspects import Suspects
 from bridge.endpoints.rabbitmq.unrouted import Unrouted
 from exchange.entities.entities import Exchange
 from exchange.errors import BrokerError
-from exchange.kinds import Decider, kind_of
+from exchange.kinds import Decider, find_kind
 
 __all__ = ["PublishAddress", "RabbitmqTarget"]
 
@@ -78,7 +78,7 @@ class RabbitmqTarget(Target):
 
     @property
     def places(self) -> frozenset[Place]:
-        cluster = cluster_name_of(self._brokers[0])
+        cluster = read_cluster_name(self._brokers[0])
         return frozenset([Place("rabbitmq", cluster, f"{each.kind} {each.name}") for each in self._expected])
 
     @property
@@ -158,7 +158,7 @@ class RabbitmqTarget(Target):
             shown = name.decode("utf-8", "surrogateescape")
             answer = await management.exchange(shown)
             found = Exchange(shown, str(answer.get("type")), arguments=dict(answer.get("arguments") or {}))
-            self._unrouted.by_headers[name] = kind_of(found).decider in (Decider.HEADERS, Decider.SELECTOR)
+            self._unrouted.by_headers[name] = find_kind(found).decider in (Decider.HEADERS, Decider.SELECTOR)
 
     def send(self, messages: Sequence[Outgoing]) -> None:
         if self._publishing is not None and messages:

@@ -38,7 +38,7 @@ from bridge.endpoints.rabbitmq.frames import Returned
 from exchange.amqp import ContentHeader, MalformedHeader, content_of
 from exchange.values.message import Message
 
-__all__ = ["LONE", "MOST", "PROOF", "SentMessage", "Unrouted", "match_returns"]
+__all__ = ["LONE", "MAX_IDENTITIES", "PROOF", "SentMessage", "Unrouted", "match_returns"]
 
 
 class SentMessage(NamedTuple):
@@ -116,7 +116,7 @@ def _look_of(content: ContentHeader) -> Any:
         return content.raw
 
 
-MOST: Final = 10_000
+MAX_IDENTITIES: Final = 10_000
 """Maximum number of identities of an exchange that are remembered: those that were routed last, and those that wait."""
 
 PROOF: Final = 600.0
@@ -175,7 +175,7 @@ class Unrouted:
         routed = known.routed
         if identity in routed:
             del routed[identity]
-        elif len(routed) >= MOST:
+        elif len(routed) >= MAX_IDENTITIES:
             del routed[next(iter(routed))]
         routed[identity] = None
 
@@ -201,7 +201,7 @@ class Unrouted:
         waiting = known.waiting
         since = waiting.get(identity)
         if since is None:
-            if len(waiting) >= MOST:
+            if len(waiting) >= MAX_IDENTITIES:
                 del waiting[next(iter(waiting))]
             since = waiting[identity] = now
         if now - since < self._patience and now - known.proved_at >= PROOF:

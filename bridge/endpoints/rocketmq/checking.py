@@ -29,7 +29,7 @@ from exchange.errors import HashstarError, InputError
 from exchange.partition.clients.rocketmq.queues import MASTER, READ, WRITE, MessageQueue, TopicRoute, subscribe_queues
 from exchange.partition.partitioning.specification import Partitioning
 
-__all__ = ["check_source", "check_target", "places_of", "servers_of"]
+__all__ = ["check_source", "check_target", "find_places", "find_servers"]
 
 PATIENCE: Final = 20.0
 """Seconds until a check must have ended."""
@@ -37,7 +37,7 @@ CLOSING: Final = 2.0
 """Seconds until its client must be closed."""
 
 
-def places_of(settings: ClientSettings, topics: Iterable[str]) -> frozenset[Place]:
+def find_places(settings: ClientSettings, topics: Iterable[str]) -> frozenset[Place]:
     """Return topics as places; the first of its name servers identifies the cluster."""
     return frozenset([Place("rocketmq", settings.name_servers[0], f"topic {name_of(topic)}") for topic in topics])
 
@@ -104,10 +104,10 @@ async def _look_at_source(
             text = f"topic {topic!r} has no queue that may be read; give it read queues and perm 6"
             findings.append(Finding("error", text, "topics"))
             continue
-        brokers = {MessageQueue.of(queue).broker for queue in queues}
+        brokers = {MessageQueue.from_partition(queue).broker for queue in queues}
         findings.append(Finding("ok", f"topic {topic!r}: {len(queues)} queues to read at {len(brokers)} broker(s)"))
         findings += _unread(topic, route)
-        for address, broker in servers_of(route).items():
+        for address, broker in find_servers(route).items():
             findings += await _ask_broker(client, address, broker, each, group)
     findings += await _group(client, group, subscriptions)
     findings += await _judge_outage(client, [each.topic for each in subscriptions], "topics")
@@ -125,7 +125,7 @@ async def _look_at_target(
         if route is None:
             continue
         try:
-            spread = WritableQueues.of(topic, route)
+            spread = WritableQueues.from_route(topic, route)
         except Disconnected as error:
             findings.append(Finding("error", f"{error}; give it write queues, perm 6 and a master", "queues"))
             continue
@@ -136,7 +136,7 @@ async def _look_at_target(
                 findings += _disagreement(spread, queue, partitioning)
         findings += _without_master(name_of(topic), route)
         findings += _unread(name_of(topic), route)
-        for address, broker in servers_of(route).items():
+        for address, broker in find_servers(route).items():
             findings += await _ask_broker(client, address, broker, Subscription(topic), None)
     findings += await _judge_outage(client, topics, "queues")
 
@@ -146,7 +146,7 @@ async def _judge_outage(client: Client, topics: Iterable[str], key: str) -> list
     servers: dict[str, str] = {}
     for topic in topics:
         if topic in client.routes():
-            servers |= servers_of(client.routes()[topic])
+            servers |= find_servers(client.routes()[topic])
     hidden: list[str] = []
     findings = [*judge_removals(await look_up_removals(client, servers, hidden), key, is_written=key == "queues")]
     if hidden:
@@ -196,7 +196,7 @@ def _disagreement(spread: WritableQueues, queue: str, partitioning: Partitioning
     return [Finding("ok", f"queue {queue!r}: spread over {partitioning.partitions.count} queues, which are there")]
 
 
-def servers_of(route: TopicRoute) -> dict[str, str]:
+def find_servers(route: TopicRoute) -> dict[str, str]:
     """Return the address to ask of each broker of a route, its master if there is one, and the broker's name."""
     with_queues = {data.broker for data in route.queues}
     return {
@@ -258,7 +258,7 @@ async def _group(client: Client, group: str, subscriptions: Sequence[Subscriptio
     asked: dict[str, str] = {}
     for each in subscriptions:
         if each.topic in client.routes():
-            asked |= servers_of(client.routes()[each.topic])
+            asked |= find_servers(client.routes()[each.topic])
     for address, broker in asked.items():
         try:
             is_there = await _has_group(client, address, group)

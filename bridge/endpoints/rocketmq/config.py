@@ -19,7 +19,7 @@ from bridge.endpoints.rocketmq.replying import CallerTarget
 from bridge.endpoints.rocketmq.source import RocketmqSource
 from bridge.endpoints.rocketmq.target import RocketmqTarget
 from bridge.endpoints.topics import TopicDestination, parse_destination
-from bridge.interop import group_of, topic_of
+from bridge.interop import build_topic, group_of
 from bridge.pump.policy import Policy
 from bridge.rocketmq.consumer.subscription import SUB_ALL, Subscription
 from bridge.table import Table
@@ -43,7 +43,7 @@ def source(name: str, url: str, table: Table, policy: Policy) -> RocketmqSource:
     for each in topics:
         key = "topics" if topic is None else "topic"
         try:
-            encoded = topic_of(each)
+            encoded = build_topic(each)
         except InputError as error:
             raise table.error(key, str(error)) from None
         if any(encoded == other.topic for other in subscriptions):
@@ -80,7 +80,7 @@ def _subscription(topic: str, tags: str, sql: str | None, table: Table) -> Subsc
 def target(name: str, url: str, table: Table) -> tuple[RocketmqTarget, list[str]]:
     """Return the target of a configuration, and its queues; see `bridge.endpoints`."""
     destinations = keys.QUEUES.read(table).convert(
-        lambda value: parse_destination(value, ("topic", "key", "tag"), topic_of)
+        lambda value: parse_destination(value, ("topic", "key", "tag"), build_topic)
     )
     return _target(name, url, table, destinations), list(destinations)
 
@@ -88,7 +88,7 @@ def target(name: str, url: str, table: Table) -> tuple[RocketmqTarget, list[str]
 def dead_letter_target(name: str, url: str, table: Table) -> RocketmqTarget:
     """Return the target of a configuration's dead letters; see `bridge.endpoints`."""
     try:
-        topic = topic_of(keys.DEAD_LETTER_TOPIC.read(table))
+        topic = build_topic(keys.DEAD_LETTER_TOPIC.read(table))
     except InputError as error:
         raise table.error("topic", str(error)) from None
     return _target(name, url, table, {"": TopicDestination(topic)})

@@ -6,8 +6,8 @@ from collections import deque
 from typing import Final
 from urllib.parse import quote
 
-from bridge.endpoint import Delivery, known_time
-from bridge.interop import Unmappable, from_rocketmq, identity_of_stored
+from bridge.endpoint import Delivery, validate_time
+from bridge.interop import Unmappable, convert_from_rocketmq, identify_stored
 from bridge.interop.record import is_showable
 from bridge.interop.rocketmq_topics import name_of
 from bridge.rocketmq.consumer.assigned import AssignedQueue
@@ -42,7 +42,7 @@ class QueueLane:
         """Return the delivery of a message, with a refusal if AMQP cannot hold the message."""
         offset, refusal = stored.queue_offset, None
         try:
-            message = from_rocketmq(stored)
+            message = convert_from_rocketmq(stored)
         except Exception as error:  # noqa: BLE001  whatever is wrong with a message, the others go on
             message = _showable_message(stored)
             refusal = str(error) if isinstance(error, Unmappable) else f"{type(error).__name__}: {error}"
@@ -50,8 +50,8 @@ class QueueLane:
             message,
             self,
             offset,
-            identity_of_stored(f"{self._identity}{offset}", stored),
-            known_time(stored.born_time * 1_000),
+            identify_stored(f"{self._identity}{offset}", stored),
+            validate_time(stored.born_time * 1_000),
             stored.reconsume_times > 0,
             FIXED_BYTES + stored.weight,
             f"{self._origin}{offset}",
@@ -71,6 +71,6 @@ def _showable_message(message: StoredMessage) -> Message:
     properties = {name: value for name, value in message.properties.items() if is_showable(name)}
     as_it_is = message._replace(properties=properties, system_flag=message.system_flag & ~PACKED, problem="")
     try:
-        return from_rocketmq(as_it_is, None, "")
+        return convert_from_rocketmq(as_it_is, None, "")
     except Exception:  # noqa: BLE001  not even so: then its body alone
-        return message_of(name_of(message.topic), "", ContentHeader.of_parts({}, b""), message.body)
+        return message_of(name_of(message.topic), "", ContentHeader.from_parts({}, b""), message.body)

@@ -17,7 +17,7 @@ from bridge.endpoint import Disconnected, Outgoing
 from bridge.endpoints.topics import KeyCache, TopicDestination
 from bridge.interop import to_rocketmq
 from bridge.interop.marks import HOPS, mark_message
-from bridge.interop.requests import rocketmq_request
+from bridge.interop.requests import build_rocketmq_request
 from bridge.pump.placing import KeylessTurns
 from bridge.rocketmq.remoting.client import Client
 from bridge.rocketmq.remoting.codes import ResponseCode
@@ -41,7 +41,7 @@ class WritableQueues:
     def __init__(self, topic: str, partitions: Partitions) -> None:
         self.topic = topic
         self.partitions = partitions
-        self.queues = tuple([MessageQueue.of(partition) for partition in partitions])
+        self.queues = tuple([MessageQueue.from_partition(partition) for partition in partitions])
         self._by_name = {queue.name: queue for queue in self.queues}
         self._hash = Partitioning("rocketmq.hash", partitions)
         self._cache: Final = KeyCache[str](self._hash.partition_for)
@@ -49,7 +49,7 @@ class WritableQueues:
         """Queue of the topology -> its partitioning, which `agree` has accepted."""
 
     @classmethod
-    def of(cls, topic: str, route: TopicRoute) -> WritableQueues:
+    def from_route(cls, topic: str, route: TopicRoute) -> WritableQueues:
         """Take the queues of a topic's route. Raises Disconnected if it has none to write to."""
         try:
             return cls(topic, publish_queues(route))
@@ -113,13 +113,13 @@ class MessageWriter:
         spread = self.spreads[destination.topic]
         message = outgoing.message
         placement = outgoing.placement
-        key = (destination.key or ROUTING_KEY).of(message) if placement is None else placement.key
-        tag = None if destination.tag is None else serialize_key(destination.tag.of(message))
+        key = (destination.key or ROUTING_KEY).read(message) if placement is None else placement.key
+        tag = None if destination.tag is None else serialize_key(destination.tag.read(message))
         marked, hops = mark_message(message, outgoing.delivery.identity)
         to_send = to_rocketmq(marked, destination.topic, _encode_key(key), tag)
         to_send.properties[HOPS] = str(hops)  # type: ignore[index]  # a dict that was made for this message
         if outgoing.request is not None:
-            own = rocketmq_request(outgoing.request, self._client_id, now_ms())
+            own = build_rocketmq_request(outgoing.request, self._client_id, now_ms())
             to_send.properties.update(own)  # type: ignore[attr-defined]  # as above
         if placement is None or placement.partition is None:
             queue = spread.queue_for(key) if placement is None else None

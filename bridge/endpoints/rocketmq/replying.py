@@ -19,11 +19,11 @@ from collections.abc import Hashable, Sequence
 from typing import Final
 
 from bridge.aside import call_aside
-from bridge.endpoint import Disconnected, Failure, Finding, Outgoing, Receiver, Target, disconnection
+from bridge.endpoint import Disconnected, Failure, Finding, Outgoing, Receiver, Target, to_disconnected
 from bridge.endpoints.rocketmq.checking import check_target
 from bridge.interop import to_rocketmq
 from bridge.interop.marks import HOPS, mark_message
-from bridge.interop.requests import rocketmq_reply
+from bridge.interop.requests import build_rocketmq_reply
 from bridge.pump.replies import Home
 from bridge.rocketmq.producer.producer import Producer
 from bridge.rocketmq.producer.publishing import ProducerSettings
@@ -83,7 +83,7 @@ class CallerTarget(Target):
             producer = Producer(client, ProducerSettings(GROUP))
             await producer.open()
         except Exception as error:
-            raise disconnection(error) from error
+            raise to_disconnected(error) from error
         client.on_broken.append(self._break)
         self._pulse = Pulse(client, (), replicas=False, failed=self._break)
         self._pulse.open()
@@ -91,7 +91,7 @@ class CallerTarget(Target):
 
     def _break(self, error: BaseException) -> None:
         """Report the loss of the connection for an exception that ended a background task."""
-        self._lose(disconnection(error if isinstance(error, Exception) else RuntimeError(repr(error))))
+        self._lose(to_disconnected(error if isinstance(error, Exception) else RuntimeError(repr(error))))
 
     def _lose(self, error: Disconnected) -> None:
         receiver, self._receiver = self._receiver, None
@@ -120,9 +120,9 @@ class CallerTarget(Target):
             failure = Failure(f"illegal: {error}", final=True)
         except Exception as error:  # noqa: BLE001  of a connection, or of this message's data
             if _is_about_the_message(producer, outgoing):
-                failure = Failure(f"illegal: {disconnection(error)}", final=True)
+                failure = Failure(f"illegal: {to_disconnected(error)}", final=True)
             else:
-                self._lose(disconnection(error))
+                self._lose(to_disconnected(error))
                 return
         if self._receiver is not None:
             if failure is None:
@@ -158,7 +158,7 @@ def make_reply(outgoing: Outgoing, now: int) -> tuple[RocketMessage, str]:
     ``now`` is in milliseconds since 1970. Raises HashstarError, TypeError or ValueError for what RocketMQ cannot hold.
     """
     home: Home = outgoing.request
-    topic, broker, own = rocketmq_reply(home.address, home.deadline - now)
+    topic, broker, own = build_rocketmq_reply(home.address, home.deadline - now)
     marked, hops = mark_message(outgoing.message, outgoing.delivery.identity)
     made = to_rocketmq(marked, topic)
     return RocketMessage(topic, made.body, {**made.properties, HOPS: str(hops), **own}, made.flag), broker

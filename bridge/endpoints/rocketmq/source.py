@@ -23,10 +23,10 @@ from contextlib import suppress
 from typing import Final
 
 from bridge.aside import call_aside
-from bridge.endpoint import Delivery, Disconnected, EndOfStream, Finding, Place, Removal, Source, disconnection
+from bridge.endpoint import Delivery, Disconnected, EndOfStream, Finding, Place, Removal, Source, to_disconnected
 from bridge.endpoints.outages import KnownRemovals
 from bridge.endpoints.rocketmq.backlog import Backlog, look_up_removals
-from bridge.endpoints.rocketmq.checking import check_source, places_of, servers_of
+from bridge.endpoints.rocketmq.checking import check_source, find_places, find_servers
 from bridge.endpoints.rocketmq.lane import QueueLane
 from bridge.endpoints.rocketmq.placing import route_of
 from bridge.rocketmq.consumer.assigned import AssignedQueue, PullLimits
@@ -170,7 +170,7 @@ class RocketmqSource(Source):
 
     @property
     def places(self) -> frozenset[Place]:
-        return places_of(self._settings, [each.topic for each in self._subscriptions])
+        return find_places(self._settings, [each.topic for each in self._subscriptions])
 
     async def check(self) -> Sequence[Finding]:
         return await check_source(self._settings, self._group, self._subscriptions)
@@ -184,7 +184,7 @@ class RocketmqSource(Source):
             servers: dict[str, str] = {}
             for each in self._subscriptions:
                 route = await route_of(client, each.topic)
-                servers |= servers_of(route)
+                servers |= find_servers(route)
                 try:
                     subscribe_queues(route)
                 except InputError:
@@ -196,7 +196,7 @@ class RocketmqSource(Source):
             self._consumer = consumer
             await consumer.open()
         except Exception as error:
-            raise disconnection(error) from error
+            raise to_disconnected(error) from error
         # Nothing is awaited from here on, so a cancellation leaves the source either open or not, never half open.
         self._pulse = Pulse(client, [each.topic for each in self._subscriptions], replicas=True, failed=self._break)
         self._pulse.open()
@@ -247,7 +247,7 @@ class RocketmqSource(Source):
                 if self._until_end and await self._is_at_end(consumer):
                     raise EndOfStream from None
             except Exception as error:
-                raise disconnection(error) from error
+                raise to_disconnected(error) from error
             else:
                 return [delivery for batch in batches for delivery in self._deliveries(*batch)]
 
@@ -258,7 +258,7 @@ class RocketmqSource(Source):
             self._committed.clear()
             await self._committed.wait()
         if self._broken is not None:
-            raise disconnection(self._broken)
+            raise to_disconnected(self._broken)
         return room
 
     def _deliveries(self, assigned: AssignedQueue, messages: Sequence[StoredMessage]) -> list[Delivery]:
@@ -283,7 +283,7 @@ class RocketmqSource(Source):
         """Raise Disconnected if a task has ended that should not end."""
         broken = self._broken or consumer.broken
         if broken is not None:
-            raise disconnection(broken) from broken
+            raise to_disconnected(broken) from broken
 
     def _look(self, consumer: Consumer) -> None:
         """Raise Disconnected for a problem that does not pass by itself."""

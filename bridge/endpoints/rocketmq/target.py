@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any, Final
 
 from bridge.aside import call_aside
-from bridge.endpoint import BridgeLayout, Disconnected, Finding, Outgoing, Place, Receiver, Target, disconnection
-from bridge.endpoints.rocketmq.checking import check_target, places_of
+from bridge.endpoint import BridgeLayout, Disconnected, Finding, Outgoing, Place, Receiver, Target, to_disconnected
+from bridge.endpoints.rocketmq.checking import check_target, find_places
 from bridge.endpoints.rocketmq.placing import MessageWriter, WritableQueues, route_of
 from bridge.endpoints.rocketmq.writing import Writing
 from bridge.endpoints.topics import TopicDestination
@@ -86,7 +86,7 @@ class RocketmqTarget(Target):
 
     @property
     def places(self) -> frozenset[Place]:
-        return places_of(self._settings, self._topics)
+        return find_places(self._settings, self._topics)
 
     async def check(self) -> Sequence[Finding]:
         return await check_target(self._settings, self._destinations, self._partitioned)
@@ -106,7 +106,7 @@ class RocketmqTarget(Target):
         if outgoing.placement is not None or destination is None or destination.key is None:
             return super().key_of(outgoing)
         try:
-            key = destination.key.of(outgoing.message)
+            key = destination.key.read(outgoing.message)
         except Exception:  # noqa: BLE001  the message cannot be written either, and fails then
             return super().key_of(outgoing)
         return outgoing.queue, key if isinstance(key, Hashable) else repr(key)
@@ -124,14 +124,14 @@ class RocketmqTarget(Target):
             client.handle(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, Command.response)
             writer = MessageWriter(self._destinations, client.client_id, self._turns)
             for topic in self._topics:
-                writer.spreads[topic] = WritableQueues.of(topic, await route_of(client, topic))
+                writer.spreads[topic] = WritableQueues.from_route(topic, await route_of(client, topic))
             for queue, partitioning in self._partitioned.items():
                 writer.spreads[self._destinations[queue].topic].agree(queue, partitioning)
             producer = Producer(client, ProducerSettings(GROUP, SENDING))
             writing = Writing(client, producer, receiver, writer, confirm_not_store_ok=self._confirm_not_store_ok)
             await producer.open()
         except Exception as error:
-            raise disconnection(error) from error
+            raise to_disconnected(error) from error
         # Nothing is awaited from here on, so a cancellation leaves the target either open or not, never half open.
         client.on_broken.append(writing.fail)
         client.on_routes.append(partial(self._take_route, writing))
@@ -143,7 +143,7 @@ class RocketmqTarget(Target):
         """Use a new route: brokers came or went, or the topic has other queues."""
         if topic in writing.writer.spreads:
             try:
-                writing.writer.spreads[topic] = WritableQueues.of(topic, route)
+                writing.writer.spreads[topic] = WritableQueues.from_route(topic, route)
             except Disconnected as error:
                 writing.lose(error)
 

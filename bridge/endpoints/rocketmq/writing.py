@@ -31,7 +31,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from bridge.endpoint import Disconnected, Failure, Outgoing, Receiver, disconnection
+from bridge.endpoint import Disconnected, Failure, Outgoing, Receiver, to_disconnected
 from bridge.endpoints.rocketmq.placing import MessageWriter
 from bridge.rocketmq.producer.producer import Producer
 from bridge.rocketmq.remoting.client import Client
@@ -59,7 +59,7 @@ BUSY: Final = frozenset({
     ResponseCode.SYSTEM_BUSY, ResponseCode.SYSTEM_ERROR, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL,
 })  # fmt: skip
 """Answers of a broker that is busy."""
-TOO_LARGE: Final = "size exceeded"
+SIZE_EXCEEDED: Final = "size exceeded"
 """Part of a SYSTEM_ERROR about what is larger than a broker takes."""
 BUSY_SECONDS: Final = 10.0
 """Seconds until a busy broker must take a batch."""
@@ -117,7 +117,7 @@ def _goes_alone(outgoing: Outgoing, message: RocketMessage) -> bool:
 
 def _is_illegal(error: BrokerError) -> bool:
     """Return whether a refusal is one of the messages, as they are; not of the topic, or of anything for now."""
-    too_large = error.code == ResponseCode.SYSTEM_ERROR and TOO_LARGE in error.remark
+    too_large = error.code == ResponseCode.SYSTEM_ERROR and SIZE_EXCEEDED in error.remark
     return too_large or error.code == ResponseCode.MESSAGE_ILLEGAL
 
 
@@ -173,7 +173,7 @@ class Writing:
             except Exception as error:  # noqa: BLE001  whatever is wrong with a message, the others go on
                 if not self._failed:
                     loop.call_soon(self._report_failed)
-                self._failed.append((outgoing, Failure(f"unmappable: {disconnection(error)}", final=True)))
+                self._failed.append((outgoing, Failure(f"unmappable: {to_disconnected(error)}", final=True)))
                 continue
             line = self.lines.get((message.topic, queue))
             if line is None:
@@ -196,7 +196,7 @@ class Writing:
 
     def fail(self, error: BaseException) -> None:
         """Report the loss of the connection for an exception that ended a background task."""
-        self.lose(disconnection(error if isinstance(error, Exception) else RuntimeError(repr(error))))
+        self.lose(to_disconnected(error if isinstance(error, Exception) else RuntimeError(repr(error))))
 
     async def _write(self, line: QueueLine) -> None:
         """Write the messages of a queue, one request after the other, until none waits or the connection is lost."""
@@ -204,7 +204,7 @@ class Writing:
             while line.waiting and not self.closed:
                 await self._deliver(line, line.next_batch())
         except Exception as error:  # noqa: BLE001  whatever it is, messages without an answer must not wait for ever
-            self.lose(Disconnected(f"{line.topic} at {line.queue.name}: {disconnection(error)}"))
+            self.lose(Disconnected(f"{line.topic} at {line.queue.name}: {to_disconnected(error)}"))
         finally:
             line.running = None
 
@@ -262,7 +262,7 @@ class Writing:
                 self.producer.check(message)
             except Exception as error:  # noqa: BLE001  whatever it is, it is this message's fault
                 if not self.closed:
-                    self._receiver.failed(outgoing, Failure(f"illegal: {disconnection(error)}", final=True))
+                    self._receiver.failed(outgoing, Failure(f"illegal: {to_disconnected(error)}", final=True))
             else:
                 others.append((outgoing, message))
         return others

@@ -30,9 +30,9 @@ class TopicQueue(NamedTuple):
     queue_id: int
 
     @classmethod
-    def of(cls, topic: str, partition: Partition) -> TopicQueue:
+    def from_partition(cls, topic: str, partition: Partition) -> TopicQueue:
         """Return the queue of a partition of the topic's route."""
-        queue = MessageQueue.of(partition)
+        queue = MessageQueue.from_partition(partition)
         return cls(topic, queue.broker, queue.queue_id)
 
     @property

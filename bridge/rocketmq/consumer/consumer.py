@@ -19,7 +19,7 @@ from bridge.rocketmq.consumer.group import ConsumerSettings, Group, MessageModel
 from bridge.rocketmq.consumer.offsets import parse_table
 from bridge.rocketmq.consumer.pop.handle import POP_CK
 from bridge.rocketmq.consumer.retrying import DEAD, give_back, send_retry
-from bridge.rocketmq.consumer.running import offsets_body, running_info, stacks
+from bridge.rocketmq.consumer.running import build_running_info, encode_offsets, format_stacks
 from bridge.rocketmq.consumer.share import Batch, Share
 from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.remoting.client import Client
@@ -298,9 +298,9 @@ class Consumer:
         """Answer as `ClientRemotingProcessor.getConsumerRunningInfo` does."""
         if request.fields.get("consumerGroup") != self.group.name:
             return None
-        jstack = stacks() if request.fields.get("jstackEnable") == "true" else None
+        jstack = format_stacks() if request.fields.get("jstackEnable") == "true" else None
         servers = self._client.settings.name_servers
-        body = running_info(
+        body = build_running_info(
             self.group, self._share.readings.values(), servers, self._opened_ms, jstack,
             self._share.popping.queues.values(),
         )  # fmt: skip
@@ -310,7 +310,7 @@ class Consumer:
         """Answer as `ClientRemotingProcessor.getConsumeStatus` does."""
         if request.fields.get("group") != self.group.name:
             return None
-        body = offsets_body(self._share.readings.values(), request.fields.get("topic", ""))
+        body = encode_offsets(self._share.readings.values(), request.fields.get("topic", ""))
         return request.response(ResponseCode.SUCCESS, body=body)
 
     def _handle_route_change(self, topic: str, route: TopicRoute) -> None:

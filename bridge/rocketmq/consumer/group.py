@@ -199,7 +199,7 @@ class Group:
             self._divided_here.add(topic)
         queues = subscribe_queues(route).all
         if not is_shared:
-            return BrokerAssignment(frozenset([TopicQueue.of(topic, queue) for queue in queues]))
+            return BrokerAssignment(frozenset([TopicQueue.from_partition(topic, queue) for queue in queues]))
         members = await self._members(route)
         if self.client.client_id not in members:
             await self.client.heartbeat()
@@ -210,7 +210,7 @@ class Group:
         # member were counted twice, half of its queues would be read by no member.
         every = sorted(set(members), key=code_units)
         ours = self.settings.allocation.allocate(topic, self.client.client_id, queues, every)
-        return BrokerAssignment(frozenset([TopicQueue.of(topic, queue) for queue in ours]))
+        return BrokerAssignment(frozenset([TopicQueue.from_partition(topic, queue) for queue in ours]))
 
     async def _ask_broker(self, topic: str, route: TopicRoute) -> BrokerAssignment | None:
         """Return the share that a broker of the topic assigns; None if it assigns none ever. Raises RemotingError."""

@@ -282,6 +282,6 @@ class LitePullConsumer:
 def _queues_in(topic: str, route: TopicRoute) -> frozenset[TopicQueue]:
     """Return the queues of a route that can be read; an empty set if there are none."""
     try:
-        return frozenset([TopicQueue.of(topic, queue) for queue in subscribe_queues(route).all])
+        return frozenset([TopicQueue.from_partition(topic, queue) for queue in subscribe_queues(route).all])
     except InputError:
         return frozenset()

@@ -15,7 +15,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from bindings.sources.files import replacing
+from bindings.sources.files import replace_file
 from bridge.aside import call_aside
 from bridge.rocketmq.consumer.assigned import TopicQueue
 from bridge.rocketmq.consumer.pulling import BrokerQueues
@@ -137,7 +137,7 @@ class LocalOffsets:
         self._turn = asyncio.Lock()
 
     @classmethod
-    def of(cls, client_id: str, group: str, folder: Path | None = None) -> LocalOffsets:
+    def for_group(cls, client_id: str, group: str, folder: Path | None = None) -> LocalOffsets:
         """Take the Java client's path: ``~/.rocketmq_offsets/CLIENT_ID/GROUP/offsets.json``."""
         return cls((folder or Path.home() / ".rocketmq_offsets") / client_id / group / "offsets.json")
 
@@ -177,7 +177,7 @@ class LocalOffsets:
 
     def _write(self, text: str) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(self.path) as file:
+        with replace_file(self.path) as file:
             file.write(text.encode())
             file.flush()  # first the new file must be complete, then the old one is renamed
             if self.path.exists():

@@ -12,7 +12,7 @@ from bridge.rocketmq.consumer.group import Group, MessageModel
 from bridge.rocketmq.consumer.offsets import LocalOffsets, OffsetStore
 from bridge.rocketmq.consumer.room import PulledQueue
 
-__all__ = ["Persisting", "offsets_of"]
+__all__ = ["Persisting", "group_offsets"]
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class Persisting:
         """Read the file of offsets, when broadcasting. Raises InputError."""
         settings = self._group.settings
         if settings.message_model is MessageModel.BROADCASTING:
-            local = LocalOffsets.of(client_id, self._group.name, settings.offset_folder)
+            local = LocalOffsets.for_group(client_id, self._group.name, settings.offset_folder)
             local.load()
             self.offsets = local
 
@@ -39,7 +39,7 @@ class Persisting:
         """Persist the offsets of all queues every ``persist_consumer_offset_interval``."""
         while True:
             await asyncio.sleep(self._group.settings.persist_consumer_offset_interval)
-            await self.persist(offsets_of(self._readings.values()))
+            await self.persist(group_offsets(self._readings.values()))
 
     async def persist(self, offsets: Mapping[TopicQueue, int]) -> dict[TopicQueue, int]:
         """Persist these offsets, note and log those that could not be persisted, and return the others."""
@@ -56,7 +56,7 @@ class Persisting:
         return {queue: offset for queue, offset in offsets.items() if queue not in failed}
 
 
-def offsets_of(readings: Iterable[PulledQueue]) -> dict[TopicQueue, int]:
+def group_offsets(readings: Iterable[PulledQueue]) -> dict[TopicQueue, int]:
     """Return the offsets to persist, without those of queues whose lock has expired: another member may have the
     lock by now, and may have persisted a later offset.
     """

@@ -18,12 +18,12 @@ from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode
 from bridge.rocketmq.remoting.command import Command
 from bridge.rocketmq.remoting.errors import BrokerError, ClientError, CommandError
 from bridge.rocketmq.remoting.message import StoredMessage
-from bridge.rocketmq.remoting.stored import stored_records
+from bridge.rocketmq.remoting.stored import parse_stored_records
 from exchange.partition.clients.rocketmq.queues import MASTER
 
 __all__ = [
     "FLAG_COMMIT_OFFSET", "FLAG_SUBSCRIPTION", "FLAG_SUSPEND", "BrokerQueues", "PullStatus", "Pulled", "pull_fields",
-    "parse_pull", "server_of",
+    "parse_pull", "find_server",
 ]  # fmt: skip
 
 FLAG_COMMIT_OFFSET: Final = 1
@@ -89,7 +89,7 @@ class Pulled(NamedTuple):
         """
         messages: list[StoredMessage] = []
         next_offset, weight = self.next_offset, 0
-        for record in stored_records(self.body, queue.broker):
+        for record in parse_stored_records(self.body, queue.broker):
             if weight >= room and record:
                 next_offset = record[0].queue_offset + self.offset_delta
                 break
@@ -137,7 +137,7 @@ def parse_pull(answer: Command, address: str = "") -> Pulled:
         raise CommandError(f"{address}: not the answer to a pull: {type(error).__name__} {error}") from None
 
 
-def server_of(servers: Mapping[int, str], broker_id: int, *, only: bool = False) -> tuple[str, bool] | None:
+def find_server(servers: Mapping[int, str], broker_id: int, *, only: bool = False) -> tuple[str, bool] | None:
     """Choose a broker's server: return its address, and whether it is a replica (`findBrokerAddressInSubscribe`).
 
     It is the server with this id; where a replica of this id is missing, the one with the next id; where that is
@@ -228,10 +228,10 @@ class BrokerQueues:
             raise CommandError(f"{address}: no offset in the answer to {code.name}: {answer.fields}") from None
 
     async def _address(self, queue: TopicQueue, broker_id: int) -> tuple[str, bool]:
-        server = server_of(self._client.brokers().get(queue.broker, {}), broker_id)
+        server = find_server(self._client.brokers().get(queue.broker, {}), broker_id)
         if server is None:
             await self._client.update_route(queue.topic)
-            server = server_of(self._client.brokers().get(queue.broker, {}), broker_id)
+            server = find_server(self._client.brokers().get(queue.broker, {}), broker_id)
         if server is None:
             raise ClientError(f"The broker[{queue.broker}] not exist", ResponseCode.BROKER_NOT_EXIST)
         return server

@@ -12,7 +12,7 @@ import random
 from typing import Final
 
 from bridge.rocketmq.consumer.offsets import RETRY_PREFIX
-from bridge.rocketmq.consumer.pop.handle import original_topic
+from bridge.rocketmq.consumer.pop.handle import parse_original_topic
 from bridge.rocketmq.remoting.client import AUTO_CREATE_TOPIC_KEY_TOPIC, Client
 from bridge.rocketmq.remoting.codes import RequestCode
 from bridge.rocketmq.remoting.command import now_ms
@@ -22,7 +22,7 @@ from bridge.rocketmq.remoting.properties import DELAY, encode_properties
 from exchange.partition.clients.rocketmq.queues import MessageQueue, publish_queues
 
 __all__ = [
-    "DEAD", "DLQ_PREFIX", "MAX_RECONSUME_TIMES", "RETRY_TOPIC", "dlq_topic", "give_back", "restore_topic",
+    "DEAD", "DLQ_PREFIX", "MAX_RECONSUME_TIMES", "RETRY_TOPIC", "name_dlq_topic", "give_back", "restore_topic",
     "retry_topic", "send_retry",
 ]  # fmt: skip
 
@@ -53,7 +53,7 @@ def retry_topic(group: str) -> str:
     return RETRY_PREFIX + group
 
 
-def dlq_topic(group: str) -> str:
+def name_dlq_topic(group: str) -> str:
     """Return the topic of a group's dead letters (``MixAll.getDLQTopic``)."""
     return DLQ_PREFIX + group
 
@@ -62,7 +62,7 @@ def restore_topic(message: StoredMessage, group: str) -> StoredMessage:
     """Return a retry with the topic it was first read from, another message as it is (`resetRetryAndNamespace`)."""
     first = message.properties.get(RETRY_TOPIC)
     if message.topic != RETRY_PREFIX + group:
-        popped_from = original_topic(message.topic, group)
+        popped_from = parse_original_topic(message.topic, group)
         return message if popped_from == message.topic else message._replace(topic=popped_from)
     return message if first is None else message._replace(topic=first)
 
@@ -101,7 +101,7 @@ async def send_retry(client: Client, group: str, message: StoredMessage, most: i
     topic = retry_topic(group)
     queues = publish_queues(await client.route(topic)).all
     for tries, partition in enumerate(random.sample(queues, len(queues))[:SEND_TRIES], 1):
-        queue = MessageQueue.of(partition)
+        queue = MessageQueue.from_partition(partition)
         try:
             fields = _fields(topic, queue, message, most)
             await client.ask(client.address(queue.broker), RequestCode.SEND_MESSAGE_V2, fields, message.body)

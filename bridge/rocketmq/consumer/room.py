@@ -65,7 +65,7 @@ class Room:
             self._waiting.add(reading)
             return 0
         kept = len(reading.assigned)
-        return max(1, int(min(left, ANSWER_BYTES) * kept / max(reading.assigned.size, 1))) if kept else MANY
+        return max(1, int(min(left, ANSWER_BYTES) * kept / max(reading.assigned.size, 1))) if kept else UNBOUNDED
 
     def wake(self) -> None:
         """Let the queues that wait try again, if there is room by now."""
@@ -80,5 +80,5 @@ class Room:
         self.wake()
 
 
-MANY: Final = 1 << 30
+UNBOUNDED: Final = 1 << 30
 """A number of messages that no pull reaches: no bound."""

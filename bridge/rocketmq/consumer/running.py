@@ -18,14 +18,14 @@ from bridge.rocketmq.consumer.group import ConsumerSettings, Group
 from bridge.rocketmq.consumer.pop.popping import PopQueue
 from bridge.rocketmq.consumer.room import PulledQueue
 
-__all__ = ["offsets_body", "running_info", "stacks"]
+__all__ = ["encode_offsets", "build_running_info", "format_stacks"]
 
 CLIENT_VERSION: Final = "V5_5_0"
 """Name of the version whose number is in commands (`MQVersion.Version`)."""
 MIB: Final = 1 << 20
 
 
-def running_info(
+def build_running_info(
     group: Group,
     readings: Iterable[PulledQueue],
     name_servers: Iterable[str],
@@ -53,14 +53,14 @@ def running_info(
     return _with_tables(info, {"mqTable": queues, "mqPopTable": pops})
 
 
-def offsets_body(readings: Iterable[PulledQueue], topic: str) -> bytes:
+def encode_offsets(readings: Iterable[PulledQueue], topic: str) -> bytes:
     """Return the answer's body to GET_CONSUMER_STATUS_FROM_CLIENT: the offsets in a topic (`GetConsumerStatusBody`)."""
     queues = [reading.assigned for reading in readings]
     offsets = {queue.queue: _offset(queue) for queue in queues if queue.queue.topic == topic}
     return _with_tables({"consumerTable": {}}, {"messageQueueTable": offsets})
 
 
-def stacks() -> str:
+def format_stacks() -> str:
     """Return the stacks of all tasks of the event loop, where a Java client has those of threads (`UtilAll.jstack`)."""
     text = StringIO()
     for task in sorted(asyncio.all_tasks(), key=asyncio.Task.get_name):

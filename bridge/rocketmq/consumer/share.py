@@ -20,7 +20,7 @@ from bridge.rocketmq.consumer.fetching import Answered, QueuePulls
 from bridge.rocketmq.consumer.group import Group
 from bridge.rocketmq.consumer.locking import REBALANCE_LOCK_MAX_LIVE_TIME, Locking
 from bridge.rocketmq.consumer.offsets import BrokerOffsets, start_offset
-from bridge.rocketmq.consumer.persisting import Persisting, offsets_of
+from bridge.rocketmq.consumer.persisting import Persisting, group_offsets
 from bridge.rocketmq.consumer.pop.popping import Popping
 from bridge.rocketmq.consumer.pulling import BrokerQueues
 from bridge.rocketmq.consumer.room import PulledQueue, Room
@@ -144,7 +144,7 @@ class Share:
         """Persist the offsets of these queues, by default of all that are ours; return those that were persisted."""
         ours = self._readings
         readings = ours.values() if queues is None else [ours[queue] for queue in queues if queue in ours]
-        return await self._persisting.persist(offsets_of(readings))
+        return await self._persisting.persist(group_offsets(readings))
 
     def reset(self, offsets: Mapping[TopicQueue, int]) -> None:
         """Continue these queues from other offsets: give each up, and let a rebalance assign it again.
@@ -356,7 +356,7 @@ class Share:
                 while reading.assigned.out:
                     reading.moved.clear()
                     await reading.moved.wait()
-        await self._persisting.persist(offsets_of([reading]))
+        await self._persisting.persist(group_offsets([reading]))
         # The queue stays among the readings until it is unlocked: else a rebalance could lock and begin it again
         # before, and the unlock would take that new lock away.
         reading.assigned.drop()
@@ -365,11 +365,11 @@ class Share:
         self.rebalancing.request()
 
     def _let_go(self, reading: PulledQueue) -> dict[TopicQueue, int]:
-        """Give a queue up at once, and return the offset to persist, as `offsets_of` does."""
+        """Give a queue up at once, and return the offset to persist, as `group_offsets` does."""
         assigned = reading.assigned
         if self._readings.get(assigned.queue) is not reading:
             return {}
-        offsets = offsets_of([reading])
+        offsets = group_offsets([reading])
         if reading.task is not None:
             reading.task.cancel()
         assigned.drop()

@@ -238,7 +238,7 @@ class Producer:
         it (`tryToFindTopicPublishInfo`).
         """
         try:
-            publishing = TopicPublishInfo.of(topic, await self.client.route(topic), self.settings)
+            publishing = TopicPublishInfo.from_route(topic, await self.client.route(topic), self.settings)
         except ClientError as error:
             if error.code != ResponseCode.TOPIC_NOT_EXIST:
                 raise
@@ -246,7 +246,7 @@ class Producer:
                 route = await self.client.route(self.settings.create_topic_key)
             except ClientError:
                 raise error from None
-            publishing = TopicPublishInfo.of(topic, route, self.settings, is_new=True)
+            publishing = TopicPublishInfo.from_route(topic, route, self.settings, is_new=True)
             # These queues are a guess: look the topic up again after the time in which a route would be refreshed.
             seconds = self.client.settings.poll_name_server_interval
             asyncio.get_running_loop().call_later(seconds, self._publishing.pop, topic, None)

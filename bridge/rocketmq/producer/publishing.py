@@ -32,7 +32,7 @@ __all__ = [
     "SendResult",
     "SendTo",
     "build_request",
-    "result_of",
+    "decode_result",
 ]
 
 COMPRESSED: Final = 0x1 | 0x3 << 8
@@ -159,12 +159,14 @@ class TopicPublishInfo:
         self._settings = settings
         self.partitions: Final = partitions
         self.queues: Final = tuple(
-            [_make_queue(topic, MessageQueue.of(partition), settings) for partition in partitions]
+            [_make_queue(topic, MessageQueue.from_partition(partition), settings) for partition in partitions]
         )
         self._by_queue: Final = {each.queue: each for each in self.queues}
 
     @classmethod
-    def of(cls, topic: str, route: TopicRoute, settings: ProducerSettings, *, is_new: bool = False) -> TopicPublishInfo:
+    def from_route(
+        cls, topic: str, route: TopicRoute, settings: ProducerSettings, *, is_new: bool = False
+    ) -> TopicPublishInfo:
         """Return the queues of a route. With ``is_new`` the topic does not exist yet, and the route is that of
         ``create_topic_key``. Raises ClientError where the route has no queue.
         """
@@ -227,7 +229,7 @@ def build_request(message: RocketMessage, settings: ProducerSettings, unique_id:
     return SendRequest(code, topic, body, encode_checked_properties(properties), unique_id, system_flag, flag)
 
 
-def result_of(answer: Command, request: SendRequest, queue: MessageQueue, address: str) -> SendResult:
+def decode_result(answer: Command, request: SendRequest, queue: MessageQueue, address: str) -> SendResult:
     """Return the result in a broker's answer (`MQClientAPIImpl.processSendResponse`).
 
     Raises BrokerError for a refusal, CommandError.

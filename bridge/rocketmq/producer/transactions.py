@@ -29,7 +29,7 @@ from bridge.rocketmq.remoting.errors import ClientError, RemotingError
 from bridge.rocketmq.remoting.ids import OffsetId
 from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
 from bridge.rocketmq.remoting.properties import IllegalMessage
-from bridge.rocketmq.remoting.stored import stored_messages
+from bridge.rocketmq.remoting.stored import parse_stored_messages
 from exchange.errors import HashstarError, InputError
 from exchange.partition.clients.rocketmq.queues import MessageQueue
 from exchange.partition.partitioner import Partitioner
@@ -219,7 +219,7 @@ class Transactions:
     def _handle_check(self, request: Command) -> None:
         """Answer a broker that asks about a half message (`ClientRemotingProcessor.checkTransactionState`)."""
         try:
-            (message,) = stored_messages(request.body, request.fields.get("bname", ""))
+            (message,) = parse_stored_messages(request.body, request.fields.get("bname", ""))
         except (InputError, ValueError) as error:
             LOG.warning("group %s: a broker asks about a transaction without its message: %s", self._group, error)
             return

@@ -21,14 +21,14 @@ from bridge.rocketmq.producer.publishing import (
     SendResult,
     SendTo,
     TopicPublishInfo,
-    result_of,
+    decode_result,
 )
 from bridge.rocketmq.remoting.channel import Answer, Channel
 from bridge.rocketmq.remoting.client import Client
 from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode
 from bridge.rocketmq.remoting.command import SerializeType, now_ms
 from bridge.rocketmq.remoting.errors import BrokerError, ClientError, RemotingError, TooMuchRequest
-from exchange.partition.clients.rocketmq.faults import DETECTOR_PERIOD, Faults, ThreadMemory, probe, probes_due
+from exchange.partition.clients.rocketmq.faults import DETECTOR_PERIOD, Faults, ThreadMemory, list_probes_due, probe
 from exchange.partition.clients.rocketmq.queues import MessageQueue
 from exchange.partition.clients.rocketmq.round_robin import RoundRobin, Turn
 from exchange.partition.clients.rocketmq.send import (
@@ -161,7 +161,7 @@ class Tries:
         answer = await channel.invoke_with(lambda opaque: encode_frame(channel, target, request, opaque), seconds)
         if answer.code == ResponseCode.GO_AWAY:
             self.client.leave(channel)
-        return result_of(answer, request, target.queue, channel.address)
+        return decode_result(answer, request, target.queue, channel.address)
 
     # Messages that are sent asynchronously.
 
@@ -228,7 +228,7 @@ class Tries:
         """Probe the brokers in the table of faults, for ever (`LatencyFaultToleranceImpl.startDetector`)."""
         while True:
             await asyncio.sleep(DETECTOR_PERIOD / 1000)
-            for broker in probes_due(self.faults, now_ms()):
+            for broker in list_probes_due(self.faults, now_ms()):
                 answered = await self._answers(broker)
                 if broker in self.faults:
                     self.faults = probe(self.faults, broker, now_ms(), answered=answered)
@@ -307,7 +307,7 @@ class PendingSend:
             self._fail(answer if isinstance(answer, RemotingError) else RemotingError("no connection"))
             return
         try:
-            result = result_of(answer, self._request, self._target.queue, channel.address)
+            result = decode_result(answer, self._request, self._target.queue, channel.address)
         except RemotingError as error:
             if answer.code == ResponseCode.GO_AWAY and channel.is_usable:
                 # The broker will end this connection: the request goes to it again over a new one, as the same try.

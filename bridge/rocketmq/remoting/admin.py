@@ -21,8 +21,8 @@ from bridge.rocketmq.remoting.errors import BrokerError, ClientError
 from exchange.partition.clients.rocketmq.queues import MASTER, READ, WRITE
 
 __all__ = [
-    "GroupConfig", "TopicConfig", "cluster", "create_group", "create_topic", "delete_group", "delete_topic", "masters",
-    "runtime", "set_request_mode", "set_topic", "topic_config", "topics",
+    "GroupConfig", "TopicConfig", "create_group", "create_topic", "delete_group", "delete_topic", "fetch_cluster",
+    "fetch_runtime", "fetch_topic_config", "fetch_topics", "list_masters", "set_request_mode", "set_topic",
 ]  # fmt: skip
 
 KNOWN_SECONDS: Final = 10.0
@@ -55,7 +55,7 @@ class GroupConfig:
     retry_max_times: int = 16
 
 
-async def cluster(client: Client) -> dict[str, dict[int, str]]:
+async def fetch_cluster(client: Client) -> dict[str, dict[int, str]]:
     """Return the brokers that the name servers know: name -> brokerId -> address (`examineBrokerClusterInfo`)."""
     answer = await client.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
 
@@ -66,18 +66,18 @@ async def cluster(client: Client) -> dict[str, dict[int, str]]:
     return read_json(answer.body, brokers)
 
 
-async def masters(client: Client) -> dict[str, str]:
+async def list_masters(client: Client) -> dict[str, str]:
     """Return the address of each broker's master, by the broker's name."""
-    return {name: servers[MASTER] for name, servers in (await cluster(client)).items() if MASTER in servers}
+    return {name: servers[MASTER] for name, servers in (await fetch_cluster(client)).items() if MASTER in servers}
 
 
-async def topics(client: Client) -> set[str]:
+async def fetch_topics(client: Client) -> set[str]:
     """Return the names of all topics (`fetchAllTopicList`), with the servers' own and those of groups."""
     answer = await client.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
     return read_json(answer.body, lambda body: set(map(str, body.get("topicList") or ())))
 
 
-async def runtime(client: Client, address: str) -> dict[str, str]:
+async def fetch_runtime(client: Client, address: str) -> dict[str, str]:
     """Return a broker's statistics (`fetchBrokerRuntimeStats`): ``brokerVersionDesc``, ``msgPutTotalTodayNow`` ..."""
     answer = await client.ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
     return read_json(answer.body, lambda body: {str(name): str(value) for name, value in body["table"].items()})
@@ -89,7 +89,7 @@ async def create_topic(client: Client, topic: TopicConfig, brokers: Collection[s
     Raises BrokerError where one refuses, ClientError for an unknown broker or a route that does not change in time.
     """
     _require(topic, TopicConfig, "topic")
-    known = await masters(client)
+    known = await list_masters(client)
     wanted = set(known) if brokers is None else set(brokers)
     if not wanted <= set(known):
         raise ClientError(f"no broker {', '.join(sorted(wanted - set(known)))}; there are {', '.join(sorted(known))}")
@@ -123,7 +123,7 @@ async def set_topic(client: Client, address: str, topic: TopicConfig) -> None:
     await client.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, fields)
 
 
-async def topic_config(client: Client, address: str, topic: str) -> TopicConfig | None:
+async def fetch_topic_config(client: Client, address: str, topic: str) -> TopicConfig | None:
     """Return a topic as the broker at an address has it, None if it has none.
 
     Brokers before 5.0 answer only with all their topics (`examineTopicConfig`).
@@ -147,7 +147,7 @@ async def topic_config(client: Client, address: str, topic: str) -> TopicConfig 
 
 async def delete_topic(client: Client, topic: str) -> None:
     """Delete a topic from all brokers and name servers, if it exists."""
-    for address in (await masters(client)).values():
+    for address in (await list_masters(client)).values():
         with suppress(BrokerError):  # 5.x refuses a topic that does not exist
             await client.ask(address, RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})
     for address in client.settings.name_servers:
@@ -170,14 +170,14 @@ async def create_group(client: Client, group: GroupConfig) -> None:
         "notifyConsumerIdsChangedEnable": True,
     }
     body = json.dumps(config).encode()
-    for address in (await masters(client)).values():
+    for address in (await list_masters(client)).values():
         await client.ask(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, body)
 
 
 async def delete_group(client: Client, group: str, *, clean_offset: bool = True) -> None:
     """Delete a consumer group, with its offsets, from all masters. Raises BrokerError where one refuses."""
     fields = {"groupName": group, "cleanOffset": "true" if clean_offset else "false"}
-    for address in (await masters(client)).values():
+    for address in (await list_masters(client)).values():
         await client.ask(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, fields)
 
 
@@ -191,7 +191,7 @@ async def set_request_mode(
     where a broker refuses, as those before 5.0 do.
     """
     body = {"topic": topic, "consumerGroup": group, "mode": mode, "popShareQueueNum": share_queues}
-    for address in (await masters(client)).values():
+    for address in (await list_masters(client)).values():
         await client.ask(address, RequestCode.SET_MESSAGE_REQUEST_MODE, body=json.dumps(body).encode())
 
 

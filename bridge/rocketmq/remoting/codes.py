@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import IntEnum, unique
 
-__all__ = ["RequestCode", "ResponseCode", "response_name"]
+__all__ = ["RequestCode", "ResponseCode", "find_response_name"]
 
 
 @unique
@@ -124,7 +124,7 @@ class ResponseCode(IntEnum):
     GO_AWAY = 1500
 
 
-def response_name(code: int) -> str:
+def find_response_name(code: int) -> str:
     """Return the name of a code, ``TOPIC_NOT_EXIST`` for 17; its number if it is not in the table."""
     try:
         return ResponseCode(code).name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from bridge.rocketmq.remoting.codes import response_name
+from bridge.rocketmq.remoting.codes import find_response_name
 from exchange.errors import HashstarError
 
 __all__ = [
@@ -58,7 +58,7 @@ class BrokerError(RemotingError):
         self.remark = remark or ""
         self.address = address
         where = f"{address}: " if address else ""
-        super().__init__(f"{where}{response_name(code)} ({code}){': ' if remark else ''}{self.remark}")
+        super().__init__(f"{where}{find_response_name(code)} ({code}){': ' if remark else ''}{self.remark}")
 
 
 class ClientError(RemotingError):

@@ -32,7 +32,7 @@ from bridge.rocketmq.remoting.properties import (
 )
 from exchange.errors import InputError
 from exchange.rocketmq.offset_id import format_host, format_id
-from exchange.rocketmq.stored_record import PACKED, PART, split_batch
+from exchange.rocketmq.stored_record import BATCH_HEAD, PACKED, split_batch
 from exchange.text.numbers import read_integer
 
 __all__ = ["DELAY_LEVELS", "RocketMessage", "StoredMessage", "decode_batch", "encode_batch", "read_number"]
@@ -102,7 +102,7 @@ class RocketMessage(_WithProperties, _Sent):
     __slots__ = ()
 
     @classmethod
-    def of(
+    def build(
         cls,
         topic: str,
         body: bytes,
@@ -257,7 +257,7 @@ def encode_batch(messages: Sequence[RocketMessage], ids: Sequence[str] = ()) -> 
             if len(raw) > PROPERTIES_BYTES:
                 raw = encode_checked_properties({**properties, UNIQ_KEY: unique_id})
         length, size = len(body), len(raw)
-        pieces += PART.pack(PART.size + length + 2 + size, 0, 0, flag, length), body, SHORT.pack(size), raw
+        pieces += BATCH_HEAD.pack(BATCH_HEAD.size + length + 2 + size, 0, 0, flag, length), body, SHORT.pack(size), raw
     return b"".join(pieces)
 
 

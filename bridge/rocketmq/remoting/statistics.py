@@ -18,8 +18,8 @@ from bridge.rocketmq.remoting.errors import BrokerError
 from exchange.values.json_text import parse_leniently
 
 __all__ = [
-    "Members", "committed_offsets", "consume_stats", "delay_offsets", "groups_of_topic", "members_of", "timed_messages",
-    "topic_stats",
+    "Members", "consume_stats", "count_timed_messages", "delay_offsets", "fetch_committed_offsets", "fetch_groups",
+    "fetch_members", "fetch_topic_stats",
 ]  # fmt: skip
 
 TOPIC_GROUP: Final = "@"
@@ -37,7 +37,7 @@ class Members:
     """Whether they begin a queue at its first message (`CONSUME_FROM_FIRST_OFFSET`)."""
 
 
-async def topic_stats(client: Client, address: str, topic: str) -> dict[int, tuple[int, int]]:
+async def fetch_topic_stats(client: Client, address: str, topic: str) -> dict[int, tuple[int, int]]:
     """Return the first offset and the end offset of each queue of a topic (`examineTopicStats`).
 
     Brokers before 5.0 have only the queues that are written in their answer.
@@ -57,7 +57,7 @@ async def consume_stats(client: Client, address: str, topic: str, group: str) ->
     return {queue: offset for queue, (offset, _) in found.items()}
 
 
-async def groups_of_topic(client: Client, address: str, topic: str) -> set[str]:
+async def fetch_groups(client: Client, address: str, topic: str) -> set[str]:
     """Return the groups that subscribe to a topic, or have an offset in it (`queryTopicConsumeByWho`).
 
     Brokers of some releases, as 5.3.3, also answer the name of the topic, which is no group: a group of this name
@@ -66,13 +66,13 @@ async def groups_of_topic(client: Client, address: str, topic: str) -> set[str]:
     answer = await client.ask(address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": topic})
     groups = read_json(answer.body, lambda body: set(map(str, body.get("groupList") or ())))
     if topic in groups:
-        known = topic in await committed_offsets(client, address, topic)
-        if not known and not (await members_of(client, address, topic)).client_ids:
+        known = topic in await fetch_committed_offsets(client, address, topic)
+        if not known and not (await fetch_members(client, address, topic)).client_ids:
             groups.discard(topic)
     return groups
 
 
-async def committed_offsets(client: Client, address: str, topic: str) -> dict[str, dict[int, int]]:
+async def fetch_committed_offsets(client: Client, address: str, topic: str) -> dict[str, dict[int, int]]:
     """Return the offsets that groups have committed in a topic: group -> queue -> offset.
 
     Unlike `consume_stats` it tells no offset from offset 0. The answer has all topics of the broker.
@@ -90,7 +90,7 @@ async def committed_offsets(client: Client, address: str, topic: str) -> dict[st
     return read_json(answer.body, read)
 
 
-async def members_of(client: Client, address: str, group: str) -> Members:
+async def fetch_members(client: Client, address: str, group: str) -> Members:
     """Return the members of a group that are connected to a broker (`examineConsumerConnectionInfo`)."""
     try:
         answer = await client.ask(address, RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": group})
@@ -117,7 +117,7 @@ async def delay_offsets(client: Client, address: str) -> dict[int, int]:
     )
 
 
-async def timed_messages(client: Client, address: str, topic: str) -> int:
+async def count_timed_messages(client: Client, address: str, topic: str) -> int:
     """Return the number of messages of a topic that wait in the timer wheel; 0 at a broker that has no wheel."""
     try:
         answer = await client.ask(address, RequestCode.GET_TIMER_METRICS)

@@ -27,7 +27,7 @@ from exchange.rocketmq.stored_record import (
     unpack_body,
 )
 
-__all__ = ["stored_messages", "stored_records"]
+__all__ = ["parse_stored_messages", "parse_stored_records"]
 
 INNER_MOST: Final = (1 << 15) - 1
 """Maximum number of messages of a batch in one record: brokers count them in 16 bits with a sign."""
@@ -43,15 +43,15 @@ V4: Final = HEADS[0]
 """The same where both hosts are IPv4."""
 
 
-def stored_messages(data: bytes, broker: str) -> list[StoredMessage]:
+def parse_stored_messages(data: bytes, broker: str) -> list[StoredMessage]:
     """Return the messages in an answer of a broker of this name; a batch in one record is split into its messages.
 
     Raises InputError for data that is no record.
     """
-    return [message for messages in stored_records(data, broker) for message in messages]
+    return [message for messages in parse_stored_records(data, broker) for message in messages]
 
 
-def stored_records(data: bytes, broker: str) -> Iterator[list[StoredMessage]]:
+def parse_stored_records(data: bytes, broker: str) -> Iterator[list[StoredMessage]]:
     """Yield the messages of each record in an answer, usually one. Raises InputError for data that is no record."""
     start, stop = 0, len(data)
     raw_topic, topic = b"", ""

@@ -16,7 +16,7 @@ from exchange.values.message import NO_FIELDS, Message
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["AioPikaQueue", "delivery_from_aio_pika"]
+__all__ = ["AioPikaQueue", "convert_aio_pika_delivery"]
 
 COPIED: Final = (
     "content_type", "content_encoding", "correlation_id", "reply_to", "message_id", "type", "user_id", "app_id",
@@ -24,7 +24,7 @@ COPIED: Final = (
 """Properties that aio-pika has as AMQP does: texts, None where they are not set."""
 
 
-def delivery_from_aio_pika(ticket: Ticket, message: Any) -> Delivery:
+def convert_aio_pika_delivery(ticket: Ticket, message: Any) -> Delivery:
     """Build a delivery of an `IncomingMessage`.
 
     aio-pika does not distinguish a property that is not set from its default: a ``priority`` of 0 is left out, and
@@ -86,7 +86,7 @@ class AioPikaQueue:
                 channel = message.channel
             except Exception:  # noqa: BLE001  # aiormq's: the channel was closed meanwhile
                 return
-            receive(delivery_from_aio_pika(Ticket(carrier, channel, message.delivery_tag, name), message))
+            receive(convert_aio_pika_delivery(Ticket(carrier, channel, message.delivery_tag, name), message))
 
         if prefetch is not None:
             await self._channel.set_qos(prefetch_count=prefetch)

@@ -16,7 +16,7 @@ from exchange.values.message import BASIC_PROPERTIES, NO_FIELDS, Message
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["PikaQueue", "delivery_from_pika", "message_from_pika", "open_channel", "properties_for_pika"]
+__all__ = ["PikaQueue", "convert_pika_delivery", "message_from_pika", "open_channel", "build_pika_properties"]
 
 
 def message_from_pika(method: Any, properties: Any, body: bytes) -> Message:
@@ -36,7 +36,7 @@ def message_from_pika(method: Any, properties: Any, body: bytes) -> Message:
     )
 
 
-def delivery_from_pika(ticket: Ticket, method: Any, properties: Any, body: bytes) -> Delivery:
+def convert_pika_delivery(ticket: Ticket, method: Any, properties: Any, body: bytes) -> Delivery:
     """Build a delivery from the arguments of pika's consumer callback, as `message_from_pika` but unchecked."""
     exchange, routing_key = method.exchange, method.routing_key
     values = {name: value for name, value in vars(properties).items() if value is not None}
@@ -52,7 +52,7 @@ def delivery_from_pika(ticket: Ticket, method: Any, properties: Any, body: bytes
     )
 
 
-def properties_for_pika(kind: Callable[..., Any], message: Message) -> Any:
+def build_pika_properties(kind: Callable[..., Any], message: Message) -> Any:
     """Build the BasicProperties of a message; ``kind`` is that class."""
     headers = {name: _to_pika(value) for name, value in message.headers.items()}
     return kind(headers=headers or None, **{name: _to_pika(value) for name, value in message.properties.items()})
@@ -100,7 +100,9 @@ class PikaQueue:
 
         def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
             self._properties = type(properties)
-            receive(delivery_from_pika(Ticket(carrier, channel, method.delivery_tag, queue), method, properties, body))
+            receive(
+                convert_pika_delivery(Ticket(carrier, channel, method.delivery_tag, queue), method, properties, body)
+            )
 
         def on_close(_: Any, reason: BaseException) -> None:
             # 200 and 0: the application closed the channel or the connection itself.
@@ -152,7 +154,7 @@ class PikaQueue:
         publisher = await self._open_publisher()
         if self._properties is None:
             raise LinkLost(f"queue {self.queue!r}: nothing was delivered yet, so there is nothing to answer")
-        await publisher.publish(message, properties_for_pika(self._properties, message))
+        await publisher.publish(message, build_pika_properties(self._properties, message))
 
     async def declare(
         self, exchanges: Sequence[Exchange], queues: Sequence[Queue], bindings: Sequence[Binding]

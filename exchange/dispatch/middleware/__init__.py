@@ -1,6 +1,6 @@
 """Wrappers around the handling of a delivery: plain functions from a function to a function.
 
-``dispatcher.consume(queue, middleware=[traced(), measured(), deduplicated()])`` wraps the handling of each delivery,
+``dispatcher.consume(queue, middleware=[trace(), measure(), deduplicate()])`` wraps the handling of each delivery,
 all its handlers together, the first wrapper outermost. One of your own::
 
     def in_transaction(handle):
@@ -11,9 +11,9 @@ all its handlers together, the first wrapper outermost. One of your own::
         return handle_in_transaction
 """
 
-from exchange.dispatch.middleware.duplicates import deduplicated
-from exchange.dispatch.middleware.metrics import measured
-from exchange.dispatch.middleware.observing import logged, observed
-from exchange.dispatch.middleware.tracing import traced
+from exchange.dispatch.middleware.duplicates import deduplicate
+from exchange.dispatch.middleware.metrics import measure
+from exchange.dispatch.middleware.observing import log_deliveries, observe
+from exchange.dispatch.middleware.tracing import trace
 
-__all__ = ["deduplicated", "logged", "measured", "observed", "traced"]
+__all__ = ["deduplicate", "log_deliveries", "measure", "observe", "trace"]

@@ -11,7 +11,7 @@ from exchange.dispatch.delivery import Delivery
 from exchange.dispatch.middleware.observing import check_is_no_handler
 from exchange.dispatch.policy import Handle
 
-__all__ = ["SeenIds", "SeenInMemory", "deduplicated"]
+__all__ = ["SeenIds", "SeenInMemory", "deduplicate"]
 
 SIZE: Final = 100_000
 """Default maximum number of ids that are remembered."""
@@ -48,7 +48,7 @@ class SeenInMemory:
             self._ids.popitem(last=False)
 
 
-def deduplicated(seen: SeenIds | None = None) -> Callable[[Handle], Handle]:
+def deduplicate(seen: SeenIds | None = None) -> Callable[[Handle], Handle]:
     """Return a wrapper that skips deliveries whose message id was handled; they are acknowledged.
 
     An id counts once its handlers have returned: one that failed is handled again, and of two deliveries at the same

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from exchange.dispatch.delivery import Delivery
-from exchange.dispatch.middleware.observing import check_is_no_handler, observed
+from exchange.dispatch.middleware.observing import check_is_no_handler, observe
 from exchange.dispatch.policy import Handle
-from exchange.text.site import how_to_install
+from exchange.text.site import build_install_command
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-__all__ = ["measured"]
+__all__ = ["measure"]
 
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 """Upper bounds of the histogram, in seconds."""
@@ -23,7 +23,7 @@ BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.
 _wrappers: Final[WeakKeyDictionary[CollectorRegistry, Callable[[Handle], Handle]]] = WeakKeyDictionary()
 
 
-def measured(registry: CollectorRegistry | None = None) -> Callable[[Handle], Handle]:
+def measure(registry: CollectorRegistry | None = None) -> Callable[[Handle], Handle]:
     """Return a wrapper that counts and times deliveries in a registry, by default that of the process.
 
     ``hashstar_deliveries_total`` by queue and outcome (handled, failed, cancelled), ``hashstar_delivery_seconds`` and
@@ -34,7 +34,9 @@ def measured(registry: CollectorRegistry | None = None) -> Callable[[Handle], Ha
     try:
         from prometheus_client import REGISTRY, Counter, Gauge, Histogram  # not at the top: an extra
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(f"measured() needs prometheus-client: {how_to_install('prometheus')}") from error
+        raise ModuleNotFoundError(
+            f"measure() needs prometheus-client: {build_install_command('prometheus')}"
+        ) from error
     registry = registry or REGISTRY
     if (known := _wrappers.get(registry)) is not None:
         return known
@@ -47,13 +49,13 @@ def measured(registry: CollectorRegistry | None = None) -> Callable[[Handle], Ha
     )  # fmt: skip
     at_work = Gauge("hashstar_deliveries_at_work", "Deliveries whose handlers run", ["queue"], registry=registry)
 
-    def observe(delivery: Delivery, duration: float, error: BaseException | None) -> None:
+    def count(delivery: Delivery, duration: float, error: BaseException | None) -> None:
         outcome = "handled" if error is None else "cancelled" if isinstance(error, CancelledError) else "failed"
         ended.labels(delivery.queue, outcome).inc()
         seconds.labels(delivery.queue).observe(duration)
 
     def wrap(handle: Handle) -> Handle:
-        timed = observed(observe)(handle)
+        timed = observe(count)(handle)
 
         async def measure(delivery: Delivery) -> object:
             with at_work.labels(delivery.queue).track_inprogress():

@@ -11,7 +11,7 @@ from typing import Final
 from exchange.dispatch.delivery import Delivery
 from exchange.dispatch.policy import Handle
 
-__all__ = ["check_is_no_handler", "logged", "observed"]
+__all__ = ["check_is_no_handler", "log_deliveries", "observe"]
 
 LOGGER: Final = logging.getLogger("exchange.dispatch.deliveries")
 
@@ -22,13 +22,13 @@ def check_is_no_handler(argument: object, name: str) -> None:
         raise TypeError(f"middleware: write {name}(), with parentheses: {name} makes the wrapper")
 
 
-def observed(observe: Callable[[Delivery, float, BaseException | None], object]) -> Callable[[Handle], Handle]:
+def observe(observe: Callable[[Delivery, float, BaseException | None], object]) -> Callable[[Handle], Handle]:
     """Return a wrapper that calls ``observe`` after each delivery: with it, the seconds, and the error or None.
 
     The error is a CancelledError where the handling was cancelled.
     """
     if iscoroutinefunction(observe):
-        raise TypeError(f"observed() takes a plain function, which nothing awaits: {observe!r} is a coroutine function")
+        raise TypeError(f"observe() takes a plain function, which nothing awaits: {observe!r} is a coroutine function")
 
     def wrap(handle: Handle) -> Handle:
         async def observe_handling(delivery: Delivery) -> object:
@@ -46,7 +46,7 @@ def observed(observe: Callable[[Delivery, float, BaseException | None], object])
     return wrap
 
 
-def logged(
+def log_deliveries(
     logger: logging.Logger = LOGGER, level: int = logging.INFO, *, slow: float | None = None
 ) -> Callable[[Handle], Handle]:
     """Return a wrapper that logs a line for each delivery: queue, exchange, key, message id, milliseconds, and the end.
@@ -68,4 +68,4 @@ def logged(
             seconds * 1000,
         )
 
-    return observed(log)
+    return observe(log)

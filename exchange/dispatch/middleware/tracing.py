@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 from exchange.dispatch.delivery import Delivery
 from exchange.dispatch.middleware.observing import check_is_no_handler
 from exchange.dispatch.policy import Handle
-from exchange.text.site import how_to_install
+from exchange.text.site import build_install_command
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
-__all__ = ["traced"]
+__all__ = ["trace"]
 
 
-def traced(provider: TracerProvider | None = None) -> Callable[[Handle], Handle]:
+def trace(provider: TracerProvider | None = None) -> Callable[[Handle], Handle]:
     """Return a wrapper that handles each delivery in a span, whose parent is that of the publisher.
 
     The parent is read from the headers (``traceparent``) by the propagator of the process; names and attributes follow
@@ -27,7 +27,9 @@ def traced(provider: TracerProvider | None = None) -> Callable[[Handle], Handle]
     try:
         from opentelemetry import propagate, trace  # not at the top: an extra
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(f"traced() needs opentelemetry-api: {how_to_install('opentelemetry')}") from error
+        raise ModuleNotFoundError(
+            f"trace() needs opentelemetry-api: {build_install_command('opentelemetry')}"
+        ) from error
     tracer = trace.get_tracer("hashstar", tracer_provider=provider)
 
     def wrap(handle: Handle) -> Handle:

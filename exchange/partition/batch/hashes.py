@@ -15,30 +15,30 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from exchange.arrays.columns import Bytes, Column, Keys, Offsets, length_of, split_column
+from exchange.arrays.columns import Bytes, Column, Keys, Offsets, count_items, split_column
 from exchange.errors import InputError
 from exchange.partition.hashing import hashes
 from exchange.partition.hashing.java import string_hash
 
-__all__ = ["HashArray", "all_hashes", "crc32", "fnv1a", "java_string_hash", "murmur2", "murmur3"]
+__all__ = ["HashArray", "hash_keys", "crc32", "fnv1a", "java_string_hash", "murmur2", "murmur3"]
 
 HashArray = npt.NDArray[np.uint32]
 
 U32 = np.uint32
 
-FEW: Final = 16
+SMALL_BLOCK_KEYS: Final = 16
 """Number of keys of a block below which hashing them one by one is faster."""
 
 LONG_CRC32: Final = 64
 """Mean length of keys, in bytes, above which zlib is faster key by key."""
 
 
-def all_hashes(hash_of: Callable[[Column], HashArray], keys: Keys) -> HashArray:
+def hash_keys(hash_of: Callable[[Column], HashArray], keys: Keys) -> HashArray:
     """Return one of the hashes below for each key, as unsigned integers; the hash of null has no meaning.
 
     Raises InputError for keys that are not bytes, text that UTF-8 can encode, or None.
     """
-    result = np.zeros(length_of(keys), U32)
+    result = np.zeros(count_items(keys), U32)
     start = 0
     for piece in split_column(keys):
         if not isinstance(piece, Column):
@@ -120,7 +120,7 @@ def _hash(data: Bytes, starts: Offsets, lengths: Offsets, steps: Steps, alone: C
     counts = lengths // steps.unit
     few: list[int] = []
     for rows in _blocks(counts):
-        if len(rows) < FEW:
+        if len(rows) < SMALL_BLOCK_KEYS:
             few += rows.tolist()
             continue
         longest = int(counts[rows[0]])

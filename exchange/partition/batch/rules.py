@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from exchange.arrays.columns import Column, Keys, length_of, split_column
+from exchange.arrays.columns import Column, Keys, count_items, split_column
 from exchange.partition.batch.hashes import HashArray, crc32, fnv1a, java_string_hash, murmur2, murmur3
 from exchange.partition.clients.go import FranzGo, Sarama
 from exchange.partition.clients.kafka import Keyed, KeyedOneCounter, Scala
@@ -45,10 +45,10 @@ def partition_batch(partitioner: Partitioner | str, keys: Keys, partitions: Part
     if isinstance(partitioner, str):
         partitioner = parse_partitioner(partitioner)
     if isinstance(partitions, int):
-        partitions = Partitions.of(partitions)
+        partitions = Partitions.from_count(partitions)
     rule_of = RULES.get(type(partitioner))
     rule = rule_of(partitioner) if rule_of else None
-    result = np.empty(length_of(keys), np.int32)
+    result = np.empty(count_items(keys), np.int32)
     start = 0
     for piece in split_column(keys):
         chosen: PartitionArray | list[int] | None = None

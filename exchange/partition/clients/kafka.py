@@ -14,9 +14,9 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from exchange.errors import InputError
 from exchange.partition.clients.kafka_builtin import BuiltIn, pick
-from exchange.partition.hashing.hashes import positive, signed
+from exchange.partition.hashing.hashes import to_positive, to_signed
 from exchange.partition.hashing.java import string_hash
-from exchange.partition.hashing.keys import describe_key, kind_and_value, serialize_key
+from exchange.partition.hashing.keys import describe_key, resolve_key_type, serialize_key
 from exchange.partition.hashing.librdkafka import murmur2_hash, murmur2_partition
 from exchange.partition.partitioner import Choice, Event, Inputs, Key, NewBatch, Partitioner, Strategy
 from exchange.partition.partitions import Partitions
@@ -42,7 +42,7 @@ class Keyed(Partitioner):
         if data is None:
             return self.keyless.choose(None, partitions)
         value = murmur2_hash(data)
-        return Choice(positive(value) % partitions.count, signed(value), f"toPositive(hash) % {partitions.count}")
+        return Choice(to_positive(value) % partitions.count, to_signed(value), f"toPositive(hash) % {partitions.count}")
 
     def partition_of(self, key: Key, partitions: Partitions) -> int | None:
         data = serialize_key(key)
@@ -88,7 +88,7 @@ class Counter(Partitioner):
         return inputs.draw(2**31) if self.start is None else self.start
 
     def choose_next(self, key: Key, partitions: Partitions, memory: int, inputs: Inputs) -> tuple[Choice, int]:
-        return Choice(pick(partitions, memory), None, f"counter {memory}"), positive(memory + 1)
+        return Choice(pick(partitions, memory), None, f"counter {memory}"), to_positive(memory + 1)
 
 
 class RoundRobinMemory(NamedTuple):
@@ -178,7 +178,7 @@ class Explicit(Partitioner):
 
     def choose(self, key: Key, partitions: Partitions) -> Choice:
         try:
-            kind, number = kind_and_value(key)
+            kind, number = resolve_key_type(key)
         except InputError:
             kind, number = "", None
         if kind not in INTEGER_TYPES:
@@ -255,7 +255,7 @@ class Scala(Partitioner):
         if not partitions.available:
             raise InputError("no partition has a leader: the Scala producer throws LeaderNotAvailableException")
         ordered = sorted(partition.id for partition in partitions.available)
-        partition = ordered[_absolute(signed(inputs.draw(2**32))) % len(ordered)]
+        partition = ordered[_absolute(to_signed(inputs.draw(2**32))) % len(ordered)]
         return Choice(partition, None, "drawn at random"), memory._replace(partition=partition)
 
 

@@ -33,7 +33,7 @@ class Weights(NamedTuple):
         return self.partition_ids[bisect_right(self.cumulated, number % self.cumulated[-1])]
 
     @classmethod
-    def of(cls, waiting: Iterable[tuple[int, int]]) -> Weights:
+    def compute(cls, waiting: Iterable[tuple[int, int]]) -> Weights:
         """Compute the weights from pairs (number of waiting batches, partition id).
 
         The longest queue has the weight 1; a shorter one has 1 more for each batch by which it is shorter.
@@ -124,7 +124,7 @@ class BuiltIn(Partitioner):
             return None  # equally likely; but if partitions are missing here, weights are needed to leave them out
         waiting = list(zip(stats.queue_sizes, stats.partition_ids, strict=True))
         near = [(size, id_) for size, id_ in waiting if id_ in partitions and self._is_near(partitions[id_].leader)]
-        return Weights.of(near or waiting)
+        return Weights.compute(near or waiting)
 
     def _is_near(self, leader: Broker | None) -> bool:
         return (

@@ -16,17 +16,17 @@ from typing import Any, Final
 from uuid import UUID
 
 from exchange.errors import InputError
-from exchange.partition.hashing.hashes import signed
+from exchange.partition.hashing.hashes import to_signed
 from exchange.partition.hashing.java import (
     LEAST_INT,
     code_units,
+    compute_remainder,
     decode_string,
     fold,
     hash_code,
-    remainder,
     string_hash,
 )
-from exchange.partition.hashing.keys import describe_key, kind_and_value, serialize_key
+from exchange.partition.hashing.keys import describe_key, resolve_key_type, serialize_key
 from exchange.partition.partitioner import Choice, Inputs, Key, Partitioner, Strategy
 from exchange.partition.partitions import Partitions
 from exchange.values.field_values import Typed
@@ -49,7 +49,7 @@ class HashCode(Partitioner):
             raise InputError("null has no hashCode: the partitioner throws NullPointerException")
         value = hash_code(key) if not self.type else TYPES[self.type](key)
         # Java's Math.abs leaves the least int as it is, and the remainder of a negative number is negative or 0.
-        number = remainder(value if value == LEAST_INT else abs(value), partitions.count)
+        number = compute_remainder(value if value == LEAST_INT else abs(value), partitions.count)
         if number < 0:
             raise InputError(
                 f"{describe_key(key)} has the hashCode {LEAST_INT}, whose Math.abs is negative: the Java producer "
@@ -87,14 +87,14 @@ GREATEST, INFINITE = 0x7F7F_FFFF, 0x7F80_0000
 
 def _text(key: Key, wanted: str) -> str:
     """Return the text of a key that is to be read as another type. Raises InputError for one that is no text."""
-    kind, value = kind_and_value(key)
+    kind, value = resolve_key_type(key)
     if kind not in ("longstr", "binary"):
         raise InputError(f"{describe_key(key)} is no text that Java could read as {wanted}")
     return decode_string(bytes(value))
 
 
 def _hash_integer(amqp_type: str, bits: int) -> Callable[[Key], int]:
-    def of(key: Key) -> int:
+    def hash_key(key: Key) -> int:
         if isinstance(key, int) and not isinstance(key, bool):
             number = key
         else:
@@ -106,7 +106,7 @@ def _hash_integer(amqp_type: str, bits: int) -> Callable[[Key], int]:
             raise InputError(f"{describe_key(number)} does not fit {bits} bits: Java throws NumberFormatException")
         return hash_code(Typed(amqp_type, number))
 
-    return of
+    return hash_key
 
 
 def _read_decimal(key: Key, wanted: str) -> str:
@@ -176,7 +176,7 @@ def _hash_array(key: Key) -> int:
     value = 1
     for byte in serialize_key(key) or b"":
         value = value * 31 + (byte ^ 0x80) - 0x80 & 0xFFFFFFFF  # Java's bytes are signed
-    return signed(value)
+    return to_signed(value)
 
 
 def _hash_buffer(key: Key) -> int:

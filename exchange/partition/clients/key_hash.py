@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from exchange.partition.hashing.hashes import positive, signed
+from exchange.partition.hashing.hashes import to_positive, to_signed
 from exchange.partition.hashing.librdkafka import fnv1a_hash, fnv1a_partition, murmur2_hash, murmur2_partition
 from exchange.partition.partitioner import Choice
 
@@ -30,7 +30,7 @@ class KeyHash(NamedTuple):
 
 
 def _signed_fnv1a(key: bytes) -> int:
-    return signed(fnv1a_hash(key))
+    return to_signed(fnv1a_hash(key))
 
 
 def _crc32_partition(key: bytes, count: int) -> int:
@@ -46,10 +46,10 @@ def _unsigned_fnv1a_partition(key: bytes, count: int) -> int:
 
 
 CRC32: Final = KeyHash(zlib.crc32, abs, "hash % {}", _crc32_partition)
-MURMUR2: Final = KeyHash(murmur2_hash, positive, "(hash & 0x7fffffff) % {}", murmur2_partition)
+MURMUR2: Final = KeyHash(murmur2_hash, to_positive, "(hash & 0x7fffffff) % {}", murmur2_partition)
 """The hash of Kafka's Java producer."""
 # abs(-2**31) is 2**31 here, as in both clients. librdkafka negates the hash: for -2**31 that is undefined in C, but
 # compilers return 2**31. Sarama negates the remainder.
 ABSOLUTE_FNV1A: Final = KeyHash(_signed_fnv1a, abs, "abs(hash) % {}", fnv1a_partition)
-POSITIVE_FNV1A: Final = KeyHash(_signed_fnv1a, positive, "(hash & 0x7fffffff) % {}", _positive_fnv1a_partition)
+POSITIVE_FNV1A: Final = KeyHash(_signed_fnv1a, to_positive, "(hash & 0x7fffffff) % {}", _positive_fnv1a_partition)
 UNSIGNED_FNV1A: Final = KeyHash(fnv1a_hash, abs, "hash % {}", _unsigned_fnv1a_partition)

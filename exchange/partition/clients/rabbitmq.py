@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from exchange.errors import InputError
-from exchange.partition.hashing.compiled import hashes
+from exchange.partition.hashing.compiled import get_hashes
 from exchange.partition.hashing.erlang import UNDEFINED, jump_key
-from exchange.partition.hashing.hashes import signed
-from exchange.partition.hashing.keys import describe_key, kind_and_value
+from exchange.partition.hashing.hashes import to_signed
+from exchange.partition.hashing.keys import describe_key, resolve_key_type
 from exchange.partition.partitioner import Choice, Key, Partitioner, Strategy
 from exchange.partition.partitions import Partitions
 from exchange.values.erlang_terms import encode_binary
@@ -33,7 +33,7 @@ class SuperStream(Partitioner):
         """Return the stream of a routing key, a text. Raises InputError for anything else, None included."""
         h = self._hash(key)
         return Choice(
-            partitions.all[h % partitions.count].id, signed(h), f"remainderUnsigned(hash, {partitions.count})"
+            partitions.all[h % partitions.count].id, to_signed(h), f"remainderUnsigned(hash, {partitions.count})"
         )
 
     def partition_of(self, key: Key, partitions: Partitions) -> int | None:
@@ -41,7 +41,7 @@ class SuperStream(Partitioner):
 
     def _hash(self, key: Key) -> int:
         # String.getBytes replaces a lone surrogate, which UTF-8 cannot encode, by a question mark.
-        return hashes().murmur3(key.encode("utf-8", "replace") if isinstance(key, str) else _text(key))
+        return get_hashes().murmur3(key.encode("utf-8", "replace") if isinstance(key, str) else _text(key))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +60,10 @@ class ConsistentHash(Partitioner):
         count = partitions.count * self.weight
         seed = _seed(key)
         rule = f"jump(hash, {count})" + (f" // {self.weight}" if self.weight > 1 else "")
-        return Choice(partitions.all[hashes().jump(seed, count) // self.weight].id, seed, rule)
+        return Choice(partitions.all[get_hashes().jump(seed, count) // self.weight].id, seed, rule)
 
     def partition_of(self, key: Key, partitions: Partitions) -> int | None:
-        return partitions.all[hashes().jump(_seed(key), partitions.count * self.weight) // self.weight].id
+        return partitions.all[get_hashes().jump(_seed(key), partitions.count * self.weight) // self.weight].id
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +72,11 @@ class ModulusHash(Partitioner):
 
     def choose(self, key: Key, partitions: Partitions) -> Choice:
         """Return the partition of a routing key, a text. Raises InputError for anything else, None included."""
-        h = hashes().phash2_of_list(_text(key))
+        h = get_hashes().phash2_of_list(_text(key))
         return Choice(partitions.all[h % partitions.count].id, h, f"hash % {partitions.count}")
 
     def partition_of(self, key: Key, partitions: Partitions) -> int | None:
-        return partitions.all[hashes().phash2_of_list(_text(key)) % partitions.count].id
+        return partitions.all[get_hashes().phash2_of_list(_text(key)) % partitions.count].id
 
 
 def _text(key: Key) -> bytes:
@@ -88,14 +88,14 @@ def _text(key: Key) -> bytes:
 
 
 def _seed(key: Key) -> int:
-    return hashes().phash2(encode_binary(key)) if isinstance(key, str) else jump_key(_value(key))
+    return get_hashes().phash2(encode_binary(key)) if isinstance(key, str) else jump_key(_value(key))
 
 
 def _value(key: Key) -> Any:
     if key is None:
         return UNDEFINED
     try:
-        kind, value = kind_and_value(key)
+        kind, value = resolve_key_type(key)
     except InputError:
         kind, value = "nothing", None
     if not isinstance(value, (bytes, bool, int, float)):

@@ -15,9 +15,9 @@ from exchange.errors import InputError
 from exchange.partition.hashing import erlang, guava
 from exchange.partition.hashing.hashes import KEYS, STREAM_SEED, murmur3, remember
 from exchange.partition.hashing.java import string_hash
-from exchange.text.site import how_to_install
+from exchange.text.site import build_install_command
 
-__all__ = ["PYTHON", "Hashes", "compile_hashes", "hashes"]
+__all__ = ["PYTHON", "Hashes", "compile_hashes", "get_hashes"]
 
 
 class Hashes(NamedTuple):
@@ -53,7 +53,7 @@ PYTHON: Final = Hashes(
 _hashes = PYTHON
 
 
-def hashes() -> Hashes:
+def get_hashes() -> Hashes:
     """Return the hashes in use."""
     return _hashes
 
@@ -68,7 +68,7 @@ def compile_hashes() -> None:
     try:
         from exchange.partition.hashing import kernels
     except ImportError as error:
-        raise InputError(f"compiled hashes need numba ({error}): {how_to_install('native')}") from None
+        raise InputError(f"compiled hashes need numba ({error}): {build_install_command('native')}") from None
     found = Hashes(
         lambda data: kernels.murmur3(data, STREAM_SEED),
         kernels.phash2,

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from exchange.values.erlang_terms import encode_binary
 
-__all__ = ["UNDEFINED", "Atom", "field_term", "jump", "jump_key", "phash2"]
+__all__ = ["UNDEFINED", "Atom", "encode_field_term", "jump", "jump_key", "phash2"]
 
 MASK: Final = 0xFFFFFFFF
 MASK_64: Final = 0xFFFFFFFFFFFFFFFF
@@ -33,14 +33,14 @@ class Atom:
 UNDEFINED: Final = Atom("undefined")
 
 
-def field_term(kind: str, value: Any) -> Any:
-    """Return a field value as a term, as RabbitMQ holds it, from the result of `type_and_value`."""
+def encode_field_term(kind: str, value: Any) -> Any:
+    """Return a field value as a term, as RabbitMQ holds it, from the result of `resolve_type`."""
     if kind == "void":
         return UNDEFINED
     if kind == "array":
-        return [(Atom(inner), field_term(inner, item)) for inner, item in value]
+        return [(Atom(inner), encode_field_term(inner, item)) for inner, item in value]
     if kind == "table":
-        return [(encode_binary(key), Atom(inner), field_term(inner, item)) for key, inner, item in value]
+        return [(encode_binary(key), Atom(inner), encode_field_term(inner, item)) for key, inner, item in value]
     return value
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from struct import unpack
 from typing import Final
 
-from exchange.partition.hashing.hashes import signed
+from exchange.partition.hashing.hashes import to_signed
 
 __all__ = ["consistent_hash", "sip_hash_24"]
 
@@ -22,7 +22,7 @@ def consistent_hash(value: int, buckets: int) -> int:
     while True:
         state = state * 2862933555777941757 + 1 & MASK
         # The sum is a Java int: after the greatest int it wraps to the least, the quotient is negative, the loop ends.
-        following = int((candidate + 1) / (signed((state >> 33) + 1) / (1 << 31)))
+        following = int((candidate + 1) / (to_signed((state >> 33) + 1) / (1 << 31)))
         if not 0 <= following < buckets:
             return candidate
         candidate = following

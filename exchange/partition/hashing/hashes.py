@@ -11,7 +11,7 @@ from functools import lru_cache, wraps
 from struct import unpack
 from typing import Final, TypeVar
 
-__all__ = ["KEYS", "STREAM_SEED", "absolute", "fnv1a", "murmur2", "murmur3", "positive", "remember", "signed"]
+__all__ = ["KEYS", "STREAM_SEED", "to_absolute", "fnv1a", "murmur2", "murmur3", "to_positive", "remember", "to_signed"]
 
 MASK: Final = 0xFFFFFFFF
 
@@ -59,18 +59,18 @@ def fnv1a(data: bytes) -> int:
     return h
 
 
-def signed(value: int) -> int:
+def to_signed(value: int) -> int:
     """Return the 32 bits as a signed integer, Java's int."""
     value &= MASK
     return value - 0x1_0000_0000 if value & 0x8000_0000 else value
 
 
-def positive(value: int) -> int:
+def to_positive(value: int) -> int:
     """Clear the sign bit, as Kafka's ``Utils.toPositive``: -1 becomes 2147483647."""
     return value & 0x7FFFFFFF
 
 
-def absolute(value: int) -> int:
+def to_absolute(value: int) -> int:
     """Return the absolute value as Java's ``Math.abs``: Integer.MIN_VALUE stays itself, and so negative."""
     return value if value == -0x8000_0000 else abs(value)
 

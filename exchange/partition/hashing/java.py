@@ -12,8 +12,8 @@ from struct import pack, unpack
 from typing import Any, Final, NamedTuple, TypeVar
 
 from exchange.errors import InputError
-from exchange.partition.hashing.hashes import signed
-from exchange.partition.hashing.keys import describe_key, kind_and_value
+from exchange.partition.hashing.hashes import to_signed
+from exchange.partition.hashing.keys import describe_key, resolve_key_type
 from exchange.values.field_values import Typed
 
 __all__ = [
@@ -24,7 +24,7 @@ __all__ = [
     "fold",
     "hash_code",
     "order_as_hash_map",
-    "remainder",
+    "compute_remainder",
     "string_hash",
 ]
 
@@ -47,7 +47,7 @@ def hash_code(key: Any) -> int:
         return string_hash(key)
     if key is None:
         raise InputError("null has no hashCode")
-    kind, value = kind_and_value(key)
+    kind, value = resolve_key_type(key)
     if kind in ("byte", "short", "signedint"):
         return int(value)
     if kind == "long":
@@ -85,7 +85,7 @@ def string_hash(text: str) -> int:
     else:
         units = code_units(text)
         h = (_polynomial(units[::2]) << 8) + _polynomial(units[1::2])
-    return (h & 0xFFFFFFFF ^ 0x80000000) - 0x80000000  # `signed`, without a call
+    return (h & 0xFFFFFFFF ^ 0x80000000) - 0x80000000  # `to_signed`, without a call
 
 
 def _polynomial(data: bytes) -> int:
@@ -127,7 +127,7 @@ def code_units(text: str) -> bytes:
     return text.encode("utf-16-be", "surrogatepass")
 
 
-def remainder(dividend: int, divisor: int) -> int:
+def compute_remainder(dividend: int, divisor: int) -> int:
     """Return the result of Java's ``%``, which has the sign of the dividend."""
     return dividend % divisor if dividend >= 0 else -(-dividend % divisor)
 
@@ -145,7 +145,7 @@ class JavaRandom(NamedTuple):
     def next(self, bits: int) -> tuple[int, JavaRandom]:
         """Return the result of ``next(bits)``, the top bits of the next state as a signed integer, and that state."""
         state = self.state * 0x5DEECE66D + 0xB & MASK_48
-        return signed(state >> 48 - bits), JavaRandom(state)
+        return to_signed(state >> 48 - bits), JavaRandom(state)
 
     def next_int(self, bound: int) -> tuple[int, JavaRandom]:
         """Return the result of ``nextInt(bound)``, an integer from 0 to ``bound`` - 1, and the state after it."""
@@ -160,7 +160,7 @@ class JavaRandom(NamedTuple):
 def fold(value: int) -> int:
     """Return ``(int) (value ^ value >>> 32)`` of 64 bits."""
     value &= 0xFFFF_FFFF_FFFF_FFFF
-    return signed(value ^ value >> 32)
+    return to_signed(value ^ value >> 32)
 
 
 def _reinterpret(from_format: str, to_format: str, value: float) -> int:

@@ -7,9 +7,9 @@ from struct import pack
 from typing import Any, Final
 
 from exchange.errors import InputError
-from exchange.values.field_values import Typed, type_and_value
+from exchange.values.field_values import Typed, resolve_type
 
-__all__ = ["describe_key", "kind_and_value", "serialize_key"]
+__all__ = ["describe_key", "resolve_key_type", "serialize_key"]
 
 FORMATS: Final = {
     "bool": ">?", "byte": ">b", "short": ">h", "signedint": ">i", "long": ">q", "float": ">f", "double": ">d",
@@ -28,7 +28,7 @@ def serialize_key(key: Any) -> bytes | None:
     if type(key) is str:
         # String.getBytes replaces a lone surrogate, which UTF-8 cannot encode, by a question mark.
         return key.encode("utf-8", "replace")
-    kind, value = kind_and_value(key)
+    kind, value = resolve_key_type(key)
     if kind in ("longstr", "binary"):
         return bytes(value)
     if kind in FORMATS:
@@ -40,13 +40,13 @@ def serialize_key(key: Any) -> bytes | None:
     raise InputError(f"a key of type {type_name} has no bytes: give a string, bytes or a number")
 
 
-def kind_and_value(key: Any) -> tuple[str, Any]:
-    """Return the AMQP type of a key and its value, as `type_and_value`. Raises InputError for what is no field value.
+def resolve_key_type(key: Any) -> tuple[str, Any]:
+    """Return the AMQP type of a key and its value, as `resolve_type`. Raises InputError for what is no field value.
 
     Publishers choose the keys, so no key may raise any other error.
     """
     try:
-        return type_and_value(key)
+        return resolve_type(key)
     except RecursionError:
         raise InputError("not a key: nested too deeply") from None
     except (TypeError, ValueError, OverflowError, StructError) as error:
@@ -61,9 +61,9 @@ def describe_key(key: Any) -> str:
         return f"a value of type {type(key).__name__}"
 
 
-MAX_SHOWN: Final = 80
+MAX_QUOTED_CHARACTERS: Final = 80
 """Maximum number of characters of a key in an error."""
 
 
 def _clip(text: str) -> str:
-    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."
+    return text if len(text) <= MAX_QUOTED_CHARACTERS else f"{text[: MAX_QUOTED_CHARACTERS - 3]}..."

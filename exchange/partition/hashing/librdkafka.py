@@ -50,11 +50,11 @@ PYTHON: Final = Functions(_murmur2, _fnv1a)
 
 SAMPLES: Final = (b"", b"a", b"\xff\xfe", b"abc", b"21", b"order-1234", bytes(range(256)), b"a\xa2\xfc\xf2\x90")
 """Keys of all lengths modulo 4, with bytes above 127; `fnv1a` of the last one is the least int."""
-MOST: Final = 0x7FFF_FFFF
+MAX_PARTITIONS: Final = 0x7FFF_FFFF
 """Maximum number of partitions: librdkafka's functions take a C int."""
-COUNTS: Final = (1, 2, 3, 12, 1000, MOST)
-AMBIGUOUS: Final = (0, 1, MOST, MOST + 1)
-"""Numbers of 32 bits that share their remainder by ``MOST`` with another one."""
+COUNTS: Final = (1, 2, 3, 12, 1000, MAX_PARTITIONS)
+AMBIGUOUS: Final = (0, 1, MAX_PARTITIONS, MAX_PARTITIONS + 1)
+"""Numbers of 32 bits that share their remainder by ``MAX_PARTITIONS`` with another one."""
 PRIME: Final = 0x01000193
 
 _found: Functions | None = None
@@ -100,11 +100,11 @@ def fnv1a_partition(data: bytes, count: int) -> int:
 def fnv1a_hash(data: bytes) -> int:
     """Return FNV-1a with 32 bits, as `fnv1a`, but without a loop over the bytes where librdkafka is loaded."""
     function = (_found or find_functions()).fnv1a
-    if function is _fnv1a or (size := function(data, MOST)) in AMBIGUOUS:
+    if function is _fnv1a or (size := function(data, MAX_PARTITIONS)) in AMBIGUOUS:
         return _fnv1a_hash(data)
     # The hash is the size or its negative. With one byte more, these two have hashes of different sizes.
     longer = (size ^ 1) * PRIME & 0xFFFFFFFF
     expected = min(longer, 0x1_0000_0000 - longer)
     if expected in AMBIGUOUS:
         return fnv1a(data)
-    return size if function(data + b"\1", MOST) == expected else 0x1_0000_0000 - size
+    return size if function(data + b"\1", MAX_PARTITIONS) == expected else 0x1_0000_0000 - size

@@ -36,7 +36,7 @@ class KeySource:
         if self.part == "body" and self.name and not self.name.startswith("/"):
             raise InputError(f"{self.name!r} is no JSON Pointer: write /customer/id")
 
-    def of(self, message: Message) -> Any:
+    def read(self, message: Message) -> Any:
         """Return the key: a field value, with JSON's integers as ``int`` and floats as ``float``; None for no key.
 
         There is no key if the part is missing or JSON null, or if the body is nested too deeply or has a number of

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Partitioning", "parse_key_source", "parse_partitioner", "parse_partitions"]
 
-NAMED: Final = Partitioner()
+NAMED_PARTITIONER: Final = Partitioner()
 """Default of `Partitioning.partitioner`: stands for the partitioner that the strategy's name selects."""
 STREAMS: Final = "rabbitmq."
 """Prefix of the strategies whose partitions have names."""
@@ -47,11 +47,11 @@ class Partitioning:
     """Name and parameters of a strategy, ``kafka.nearest(rack=eu-1)``; with a partitioner of your own, any name."""
     partitions: Partitions
     key: KeySource = ROUTING_KEY
-    partitioner: Partitioner = field(default=NAMED)
+    partitioner: Partitioner = field(default=NAMED_PARTITIONER)
     """The partitioner. Set it only to one of your own: by default it is that of ``strategy``."""
 
     def __post_init__(self) -> None:
-        if self.partitioner is NAMED:
+        if self.partitioner is NAMED_PARTITIONER:
             object.__setattr__(self, "partitioner", parse_partitioner(self.strategy))
 
     @classmethod
@@ -86,7 +86,7 @@ class Partitioning:
 
         ``topic`` is for partitioners that read more than the key.
         """
-        return self.choose_for(self.key.of(message), message, topic)
+        return self.choose_for(self.key.read(message), message, topic)
 
     def choose_for(self, key: Any, message: Message | None = None, topic: str = "") -> Choice:
         """Return the choice for a message's key; a key that the client cannot take decides nothing.
@@ -102,7 +102,7 @@ class Partitioning:
 
     def partition_of(self, message: Message, topic: str = "") -> int | None:
         """Return the partition of `choose` alone, without hash and rule: several times as fast."""
-        return self.partition_for(self.key.of(message), message, topic)
+        return self.partition_for(self.key.read(message), message, topic)
 
     def partition_for(self, key: Any, message: Message | None = None, topic: str = "") -> int | None:
         """Return the partition of `choose_for` alone."""
@@ -157,7 +157,7 @@ def _build_partitions(tree: Tree[Token], strategy: str) -> Partitions:
     items = [[_value(cast("Token", part)) for part in cast("Tree[Token]", item).children] for item in tree.children]
     try:
         if len(items) == 1 and len(items[0]) == 1 and is_digits(items[0][0]):
-            return Partitions.of(_number(items[0][0]))
+            return Partitions.from_count(_number(items[0][0]))
         if all(len(item) == 2 for item in items):
             brokers = {name: _number(count) for name, count in items}
             if len(brokers) < len(items):

@@ -82,7 +82,7 @@ class Automaton:
     def tree(self, patterns: Iterable[tuple[Sequence[Word], int]]) -> TreeNode:
         """Build a tree of patterns, each with the group that it belongs to, and return its root.
 
-        Their wildcards must be `exchange.patterns.pattern.ordered`.
+        Their wildcards must be `exchange.patterns.pattern.normalise_wildcards`.
         """
         root = self._node()
         for words, group in patterns:

@@ -35,7 +35,7 @@ OWN_PLANES: Final = 8
 FEW_PLANES: Final = 14
 """Maximum number of planes for which a table has room for every set of them: its 64 kB fit a CPU cache."""
 
-MOST_OWN: Final = 53
+MAX_OWN_PLANES: Final = 53
 """Maximum number of planes if each group has planes of its own: the bits of a float."""
 
 WIDTH: Final = 64
@@ -189,7 +189,7 @@ def _arrange(groups: Mapping[int, Sequence[Placed]]) -> tuple[list[Placed], list
     """
     total = -(-sum(map(len, groups.values())) // WIDTH)
     own = {group: -(-len(placed) // WIDTH) for group, placed in groups.items()}
-    alone = sum(own.values()) <= min(total + OWN_PLANES, MOST_OWN)
+    alone = sum(own.values()) <= min(total + OWN_PLANES, MAX_OWN_PLANES)
     bits: list[Placed] = []
     owners: list[int] = []
     for group, placed in groups.items():

@@ -20,18 +20,18 @@ from exchange.patterns.columns.bit_planes import BitPlanes, Codes
 from exchange.patterns.columns.signatures import NO_SIGNATURE, NumberSets, Signatures
 from exchange.patterns.columns.words import Words
 from exchange.patterns.conjunctions import Conditions
-from exchange.patterns.pattern import Word, ordered
+from exchange.patterns.pattern import Word, normalise_wildcards
 from exchange.patterns.wildcards import Wild
 
 __all__ = ["STATES", "PatternSets"]
 
-MOST_CONJUNCTIONS: Final = 4_096
+MAX_CONJUNCTIONS: Final = 4_096
 """Maximum number of conjunctions for keys of one length."""
 
-MOST_PLACEMENTS: Final = 128
+MAX_PLACEMENTS: Final = 128
 """Maximum number of conjunctions of one pattern for keys of one length."""
 
-MOST_WORDS: Final = 24
+MAX_WORDS: Final = 24
 """Maximum number of words of a key for which there are bit planes."""
 
 STATES: Final = 1 << 17
@@ -54,7 +54,7 @@ class PatternSets:
         vocabulary: int,
         states: int = STATES,
     ) -> None:
-        self._patterns: Final = [(Wild[int](ordered(words)), group) for words, group in patterns]
+        self._patterns: Final = [(Wild[int](normalise_wildcards(words)), group) for words, group in patterns]
         self._number: Final = number
         self._signatures: Final = Signatures(number)
         self._numbers_of: Final = numbers_of
@@ -77,7 +77,7 @@ class PatternSets:
         first = words.first if rows is None else words.first[rows]
         result = np.zeros(len(counts), np.int32)
         places = numbers.astype(np.int64)  # once, and not with each look-up
-        lengths = np.minimum(counts, MOST_WORDS + 1).astype(np.uint8)
+        lengths = np.minimum(counts, MAX_WORDS + 1).astype(np.uint8)
         for length in np.flatnonzero(np.bincount(lengths)).tolist():
             index = self._index(length)
             (of,) = (lengths == length).nonzero()
@@ -102,7 +102,7 @@ class PatternSets:
 
     def _index(self, length: int) -> tuple[Table, BitPlanes] | None:
         if length not in self._lengths:
-            self._lengths[length] = self._build(length) if length <= MOST_WORDS else None
+            self._lengths[length] = self._build(length) if length <= MAX_WORDS else None
         return self._lengths[length]
 
     def _build(self, length: int) -> tuple[Table, BitPlanes] | None:
@@ -120,8 +120,8 @@ class PatternSets:
         conjunctions: list[tuple[Conditions, int]] = []
         for wild, group in self._patterns:
             if wild.fits(length):
-                placed = wild.conjunctions(length, MOST_PLACEMENTS)
-                if placed is None or len(conjunctions) + len(placed) > MOST_CONJUNCTIONS:
+                placed = wild.conjunctions(length, MAX_PLACEMENTS)
+                if placed is None or len(conjunctions) + len(placed) > MAX_CONJUNCTIONS:
                     return None
                 conjunctions += [(conditions, group) for conditions in placed]
         return conjunctions

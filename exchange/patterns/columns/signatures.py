@@ -23,7 +23,7 @@ repeats, to the numbers of the sets, from 1; or ``UNKNOWN``."""
 ROOM: Final = 1_024
 """Number of signatures that there is room for at first."""
 
-PART: Final = 4_096
+BLOCK_SIGNATURES: Final = 4_096
 """Number of signatures whose sets are computed together."""
 
 WAITING: Final = 1 << 16
@@ -94,8 +94,8 @@ class Signatures:
         for planes, waiting in self._waiting.items():
             signatures = np.concatenate([np.arange(begin, begin + len(some)) for begin, some in waiting])
             satisfied = np.concatenate([some for _, some in waiting])
-            for low in range(0, len(signatures), PART):
-                part = satisfied[low : low + PART]
-                self._sets[signatures[low : low + PART]] = self._number(len(part), *planes.members_of(part))
+            for low in range(0, len(signatures), BLOCK_SIGNATURES):
+                part = satisfied[low : low + BLOCK_SIGNATURES]
+                self._sets[signatures[low : low + BLOCK_SIGNATURES]] = self._number(len(part), *planes.members_of(part))
         self._waiting.clear()
         self._waits = 0

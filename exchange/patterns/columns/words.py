@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from exchange.arrays.columns import Bytes, Column, Offsets, column_of_bytes
+from exchange.arrays.columns import Bytes, Column, Offsets, build_bytes_column
 from exchange.arrays.table import IntArray, IntTable, KeyArray
 
 __all__ = ["NO_WORD", "Vocabulary", "Words", "split_words"]
@@ -145,7 +145,7 @@ class Vocabulary:
         return self._numbers_alone(words, add=False)
 
     def _numbers_alone(self, words: Sequence[bytes], *, add: bool) -> IntArray:
-        column = column_of_bytes(words)
+        column = build_bytes_column(words)
         data = np.concatenate([column.data, np.zeros(PAD, np.uint8)])
         return self._numbers(data, column.offsets[:-1], column.lengths, add=add)
 

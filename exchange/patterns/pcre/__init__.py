@@ -15,7 +15,7 @@ from exchange.patterns.pcre import matching
 from exchange.patterns.pcre.nodes import Dialect, Invalid, UnknownMatch
 from exchange.patterns.pcre.parser import parse
 
-__all__ = ["Expression", "expression"]
+__all__ = ["Expression", "parse_expression"]
 
 DIALECTS: Final[tuple[Dialect, ...]] = ("pcre8", "pcre2")
 
@@ -48,7 +48,7 @@ class Expression:
             unknown = unknown or f"some releases of Erlang refuse it: {errors[0]}"
         self.unknown: Final = unknown
         self._matchers: Final = () if unknown else tuple(m for m in matchers if m is not None)
-        self.prefix: Final = matching.common_prefix([matcher.prefix for matcher in self._matchers])
+        self.prefix: Final = matching.find_common_prefix([matcher.prefix for matcher in self._matchers])
         # Whether one search is enough for names in ASCII, since both libraries treat these names alike.
         self._same_for_ascii: Final = len({matcher.source_for_ascii for matcher in self._matchers}) == 1
 
@@ -69,6 +69,6 @@ class Expression:
 
 
 @lru_cache(maxsize=4096)
-def expression(pattern: str) -> Expression:
+def parse_expression(pattern: str) -> Expression:
     """Return the expression of a policy's pattern, from a cache."""
     return Expression(pattern)

@@ -28,7 +28,7 @@ __all__ = ["COST", "Machine"]
 
 INSTRUCTIONS: Final = 2_000
 """Maximum number of instructions of a program."""
-STEPS: Final = 100_000
+MAX_STEPS: Final = 100_000
 """Maximum number of steps taken here for one name; beyond it there is no answer."""
 COST: Final = 20_000
 """Maximum cost of a match that is certain. PCRE's own count of its steps is lower than this cost."""
@@ -173,7 +173,7 @@ class _Run:
         while True:
             self._steps += 1
             self.cost += 1
-            if self._steps > STEPS:
+            if self._steps > MAX_STEPS:
                 raise _GaveUp
             operation, to, other, mask, sign, widths, bodies = self._program[index]
             if operation == "byte":

@@ -12,8 +12,8 @@ from typing import Final
 from exchange.limits import SHORTSTR_BYTES
 from exchange.patterns.pcre.machine import COST, Machine
 from exchange.patterns.pcre.nodes import (
-    ALL,
-    ASCII,
+    ALL_BYTES,
+    ASCII_BYTES,
     Assertion,
     Atomic,
     Branches,
@@ -25,12 +25,12 @@ from exchange.patterns.pcre.nodes import (
     can_be_empty,
 )
 
-__all__ = ["PcreMatcher", "common_prefix"]
+__all__ = ["PcreMatcher", "find_common_prefix"]
 
 LENGTHS: Final = (SHORTSTR_BYTES, 128, 64, 32, 16)
 """Lengths of names, in bytes, for which the bound is computed. `re` matches names up to the longest one whose bound is
 small; the machine matches longer names."""
-STEPS: Final = 1_000_000
+MAX_STEPS: Final = 1_000_000
 """Maximum of the bound: steps that `re` may take for one name."""
 
 
@@ -40,10 +40,10 @@ class PcreMatcher:
     __slots__ = ("_longest", "_machine", "_search", "prefix", "source_for_ascii")
 
     def __init__(self, node: Node) -> None:
-        self.source_for_ascii: Final = _source(node, ASCII)
+        self.source_for_ascii: Final = _source(node, ASCII_BYTES)
         self.prefix: Final = _prefix(node)
         self._longest: Final = next((length for length in LENGTHS if _is_simple(node, length)), -1)
-        self._search: Final = re.compile(_source(node, ALL), re.DOTALL).search if self._longest >= 0 else None
+        self._search: Final = re.compile(_source(node, ALL_BYTES), re.DOTALL).search if self._longest >= 0 else None
         self._machine: Machine | None = None
         if self._longest < SHORTSTR_BYTES:
             try:
@@ -59,7 +59,7 @@ class PcreMatcher:
         return None if self._machine is None else self._machine.is_found_in(data)
 
 
-def common_prefix(texts: list[bytes]) -> bytes:
+def find_common_prefix(texts: list[bytes]) -> bytes:
     """Return the longest beginning that all texts have; empty for none."""
     first, last = min(texts, default=b""), max(texts, default=b"")
     length = next((at for at, byte in enumerate(first) if byte != last[at]), len(first))
@@ -69,7 +69,7 @@ def common_prefix(texts: list[bytes]) -> bytes:
 def _prefix(node: Node) -> bytes:
     """Return the bytes with which each name begins in which the node is found, as far as single bytes follow ``^``."""
     if isinstance(node, Branches):
-        return common_prefix([_prefix(branch) for branch in node.branches])
+        return find_common_prefix([_prefix(branch) for branch in node.branches])
     if not isinstance(node, Sequence) or not node.parts or node.parts[0] != Assertion("^"):
         return b""
     prefix = bytearray()
@@ -84,7 +84,7 @@ def _is_simple(node: Node, length: int) -> bool:
     """Return whether neither the broker nor `re` can take many steps in a name of this length."""
     ways = _ways(node, length)
     starts = 1 if _is_anchored(node) else length + 1
-    return ways <= COST and ways * starts * _size(node) <= STEPS
+    return ways <= COST and ways * starts * _size(node) <= MAX_STEPS
 
 
 def _ways(node: Node, length: int) -> float:
@@ -177,7 +177,7 @@ def _assertion(node: Assertion, within: int) -> bytes:
 
 def _set(mask: int) -> bytes:
     """Return a class of exactly these bytes."""
-    if mask == ALL:
+    if mask == ALL_BYTES:
         return b"."
     spans: list[bytes] = []
     byte = 0

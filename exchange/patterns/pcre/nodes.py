@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from typing import Final, Literal, NamedTuple
 
 __all__ = [
-    "ALL", "ASCII", "NEWLINE", "Assertion", "Atomic", "Branches", "Bytes", "Dialect", "Invalid", "Lookaround", "Node",
-    "Repeat", "Sequence", "UnknownMatch", "can_be_empty", "of", "shorthand", "with_property", "with_both_cases",
+    "ALL_BYTES", "ASCII_BYTES", "NEWLINE", "Assertion", "Atomic", "Branches", "Bytes", "Dialect", "Invalid",
+    "Lookaround", "Node", "Repeat", "Sequence", "UnknownMatch", "build_byte_set", "can_be_empty", "parse_shorthand",
+    "with_both_cases", "with_property",
 ]  # fmt: skip
 
 Dialect = Literal["pcre8", "pcre2"]
@@ -74,12 +75,12 @@ class Lookaround(NamedTuple):
 
 Node = Bytes | Assertion | Sequence | Branches | Repeat | Atomic | Lookaround
 
-ALL: Final = (1 << 256) - 1
-ASCII: Final = (1 << 128) - 1
+ALL_BYTES: Final = (1 << 256) - 1
+ASCII_BYTES: Final = (1 << 128) - 1
 NEWLINE: Final = 1 << 10
 
 
-def of(members: Iterable[int]) -> int:
+def build_byte_set(members: Iterable[int]) -> int:
     """Return the set of these bytes."""
     mask = 0
     for byte in members:
@@ -88,50 +89,50 @@ def of(members: Iterable[int]) -> int:
 
 
 def _where(*conditions: str) -> int:
-    return of(byte for byte in range(256) if unicodedata.category(chr(byte)) in conditions)
+    return build_byte_set(byte for byte in range(256) if unicodedata.category(chr(byte)) in conditions)
 
 
 # The tables of Erlang's PCRE 8 are those of ISO Latin-1 (recorded from OTP 25 and 27), those of its PCRE2 are ASCII.
-_LETTERS: Final = _where("Lu", "Ll", "Lo") & ~of([0xB5])
+_LETTERS: Final = _where("Lu", "Ll", "Lo") & ~build_byte_set([0xB5])
 _UPPER: Final = _where("Lu")
 _LOWER: Final = _LETTERS & ~_UPPER
-_DIGITS: Final = of(range(48, 58))
-_PRINTED: Final = ALL & ~of([*range(32), *range(127, 160)])
+_DIGITS: Final = build_byte_set(range(48, 58))
+_PRINTED: Final = ALL_BYTES & ~build_byte_set([*range(32), *range(127, 160)])
 _CLASSES: Final = {
     "alpha": _LETTERS,
     "upper": _UPPER,
     "lower": _LOWER,
     "digit": _DIGITS,
     "alnum": _LETTERS | _DIGITS,
-    "word": _LETTERS | _DIGITS | of(b"_"),
-    "space": of([9, 10, 11, 12, 13, 32]),
-    "blank": of(b"\t "),
-    "xdigit": of(b"0123456789abcdefABCDEF"),
-    "cntrl": ALL & ~_PRINTED,
+    "word": _LETTERS | _DIGITS | build_byte_set(b"_"),
+    "space": build_byte_set([9, 10, 11, 12, 13, 32]),
+    "blank": build_byte_set(b"\t "),
+    "xdigit": build_byte_set(b"0123456789abcdefABCDEF"),
+    "cntrl": ALL_BYTES & ~_PRINTED,
     "print": _PRINTED,
-    "graph": _PRINTED & ~of(b" "),
-    "punct": _PRINTED & ~of(b" ") & ~_LETTERS & ~_DIGITS,
+    "graph": _PRINTED & ~build_byte_set(b" "),
+    "punct": _PRINTED & ~build_byte_set(b" ") & ~_LETTERS & ~_DIGITS,
 }
-_HORIZONTAL: Final = of([9, 32, 160])
-_VERTICAL: Final = of([10, 11, 12, 13, 133])
+_HORIZONTAL: Final = build_byte_set([9, 32, 160])
+_VERTICAL: Final = build_byte_set([10, 11, 12, 13, 133])
 
 
-def shorthand(name: str, dialect: Dialect) -> int | None:
+def parse_shorthand(name: str, dialect: Dialect) -> int | None:
     r"""Return the set of a POSIX class, or of ``\d``, ``\h`` and others by their letter; None when there is none."""
     letters = {"d": "digit", "w": "word", "s": "space"}
     if name in ("h", "v"):
         return _HORIZONTAL if name == "h" else _VERTICAL
     if name == "N":
-        return ALL & ~NEWLINE
+        return ALL_BYTES & ~NEWLINE
     if len(name) == 1 and name.lower() in ("d", "w", "s", "h", "v"):
         if name.islower():
-            return shorthand(letters[name], dialect)
-        inner = shorthand(name.lower(), dialect)
-        return None if inner is None else ALL & ~inner
+            return parse_shorthand(letters[name], dialect)
+        inner = parse_shorthand(name.lower(), dialect)
+        return None if inner is None else ALL_BYTES & ~inner
     if name == "ascii":
-        return ALL if dialect == "pcre8" else ASCII
+        return ALL_BYTES if dialect == "pcre8" else ASCII_BYTES
     found = _CLASSES.get(name)
-    return found if found is None or dialect == "pcre8" else found & ASCII
+    return found if found is None or dialect == "pcre8" else found & ASCII_BYTES
 
 
 _CATEGORIES: Final = frozenset(
@@ -143,7 +144,7 @@ _CATEGORIES: Final = frozenset(
 def with_property(name: str) -> int | None:
     r"""Return the set of ``\p{name}`` for a general category; None for another property."""
     if name == "Any":
-        return ALL
+        return ALL_BYTES
     if name == "L&":
         return _where("Lu", "Ll", "Lt")
     if name in _CATEGORIES:
@@ -155,7 +156,7 @@ def with_property(name: str) -> int | None:
 
 def with_both_cases(mask: int, dialect: Dialect) -> int:
     """Return the set with the other case of each of its letters."""
-    pairs = _UPPER & ASCII if dialect == "pcre2" else _UPPER
+    pairs = _UPPER & ASCII_BYTES if dialect == "pcre2" else _UPPER
     lower = pairs << 32
     return mask | (mask & pairs) << 32 | (mask & lower) >> 32
 

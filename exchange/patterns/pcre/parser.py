@@ -10,7 +10,7 @@ import re
 from typing import Final, NamedTuple
 
 from exchange.patterns.pcre.nodes import (
-    ALL,
+    ALL_BYTES,
     NEWLINE,
     Assertion,
     Atomic,
@@ -23,7 +23,7 @@ from exchange.patterns.pcre.nodes import (
     Repeat,
     Sequence,
     UnknownMatch,
-    shorthand,
+    parse_shorthand,
     with_both_cases,
     with_property,
 )  # fmt: skip
@@ -135,7 +135,7 @@ class _Parser:
         if sign == "[":
             return self._class(flags), flags
         if sign == ".":
-            return Bytes(ALL if flags.dotall else ALL & ~NEWLINE), flags
+            return Bytes(ALL_BYTES if flags.dotall else ALL_BYTES & ~NEWLINE), flags
         if sign in "^$":
             return self._refuse_quantifier(Assertion("^m" if sign == "^" else "$m") if flags.multiline
                                     else Assertion("^" if sign == "^" else "$")), flags  # fmt: skip
@@ -255,7 +255,7 @@ class _Parser:
         sign = chr(self.pattern[self.at])
         if sign in "bBAZz":
             self.at += 1
-            word = shorthand("w", self.dialect) or 0
+            word = parse_shorthand("w", self.dialect) or 0
             assertions: dict[str, Assertion] = {
                 "b": Assertion(r"\b", word), "B": Assertion(r"\B", word),
                 "A": Assertion("^"), "Z": Assertion("$"), "z": Assertion(r"\z"),
@@ -264,7 +264,7 @@ class _Parser:
         if sign == "R":
             self.at += 1
             both = Sequence((Bytes(1 << 13), Bytes(1 << 10)))
-            return Atomic(Branches((both, Bytes(shorthand("v", self.dialect) or 0))))
+            return Atomic(Branches((both, Bytes(parse_shorthand("v", self.dialect) or 0))))
         mask = self._read_set(caseless=flags.caseless)
         return Bytes(with_both_cases(mask, self.dialect) if flags.caseless and mask.bit_count() == 1 else mask)
 
@@ -279,7 +279,7 @@ class _Parser:
         if sign == "b" and in_class:
             return 1 << 8
         if sign in "dDwWsShHvV" or (sign == "N" and not in_class and self._peek() != b"{"):
-            return shorthand(sign, self.dialect) or 0
+            return parse_shorthand(sign, self.dialect) or 0
         if sign in "pP":
             return self._property(negative=sign == "P", caseless=caseless)
         if sign == "x":
@@ -305,7 +305,7 @@ class _Parser:
         mask = with_property(known)
         if mask is None or (caseless and known in ("Lu", "Ll", "Lt")):  # PCRE2 takes these three for L& then
             raise UnknownMatch("it has a property that is not understood")
-        return ALL & ~mask if negative != bool(name[1]) else mask
+        return ALL_BYTES & ~mask if negative != bool(name[1]) else mask
 
     def _class(self, flags: Flags) -> Node:
         """Read a class; its opening bracket is read already."""
@@ -344,7 +344,7 @@ class _Parser:
             member, last = self._member(caseless=flags.caseless)
             mask |= with_both_cases(member, self.dialect) if flags.caseless and last is not None else member
         self.at += 1
-        return Bytes(ALL & ~mask if negative else mask)
+        return Bytes(ALL_BYTES & ~mask if negative else mask)
 
     def _member(self, *, caseless: bool) -> tuple[int, int | None]:
         """Read one member of a class; return its set, and its byte if it is a single one."""
@@ -368,11 +368,11 @@ class _Parser:
         if posix[1] != b":":
             raise Invalid("POSIX collating elements are not supported")
         name = posix[3].decode("latin-1")
-        mask = shorthand(name, self.dialect) if len(name) > 1 else None
+        mask = parse_shorthand(name, self.dialect) if len(name) > 1 else None
         if mask is None:
             raise Invalid("unknown POSIX class name")
         self.at = posix.end()
-        return ALL & ~mask if posix[2] else mask
+        return ALL_BYTES & ~mask if posix[2] else mask
 
     def _peek(self) -> bytes:
         return self.pattern[self.at : self.at + 1]

@@ -16,7 +16,7 @@ from exchange.arrays.grouping import decode_dictionary, group_keys
 from exchange.arrays.table import IntArray
 from exchange.errors import InputError
 
-__all__ = ["RowAddresses", "addresses_of"]
+__all__ = ["RowAddresses", "find_addresses"]
 
 A = TypeVar("A", bound=npt.NDArray[Any])
 
@@ -30,15 +30,15 @@ class RowAddresses(NamedTuple):
     """Address -> index of its exchange in ``names``."""
     keys: pa.Array
     """Address -> routing key; not dictionary-encoded."""
-    of: IntArray | None
+    address_of_row: IntArray | None
     """Row -> its address; None if each row is an address."""
 
     def spread(self, values: A) -> A:
         """Return the value of each row, given the value of each address, as a new array."""
-        return cast("A", values.copy() if self.of is None else values[self.of])
+        return cast("A", values.copy() if self.address_of_row is None else values[self.address_of_row])
 
 
-def addresses_of(batch: pa.RecordBatch) -> RowAddresses:
+def find_addresses(batch: pa.RecordBatch) -> RowAddresses:
     """Return the addresses of the rows, in any order. Raises InputError for a null exchange or routing key."""
     exchanges, keys = (_column_without_nulls(batch, name) for name in ("exchange", "routing_key"))
     if not isinstance(exchanges, pa.DictionaryArray):

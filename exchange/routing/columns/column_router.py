@@ -28,7 +28,7 @@ from exchange.arrays.columns import Column
 from exchange.arrays.grouping import CHUNK, decode_dictionary, group_keys, split_pieces
 from exchange.arrays.table import IntArray, pack_pairs
 from exchange.errors import BrokerError, InputError
-from exchange.kinds import Choose, Decider, can_delay, kind_of
+from exchange.kinds import Choose, Decider, can_delay, find_kind
 from exchange.patterns.columns.set_numbers import UNKNOWN
 from exchange.routing.columns.headers import HeaderColumn
 from exchange.routing.columns.key_classes import KeyClasses, KeyDecisions
@@ -91,9 +91,9 @@ class ColumnRouter:
             name: queue.partitioning for name, queue in topology.queues.items() if queue.partitioning is not None
         }
         self._marks: Final = {
-            name: DECIDERS.get(kind_of(exchange).decider, BY_HEADERS)
+            name: DECIDERS.get(find_kind(exchange).decider, BY_HEADERS)
             for name, exchange in topology.exchanges.items()
-            if kind_of(exchange).decider in DECIDERS or can_delay(exchange)
+            if find_kind(exchange).decider in DECIDERS or can_delay(exchange)
         }
         self._deciding = False
         self._begin()

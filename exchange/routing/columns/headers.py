@@ -26,7 +26,7 @@ from exchange.arrays.table import IntArray
 from exchange.errors import InputError
 from exchange.values.field_json import decode_table
 from exchange.values.field_text import decode_field
-from exchange.values.field_values import check_fields, type_and_value
+from exchange.values.field_values import check_fields, resolve_type
 from exchange.values.json_text import parse
 
 __all__ = ["HeaderColumn"]
@@ -117,7 +117,7 @@ class HeaderColumn:
         elif pa.types.is_dictionary(kind):
             found: dict[str, int] = {}
             codes = [
-                found.setdefault(repr(type_and_value(table[name])), len(found) + 1) if name in table else ABSENT
+                found.setdefault(repr(resolve_type(table[name])), len(found) + 1) if name in table else ABSENT
                 for table in self._tables()
             ]
             indices = np.asarray(column.indices.fill_null(len(codes)))

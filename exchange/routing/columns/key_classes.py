@@ -18,23 +18,23 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from exchange.arrays.columns import Column, column_of_bytes
+from exchange.arrays.columns import Column, build_bytes_column
 from exchange.arrays.table import IntArray, IntTable, KeyArray
 from exchange.entities.entities import Destination
-from exchange.kinds import Decider, can_delay, kind_of
+from exchange.kinds import Decider, can_delay, find_kind
 from exchange.patterns.columns.literals import Literals, hash_words
 from exchange.patterns.columns.pattern_sets import STATES, PatternSets
 from exchange.patterns.columns.set_numbers import UNKNOWN, SetNumbers
 from exchange.patterns.columns.words import Vocabulary, Words, split_words
 from exchange.patterns.pattern import AMQP, Pattern, Word
 from exchange.routing.columns.outcomes import Outcomes
-from exchange.routing.columns.routing_inputs import RoutingInputs, inputs_from
+from exchange.routing.columns.routing_inputs import RoutingInputs, find_inputs
 from exchange.topology.graph import TopologyGraph
 from exchange.topology.topology import Topology
 
 __all__ = ["NO_CLASS", "STATES", "Decide", "KeyClasses", "KeyDecisions", "PublishedExchange"]
 
-MOST_SETS: Final = 1 << 19
+MAX_PATTERN_SET: Final = 1 << 19
 """Highest number of a set of patterns for which a key class has enough bits."""
 
 FEW_LITERALS: Final = 1_024
@@ -85,12 +85,12 @@ class KeyClasses:
         self._encode: Final = encode
         self._queues: Final = topology.queues
         self._outcomes: Final = outcomes
-        self._states: Final = min(states, MOST_SETS)
+        self._states: Final = min(states, MAX_PATTERN_SET)
         self._vocabulary: Final = Vocabulary()
         self._conditions: Final = {
             name: _Conditions(topology, name, by_destination=outcomes is not None)
             for name, exchange in topology.exchanges.items()
-            if kind_of(exchange).decider is Decider.KEY
+            if find_kind(exchange).decider is Decider.KEY
         }
         self._literal_groups: Final[list[tuple[Any, ...]]] = [()]
         """Number of a literal key -> names of exchanges, each followed by the value of its group there."""
@@ -108,7 +108,7 @@ class KeyClasses:
                 alone = len(reached) == 1 and name in self._conditions and name not in graph.unsure
                 alone = alone and not can_delay(exchange)
                 realm, direct = self._realm(name, reached, alone)
-                self.entries.append(PublishedExchange(name, realm, reached, alone, direct, inputs_from(graph, name)))
+                self.entries.append(PublishedExchange(name, realm, reached, alone, direct, find_inputs(graph, name)))
         self._entry_realms: Final = np.array([entry.realm for entry in self.entries], np.int32)
         self._entry_compares: Final = np.array([self._realms[entry.realm].compares for entry in self.entries], np.bool_)
 
@@ -124,7 +124,7 @@ class KeyClasses:
         return literals
 
     def _learn_words(self, literals: Sequence[str]) -> None:
-        words = split_words(column_of_bytes(list(map(self._encode, literals))))
+        words = split_words(build_bytes_column(list(map(self._encode, literals))))
         self._vocabulary.add(words)
         patterns = (words for each in self._conditions.values() for words, _ in each.patterns(literals=False))
         wild = {word for words in patterns for word in words if isinstance(word, str)}
@@ -170,7 +170,7 @@ class KeyClasses:
         """Number of signatures of keys so far; many may stand for one set of patterns."""
         return sum(len(realm.sets) for realm in self._realms)
 
-    def of(self, column: Column, entries: npt.NDArray[np.int64]) -> tuple[KeyArray, KeyArray]:
+    def classify(self, column: Column, entries: npt.NDArray[np.int64]) -> tuple[KeyArray, KeyArray]:
         """Return the key class of each key, published to its entry, and the hashes of shapes, if these are needed.
 
         ``entries`` has for each key an index of ``self.entries``; where it is negative, the key class is ``NO_CLASS``.
@@ -179,7 +179,7 @@ class KeyClasses:
         numbers = self._vocabulary.numbers(words)
         sets = self._sets_of(words, numbers, entries)
         # The sets of direct entries are outcomes, whose numbers have no limit where other exchanges give them.
-        unknown = (sets == UNKNOWN) | (sets > MOST_SETS) | (entries < 0)
+        unknown = (sets == UNKNOWN) | (sets > MAX_PATTERN_SET) | (entries < 0)
         classes = (entries.astype(np.uint64) << ENTRY_SHIFT) | (sets.astype(np.uint64) << SET_SHIFT)
         shapes = np.zeros(0, np.uint64)
         compares = self._entry_compares.take(np.maximum(entries, 0)) if self.entries else np.zeros(len(sets), np.bool_)
@@ -273,7 +273,7 @@ class _Conditions:
     """The conditions of one exchange on keys, each with a value that is equal if they need not be distinguished."""
 
     def __init__(self, topology: Topology, name: str, *, by_destination: bool) -> None:
-        kind = kind_of(topology.exchanges[name])
+        kind = find_kind(topology.exchanges[name])
         destinations: dict[str, set[Hashable]] = {}
         self.wild: Final[dict[str, Hashable]] = {}
         self.literal: Final[dict[str, Hashable]] = {}
@@ -319,9 +319,9 @@ class KeyDecisions:
     def number(self, column: Column, entries: npt.NDArray[np.int64]) -> tuple[IntArray, KeyArray]:
         """Return the number of each key's class, and the hash of its shape; no hashes if they are not needed.
 
-        ``entries`` are as for `KeyClasses.of`.
+        ``entries`` are as for `KeyClasses.classify`.
         """
-        key_classes, shapes = self._key_classes.of(column, entries)
+        key_classes, shapes = self._key_classes.classify(column, entries)
         return self.number_classes(key_classes, column), shapes
 
     def number_classes(self, key_classes: KeyArray, column: Column) -> IntArray:

@@ -127,11 +127,11 @@ class RouteColumns:
             here = rows[np.searchsorted(rows, start) : np.searchsorted(rows, start + len(keys))]
             if source.part == "header":
                 tables = [{} if self._headers is None else self._headers.table(int(row)) for row in here]
-                parts.append(_partition(partitioning, [source.of(Message(headers=table)) for table in tables]))
+                parts.append(_partition(partitioning, [source.read(Message(headers=table)) for table in tables]))
             else:
                 chosen = keys.take(pa.array(here - start)).dictionary_encode()
                 texts = [_text(key) for key in chosen.dictionary.to_pylist()]
-                found = [source.of(Message(routing_key=text)) for text in texts]
+                found = [source.read(Message(routing_key=text)) for text in texts]
                 parts.append(_partition(partitioning, found).take(np.asarray(chosen.indices)))
             start += len(keys)
         return np.concatenate(parts) if parts else np.zeros(0, np.int32)

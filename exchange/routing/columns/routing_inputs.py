@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from exchange.kinds import Decider, KeyUse, can_delay, kind_of
+from exchange.kinds import Decider, KeyUse, can_delay, find_kind
 from exchange.kinds.delayed import DELAY
 from exchange.topology.graph import TopologyGraph
 from exchange.topology.topology import Topology
 
-__all__ = ["ALONE", "HEADERS", "RoutingInputs", "inputs_from", "special_exchanges"]
+__all__ = ["ALONE", "HEADERS", "RoutingInputs", "find_inputs", "find_special_exchanges"]
 
 HEADERS: Final = "headers"
 ALONE: Final = "alone"
@@ -34,16 +34,16 @@ class RoutingInputs(NamedTuple):
     """Properties that an exchange hashes; sorted."""
 
 
-def special_exchanges(topology: Topology) -> dict[str, str]:
+def find_special_exchanges(topology: Topology) -> dict[str, str]:
     """Return the exchanges that read more of a message than its key, each with ``HEADERS`` or ``ALONE``."""
     needs = {
-        name: ALONE if can_delay(exchange) else SPECIAL.get(kind_of(exchange).decider)
+        name: ALONE if can_delay(exchange) else SPECIAL.get(find_kind(exchange).decider)
         for name, exchange in topology.exchanges.items()
     }
     return {name: need for name, need in needs.items() if need is not None}
 
 
-def inputs_from(graph: TopologyGraph, start: str) -> RoutingInputs:
+def find_inputs(graph: TopologyGraph, start: str) -> RoutingInputs:
     """Return what decides the routes of messages that are published to the exchange ``start``."""
     topology = graph.topology
     topics: list[str] = []
@@ -51,7 +51,7 @@ def inputs_from(graph: TopologyGraph, start: str) -> RoutingInputs:
     properties: set[str] = set()
     for name in graph.graph.downstream([start]):
         exchange = topology.exchanges[name]
-        kind = kind_of(exchange)
+        kind = find_kind(exchange)
         if kind.key_use is KeyUse.PATTERN:
             topics.append(exchange.name)
         reads = kind.reads(exchange, topology.bindings_from(exchange.name), topology.profile)

@@ -19,7 +19,7 @@ from bindings.counts.verification import verdict_for
 from bindings.diffing.comparison.compare import compare
 from bindings.diffing.planning.plan import make_plan
 from bindings.diffing.planning.step import describe_part
-from exchange import LATEST, Binding, Exchange, Message, Queue, Topology
+from exchange import LATEST_PROFILE, Binding, Exchange, Message, Queue, Topology
 from tests.bindings.counts.test_tally import records_for
 from tests.support import topologies
 from tests.support.bindings import pairs
@@ -74,7 +74,7 @@ def test_a_plan_that_rebinds_a_delayed_hashing_exchange_warns_that_keys_move(typ
 def test_a_delay_changes_no_outcome_and_no_count(seed: int) -> None:
     """Neither message by message, as verification asks, nor in batches."""
     rng = Random(seed)
-    topology = topologies.topology(rng, LATEST)
+    topology = topologies.topology(rng, LATEST_PROFILE)
     records = records_for(rng, topology, 12)
     explorers = OutcomeExplorer(topology), OutcomeExplorer(delayed(topology))
     for record in records:
@@ -107,7 +107,7 @@ WRAPPED = re.compile(r"an x-[a-z-]+ exchange, which routes as (a \w+) exchange, 
 @given(SEED)
 def test_a_delay_changes_no_finding_but_what_brokers_refuse(seed: int) -> None:
     """The inner type's own arguments are checked by its plugin; a delayed message takes the alternate exchange."""
-    topology = rebuild(topologies.topology(Random(seed), LATEST))
+    topology = rebuild(topologies.topology(Random(seed), LATEST_PROFILE))
 
     def found(topology: Topology) -> Counter[tuple[str, str]]:
         found = [(each.code, each.message) for each in check(topology) if each.code not in OTHERS]

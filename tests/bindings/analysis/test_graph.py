@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange import BrokerError, Exchange, Policy, Router, Topology
-from exchange.entities.releases import LATEST
+from exchange.entities.releases import LATEST_PROFILE
 from exchange.topology.graph import Graph, TopologyGraph, find_cycles
 from tests.support import topologies
 from tests.support.tiers import examples
@@ -21,7 +21,7 @@ EDGES = st.lists(st.tuples(st.sampled_from("abcdefg"), st.sampled_from("abcdefg"
 def test_a_message_stays_downstream_of_the_exchange_it_is_published_to(seed: int) -> None:
     """Each queue it gets to is bound to an exchange downstream, and each exchange that leaves it undecided is one."""
     rng = Random(seed)
-    topology = topologies.topology(rng, LATEST)
+    topology = topologies.topology(rng, LATEST_PROFILE)
     graph, router = TopologyGraph(topology).graph, Router(topology)
     for message in (topologies.message(rng, topology) for _ in range(10)):
         try:

@@ -12,7 +12,7 @@ from bindings.archive.record import Record, build_batch
 from bindings.checking.check import check
 from bindings.counts.columnar.counting import Tallier
 from bindings.counts.outcome import OutcomeExplorer
-from bindings.counts.tally import fingerprint
+from bindings.counts.tally import compute_fingerprint
 from bindings.diffing.comparison.compare import compare
 from exchange import Binding, Destination, Exchange, Message, Queue, Topology
 from tests.support.tiers import examples
@@ -72,7 +72,7 @@ def test_another_selector_is_a_choice_that_differs_by_selectors() -> None:
         before.exchanges.values(), before.queues.values(), [*before.bindings][::-1], profile=before.profile
     )
     assert compare(before, after).choices == ()
-    assert fingerprint(before) == fingerprint(after)
+    assert compute_fingerprint(before) == compute_fingerprint(after)
 
 
 def test_check_reports_the_selectors_that_a_broker_refuses() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.analysis.pattern_set import Cover, PatternSet, redundant
+from bindings.analysis.pattern_set import Cover, PatternSet, find_redundant
 from exchange import Pattern
 from exchange.patterns.pattern import ExactKey
 from tests.support.algebra import covers, empty
@@ -60,7 +60,7 @@ def test_all_redundant_patterns_can_be_removed_and_no_other_one(case: tuple[Patt
     """Each is named once, with patterns that do cover it; a pattern given twice is no reason."""
     pattern, others = case
     given_patterns = [pattern, *others, pattern]
-    found = list(redundant(given_patterns, pattern.dialect))
+    found = list(find_redundant(given_patterns, pattern.dialect))
     assert len({one for one, _ in found}) == len(found)
     for one, cover in found:
         assert one not in cover.by
@@ -101,4 +101,4 @@ def test_a_set_without_steps_leaves_its_questions_undecided() -> None:
     few = PatternSet(patterns[:2], steps=2)
     assert few.covers(patterns[2]) == (None, None)
     assert few.cover(patterns[2]) == Cover(None)
-    assert dict(redundant([Pattern("#.b.#"), Pattern("#.b.c")], steps=1)) == {Pattern("#.b.c"): Cover(None)}
+    assert dict(find_redundant([Pattern("#.b.#"), Pattern("#.b.c")], steps=1)) == {Pattern("#.b.c"): Cover(None)}

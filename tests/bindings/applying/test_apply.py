@@ -24,7 +24,7 @@ from bindings.diffing.planning.step import Step
 from bindings.sources.management import Management
 from exchange import Binding, Exchange, Policy, Queue, Topology
 from exchange.errors import InputError
-from exchange.text.site import how_to_install
+from exchange.text.site import build_install_command
 from tests.support import topologies
 from tests.support.amqp_wire import encode_field
 from tests.support.program import run_program
@@ -66,7 +66,7 @@ def test_the_management_api_names_bindings_by_their_typed_arguments(arguments: d
 )
 def test_one_address_gives_the_other(given_one: str, other: str | None, management: str, amqp: str) -> None:
     """At the usual port of the same host unless it is given; neither is ever shown with a password."""
-    addresses = Addresses.of(given_one, other)
+    addresses = Addresses.parse(given_one, other)
     assert (addresses.management.address, addresses.amqp) == (management, amqp)
     assert (addresses.management.user, addresses.management.password) == ("u", "p")
     assert "p@" not in repr(addresses)
@@ -76,17 +76,17 @@ def test_one_address_gives_the_other(given_one: str, other: str | None, manageme
 def test_the_virtual_host_is_in_either_address() -> None:
     """AMQP's or the management API's."""
     web, wire = "http://u:p@host:1", "amqp://host:2"
-    assert Addresses.of(f"{web}/v", wire).management.vhost == "v"
-    assert Addresses.of(web, f"{wire}/%2F").management.vhost == "/"
-    assert Addresses.of(f"{wire.replace('host', 'u:p@host')}/v%2Fw").management.vhost == "v/w"
-    assert Addresses.of(web, wire).management.vhost is None
+    assert Addresses.parse(f"{web}/v", wire).management.vhost == "v"
+    assert Addresses.parse(web, f"{wire}/%2F").management.vhost == "/"
+    assert Addresses.parse(f"{wire.replace('host', 'u:p@host')}/v%2Fw").management.vhost == "v/w"
+    assert Addresses.parse(web, wire).management.vhost is None
 
 
 @pytest.mark.parametrize("wrong", ["host", "ftp://host", "amqp://", "http://u:p@host:x", "amqp://u:secret@host:x"])
 def test_a_wrong_address_is_reported_without_its_password(wrong: str) -> None:
     """As bad input."""
     with pytest.raises(InputError) as error:
-        Addresses.of(wrong)
+        Addresses.parse(wrong)
     assert "secret" not in str(error.value)
 
 
@@ -242,4 +242,4 @@ def test_without_pika_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "pika", None)
     ended = run_program("apply", str(topology), "http://a:b@127.0.0.1:1")
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr == f"hashstar: changing a broker needs pika: {how_to_install('rabbitmq')}\n"
+    assert ended.stderr == f"hashstar: changing a broker needs pika: {build_install_command('rabbitmq')}\n"

@@ -30,7 +30,7 @@ from bindings.diffing.planning.plan import make_plan
 from bindings.sources.definitions import Definitions
 from bindings.sources.management import Management
 from exchange import Binding, Exchange, Policy, Queue, Topology
-from exchange.entities.releases import profile_for
+from exchange.entities.releases import find_profile
 from exchange.errors import InputError
 from tests.support import topologies
 from tests.support.bindings import pairs
@@ -114,7 +114,7 @@ def place(request: pytest.FixtureRequest, rabbitmq_servers: list[Server], tmp_pa
 def test_the_broker_has_what_was_wanted(place: Place) -> None:
     """Random pairs: the first applied to an empty virtual host, then the second; then there is nothing to do."""
     everything = ("--yes", "--prune", "--replace")
-    profile = profile_for(place.server.version)
+    profile = find_profile(place.server.version)
     steps = 0
     for seed in range(PAIRS):
         for topology in pairs.pair(Random(seed)):
@@ -134,7 +134,7 @@ def test_the_broker_has_what_was_wanted(place: Place) -> None:
 @pytest.mark.live
 def test_arguments_of_all_types_are_what_they_were(place: Place) -> None:
     """Bound with their types, recognised by them, and unbound with them."""
-    bare = Topology([Exchange("x", "headers")], [Queue("q")], profile=profile_for(place.server.version))
+    bare = Topology([Exchange("x", "headers")], [Queue("q")], profile=find_profile(place.server.version))
     wanted = bare
     for number, value in enumerate(topologies.VALUES):
         wanted = wanted.bind(Binding.to_queue("x", "q", str(number), {"h": value, "x-match": "any", "é": "ü"}))

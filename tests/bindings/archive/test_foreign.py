@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.archive.columns import as_table, find_places
+from bindings.archive.columns import find_places, to_table
 from bindings.archive.formats.detect import detect
 from bindings.archive.formats.parquet import ParquetWriter
 from bindings.archive.mapping import COLUMNS, FieldMapping, parse_columns
@@ -22,7 +22,7 @@ from bindings.archive.reading import Bad, Bias
 from bindings.archive.record import Record, build_batch, to_records
 from bindings.archive.times import parse_time
 from bindings.auditing.run import audit
-from bindings.auditing.spark.streaming import mapping_of, options_of
+from bindings.auditing.spark.streaming import decode_mapping, encode_options
 from bindings.commands.archive import archive_command
 from exchange import Binding, Exchange, Queue, Topology
 from exchange.errors import InputError
@@ -186,8 +186,8 @@ def test_a_column_is_a_field_and_a_place(text: str) -> None:
 
 def test_a_mapping_goes_to_workers_and_comes_back() -> None:
     mapping = FieldMapping("=x", "header:h", tuple(sorted((field, f"c.{field}") for field in COLUMNS)))
-    assert mapping_of(options_of(mapping)) == mapping
-    assert mapping_of(options_of(FieldMapping())) == FieldMapping()
+    assert decode_mapping(encode_options(mapping)) == mapping
+    assert decode_mapping(encode_options(FieldMapping())) == FieldMapping()
 
 
 def test_a_plain_name_is_preferred_by_rank_and_a_given_one_above_all() -> None:
@@ -199,7 +199,7 @@ def test_a_plain_name_is_preferred_by_rank_and_a_given_one_above_all() -> None:
 @pytest.mark.parametrize("value", ["no json", "5", [1, 2], ["a"], 5])
 def test_what_is_no_table_is_refused(value: Any) -> None:
     with pytest.raises(InputError, match="headers are"):
-        as_table(value, "headers")
+        to_table(value, "headers")
 
 
 def test_bindings_that_ask_for_lost_types_are_counted(tmp_path: Path) -> None:

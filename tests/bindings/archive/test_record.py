@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.archive.names import bytes_to_text_array, escape, escape_bytes, to_text_array, unescape
+from bindings.archive.names import decode_bytes_array, escape, escape_bytes, to_text_array, unescape
 from bindings.archive.record import SCHEMA, Record, Rows, build_batch, to_records
 from exchange import Binding, Exchange, Queue, Topology
 from exchange.errors import InputError
@@ -66,9 +66,9 @@ def test_different_names_are_written_differently(one: str, other: str) -> None:
 @given(st.lists(st.none() | st.binary(max_size=4), max_size=4))
 def test_a_column_of_bytes_is_written_as_each_of_them(items: list[bytes | None]) -> None:
     column = pa.array([b"x", *items], pa.binary()).slice(1)
-    assert bytes_to_text_array(column).to_pylist() == [None if item is None else escape_bytes(item) for item in items]
+    assert decode_bytes_array(column).to_pylist() == [None if item is None else escape_bytes(item) for item in items]
     texts = [None if item is None else item.decode("utf-8", "surrogateescape") for item in items]
-    assert to_text_array(texts).to_pylist() == bytes_to_text_array(column).to_pylist()
+    assert to_text_array(texts).to_pylist() == decode_bytes_array(column).to_pylist()
 
 
 WORDS = st.lists(st.sampled_from([b"a", b"", b"\xff", b"\0", b"\xc3", b"\xa4", b"\xc3\xa4"]), max_size=4)

@@ -18,7 +18,7 @@ import pytest
 from bindings.archive.formats.detect import detect
 from bindings.archive.formats.json_lines import JsonLines
 from bindings.archive.record import Record
-from exchange.values.field_json import json_line, message_to_json
+from exchange.values.field_json import encode_fields, encode_message
 from exchange.values.field_values import Typed
 from exchange.values.message import Message
 from tests.support.amqp_wire import all_types_in_pika
@@ -171,7 +171,7 @@ def test_a_capture_of_the_firehose_is_read_as_what_was_published(
                     time.sleep(0.1)
                     continue
                 message = Message(method.exchange, method.routing_key, properties.headers, {}, body)
-                lines.append(json_line(message_to_json(message)))
+                lines.append(encode_fields(encode_message(message)))
         path = tmp_path / "firehose.jsonl"
         path.write_bytes(b"".join(lines))
         result = read(JsonLines(), path)

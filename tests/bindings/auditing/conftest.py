@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bindings.auditing.spark.session import session
+from bindings.auditing.spark.session import open_session
 from exchange.errors import InputError
 from tests.recorders.jvm import QUICK
 
@@ -39,7 +39,7 @@ def spark() -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]))
         # What workers import of the tests, they import from there.
-        started = session("local[2,3]", conf=CONF)
+        started = open_session("local[2,3]", conf=CONF)
         try:
             found = started.__enter__()
         except InputError as reason:

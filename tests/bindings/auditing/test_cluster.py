@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from bindings.archive.record import Record
-from bindings.auditing.spark.session import java_version, spark_version
+from bindings.auditing.spark.session import find_java_version, find_spark_version
 from exchange import InputError, Message
 from tests.support.archives.lines import write_lines
 
@@ -54,8 +54,8 @@ def unavailable(reason: str) -> None:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the package as it is released."""
     try:
-        spark_version()
-        java_version(os.environ)
+        find_spark_version()
+        find_java_version(os.environ)
     except InputError as reason:
         unavailable(str(reason))
     folder = tmp_path_factory.mktemp("wheel")

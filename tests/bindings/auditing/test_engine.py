@@ -20,7 +20,7 @@ LINE = '{"exchange": "amq.topic", "routing_key": "a"}\n'
 def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Archive:
     for variable in ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT"):
         monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setattr(engine, "active_session", lambda: None)
+    monkeypatch.setattr(engine, "find_active_session", lambda: None)
     (tmp_path / "m.jsonl").write_text(LINE * 100)
     return detect(str(tmp_path / "m.jsonl"))
 
@@ -28,14 +28,14 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Archive:
 def test_this_process_counts_what_is_not_large(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = choose_engine(archive)
     assert str(chosen) == "counted in this process: 5 KiB; Spark from 32 GiB on, or with --master"
-    monkeypatch.setattr(engine, "LARGE", 4_600)
+    monkeypatch.setattr(engine, "LARGE_ARCHIVE_BYTES", 4_600)
     assert choose_engine(archive).spark
-    monkeypatch.setattr(engine, "LARGE", 4_601)
+    monkeypatch.setattr(engine, "LARGE_ARCHIVE_BYTES", 4_601)
     assert not choose_engine(archive).spark
 
 
 def test_a_large_archive_is_counted_here_without_spark(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "LARGE", 1)
+    monkeypatch.setattr(engine, "LARGE_ARCHIVE_BYTES", 1)
     monkeypatch.setattr(engine, "find_spec", lambda _: None)
     assert choose_engine(archive) == (False, "5 KiB, and Spark is not installed, which would use more machines", 1)
 
@@ -53,7 +53,7 @@ def test_a_large_archive_is_counted_here_without_spark(archive: Archive, monkeyp
 def test_spark_counts_where_it_is_asked_for(
     archive: Archive, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], reason: str
 ) -> None:
-    monkeypatch.setattr(engine, "active_session", lambda: change.get("session"))
+    monkeypatch.setattr(engine, "find_active_session", lambda: change.get("session"))
     if "variable" in change:
         monkeypatch.setenv(change["variable"], "1")
     found = choose_engine(change.get("archive", archive), asked=change.get("asked", ""))

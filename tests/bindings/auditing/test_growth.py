@@ -274,5 +274,5 @@ def test_an_account_survives_json(tmp_path: Path) -> None:
     )
     account = passed.account
     assert account.unread.bad
-    read = ledger_module.account_from_json(ledger_module.account_to_json(account))
+    read = ledger_module.decode_account(ledger_module.encode_account(account))
     assert read == account

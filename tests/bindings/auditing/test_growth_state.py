@@ -11,7 +11,7 @@ import pytest
 
 from bindings.archive.formats.json_lines import JsonLines
 from bindings.archive.reading import Split
-from bindings.auditing.local.planning import PlannedFile, tasks_of
+from bindings.auditing.local.planning import PlannedFile, group_into_tasks
 from bindings.auditing.spark.growth import Growth
 from tests.support.archives.kafka_files import KafkaRecord, batch
 
@@ -83,5 +83,5 @@ def test_neighbouring_splits_are_joined_only_if_both_are_exact_or_neither(exact:
     """A record begins at the start of an exact split; that of another split may begin before it."""
     form = JsonLines()
     first, second = Split("f", 0, 10, exact=True), Split("f", 10, 20, exact=exact)
-    [task] = tasks_of([(PlannedFile("f", form, 20), [first, second])], 1_000)
+    [task] = group_into_tasks([(PlannedFile("f", form, 20), [first, second])], 1_000)
     assert [split for _, split in task.splits] == ([Split("f", 0, 20, exact=True)] if exact else [first, second])

@@ -32,7 +32,7 @@ from bindings.auditing.local.tasks import TooManyBad
 from bindings.auditing.spark import gathering, job
 from bindings.auditing.spark.frames import run_on
 from bindings.auditing.spark.job import run
-from exchange import LATEST, PROFILES, Binding, Exchange, InputError, Message, Queue, Topology
+from exchange import LATEST_PROFILE, PROFILES, Binding, Exchange, InputError, Message, Queue, Topology
 from tests.bindings.counts.test_tally import slow_tally
 from tests.support import topologies
 from tests.support.archives.lines import (
@@ -104,7 +104,7 @@ def frame(spark: SparkSession, folder: str, records: Sequence[Record]) -> DataFr
 def test_records_that_spark_reads_are_counted_alike(spark: SparkSession, seed: int, by_key: bool) -> None:
     """Row by row, or counted first where only keys decide; with CC and BCC."""
     rng = Random(seed)
-    topology = topology_for(rng, LATEST, by_key=by_key)
+    topology = topology_for(rng, LATEST_PROFILE, by_key=by_key)
     records = records_for(rng, topology, 30)
     selection = Selection(rng.choice((None, "/")), rng.choice((None, 0)), rng.choice((None, 5 * 10**7, 5 * 10**12)))
     coverage = CoverageStudy(topology)
@@ -113,8 +113,8 @@ def test_records_that_spark_reads_are_counted_alike(spark: SparkSession, seed: i
     with TemporaryDirectory() as folder:
         rows = frame(spark, folder, records)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(job, "must_have_records", lambda archive, account, max_bad: None)
-            patch.setattr("bindings.auditing.local.run.must_have_records", lambda archive, account, max_bad: None)
+            patch.setattr(job, "require_records", lambda archive, account, max_bad: None)
+            patch.setattr("bindings.auditing.local.run.require_records", lambda archive, account, max_bad: None)
             alone = exact(run_here(detect(folder), studies, selection))
         assert exact(run_on(rows.repartition(3), studies, selection, count_first=False)) == alone
         assert exact(run_on(rows.coalesce(1), studies, selection, count_first=True)) == alone
@@ -190,7 +190,7 @@ def test_headers_may_be_maps_of_texts(spark: SparkSession) -> None:
 def test_a_task_that_runs_again_counts_once(spark: SparkSession, tmp_path: Path) -> None:
     """Each task fails after it has counted everything, in a worker that goes on working."""
     rng = Random(1)
-    topology = topology_for(rng, LATEST)
+    topology = topology_for(rng, LATEST_PROFILE)
     records = records_for(rng, topology, 40)
     write_lines(tmp_path / "a.jsonl", records)
     archive = detect(str(tmp_path))

@@ -190,7 +190,7 @@ def test_the_number_of_processes_is_that_of_cores_or_what_was_asked_for(
 ) -> None:
     (tmp_path / "m.jsonl").write_text(LINE * 100)
     archive = detect(str(tmp_path / "m.jsonl"))
-    monkeypatch.setattr("bindings.auditing.engine.active_session", lambda: None)
+    monkeypatch.setattr("bindings.auditing.engine.find_active_session", lambda: None)
     monkeypatch.setattr("bindings.auditing.engine.count_cores", lambda: 6)
     assert choose_engine(archive, refused="--no-spark").jobs == 1
     monkeypatch.setattr(planning, "SEVERAL", 1)

@@ -20,7 +20,7 @@ import pytest
 from bindings.archive.mapping import FieldMapping
 from bindings.archive.reading import Bad
 from bindings.archive.record import SCHEMA, Record, to_records
-from bindings.auditing.spark.kafka import SubscribedTopic, read, run_on_topic, topic_at
+from bindings.auditing.spark.kafka import SubscribedTopic, parse_topic, read, run_on_topic
 from bindings.auditing.spark.streaming import follow
 from exchange import InputError, Message
 from tests.support.archives.growing import STUDY
@@ -209,18 +209,18 @@ def test_a_header_can_be_the_exchange_without_reading_the_others() -> None:
 @pytest.mark.parametrize("url", ["kafka://host:1", "kafka:///t", "http://h/t", "kafka://h/a/b"])
 def test_a_url_without_a_topic_is_refused(url: str) -> None:
     with pytest.raises(InputError, match="kafka://localhost:9092/orders"):
-        topic_at(url)
+        parse_topic(url)
 
 
 def test_a_missing_connector_is_named_with_the_way_to_get_it(spark: SparkSession, tmp_path: Path) -> None:
     package = f"--packages org.apache.spark:spark-sql-kafka-0-10_2.13:{spark.version}"
     with pytest.raises(InputError, match=package):
-        run_on_topic(spark, topic_at("kafka://localhost:1/orders"), [STUDY])
+        run_on_topic(spark, parse_topic("kafka://localhost:1/orders"), [STUDY])
     with pytest.raises(InputError, match=package):
         follow(spark, "kafka://localhost:1/orders", [STUDY], str(tmp_path))
 
 
 def test_a_url_has_brokers_topic_and_options() -> None:
-    assert topic_at("kafka://a:1,b:2/orders?startingOffsets=latest") == SubscribedTopic(
+    assert parse_topic("kafka://a:1,b:2/orders?startingOffsets=latest") == SubscribedTopic(
         "a:1,b:2", "orders", (("startingOffsets", "latest"),)
     )

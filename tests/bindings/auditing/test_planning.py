@@ -17,7 +17,7 @@ from bindings.archive.reading import Bad, Skipped, Split
 from bindings.archive.record import Record, build_batch
 from bindings.archive.sums import OTHER, REASONS, SAMPLES
 from bindings.auditing.local import planning
-from bindings.auditing.local.planning import PlannedFile, draw_tasks, plan_tasks, splits_of, tasks_of
+from bindings.auditing.local.planning import PlannedFile, draw_tasks, group_into_tasks, plan_splits, plan_tasks
 from bindings.auditing.local.selection import OTHER_VHOST, OUTSIDE, UNTIMED, Selection
 from bindings.auditing.local.tasks import Task
 from exchange import Message
@@ -37,7 +37,7 @@ def test_tasks_have_each_byte_once_and_about_the_wanted_size(files: list[tuple[i
         path = f"f{number}"
         ends = [length * part // parts for part in range(parts + 1)]
         made.append((PlannedFile(path, FORM, length), [Split(path, *pair) for pair in itertools.pairwise(ends)]))
-    tasks = tasks_of(made, size)
+    tasks = group_into_tasks(made, size)
     assert [task.number for task in tasks] == list(range(len(tasks)))
     assert [task.weight for task in tasks] == sorted([task.weight for task in tasks], reverse=True)
     largest = max(length // parts for length, parts in files)
@@ -63,7 +63,7 @@ def test_a_sample_is_some_tasks_within_its_size_and_always_the_same_ones(weights
 
 
 def test_many_small_files_are_few_tasks_and_are_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for number in range(planning.FEW + 1):
+    for number in range(planning.MAX_OPENED_FILES + 1):
         write_lines(tmp_path / f"{number}.jsonl", [Record(Message("amq.topic", "a"))])
     archive = detect(str(tmp_path))
     monkeypatch.delattr(JsonLines, "plan")
@@ -82,7 +82,7 @@ def test_workers_plan_what_takes_long(tmp_path: Path, monkeypatch: pytest.Monkey
 
     def others(files: object, split_bytes: int) -> object:
         asked.append(len(list(files)))  # type: ignore[call-overload]
-        return splits_of(files, split_bytes)  # type: ignore[arg-type]
+        return plan_splits(files, split_bytes)  # type: ignore[arg-type]
 
     assert plan_tasks(archive, 1, others) == alone  # type: ignore[arg-type]
     assert asked == [3]

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bindings.auditing.spark import session as session_module
-from bindings.auditing.spark.session import java_version, session, spark_version, watch_progress
-from exchange import LATEST, InputError
-from exchange.text.site import how_to_install
+from bindings.auditing.spark.session import find_java_version, find_spark_version, open_session, watch_progress
+from exchange import LATEST_PROFILE, InputError
+from exchange.text.site import build_install_command
 from tests.support.archives.lines import records_for, topology_for, write_parquet
 
 if TYPE_CHECKING:
@@ -40,46 +40,46 @@ def a_java(folder: Path, said: str) -> Path:
 )
 def test_java_is_found_in_its_home_and_in_the_path(tmp_path: Path, said: str, release: int) -> None:
     java = a_java(tmp_path, said)
-    assert java_version({"JAVA_HOME": str(tmp_path), "PATH": ""}) == release
-    assert java_version({"PATH": str(java.parent)}) == release
+    assert find_java_version({"JAVA_HOME": str(tmp_path), "PATH": ""}) == release
+    assert find_java_version({"PATH": str(java.parent)}) == release
 
 
 def test_a_java_that_is_too_old_is_named(tmp_path: Path) -> None:
     a_java(tmp_path, 'openjdk version "1.8.0_302"')
     with pytest.raises(InputError, match=r"needs Java 17 or later, and .*/bin/java is Java 8; install .* --no-spark"):
-        java_version({"JAVA_HOME": str(tmp_path)})
+        find_java_version({"JAVA_HOME": str(tmp_path)})
 
 
 def test_a_missing_java_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="JAVA_HOME is not set, and there is none in PATH; install Java 17"):
-        java_version({"PATH": str(tmp_path)})
+        find_java_version({"PATH": str(tmp_path)})
     a_java(tmp_path / "other", 'openjdk version "17.0.1"')
     with pytest.raises(InputError, match=f"none in JAVA_HOME, which is {re.escape(str(tmp_path))}; install"):
-        java_version({"JAVA_HOME": str(tmp_path), "PATH": str(tmp_path / "other" / "bin")})
+        find_java_version({"JAVA_HOME": str(tmp_path), "PATH": str(tmp_path / "other" / "bin")})
 
 
 def test_a_program_called_java_that_is_none_is_named(tmp_path: Path) -> None:
     a_java(tmp_path, "No Java runtime present")
     with pytest.raises(InputError, match=r"is none that works \(it said: No Java runtime present\)"):
-        java_version({"JAVA_HOME": str(tmp_path)})
+        find_java_version({"JAVA_HOME": str(tmp_path)})
 
 
 def test_a_spark_that_is_too_old_or_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     pyspark = pytest.importorskip("pyspark")
-    assert spark_version() == pyspark.__version__
+    assert find_spark_version() == pyspark.__version__
     monkeypatch.setattr(pyspark, "__version__", "3.5.6")
     with pytest.raises(InputError, match=r"needs pyspark 4\.0 or later, found 3\.5\.6: pip install"):
-        spark_version()
+        find_spark_version()
     monkeypatch.setitem(sys.modules, "pyspark", None)
-    with pytest.raises(InputError, match=f"needs Spark: {re.escape(how_to_install('spark'))}"), session():
+    with pytest.raises(InputError, match=f"needs Spark: {re.escape(build_install_command('spark'))}"), open_session():
         pass
 
 
 def test_an_active_session_is_used_and_stays_active(spark: SparkSession) -> None:
-    with session() as found:
+    with open_session() as found:
         assert found is spark
     assert spark.range(3).count() == 3
-    with pytest.raises(InputError, match="there is a Spark session already"), session("local[1]"):
+    with pytest.raises(InputError, match="there is a Spark session already"), open_session("local[1]"):
         pass
 
 
@@ -164,7 +164,7 @@ def test_spark_connect_gives_the_same_counts(spark: SparkSession, tmp_path: Path
                 pytest.fail(f"HASHSTAR_REQUIRE_LIVE=1 promises Spark Connect, but there is no {name}")
             pytest.skip(f"Spark Connect needs {name}: pip install 'pyspark[connect]'")
     rng = Random(5)
-    topology = topology_for(rng, LATEST, by_key=True)
+    topology = topology_for(rng, LATEST_PROFILE, by_key=True)
     write_parquet(tmp_path / "archive", records_for(rng, topology, 60))
     done = python(CONNECTED, str(tmp_path / "archive"))
     assert done.stdout.endswith("equal True\n"), done.stderr[-3000:]

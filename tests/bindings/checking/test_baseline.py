@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.checking.baseline import Baseline, BaselineRun
-from bindings.checking.fingerprint import fingerprint
+from bindings.checking.fingerprint import compute_fingerprint
 from bindings.checking.rules.finding import RULES, Finding
 from bridge.cli import hashstar
 from exchange import Queue
@@ -283,9 +283,9 @@ def test_what_is_reported_is_the_difference_of_two_multisets(
     new = reader.subtract("/b/f", "/", make(after))
 
     def prints(identities: list[tuple[str, str, str]]) -> Counter[str]:
-        return Counter(fingerprint("/", finding) for finding in make(identities))
+        return Counter(compute_fingerprint("/", finding) for finding in make(identities))
 
-    assert Counter(fingerprint("/", finding) for finding in new) == prints(after) - prints(before)
+    assert Counter(compute_fingerprint("/", finding) for finding in new) == prints(after) - prints(before)
     assert Counter(finding.fingerprint for _, finding in reader.find_gone()) == prints(before) - prints(after)
     again = BaselineRun(baseline, codes, None, record=True)
     again.subtract("/b/f", "/", make(after))

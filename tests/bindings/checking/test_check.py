@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from bindings.checking.check import LISTED, check
+from bindings.checking.check import MAX_FINDINGS_OF_CODE, check
 from bindings.checking.rules import paths
 from bindings.checking.rules.finding import RULES, SEVERITIES
 from bindings.commands.check import check_command
@@ -21,7 +21,7 @@ from bindings.sources.document import Document
 from bindings.sources.section import Section
 from bridge.cli import hashstar
 from exchange import Binding, Destination, Exchange, Policy, Queue, Topology, Typed
-from exchange.entities.releases import LATEST, PROFILES
+from exchange.entities.releases import LATEST_PROFILE, PROFILES
 
 T = "exchange t: topic\nqueue q\nqueue r\n"
 H = "exchange h: headers\nqueue q\n"
@@ -252,10 +252,10 @@ def test_an_expectation_that_fails_is_explained() -> None:
 
 
 def test_very_many_findings_of_a_kind_are_counted() -> None:
-    """`LISTED` of each code and exchange are listed, and one more finding counts the others."""
+    """`MAX_FINDINGS_OF_CODE` of each code and exchange are listed, and one more finding counts the others."""
     bindings = [Binding.to_queue("t", "q", f"a.{number}") for number in range(1000)]
     found = check(Topology([TOPIC], [Q], [*bindings, Binding.to_queue("t", "q", "#")]))
-    assert [finding.code for finding in found] == ["HS104"] * (LISTED + 1)
+    assert [finding.code for finding in found] == ["HS104"] * (MAX_FINDINGS_OF_CODE + 1)
     assert sum("900 more" in finding.message for finding in found) == 1
 
 
@@ -450,11 +450,11 @@ def test_a_key_that_many_paths_save_is_found_beyond_the_depth_of_the_stack() -> 
 @pytest.mark.parametrize(
     ("key", "version", "shown", "profile"),
     [
-        ("rabbitmq_version", '"banana"', '"banana" is no release of RabbitMQ', LATEST.name),
-        ("rabbitmq_version", "5", "5 is no release of RabbitMQ", LATEST.name),
-        ("rabbitmq_version", '""', '"" is no release of RabbitMQ', LATEST.name),
-        ("rabbitmq_version", "null", "null is no release of RabbitMQ", LATEST.name),
-        ("rabbit_version", '"9"', '"9" is no release of RabbitMQ', LATEST.name),
+        ("rabbitmq_version", '"banana"', '"banana" is no release of RabbitMQ', LATEST_PROFILE.name),
+        ("rabbitmq_version", "5", "5 is no release of RabbitMQ", LATEST_PROFILE.name),
+        ("rabbitmq_version", '""', '"" is no release of RabbitMQ', LATEST_PROFILE.name),
+        ("rabbitmq_version", "null", "null is no release of RabbitMQ", LATEST_PROFILE.name),
+        ("rabbit_version", '"9"', '"9" is no release of RabbitMQ', LATEST_PROFILE.name),
         ("rabbitmq_version", '"3.8.9"', '"3.8.9" is older than the oldest profile', "rabbitmq-3.10"),
     ],
 )
@@ -479,8 +479,8 @@ def test_a_version_without_a_profile_is_named_with_the_profile_that_holds(
 @pytest.mark.parametrize(
     ("name", "text", "line"),
     [
-        ("d.json", '{"queues": []}', f"{LATEST.name}, the newest, as it names no release of RabbitMQ"),
-        ("d.bindings", "queue q\n", f"{LATEST.name}, the newest, as it names no profile"),
+        ("d.json", '{"queues": []}', f"{LATEST_PROFILE.name}, the newest, as it names no release of RabbitMQ"),
+        ("d.bindings", "queue q\n", f"{LATEST_PROFILE.name}, the newest, as it names no profile"),
         ("d.bindings", "profile 4.1\nqueue q\n", None),
         ("d.json", '{"hashstar": {"profile": "rabbitmq-4.0"}, "rabbitmq_version": "3.12.1"}', None),
     ],
@@ -548,7 +548,7 @@ def test_the_version_of_an_export_that_chose_the_rules_is_named(tmp_path: Path) 
 
 def test_findings_that_are_counted_name_no_exchange_by_chance() -> None:
     """Findings of exchanges are counted together, also where one of these is called as the class is."""
-    exchanges = [Exchange(f"e{number}", "topic") for number in range(LISTED + 20)]
+    exchanges = [Exchange(f"e{number}", "topic") for number in range(MAX_FINDINGS_OF_CODE + 20)]
     findings = check(Topology([*exchanges, Exchange("Exchange", "topic")]))
     more = [finding for finding in findings if " more of this kind" in finding.message]
     assert more
@@ -642,7 +642,7 @@ def test_a_circle_of_expiry_is_found_however_long_it_is() -> None:
 
 
 def test_a_search_for_circles_that_ends_early_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bindings.checking.rules.dead_letters.STEPS", 100)
+    monkeypatch.setattr("bindings.checking.rules.dead_letters.MAX_STEPS", 100)
     ring = [expiring(f"q{number}", f"q{(number + 1) % 200}") for number in range(200)]
     [found] = [one for one in check(Topology(queues=ring)) if one.code == "HS314"]
     assert found.message == "not all circles of expiry were looked for: the search ends after 100 dead letters"

@@ -13,7 +13,7 @@ from bindings.checking.check import check
 from bindings.checking.rules.finding import Finding
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from exchange.entities.profile import Profile
-from exchange.entities.releases import LATEST, PROFILES
+from exchange.entities.releases import LATEST_PROFILE, PROFILES
 from exchange.errors import BrokerError
 from tests.support import topologies
 from tests.support.patterns import all_keys, words_in
@@ -273,7 +273,7 @@ def test_a_starved_binding_is_never_taken(topology: Topology) -> None:
 def test_findings_about_conditions_are_true(seed: int) -> None:
     """Bindings that match everything or nothing do."""
     rng = Random(seed)
-    topology = topologies.topology(rng, LATEST, topologies.Kinds(types=("headers",)))
+    topology = topologies.topology(rng, LATEST_PROFILE, topologies.Kinds(types=("headers",)))
     claims = {f.part: f.code for f in check(topology) if f.code in ("HS501", "HS502")}
     router = open_to_all(topology)
     for _ in range(40):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.checking.check import find_all
-from bindings.checking.fingerprint import OBJECTS, fingerprint
+from bindings.checking.fingerprint import OBJECTS, compute_fingerprint
 from bindings.checking.rules.finding import RULES, Finding
 from bindings.sources.document import Document
 from exchange import Binding, Topology
@@ -47,7 +47,7 @@ def reorder(topology: Topology, rng: Random) -> Topology:
 def test_no_two_findings_have_one_fingerprint(plain: Topology, rng: Random) -> None:
     """Of topologies of a few exchanges, and of such with headers, hashes, policies and odd names."""
     for topology in (plain, topologies.topology(rng, rng.choice(list(PROFILES.values())))):
-        found = Counter(fingerprint("/", finding) for finding in findings(topology))
+        found = Counter(compute_fingerprint("/", finding) for finding in findings(topology))
         assert found.total() == len(found)
 
 
@@ -65,35 +65,38 @@ def test_no_two_findings_have_one_fingerprint(plain: Topology, rng: Random) -> N
 def test_findings_about_one_part_differ_by_their_detail(code: str, text: str) -> None:
     found = findings(Document.loads(text).topology(), code)
     assert len(found) > 1
-    assert len({fingerprint("/", finding) for finding in found}) == len(found)
+    assert len({compute_fingerprint("/", finding) for finding in found}) == len(found)
 
 
 @pytest.mark.parametrize("code", CODES)
 def test_a_fingerprint_is_that_of_the_same_finding_in_another_order(code: str) -> None:
     """A broker exports its definitions in any order."""
     topology = document_of(code).topology()
-    prints = [fingerprint("/", finding) for finding in findings(topology, code)]
+    prints = [compute_fingerprint("/", finding) for finding in findings(topology, code)]
     assert prints or code == "HS801"  # which needs an expectation
     for seed in range(4):
-        other = [fingerprint("/", finding) for finding in findings(reorder(topology, Random(seed)), code)]
+        other = [compute_fingerprint("/", finding) for finding in findings(reorder(topology, Random(seed)), code)]
         assert sorted(other) == sorted(prints)
 
 
 def test_a_fingerprint_depends_on_code_virtual_host_part_and_detail() -> None:
     a, b = Binding.to_queue("t", "q", "a"), Binding.to_queue("t", "q", "b")
     distinct = [
-        fingerprint("/", Finding("HS104", a, "")), fingerprint("/", Finding("HS105", a, "")),
-        fingerprint("/v", Finding("HS104", a, "")), fingerprint("/", Finding("HS104", b, "")),
-        fingerprint("/", Finding("HS104", a, "", detail="x")), fingerprint("/", Finding("HS104", None, "")),
+        compute_fingerprint("/", Finding("HS104", a, "")), compute_fingerprint("/", Finding("HS105", a, "")),
+        compute_fingerprint("/v", Finding("HS104", a, "")), compute_fingerprint("/", Finding("HS104", b, "")),
+        compute_fingerprint("/", Finding("HS104", a, "", detail="x")),
+        compute_fingerprint("/", Finding("HS104", None, "")),
     ]  # fmt: skip
     assert len(set(distinct)) == len(distinct)
-    assert fingerprint("/", Finding("HS104", a, "one", "key", (b,), 7)) == distinct[0]
+    assert compute_fingerprint("/", Finding("HS104", a, "one", "key", (b,), 7)) == distinct[0]
 
 
 def test_a_missing_exchange_is_one_finding_however_many_bindings_name_it() -> None:
     one, more = Binding.to_queue("gone", "q", "b"), Binding.to_queue("gone", "q", "a")
     for code in ("HS101", "HS108", "HS401"):
-        assert fingerprint("/", Finding(code, one, "")) == fingerprint("/", Finding(code, more, "", related=(one,)))
+        assert compute_fingerprint("/", Finding(code, one, "")) == compute_fingerprint(
+            "/", Finding(code, more, "", related=(one,))
+        )
 
 
 def test_objects_are_those_of_codes_that_are_there() -> None:

@@ -66,18 +66,18 @@ def test_the_columns_of_saved_counts_do_not_change(schema: pa.Schema, columns: s
 
 @pytest.mark.parametrize("column", ["queue", "messages"])
 def test_a_row_without_a_required_value_is_damaged(column: str) -> None:
-    table = comparison_file.table_of(Comparison("a", "b", moves={PartitionMove("q", None, 1): 2}))
+    table = comparison_file.build_table(Comparison("a", "b", moves={PartitionMove("q", None, 1): 2}))
     number = table.schema.get_field_index(column)
     table = table.set_column(number, table.schema.field(number), pa.nulls(1, table.schema.field(number).type))
     with pytest.raises(InputError, match="a table: a damaged comparison"):
-        comparison_file.comparison_of(table)
+        comparison_file.read_comparison_table(table)
 
 
 def test_an_unknown_total_is_damage() -> None:
-    table = verification_file.table_of(Verification("a", differences={PlacementDifference("x"): Evidence(Span(1))}))
+    table = verification_file.build_table(Verification("a", differences={PlacementDifference("x"): Evidence(Span(1))}))
     names = pa.array(
         [name and name.replace("agreed", "topology") for name in table.column("name").to_pylist()], pa.string()
     )
     table = table.set_column(1, "name", names)
     with pytest.raises(InputError, match="a damaged verification: a total called 'topology'"):
-        verification_file.verification_of(table)
+        verification_file.read_verification_table(table)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from bindings.archive.record import Record, build_batch
 from bindings.counts.columnar.arrays import hashing
 from bindings.counts.columnar.classes.classes import Classifier
-from bindings.counts.outcome import AlternateLink, Outcome, OutcomeExplorer, ordered_bindings
+from bindings.counts.outcome import AlternateLink, Outcome, OutcomeExplorer, sort_bindings
 from exchange import PROFILES, Binding, BrokerError, Exchange, InputError, Message, Profile, Queue, Router, Topology
 from exchange.arrays.columns import build_column
 from exchange.arrays.table import DirectTable, IntTable
@@ -42,7 +42,7 @@ class Oracle:
     """A router that is asked once for each combination of random choices."""
 
     def __init__(self, topology: Topology) -> None:
-        self.numbers = {binding: number for number, binding in enumerate(ordered_bindings(topology))}
+        self.numbers = {binding: number for number, binding in enumerate(sort_bindings(topology))}
         self.router = Router(topology, choose=self.choose, cache=0)
         randoms = sum(exchange.type.endswith("random") for exchange in topology.exchanges.values())
         self.paths = list(itertools.product(range(7), repeat=randoms))
@@ -146,7 +146,7 @@ def test_keys_have_one_class_only_if_the_router_matches_the_same_bindings(
     The automaton has its steps in a grid, in a table, or first in the one.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pattern_sets, "MOST_CONJUNCTIONS", conjunctions)
+        patch.setattr(pattern_sets, "MAX_CONJUNCTIONS", conjunctions)
         patch.setattr(automaton, "CELLS", cells)
         patch.setattr(hashing, "CHUNK", 7)
         compare_topics(seed, states)

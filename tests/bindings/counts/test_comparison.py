@@ -16,17 +16,17 @@ from hypothesis import strategies as st
 from bindings.archive.names import escape
 from bindings.archive.record import Record, build_batch
 from bindings.archive.sums import Span
-from bindings.counts.changes import Changes, changes, summary
+from bindings.counts.changes import Changes, list_changes, summarize_changes
 from bindings.counts.columnar import comparing
 from bindings.counts.columnar.comparing import Comparer
 from bindings.counts.comparison import ChangeFacts, Comparison, Pair, PartitionMove, change_of
-from bindings.counts.comparison_file import comparison_of, table_of
-from bindings.counts.outcome import OutcomeExplorer, ordered_bindings
-from bindings.counts.sketch import hash_of, registers_of
-from bindings.counts.tally import fingerprint
-from bindings.counts.witness import MOST
+from bindings.counts.comparison_file import build_table, read_comparison_table
+from bindings.counts.outcome import OutcomeExplorer, sort_bindings
+from bindings.counts.sketch import compute_registers, hash_of
+from bindings.counts.tally import compute_fingerprint
+from bindings.counts.witness import MAX_WITNESSES
 from exchange import (
-    LATEST,
+    LATEST_PROFILE,
     PROFILES,
     Binding,
     BrokerError,
@@ -109,10 +109,10 @@ def compared(comparer: Comparer, records: Sequence[Record], chunk: int = 1_000) 
 def slow_comparison(before: Topology, after: Topology, records: Sequence[Record]) -> Comparison:
     """Return the comparison, made message by message, without witnesses and shapes."""
     first, second = OutcomeExplorer(before), OutcomeExplorer(after)
-    total = Comparison(fingerprint(before), fingerprint(after))
+    total = Comparison(compute_fingerprint(before), compute_fingerprint(after))
     for message, time, *_ in records:
         pair = Pair(first.outcome(message), second.outcome(message))
-        key = registers_of([hash_of(escape(message.routing_key).encode())])
+        key = compute_registers([hash_of(escape(message.routing_key).encode())])
         change = change_of(*pair)
         facts = {} if change is None else {change: ChangeFacts(Span(1, time, time), key)}
         moves = {}
@@ -150,7 +150,7 @@ def test_batches_are_compared_as_single_messages_are(
     for change, facts in found.changes.items():
         its = [r for r in records if change_of(first.outcome(r.message), second.outcome(r.message)) == change]
         keys = sorted({hash_of(escape(record.message.routing_key).encode()) for record in its})
-        assert [witness.hash for witness in facts.witnesses] == keys[:MOST]
+        assert [witness.hash for witness in facts.witnesses] == keys[:MAX_WITNESSES]
         for witness in facts.witnesses:
             assert change_of(first.outcome(witness.message), second.outcome(witness.message)) == change
             assert records[witness.offset].message.routing_key == witness.message.routing_key
@@ -181,7 +181,7 @@ def shape_of(key: str, words: set[str]) -> str:
 def test_comparisons_add(seed: int, cut: int, placed: bool) -> None:
     """In any order, by one comparer or by three."""
     rng = Random(seed)
-    before, after = two(rng, LATEST)
+    before, after = two(rng, LATEST_PROFILE)
     records = records_for(rng, before, 15, placed=placed)
     cut %= len(records)
     other = cut // 2
@@ -193,9 +193,9 @@ def test_comparisons_add(seed: int, cut: int, placed: bool) -> None:
     assert exact(a + b + c) == exact(a + (b + c)) == exact(c + a + b) == exact(whole)
     assert [exact(each) for each in again] == [exact(a), exact(b), exact(c)]
     assert a + b == b + a
-    assert a + Comparison(fingerprint(before), fingerprint(after)) == a
+    assert a + Comparison(compute_fingerprint(before), compute_fingerprint(after)) == a
     assert whole.messages == len(records) == whole.same + sum(f.messages for f in whole.changes.values())
-    assert comparison_of(table_of(whole)) == whole
+    assert read_comparison_table(build_table(whole)) == whole
 
 
 def routed(router: Router, message: Message) -> frozenset[str]:
@@ -211,7 +211,7 @@ def test_lost_and_gained_messages_are_those_of_two_routers(seed: int, profile: P
     rng = Random(seed)
     before, after = two(rng, profile, CERTAIN)
     records = records_for(rng, before, 25)
-    found = changes(compared(Comparer(before, after), records), before, after)
+    found = list_changes(compared(Comparer(before, after), records), before, after)
     first, second = Router(before), Router(after)
     ways = [(routed(first, record.message), routed(second, record.message)) for record in records]
     for row in found.queues:
@@ -242,7 +242,7 @@ def test_lost_and_gained_messages_are_those_of_two_routers(seed: int, profile: P
 
 def check_bindings(found: Changes, before: Topology, after: Topology, records: Sequence[Record]) -> None:
     sides = ((False, before, after), (True, after, before))
-    alone = [(added, binding) for added, here, there in sides for binding in ordered_bindings(here)
+    alone = [(added, binding) for added, here, there in sides for binding in sort_bindings(here)
              if binding not in list(there.bindings)]  # fmt: skip
     assert [(row.added, row.binding) for row in found.bindings] == alone
     explorers = (OutcomeExplorer(before), OutcomeExplorer(after))
@@ -288,7 +288,7 @@ def test_messages_counted_beforehand_give_the_same_comparison(seed: int) -> None
     """Only the witnesses' sources and offsets differ, which grouped messages do not have."""
     rng = Random(seed)
     kinds = topologies.Kinds(types=("direct", "fanout", "topic", "x-modulus-hash"))
-    before = topologies.topology(rng, LATEST, kinds)
+    before = topologies.topology(rng, LATEST_PROFILE, kinds)
     after = altered(rng, before)
     made = [Record(Message(r.message.exchange, r.message.routing_key), r.time) for r in records_for(rng, before, 20)]
     comparer = Comparer(before, after)
@@ -308,7 +308,7 @@ def test_other_bindings_to_the_same_queues_are_no_change() -> None:
                               Binding.to_queue("f", "q")])  # fmt: skip
     found = compared(Comparer(before, after), [Record(Message("t", "a.b"))] * 5)
     assert (found.same, found.changes) == (5, {})
-    told = changes(found, before, after)
+    told = list_changes(found, before, after)
     assert {(row.binding.routing_key, row.added): (row.messages, row.elsewhere) for row in told.bindings} == {
         ("a.*", False): (5, 0), ("", True): (5, 0), ("a.b", True): (5, 0)
     }  # fmt: skip
@@ -323,13 +323,13 @@ def test_the_summary_names_how_many_messages_are_routed_otherwise() -> None:
     after = Topology((), queues[1], [*common, Binding.to_queue("amq.topic", "p", "a"),
                                      Binding.to_queue("amq.topic", "p", "c")])  # fmt: skip
     keys = ["a"] * 1_000 + ["b"] * 20 + ["c"] * 3 + ["z", *(f"k.{n}" for n in range(30))]
-    found = changes(
+    found = list_changes(
         compared(Comparer(before, after), [Record(Message("amq.topic", key)) for key in keys]), before, after
     )
     moved = sum(partitioning[0].choose_for(f"k.{n}").partition != partitioning[1].choose_for(f"k.{n}").partition
                 for n in range(30))  # fmt: skip
     assert 0 < moved < 30
-    assert summary(found.totals) == (
+    assert summarize_changes(found.totals) == (
         "Over 1,054 messages: 1,023 go elsewhere (1,020 lose a queue, 1,003 gain one), 20 become unroutable, "
         f"3 no longer are, {moved} change partitions."
     )
@@ -342,22 +342,22 @@ def test_changes_that_depend_on_chance_are_unsure() -> None:
     exchanges, queues = [Exchange("r", "x-random")], [Queue("q"), Queue("p")]
     before = Topology(exchanges, queues, [Binding.to_queue("r", "q")])
     after = before.bind(Binding.to_queue("r", "p"))
-    found = changes(compared(Comparer(before, after), [Record(Message("r"))] * 7), before, after)
+    found = list_changes(compared(Comparer(before, after), [Record(Message("r"))] * 7), before, after)
     assert (found.totals.lose, found.totals.gain, found.totals.unsure) == (0, 0, 7)
     assert found.rerouted[0].change.unsure == ("p", "q")
-    assert "7 may, or are answered otherwise" in summary(found.totals)
+    assert "7 may, or are answered otherwise" in summarize_changes(found.totals)
 
 
 def test_a_comparison_of_other_topologies_or_version_is_refused() -> None:
     with pytest.raises(InputError, match="different topologies"):
         Comparison("a", "b") + Comparison("b", "a")
     with pytest.raises(InputError, match="other topologies"):
-        changes(Comparison("a", "b"), Topology(), Topology())
-    table = table_of(Comparison("a", "b", {}, {}, {PartitionMove("q", None, 1): 2}))
+        list_changes(Comparison("a", "b"), Topology(), Topology())
+    table = build_table(Comparison("a", "b", {}, {}, {PartitionMove("q", None, 1): 2}))
     with pytest.raises(InputError, match="not a comparison"):
-        comparison_of(pa.table({"a": [1]}))
+        read_comparison_table(pa.table({"a": [1]}))
     metadata = dict(table.schema.metadata) | {b"hashstar.comparison": b"99"}
     with pytest.raises(InputError, match="version 99"):
-        comparison_of(table.replace_schema_metadata(metadata))
+        read_comparison_table(table.replace_schema_metadata(metadata))
     with pytest.raises(InputError, match="damaged"):
-        comparison_of(table.drop_columns(["shapes"]))
+        read_comparison_table(table.drop_columns(["shapes"]))

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from bindings.archive.record import Record, build_batch
 from bindings.counts.columnar.counting import Tallier
 from bindings.counts.coverage import coverage
-from bindings.counts.outcome import ordered_bindings
-from bindings.counts.tally import Tally, fingerprint
+from bindings.counts.outcome import sort_bindings
+from bindings.counts.tally import Tally, compute_fingerprint
 from bindings.counts.uses import Coverage
 from exchange import LATEST, Binding, BrokerError, Exchange, InputError, Message, Queue, Router, Topology
 from exchange.entities.entities import Destination
@@ -126,7 +126,7 @@ def test_binding_coverage_and_message_coverage_are_independent() -> None:
 
 def test_totals_of_no_messages_have_no_shares() -> None:
     topology = Topology()
-    nothing = coverage(Tally(fingerprint(topology)), topology).totals
+    nothing = coverage(Tally(compute_fingerprint(topology)), topology).totals
     assert nothing.binding_coverage is nothing.message_coverage is None
 
 
@@ -178,5 +178,5 @@ def test_the_tally_of_another_topology_is_refused() -> None:
 def test_the_order_of_declarations_does_not_change_binding_numbers() -> None:
     bindings = [Binding.to_queue("amq.topic", "q", key) for key in "cab"]
     topology = Topology((), [Queue("q")], bindings)
-    assert [binding.routing_key for binding in ordered_bindings(topology)] == ["a", "b", "c"]
+    assert [binding.routing_key for binding in sort_bindings(topology)] == ["a", "b", "c"]
     assert bindings[0].destination == Destination("queue", "q")

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from bindings.counts.columnar import timeline
 from bindings.counts.outcome import Outcome
 from bindings.counts.slots import HOUR, SLOTS, WIDTHS, SlotCounts
-from bindings.counts.tally import Tally, fingerprint
-from bindings.counts.tally_file import SCHEMA, table_of, tally_of
+from bindings.counts.tally import Tally, compute_fingerprint
+from bindings.counts.tally_file import SCHEMA, build_table, tally_of
 from exchange import Binding, InputError, Queue, Topology
 from tests.support.tiers import examples
 
@@ -106,7 +106,9 @@ def test_messages_of_many_batches_are_held_in_few_cells(monkeypatch: pytest.Monk
 
 def hourly(hours: Sequence[int]) -> pa.Table:
     """Return a tally as version 1 of the file has it: a row for each hour."""
-    table = table_of(Tally(fingerprint(TOPOLOGY), timeline=SlotCounts(HOUR, {(hour, "x", True): 1 for hour in hours})))
+    table = build_table(
+        Tally(compute_fingerprint(TOPOLOGY), timeline=SlotCounts(HOUR, {(hour, "x", True): 1 for hour in hours}))
+    )
     kinds = pa.array(["hour"] * len(hours), pa.string())
     metadata = {key: value for key, value in table.schema.metadata.items() if key != b"hashstar.slot"}
     return table.set_column(0, "kind", kinds).replace_schema_metadata({**metadata, b"hashstar.tally": b"1"})
@@ -121,7 +123,7 @@ def test_a_tally_of_an_older_release_has_slots_of_an_hour(hours: list[int]) -> N
     exact = counted([(hour * HOUR, "x", True) for hour in hours])
     assert old == (exact.at_width(max(exact.width, HOUR)) if hours else SlotCounts())
     new = counted([(hour * HOUR + SECOND, "y", None) for hour in hours])
-    both = (new + old, tally_of(table_of(Tally("t", timeline=new + old))).timeline)
+    both = (new + old, tally_of(build_table(Tally("t", timeline=new + old))).timeline)
     assert both[0] == both[1]
     assert both[0].width == old.width
     assert both[0].messages == 2 * len(hours)
@@ -142,7 +144,7 @@ def test_a_tally_of_an_older_release_has_slots_of_an_hour(hours: list[int]) -> N
     ],
 )
 def test_a_damaged_timeline_is_refused(column: str, values: list[object], width: bytes, message: str) -> None:
-    table = table_of(Tally("t", timeline=SlotCounts(SECOND, {(1, "x", True): 1})))
+    table = build_table(Tally("t", timeline=SlotCounts(SECOND, {(1, "x", True): 1})))
     kind = SCHEMA.field(column).type
     table = table.set_column(SCHEMA.names.index(column), column, pa.array(values, kind))
     with pytest.raises(InputError, match=message):

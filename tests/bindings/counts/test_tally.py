@@ -19,7 +19,7 @@ from bindings.archive.names import escape
 from bindings.archive.record import Record, build_batch, to_records
 from bindings.archive.sums import Span, Unread
 from bindings.counts.columnar import counting
-from bindings.counts.columnar.arrays.hashing import hashes_of
+from bindings.counts.columnar.arrays.hashing import hash_column
 from bindings.counts.columnar.counting import Tallier
 from bindings.counts.outcome import Facts, OutcomeExplorer
 from bindings.counts.sketch import (
@@ -29,16 +29,16 @@ from bindings.counts.sketch import (
     Frequent,
     FrequentItem,
     SampledKey,
+    compute_registers,
     count_distinct,
     hash_of,
     join_registers,
     keep_sample,
     merge_summaries,
-    registers_of,
 )
-from bindings.counts.slots import WIDTHS, SlotCounts, width_for
-from bindings.counts.tally import Tally, fingerprint
-from bindings.counts.tally_file import load_tally, save_tally, table_of, tally_of
+from bindings.counts.slots import WIDTHS, SlotCounts, choose_width
+from bindings.counts.tally import Tally, compute_fingerprint
+from bindings.counts.tally_file import build_table, load_tally, save_tally, tally_of
 from exchange import LATEST, Binding, InputError, Message, Queue, Topology
 from exchange.arrays import grouping
 from exchange.partition.partitioning.specification import Partitioning
@@ -63,11 +63,13 @@ def records_for(rng: Random, topology: Topology, number: int) -> list[Record]:
 def slow_tally(topology: Topology, records: Sequence[Record]) -> Tally:
     """Return the tally, made message by message, without summaries of heavy hitters."""
     explorer = OutcomeExplorer(topology)
-    total = Tally(fingerprint(topology))
+    total = Tally(compute_fingerprint(topology))
     for message, time, *_ in records:
         outcome = explorer.outcome(message)
         value = hash_of(escape(message.routing_key).encode())
-        facts = Facts(Span(1, time, time), registers_of([value]), keep_sample([SampledKey(value, message.routing_key)]))
+        facts = Facts(
+            Span(1, time, time), compute_registers([value]), keep_sample([SampledKey(value, message.routing_key)])
+        )
         timeline = SlotCounts()
         if time is not None:
             timeline = SlotCounts(WIDTHS[0], {(time // WIDTHS[0], message.exchange, outcome.routed): 1})
@@ -116,7 +118,7 @@ def test_the_tally_of_several_archives_is_the_sum_of_their_tallies(seed: int, cu
     )
     assert exact(a + b + c) == exact(a + (b + c)) == exact(c + a + b) == exact(whole)
     assert a + b == b + a
-    assert a + Tally(fingerprint(topology)) == a
+    assert a + Tally(compute_fingerprint(topology)) == a
     assert whole.messages == len(records)
 
 
@@ -127,7 +129,7 @@ def test_a_tally_survives_a_table(seed: int, skipped: dict[str, int], bad: dict[
     topology = topologies.topology(rng, LATEST)
     tally = tally_in_parts(Tallier(topology), records_for(rng, topology, 10), 100)
     tally = replace(tally, unread=Unread(Counter(skipped), Counter(bad)), partitions={("q", None): 3, ("q", 0): 2})
-    assert tally_of(table_of(tally)) == tally
+    assert tally_of(build_table(tally)) == tally
     assert tally.read == tally.messages + sum(skipped.values()) + sum(bad.values())
 
 
@@ -149,7 +151,7 @@ def test_a_file_that_is_no_tally_is_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [1]}), path)
     with pytest.raises(InputError, match="not a tally"):
         load_tally(path)
-    table = table_of(Tally("x"))
+    table = build_table(Tally("x"))
     metadata = dict(table.schema.metadata) | {b"hashstar.tally": b"99"}
     with pytest.raises(InputError, match="version 99"):
         tally_of(table.replace_schema_metadata(metadata))
@@ -159,7 +161,7 @@ def test_a_file_that_is_no_tally_is_refused(tmp_path: Path) -> None:
 
 def test_tallies_for_different_topologies_do_not_add() -> None:
     with pytest.raises(InputError, match="different topologies"):
-        Tally(fingerprint(Topology())) + Tally(fingerprint(Topology((), [Queue("q")])))
+        Tally(compute_fingerprint(Topology())) + Tally(compute_fingerprint(Topology((), [Queue("q")])))
 
 
 @examples(60)
@@ -171,9 +173,9 @@ def test_equal_topologies_have_one_fingerprint_and_an_edit_changes_it(seed: int)
     bindings = list(topology.bindings)
     rng.shuffle(bindings)
     same = Topology(topology.exchanges.values(), topology.queues.values(), bindings, topology.policies.values())
-    assert fingerprint(same) == fingerprint(topology)
+    assert compute_fingerprint(same) == compute_fingerprint(topology)
     edited = topologies.edit(rng, topology)
-    assert (fingerprint(edited) == fingerprint(topology)) == (edited == topology)
+    assert (compute_fingerprint(edited) == compute_fingerprint(topology)) == (edited == topology)
 
 
 @pytest.mark.parametrize("by", ["routing_key", "word 2", "word -1", 'header "h"', "property message_id", 'body "/id"'])
@@ -200,7 +202,7 @@ def grouped(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return one row for messages of one slot with the same exchange and key."""
     times = [None if time is None else time.value for time in batch.column("time")]
     known = [time for time in times if time is not None]
-    width = width_for(min(known), max(known)) if known else 1
+    width = choose_width(min(known), max(known)) if known else 1
     slots = pa.array([None if time is None else time // width for time in times], pa.int64())
     table = pa.table([*batch.select(["exchange", "routing_key", "time"]).columns, slots], ["e", "k", "time", "slot"])
     found = table.group_by(["e", "k", "slot"]).aggregate([([], "count_all"), ("time", "min"), ("time", "max")])
@@ -222,7 +224,7 @@ def test_messages_counted_beforehand_give_the_same_tally(seed: int) -> None:
     whole = grouped(batch)
     counter.add(whole)
     assert exact(counter.result()) == slow_tally(topology, made)
-    total = Tally(fingerprint(topology))
+    total = Tally(compute_fingerprint(topology))
     for number in range(whole.num_rows):
         counter.add(whole.slice(number, 1))
         total += counter.result()
@@ -285,15 +287,17 @@ def test_messages_of_different_slots_may_not_be_counted_together() -> None:
 @examples(60)
 @given(st.lists(st.text("ab.é\0", max_size=40), max_size=40))
 def test_a_column_has_the_hashes_of_its_keys(keys: list[str]) -> None:
-    assert hashes_of(pa.array(keys, pa.string())).tolist() == [hash_of(key.encode()) for key in keys]
+    assert hash_column(pa.array(keys, pa.string())).tolist() == [hash_of(key.encode()) for key in keys]
 
 
 @examples(60)
 @given(st.lists(st.sets(st.integers(0, 2**64 - 1), max_size=50), min_size=3, max_size=3))
 def test_registers_and_samples_are_of_the_union(sets: list[set[int]]) -> None:
     union = set().union(*sets)
-    a, b, c = map(registers_of, sets)
-    assert join_registers(join_registers(a, b), c) == join_registers(c, join_registers(b, a)) == registers_of(union)
+    a, b, c = map(compute_registers, sets)
+    assert (
+        join_registers(join_registers(a, b), c) == join_registers(c, join_registers(b, a)) == compute_registers(union)
+    )
     keys = [[SampledKey(value, str(value)) for value in each] for each in sets]
     assert keep_sample([*keep_sample(keys[0]), *keep_sample(keys[1] + keys[2])]) == keep_sample(
         SampledKey(v, str(v)) for v in union
@@ -302,7 +306,7 @@ def test_registers_and_samples_are_of_the_union(sets: list[set[int]]) -> None:
 
 @pytest.mark.parametrize("number", [0, 1, 5, 100, 1_000, 20_000])
 def test_the_number_of_distinct_keys_is_within_the_error(number: int) -> None:
-    registers = registers_of(hash_of(f"order.{n}".encode()) for n in range(number))
+    registers = compute_registers(hash_of(f"order.{n}".encode()) for n in range(number))
     assert abs(count_distinct(registers) - number) <= 4 * ERROR * number
 
 

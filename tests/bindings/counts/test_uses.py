@@ -16,19 +16,19 @@ from bindings.archive.sums import Span
 from bindings.counts.adding import sum_by_key
 from bindings.counts.columnar.arrays import ranges
 from bindings.counts.columnar.counting import Tallier
-from bindings.counts.columnar.fact_columns import FactColumns, add_facts, columns_of
+from bindings.counts.columnar.fact_columns import FactColumns, add_facts, list_columns
 from bindings.counts.columnar.sketches import hyperloglog
 from bindings.counts.coverage import coverage, find_sole_bindings
-from bindings.counts.outcome import Facts, Outcome, ordered_bindings
+from bindings.counts.outcome import Facts, Outcome, sort_bindings
 from bindings.counts.sketch import (
     Frequent,
     FrequentItem,
     SampledKey,
+    compute_registers,
     count_distinct,
     hash_of,
     keep_sample,
     merge_summaries,
-    registers_of,
 )
 from bindings.counts.tally import Tally
 from exchange import LATEST, Binding, Message, Topology
@@ -55,7 +55,7 @@ def random_facts(rng: Random) -> Facts:
 
     shapes = summary(shapes=True) if rng.random() < 0.5 else Frequent()
     sample = keep_sample(map(SampledKey, hashes, names))
-    return Facts(span, registers_of(hashes), sample, summary(shapes=False), shapes)
+    return Facts(span, compute_registers(hashes), sample, summary(shapes=False), shapes)
 
 
 def slow_sum(facts: list[Facts]) -> Facts:
@@ -73,17 +73,17 @@ def test_columns_of_facts_add_as_facts_do(seed: int, few: int, most: int) -> Non
     rng = Random(seed)
     facts = [random_facts(rng) for _ in range(rng.randrange(8))]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hyperloglog, "FEW", few)
-        patch.setattr(ranges, "MOST", most)
+        patch.setattr(hyperloglog, "MAX_CODED_REGISTERS", few)
+        patch.setattr(ranges, "MAX_ELEMENTS", most)
         columns = FactColumns.from_values(facts)
-        assert [columns.of(number) for number in range(len(facts))] == facts
+        assert [columns.get_group(number) for number in range(len(facts))] == facts
         number = rng.randint(1, 4)
         rows = [rng.randrange(len(facts)) for _ in range(12)] if facts else []
         groups = [rng.randrange(number) for _ in rows]
         merged = columns.merge(_numbers(rows), _numbers(groups), number)
         for group in range(number):
             wanted = [facts[row] for row, other in zip(rows, groups, strict=True) if other == group]
-            assert merged.of(group) == slow_sum(wanted)
+            assert merged.get_group(group) == slow_sum(wanted)
 
 
 def _numbers(values: list[int]) -> Any:
@@ -96,7 +96,7 @@ def test_columns_of_outcomes_add_as_mappings_do(seed: int) -> None:
     rng = Random(seed)
     names = [Outcome(name) for name in "abcde"]
     one, other = ({name: random_facts(rng) for name in rng.sample(names, rng.randrange(6))} for _ in range(2))
-    assert dict(add_facts(one, columns_of(other))) == sum_by_key(one, other)
+    assert dict(add_facts(one, list_columns(other))) == sum_by_key(one, other)
 
 
 def slow_sole_bindings(outcome: Outcome, bindings: tuple[Binding, ...]) -> list[int]:
@@ -131,7 +131,7 @@ def test_uses_are_those_of_outcomes_added_one_after_the_other(seed: int) -> None
     messages = [topologies.message(rng, topology) for _ in range(30)] + [Message("nowhere", "a")]
     counter = Tallier(topology)
     counter.add(build_batch([Record(message, rng.choice((None, rng.randrange(9)))) for message in messages]))
-    tally, bindings = counter.result(), ordered_bindings(topology)
+    tally, bindings = counter.result(), sort_bindings(topology)
     uses = coverage(tally, topology)
     sole = find_sole_bindings(tally.facts, bindings)
     for row, outcome in enumerate(tally.facts):

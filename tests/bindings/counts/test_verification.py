@@ -19,12 +19,12 @@ from bindings.counts.columnar import verifying
 from bindings.counts.columnar.verifying import QueueLists, Verifier
 from bindings.counts.outcome import Outcome, OutcomeExplorer
 from bindings.counts.sketch import hash_of
-from bindings.counts.tally import fingerprint
-from bindings.counts.verification import Evidence, PlacementDifference, Verification, heading_of, verdict_for
-from bindings.counts.verification_file import table_of, verification_of
-from bindings.counts.witness import MOST
+from bindings.counts.tally import compute_fingerprint
+from bindings.counts.verification import Evidence, PlacementDifference, Verification, build_heading, verdict_for
+from bindings.counts.verification_file import build_table, read_verification_table
+from bindings.counts.witness import MAX_WITNESSES
 from exchange import (
-    LATEST,
+    LATEST_PROFILE,
     PROFILES,
     Binding,
     BrokerError,
@@ -157,14 +157,14 @@ def test_every_fault_of_a_broker_is_a_difference(
         times = [record.time for record in its if record.time is not None]
         assert evidence.span[1:] == ((min(times), max(times)) if times else (None, None))
         keys = sorted({hash_of(escape(record.message.routing_key).encode()) for record in its})
-        assert [witness.hash for witness in evidence.witnesses] == keys[:MOST]
+        assert [witness.hash for witness in evidence.witnesses] == keys[:MAX_WITNESSES]
         for witness in evidence.witnesses:
             (record,) = [each for each in its if (each.source, each.offset) == (witness.source, witness.offset)]
             assert witness.routed_queues == record.routed_queues
             # What a witness has of its message is enough to find the difference again.
             assert explorer.outcome(witness.message) == explorer.outcome(record.message)
             known = frozenset(record.routed_queues or ()) & topology.queues.keys()
-            headings = {heading_of(name) for name in frozenset(record.routed_queues or ()) - topology.queues.keys()}
+            headings = {build_heading(name) for name in frozenset(record.routed_queues or ()) - topology.queues.keys()}
             assert verdict_for(explorer.outcome(witness.message), known, headings) == difference
 
 
@@ -173,7 +173,7 @@ def test_every_fault_of_a_broker_is_a_difference(
 def test_verifications_add(seed: int, cut: int, limit: int, placed: bool) -> None:
     """In any order, by one verifier or by three, with more differences than are kept or fewer."""
     rng = Random(seed)
-    topology = topologies.topology(rng, LATEST)
+    topology = topologies.topology(rng, LATEST_PROFILE)
     records, truth = with_faults(rng, topology)
     if not placed:
         records = [record._replace(source="", offset=0) for record in records]
@@ -191,11 +191,11 @@ def test_verifications_add(seed: int, cut: int, limit: int, placed: bool) -> Non
         assert exact(a + b + c) == exact(a + (b + c)) == exact(c + a + b) == exact(whole)
         assert [exact(each) for each in again] == [exact(a), exact(b), exact(c)]
         assert a + b == b + a
-        assert a + Verification(fingerprint(topology)) == a
+        assert a + Verification(compute_fingerprint(topology)) == a
         assert len(whole.differences) == min(limit, len(set(truth) - {None}))
         assert whole.different == sum(difference is not None for difference in truth)
         assert whole.sorts >= len(whole.differences) + bool(whole.more)
-    assert verification_of(table_of(whole)) == whole
+    assert read_verification_table(build_table(whole)) == whole
 
 
 def test_queues_with_names_that_the_broker_made_are_one_difference() -> None:
@@ -269,14 +269,14 @@ def test_queues_behind_an_exchange_of_unknown_type_are_undecided() -> None:
 def test_a_verification_for_another_topology_or_version_is_refused() -> None:
     with pytest.raises(InputError, match="different topologies"):
         Verification("a") + Verification("b")
-    table = table_of(Verification("a", differences={PlacementDifference("x"): Evidence(Span(1))}))
+    table = build_table(Verification("a", differences={PlacementDifference("x"): Evidence(Span(1))}))
     with pytest.raises(InputError, match="not a verification"):
-        verification_of(pa.table({"a": [1]}))
+        read_verification_table(pa.table({"a": [1]}))
     metadata = dict(table.schema.metadata) | {b"hashstar.verification": b"99"}
     with pytest.raises(InputError, match="version 99"):
-        verification_of(table.replace_schema_metadata(metadata))
+        read_verification_table(table.replace_schema_metadata(metadata))
     with pytest.raises(InputError, match="damaged"):
-        verification_of(table.drop_columns(["missing"]))
+        read_verification_table(table.drop_columns(["missing"]))
 
 
 def test_of_a_delayed_message_the_broker_records_where_it_goes_at_once() -> None:

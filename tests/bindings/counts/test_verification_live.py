@@ -14,8 +14,8 @@ from bindings.archive.formats.json_lines import JsonLines
 from bindings.archive.record import Record, build_batch
 from bindings.counts.columnar.verifying import Verifier
 from exchange import Message, Router, Topology
-from exchange.entities.releases import profile_for
-from exchange.values.field_json import json_line, message_to_json
+from exchange.entities.releases import find_profile
+from exchange.values.field_json import encode_fields, encode_message
 from tests.support import topologies
 from tests.support.amqp_wire import all_types_in_pika
 from tests.support.archives.reads import read
@@ -39,7 +39,7 @@ def test_a_broker_that_was_traced_agrees_with_its_topology(
     for number, server in enumerate(rabbitmq_servers):
         rng = Random(2026 + number)
         kinds = replace(SURE, types=(*SURE.types, "x-random", "x-random")) if chance else SURE
-        topology = topologies.topology(rng, profile_for(server.version), kinds, PREFIX)
+        topology = topologies.topology(rng, find_profile(server.version), kinds, PREFIX)
         messages = [topologies.message(rng, topology, PREFIX) for _ in range(200)]
         records = told(server, topology, messages, tmp_path / f"{number}.jsonl")
         verifier = Verifier(topology)
@@ -98,6 +98,6 @@ def _told(channel: Any, queue: str) -> bytes:
         method, properties, body = channel.basic_get(queue, auto_ack=True)
         if method is not None:
             message = Message(method.exchange, method.routing_key, properties.headers, {}, body)
-            return json_line(message_to_json(message))
+            return encode_fields(encode_message(message))
         time.sleep(0.1)
     raise AssertionError("the firehose tells of fewer messages than were published")

@@ -16,7 +16,7 @@ from bindings.analysis.crawl import Budget, Deadline, OutOfBudget
 from bindings.commands.diff import diff_command
 from bindings.diffing.comparison.compare import compare
 from bindings.diffing.comparison.inquiry import OUT_OF_BUDGET
-from bindings.diffing.comparison.paths import PathConditions, widest
+from bindings.diffing.comparison.paths import PathConditions, keep_widest
 from bindings.diffing.planning.plan import make_plan
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from exchange.kinds.condition import Condition
@@ -77,7 +77,7 @@ def test_the_widest_paths_are_those_of_which_no_other_one_requires_less(several:
         if not any(asked(other) < asked(way) for other in several)
         and not any(asked(other) == asked(way) for other in several[:at])
     ]
-    assert widest(several) == expected
+    assert keep_widest(several) == expected
 
 
 class Counted:
@@ -101,7 +101,7 @@ def test_finding_the_widest_of_many_paths_compares_each_with_few() -> None:
     common = Counted(-1)
     several = [PathConditions((common, Counted(number))) for number in range(5_000)]  # type: ignore[arg-type]
     Counted.compared = 0
-    assert len(widest(several)) == 5_000
+    assert len(keep_widest(several)) == 5_000
     assert Counted.compared < 20 * len(several)
 
 

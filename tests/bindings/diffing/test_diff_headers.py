@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from bindings.analysis.crawl import Budget
 from bindings.diffing.comparison.compare import compare
 from bindings.diffing.comparison.conditions import Probe
-from bindings.diffing.comparison.headers import fewest_headers
+from bindings.diffing.comparison.headers import find_fewest_headers
 from exchange import Binding, Exchange, Message, Policy, Queue, Router, Topology, Typed
 from exchange.entities.entities import Destination
-from exchange.entities.releases import LATEST, PROFILES
+from exchange.entities.releases import LATEST_PROFILE, PROFILES
 from exchange.kinds.condition import Condition, HeadersCondition
 from exchange.kinds.headers import HeadersExchange as HeadersKind
 from tests.bindings.diffing.test_diff_meaning import check
@@ -92,7 +92,7 @@ def test_the_fewest_headers_are_found_or_there_are_none(seed: int, profile: Any)
         held = [[condition.holds(probe.compared(condition.rules)) for condition in side] for side in (all_of, none_of)]
         return all(held[0]) and not any(held[1])
 
-    found = fewest_headers(all_of, none_of, Budget(100_000))
+    found = find_fewest_headers(all_of, none_of, Budget(100_000))
     fitting = [len(headers) for headers in all_headers() if fit(headers)]
     if found is None:
         assert not fitting
@@ -101,7 +101,7 @@ def test_the_fewest_headers_are_found_or_there_are_none(seed: int, profile: Any)
         assert len(found) == min(fitting)
 
 
-def headers_change(asked: dict[str, Any], profile: str = LATEST.name) -> list[Message]:
+def headers_change(asked: dict[str, Any], profile: str = LATEST_PROFILE.name) -> list[Message]:
     """Return the witnesses of a headers binding that is added."""
     exchanges, queues = [Exchange("x", "headers")], [Queue("q")]
     added = Binding.to_queue("x", "q", "", asked)

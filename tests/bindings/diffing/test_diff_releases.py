@@ -19,7 +19,7 @@ from bindings.diffing.comparison.compare import compare
 from bindings.diffing.diff import diff
 from exchange import Binding, Exchange, Message, Policy, Queue, Topology, Typed
 from exchange.entities.entities import Destination
-from exchange.entities.releases import PROFILES, profile_by_name, profile_for
+from exchange.entities.releases import PROFILES, find_profile, find_profile_by_name
 from exchange.errors import BrokerError
 from tests.support import oracle
 from tests.support.tiers import examples
@@ -145,11 +145,11 @@ def test_the_settings_in_force_are_those_of_each_release() -> None:
 
 
 def test_a_release_of_two_numbers_is_its_newest_patch_release() -> None:
-    assert profile_by_name("4.3") == profile_by_name("rabbitmq-4.3") == PROFILES["rabbitmq-4.3"]
-    assert profile_by_name("4.3.0") != PROFILES["rabbitmq-4.3"]
-    newest = profile_by_name("4.2")
+    assert find_profile_by_name("4.3") == find_profile_by_name("rabbitmq-4.3") == PROFILES["rabbitmq-4.3"]
+    assert find_profile_by_name("4.3.0") != PROFILES["rabbitmq-4.3"]
+    newest = find_profile_by_name("4.2")
     assert newest is not None
-    assert newest == profile_by_name("4.2.x") == replace(profile_for("4.2.9"), name="rabbitmq-4.2")
+    assert newest == find_profile_by_name("4.2.x") == replace(find_profile("4.2.9"), name="rabbitmq-4.2")
 
 
 NUMBERS = """\

@@ -13,7 +13,7 @@ from bindings.analysis.key_classes import find_key_classes
 from bindings.diffing.planning.plan import Plan, keep_extras, make_plan
 from bindings.diffing.planning.step import Step, StepState
 from exchange import Binding, Exchange, Message, Pattern, Policy, Queue, Router, Topology
-from exchange.kinds import kind_of
+from exchange.kinds import find_kind
 from exchange.patterns.pattern import Word
 from exchange.values.field_values import Typed
 from tests.support.bindings import pairs
@@ -378,8 +378,8 @@ def test_every_key_is_of_the_class_of_one_listed(patterns: list[str]) -> None:
 
 def test_an_exchange_that_does_not_go_by_the_key_has_no_words() -> None:
     """Which is what keeps it from being looked at."""
-    assert kind_of(Exchange("x", "x-random")).pattern(Binding.to_queue("x", "q", "a")) is None
-    pattern = kind_of(Exchange("x", "direct")).pattern(Binding.to_queue("x", "q", "a.*"))
+    assert find_kind(Exchange("x", "x-random")).pattern(Binding.to_queue("x", "q", "a")) is None
+    pattern = find_kind(Exchange("x", "direct")).pattern(Binding.to_queue("x", "q", "a.*"))
     assert pattern is not None
     assert pattern.words == ("a", "*")
 

@@ -15,7 +15,7 @@ from bindings.drawing.captions import caption_edge, caption_node, count_parts, d
 from bindings.drawing.drawing import draw
 from bindings.drawing.forms import make_picture
 from bindings.drawing.model import OWN_NAME, Drawing, Edge, NodeId
-from bindings.drawing.picture import FEWEST, LARGE, MANY, bundle_queues, refer_to_hubs
+from bindings.drawing.picture import FEWEST, LARGE_PICTURE_NODES, MIN_REFERRING_NODES, bundle_queues, refer_to_hubs
 from bindings.drawing.svg import to_svg
 from exchange import Binding, Exchange, Queue, Topology
 from exchange.partition.partitioning.specification import Partitioning
@@ -94,11 +94,11 @@ def test_no_queue_and_no_binding_is_lost(exchanges: int, seed: int) -> None:
 def test_hubs_of_a_large_picture_are_referred_to() -> None:
     """Each edge to one ends at a sign of its own; small pictures and nodes with few sources are drawn as they are."""
     drawing = make_picture(draw(make_company(300)))
-    assert len(drawing.nodes) >= LARGE
+    assert len(drawing.nodes) >= LARGE_PICTURE_NODES
     hub = NodeId("exchange", "unrouted")
     sources = {edge.source for edge in draw(make_company(300)).edges if edge.target == hub}
     signs = {node.id for node in drawing.nodes if node.refers_to == hub and node.id.part == "reference"}
-    assert len(sources) >= MANY
+    assert len(sources) >= MIN_REFERRING_NODES
     assert {edge.source for edge in drawing.edges if edge.target in signs} == sources
     [inlet] = [edge.source for edge in drawing.edges if edge.target == hub]
     [node] = [node for node in drawing.nodes if node.id == inlet]

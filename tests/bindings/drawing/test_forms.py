@@ -16,7 +16,7 @@ from bindings.drawing.captions import caption_edge, caption_node, describe_edge,
 from bindings.drawing.dot import to_dot
 from bindings.drawing.drawing import draw
 from bindings.drawing.forms import FORMS, make_picture
-from bindings.drawing.mermaid import MOST_EDGES, to_mermaid
+from bindings.drawing.mermaid import MAX_EDGES, to_mermaid
 from bindings.drawing.model import Drawing
 from exchange import Binding, Exchange, Queue, Topology
 from exchange.values.forms import find_by_suffix
@@ -146,7 +146,7 @@ def test_the_command_says_how_to_look_at_a_part_of_a_large_topology(tmp_path: Pa
     assert run.stderr == hint
     assert run.output.startswith(hint)  # before the picture, which may take long
     run = CliRunner().invoke(graph_command, [str(path), "--format", "mermaid"])
-    assert f"Mermaid refuses more than {MOST_EDGES} edges" in run.stderr
+    assert f"Mermaid refuses more than {MAX_EDGES} edges" in run.stderr
     run = CliRunner().invoke(graph_command, [str(path), "--format", "mermaid", "--around", "q7", "--depth", "1"])
     assert run.stderr == ""
 

@@ -16,7 +16,7 @@ from bindings.drawing.layout.coordinates import GAP, LINE_GAP, place_slots, rela
 from bindings.drawing.layout.layout import PART_GAP, find_parts, pack
 from bindings.drawing.layout.order import count_crossings, order_columns
 from bindings.drawing.layout.ranks import find_back_edges, rank_nodes
-from bindings.drawing.layout.slots import MOST_SLOTS, build_slots
+from bindings.drawing.layout.slots import MAX_SLOTS, build_slots
 
 Graph = tuple[int, list[tuple[int, int]]]
 
@@ -169,7 +169,7 @@ def test_the_queues_of_an_exchange_stand_close_together() -> None:
 def test_a_long_edge_is_straight() -> None:
     """It passes four columns beside a chain, and bends only where it leaves and enters."""
     layout = lay_out([Size(40, 20)] * 6, [LaidEdge(at, at + 1) for at in range(5)] + [LaidEdge(0, 5)])
-    inner = {round(point.y, 3) for point in layout.edges[-1][4:-4]}
+    inner = {round(point.y, 3) for point in layout.edges[-1].curve[4:-4]}
     assert len(inner) == 1
 
 
@@ -193,10 +193,10 @@ def test_edges_that_are_led_around_pass_no_node(graph: Graph, random: Random) ->
     lines = [LaidEdge(source, target, random.choice((NOTHING, Size(30, 14)))) for source, target in edges]
     sizes = [Size(random.uniform(10, 60), 20.0) for _ in range(count)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(slots_module, "MOST_SLOTS", 0)
+        patch.setattr(slots_module, "MAX_SLOTS", 0)
         layout = lay_out(sizes, lines)
-    for (source, target, *_), curve in zip(lines, layout.edges, strict=True):
-        for one, two in pairwise(curve):
+    for (source, target, *_), edge in zip(lines, layout.edges, strict=True):
+        for one, two in pairwise(edge.curve):
             for node, corner in enumerate(layout.nodes):
                 if node in (source, target) or abs(one.y - two.y) > 1e-6:
                     continue
@@ -212,7 +212,7 @@ def test_long_chains_and_many_parts_need_room_and_time_in_proportion() -> None:
     layout = lay_out([Size(10, 10)] * 901, [*chain, *fan, *pairs])
     assert all(layout.nodes[line.target].x > layout.nodes[line.source].x for line in (*chain, *fan, *pairs))
     web = [LaidEdge(a, b, strand=a) for a in range(110) for b in range(a + 1, 110, 3)]
-    assert sum(line.target - line.source for line in web) > 3 * MOST_SLOTS
+    assert sum(line.target - line.source for line in web) > 3 * MAX_SLOTS
     assert lay_out([Size(10, 10)] * 110, web).size.height < 50_000
 
 

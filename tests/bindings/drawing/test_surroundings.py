@@ -101,7 +101,7 @@ def test_what_is_drawn_is_what_is_near_and_the_rest_is_counted(
         behind = {edge.target for edge in whole.edges if edge.source == node} - near
         before = {edge.source for edge in whole.edges if edge.target == node} - near
         details = {each.id.part: each.detail for each in part.nodes
-                   if each.kind == "cut" and (each.id.name, each.id.of) == (node.name, node.part)}  # fmt: skip
+                   if each.kind == "cut" and (each.id.name, each.id.qualifier) == (node.name, node.part)}  # fmt: skip
         assert ("destination" in details) == bool(behind)
         assert ("source" in details) == bool(before)
         counted = sum(int(word) for word in " ".join(details.values()).split() if word.isdecimal())

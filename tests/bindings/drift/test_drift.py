@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from bindings.diffing.planning.plan import make_plan
 from bindings.drift.drift import Drift, Ignoring, find_drift
-from bindings.drift.watch import DriftWatch, WatchState, metric_lines
+from bindings.drift.watch import DriftWatch, WatchState, format_metrics
 from bridge.cli import hashstar
 from exchange import Binding, Exchange, InputError, Policy, Queue, Topology
 from tests.bridge.daemon.test_metrics import parse_metrics
@@ -329,7 +329,9 @@ def test_a_broker_that_is_away_is_tried_again_ever_more_rarely(every: float, wai
 
 def test_metrics_keep_what_was_found_last_while_the_broker_is_away() -> None:
     watch, _ = make_watch([ONE, "away"])
-    samples = {name: family for name, (_, family) in parse_metrics("\n".join(metric_lines(watch.state)) + "\n").items()}
+    samples = {
+        name: family for name, (_, family) in parse_metrics("\n".join(format_metrics(watch.state)) + "\n").items()
+    }
     objects = {tuple(value for _, value in sorted(labels)): count for (_, labels), count in samples[
         "hashstar_drift_objects"].items()}  # fmt: skip
     assert len(objects) == 12
@@ -342,7 +344,7 @@ def test_metrics_keep_what_was_found_last_while_the_broker_is_away() -> None:
 
 def test_before_the_first_success_there_are_no_objects() -> None:
     """Zeros would say that nothing differs."""
-    text = "\n".join(metric_lines(WatchState(error="away", failures=1)))
+    text = "\n".join(format_metrics(WatchState(error="away", failures=1)))
     assert "hashstar_drift_up 0" in text
     assert "hashstar_drift_objects" not in text
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from bindings.commands.drift import drift_command
 from bindings.sources.definitions import Definitions
 from exchange import Exchange, Queue, Topology
-from exchange.entities.releases import profile_for
+from exchange.entities.releases import find_profile
 from tests.bindings.applying.test_apply_live import PASSWORD, Place, place
 from tests.support.bindings import pairs
 from tests.support.differential import manage
@@ -38,7 +38,7 @@ def drift(place: Place, wanted: Topology, *options: str) -> tuple[int, Any]:
 @pytest.mark.smoke
 @pytest.mark.live
 def test_there_is_no_drift_after_apply_and_the_right_one_before(place: Place) -> None:
-    profile = profile_for(place.server.version)
+    profile = find_profile(place.server.version)
     for seed in range(4):
         before, after = (each.with_profile(profile) for each in pairs.pair(Random(seed)))
         assert place.run(before, "--yes", "--prune", "--replace").exit_code == 0
@@ -53,7 +53,7 @@ def test_there_is_no_drift_after_apply_and_the_right_one_before(place: Place) ->
 
 @pytest.mark.live
 def test_what_consumers_leave_is_counted_and_ignored(place: Place) -> None:
-    wanted = Topology(queues=[Queue("q")], profile=profile_for(place.server.version))
+    wanted = Topology(queues=[Queue("q")], profile=find_profile(place.server.version))
     assert place.run(wanted, "--yes").exit_code == 0
     vhost = quote(place.vhost, safe="")
     manage(place.server, "PUT", f"queues/{vhost}/reply", {"durable": True, "auto_delete": True})
@@ -69,7 +69,7 @@ def test_what_consumers_leave_is_counted_and_ignored(place: Place) -> None:
 @pytest.mark.live
 def test_exclusive_queues_are_counted_and_nothing_is_proved_of_them(place: Place) -> None:
     """No export has them, and since 4.4.1 none has their bindings; `drift` goes on, all others say so."""
-    wanted = Topology([Exchange("ev", "fanout")], [Queue("q")], profile=profile_for(place.server.version))
+    wanted = Topology([Exchange("ev", "fanout")], [Queue("q")], profile=find_profile(place.server.version))
     assert place.run(wanted, "--yes").exit_code == 0
     here = f"{place.management}/{quote(place.vhost, safe='')}"
     assert run_program("check", here)[0] == 0

@@ -14,7 +14,7 @@ from bindings.sources.document import Document
 from bindings.sources.language.formatter import format_text
 from bindings.sources.open import read_source
 from exchange import Message, Router, Topology
-from exchange.entities.releases import LATEST
+from exchange.entities.releases import LATEST_PROFILE
 from exchange.errors import BrokerError
 from tests.bindings.checking.test_check_laws import small
 from tests.support import topologies
@@ -132,7 +132,7 @@ def test_a_fixed_text_routes_as_before(text: str, seed: int) -> None:
 def test_fixed_definitions_route_as_before(seed: int) -> None:
     """Of every type of exchange, with policies and alternates; the text that stays is as it was."""
     rng = Random(seed)
-    before = topologies.topology(rng, LATEST)
+    before = topologies.topology(rng, LATEST_PROFILE)
     text = Definitions().with_topology(before).dump()
     fixed, done, left = fix(text, "x.json")
     after = read_source(fixed.encode(), "x.json").topology(before.vhost)

@@ -86,7 +86,7 @@ def test_400_clients_that_do_not_finish_keep_nobody_out_and_are_gone_in_time(
         assert not server._clients
 
 
-@pytest.mark.parametrize(("files", "most"), [(1_024, 64), (80, 10), (16, listener.FEW), (float("inf"), 64)])
+@pytest.mark.parametrize(("files", "most"), [(1_024, 64), (80, 10), (16, listener.MIN_CONNECTIONS), (float("inf"), 64)])
 def test_connections_take_their_share_of_the_files_and_probes_are_answered(
     files: float, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

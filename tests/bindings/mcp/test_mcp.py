@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.mcp.server import build_server
-from bindings.mcp.tools import LISTED, Tools, shorten
+from bindings.mcp.tools import MAX_LISTED_ENTRIES, Tools, shorten
 from exchange import InputError
 from tests.support.pages import ROOT
 from tests.support.program import run_program
@@ -230,8 +230,9 @@ def test_a_file_is_read_anew_for_each_question(tmp_path: Path) -> None:
 
 
 def test_long_lists_are_cut_and_the_rest_is_counted() -> None:
-    assert shorten({"rows": list(range(LISTED + 3)), "few": [{"rows": [1] * (LISTED + 1)}]}) == {
-        "rows": list(range(LISTED)), "rows_left_out": 3, "few": [{"rows": [1] * LISTED, "rows_left_out": 1}],
+    most = MAX_LISTED_ENTRIES
+    assert shorten({"rows": list(range(most + 3)), "few": [{"rows": [1] * (most + 1)}]}) == {
+        "rows": list(range(most)), "rows_left_out": 3, "few": [{"rows": [1] * most, "rows_left_out": 1}],
     }  # fmt: skip
 
 

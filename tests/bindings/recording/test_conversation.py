@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bindings.recording.conversation import Conversation
 from bindings.recording.ledger import CLIENTS, Ledger
-from bindings.sources.recording.file import read_recording, recording_lines
+from bindings.sources.recording.file import format_recording, read_recording
 from bindings.sources.recording.model import ACCEPTED, RecordedAnswer, RecordedClient, RecordedRequest, Recording
 from tests.support.amqp_talk import Sent, close, frame, handshake, message, method
 
@@ -79,7 +79,7 @@ def record(talk: list[Sent], ledger: Ledger | None = None) -> Recording:
 
 
 def written(recording: Recording) -> str:
-    return b"".join(recording_lines(recording)).decode()
+    return b"".join(format_recording(recording)).decode()
 
 
 @given(talks(), st.data())

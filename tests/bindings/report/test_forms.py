@@ -22,7 +22,7 @@ from bindings.archive.figures import format_minute, format_share, format_time
 from bindings.archive.names import unescape
 from bindings.archive.record import Record, build_batch
 from bindings.checking.check import check
-from bindings.counts.changes import changes
+from bindings.counts.changes import list_changes
 from bindings.counts.columnar.comparing import Comparer
 from bindings.counts.columnar.verifying import Verifier
 from bindings.diffing.planning.step import describe_part
@@ -39,7 +39,7 @@ from bindings.report.forms.totals import to_totals
 from bindings.report.model import Compared, Report
 from bindings.sources.document import Document
 from bindings.sources.files import save_form
-from exchange import LATEST, Binding, Exchange, InputError, Message, Queue, Router, Topology
+from exchange import LATEST_PROFILE, Binding, Exchange, InputError, Message, Queue, Router, Topology
 from exchange.commands.output import print_form
 from exchange.kinds.headers import HeadersExchange as HeadersKind
 from exchange.text.display import clip_line, count_noun, escape_line
@@ -78,7 +78,7 @@ def odd(names: tuple[str, ...] = ODD) -> Report:
 def compared(rng: Random) -> Report:
     """With what a broker did and another topology, all at random."""
     kinds = topologies.Kinds(types=("direct", "fanout", "topic", "headers", "x-random"))
-    before, after = topologies.topology(rng, LATEST, kinds), topologies.topology(rng, LATEST, kinds)
+    before, after = topologies.topology(rng, LATEST_PROFILE, kinds), topologies.topology(rng, LATEST_PROFILE, kinds)
     messages = [topologies.message(rng, before) for _ in range(30)]
     queues = [*before.queues, "amq.gen-x", "stranger"]
     records = [Record(m, START, routed_queues=tuple(rng.sample(queues, rng.randrange(3)))) for m in messages]
@@ -89,7 +89,7 @@ def compared(rng: Random) -> Report:
     return build_report(
         before, tally_of(before, messages), Sources("before"), NOW, settings=SETTINGS, findings=check(before),
         verification=verifier.result(),
-        comparison=Compared("after", "0", changes(comparer.result(), before, after)),
+        comparison=Compared("after", "0", list_changes(comparer.result(), before, after)),
     )  # fmt: skip
 
 
@@ -414,7 +414,7 @@ def test_a_headers_binding_has_one_notation_everywhere() -> None:
     texts = [
         to_text(report), "".join(to_markdown(report)), to_junit(report).decode(), explained,
         "".join(f.message for f in found),
-        picture(draw(topology)), describe_part(binding), str(HeadersKind.condition(binding, LATEST)),
+        picture(draw(topology)), describe_part(binding), str(HeadersKind.condition(binding, LATEST_PROFILE)),
     ]  # fmt: skip
     for each in texts[:-1]:
         assert written.removesuffix(" }") in each.replace("&quot;", '"'), each

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from bindings.archive.figures import to_percent
 from bindings.archive.sums import Span
 from bindings.counts.changes import Changes, ChangeTotals
-from bindings.counts.tally import fingerprint
+from bindings.counts.tally import compute_fingerprint
 from bindings.counts.verification import Evidence, PlacementDifference, Verification
 from bindings.report.build import Sources, build_report
 from bindings.report.gates import count_misrouted, match_ignores
@@ -197,7 +197,7 @@ def test_globs_match_whole_names(glob: str, name: str, expected: bool) -> None:
 
 def test_misrouted_and_rerouted_messages_can_be_limited() -> None:
     verification = Verification(
-        fingerprint(ORDERS), agreed=90,
+        compute_fingerprint(ORDERS), agreed=90,
         differences={
             PlacementDifference("orders", ("billing",)): Evidence(Span(4)),
             PlacementDifference("orders", unknown=("amq.gen-*",)): Evidence(Span(6)),

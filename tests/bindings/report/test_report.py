@@ -11,11 +11,22 @@ from hypothesis import strategies as st
 
 from bindings.archive.reading import Bias
 from bindings.counts.slots import DAY, WIDTHS, SlotCounts
-from bindings.counts.tally import Tally, fingerprint
+from bindings.counts.tally import Tally, compute_fingerprint
 from bindings.counts.verification import Verification
 from bindings.report.build import SLOTS, Sources, build_report
 from bindings.report.model import Archived, Report
-from exchange import LATEST, Binding, BrokerError, Destination, Exchange, InputError, Message, Queue, Router, Topology
+from exchange import (
+    LATEST_PROFILE,
+    Binding,
+    BrokerError,
+    Destination,
+    Exchange,
+    InputError,
+    Message,
+    Queue,
+    Router,
+    Topology,
+)
 from exchange.partition.partitioning.specification import Partitioning
 from tests.support import topologies
 from tests.support.bindings.reports import NOW, ORDERS, START, TALLY, hand_made, report_of, tally_of
@@ -26,7 +37,7 @@ from tests.support.tiers import examples
 @given(st.integers(0, 2**32))
 def test_the_parts_of_a_report_add_up_to_its_totals(seed: int) -> None:
     rng = Random(seed)
-    topology = topologies.topology(rng, LATEST)
+    topology = topologies.topology(rng, LATEST_PROFILE)
     messages = rng.choices([topologies.message(rng, topology) for _ in range(20)], k=40)
     messages += [Message("nowhere", "a")]
     times = [START + rng.randrange(90 * DAY) for _ in messages]
@@ -57,7 +68,7 @@ def test_the_parts_of_a_report_add_up_to_its_totals(seed: int) -> None:
 def test_flows_agree_with_the_router(seed: int) -> None:
     rng = Random(seed)
     kinds = topologies.Kinds(types=("direct", "fanout", "topic", "topic", "headers"))
-    topology = topologies.topology(rng, LATEST, kinds)
+    topology = topologies.topology(rng, LATEST_PROFILE, kinds)
     messages = [topologies.message(rng, topology) for _ in range(30)]
     messages = [m for m in messages if m.exchange in topology.exchanges and not topology.exchanges[m.exchange].internal]
     router = Router(topology, cache=0)
@@ -181,7 +192,7 @@ def test_skew_lies_between_even_and_all_in_one(counts: list[int]) -> None:
     number = len(counts)
     queue = Queue("q", partitioning=Partitioning.parse(f"kafka.murmur2 over {number}"))
     topology = Topology((), [queue])
-    tally = Tally(fingerprint(topology), partitions={("q", n): count for n, count in enumerate(counts)})
+    tally = Tally(compute_fingerprint(topology), partitions={("q", n): count for n, count in enumerate(counts)})
     (row,) = build_report(topology, tally, Sources("t"), NOW).queues
     assert row.skew is not None
     assert 1 - 1e-9 <= row.skew.max_to_mean <= number + 1e-9
@@ -205,8 +216,8 @@ def test_a_timeline_is_short_and_loses_nothing(width: int, seconds: list[int]) -
     topology = Topology()
     scale = min(width, 364 * DAY) // 1_000_000
     times = [second * scale * 1_000_000 for second in seconds]
-    counts = SlotCounts.of(WIDTHS[0], {(second * scale, "x", True): 1 for second in seconds})
-    timeline = build_report(topology, Tally(fingerprint(topology), timeline=counts), Sources("t"), NOW).timeline
+    counts = SlotCounts.from_counts(WIDTHS[0], {(second * scale, "x", True): 1 for second in seconds})
+    timeline = build_report(topology, Tally(compute_fingerprint(topology), timeline=counts), Sources("t"), NOW).timeline
     assert timeline is not None
     assert timeline.slots <= SLOTS
     assert timeline.start <= min(times) < timeline.start + timeline.slot
@@ -265,7 +276,7 @@ def test_findings_have_the_evidence_of_the_traffic() -> None:
 def test_traffic_never_contradicts_a_finding_that_holds_for_every_message(seed: int) -> None:
     rng = Random(seed)
     kinds = topologies.Kinds(types=("direct", "fanout", "topic", "topic"))
-    topology = topologies.topology(rng, LATEST, kinds)
+    topology = topologies.topology(rng, LATEST_PROFILE, kinds)
     report = report_of(topology, [topologies.message(rng, topology) for _ in range(40)])
     for row in report.findings:
         if row.finding.code in ("HS103", "HS104", "HS105", "HS106", "HS304", "HS501"):
@@ -277,7 +288,7 @@ def test_caveats_name_what_an_archive_cannot_show() -> None:
     report = build_report(ORDERS, TALLY, Sources("t", (archived,)), NOW)
     assert any("Survivors only" in caveat and "unroutable" in caveat for caveat in report.caveats)
     assert any("2 records of 107 (1.87 %) could not be read" in caveat for caveat in report.caveats)
-    nothing = build_report(ORDERS, Tally(fingerprint(ORDERS)), Sources("t"), NOW)
+    nothing = build_report(ORDERS, Tally(compute_fingerprint(ORDERS)), Sources("t"), NOW)
     assert nothing.caveats[0].startswith("No message was counted")
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from bindings.serve import drafts as subject
-from bindings.serve.drafts import KEPT, Drafts, EditError, edit
+from bindings.serve.drafts import MAX_DRAFTS, Drafts, EditError, edit
 from bindings.serve.watching import SourceReading
 from bindings.sources.document import Document
 from bindings.sources.open import Source
@@ -102,14 +102,14 @@ def test_the_edit_that_is_wrong_is_named() -> None:
 def test_the_draft_that_was_not_used_for_longest_goes_first() -> None:
     drafts, base = Drafts(), reading()
     first, second = (drafts.make(base, "/", None, [f"+ queue q{n}"]) for n in range(2))
-    for n in range(2, KEPT + 1):
+    for n in range(2, MAX_DRAFTS + 1):
         drafts.make(base, "/", None, [f"+ queue q{n}"])
         assert drafts.find(second) is not None
     assert drafts.find(first) is None
 
 
 def test_large_drafts_go_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subject, "MOST_BINDINGS", 5)
+    monkeypatch.setattr(subject, "MAX_BINDINGS", 5)
     drafts, base = Drafts(), reading()
     first, second, third = (drafts.make(base, "/", None, [f"+ queue q{n}"]) for n in range(3))
     assert [drafts.find(each) is not None for each in (first, second, third)] == [False, True, True]

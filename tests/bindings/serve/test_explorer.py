@@ -21,11 +21,11 @@ from bindings.sources.open import Source, open_source
 from bindings.sources.section import Section
 from bridge.cli import hashstar
 from exchange import Topology
-from exchange.entities.releases import LATEST
+from exchange.entities.releases import LATEST_PROFILE
 from exchange.errors import BrokerError, HashstarError, InputError
 from exchange.routing.explain_json import to_json
 from exchange.routing.router import Router
-from exchange.values.field_json import message_to_json
+from exchange.values.field_json import encode_message
 from tests.support import topologies
 from tests.support.tiers import examples
 
@@ -116,11 +116,11 @@ def _value(text: str) -> Any:
 @examples(60)
 def test_explain_and_rows_agree_with_the_router_on_any_topology(seed: int) -> None:
     rng = Random(seed)
-    topology = topologies.topology(rng, LATEST, TYPES)
+    topology = topologies.topology(rng, LATEST_PROFILE, TYPES)
     explorer, router = explorer_of(topology), Router(topology)
     for _ in range(5):
         message = topologies.message(rng, topology)
-        asked = message_to_json(message)
+        asked = encode_message(message)
         explanation = router.explain(message)
         expected = json.loads(json.dumps({**to_json(explanation), "profile": topology.profile.name}))
         assert ask(explorer, "explain", message=asked) == expected

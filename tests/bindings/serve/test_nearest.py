@@ -12,7 +12,7 @@ from bindings.serve.view import View
 from bindings.sources.document import Document
 from bindings.sources.open import Source
 from exchange import Binding, Destination, Message, Topology
-from exchange.entities.releases import LATEST
+from exchange.entities.releases import LATEST_PROFILE
 from exchange.errors import BrokerError
 from tests.support import topologies
 from tests.support.tiers import examples
@@ -47,7 +47,7 @@ def reaches(view: View, message: Message, goal: Destination | Binding) -> bool:
 @examples(150)
 def test_what_is_found_arrives_and_what_is_proved_not_to_exist_does_not(seed: int) -> None:
     rng = Random(seed)
-    topology = topologies.topology(rng, LATEST)
+    topology = topologies.topology(rng, LATEST_PROFILE)
     view = view_of(topology)
     message = topologies.message(rng, topology)
     goals: list[Destination | Binding] = [Destination("queue", rng.choice(list(topology.queues))), *topology.bindings]

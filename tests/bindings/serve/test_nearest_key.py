@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.analysis.crawl import Budget
-from bindings.serve.nearest import ADD, RECASE, REMOVE, REPLACE, nearest_key
+from bindings.serve.nearest import ADD, RECASE, REMOVE, REPLACE, find_nearest_key
 from exchange import Pattern
 from exchange.patterns.pattern import AMQP
 from tests.support.patterns import all_keys, matched, patterns
@@ -36,7 +36,7 @@ def distance(before: tuple[str, ...], after: tuple[str, ...]) -> int:
 )
 @examples(150)
 def test_no_key_of_the_patterns_is_nearer(key: str, all_of: list[Pattern], none_of: list[Pattern]) -> None:
-    found = nearest_key(key, all_of, none_of, Budget(STEPS))
+    found = find_nearest_key(key, all_of, none_of, Budget(STEPS))
     fitting = set(all_keys("amqp")).intersection(*map(matched, all_of)).difference(*map(matched, none_of))
     words = tuple(AMQP.split(key))
     least = min((distance(words, tuple(AMQP.split(other))) for other in fitting), default=None)
@@ -53,7 +53,7 @@ def near(key: str, *wanted: str, but: str = "") -> str | None:
     """Return the nearest key of these patterns, and not of ``but``."""
     all_of = [Pattern.of_binding_key(text) for text in wanted]
     none_of = [Pattern.of_binding_key(but)] if but else []
-    found = nearest_key(key, all_of, none_of, Budget(STEPS))
+    found = find_nearest_key(key, all_of, none_of, Budget(STEPS))
     return None if found is None else found.key
 
 

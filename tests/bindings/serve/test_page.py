@@ -17,7 +17,7 @@ from bindings.sources.document import Document
 from bindings.sources.section import Section
 from bridge.cli import hashstar
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
-from exchange.entities.releases import LATEST
+from exchange.entities.releases import LATEST_PROFILE
 from tests.support import topologies
 from tests.support.browser import CHROMIUM, NO_BROWSER, Browser
 from tests.support.served import Served, serve_here
@@ -100,7 +100,7 @@ def drawn(page: Browser) -> set[str]:
 def test_each_key_lights_up_what_the_router_returns(page: Browser, tmp_path: Path) -> None:
     rng = Random(17)
     for number in range(3):
-        topology = topologies.topology(rng, LATEST, KINDS)
+        topology = topologies.topology(rng, LATEST_PROFILE, KINDS)
         path = tmp_path / f"{number}.bindings"
         Document({topology.vhost: Section(topology)}).save(path)
         router = Router(topology)

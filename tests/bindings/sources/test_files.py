@@ -19,7 +19,7 @@ from bindings.sources.files import (
     open_file,
     read_content,
     read_whole,
-    replacing,
+    replace_file,
     save_lines,
 )
 from bindings.sources.open import open_source
@@ -93,7 +93,7 @@ def test_a_file_has_its_final_mode_before_its_first_byte(tmp_path: Path, mode: i
     target = tmp_path / "out.json"
     target.write_text("old")
     target.chmod(mode)
-    with replacing(target) as file:
+    with replace_file(target) as file:
         assert stat.S_IMODE(os.fstat(file.fileno()).st_mode) == mode
         assert target.read_text() == "old"
         file.write(b"new")
@@ -114,7 +114,7 @@ def test_after_an_exception_nothing_has_changed(tmp_path: Path) -> None:
     target.write_text("old")
 
     def break_off() -> None:
-        with replacing(target) as file:
+        with replace_file(target) as file:
             file.write(b"half")
             raise ZeroDivisionError
 

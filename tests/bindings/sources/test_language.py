@@ -13,7 +13,7 @@ from bindings.sources.language.errors import LanguageError
 from bindings.sources.language.expectations import Expectation
 from bindings.sources.language.formatter import format_text
 from exchange import Binding, Exchange, Message, Policy, Queue, Router, Topology, Typed
-from exchange.entities.releases import LATEST, PROFILES, profile_for
+from exchange.entities.releases import LATEST_PROFILE, PROFILES, find_profile
 from exchange.errors import InputError
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.values.field_values import FieldTable
@@ -164,9 +164,9 @@ def test_the_profile_is_the_files_unless_one_is_given() -> None:
     document = Document.loads("profile rabbitmq-4.1.2\nqueue q")
     assert document.topology().profile == PROFILES["rabbitmq-4.0"]
     assert document.topology(profile="rabbitmq-3.10").profile == PROFILES["rabbitmq-3.10"]
-    assert Document.loads("").topology().profile == LATEST
+    assert Document.loads("").topology().profile == LATEST_PROFILE
     young = Document.loads("profile rabbitmq-4.3.2")
-    assert young.topology().profile == profile_for("4.3.2")
+    assert young.topology().profile == find_profile("4.3.2")
     assert Document.of_definitions(young.definitions()) == young == Document.loads(young.dump())
 
 

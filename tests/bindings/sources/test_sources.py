@@ -28,7 +28,7 @@ from bindings.sources.document import Document
 from bindings.sources.management import LOGIN, PASSWORD, USER, Management, RefusedRequest, ask_at_terminal
 from bindings.sources.open import load, open_source
 from exchange import Binding, Exchange, Queue, Topology
-from exchange.entities.releases import LATEST, PROFILES, profile_for
+from exchange.entities.releases import LATEST_PROFILE, PROFILES, find_profile
 from exchange.errors import InputError
 from tests.support.servers import Server
 
@@ -353,7 +353,7 @@ def test_a_live_broker_is_a_source(rabbitmq_servers: list[Server]) -> None:
             # The key "hashstar", which holds the expectation and the profile, must not disturb the import.
             broker.request("POST", "/api/definitions", json.loads(document.definitions().dump()))
             for source in (open_source(f"{where}/{quoted}"), open_source(where, vhost), open_source(where)):
-                expected = document.topology().with_profile(profile_for(server.version))
+                expected = document.topology().with_profile(find_profile(server.version))
                 assert source.topology(vhost) == expected
                 assert source.name == server.management_url
             with pytest.raises(InputError, match="there is no virtual host 'nowhere'"):
@@ -478,7 +478,7 @@ def test_the_release_that_exported_a_file_chooses_the_profile(tmp_path: Path, ve
     assert load(str(path)).profile == PROFILES[profile]
     assert load(str(path), profile="3.12").profile == PROFILES["rabbitmq-3.12"]
     path.write_text(json.dumps({"rabbitmq_version": "unknown", "queues": []}))
-    assert load(str(path)).profile == LATEST
+    assert load(str(path)).profile == LATEST_PROFILE
     path.write_text(json.dumps({"rabbitmq_version": "3.8.9", "queues": []}))
     assert load(str(path)).profile == PROFILES["rabbitmq-3.10"]
 

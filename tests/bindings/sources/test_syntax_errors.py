@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.sources.definitions.text import parse_text
-from bindings.sources.formats.nodes import json_node
-from bindings.sources.formats.yaml_text import read_documents
+from bindings.sources.formats.nodes import parse_json_node
+from bindings.sources.formats.yaml_text import parse_documents
 from bindings.sources.recording.file import read_recording
 from bindings.sources.toml_file import read_toml
 from exchange import InputError
@@ -27,11 +27,11 @@ def read(language: str, text: str, folder: Path) -> None:
         path.write_text(text, encoding="utf-8", newline="")
         read_toml(path)
     elif language == "yaml":
-        list(read_documents(text, "f.yaml"))
+        list(parse_documents(text, "f.yaml"))
     elif language == "lines":
         read_recording(text, "f.jsonl")
     else:
-        {"json": json_node, "definitions": parse_text}[language](text, "f.json")
+        {"json": parse_json_node, "definitions": parse_text}[language](text, "f.json")
 
 
 @pytest.mark.parametrize(("language", "text", "shown"), [

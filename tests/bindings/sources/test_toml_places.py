@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bindings.sources import toml_places
 from bindings.sources.files import open_file
-from bindings.sources.toml_places import SHOWN, _Layout, find_places, locate
+from bindings.sources.toml_places import MAX_LINE_CHARACTERS, _Layout, find_places, locate
 from tests.support.tiers import examples
 
 TEXT = """\
@@ -153,9 +153,9 @@ def test_the_caret_is_under_the_key_of_any_line(tmp_path: Path) -> None:
     file.write_text(f"a = {{ {', '.join(f'key{n} = 1' for n in range(100))} }}")
     line, caret = locate(str(file), "a", "key77")[1].split("\n")[1:]
     assert line[caret.index("^") :].startswith("key77 = 1, key78 = ...")
-    assert max(len(line), len(caret)) <= 4 + SHOWN
+    assert max(len(line), len(caret)) <= 4 + MAX_LINE_CHARACTERS
     file.write_text(f"{'k' * 5000} = 1")
-    assert max(map(len, locate(str(file), "", "k" * 5000)[1].split("\n"))) <= 4 + SHOWN
+    assert max(map(len, locate(str(file), "", "k" * 5000)[1].split("\n"))) <= 4 + MAX_LINE_CHARACTERS
 
 
 def test_a_file_is_read_once_for_all_its_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from bindings.applying.address import Addresses
 from bindings.upgrading.releases import release_of
 from bindings.upgrading.upgrade import upgrade_topology
 from exchange import Binding, Exchange, Message, Queue, Topology
-from exchange.entities.releases import profile_for
+from exchange.entities.releases import find_profile
 from tests.support.differential import Outcome, compare_one, manage
 from tests.support.servers import SERVERS, addresses_of, running
 
@@ -45,7 +45,7 @@ def counted(release: str) -> Topology:
         [Exchange("hashstar-counted", "x-modulus-hash")],
         [Queue(name) for name in names],
         [Binding.to_queue("hashstar-counted", name, "1") for name in names],
-        profile=profile_for(release),
+        profile=find_profile(release),
     )
 
 
@@ -73,7 +73,7 @@ def test_the_order_of_x_modulus_hash_is_another_one_with_khepri_which_upgrade_do
 def test_a_test_broker_is_not_asked_where_its_metadata_store_sends_a_message(khepri: Server) -> None:
     """With Khepri it is not where the model sends it, which is no finding."""
     topology = counted("3.13")
-    shown = bindings.upgrade(topology, khepri.version, live=Addresses.of(*addresses_of(khepri))).live
+    shown = bindings.upgrade(topology, khepri.version, live=Addresses.parse(*addresses_of(khepri))).live
     assert shown is not None
     assert (shown.not_foretold, shown.not_seen, shown.messages) == ([], [], 0)
     assert shown.not_asked > 0

@@ -163,7 +163,7 @@ def test_random_requests_are_answered_as_foretold(
     rabbitmq_servers: list[Server], capsys: pytest.CaptureFixture[str]
 ) -> None:
     for server in rabbitmq_servers:
-        addresses = Addresses.of(*addresses_of(server))
+        addresses = Addresses.parse(*addresses_of(server))
         release, asked, refused = release_of(server.version), 0, 0
         for number in range(-(-REQUESTS // ROUND)):
             rng = Random(f"requests/{number}")

@@ -15,8 +15,8 @@ import pika
 import pytest
 
 from bindings.diffing.comparison.compare import compare
-from exchange import LATEST, Message, Router, Topology
-from exchange.entities.releases import profile_for
+from exchange import LATEST_PROFILE, Message, Router, Topology
+from exchange.entities.releases import find_profile
 from exchange.errors import BrokerError
 from tests.support import topologies
 from tests.support.amqp_wire import all_types_in_pika
@@ -52,8 +52,8 @@ def compare_round(servers: list[Server], number: int, pool: ThreadPoolExecutor) 
     moved = 0
     rng = Random(f"upgrade/{number}")
     prefix = f"hashstar-upgrade-{number}-"
-    topology = topologies.topology(rng, LATEST, KINDS, prefix)
-    sides = [topology.with_profile(profile_for(server.version)) for server in servers]
+    topology = topologies.topology(rng, LATEST_PROFILE, KINDS, prefix)
+    sides = [topology.with_profile(find_profile(server.version)) for server in servers]
     routers = [Router(side) for side in sides]
     drawn = [topologies.message(rng, topology, prefix) for _ in range(ROUND)]
     sent = [message for message in drawn if all(accepts(router, message) for router in routers)]

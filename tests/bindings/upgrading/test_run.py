@@ -17,7 +17,7 @@ from bindings.sources.document import Document
 from bindings.upgrading.forms.markdown import to_markdown
 from bindings.upgrading.run import NEWEST
 from exchange import Binding, Exchange, Message, Queue, Topology
-from exchange.entities.releases import profile_for
+from exchange.entities.releases import find_profile
 from exchange.errors import InputError
 
 OLD = """\
@@ -137,11 +137,11 @@ def test_the_function_takes_topologies_paths_and_names_of_releases(tmp_path: Pat
 
 
 def write_traffic(path: Path, messages: list[Message], vhost: str = "/") -> str:
-    from exchange.values.field_json import message_to_json
+    from exchange.values.field_json import encode_message
 
     with path.open("w") as file:
         for message in messages:
-            file.write(json.dumps({**message_to_json(message), "vhost": vhost}) + "\n")
+            file.write(json.dumps({**encode_message(message), "vhost": vhost}) + "\n")
     return str(path)
 
 
@@ -160,7 +160,7 @@ def test_archived_messages_that_move_are_counted_also_between_the_buckets_of_a_h
     assert traffic is not None
     from exchange import Router
 
-    routers = [Router(ring().with_profile(profile_for(name))) for name in ("3.12", "3.13")]
+    routers = [Router(ring().with_profile(find_profile(name))) for name in ("3.12", "3.13")]
     moved = sum(routers[0].route(each).queues != routers[1].route(each).queues for each in messages)
     assert (traffic.changes.totals.messages, traffic.changes.totals.elsewhere, traffic.share) == (400, moved, 1.0)
     assert moved > 100

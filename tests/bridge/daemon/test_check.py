@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bridge.daemon.config import Config
-from bridge.daemon.probe import CheckReport, as_object, as_text, check
+from bridge.daemon.probe import CheckReport, check, encode_report, format_report
 from bridge.endpoint import Disconnected, Finding
 from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.mistakes import ConfigWarning
@@ -63,7 +63,7 @@ def test_findings_are_shown_by_endpoint_with_their_keys(tmp_path: Path) -> None:
         ),
         warnings=[ConfigWarning("", "dead_letters", "none"), ConfigWarning("sources.in.policy", "window", "small")],
     )
-    assert list(as_text(found)) == [
+    assert list(format_report(found)) == [
         str(tmp_path / "bridge.toml"),
         "  warning      dead_letters: none",
         "[sources.in]",
@@ -79,7 +79,7 @@ def test_findings_are_shown_by_endpoint_with_their_keys(tmp_path: Path) -> None:
 
 
 def test_the_object_has_all_findings_and_the_verdict(tmp_path: Path) -> None:
-    found = as_object(report(tmp_path, Looking("bad", [Finding("error", "gone", "queues.b")])))
+    found = encode_report(report(tmp_path, Looking("bad", [Finding("error", "gone", "queues.b")])))
     assert (found["version"], found["ready"], found["errors"], found["warnings"]) == (1, False, 1, 0)
     assert (found["sources"], found["targets"], found["offline"]) == (1, 1, False)
     assert found["not_checked"] == 1
@@ -100,14 +100,14 @@ def test_any_exception_of_an_endpoint_is_an_error_finding_without_its_password(t
         Looking("three", ValueError("cannot parse amqp://u:hush/h@sh@host/")),
         Looking("four", asyncio.CancelledError()),
     )
-    texts = [finding["text"] for finding in as_object(found)["findings"] if finding["endpoint"] != "in"]
+    texts = [finding["text"] for finding in encode_report(found)["findings"] if finding["endpoint"] != "in"]
     assert texts == ["127.0.0.1:1: refused", "OverflowError", "cannot parse amqp://***@host/", "CancelledError"]
     assert found.errors == 4
 
 
 def test_an_endpoint_that_does_not_answer_does_not_delay_others(tmp_path: Path) -> None:
     found = report(tmp_path, Looking("silent", None), Looking("mute", None), Looking("good", [Finding("ok", "there")]))
-    assert [(each["endpoint"], each["text"]) for each in as_object(found)["findings"]] == [
+    assert [(each["endpoint"], each["text"]) for each in encode_report(found)["findings"]] == [
         ("in", "its system: this kind of endpoint has no check"),
         ("silent", "no answer in 0.2 s"),
         ("mute", "no answer in 0.2 s"),
@@ -119,11 +119,11 @@ def test_offline_no_endpoint_is_asked(tmp_path: Path) -> None:
     found = report(
         tmp_path, Looking("silent", None), warnings=[ConfigWarning("", "dead_letters", "none")], offline=True
     )
-    assert list(as_text(found))[-1] == (
+    assert list(format_report(found))[-1] == (
         "the file is right, and nothing was connected to: 1 source, 1 target, 1 warning"
     )
     assert (found.errors, found.not_checked) == (0, 2)
-    assert "  not checked  its system: --offline" in list(as_text(found))
+    assert "  not checked  its system: --offline" in list(format_report(found))
 
 
 @pytest.mark.parametrize("path", sorted(Path("bridge").rglob("checking.py")), ids=str)

@@ -13,11 +13,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from bindings.counts.tally import fingerprint
+from bindings.counts.tally import compute_fingerprint
 from bindings.http.exposition import format_labels, format_number
 from bridge.daemon import gauges
 from bridge.daemon.coverage import CoverageCounter
-from bridge.daemon.gauges import build_info, process_metrics
+from bridge.daemon.gauges import build_info, read_process_metrics
 from bridge.daemon.metrics import BUCKETS, Metrics
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing
 from bridge.endpoints.memory import MemorySource
@@ -159,7 +159,7 @@ def test_a_sum_still_grows_after_a_day() -> None:
 
 
 def test_the_metrics_of_the_process_are_those_of_the_system() -> None:
-    families = parse_metrics("\n".join(Metrics().lines({**process_metrics(), **build_info()})) + "\n")
+    families = parse_metrics("\n".join(Metrics().lines({**read_process_metrics(), **build_info()})) + "\n")
     value = {name: next(iter(family.values()), None) for name, (_, family) in families.items()}
     assert families["process_cpu_seconds_total"][0] == "counter"
     assert value["process_cpu_seconds_total"]
@@ -178,7 +178,7 @@ def test_the_metrics_of_the_process_are_those_of_the_system() -> None:
 
 def test_the_process_has_metrics_without_proc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(gauges, "PROC", tmp_path)
-    assert process_metrics().keys() == {"process_cpu_seconds_total", "process_start_time_seconds"}
+    assert read_process_metrics().keys() == {"process_cpu_seconds_total", "process_start_time_seconds"}
 
 
 def test_latencies_are_a_histogram_whose_buckets_rise_to_the_count() -> None:
@@ -228,7 +228,7 @@ def test_coverage_counts_what_enters_the_topology_as_the_audit_does() -> None:
                 expected[queue] += 1
     coverage.read(inlet, [Delivery(Message("e", "k", {"CC": "no array"}))])
     tally = coverage.tally()
-    assert tally.topology == fingerprint(topology)
+    assert tally.topology == compute_fingerprint(topology)
     assert tally.messages == 5_000
     assert sum(tally.unread.bad.values()) == 1
     families = parse_metrics("\n".join(coverage.lines(tally)) + "\n")

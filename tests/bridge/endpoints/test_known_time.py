@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Message as Found
 
-from bridge.endpoint import known_time
+from bridge.endpoint import validate_time
 from bridge.endpoints.kafka.consumer.reader import LaneReader
 from bridge.endpoints.rabbitmq.consumer.deliveries import read_identity_and_time
 from bridge.endpoints.rocketmq.lane import QueueLane
@@ -20,17 +20,17 @@ NOW = 1_763_800_000
 
 @pytest.mark.parametrize("time", [0, -1, GREATEST, -GREATEST])
 def test_a_time_of_64_bits_is_known(time: int) -> None:
-    assert known_time(time) == time
+    assert validate_time(time) == time
 
 
 @pytest.mark.parametrize("time", [GREATEST + 1, -GREATEST - 1, 2**64 * 1_000_000])
 def test_any_other_is_not(time: int) -> None:
-    assert known_time(time) is None
+    assert validate_time(time) is None
 
 
 @pytest.mark.parametrize(("stamp", "known"), [(NOW, True), (NOW * 1_000_000, False), (2**64 - 1, False)])
 def test_of_a_message_of_rabbitmq(stamp: int, known: bool) -> None:
-    content = ContentHeader.of({}, {"timestamp": Typed("timestamp", stamp), "message_id": "m"})
+    content = ContentHeader.encode({}, {"timestamp": Typed("timestamp", stamp), "message_id": "m"})
     assert read_identity_and_time("r", "queue", b"", content, b"") == (
         "message/r/queue/m/00000000",
         stamp * 1_000_000 if known else None,

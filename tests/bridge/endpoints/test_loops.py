@@ -9,7 +9,7 @@ import pytest
 from bridge.endpoint import Place
 from bridge.endpoints.loops import find_dead_letter_loop, find_feedback, find_near_exchange
 from bridge.endpoints.memory import MemorySource, MemoryTarget
-from bridge.pump.inlet import Filter, reachable_queues
+from bridge.pump.inlet import Filter, find_reachable_queues
 from bridge.pump.pump import Inlet
 from exchange import Binding, Exchange, Queue, Topology
 
@@ -63,9 +63,9 @@ def loops(inlets: list[Inlet], targets: Mapping[str, To]) -> list[tuple[str, str
 
 
 def test_messages_can_reach_the_queues_behind_bindings_and_alternates() -> None:
-    assert reachable_queues(TOPOLOGY, "orders") == {"a", "b"}
-    assert reachable_queues(TOPOLOGY, "bills") == {"c"}
-    assert reachable_queues(TOPOLOGY, None) == {"a", "b", "c"}
+    assert find_reachable_queues(TOPOLOGY, "orders") == {"a", "b"}
+    assert find_reachable_queues(TOPOLOGY, "bills") == {"c"}
+    assert find_reachable_queues(TOPOLOGY, None) == {"a", "b", "c"}
 
 
 def test_a_target_that_writes_to_the_place_of_a_source_is_a_loop() -> None:

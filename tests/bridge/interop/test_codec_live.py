@@ -130,7 +130,7 @@ def places(servers: Sequence[Server], kind: str) -> Iterator[Place]:
 
 
 def one(wire: bytes, name: bytes = b"h") -> ContentHeader:
-    return ContentHeader.of_parts({}, table_of([(name, wire)]))
+    return ContentHeader.from_parts({}, table_of([(name, wire)]))
 
 
 def of(content: ContentHeader) -> list[tuple[bytes, bytes]]:
@@ -158,7 +158,7 @@ def test_a_broker_writes_unusual_fields_anew(rabbitmq_servers: list[Server], kin
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
 def test_a_broker_sorts_headers_and_keeps_the_first_of_a_name(rabbitmq_servers: list[Server], kind: str) -> None:
     fields = [(b"z", b"V"), (b"a", b"t\x01"), (b"m", b"V"), (b"a", b"V"), (b"ab", b"V"), (b"\xff", b"V"), (b"B", b"V")]
-    sent = ContentHeader.of_parts({}, table_of(fields), unused=3)
+    sent = ContentHeader.from_parts({}, table_of(fields), unused=3)
     for place in places(rabbitmq_servers, kind):
         (came,) = place.through([sent])
         if place.keeps_bytes:
@@ -176,7 +176,7 @@ def test_a_queue_keeps_all_properties(rabbitmq_servers: list[Server], kind: str)
     text |= {"type": "\udcff", "user_id": "guest", "app_id": "a" * 255, "cluster_id": "c", "expiration": "600000"}
     properties = text | {"delivery_mode": 2, "priority": 200, "timestamp": 2**64 - 1}
     for headers in (None, {}, {"a": 1}):
-        sent = ContentHeader.of(headers, properties)
+        sent = ContentHeader.encode(headers, properties)
         for place in places(rabbitmq_servers, kind):
             (came,) = place.through([sent])
             assert came.parts() == sent.parts()
@@ -246,7 +246,7 @@ def test_a_record_of_kafka_comes_home_from_a_broker(rabbitmq_servers: list[Serve
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
 def test_a_message_comes_home_from_kafka_and_through_the_broker(rabbitmq_servers: list[Server], kind: str) -> None:
     fields = [(name.encode(), wire) for name, wire in sorted((WIRES | QUEUED).items())]
-    sent = ContentHeader.of_parts({"message_id": b"\x01m"}, table_of(fields))
+    sent = ContentHeader.from_parts({"message_id": b"\x01m"}, table_of(fields))
     for place in places(rabbitmq_servers, kind):
         (came,) = place.through([sent])
         home = content_of(to_amqp(to_kafka(message_of("", "q", came, b"body"), "t")))
@@ -258,7 +258,7 @@ def test_a_message_comes_home_from_kafka_and_through_the_broker(rabbitmq_servers
 
 def test_a_changed_header_is_what_the_broker_reads(rabbitmq: Server) -> None:
     for place in places([rabbitmq], "classic"):
-        content = ContentHeader.of(None, {"message_id": "m"}).with_header("b", 1).with_property("priority", 3)
+        content = ContentHeader.encode(None, {"message_id": "m"}).with_header("b", 1).with_property("priority", 3)
         content = content.with_header("a", [{"x": 1.5}]).with_header("b", "two")
         (came,) = place.through([content])
         assert dict(came.headers()) == {"a": [{"x": 1.5}], "b": "two"}

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from bridge.interop import Record, Unmappable, to_amqp, to_kafka
 from bridge.interop.kafka_guest import BROKER_HEADERS, OURS
-from bridge.interop.record import Header, last_header, whole_key
-from bridge.interop.texts import text_of, wire_of
+from bridge.interop.record import Header, find_last_header, read_whole_key
+from bridge.interop.texts import format_wire, parse_wire
 from exchange.amqp import ContentHeader, MalformedHeader, content_of, message_of
 from exchange.values.field_values import Typed
 from exchange.values.message import Message
@@ -54,7 +54,7 @@ amqp_tables = headers_wire | st.lists(st.tuples(amqp_names, wires), max_size=8).
 @st.composite
 def messages(draw: st.DrawFn) -> Message:
     parts = dict(parts_of(draw(properties)))
-    content = ContentHeader.of_parts(parts, draw(st.none() | amqp_tables), draw(st.integers(0, 3)))
+    content = ContentHeader.from_parts(parts, draw(st.none() | amqp_tables), draw(st.integers(0, 3)))
     return message_of(draw(keys), draw(keys), content, draw(st.binary(max_size=20)))
 
 
@@ -117,7 +117,7 @@ def test_a_stream_takes_every_header_of_a_record(record: Record) -> None:
 
 @given(wires)
 def test_a_text_and_its_type_are_the_field(wire: bytes) -> None:
-    assert wire_of(*text_of(wire)) == wire
+    assert parse_wire(*format_wire(wire)) == wire
 
 
 @given(messages(), kafka_headers)
@@ -131,7 +131,7 @@ def test_headers_of_kafka_never_crash(message: Message, headers: list[Header]) -
 @given(st.lists(st.tuples(st.sampled_from([name.encode() for name in OURS]), wires), max_size=8).map(table_of))
 def test_headers_of_amqp_never_crash(table: bytes) -> None:
     with suppress(Unmappable):
-        to_kafka(message_of("", "", ContentHeader.of().with_table(table), b""), "t")
+        to_kafka(message_of("", "", ContentHeader.encode().with_table(table), b""), "t")
 
 
 DEBEZIUM = (
@@ -153,8 +153,8 @@ def test_long_keys_of_records_have_routing_keys_of_their_own_that_begin_as_they_
 @given(long_keys)
 def test_a_long_key_is_cut_at_a_character(key: bytes) -> None:
     routing_key = to_amqp(Record("t", key, b"")).routing_key
-    assert whole_key(routing_key, key) == key.decode("utf-8", "surrogateescape")
-    assert whole_key(routing_key, key + b".") is None
+    assert read_whole_key(routing_key, key) == key.decode("utf-8", "surrogateescape")
+    assert read_whole_key(routing_key, key + b".") is None
     beginning = routing_key[:-33].encode("utf-8", "surrogateescape")
     assert key.startswith(beginning)
     with suppress(UnicodeDecodeError):
@@ -311,14 +311,14 @@ def test_a_message_that_carries_no_valid_record_is_refused_with_the_reason(
 
 def test_a_malformed_header_is_an_error() -> None:
     with pytest.raises(MalformedHeader):
-        to_kafka(message_of("", "", ContentHeader.of().with_table(b"\x01aZ"), b""), "t")
+        to_kafka(message_of("", "", ContentHeader.encode().with_table(b"\x01aZ"), b""), "t")
 
 
 def test_kafka_answers_a_request_of_amqp() -> None:
     request = Message("orders", "price.of", {}, {"reply_to": "amq.rabbitmq.reply-to.g1", "correlation_id": "c1"}, b"?")
     asked = to_kafka(request, "requests")
-    named = [("amqp.exchange", b""), ("amqp.routing_key", last_header(asked.headers, "amqp.reply_to"))]
-    correlation = ("amqp.correlation_id", last_header(asked.headers, "amqp.correlation_id"))
+    named = [("amqp.exchange", b""), ("amqp.routing_key", find_last_header(asked.headers, "amqp.reply_to"))]
+    correlation = ("amqp.correlation_id", find_last_header(asked.headers, "amqp.correlation_id"))
     answer = to_amqp(Record("answers", None, b"!", [*named, correlation]))
     assert (answer.exchange, answer.routing_key) == ("", "amq.rabbitmq.reply-to.g1")
     assert (answer.properties, answer.body) == ({"correlation_id": "c1"}, b"!")
@@ -333,7 +333,7 @@ def test_amqp_answers_a_request_of_kafka() -> None:
     assert (request.exchange, request.routing_key) == ("orders", "price.of")
     reply_to, correlation = request.properties["reply_to"], request.properties["correlation_id"]
     answer = to_kafka(Message("", reply_to, {}, {"correlation_id": correlation}, b"!"), "answers")
-    assert last_header(answer.headers, "amqp.correlation_id") == b"c2"
+    assert find_last_header(answer.headers, "amqp.correlation_id") == b"c2"
 
 
 @pytest.mark.parametrize("spelled", ["64fff8000000000007", "64ffffffffffffff07", "647ff0000000000001", "667fc00007"])

@@ -9,9 +9,9 @@ import pytest
 from bridge.interop import (
     IDENTITY,
     Record,
-    fingerprint,
-    identity_of_message,
-    identity_of_record,
+    compute_fingerprint,
+    identify_message,
+    identify_record,
     to_amqp,
     to_kafka,
 )
@@ -20,50 +20,53 @@ from exchange.values.field_values import Typed
 from exchange.values.message import Message
 from tests.support.bridge.identity import with_identity
 
-SENT = ContentHeader.of({"b": 1, "a": 2}, {"message_id": "m"})
+SENT = ContentHeader.encode({"b": 1, "a": 2}, {"message_id": "m"})
 
 
 def test_a_record_is_identified_by_its_position() -> None:
     record = Record("orders", None, b"", partition=3, offset=7)
-    assert identity_of_record("main/eu", record) == "kafka/main%2Feu/orders/3/7/00000000"
-    assert identity_of_record("main", record._replace(offset=None)) is None
+    assert identify_record("main/eu", record) == "kafka/main%2Feu/orders/3/7/00000000"
+    assert identify_record("main", record._replace(offset=None)) is None
 
 
 def test_a_message_of_a_stream_is_identified_by_its_offset() -> None:
-    content = ContentHeader.of({"x-stream-offset": 12}, {"message_id": "m"})
-    assert identity_of_message("main", "events", b"", content, b"v") == "stream/main/events/12/6b643b84"
+    content = ContentHeader.encode({"x-stream-offset": 12}, {"message_id": "m"})
+    assert identify_message("main", "events", b"", content, b"v") == "stream/main/events/12/6b643b84"
 
 
 def test_a_message_of_a_queue_is_identified_by_its_message_id_if_it_has_one() -> None:
-    content = ContentHeader.of(None, {"message_id": "a b"})
-    assert identity_of_message("main", "q", b"", content, b"") == "message/main/q/a%20b/00000000"
-    assert identity_of_message("main", "q", b"", content, b"v") == "message/main/q/a%20b/6b643b84"
-    assert identity_of_message("main", "q", b"", ContentHeader.of(None, {"message_id": ""}), b"") is None
-    assert identity_of_message("main", "q", b"", ContentHeader.of(), b"") is None
+    content = ContentHeader.encode(None, {"message_id": "a b"})
+    assert identify_message("main", "q", b"", content, b"") == "message/main/q/a%20b/00000000"
+    assert identify_message("main", "q", b"", content, b"v") == "message/main/q/a%20b/6b643b84"
+    assert identify_message("main", "q", b"", ContentHeader.encode(None, {"message_id": ""}), b"") is None
+    assert identify_message("main", "q", b"", ContentHeader.encode(), b"") is None
 
 
 def test_an_identity_stays_with_its_message_on_all_bridges() -> None:
     record = Record("orders", b"k", b"v", [("a", b"1")], partition=0, offset=1)
-    identity = identity_of_record("main", record)
+    identity = identify_record("main", record)
     message = with_identity(to_amqp(record), identity)
     assert message.headers[IDENTITY] == identity
-    content = ContentHeader.of(message.headers, {"message_id": "other"})
-    assert identity_of_message("rabbit", "q", b"q", content, b"v") == identity
+    content = ContentHeader.encode(message.headers, {"message_id": "other"})
+    assert identify_message("rabbit", "q", b"q", content, b"v") == identity
     again = to_kafka(message, "elsewhere")
-    assert identity_of_record("second", again._replace(partition=5, offset=9)) == identity
+    assert identify_record("second", again._replace(partition=5, offset=9)) == identity
     assert IDENTITY not in with_identity(message, None).headers
 
 
 @pytest.mark.parametrize("wrong", [1, None, b"x"])
 def test_a_header_that_is_no_text_is_no_identity(wrong: Any) -> None:
     assert (
-        identity_of_message("main", "q", b"", ContentHeader.of({IDENTITY: wrong, "x-stream-offset": "1"}), b"v") is None
+        identify_message("main", "q", b"", ContentHeader.encode({IDENTITY: wrong, "x-stream-offset": "1"}), b"v")
+        is None
     )
 
 
 def test_a_fingerprint_survives_what_the_broker_does() -> None:
-    again = ContentHeader.of({"a": 2, "b": 1, "x-delivery-count": 3, "x-death": [{"count": 1}]}, {"message_id": "m"})
-    assert fingerprint("s", "q", "k", SENT, b"body") == fingerprint("s", "q", "k", again, b"body")
+    again = ContentHeader.encode(
+        {"a": 2, "b": 1, "x-delivery-count": 3, "x-death": [{"count": 1}]}, {"message_id": "m"}
+    )
+    assert compute_fingerprint("s", "q", "k", SENT, b"body") == compute_fingerprint("s", "q", "k", again, b"body")
 
 
 OTHERS: tuple[tuple[str, str, str, ContentHeader, bytes], ...] = (
@@ -80,7 +83,10 @@ OTHERS: tuple[tuple[str, str, str, ContentHeader, bytes], ...] = (
 
 
 def test_different_messages_have_different_fingerprints() -> None:
-    all_of_them = [fingerprint("s", "q", "k", SENT, b"body"), *(fingerprint(*other) for other in OTHERS)]
+    all_of_them = [
+        compute_fingerprint("s", "q", "k", SENT, b"body"),
+        *(compute_fingerprint(*other) for other in OTHERS),
+    ]
     assert len(set(all_of_them)) == len(all_of_them)
 
 

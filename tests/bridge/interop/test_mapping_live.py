@@ -81,11 +81,11 @@ def topic(kafka: Server) -> Iterator[Topic]:
 def test_messages_come_home_from_a_broker(topic: Topic) -> None:
     wires = [*WIRES.values(), *QUEUED.values(), *(wire for wire, _ in WRITTEN_ANEW.values())]
     odd = [b"a", b"a", b"", b"\xff", b"a\0b", b"amqp.exchange", b"CC", "ü".encode(), b"x" * 255]
-    contents = [ContentHeader.of_parts({}, table_of([(b"h", wire)])) for wire in wires]
+    contents = [ContentHeader.from_parts({}, table_of([(b"h", wire)])) for wire in wires]
     contents += [
-        ContentHeader.of_parts({}, table_of([(name, long_string(b"\0\xff")) for name in odd]), unused=2),
-        ContentHeader.of(),
-        ContentHeader.of({}, {"message_id": "\udcff", "timestamp": 2**64 - 1, "priority": 9}),
+        ContentHeader.from_parts({}, table_of([(name, long_string(b"\0\xff")) for name in odd]), unused=2),
+        ContentHeader.encode(),
+        ContentHeader.encode({}, {"message_id": "\udcff", "timestamp": 2**64 - 1, "priority": 9}),
     ]
     sent = [message_of("e", "k\udcff", content, b"body") for content in contents]
     for message, record in zip(sent, topic.through([to_kafka(one, topic.name, b"") for one in sent]), strict=True):

@@ -15,14 +15,14 @@ from bridge.interop import (
     IDENTITY,
     Unmappable,
     bind_identity,
-    from_rocketmq,
+    build_topic,
+    convert_from_rocketmq,
     group_of,
-    identity_of_stored,
+    identify_stored,
     name_of,
     to_amqp,
     to_kafka,
     to_rocketmq,
-    topic_of,
 )
 from bridge.interop.kafka_guest import BROKER_HEADERS
 from bridge.interop.rocketmq import PRODUCER_PROPERTIES
@@ -57,7 +57,7 @@ keys = st.binary(max_size=255).map(lambda raw: raw.decode("utf-8", "surrogateesc
 
 @st.composite
 def messages(draw: st.DrawFn) -> Message:
-    content = ContentHeader.of_parts(
+    content = ContentHeader.from_parts(
         dict(parts_of(draw(properties))), draw(st.none() | amqp_tables), draw(st.integers(0, 3))
     )
     return message_of(draw(keys), draw(keys), content, draw(st.binary(max_size=20)))
@@ -100,20 +100,20 @@ def through(message: RocketMessage, broker: str = "b", queue: int = 0, offset: i
 def test_a_message_comes_home_from_rocketmq_as_it_went(message: Message, key: bytes | None, tag: bytes | None) -> None:
     sent = to_rocketmq(message, "t", key, tag)
     assert sent.topic == "t"
-    assert parts(from_rocketmq(through(sent))) == parts(message)
+    assert parts(convert_from_rocketmq(through(sent))) == parts(message)
 
 
 @given(stored())
 @example(StoredMessage("t", b"b", {"TAGS": "a", "DELAY": "3"}, 0, "b", 0, 0, 0, 0, 0, bytes(8), 0, bytes(8), 0))
 def test_a_message_of_rocketmq_comes_home_from_amqp_as_it_went(message: StoredMessage) -> None:
-    abroad = from_rocketmq(message)
+    abroad = convert_from_rocketmq(message)
     assert (abroad.exchange, abroad.body) == (name_of(message.topic), message.body)
     assert to_rocketmq(abroad, message.topic, b"not its key", b"not its tag") == as_sent(message)
 
 
 @given(stored())
 def test_a_message_of_rocketmq_comes_home_through_a_broker_that_sorts_headers(message: StoredMessage) -> None:
-    abroad = from_rocketmq(message)
+    abroad = convert_from_rocketmq(message)
     fields = list(content_of(abroad).fields())
     assert len({name for name, _ in fields}) == len(fields)
     content = content_of(abroad).with_table(table_of(sorted(fields)))
@@ -122,20 +122,20 @@ def test_a_message_of_rocketmq_comes_home_through_a_broker_that_sorts_headers(me
 
 @given(stored())
 def test_a_message_of_rocketmq_comes_home_from_kafka_as_it_went(message: StoredMessage) -> None:
-    record = to_kafka(from_rocketmq(message), "t", b"k")
+    record = to_kafka(convert_from_rocketmq(message), "t", b"k")
     assert to_rocketmq(to_amqp(record), message.topic) == as_sent(message)
 
 
 @given(records())
 def test_a_record_of_kafka_comes_home_from_rocketmq_as_it_went(record: Any) -> None:
     abroad = to_rocketmq(to_amqp(record), "t", record.key)
-    home = to_kafka(from_rocketmq(through(abroad)), record.topic)
+    home = to_kafka(convert_from_rocketmq(through(abroad)), record.topic)
     assert home == record._replace(headers=list(record.headers), partition=None, offset=None)
 
 
 @given(stored())
 def test_a_stream_takes_every_header_of_a_message_of_rocketmq(message: StoredMessage) -> None:
-    for _, wire in content_of(from_rocketmq(message)).fields():
+    for _, wire in content_of(convert_from_rocketmq(message)).fields():
         assert wire[:1] in {b"S", b"I", b"l"}
 
 
@@ -143,13 +143,13 @@ def test_a_stream_takes_every_header_of_a_message_of_rocketmq(message: StoredMes
 def test_properties_of_rocketmq_never_crash(message: Message, more: dict[str, str]) -> None:
     sent = to_rocketmq(message, "t")
     with suppress(Unmappable):
-        from_rocketmq(through(sent)._replace(properties={**sent.properties, **more}))
+        convert_from_rocketmq(through(sent)._replace(properties={**sent.properties, **more}))
 
 
 @given(amqp_tables)
 def test_headers_of_amqp_never_crash(table: bytes) -> None:
-    marked = ContentHeader.of({"x-rocketmq-topic": "t"}).table
-    content = ContentHeader.of({"x-rocketmq-topic": "t"})
+    marked = ContentHeader.encode({"x-rocketmq-topic": "t"}).table
+    content = ContentHeader.encode({"x-rocketmq-topic": "t"})
     both = content.with_table(content.raw[marked[0] : marked[1]] + table)
     with suppress(Unmappable):
         home = to_rocketmq(message_of("", "", both, b"x"), "t")
@@ -194,7 +194,7 @@ def test_a_message_with_text_headers_needs_few_properties() -> None:
 @pytest.mark.parametrize("body", [b"", b"\0", b"x"])
 def test_values_that_rocketmq_cannot_hold_come_home(key: str, exchange: str, body: bytes) -> None:
     message = Message(exchange, key, {"": "", "a": "\x02", "b": "x"}, {"message_id": ""}, body)
-    home = from_rocketmq(through(to_rocketmq(message, "t")))
+    home = convert_from_rocketmq(through(to_rocketmq(message, "t")))
     assert (home.exchange, home.routing_key, home.body) == (exchange, key, body)
     assert (home.headers, home.properties) == (message.headers, message.properties)
 
@@ -211,7 +211,7 @@ def test_what_a_consumer_of_amqp_reads() -> None:
          "x-kafka-topic": "y"},
         5, "broker-a", 3, 7, 99, 0, 1_700_000_000_123, bytes(8), 1_700_000_000_456, bytes(8), 0,
     )  # fmt: skip
-    found = from_rocketmq(message)
+    found = convert_from_rocketmq(message)
     assert (found.exchange, found.routing_key, found.body) == ("orders.eu", "k1", b"v")
     assert found.properties == {"delivery_mode": 2}
     assert found.headers == {
@@ -232,18 +232,18 @@ NATIVE = StoredMessage("t", b"v", {"a": "1", "KEYS": "k"}, 0, "b", 0, 1, 2, 0, 3
 
 
 def test_exchange_and_routing_key_can_be_given() -> None:
-    message = from_rocketmq(NATIVE, "e", "r")
+    message = convert_from_rocketmq(NATIVE, "e", "r")
     assert (message.exchange, message.routing_key) == ("e", "r")
-    back = from_rocketmq(through(to_rocketmq(Message("e", "r", {}, {}, b"x"), "t")), "f")
+    back = convert_from_rocketmq(through(to_rocketmq(Message("e", "r", {}, {}, b"x"), "t")), "f")
     assert (back.exchange, back.routing_key) == ("f", "r")
 
 
 def test_headers_added_in_the_other_system_stay_with_the_message() -> None:
     sent = to_rocketmq(Message("e", "k", {"n": 1}, {}, b"x"), "t")
-    traced = from_rocketmq(through(sent.with_property("traceparent", "00-1").with_property("TRACE_ON", "true")))
+    traced = convert_from_rocketmq(through(sent.with_property("traceparent", "00-1").with_property("TRACE_ON", "true")))
     assert traced.headers == {"n": 1, "traceparent": "00-1"}
 
-    abroad = content_of(from_rocketmq(NATIVE))
+    abroad = content_of(convert_from_rocketmq(NATIVE))
     for name, value in {"x-death": [{"queue": "q"}], "void": None, "empty": "", "TAGS": "t", "\x01": "x"}.items():
         abroad = abroad.with_header(name, value)
     abroad = abroad.with_property("message_id", "m")
@@ -269,22 +269,22 @@ def test_a_message_of_rocketmq_that_carries_no_valid_message_is_refused_with_the
     properties: dict[str, str], reason: str
 ) -> None:
     with pytest.raises(Unmappable, match=reason):
-        from_rocketmq(NATIVE._replace(properties=properties))
+        convert_from_rocketmq(NATIVE._replace(properties=properties))
 
 
 def test_a_name_too_long_for_amqp_and_a_body_that_cannot_be_unpacked_are_refused() -> None:
     with pytest.raises(Unmappable, match=r"property name .* has 256 bytes"):
-        from_rocketmq(NATIVE._replace(properties={"n" * 256: "v"}))
+        convert_from_rocketmq(NATIVE._replace(properties={"n" * 256: "v"}))
     with pytest.raises(Unmappable, match="marked as packed"):
-        from_rocketmq(NATIVE._replace(system_flag=PACKED))
+        convert_from_rocketmq(NATIVE._replace(system_flag=PACKED))
 
 
 def test_a_key_too_long_for_a_routing_key_is_only_in_its_header() -> None:
     sent = NATIVE._replace(properties={"KEYS": "k" * 256 + " second"})
-    message = from_rocketmq(sent)
+    message = convert_from_rocketmq(sent)
     assert message.routing_key == ""
     assert to_rocketmq(message, "t").properties == sent.properties
-    assert from_rocketmq(NATIVE._replace(properties={"KEYS": "k" * 255})).routing_key == "k" * 255
+    assert convert_from_rocketmq(NATIVE._replace(properties={"KEYS": "k" * 255})).routing_key == "k" * 255
 
 
 def test_a_message_of_amqp_that_carries_no_valid_message_of_rocketmq_is_refused_with_the_reason() -> None:
@@ -301,11 +301,11 @@ def test_headers_that_exceed_rocketmqs_properties_are_refused() -> None:
 
 
 def test_a_message_of_rocketmq_is_identified_by_its_position_and_keeps_that_identity() -> None:
-    identity = identity_of_stored("rocketmq/main/t/b/0/1", NATIVE)
+    identity = identify_stored("rocketmq/main/t/b/0/1", NATIVE)
     assert identity == bind_identity("rocketmq/main/t/b/0/1", NATIVE.keys[0].encode(), NATIVE.body)
-    again = to_rocketmq(with_identity(from_rocketmq(NATIVE), identity), "t")
+    again = to_rocketmq(with_identity(convert_from_rocketmq(NATIVE), identity), "t")
     assert again.properties[IDENTITY] == identity
-    assert identity_of_stored("rocketmq/second/t/b/0/9", through(again, offset=9)) == identity
+    assert identify_stored("rocketmq/second/t/b/0/9", through(again, offset=9)) == identity
 
 
 # Topics.
@@ -320,7 +320,7 @@ words = st.text("ab.%2E5/| ü\udcff", max_size=12)
 @example("%25RETRY%25g")
 def test_a_name_comes_back_from_its_topic(name: str) -> None:
     try:
-        topic = topic_of(name)
+        topic = build_topic(name)
     except (InputError, UnicodeEncodeError):
         return
     assert is_legal_name(topic)
@@ -331,7 +331,7 @@ def test_a_name_comes_back_from_its_topic(name: str) -> None:
 @example("%25RETRY%25g")
 @example("%2525")
 def test_a_topic_comes_back_from_its_name(topic: str) -> None:
-    assert topic_of(name_of(topic)) == topic
+    assert build_topic(name_of(topic)) == topic
 
 
 @pytest.mark.parametrize(
@@ -343,21 +343,21 @@ def test_a_topic_comes_back_from_its_name(topic: str) -> None:
     ],
 )  # fmt: skip
 def test_names_and_their_topics(name: str, topic: str) -> None:
-    assert topic_of(name) == topic
+    assert build_topic(name) == topic
     assert name_of(topic) == name
 
 
 def test_a_name_that_is_too_long_as_a_topic_is_refused() -> None:
-    assert topic_of("x" * 127) == "x" * 127
+    assert build_topic("x" * 127) == "x" * 127
     with pytest.raises(InputError, match="it has 128 characters; RocketMQ allows 127"):
-        topic_of("x" * 128)
+        build_topic("x" * 128)
     with pytest.raises(InputError, match=r"it has 129 characters as '%2E.*'; RocketMQ allows 127"):
-        topic_of("." * 43)
+        build_topic("." * 43)
     for name in ("%25" * 2_001, "x" * 1_000_000, "%" * 2_001):  # each escape that is undone would be a call in a call
         with pytest.raises(InputError, match=rf"it has {len(name)} characters; RocketMQ allows 127"):
-            topic_of(name)
+            build_topic(name)
         assert name_of(name) == name
     with pytest.raises(InputError, match=r"group 'x+': it has 121 characters; RocketMQ allows 120"):
         group_of("x" * 121)
     with pytest.raises(InputError, match="a topic has a name"):
-        topic_of("")
+        build_topic("")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from bridge.interop import from_rocketmq, to_rocketmq
+from bridge.interop import convert_from_rocketmq, to_rocketmq
 from bridge.rocketmq.remoting.message import RocketMessage
 from bridge.rocketmq.remoting.properties import SYSTEM
 from exchange.values.message import Message
@@ -42,7 +42,7 @@ def test_messages_of_amqp_come_home_from_every_broker(
         topic = topics.make()
         topics.put(topic, [to_rocketmq(message, topic, b"k") for message in sent], batch)
         found = topics.read(topic, len(sent))
-        assert [parts(from_rocketmq(message)) for message in found] == [parts(message) for message in sent]
+        assert [parts(convert_from_rocketmq(message)) for message in found] == [parts(message) for message in sent]
 
 
 def test_all_text_but_what_separates_properties_comes_through_every_broker(all_topics: list[Topics]) -> None:

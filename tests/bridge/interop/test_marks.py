@@ -10,14 +10,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bridge.endpoint import Delivery, Outgoing
-from bridge.endpoints.kafka.cluster.lazy import message_of_record
+from bridge.endpoints.kafka.cluster.lazy import convert_record
 from bridge.endpoints.kafka.cluster.topics import KafkaTopic
 from bridge.endpoints.kafka.producer.writer import RecordWriter
 from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.endpoints.topics import TopicDestination
-from bridge.interop import Record, from_rocketmq, to_amqp, to_rocketmq
-from bridge.interop.marks import FIRST_HOP, hops_of, is_dead_letter, mark_header, mark_message, origin_fields
-from bridge.interop.record import last_header
+from bridge.interop import Record, convert_from_rocketmq, to_amqp, to_rocketmq
+from bridge.interop.marks import FIRST_HOP, is_dead_letter, list_origin_fields, mark_header, mark_message, read_hops
+from bridge.interop.record import find_last_header
 from bridge.pump.dead_letters import build_dead_letter
 from bridge.pump.policy import Backoff, Policy, Unroutable
 from bridge.pump.pump import Inlet, Pump
@@ -80,8 +80,8 @@ def plainly(
 def test_marking_in_one_pass_equals_setting_header_after_header(
     headers: dict[str, Any] | None, held: dict[str, Any], identity: str | None, place: bool
 ) -> None:
-    content = ContentHeader.of(headers, held)
-    marks = origin_fields("shop", "order.new") if place else FIRST_HOP
+    content = ContentHeader.encode(headers, held)
+    marks = list_origin_fields("shop", "order.new") if place else FIRST_HOP
     made = ContentHeader(mark_header(content, identity, marks, "me"))
     wanted, kept = plainly(headers or {}, held, identity, place)
     assert dict(made.headers()) == wanted
@@ -105,9 +105,9 @@ REPEATED = st.lists(
 def test_headers_with_one_name_stay_and_no_mark_is_there_twice(
     headers: list[tuple[str, Any]], identity: str | None
 ) -> None:
-    content = ContentHeader.of({}).with_table(
+    content = ContentHeader.encode({}).with_table(
         b"".join(
-            bytes([len(name)]) + name.encode() + ContentHeader.of({name: value}).fields()[0][1]
+            bytes([len(name)]) + name.encode() + ContentHeader.encode({name: value}).fields()[0][1]
             for name, value in headers
         )
     )
@@ -132,19 +132,19 @@ def test_headers_with_one_name_stay_and_no_mark_is_there_twice(
 def test_of_several_headers_with_one_name_the_last_counts(headers: list[tuple[str, bytes | None]]) -> None:
     """As with `Headers.lastHeader` of Kafka's clients, so that whoever adds one decides."""
     for name in ("a", "b", "x-hashstar-id"):
-        assert last_header(headers, name) == dict(headers).get(name)
+        assert find_last_header(headers, name) == dict(headers).get(name)
 
 
 def test_all_but_the_marks_keeps_its_bytes_and_order() -> None:
     fields = {"z": 1.5, "a": Typed("timestamp", 5), "m": b"\xff"}
-    content = ContentHeader.of(fields, {"message_id": "7", "delivery_mode": 1})
+    content = ContentHeader.encode(fields, {"message_id": "7", "delivery_mode": 1})
     made = ContentHeader(mark_header(content, None, FIRST_HOP, "me"))
     assert made.fields()[:-1] == content.fields()
     assert made.parts() == content.parts()
 
 
 def test_cc_keeps_its_type_and_replaces_that_of_an_earlier_bridge() -> None:
-    content = ContentHeader.of({"x-hashstar-cc": ["old"], "CC": ["new", "er"]})
+    content = ContentHeader.encode({"x-hashstar-cc": ["old"], "CC": ["new", "er"]})
     made = ContentHeader(mark_header(content, None, FIRST_HOP, "me"))
     assert dict(made.headers()) == {"x-hashstar-cc": ["new", "er"], "x-hashstar-hops": 1}
 
@@ -154,20 +154,20 @@ def test_cc_keeps_its_type_and_replaces_that_of_an_earlier_bridge() -> None:
     [(3, 3), ("4", 4), (b"5", 5), (Typed("signedint", 6), 6), (True, 0), (-1, 0), ("x", 0), ("9" * 40, 0), (None, 0)],
 )
 def test_hops_are_numbers_or_digits_and_anything_else_counts_as_none(value: Any, hops: int) -> None:
-    content = ContentHeader.of({"x-hashstar-hops": value})
-    assert hops_of(message_of("", "", content, b"")) == hops
-    assert hops_of(Message("", "", {"x-hashstar-hops": value})) == hops
+    content = ContentHeader.encode({"x-hashstar-hops": value})
+    assert read_hops(message_of("", "", content, b"")) == hops
+    assert read_hops(Message("", "", {"x-hashstar-hops": value})) == hops
 
 
 def test_hops_in_a_malformed_header_are_none_and_the_router_reports_the_header() -> None:
     broken = ContentHeader(b"\x20\x00\x00\x00\x00\xff\x0fx-hashstar-hopsZ")
-    assert hops_of(message_of("", "", broken, b"")) == 0
+    assert read_hops(message_of("", "", broken, b"")) == 0
 
 
 def test_the_hops_of_a_record_are_read_without_translating_it() -> None:
-    plain = message_of_record(Record("t", b"k", b"v", [("a", b"1")], None, False, 0, 1))
-    marked = message_of_record(Record("t", b"k", b"v", [("a", b"1"), ("x-hashstar-hops", b"3")], None, False, 0, 1))
-    assert (hops_of(plain), hops_of(marked)) == (0, 3)
+    plain = convert_record(Record("t", b"k", b"v", [("a", b"1")], None, False, 0, 1))
+    marked = convert_record(Record("t", b"k", b"v", [("a", b"1"), ("x-hashstar-hops", b"3")], None, False, 0, 1))
+    assert (read_hops(plain), read_hops(marked)) == (0, 3)
     assert plain.headers._made is None  # type: ignore[attr-defined]
     assert marked.headers._made is None  # type: ignore[attr-defined]
 
@@ -178,21 +178,21 @@ def outgoing(message: Message) -> Outgoing:
 
 def test_every_bridge_adds_a_hop_whatever_systems_are_between_them() -> None:
     writer = RecordWriter({"queue": TopicDestination("t")}, {"t": KafkaTopic(1, None)})
-    message = message_of("shop", "key", ContentHeader.of({"CC": ["other"], "n": 5}), b"v")
+    message = message_of("shop", "key", ContentHeader.encode({"CC": ["other"], "n": 5}), b"v")
     for hops in range(1, 7, 3):
         record, _ = writer.make_record(outgoing(message))  # to Kafka
         assert dict(record.headers)["x-hashstar-hops"] == b"%d" % hops
         assert [name for name, _ in record.headers].count("x-hashstar-hops") == 1
         message = to_amqp(record)
-        assert hops_of(message) == hops
-        raw = mark_header(content_of(message), "id/1", origin_fields("shop", "key"), "me")  # to RabbitMQ
+        assert read_hops(message) == hops
+        raw = mark_header(content_of(message), "id/1", list_origin_fields("shop", "key"), "me")  # to RabbitMQ
         message = message_of("shop", "key", ContentHeader(raw), b"v")
         assert message.headers["x-hashstar-hops"] == hops + 1
         carried_on, count = mark_message(message, "id/1")  # to RocketMQ, as its target does
         rocket = to_rocketmq(carried_on, "t")
         properties = {**rocket.properties, "x-hashstar-hops": str(count)}
-        message = from_rocketmq(stored(rocket, properties))
-        assert hops_of(message) == hops + 2
+        message = convert_from_rocketmq(stored(rocket, properties))
+        assert read_hops(message) == hops + 2
     assert "CC" not in message.headers
     assert message.headers["x-hashstar-cc"] == ["other"]
     assert message.headers["n"] == 5
@@ -209,7 +209,7 @@ def test_a_record_from_kafka_to_kafka_only_has_one_hop_more() -> None:
     writer = RecordWriter({"queue": TopicDestination("t")}, {"t": KafkaTopic(1, None)})
     for before, after in (([], b"1"), ([("x-hashstar-hops", b"4")], b"5")):
         record = Record("s", b"k", None, [("a", None), *before], 7, False, 0, 9)
-        written, _ = writer.make_record(outgoing(message_of_record(record)))
+        written, _ = writer.make_record(outgoing(convert_record(record)))
         assert written.headers == [("a", None), ("x-hashstar-id", b"id/1"), ("x-hashstar-hops", after)]
         assert (written.key, written.value, written.timestamp) == (b"k", None, 7)
 
@@ -250,7 +250,7 @@ async def pump(message: Message, dead: MemoryTarget | None) -> tuple[MemorySourc
 
 
 def looping_message(hops: int, **headers: Any) -> Message:
-    return message_of("", "queue", ContentHeader.of({"x-hashstar-hops": hops, **headers}), b"x")
+    return message_of("", "queue", ContentHeader.encode({"x-hashstar-hops": hops, **headers}), b"x")
 
 
 def test_a_message_with_the_maximum_of_hops_goes_on() -> None:
@@ -267,7 +267,7 @@ def test_a_message_with_more_hops_is_a_dead_letter_whatever_the_policy_for_unrou
     assert not source.unsettled
     [letter] = dead.messages
     assert letter.message.headers["hashstar-reason"] == "loop: passed 17 bridges"
-    assert hops_of(letter.message) == 17
+    assert read_hops(letter.message) == 17
 
 
 @pytest.mark.parametrize("letters", [True, False])

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.interop import Record, Unmappable, from_rocketmq, to_amqp, to_kafka, to_rocketmq
+from bridge.interop import Record, Unmappable, convert_from_rocketmq, to_amqp, to_kafka, to_rocketmq
 from bridge.interop.requests import (
     KAFKA,
     RABBITMQ,
     ROCKETMQ,
     ReplyRequest,
-    correlation_of,
+    build_rocketmq_reply,
+    build_rocketmq_request,
     find_caller,
-    partition_of,
-    rocketmq_reply,
-    rocketmq_request,
+    find_correlation,
+    find_reply_partition,
     to_reply,
     to_request,
 )
@@ -82,22 +82,22 @@ def take_kafka(reply: Message, address: ReturnAddress) -> tuple[Any, ...]:
     record = to_kafka(reply, address.name)
     [correlation] = [value for name, value in record.headers if name == "kafka_correlationId"]
     assert not {"amqp.correlation_id", "kafka_replyTopic"} & {name for name, _ in record.headers}
-    return (record.topic, partition_of(address, 4)), correlation, record.value
+    return (record.topic, find_reply_partition(address, 4)), correlation, record.value
 
 
 def ask_rocketmq(correlation: bytes) -> Message:
     own = {"CORRELATION_ID": correlation.decode(), "REPLY_TO_CLIENT": CLIENT, "TTL": "3000"}
-    return from_rocketmq(stored(RocketMessage.of("t", b"{}", keys="k")._replace(properties=own)))
+    return convert_from_rocketmq(stored(RocketMessage.build("t", b"{}", keys="k")._replace(properties=own)))
 
 
 def serve_rocketmq(request: Message, asked: ReplyRequest) -> Message:
     made = to_rocketmq(request, "served")
-    written = RocketMessage(made.topic, made.body, {**made.properties, **rocketmq_request(asked, "me", NOW)})
-    return from_rocketmq(stored(reply_to(stored(written), b"done")))
+    written = RocketMessage(made.topic, made.body, {**made.properties, **build_rocketmq_request(asked, "me", NOW)})
+    return convert_from_rocketmq(stored(reply_to(stored(written), b"done")))
 
 
 def take_rocketmq(reply: Message, address: ReturnAddress) -> tuple[Any, ...]:
-    topic, broker, own = rocketmq_reply(address, 500)
+    topic, broker, own = build_rocketmq_reply(address, 500)
     made = to_rocketmq(reply, topic)
     properties = {**made.properties, **own}
     assert properties["MSG_TYPE"] == "reply"
@@ -134,7 +134,7 @@ def send(message: Message, callers: System, servers: System, sealer: Sealer = SE
 def test_every_reply_goes_home_to_its_caller(callers: System, servers: System, correlation: bytes) -> None:
     request, asked = send(callers.ask(correlation), callers, servers)
     reply = servers.serve(request, asked)
-    token = open_token(correlation_of(reply, servers.name), {SEALER.id: SEALER})
+    token = open_token(find_correlation(reply, servers.name), {SEALER.id: SEALER})
     assert token is not None
     assert token.caller == "orders"
     home = to_reply(reply, callers.name, token.address)
@@ -149,10 +149,10 @@ def test_replies_go_home_over_two_bridges(first: System, middle: System, last: S
     other = Sealer("second", "elsewhere")
     seen = arrive(*send(first.ask(b"id-1"), first, middle), middle)
     reply = last.serve(*send(seen, middle, last, other))
-    token = open_token(correlation_of(reply, last.name), {other.id: other})
+    token = open_token(find_correlation(reply, last.name), {other.id: other})
     assert token is not None
     back = arrive_reply(to_reply(reply, middle.name, token.address), token.address, middle)
-    inner = open_token(correlation_of(back, middle.name), {SEALER.id: SEALER})
+    inner = open_token(find_correlation(back, middle.name), {SEALER.id: SEALER})
     assert inner is not None
     assert first.take(to_reply(back, first.name, inner.address), inner.address) == (first.home, b"id-1", b"done")
 
@@ -163,8 +163,8 @@ def arrive(request: Message, asked: ReplyRequest, system: System) -> Message:
         return to_amqp(to_kafka(request, "t"))
     if system.name == ROCKETMQ:
         made = to_rocketmq(request, "t")
-        own = rocketmq_request(asked, CLIENT, NOW)
-        return from_rocketmq(stored(RocketMessage("t", made.body, {**made.properties, **own})))
+        own = build_rocketmq_request(asked, CLIENT, NOW)
+        return convert_from_rocketmq(stored(RocketMessage("t", made.body, {**made.properties, **own})))
     return request
 
 
@@ -173,16 +173,16 @@ def arrive_reply(reply: Message, address: ReturnAddress, system: System) -> Mess
     if system.name == KAFKA:
         return to_amqp(to_kafka(reply, address.name))
     if system.name == ROCKETMQ:
-        topic, _, own = rocketmq_reply(address, 500)
+        topic, _, own = build_rocketmq_reply(address, 500)
         made = to_rocketmq(reply, topic)
-        return from_rocketmq(stored(RocketMessage(topic, made.body, {**made.properties, **own})))
+        return convert_from_rocketmq(stored(RocketMessage(topic, made.body, {**made.properties, **own})))
     return reply
 
 
 @pytest.mark.parametrize("system", [RABBITMQ, KAFKA, ROCKETMQ])
 def test_a_message_that_asks_for_nothing_is_no_request(system: str) -> None:
     assert find_caller(Message("x", "k", {"a": 1}, {"correlation_id": "7"}), system) is None
-    assert correlation_of(Message("x", "k"), system) is None
+    assert find_correlation(Message("x", "k"), system) is None
 
 
 def test_time_limits_travel() -> None:
@@ -193,7 +193,7 @@ def test_time_limits_travel() -> None:
     assert caller.limit == 9_000
     assert to_request(message, RABBITMQ, request, NOW).properties["expiration"] == "1500"
     assert to_request(message, KAFKA, request, NOW).headers["x-hashstar-deadline"] == str(NOW + 1_500)
-    assert rocketmq_request(request, CLIENT, NOW)["TTL"] == "1500"
+    assert build_rocketmq_request(request, CLIENT, NOW)["TTL"] == "1500"
     again = find_caller(to_request(ask_kafka(b"1"), KAFKA, request, NOW), KAFKA)
     assert again is not None
     assert again.deadline == NOW + 1_500
@@ -225,7 +225,7 @@ def test_a_token_that_rabbitmq_cannot_hold_is_refused() -> None:
 @pytest.mark.parametrize("partition", [-1, 4, 1 << 30])
 def test_a_partition_that_the_topic_does_not_have_is_refused(partition: int) -> None:
     with pytest.raises(Unmappable, match="the caller waits at partition"):
-        partition_of(ReturnAddress("home", b"1", str(partition)), 4)
+        find_reply_partition(ReturnAddress("home", b"1", str(partition)), 4)
 
 
 def test_of_several_headers_of_one_name_the_last_counts_as_for_kafka() -> None:

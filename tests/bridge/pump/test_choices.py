@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from bridge.endpoint import Delivery, Outgoing
 from bridge.endpoints.archive.writing import ArchiveTarget
-from bridge.endpoints.kafka.cluster.lazy import message_of_record
+from bridge.endpoints.kafka.cluster.lazy import convert_record
 from bridge.endpoints.kafka.cluster.topics import KafkaTopic
 from bridge.endpoints.kafka.producer import writer as kafka
 from bridge.endpoints.memory import MemorySource, MemoryTarget
@@ -196,7 +196,7 @@ def test_records_without_a_key_go_where_kafkas_producer_sends_them(kinds: list[s
     """KIP-794: one partition until a batch is full, whatever has a key in between. A record's empty key is one."""
     made = {
         "plain": Message("", "k", body=b"x"), "": Message("", "", body=b"v" * 700),
-        "lazy": message_of_record(NOTHING), "eager": to_amqp(NOTHING), "empty": message_of_record(EMPTY),
+        "lazy": convert_record(NOTHING), "eager": to_amqp(NOTHING), "empty": convert_record(EMPTY),
     }  # fmt: skip
     writer = kafka.RecordWriter(
         {"q": TopicDestination("t")},
@@ -204,7 +204,7 @@ def test_records_without_a_key_go_where_kafkas_producer_sends_them(kinds: list[s
         KeylessTurns(default_3_3(), Random(seed).randrange),
     )
     predicted = Producer(default_3_3(), Random(seed).randrange)
-    partitions, stored = Partitions.of(count), dict[int, list[kafka_batches.BatchedRecord]]()
+    partitions, stored = Partitions.from_count(count), dict[int, list[kafka_batches.BatchedRecord]]()
     for kind in kinds:
         outgoing = sent(made[kind])
         record, partition = writer.make_record(outgoing)
@@ -233,11 +233,11 @@ def test_messages_without_a_key_take_the_turns_of_rocketmqs_producer(
     turns = KeylessTurns(RoundRobin(), Random(seed).randrange)
     writer = rocketmq.MessageWriter({"q": TopicDestination("t")}, turns=turns)
     route = TopicRoute((QueueData("a", count, count),), (BrokerData("a", ((0, "a:10911"),)),))
-    writer.spreads["t"] = rocketmq.WritableQueues.of("t", route)
+    writer.spreads["t"] = rocketmq.WritableQueues.from_route("t", route)
     predicted = Producer(RoundRobin(), Random(seed).randrange)
     hashed = Partitioning("rocketmq.hash", writer.spreads["t"].partitions)
     for key in keys:
-        outgoing = sent(message_of_record(NOTHING) if key is None else Message("", key, body=b"x"))
+        outgoing = sent(convert_record(NOTHING) if key is None else Message("", key, body=b"x"))
         queue = writer.place(outgoing)[1]
         assert writer.place(outgoing)[1] == queue, "another try"
         chosen = hashed.partition_for(key) if key else predicted.choose("t", None, hashed.partitions).partition
@@ -246,7 +246,7 @@ def test_messages_without_a_key_take_the_turns_of_rocketmqs_producer(
 
 def test_a_record_without_a_key_has_none_where_the_topology_partitions_by_routing_key() -> None:
     """Its routing key in AMQP is "", which is a key of Java's producer, and a routing key of RabbitMQ's clients."""
-    for made in (message_of_record(NOTHING), to_amqp(NOTHING), Message("t", "", {"x-kafka-key": None})):
+    for made in (convert_record(NOTHING), to_amqp(NOTHING), Message("t", "", {"x-kafka-key": None})):
         message = Message("in", "", made.headers, made.properties, b"v" * 900)
         found = {}
         for strategy in ("kafka.murmur2", "rocketmq.hash", "rabbitmq.super_stream", "kafka.round_robin"):

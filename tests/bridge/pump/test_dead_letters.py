@@ -7,7 +7,7 @@ import pytest
 from bridge.endpoint import Delivery
 from bridge.pump.dead_letters import build_dead_letter, is_packed, pack
 from exchange import Message
-from exchange.values.field_json import message_from_line
+from exchange.values.field_json import decode_message_line
 from exchange.values.field_values import Typed
 
 HEADERS = {"CC": ["a"], "BCC": ["b"], "own": 1}
@@ -46,5 +46,5 @@ def test_a_packed_dead_letter_has_the_whole_message_in_its_body() -> None:
     assert is_packed(packed)
     assert not is_packed(made)
     assert set(packed.headers) == {name for name in made.headers if name.startswith("hashstar-")} | {"hashstar-packed"}
-    whole = message_from_line(packed.body)
+    whole = decode_message_line(packed.body)
     assert (dict(whole.headers), dict(whole.properties), whole.body) == (made.headers, made.properties, b"body")

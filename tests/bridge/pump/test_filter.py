@@ -19,7 +19,7 @@ from bridge.daemon.journal import Journal
 from bridge.daemon.metrics import Metrics
 from bridge.endpoint import Delivery
 from bridge.endpoints.memory import MemorySource, MemoryTarget
-from bridge.interop import from_rocketmq, headers_for_property, to_rocketmq
+from bridge.interop import convert_from_rocketmq, find_headers_for_property, to_rocketmq
 from bridge.pump.inlet import Filter
 from bridge.pump.policy import Backoff, Policy
 from bridge.pump.pump import Inlet, Pump
@@ -142,7 +142,7 @@ def test_a_filter_sees_the_own_properties_of_a_message_from_rocketmq(properties:
     """So a filter here is what the broker's filter would be."""
     stored = StoredMessage("t", b"b", properties, 7, "b", 0, 0, 0, 0, 0, bytes(8), 0, bytes(8), 0)
     asked = ("a", "price", "_x", "$y", "CC", "amount", "TAGS", "KEYS", "topic", "flag", "offset")
-    assert properties_of(from_rocketmq(stored), asked, headers_for_property) == properties
+    assert properties_of(convert_from_rocketmq(stored), asked, find_headers_for_property) == properties
 
 
 values = st.one_of(

@@ -17,7 +17,7 @@ from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.pump.policy import Backoff, Policy, Unroutable
 from bridge.pump.pump import Inlet, Pump
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
-from exchange.values.field_json import message_from_line
+from exchange.values.field_json import decode_message_line
 from tests.support.bridge.events import Events
 from tests.support.tiers import examples
 from tests.support.virtual_loop import pass_time, run_virtually
@@ -314,7 +314,7 @@ def test_a_dead_letter_that_is_refused_for_its_headers_is_written_with_these_in_
     [letter] = dead.messages
     assert letter.message.headers["hashstar-packed"] is True
     assert letter.message.headers["hashstar-reason"] == "unroutable: no queue of the topology gets it"
-    whole = message_from_line(letter.message.body)
+    whole = decode_message_line(letter.message.body)
     assert {name: whole.headers[name] for name in message.headers} == message.headers
     assert (whole.properties, whole.body) == (message.properties, b"body")
     assert not source.unsettled

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.pump.inlet import reachable_queues
+from bridge.pump.inlet import find_reachable_queues
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from exchange.entities.entities import Policy
 
@@ -35,13 +35,13 @@ GRAPHS = st.builds(
 @given(GRAPHS, st.sampled_from(NAMES))
 def test_every_queue_that_gets_a_message_is_reachable(topology: Topology, exchange: str) -> None:
     queues = Router(topology).route(Message(exchange, "k")).queues
-    assert {*queues} <= reachable_queues(topology, exchange)
+    assert {*queues} <= find_reachable_queues(topology, exchange)
 
 
 @given(GRAPHS, st.sampled_from(NAMES))
 def test_a_queue_that_is_reachable_has_a_way_to_it(topology: Topology, exchange: str) -> None:
     """Over bindings and alternate exchanges, by a slow search from the queue."""
-    for queue in reachable_queues(topology, exchange):
+    for queue in find_reachable_queues(topology, exchange):
         sources = {binding.source for binding in topology.bindings if binding.destination.name == queue}
         for _ in NAMES:
             sources |= {binding.source for binding in topology.bindings if binding.destination.name in sources}
@@ -53,10 +53,10 @@ def test_an_alternate_exchange_by_policy_counts() -> None:
     topology = build_topology([], {}, {"q": "b"}).set_policy(
         Policy("p", "^a$", {"alternate-exchange": "b"}, "exchanges")
     )
-    assert reachable_queues(topology, "a") == {"q"}
+    assert find_reachable_queues(topology, "a") == {"q"}
 
 
 def test_the_default_exchange_and_messages_that_name_their_own_reach_every_queue() -> None:
     topology = build_topology([], {}, {"p": "a", "q": "b"})
-    assert reachable_queues(topology, "") == reachable_queues(topology, None) == {"p", "q"}
-    assert reachable_queues(topology, "nowhere") == frozenset()
+    assert find_reachable_queues(topology, "") == find_reachable_queues(topology, None) == {"p", "q"}
+    assert find_reachable_queues(topology, "nowhere") == frozenset()

@@ -47,8 +47,8 @@ def test_a_topic_s_route_has_its_queues(rocketmq_servers: list[Server]) -> None:
         ((name, read, write, perm),) = route.queues
         assert (read, write, perm) == (3, 5, 6)
         assert publish_queues(route).count == 5
-        assert client.address(name) == (await admin.masters(client))[name]
-        assert topic in await admin.topics(client)
+        assert client.address(name) == (await admin.list_masters(client))[name]
+        assert topic in await admin.fetch_topics(client)
         await admin.delete_topic(client, topic)
         with pytest.raises(ClientError, match="No route info of this topic"):
             await client.route(topic)
@@ -79,7 +79,7 @@ def test_listeners_get_a_changed_route_within_the_interval(rocketmq_servers: lis
 @pytest.mark.parametrize("kind", SerializeType)
 def test_servers_take_both_encodings(rocketmq_servers: list[Server], kind: SerializeType) -> None:
     async def test(client: Client) -> None:
-        ((_, broker),) = (await admin.masters(client)).items()
+        ((_, broker),) = (await admin.list_masters(client)).items()
         for address, code, field in (
             (client.settings.namesrv_addr, RequestCode.GET_ROUTEINFO_BY_TOPIC, "topic"),
             (broker, RequestCode.GET_PRODUCER_CONNECTION_LIST, "producerGroup"),
@@ -97,14 +97,14 @@ def test_the_next_name_server_is_asked_when_one_fails(rocketmq_servers: list[Ser
         with relay_to(host, int(port)) as first, relay_to(host, int(port)) as second:
             addresses = f"{NOBODY};127.0.0.1:{first.port},127.0.0.1:{second.port}"
             async with Client(ClientSettings(addresses, mq_client_api_timeout=0.5)) as client:
-                assert await admin.topics(client)
+                assert await admin.fetch_topics(client)
                 assert (first.accepted, second.accepted) == (1, 0)
                 first.stall()
-                assert await admin.topics(client)
+                assert await admin.fetch_topics(client)
                 assert (first.accepted, second.accepted) == (1, 1)
                 second.stall()
                 with pytest.raises(ConnectError, match="no name server answers") as error:
-                    await admin.topics(client)
+                    await admin.fetch_topics(client)
                 assert NOBODY in str(error.value)
 
     for server in rocketmq_servers[:1]:
@@ -191,7 +191,7 @@ def test_an_answer_after_the_timeout_is_ignored(rocketmq_servers: list[Server]) 
 def test_a_broker_knows_producers_until_they_unregister(rocketmq_servers: list[Server]) -> None:
     async def test(client: Client) -> None:
         group = unique_name("producers")
-        ((_, address),) = (await admin.masters(client)).items()
+        ((_, address),) = (await admin.list_masters(client)).items()
         fields = {"producerGroup": group}
 
         async def members() -> list[tuple[str, str]]:
@@ -231,7 +231,7 @@ def test_brokers_notify_the_consumers_of_a_group_of_each_other(rocketmq_servers:
         await client.route("TBW102")
         stop = client.handle(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, hear)
         await client.register_consumer(group, consumer)
-        ((_, address),) = (await admin.masters(client)).items()
+        ((_, address),) = (await admin.list_masters(client)).items()
 
         async def members() -> set[str]:
             answer = await client.ask(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group})

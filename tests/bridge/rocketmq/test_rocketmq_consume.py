@@ -29,11 +29,11 @@ from bridge.rocketmq.consumer.pulling import (
     FLAG_SUSPEND,
     BrokerQueues,
     PullStatus,
+    find_server,
     parse_pull,
     pull_fields,
-    server_of,
 )
-from bridge.rocketmq.consumer.retrying import dlq_topic, restore_topic, retry_topic, send_retry
+from bridge.rocketmq.consumer.retrying import name_dlq_topic, restore_topic, retry_topic, send_retry
 from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.remoting.codes import RequestCode
 from bridge.rocketmq.remoting.command import Command
@@ -132,7 +132,7 @@ def persist(store: LocalOffsets, offsets: dict[TopicQueue, int]) -> None:
 
 
 def test_a_file_of_offsets_keeps_what_others_wrote_and_the_file_before_it(tmp_path: Path) -> None:
-    store = LocalOffsets.of("127.0.0.1@DEFAULT", "group", tmp_path)
+    store = LocalOffsets.for_group("127.0.0.1@DEFAULT", "group", tmp_path)
     a, b = TopicQueue("orders", "broker-a", 0), TopicQueue("orders", "broker-a", 1)
     assert store.load() == {}
     persist(store, {a: 1})
@@ -145,7 +145,7 @@ def test_a_file_of_offsets_keeps_what_others_wrote_and_the_file_before_it(tmp_pa
 
 
 def test_a_torn_file_of_offsets_is_replaced_by_the_one_before_it(tmp_path: Path) -> None:
-    store = LocalOffsets.of("client", "group", tmp_path)
+    store = LocalOffsets.for_group("client", "group", tmp_path)
     a = TopicQueue("orders", "broker-a", 0)
     persist(store, {a: 1})
     persist(store, {a: 2})
@@ -158,7 +158,7 @@ def test_a_torn_file_of_offsets_is_replaced_by_the_one_before_it(tmp_path: Path)
 
 
 def test_empty_files_of_offsets_are_files_that_are_not_there(tmp_path: Path) -> None:
-    store = LocalOffsets.of("client", "group", tmp_path)
+    store = LocalOffsets.for_group("client", "group", tmp_path)
     store.path.parent.mkdir(parents=True)
     Path(f"{store.path}.bak").touch()
     assert store.load() == {}
@@ -262,13 +262,13 @@ def test_a_pull_commits_an_offset_only_where_there_is_one() -> None:
 
 def test_a_pull_goes_to_the_suggested_replica_else_to_the_next_else_to_any_server() -> None:
     servers = {0: "master", 2: "second", 3: "third"}
-    assert server_of(servers, 0) == ("master", False)
-    assert server_of(servers, 2) == ("second", True)
-    assert server_of(servers, 1) == ("second", True)
-    assert server_of(servers, 9) == ("master", False)
-    assert server_of(servers, 9, only=True) is None
-    assert server_of({2: "second"}, 0) == ("second", True)
-    assert server_of({}, 0) is None
+    assert find_server(servers, 0) == ("master", False)
+    assert find_server(servers, 2) == ("second", True)
+    assert find_server(servers, 1) == ("second", True)
+    assert find_server(servers, 9) == ("master", False)
+    assert find_server(servers, 9, only=True) is None
+    assert find_server({2: "second"}, 0) == ("second", True)
+    assert find_server({}, 0) is None
 
 
 def test_a_retry_has_the_topic_that_it_was_first_read_from() -> None:
@@ -350,7 +350,7 @@ def test_a_group_begins_where_it_was_else_where_it_is_set_to_and_skips_no_retry(
 
 def test_a_group_has_topics_of_its_own_for_retries_and_dead_letters() -> None:
     assert retry_topic("g") == "%RETRY%g"
-    assert dlq_topic("g") == "%DLQ%g"
+    assert name_dlq_topic("g") == "%DLQ%g"
 
 
 def test_in_order_the_number_of_retries_is_unlimited_by_default() -> None:

@@ -15,7 +15,7 @@ from bridge.rocketmq.consumer.group import MessageModel
 from bridge.rocketmq.consumer.locking import Locks
 from bridge.rocketmq.consumer.offsets import ConsumeFrom, LocalOffsets
 from bridge.rocketmq.consumer.pulling import BrokerQueues
-from bridge.rocketmq.consumer.retrying import DEAD, dlq_topic
+from bridge.rocketmq.consumer.retrying import DEAD, name_dlq_topic
 from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.remoting.client import Client, ClientSettings
 from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.live
 
 
 def numbered(topic: str, count: int, **settings: Any) -> list[RocketMessage]:
-    return [RocketMessage.of(topic, b"%d" % number, **settings) for number in range(count)]
+    return [RocketMessage.build(topic, b"%d" % number, **settings) for number in range(count)]
 
 
 async def nothing_more(*consumers: Any, seconds: float = 0.5) -> None:
@@ -96,7 +96,7 @@ def test_the_broker_filters_tags_by_hash_and_the_client_by_text(rocketmq_servers
 def test_the_broker_evaluates_or_refuses_conditions_in_sql92(rocketmq_servers: list[Server]) -> None:
     async def test(client: Client, _: Server) -> None:
         topic = await topic_at(client)
-        await send(client, [RocketMessage.of(topic, b"%d" % n, {"size": str(n)}) for n in range(20)])
+        await send(client, [RocketMessage.build(topic, b"%d" % n, {"size": str(n)}) for n in range(20)])
         async with consumer_of(client, Subscription.to_sql(topic, "size BETWEEN 5 AND 7 OR TAGS = 'x'")) as consumer:
             assert sorted(each.body for each in await read(consumer, 3)) == [b"5", b"6", b"7"]
             await nothing_more(consumer)
@@ -113,7 +113,7 @@ def test_a_message_given_back_is_delivered_again_with_its_topic_and_becomes_a_de
 ) -> None:
     async def test(client: Client, _: Server) -> None:
         topic = await topic_at(client)
-        await send(client, [RocketMessage.of(topic, b"fails", {"own": "x"}, tags="t", keys="k", flag=7)])
+        await send(client, [RocketMessage.build(topic, b"fails", {"own": "x"}, tags="t", keys="k", flag=7)])
         async with consumer_of(client, topic, max_reconsume_times=2) as consumer:
             (first,) = await read(consumer, 1, done=False)
             assert await consumer.retry(first, 1)
@@ -132,7 +132,7 @@ def test_a_message_given_back_is_delivered_again_with_its_topic_and_becomes_a_de
             (third,) = await read(consumer, 1, done=False)
             assert third.reconsume_times == 2
             assert await consumer.retry(third)
-            dead = consumer_of(client, dlq_topic(consumer.group.name), group=f"g-dead-{topic}")
+            dead = consumer_of(client, name_dlq_topic(consumer.group.name), group=f"g-dead-{topic}")
             async with dead:
                 (letter,) = await read(dead, 1)
                 assert (letter.body, letter.reconsume_times) == (b"fails", 3)
@@ -168,7 +168,7 @@ def test_in_order_a_failing_message_blocks_its_queue_until_it_is_a_dead_letter(
                 else:
                     assert consumer.done(each)
             assert came == [(b"0", 0), (b"1", 0), (b"1", 1), (b"2", 0)]
-            async with consumer_of(client, dlq_topic(consumer.group.name), group=f"g-dead-{topic}") as dead:
+            async with consumer_of(client, name_dlq_topic(consumer.group.name), group=f"g-dead-{topic}") as dead:
                 assert [each.body for each in await read(dead, 1)] == [b"1"]
 
     on_each(rocketmq_servers, test)
@@ -306,7 +306,7 @@ def test_when_broadcasting_each_member_gets_all_messages_and_goes_on_at_the_offs
                     assert bodies == list(range(20))
                 with pytest.raises(InputError, match="broadcasting"):
                     await first.retry(await read_one(client, topic, first))
-            assert sum(LocalOffsets.of(client.client_id, f"g-{topic}", tmp_path).load().values()) == 21
+            assert sum(LocalOffsets.for_group(client.client_id, f"g-{topic}", tmp_path).load().values()) == 21
             async with consumer_of(client, topic, **settings) as first, consumer_of(other, topic, **settings) as second:
                 await nothing_more(first)
                 assert [each.body for each in await read(second, 1)] == [b"0"]

@@ -42,7 +42,7 @@ def run(cluster: Cluster, test: Callable[[Client, Producer, str], Awaitable[None
         ):
             await admin.create_topic(client, admin.TopicConfig(topic, 2, 2))
             for queue in await producer.queues(topic):
-                await producer.send(RocketMessage.of(topic, b"x"), queue=queue)
+                await producer.send(RocketMessage.build(topic, b"x"), queue=queue)
             await test(client, producer, topic)
 
     try:
@@ -72,7 +72,7 @@ async def send_to_each(producer: Producer, topic: str, *brokers: str) -> None:
 
 
 async def brokers_of(producer: Producer, topic: str, count: int) -> list[str]:
-    return [(await producer.send(RocketMessage.of(topic, b"y" * 100))).queue.broker for _ in range(count)]
+    return [(await producer.send(RocketMessage.build(topic, b"y" * 100))).queue.broker for _ in range(count)]
 
 
 def test_a_slow_broker_is_avoided_and_returned_to(rocketmq_cluster: Cluster) -> None:
@@ -116,7 +116,7 @@ def test_a_broker_that_does_not_answer_costs_a_try(rocketmq_cluster: Cluster) ->
         # Where the queue was chosen, no other is tried.
         relay.stall()
         with pytest.raises(RemotingTimeout):
-            await producer.send(RocketMessage.of(topic, b"x"), queue=MessageQueue("broker-b", 0), timeout_ms=300)
+            await producer.send(RocketMessage.build(topic, b"x"), queue=MessageQueue("broker-b", 0), timeout_ms=300)
         relay.go_on()
 
     run(rocketmq_cluster, test, sending=HASTY)
@@ -141,7 +141,7 @@ def test_what_was_under_way_over_a_lost_connection_is_sent_to_another_broker(roc
     async def test(client: Client, producer: Producer, topic: str) -> None:
         relay = rocketmq_cluster.broker_b.relay
         relay.stall()
-        futures = [await producer.send_async(RocketMessage.of(topic, b"%d" % at)) for at in range(20)]
+        futures = [await producer.send_async(RocketMessage.build(topic, b"%d" % at)) for at in range(20)]
         await asyncio.sleep(0.2)
         assert {future.done() for future in futures} == {True, False}
         relay.cut()
@@ -163,7 +163,7 @@ def test_a_dead_broker_is_left_and_found_again_when_it_is_back(rocketmq_cluster:
                 await client.update_route(topic)
         await client.refresh()
         with pytest.raises(ClientError, match="not exist"):
-            await producer.send(RocketMessage.of(topic, b"x"), queue=MessageQueue("broker-b", 0))
+            await producer.send(RocketMessage.build(topic, b"x"), queue=MessageQueue("broker-b", 0))
         await asyncio.to_thread(broker_b.start)
         async with asyncio.timeout(120):
             while len(await producer.queues(topic)) < 4:

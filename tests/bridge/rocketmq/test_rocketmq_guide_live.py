@@ -79,7 +79,7 @@ def test_the_snippets_of_the_guide_run(
             await execute(first, server, names)
             assert "MessageQueue" in capsys.readouterr().out
             broker = names["sent"].queue.broker
-            message = RocketMessage.of("orders", b"1", tags="paid")
+            message = RocketMessage.build("orders", b"1", tags="paid")
             names.update(producer=producer, message=message, messages=[message, message])
             await execute(producing.replace("broker-a", broker), server, names)
             assert (await names["future"]).status == "SEND_OK"
@@ -99,7 +99,7 @@ def test_the_snippets_of_the_guide_run(
             await execute(polling.replace("1_795_392_000_000", "0"), server, names)
             assert {message.unique_id for message in shipped} >= set(inserted)
             assert len(inserted) == 1
-            await producer.send(RocketMessage.of("orders", b"popped"))
+            await producer.send(RocketMessage.build("orders", b"popped"))
             while b"popped" not in {message.body for message in shipped}:  # others may come after it
                 await execute(popping, server, names)
         assert {message.topic for message in shipped} == {"orders"}

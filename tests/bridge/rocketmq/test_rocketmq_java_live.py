@@ -147,7 +147,7 @@ def test_a_java_member_goes_on_from_our_file_of_offsets_and_we_from_its(
                 assert [fields_of(each)["body"] for each in theirs.got] == [b"new"]
                 await theirs.leave()
             assert [each.name for each in folder.iterdir()] == [here.name]
-            assert sum(LocalOffsets.of(here.name, f"g-{topic}", folder).load().values()) == 21
+            assert sum(LocalOffsets.for_group(here.name, f"g-{topic}", folder).load().values()) == 21
             async with consumer_of(client, topic, **settings) as consumer:
                 await send(client, [RocketMessage(topic, b"newer")])
                 assert [each.body for each in await read(consumer, 1)] == [b"newer"]
@@ -158,7 +158,7 @@ def test_a_java_member_goes_on_from_our_file_of_offsets_and_we_from_its(
 def test_a_message_that_a_java_member_gave_back_is_retried_by_ours(rocketmq_servers: list[Server]) -> None:
     async def test(client: Client, server: Server) -> None:
         jars, topic = java(server.version), await topic_at(client)
-        await send(client, [RocketMessage.of(topic, b"fails", tags="t")])
+        await send(client, [RocketMessage.build(topic, b"fails", tags="t")])
         told = {"namesrv": server.url, "group": f"g-{topic}", "topic": topic, "tags": "*", "fails": True}
         async with member(jars, **told) as theirs:
             await until(lambda: len(theirs.got) > 0)

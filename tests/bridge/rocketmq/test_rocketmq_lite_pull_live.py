@@ -52,7 +52,9 @@ async def fill(client: Client, topic: str, count: int, first: int = 0) -> list[T
         for at in range(first, first + count, 50):
             numbers = range(at, min(at + 50, first + count))
             for queue in queues:
-                await producer.send_batch([RocketMessage.of(topic, b"%d" % number) for number in numbers], queue=queue)
+                await producer.send_batch(
+                    [RocketMessage.build(topic, b"%d" % number) for number in numbers], queue=queue
+                )
         return [TopicQueue(topic, *queue) for queue in queues]
 
 
@@ -254,7 +256,7 @@ def test_no_message_is_lost_when_the_broker_is_killed(image: str) -> None:
                     await asyncio.to_thread(started.wait)
                     while True:
                         with suppress(RemotingError):
-                            await send(client, [RocketMessage.of(topic, b"last")], MessageQueue("broker", 0))
+                            await send(client, [RocketMessage.build(topic, b"last")], MessageQueue("broker", 0))
                             break
                         await asyncio.sleep(0.5)
                     wanted = Counter({b"%d" % number: 2 for number in range(MESSAGES // 2)}) + Counter([b"last"])

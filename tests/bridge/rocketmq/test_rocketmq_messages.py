@@ -30,7 +30,7 @@ from bridge.rocketmq.remoting.properties import (
     encode_properties,
     is_legal_name,
 )
-from bridge.rocketmq.remoting.stored import stored_messages
+from bridge.rocketmq.remoting.stored import parse_stored_messages
 from exchange.errors import InputError
 from exchange.rocketmq.stored_record import PACKED
 from tests.recorders import golden
@@ -150,7 +150,7 @@ def test_a_body_is_neither_empty_nor_too_large() -> None:
 
 
 def test_the_arguments_of_a_message_are_its_properties() -> None:
-    message = RocketMessage.of(
+    message = RocketMessage.build(
         "t", b"b", {"region": "eu"}, tags="TagA", keys=["k1", "k2"], sharding_key="s", delay_level=3, flag=-1
     )
     assert message.properties == {
@@ -158,7 +158,7 @@ def test_the_arguments_of_a_message_are_its_properties() -> None:
     }  # fmt: skip
     assert (message.tags, message.keys, message.sharding_key) == ("TagA", ("k1", "k2"), "s")
     assert (message.delay_level, message.deliver_ms, message.wait_store_ok, message.flag) == (3, 0, True, -1)
-    timed = RocketMessage.of("t", b"b", deliver_ms=1_700_000_000_000, wait_store_ok=False)
+    timed = RocketMessage.build("t", b"b", deliver_ms=1_700_000_000_000, wait_store_ok=False)
     assert timed.properties == {"TIMER_DELIVER_MS": "1700000000000", "WAIT": "false"}
     assert (timed.deliver_ms, timed.wait_store_ok, timed.tags, timed.keys) == (1_700_000_000_000, False, None, ())
     assert timed.with_property("a", "b").properties["a"] == "b"
@@ -166,9 +166,9 @@ def test_the_arguments_of_a_message_are_its_properties() -> None:
 
 def test_a_user_cannot_give_a_reserved_property() -> None:
     with pytest.raises(IllegalMessage, match="property 'TAGS': the name is RocketMQ's own"):
-        RocketMessage.of("t", b"b", {"TAGS": "x"})
+        RocketMessage.build("t", b"b", {"TAGS": "x"})
     with pytest.raises(IllegalMessage, match="does not fit in 32 bits"):
-        RocketMessage.of("t", b"b", flag=1 << 31)
+        RocketMessage.build("t", b"b", flag=1 << 31)
 
 
 @pytest.mark.parametrize("text", ["", "x", "1.5"])
@@ -304,7 +304,7 @@ def address(host: str) -> tuple[str, int]:
 @recordings
 def test_records_are_read_as_java_reads_them(recorded: dict[str, Any]) -> None:
     raw = b"".join(b64decode(each["record"]) for each in recorded["records"])
-    messages = stored_messages(raw, "broker-a")
+    messages = parse_stored_messages(raw, "broker-a")
     for message, each in zip(messages, recorded["records"], strict=True):
         read = each["read"]
         read["body"] = b64decode(read["body"])
@@ -322,14 +322,14 @@ def test_a_body_may_be_packed_in_each_way() -> None:
     packings = {each["system flag"] >> 8 & 7 for each in RECORDS if each["system flag"] & PACKED}
     assert packings == {0, 1, 2, 3}
     for asked, each in zip(RECORDS, recorded["records"], strict=True):
-        [message] = stored_messages(b64decode(each["record"]), "b")
+        [message] = parse_stored_messages(b64decode(each["record"]), "b")
         assert message.body == b64decode(asked["body"])
 
 
 def test_a_batch_in_one_record_is_its_messages() -> None:
     recorded = golden.read("rocketmq-message-5.5.0")
     raw = bytearray(b64decode(recorded["records"][0]["record"]))
-    [plain] = stored_messages(bytes(raw), "b")
+    [plain] = parse_stored_messages(bytes(raw), "b")
     batch = encode_batch([RocketMessage("t", b"1", {"a": "b"}, 7), RocketMessage("t", b"2")])
     body_at = 84 + (12 if plain.system_flag & 0x10 else 0) + (12 if plain.system_flag & 0x20 else 0)
     length = int.from_bytes(raw[body_at : body_at + 4], "big")
@@ -337,7 +337,7 @@ def test_a_batch_in_one_record_is_its_messages() -> None:
     raw[:4] = len(raw).to_bytes(4, "big")
     flag = int.from_bytes(raw[36:40], "big") & ~PACKED | 0xC0
     raw[36:40] = flag.to_bytes(4, "big")
-    one, two = stored_messages(bytes(raw), "b")
+    one, two = parse_stored_messages(bytes(raw), "b")
     assert (one.body, one.properties, one.flag, one.queue_offset) == (b"1", {"a": "b"}, 7, plain.queue_offset)
     assert (two.body, two.properties, two.flag, two.queue_offset) == (b"2", {}, 0, plain.queue_offset + 1)
     assert one.topic == plain.topic
@@ -353,7 +353,7 @@ def test_an_answer_that_is_torn_or_damaged_never_crashes(data: st.DataObject) ->
     place = data.draw(st.integers(0, len(raw) - 1))
     raw[place] ^= data.draw(st.integers(0, 255))
     try:
-        stored_messages(bytes(raw[:cut]), "b")
+        parse_stored_messages(bytes(raw[:cut]), "b")
     except InputError as error:
         assert str(error)  # noqa: PT017
 

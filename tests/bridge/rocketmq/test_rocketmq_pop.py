@@ -20,7 +20,7 @@ from bridge.rocketmq.consumer.pop.handle import (
     ORDER_REVIVE_QUEUE,
     POP_CK,
     PopHandle,
-    original_topic,
+    parse_original_topic,
     pop_retry_topic,
     retry_mark,
 )
@@ -44,7 +44,7 @@ def test_a_handle_is_java_s_text_and_leads_to_java_s_topic(at: int) -> None:
     assert (handle.text, PopHandle.parse(text)) == (text, handle)
     assert handle.real_topic("orders", "group") == real
     assert (handle.revive_queue == ORDER_REVIVE_QUEUE) is ordered
-    assert original_topic(topic, "group") == original
+    assert parse_original_topic(topic, "group") == original
 
 
 NUMBERS = st.integers(0, 2**63 - 1)

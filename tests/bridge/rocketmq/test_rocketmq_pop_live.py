@@ -17,7 +17,7 @@ from bridge.rocketmq.consumer.assigned import TopicQueue
 from bridge.rocketmq.consumer.consumer import Consumer
 from bridge.rocketmq.consumer.pop.handle import POP_CK, PopHandle
 from bridge.rocketmq.consumer.pop.requests import PopRequests
-from bridge.rocketmq.consumer.retrying import DEAD, dlq_topic
+from bridge.rocketmq.consumer.retrying import DEAD, name_dlq_topic
 from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.producer.producer import Producer
 from bridge.rocketmq.producer.publishing import ProducerSettings
@@ -63,7 +63,7 @@ async def send_many(client: Client, topic: str, count: int, first: int = 0) -> N
     async with Producer(client, ProducerSettings("pop-sends", PATIENT)) as producer:
         for at in range(first, first + count, 25):
             numbers = range(at, min(at + 25, first + count))
-            await producer.send_batch([RocketMessage.of(topic, b"%d" % number) for number in numbers])
+            await producer.send_batch([RocketMessage.build(topic, b"%d" % number) for number in numbers])
 
 
 @asynccontextmanager
@@ -119,7 +119,7 @@ def test_what_is_not_acknowledged_in_time_comes_again_and_what_is_hidden_longer_
             return
         topic = await popped_topic(client, server)
         async with popper(client, topic, pop_invisible_time=4.0) as consumer:
-            await send(client, [RocketMessage.of(topic, b"slow", {"own": "x"}, tags="t", keys="k")])
+            await send(client, [RocketMessage.build(topic, b"slow", {"own": "x"}, tags="t", keys="k")])
             first = await one(consumer)
             longer = await consumer.change_invisible_time(first, 8.0)
             assert not consumer.done(first)  # its handle is void
@@ -145,7 +145,7 @@ def test_a_failed_message_is_retried_or_becomes_a_dead_letter(rocketmq_servers: 
             return
         topic = await popped_topic(client, server)
         async with popper(client, topic, max_reconsume_times=1) as consumer:
-            await send(client, [RocketMessage.of(topic, b"fails"), RocketMessage.of(topic, b"dead")])
+            await send(client, [RocketMessage.build(topic, b"fails"), RocketMessage.build(topic, b"dead")])
             messages = {each.body: each for each in (await one(consumer), await one(consumer))}
             assert await consumer.retry(messages[b"dead"], DEAD)
             assert not await consumer.retry(messages[b"dead"], DEAD)
@@ -154,7 +154,7 @@ def test_a_failed_message_is_retried_or_becomes_a_dead_letter(rocketmq_servers: 
             assert (fails.body, fails.reconsume_times) == (b"fails", 1)
             assert not consumer.done(again)
             assert await consumer.retry(fails)  # it has failed as often as is allowed
-            letters = consumer_of(client, dlq_topic(consumer.group.name), group=f"g-dead-{topic}")
+            letters = consumer_of(client, name_dlq_topic(consumer.group.name), group=f"g-dead-{topic}")
             async with letters:
                 found = [await one(letters), await one(letters)]
             assert {each.body for each in found} == {b"fails", b"dead"}
@@ -166,7 +166,7 @@ def test_a_failed_message_is_retried_or_becomes_a_dead_letter(rocketmq_servers: 
 def test_tags_are_compared_once_more_and_other_messages_acknowledged(rocketmq_servers: list[Server]) -> None:
     async def test(client: Client, server: Server) -> None:
         topic = await popped_topic(client, server)
-        await send(client, [RocketMessage.of(topic, b"%d" % at, tags=("Aa", "BB")[at % 2]) for at in range(20)])
+        await send(client, [RocketMessage.build(topic, b"%d" % at, tags=("Aa", "BB")[at % 2]) for at in range(20)])
         consumer = consumer_of(client, Subscription.to_tags(topic, "Aa"), client_rebalance=False)
         came: list[StoredMessage] = []
         async with consumer, working(consumer, came):
@@ -183,7 +183,7 @@ def test_popped_in_order_a_queue_waits_for_its_messages(rocketmq_servers: list[S
         topic = await popped_topic(client, server)
         async with Producer(client, ProducerSettings("pop-sends", PATIENT)) as producer:
             for queue in await producer.queues(topic):
-                await producer.send_batch([RocketMessage.of(topic, b"%d" % at) for at in range(100)], queue=queue)
+                await producer.send_batch([RocketMessage.build(topic, b"%d" % at) for at in range(100)], queue=queue)
         tries: defaultdict[int, list[int]] = defaultdict(list)
         done: defaultdict[int, list[int]] = defaultdict(list)
         settings = {"orderly": True, "suspend_current_queue_time": 0.5, "pop_batch_nums": 16}
@@ -291,7 +291,7 @@ def test_when_the_group_is_set_to_pull_again_its_popped_retries_are_pulled(rocke
         topic = await popped_topic(client, server)
         group = f"g-{topic}"
         async with popper(client, topic, pop_invisible_time=2.0, rebalance_interval=1.0) as consumer:
-            await send(client, [RocketMessage.of(topic, b"pending")])
+            await send(client, [RocketMessage.build(topic, b"pending")])
             await one(consumer)
             await admin.set_request_mode(client, topic, group, "PULL")
             await until(lambda: not consumer.popped)
@@ -307,7 +307,7 @@ def test_a_closed_member_lets_others_have_what_it_did_not_hand_out(rocketmq_serv
         if not pops(server):
             return
         topic = await popped_topic(client, server)
-        await send(client, [RocketMessage.of(topic, b"%d" % at) for at in range(8)])
+        await send(client, [RocketMessage.build(topic, b"%d" % at) for at in range(8)])
         async with popper(client, topic, pop_invisible_time=300.0) as consumer:
             first = await one(consumer)
             assert consumer.done(first)
@@ -332,7 +332,7 @@ def test_requests_about_popped_messages_need_no_membership(rocketmq_servers: lis
         news = asyncio.create_task(requests.wait_for_news(queue, 10))
         await asyncio.sleep(0.5)
         assert not news.done()
-        await send(client, [RocketMessage.of(topic, b"%d" % at) for at in range(3)])
+        await send(client, [RocketMessage.build(topic, b"%d" % at) for at in range(3)])
         assert (await asyncio.wait_for(news, 120)).has_messages
         messages: list[StoredMessage] = []
         while len(messages) < 3:
@@ -377,7 +377,7 @@ def test_no_message_is_lost_when_the_broker_is_killed(rocketmq_servers: list[Ser
                     for number in range(MESSAGES, MESSAGES + 10):
                         while True:
                             try:
-                                await send(client, [RocketMessage.of(topic, b"%d" % number)])
+                                await send(client, [RocketMessage.build(topic, b"%d" % number)])
                                 break
                             except RemotingError:
                                 await asyncio.sleep(0.5)

@@ -124,7 +124,7 @@ def run(test: Callable[[Client, Producer, Broker, Broker], Awaitable[None]], **s
     asyncio.run(asyncio.wait_for(work(), 120))
 
 
-MESSAGE = RocketMessage.of("t", b"x")
+MESSAGE = RocketMessage.build("t", b"x")
 
 
 def test_queues_take_turns() -> None:
@@ -277,7 +277,7 @@ def test_an_asynchronous_send_waits_for_room() -> None:
 
 def test_large_bodies_are_compressed_but_not_in_batches() -> None:
     async def test(client: Client, producer: Producer, a: Broker, b: Broker) -> None:
-        large = RocketMessage.of("t", b"large " * 1000, tags="t")
+        large = RocketMessage.build("t", b"large " * 1000, tags="t")
         to_a = MessageQueue("a", 0)
         await producer.send(large, queue=to_a)
         await producer.send_batch([large, large], queue=to_a)
@@ -322,7 +322,7 @@ def test_signed_requests_have_the_same_fields(kind: SerializeType) -> None:
 def test_a_topic_that_does_not_exist_has_the_queues_of_the_default_topic() -> None:
     async def test(client: Client, producer: Producer, a: Broker, b: Broker) -> None:
         assert [queue.name for queue in await producer.queues("new")] == ["a:0", "b:0"]
-        assert (await producer.send(RocketMessage.of("new", b"x"))).queue.name == "a:0"
+        assert (await producer.send(RocketMessage.build("new", b"x"))).queue.name == "a:0"
         assert (a.sent[0].fields["c"], a.sent[0].fields["d"]) == ("TBW102", "1")
 
     run(test, default_topic_queue_nums=1)
@@ -341,7 +341,7 @@ def test_the_frame_of_a_request_is_its_encoded_command(
     code: RequestCode, body: bytes, properties: dict[str, str], system_flag: int, flag: int, is_batch: bool, born: int,
     opaque: int,
 ) -> None:  # fmt: skip
-    place = TopicPublishInfo.of("t", ROUTE, ProducerSettings("g", unit_mode=is_batch)).queues[3]
+    place = TopicPublishInfo.from_route("t", ROUTE, ProducerSettings("g", unit_mode=is_batch)).queues[3]
     raw = "".join([f"{name}\x01{value}\x02" for name, value in properties.items()]).encode()
     request = SendRequest(code, "t", body, raw, "", system_flag, flag, is_batch)
     (read,) = Decoder().feed(place.frame(request, born, opaque, 2))

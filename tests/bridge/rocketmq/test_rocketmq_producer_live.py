@@ -85,7 +85,7 @@ def test_messages_that_java_sends_with_each_selector_are_in_the_predicted_queues
             sends.append({**message, "selector": "random", "seed": 42 if at == 0 else None})
             expected.append(queues[chooser.choose(topic, None, queues).partition or 0])
         for queue in queues:
-            sends.append({**message, "queue": place(MessageQueue.of(queue))})
+            sends.append({**message, "queue": place(MessageQueue.from_partition(queue))})
             expected.append(queue)
         sends.append({**message, "selector": "machine_room", "argument": ("string", "a")})
         around = len(sends)
@@ -95,25 +95,25 @@ def test_messages_that_java_sends_with_each_selector_are_in_the_predicted_queues
         assert len(errors) == 1, errors
         assert "select message queue return null" in answers[around - 1]["error"]
         found = [answer["queue"] for answer in answers[: len(expected)]]
-        assert found == [place(MessageQueue.of(queue)) for queue in expected]
+        assert found == [place(MessageQueue.from_partition(queue)) for queue in expected]
         # Without a selector queues take turns, from one that is drawn.
-        in_turn = [place(MessageQueue.of(queue)) for queue in queues]
+        in_turn = [place(MessageQueue.from_partition(queue)) for queue in queues]
         first = in_turn.index(answers[around]["queue"])
         assert [answer["queue"] for answer in answers[around:]] == [in_turn[(first + at) % 6] for at in range(13)]
 
     run(rocketmq_cluster.server, test)
 
 
-PLAIN = RocketMessage.of("", b"plain")
+PLAIN = RocketMessage.build("", b"plain")
 MESSAGES = (
     PLAIN,
-    RocketMessage.of(
+    RocketMessage.build(
         "", b"\0\xff", {"größe": "中文 \U0001f600", "a.b/c": "x=y;z"}, tags="order.paid", keys=["k1", "k2"]
     ),
-    RocketMessage.of("", b"large " * 10_000, tags="large", flag=-(1 << 31)),
-    RocketMessage.of("", b"sharded", sharding_key="customer 7", flag=(1 << 31) - 1, wait_store_ok=False),
-    RocketMessage.of("", b"one key", keys="alone"),
-    RocketMessage.of("", b"later", {"p": "v"}, delay_level=1),
+    RocketMessage.build("", b"large " * 10_000, tags="large", flag=-(1 << 31)),
+    RocketMessage.build("", b"sharded", sharding_key="customer 7", flag=(1 << 31) - 1, wait_store_ok=False),
+    RocketMessage.build("", b"one key", keys="alone"),
+    RocketMessage.build("", b"later", {"p": "v"}, delay_level=1),
 )
 ADDED = {"CLUSTER", "CONSUME_START_TIME", "MAX_OFFSET", "MIN_OFFSET", "MSG_REGION", "TRACE_ON", "UNIQ_KEY"}
 """Properties that brokers and Java's consumer add."""
@@ -136,7 +136,7 @@ def test_java_consumes_our_messages_with_every_field(rocketmq_cluster: Cluster) 
             else:
                 result = await (await producer.send_async(message))
             sent[result.message_id] = message, result.queue, None if message.delay_level else result.queue_offset
-        batch = [RocketMessage.of(topic, b"batch %d" % at, {"at": str(at)}, tags="b") for at in range(5)]
+        batch = [RocketMessage.build(topic, b"batch %d" % at, {"at": str(at)}, tags="b") for at in range(5)]
         result = await producer.send_batch(batch, selector=Explicit(), key="broker-b:1")
         assert result.queue == MessageQueue("broker-b", 1)
         for at, (message, unique_id) in enumerate(zip(batch, result.message_id.split(","), strict=True)):
@@ -175,7 +175,7 @@ def test_timed_messages_are_delivered_at_their_time(rocketmq_cluster: Cluster) -
             pytest.skip("timed messages came with 5.0")
         topic = await topic_of(client, 1)
         at = int(time.time() * 1000) + 2000
-        result = await producer.send(RocketMessage.of(topic, b"timed", deliver_ms=at))
+        result = await producer.send(RocketMessage.build(topic, b"timed", deliver_ms=at))
         assert result.status == "SEND_OK"
         assert await depth(client, topic) == 0
         async with asyncio.timeout(120):
@@ -190,7 +190,7 @@ async def depth(client: Client, topic: str) -> int:
     """Return the number of messages in the topic's queues."""
     total = 0
     for queue in publish_queues(await client.route(topic)):
-        name, number = MessageQueue.of(queue)
+        name, number = MessageQueue.from_partition(queue)
         fields = {"topic": topic, "queueId": str(number), "committed": "true"}
         answer = await client.ask(client.address(name), RequestCode.GET_MAX_OFFSET, fields)
         total += int(answer.fields["offset"])
@@ -209,7 +209,7 @@ def test_one_way_messages_arrive_without_an_answer(rocketmq_servers: list[Server
     async def test(client: Client, producer: Producer) -> None:
         topic = await topic_of(client)
         for at in range(10):
-            await producer.send_oneway(RocketMessage.of(topic, b"%d" % at))
+            await producer.send_oneway(RocketMessage.build(topic, b"%d" % at))
         await wait_for_depth(client, topic, 10)
 
     for server in rocketmq_servers:
@@ -222,7 +222,7 @@ def test_messages_of_a_window_are_all_stored_once(rocketmq_servers: list[Server]
         topic = await topic_of(client)
         futures = []
         for at in range(500):
-            futures.append(await producer.send_async(RocketMessage.of(topic, b"%d" % at)))
+            futures.append(await producer.send_async(RocketMessage.build(topic, b"%d" % at)))
             assert producer._tries.under_way <= 10
         await producer.flush()
         places = Counter([(result.queue, result.queue_offset) for result in [each.result() for each in futures]])
@@ -240,11 +240,11 @@ def test_messages_of_a_window_are_all_stored_once(rocketmq_servers: list[Server]
 def test_the_first_message_creates_its_topic(rocketmq_servers: list[Server]) -> None:
     async def test(client: Client, producer: Producer) -> None:
         topic = unique_name("new")
-        brokers = await admin.masters(client)
+        brokers = await admin.list_masters(client)
         assert await producer.queues(topic) == tuple(
             MessageQueue(name, at) for name in sorted(brokers) for at in range(4)
         )
-        result = await producer.send(RocketMessage.of(topic, b"first"))
+        result = await producer.send(RocketMessage.build(topic, b"first"))
         assert result.queue_offset == 0
         async with asyncio.timeout(120):
             while True:
@@ -253,7 +253,7 @@ def test_the_first_message_creates_its_topic(rocketmq_servers: list[Server]) -> 
                     break
                 except ClientError:
                     await asyncio.sleep(0.1)
-        assert {MessageQueue.of(queue).broker for queue in queues} == {result.queue.broker}
+        assert {MessageQueue.from_partition(queue).broker for queue in queues} == {result.queue.broker}
 
     for server in rocketmq_servers:
         run(server, test)
@@ -280,7 +280,7 @@ def test_a_message_that_brokers_refuse_is_an_error_before_it_is_sent(rocketmq_se
         # What a broker finds, it says, and is not asked again where the queue was chosen.
         with pytest.raises(BrokerError) as refused:
             await producer.send(
-                RocketMessage.of(topic, b"x"), queue=MessageQueue((await producer.queues(topic))[0][0], 9)
+                RocketMessage.build(topic, b"x"), queue=MessageQueue((await producer.queues(topic))[0][0], 9)
             )
         assert "queueId" in refused.value.remark
 
@@ -291,12 +291,12 @@ def test_a_message_that_brokers_refuse_is_an_error_before_it_is_sent(rocketmq_se
 def test_a_topic_without_a_route_and_a_closed_producer_are_errors(rocketmq_servers: list[Server]) -> None:
     async def test(client: Client, producer: Producer) -> None:
         with pytest.raises(ClientError, match="No route info of this topic: none"):
-            await producer.send(RocketMessage.of("none", b"x"))
+            await producer.send(RocketMessage.build("none", b"x"))
         with pytest.raises(ClientError, match="not exist"):
-            await producer.send(RocketMessage.of(await topic_of(client), b"x"), queue=MessageQueue("nobody", 0))
+            await producer.send(RocketMessage.build(await topic_of(client), b"x"), queue=MessageQueue("nobody", 0))
         await producer.close()
         with pytest.raises(ClientError, match="not open"):
-            await producer.send(RocketMessage.of("none", b"x"))
+            await producer.send(RocketMessage.build("none", b"x"))
         await producer.open()
 
     run(rocketmq_servers[0], test, create_topic_key="none-either")
@@ -304,7 +304,7 @@ def test_a_topic_without_a_route_and_a_closed_producer_are_errors(rocketmq_serve
 
 def test_a_broker_s_clients_are_listed_with_their_language(rocketmq_servers: list[Server]) -> None:
     async def test(client: Client, producer: Producer) -> None:
-        sent = await producer.send(RocketMessage.of(await topic_of(client), b"x"))
+        sent = await producer.send(RocketMessage.build(await topic_of(client), b"x"))
         address = client.address(sent.queue.broker)
         async with asyncio.timeout(120):
             while True:

@@ -68,12 +68,12 @@ def test_our_client_sends_and_consumes_through_the_proxy(proxied: tuple[Server, 
             async with Producer(client, ProducerSettings("proxied", PATIENT)) as producer:
                 queue = (await producer.queues(topic))[2]
                 for number in range(10):
-                    sent = await producer.send(RocketMessage.of(topic, b"%d" % number), queue=queue)
+                    sent = await producer.send(RocketMessage.build(topic, b"%d" % number), queue=queue)
                     assert sent.queue == queue
-                chosen = await producer.send(RocketMessage.of(topic, b"10"), selector=ByHash(), key="customer 7")
+                chosen = await producer.send(RocketMessage.build(topic, b"10"), selector=ByHash(), key="customer 7")
                 want = ByHash().choose("customer 7", publish_queues(route))
                 assert publish_queues(route).all[want.partition or 0].name == chosen.queue.name
-                batch = [RocketMessage.of(topic, b"11"), RocketMessage.of(topic, b"12")]
+                batch = [RocketMessage.build(topic, b"11"), RocketMessage.build(topic, b"12")]
                 await producer.send_batch(batch, queue=queue)
             wanted = {b"%d" % number for number in range(13)}
             for settings in ({}, {"orderly": True}):
@@ -106,10 +106,10 @@ def test_transactions_go_through_the_proxy_in_a_topic_for_them(proxied: tuple[Se
             Transactions(producer) as transactions,
         ):
             with pytest.raises(BrokerError, match="expected type is NORMAL"):
-                await transactions.begin(RocketMessage.of(plain, b"x")).__aenter__()
-            async with transactions.begin(RocketMessage.of(topic, b"rolled back")) as transaction:
+                await transactions.begin(RocketMessage.build(plain, b"x")).__aenter__()
+            async with transactions.begin(RocketMessage.build(topic, b"rolled back")) as transaction:
                 assert await transaction.rollback()
-            async with transactions.begin(RocketMessage.of(topic, b"committed")) as transaction:
+            async with transactions.begin(RocketMessage.build(topic, b"committed")) as transaction:
                 assert await transaction.commit()
             async with consumer_of(client, topic) as consumer:
                 assert [each.body for each in await read(consumer, 1)] == [b"committed"]
@@ -171,7 +171,7 @@ def test_groups_of_the_grpc_client_are_in_the_queues_predicted_and_each_reads_th
                     assert each.sharding_key == each.body.decode()
             async with Producer(client, ProducerSettings("proxied", PATIENT)) as producer:
                 for number in range(20):
-                    await producer.send(RocketMessage.of(topic, b"%d" % number))
+                    await producer.send(RocketMessage.build(topic, b"%d" % number))
             assert await asyncio.to_thread(receive, topic, 20) == {b"%d" % number for number in range(20)}
 
     run(work)

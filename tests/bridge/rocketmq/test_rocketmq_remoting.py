@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from bridge.rocketmq.remoting.acl import Credentials
 from bridge.rocketmq.remoting.channel import FLUSH_BYTES, Channel, ChannelSettings
-from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode, response_name
+from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode, find_response_name
 from bridge.rocketmq.remoting.command import (
     FRAME_MAX,
     LANGUAGES,
@@ -179,7 +179,7 @@ def test_errors_are_those_that_java_s_producer_knows() -> None:
 def test_a_broker_s_refusal_has_the_name_of_its_code() -> None:
     assert str(BrokerError(17, "no topic x", "127.0.0.1:10911")) == "127.0.0.1:10911: TOPIC_NOT_EXIST (17): no topic x"
     assert str(BrokerError(9999, None)) == "9999 (9999)"
-    assert response_name(RequestCode.SEND_MESSAGE_V2) == "310"
+    assert find_response_name(RequestCode.SEND_MESSAGE_V2) == "310"
 
 
 class Transport:

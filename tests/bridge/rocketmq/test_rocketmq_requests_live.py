@@ -57,7 +57,9 @@ def test_we_and_java_answer_each_other(rocketmq_servers: list[Server]) -> None:
             probing = asyncio.ensure_future(probe_async(server.url, java, **asked))
             bodies = [b"from us %d" % at for at in range(3)] + [b"large " * 2_000]
             replies = await asyncio.gather(*[
-                requester.request(RocketMessage.of(to_java, body), timeout_ms=100_000, selector=ByHash(), key=str(at))
+                requester.request(
+                    RocketMessage.build(to_java, body), timeout_ms=100_000, selector=ByHash(), key=str(at)
+                )
                 for at, body in enumerate(bodies)
             ])  # fmt: skip
             for body, reply in zip(bodies, replies, strict=True):
@@ -72,7 +74,7 @@ def test_we_and_java_answer_each_other(rocketmq_servers: list[Server]) -> None:
             answering.cancel()
             await asyncio.wait([answering])
             with pytest.raises(ReplyTimeout, match="OK, but wait reply message timeout"):
-                await requester.request(RocketMessage.of(to_us, b"x"), timeout_ms=500)
+                await requester.request(RocketMessage.build(to_us, b"x"), timeout_ms=500)
 
     asyncio.run(asyncio.wait_for(test(rocketmq_servers[0]), 150))
 

@@ -12,7 +12,7 @@ from bridge.rocketmq.consumer.assigned import AssignedQueue, TopicQueue
 from bridge.rocketmq.consumer.group import ConsumerSettings, Group
 from bridge.rocketmq.consumer.offsets import parse_table
 from bridge.rocketmq.consumer.room import PulledQueue
-from bridge.rocketmq.consumer.running import offsets_body, running_info, stacks
+from bridge.rocketmq.consumer.running import build_running_info, encode_offsets, format_stacks
 from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.remoting.client import Client, ClientSettings
 from bridge.rocketmq.remoting.message import StoredMessage
@@ -41,7 +41,7 @@ async def read_info(found: list[PulledQueue], jstack: str | None = None, **setti
         [Subscription.to_tags("orders", "a")],
         ConsumerSettings(**settings),
     )
-    text = running_info(group, found, ["one:1", "two:2"], 1700000000000, jstack).decode()
+    text = build_running_info(group, found, ["one:1", "two:2"], 1700000000000, jstack).decode()
     plain, _, tables = text.partition(',"mqTable":')
     table, _, rest = tables.partition(',"mqPopTable":')
     assert rest == "{}}"
@@ -76,7 +76,7 @@ def test_messages_handed_out_in_order_are_reported_as_a_transaction_as_in_java(o
 def test_the_status_has_the_offsets_of_one_topic() -> None:
     new = PulledQueue(AssignedQueue(TopicQueue("orders", "broker-b", 0), 77))
     other = reading(TopicQueue("others", "broker-a", 0))
-    body = offsets_body([reading(), new, other], "orders").decode()
+    body = encode_offsets([reading(), new, other], "orders").decode()
     assert parse_table(body.replace("messageQueueTable", "offsetTable")) == {QUEUE: 10, new.assigned.queue: 77}
 
 
@@ -87,7 +87,7 @@ def test_stacks_show_where_tasks_wait() -> None:
     async def run() -> str:
         task = asyncio.create_task(waits_here())
         await asyncio.sleep(0)
-        found = stacks()
+        found = format_stacks()
         task.cancel()
         return found
 

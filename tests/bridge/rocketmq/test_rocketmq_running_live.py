@@ -45,7 +45,7 @@ def test_mqadmin_gets_the_same_status_from_our_consumer_as_from_java_s(
         topic = await topic_at(client, "running", 1)
         queue = (await queues_of(client, topic))[0]
         began = time.time() * 1000
-        await send(client, [RocketMessage.of(topic, b"%d" % n, tags="a") for n in range(5)], queue)
+        await send(client, [RocketMessage.build(topic, b"%d" % n, tags="a") for n in range(5)], queue)
         wanted = Subscription.to_tags(topic, "a || b")
         async with consumer_of(client, wanted, orderly=orderly) as consumer:
             out = await read(consumer, 3, done=False)

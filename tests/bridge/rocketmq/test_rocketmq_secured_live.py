@@ -31,7 +31,7 @@ def test_a_client_with_the_right_secret_may_send_over_tls(secured_addresses: lis
             Producer(client, ProducerSettings("secured")) as producer,
         ):
             await admin.create_topic(client, admin.TopicConfig("secured", 2, 2))
-            message = RocketMessage.of("secured", "größe".encode(), {"größe": "\U0001f600"}, tags="t")
+            message = RocketMessage.build("secured", "größe".encode(), {"größe": "\U0001f600"}, tags="t")
             assert (await producer.send(message)).status == "SEND_OK"
             assert (await (await producer.send_async(message))).status == "SEND_OK"
             assert (await producer.send_batch([message, message])).status == "SEND_OK"

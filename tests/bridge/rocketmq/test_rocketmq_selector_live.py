@@ -16,7 +16,7 @@ from bridge.rocketmq.consumer.pulling import FLAG_SUBSCRIPTION, BrokerQueues, pa
 from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.producer.producer import Producer
 from bridge.rocketmq.producer.publishing import ProducerSettings
-from bridge.rocketmq.remoting.admin import TopicConfig, create_topic, delete_topic, masters
+from bridge.rocketmq.remoting.admin import TopicConfig, create_topic, delete_topic, list_masters
 from bridge.rocketmq.remoting.client import Client, ClientSettings
 from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode
 from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
@@ -92,7 +92,7 @@ async def queue_of(server: Server) -> AsyncIterator[Queue]:
     """Create a topic with one queue on one broker."""
     topic = f"selector-live-{os.getpid()}-{Random().randrange(1 << 32)}"
     async with Client(ClientSettings(server.url)) as client:
-        name, address = min((await masters(client)).items())
+        name, address = min((await list_masters(client)).items())
         await create_topic(client, TopicConfig(topic, 1, 1), [name])
         try:
             yield Queue(client, address, TopicQueue(topic, name, 0))
@@ -107,7 +107,7 @@ def release_of(server: Server) -> str:
 def messages_of(topic: str) -> list[RocketMessage]:
     """Return a message for each recorded map of properties, without values that RocketMQ refuses."""
     return [
-        RocketMessage.of(topic, b"%d" % number, {k: v for k, v in each.items() if v.strip()}, tags=TAGS[number % 7])
+        RocketMessage.build(topic, b"%d" % number, {k: v for k, v in each.items() if v.strip()}, tags=TAGS[number % 7])
         for number, each in enumerate(PROPERTIES)
     ]
 

@@ -15,7 +15,7 @@ from bridge.rocketmq.consumer.assigned import TopicQueue
 from bridge.rocketmq.consumer.pulling import Pulled, PullStatus
 from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage, encode_batch
-from bridge.rocketmq.remoting.stored import stored_messages
+from bridge.rocketmq.remoting.stored import parse_stored_messages
 from exchange.errors import InputError
 from exchange.limits import BODY_BYTES
 from exchange.rocketmq.stored_record import BATCH, PACKED, V1, V2, unpack_body
@@ -118,7 +118,7 @@ def record(
 @example([record(V2, 0, b"b", b"t" * 300, b"a\x01b\x02")])
 def test_the_fast_decoder_agrees_with_one_that_reads_field_by_field(raw: list[bytes]) -> None:
     data = b"".join(raw)
-    assert stored_messages(data, "broker-a") == slowly(data, "broker-a")
+    assert parse_stored_messages(data, "broker-a") == slowly(data, "broker-a")
 
 
 @examples(50)
@@ -128,10 +128,10 @@ def test_an_answer_that_ends_early_is_an_error_unless_it_ends_with_a_record(raw:
     cut = data.draw(st.integers(0, len(whole) - 1))
     ends = [sum(map(len, raw[:count])) for count in range(len(raw))]
     if cut in ends:
-        assert stored_messages(whole[:cut], "b") == slowly(whole[:cut], "b")
+        assert parse_stored_messages(whole[:cut], "b") == slowly(whole[:cut], "b")
     else:
         with pytest.raises(InputError, match=r"byte \d+ of an answer of b: "):
-            stored_messages(whole[:cut], "b")
+            parse_stored_messages(whole[:cut], "b")
 
 
 SIZES: Final = {"body": 84, "topic": 88 + 4, "properties": 88 + 4 + 1 + 1}
@@ -147,20 +147,20 @@ def test_a_record_whose_parts_exceed_it_is_an_error_even_with_another_record_beh
     size = int.from_bytes(raw[at : at + width], "big")
     raw[at : at + width] = ((size + change) % (1 << 8 * width)).to_bytes(width, "big")
     with pytest.raises(InputError, match="byte 0 of an answer of b: a record whose parts do not fit in it"):
-        stored_messages(bytes(raw), "b")
+        parse_stored_messages(bytes(raw), "b")
 
 
 def test_a_record_of_ipv6_is_longer_than_the_least_of_ipv4() -> None:
     raw = bytearray(record(V1, 0, b"", b"", b""))
     raw[39] |= BORN_V6 | STORED_V6
     with pytest.raises(InputError, match="a record whose parts do not fit in it"):
-        stored_messages(bytes(raw), "b")
+        parse_stored_messages(bytes(raw), "b")
 
 
 def test_unpacking_a_body_clears_only_the_bit_for_packed_bodies() -> None:
-    [packed] = stored_messages(record(V1, PACKED | ZLIB, zlib.compress(b"body"), b"t", b""), "b")
+    [packed] = parse_stored_messages(record(V1, PACKED | ZLIB, zlib.compress(b"body"), b"t", b""), "b")
     assert (packed.body, packed.system_flag) == (b"body", ZLIB)
-    [empty] = stored_messages(record(V1, PACKED | ZLIB, b"", b"t", b""), "b")
+    [empty] = parse_stored_messages(record(V1, PACKED | ZLIB, b"", b"t", b""), "b")
     assert (empty.body, empty.system_flag) == (b"", PACKED | ZLIB)
 
 
@@ -168,7 +168,7 @@ def test_unpacking_a_body_clears_only_the_bit_for_packed_bodies() -> None:
 def test_a_batch_in_one_record_may_be_packed(how: int) -> None:
     batch = encode_batch([RocketMessage("t", b"1", {"a": "b"}, 7), RocketMessage("t", b"2")])
     body = zlib.compress(batch) if how else batch
-    one, two = stored_messages(record(V2, BATCH | how, body, b"t", b"INNER_NUM\x012\x02"), "b")
+    one, two = parse_stored_messages(record(V2, BATCH | how, body, b"t", b"INNER_NUM\x012\x02"), "b")
     assert (one.body, one.properties, one.flag, one.queue_offset) == (b"1", {"a": "b"}, 7, 0)
     assert (two.body, two.properties, two.flag, two.queue_offset) == (b"2", {}, 0, 1)
     assert one.system_flag == two.system_flag == BATCH
@@ -198,7 +198,7 @@ def test_a_body_that_unpacks_to_more_than_any_producer_sends_is_a_message_with_a
     raw = bomb(how, 8 * BODY_BYTES)
     assert len(raw) < 2 << 20
     began = time.process_time()
-    whole, after = stored_messages(
+    whole, after = parse_stored_messages(
         record(V2, PACKED | how, raw, b"t", b"a\x01b\x02") + record(V2, 0, b"next", b"t", b""), "b"
     )
     assert time.process_time() - began < 20
@@ -214,7 +214,7 @@ def test_a_body_of_the_greatest_size_is_unpacked(how: int) -> None:
 
 
 def test_a_body_that_is_cut_off_is_a_message_with_a_problem() -> None:
-    [cut] = stored_messages(record(V1, PACKED | ZLIB, zlib.compress(b"body" * 99)[:-3], b"t", b""), "b")
+    [cut] = parse_stored_messages(record(V1, PACKED | ZLIB, zlib.compress(b"body" * 99)[:-3], b"t", b""), "b")
     assert cut.problem == "a body that cannot be unpacked: it is incomplete"
 
 
@@ -226,16 +226,16 @@ def test_any_error_of_unpacking_is_the_problem_of_that_message(
         raise error
 
     monkeypatch.setattr("bridge.rocketmq.remoting.stored.unpack_body", fails)
-    one, two = stored_messages(record(V1, PACKED, b"packed", b"t", b"") + record(V1, 0, b"2", b"t", b""), "b")
+    one, two = parse_stored_messages(record(V1, PACKED, b"packed", b"t", b"") + record(V1, 0, b"2", b"t", b""), "b")
     assert (one.body, one.problem) == (b"packed", f"{type(error).__name__}: x")
     assert (two.body, two.problem) == (b"2", "")
 
 
 def test_a_damaged_or_too_long_batch_is_one_message_with_a_problem() -> None:
-    [broken] = stored_messages(record(V2, BATCH, b"no batch at all", b"t", b""), "b")
+    [broken] = parse_stored_messages(record(V2, BATCH, b"no batch at all", b"t", b""), "b")
     assert (broken.body, broken.problem) == (b"no batch at all", "a batch whose messages do not fit in it")
     small = encode_batch([RocketMessage("t", b"x")])
-    [many] = stored_messages(record(V2, BATCH | PACKED | ZLIB, zlib.compress(small * 40_000), b"t", b""), "b")
+    [many] = parse_stored_messages(record(V2, BATCH | PACKED | ZLIB, zlib.compress(small * 40_000), b"t", b""), "b")
     assert many.problem == "a batch of more than 32,767 messages"
 
 

@@ -77,22 +77,22 @@ def test_consumers_get_what_is_committed_and_nothing_else(asking: tuple[Broker, 
             Producer(client, ProducerSettings(f"p-{topic}")) as producer,
             Transactions(producer, check=check) as transactions,
         ):
-            async with transactions.begin(RocketMessage.of(topic, b"committed", tags="t", keys="k")):
+            async with transactions.begin(RocketMessage.build(topic, b"committed", tags="t", keys="k")):
                 pass
-            async with transactions.begin(RocketMessage.of(topic, b"rolled back")) as transaction:
+            async with transactions.begin(RocketMessage.build(topic, b"rolled back")) as transaction:
                 assert await transaction.rollback()
                 with pytest.raises(InputError, match="is decided already"):
                     await transaction.commit()
             with pytest.raises(ValueError, match="fails"):
-                async with transactions.begin(RocketMessage.of(topic, b"failed")):
+                async with transactions.begin(RocketMessage.build(topic, b"failed")):
                     raise ValueError("fails")
-            async with transactions.begin(RocketMessage.of(topic, b"asked")) as transaction:
+            async with transactions.begin(RocketMessage.build(topic, b"asked")) as transaction:
                 transaction.leave_open()
             with pytest.raises(IllegalMessage, match="cannot be delayed"):
-                async with transactions.begin(RocketMessage.of(topic, b"late", delay_level=1)):
+                async with transactions.begin(RocketMessage.build(topic, b"late", delay_level=1)):
                     pass
             # A transaction that takes long is asked about, and the answer is that it is not decided yet.
-            async with transactions.begin(RocketMessage.of(topic, b"slow")):
+            async with transactions.begin(RocketMessage.build(topic, b"slow")):
                 await asyncio.sleep(5)
             assert await bodies(client, topic, 3) == Counter([b"committed", b"asked", b"slow"])
             assert checked == [b"asked", b"asked"]
@@ -175,7 +175,7 @@ def test_java_s_producer_and_ours_answer_for_each_other(asking: tuple[Broker, st
             Transactions(producer, check=check, topics=[topic]) as transactions,
         ):
             await until(lambda: b"java left" in checked)
-            async with transactions.begin(RocketMessage.of(topic, b"ours left")) as transaction:
+            async with transactions.begin(RocketMessage.build(topic, b"ours left")) as transaction:
                 transaction.leave_open()
         # Ours has left the group: Java's, once it is connected to the broker, is asked.
         last = [(topic, b"java's last", "ROLLBACK_MESSAGE")]

@@ -85,7 +85,7 @@ class Traffic:
                     number += 1
                     body = b"%d" % len(self.sent)
                     try:
-                        result = await producer.send(RocketMessage.of(self.topic, body))
+                        result = await producer.send(RocketMessage.build(self.topic, body))
                     except Exception:  # noqa: BLE001  what was not confirmed is not promised
                         self.failed += 1
                     else:
@@ -233,10 +233,10 @@ def test_delayed_messages_are_waited_for(rocketmq_servers: list[Server]) -> None
             Producer(client, ProducerSettings(f"p-{topic}")) as producer,
         ):
             broker = (await producer.queues(topic))[0].broker
-            delayed = RocketMessage.of(topic, b"delayed", delay_level=11)  # a minute or more
+            delayed = RocketMessage.build(topic, b"delayed", delay_level=11)  # a minute or more
             await producer.send(delayed, queue=MessageQueue(broker, 12))
             if server.version_info >= (5,):
-                timed = RocketMessage.of(topic, b"timed", deliver_ms=time.time_ns() // 1_000_000 + 60_000)
+                timed = RocketMessage.build(topic, b"timed", deliver_ms=time.time_ns() // 1_000_000 + 60_000)
                 await producer.send(timed, queue=MessageQueue(broker, 13))
             code, _, err = await scaled(server.url, topic, 8, "--settle", "0.1", "--wait", "1")
             assert code == 1, err
@@ -259,7 +259,7 @@ def test_a_group_that_is_down_while_queues_are_added_reads_them_from_their_first
         async with Client(traffic.settings) as client, Producer(client, ProducerSettings(f"p-{topic}")) as producer:
             broker = (await producer.queues(topic))[0].broker
             for queue in range(16):
-                await producer.send(RocketMessage.of(topic, b"old %d" % queue), queue=MessageQueue(broker, queue))
+                await producer.send(RocketMessage.build(topic, b"old %d" % queue), queue=MessageQueue(broker, queue))
             async with traffic.consuming("other-" + topic):
                 await until(lambda: len(traffic.read["other-" + topic]) == 16)
                 await asyncio.sleep(1)
@@ -272,7 +272,7 @@ def test_a_group_that_is_down_while_queues_are_added_reads_them_from_their_first
             assert code == 0, err
             assert f"give {group} an offset in queues 8 to 15" in err
             for queue in range(16):
-                await producer.send(RocketMessage.of(topic, b"new %d" % queue), queue=MessageQueue(broker, queue))
+                await producer.send(RocketMessage.build(topic, b"new %d" % queue), queue=MessageQueue(broker, queue))
         async with traffic.consuming(group, ConsumeFrom.LAST):
             await until(lambda: len(traffic.read[group]) >= 16)
         assert set(traffic.read[group]) == {b"new %d" % queue for queue in range(16)}
@@ -293,7 +293,7 @@ def test_a_half_message_keeps_its_queue_until_it_is_decided(image: str) -> None:
                 Transactions(producer, check=lambda message: Decision.UNKNOWN) as transactions,
             ):
                 queue = MessageQueue((await producer.queues(topic))[0].broker, 12)
-                async with transactions.begin(RocketMessage.of(topic, b"half"), queue=queue):
+                async with transactions.begin(RocketMessage.build(topic, b"half"), queue=queue):
                     err = "run it again then"
                     while "run it again then" in err:  # the broker does not show its halves yet
                         code, _, err = await scaled(url, topic, 8, "--settle", "0.1", "--wait", "1")

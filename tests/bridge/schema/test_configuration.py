@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from bindings.report.settings import read_settings
 from bridge.daemon import keys as file_keys
 from bridge.daemon.config import read_config
-from bridge.endpoints import SCHEMES, keys_of
+from bridge.endpoints import SCHEMES, list_keys
 from bridge.keys import Key
 from bridge.pump import keys as pump_keys
 from bridge.table import Table
@@ -92,7 +92,7 @@ def test_keys_of_dead_letters_are_in_the_documentation() -> None:
     pages = {"rabbitmq": "rabbitmq", "kafka": "kafka", "rocketmq": "rocketmq", "archive": "archives"}
     for system, page in pages.items():
         [sentence] = re.findall(r"As `\[dead_letters\]`(.*)", (DOCS / f"bridge-{page}.md").read_text("utf-8"))
-        own = {key for key in keys_of(system, "DEAD_LETTERS").names if key not in keys_of(system, "TARGET").names}
+        own = {key for key in list_keys(system, "DEAD_LETTERS").names if key not in list_keys(system, "TARGET").names}
         assert own <= {*re.findall(r"`(\w+)`", sentence)}
 
 
@@ -122,7 +122,7 @@ def modules_of_keys() -> list[Any]:
 def test_every_declared_key_is_a_key_of_a_table() -> None:
     tables = [
         *(keys for page in TABLES.values() for keys in page.values()),
-        *[keys_of(system, role) for system in SYSTEMS for role in ROLES],
+        *[list_keys(system, role) for system in SYSTEMS for role in ROLES],
     ]
     used = {id(key) for table in tables for key in table.keys}
     for module in modules_of_keys():
@@ -159,7 +159,7 @@ def test_the_reader_reads_every_key_of_the_schema_and_no_other(tmp_path: Path, s
     with pytest.raises(InputError, match="nonsense: is not known here") as caught:
         read_config(tmp_path / "bridge.toml", {})
     read = {*str(caught.value).rpartition("known: ")[2].split("\n")[0].split(", ")}
-    assert read == {*keys_of(system, role).names}
+    assert read == {*list_keys(system, role).names}
     assert errors("bridge", f"{whole}\n{table}") == []
     place = HEADS[role].strip("[]")
     assert any(
@@ -178,7 +178,7 @@ def test_only_one_of_queue_and_exchange_of_dead_letters_is_read_with_the_other()
 
 
 def all_keys() -> list[tuple[str, Key[Any]]]:
-    tables = [file_keys.FILE, pump_keys.POLICY, *[keys_of(system, role) for system in SYSTEMS for role in ROLES]]
+    tables = [file_keys.FILE, pump_keys.POLICY, *[list_keys(system, role) for system in SYSTEMS for role in ROLES]]
     return [*{id(key): (key.name, key) for table in tables for key in table.keys}.values()]
 
 

@@ -21,13 +21,13 @@ from bindings.report.inspection_json import BiasKey
 from bindings.report.store_json import TopicKindKey
 from bindings.sources.definitions import Definitions
 from bridge.cli import hashstar
-from bridge.daemon.probe import as_object
+from bridge.daemon.probe import encode_report
 from bridge.schema.command import schema_command
 from bridge.schema.names import SCHEMAS
 from docs.scripts.schemas import FOLDER, schema_files
 from exchange import PROFILES, InputError
-from exchange.values.field_json import READERS, message_from_json, message_to_json
-from exchange.values.json_schema import DIALECT, DRAFT_07, describe_fields, schema_of
+from exchange.values.field_json import READERS, decode_message, encode_message
+from exchange.values.json_schema import DIALECT, DRAFT_07, build_schema, describe_fields
 from exchange.values.json_types import TYPED
 from tests.bindings.archive.rocketmq.test_rocketmq_store_golden import RECORDINGS
 from tests.bindings.report.test_forms import compared, odd
@@ -143,7 +143,7 @@ ELSEWHERE = ("MessageJson", "Field", "Body")
 
 def test_types_with_no_json_have_no_schema() -> None:
     with pytest.raises(TypeError, match="has no JSON Schema"):
-        schema_of([bytes], "x", "x")
+        build_schema([bytes], "x", "x")
 
 
 def test_fields_of_an_output_are_described_by_their_docstrings() -> None:
@@ -173,7 +173,7 @@ def test_names_of_enumerations_are_those_of_the_code() -> None:
 def test_messages_that_are_written_and_read_are_valid(seed: int) -> None:
     rng = Random(seed)
     topology = topologies.topology(rng, rng.choice([*PROFILES.values()]))
-    written = message_to_json(topologies.message(rng, topology))
+    written = encode_message(topologies.message(rng, topology))
     assert [each.message for each in validator("message").iter_errors(written)] == []
 
 
@@ -191,7 +191,7 @@ JSON = st.recursive(
 def test_what_is_read_as_a_message_is_valid(value: dict[str, Any]) -> None:
     """The reverse does not hold: lengths in bytes, integers beyond 64 bits and base64 are left to the reader."""
     try:
-        message_from_json(value)
+        decode_message(value)
     except InputError:
         return
     assert [each.message for each in validator("message").iter_errors(value)] == []
@@ -208,7 +208,7 @@ def test_what_is_read_as_a_message_is_valid(value: dict[str, Any]) -> None:
 def test_what_is_no_message_is_refused(value: Any) -> None:
     assert not validator("message").is_valid(value)
     with pytest.raises(InputError):
-        message_from_json(value)
+        decode_message(value)
 
 
 # Outputs of commands, on random topologies.
@@ -234,7 +234,7 @@ def test_routing_a_random_topology(folder: Path, seed: int) -> None:
     for path, each in ((before, topology), (after, other)):
         path.write_text(Definitions().with_vhosts(["/"]).with_topology(each).dump(), "utf-8")
     messages = [topologies.message(rng, topology) for _ in range(5)]
-    text = "".join([json.dumps(message_to_json(message)) + "\n" for message in messages])
+    text = "".join([json.dumps(encode_message(message)) + "\n" for message in messages])
     for line in lines(run("route", "--skip-bad", "-t", before, text=text).stdout):
         check("route", line)
     for message in messages:
@@ -390,7 +390,7 @@ def test_reports_of_every_kind() -> None:
 
 
 def test_the_check_of_a_bridge(tmp_path: Path) -> None:
-    check("bridge-check", as_object(report(tmp_path, Looking("a", []), Looking("b", OSError("x")))))
+    check("bridge-check", encode_report(report(tmp_path, Looking("a", []), Looking("b", OSError("x")))))
     (tmp_path / "t.bindings").write_text('exchange e: topic\nqueue q\ne -> q: "#"\n')
     (tmp_path / "bridge.toml").write_text(
         'topology = "t.bindings"\n[sources.in]\nurl = "archive:in"\n[targets.out]\nurl = "archive:out"\n'

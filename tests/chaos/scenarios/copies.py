@@ -34,7 +34,7 @@ chaos -> copy: "{copy}"
 
 def _put(trial: Trial, source: Queue, copy_to: str) -> None:
     trial.keys = 1
-    header = ContentHeader.of({"CC": [copy_to]}, {"delivery_mode": 2})
+    header = ContentHeader.encode({"CC": [copy_to]}, {"delivery_mode": 2})
     source.put_with(header, trial.numbers(MESSAGES))
 
 
@@ -94,12 +94,12 @@ def _copied_id(trial: Trial) -> Sequence[Writable]:
     source = trial.use(Queue("classic", trial.brokers, "source", trial.folder))
     target = trial.use(Queue("classic", trial.brokers, "target", trial.folder))
     trial.bridge(source, target)
-    source.put_with(ContentHeader.of({}, {"delivery_mode": 2, "message_id": "first"}), trial.numbers(1))
+    source.put_with(ContentHeader.encode({}, {"delivery_mode": 2, "message_id": "first"}), trial.numbers(1))
     trial.wait_for_written(1)
     first = list(target.deliveries())
     headers = {IDENTITY: first[0][1].headers[IDENTITY]}
     for properties in ({}, {"message_id": "first"}):
-        source.put_with(ContentHeader.of(headers, {"delivery_mode": 2, **properties}), trial.numbers(MESSAGES))
+        source.put_with(ContentHeader.encode(headers, {"delivery_mode": 2, **properties}), trial.numbers(MESSAGES))
     trial.wait_for_written(2 * MESSAGES + 1)
     trial.drain(source)
     seen: set[str] = set()

@@ -53,7 +53,7 @@ def _user_id(trial: Trial) -> Sequence[Writable]:
     control("set_permissions", USER, ".*", ".*", ".*")
     source = trial.use(Queue("quorum", trial.brokers, "source", trial.folder))
     target = trial.use(Queue("quorum", trial.brokers, "target", trial.folder))
-    own = ContentHeader.of({}, {"delivery_mode": 2, "user_id": USER})
+    own = ContentHeader.encode({}, {"delivery_mode": 2, "user_id": USER})
     for _ in range(MESSAGES // EVERY):
         source.put_with(own, trial.numbers(1), f"{USER}:{USER}")
         trial.put(source, EVERY - 1)
@@ -69,7 +69,7 @@ def _nested_header(depth: int) -> ContentHeader:
     table = b""
     for _ in range(depth):
         table = b"\x01nF" + struct.pack(">I", len(table)) + table
-    return ContentHeader.of_parts({"delivery_mode": b"\x02"}, table)
+    return ContentHeader.from_parts({"delivery_mode": b"\x02"}, table)
 
 
 def _nest_headers(trial: Trial) -> Sequence[Writable]:
@@ -94,7 +94,7 @@ def _nest_headers(trial: Trial) -> Sequence[Writable]:
 def _odd_timestamp(trial: Trial) -> Sequence[Writable]:
     source = trial.use(Queue("quorum", trial.brokers, "source", trial.folder))
     target = trial.use(Folder(trial.brokers, "target", trial.folder))
-    odd = ContentHeader.of({}, {"delivery_mode": 2, "timestamp": Typed("timestamp", MICROSECONDS)})
+    odd = ContentHeader.encode({}, {"delivery_mode": 2, "timestamp": Typed("timestamp", MICROSECONDS)})
     for _ in range(3):
         trial.put(source, MESSAGES // 3 - 1)
         source.put_with(odd, trial.numbers(1))

@@ -25,12 +25,12 @@ from exchange.amqp import (
     message_of,
 )
 from exchange.amqp.content import PROPERTIES
-from exchange.amqp.fields import TAGS, decode_value, encode_value, short_string
+from exchange.amqp.fields import TAGS, decode_value, encode_short_string, encode_value
 from exchange.entities.entities import Binding, Destination, Exchange, Queue
 from exchange.limits import NESTING
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology
-from exchange.values.field_values import RANGES, TYPES, Typed, type_and_value
+from exchange.values.field_values import RANGES, TYPES, Typed, resolve_type
 from exchange.values.message import Message
 from tests.support.amqp_wire import encode_field
 from tests.support.bridge.wires import headers_wire, long_string, table_of, wires
@@ -73,7 +73,7 @@ def parts_of(given: dict[str, Any]) -> list[tuple[str, bytes]]:
     writers: dict[str, Callable[[Any], bytes]] = {
         "octet": lambda value: bytes([value]),
         "timestamp": lambda value: value.value.to_bytes(8),
-        "shortstr": short_string,
+        "shortstr": encode_short_string,
     }
     return [(name, writers[PROPERTIES[name]](value)) for name, value in given.items()]
 
@@ -92,7 +92,7 @@ def sound(read: Callable[[], Any], size: int) -> Any:
 @given(tables)
 def test_encoded_values_are_decoded_with_their_types(table: dict[str, Any]) -> None:
     decoded = decode_table(encode_table(table))
-    assert type_and_value(decoded) == type_and_value(table)
+    assert resolve_type(decoded) == resolve_type(table)
     assert list(decoded) == list(table)
 
 
@@ -122,9 +122,9 @@ def test_any_bytes_are_a_table_or_malformed(table: bytes, data: st.DataObject) -
 def test_a_content_header_gives_back_headers_and_properties(
     headers: dict[str, Any] | None, given_properties: dict[str, Any]
 ) -> None:
-    content = ContentHeader.of(headers, given_properties)
+    content = ContentHeader.encode(headers, given_properties)
     assert content.has_table == (headers is not None)
-    assert type_and_value(content.headers()) == type_and_value(headers or {})
+    assert resolve_type(content.headers()) == resolve_type(headers or {})
     assert content.properties() == given_properties
     again, size = ContentHeader.parse(content.payload(7))
     assert (again, size) == (content, 7)
@@ -136,7 +136,7 @@ def test_a_content_header_gives_back_headers_and_properties(
 def test_what_a_message_is_made_of_is_sent_again(
     table: bytes | None, given_properties: dict[str, Any], unused: int
 ) -> None:
-    content = ContentHeader.of_parts(dict(parts_of(given_properties)), table, unused)
+    content = ContentHeader.from_parts(dict(parts_of(given_properties)), table, unused)
     message = message_of("e", "k", content, b"body")
     assert content_of(message) is content
     assert message.headers == content.headers()
@@ -152,34 +152,34 @@ def test_what_a_message_is_made_of_is_sent_again(
 def test_one_header_is_edited_and_the_rest_stays(
     headers: dict[str, Any], given_properties: dict[str, Any], name: str, value: Any
 ) -> None:
-    content = ContentHeader.of(headers, given_properties)
+    content = ContentHeader.encode(headers, given_properties)
     edited = content.with_header(name, value)
-    assert type_and_value(edited.headers()) == type_and_value({**headers, name: value})
+    assert resolve_type(edited.headers()) == resolve_type({**headers, name: value})
     assert list(edited.headers()) == list({**headers, name: value})
-    assert type_and_value(edited.header(name)) == type_and_value(value)
+    assert resolve_type(edited.header(name)) == resolve_type(value)
     assert edited.properties() == given_properties
     without = edited.without_header(name)
-    assert type_and_value(without.headers()) == type_and_value({k: v for k, v in headers.items() if k != name})
+    assert resolve_type(without.headers()) == resolve_type({k: v for k, v in headers.items() if k != name})
     for one, expected in headers.items():
-        assert type_and_value(content.header(one)) == type_and_value(expected)
+        assert resolve_type(content.header(one)) == resolve_type(expected)
 
 
 @given(tables | st.none(), properties, properties)
 def test_one_property_is_edited_and_the_rest_stays(
     headers: dict[str, Any] | None, given_properties: dict[str, Any], others: dict[str, Any]
 ) -> None:
-    content = ContentHeader.of(headers, given_properties)
+    content = ContentHeader.encode(headers, given_properties)
     for name, value in others.items():
         content = content.with_property(name, value)
-    assert content == ContentHeader.of(headers, {**given_properties, **others})
+    assert content == ContentHeader.encode(headers, {**given_properties, **others})
     for name in given_properties:
         content = content.with_property(name, None)
     rest = {name: value for name, value in others.items() if name not in given_properties}
-    assert content == ContentHeader.of(headers, rest)
+    assert content == ContentHeader.encode(headers, rest)
 
 
 def test_a_header_is_found_by_its_whole_name_only() -> None:
-    content = ContentHeader.of({"xab": "\x02ab", "ab": 1, "abc": 2})
+    content = ContentHeader.encode({"xab": "\x02ab", "ab": 1, "abc": 2})
     assert content.header("ab") == 1
     assert content.header("abc") == 2
     assert content.header("b") is None
@@ -187,12 +187,12 @@ def test_a_header_is_found_by_its_whole_name_only() -> None:
 
 
 def test_a_field_of_a_nested_table_is_no_header_of_the_message() -> None:
-    assert ContentHeader.of({"outer": {"inner": 1}}).header("inner") is None
+    assert ContentHeader.encode({"outer": {"inner": 1}}).header("inner") is None
 
 
 def test_a_message_without_a_table_gets_one_with_its_first_header() -> None:
-    content = ContentHeader.of(None, {"content_type": "a", "message_id": "b"}).with_header("id", "7")
-    assert content == ContentHeader.of({"id": "7"}, {"content_type": "a", "message_id": "b"})
+    content = ContentHeader.encode(None, {"content_type": "a", "message_id": "b"}).with_header("id", "7")
+    assert content == ContentHeader.encode({"id": "7"}, {"content_type": "a", "message_id": "b"})
     assert content.without_header("id").has_table
 
 
@@ -263,11 +263,11 @@ def test_nesting_has_a_maximum() -> None:
         return b"\x01a" + wire
 
     assert encode_table(decode_table(nested(NESTING))) == nested(NESTING)
-    assert type_and_value(decode_table(nested(NESTING)))[0] == "table"
+    assert resolve_type(decode_table(nested(NESTING)))[0] == "table"
     for levels in (NESTING + 1, 20_000):
         with pytest.raises(MalformedHeader, match="more than 100 tables and arrays in one another"):
             decode_table(nested(levels))
-    content = ContentHeader.of().with_table(nested(20_000))
+    content = ContentHeader.encode().with_table(nested(20_000))
     assert content.header("b") is None
     assert content.with_header("b", 1).header("b") == 1
 
@@ -297,19 +297,19 @@ def test_any_bytes_are_a_content_header_or_malformed(raw: bytes) -> None:
 def test_a_field_that_amqp_cannot_hold_is_named() -> None:
     for headers in ({"a": 2**63}, {"a": object()}, {"x" * 256: 1}, {"a": {"b": [2**70]}}):
         with pytest.raises(ValueError, match=r"'a'|x{40}"):
-            ContentHeader.of(headers)
+            ContentHeader.encode(headers)
     with pytest.raises(ValueError, match="no property 'colour'"):
-        ContentHeader.of(None, {"colour": "red"})
+        ContentHeader.encode(None, {"colour": "red"})
     for wrong in ({"priority": 256}, {"priority": "1"}, {"message_id": 1}, {"timestamp": -1}, {"delivery_mode": True}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
-            ContentHeader.of(None, wrong)
+            ContentHeader.encode(None, wrong)
     with pytest.raises(ValueError, match="has 256 bytes"):
-        ContentHeader.of(None, {"reply_to": "ü" * 128})
+        ContentHeader.encode(None, {"reply_to": "ü" * 128})
 
 
 def test_routing_by_key_decodes_nothing() -> None:
     topology = Topology([Exchange("e", "topic")], [Queue("q")], [Binding("e", Destination("queue", "q"), "#")])
-    content = ContentHeader.of({"a": 1}, {"message_id": "m"})
+    content = ContentHeader.encode({"a": 1}, {"message_id": "m"})
     message = message_of("e", "k", content, b"")
     assert Router(topology).route(message).queues == ("q",)
     assert isinstance(message.headers, LazyHeaders)
@@ -319,13 +319,13 @@ def test_routing_by_key_decodes_nothing() -> None:
 
 
 def test_lazy_headers_are_a_mapping() -> None:
-    headers = LazyHeaders(ContentHeader.of({"a": 1, "CC": ["x"]}))
+    headers = LazyHeaders(ContentHeader.encode({"a": 1, "CC": ["x"]}))
     assert headers
     assert "a" in headers
     assert "b" not in headers
     assert headers == {"a": 1, "CC": ["x"]}
     assert headers != {"a": 1}
-    assert not LazyHeaders(ContentHeader.of({}))
+    assert not LazyHeaders(ContentHeader.encode({}))
     assert len(headers) == 2
     message = message_of("", "k", headers.content, b"")
     assert message.routing_keys() == ("k", "x")

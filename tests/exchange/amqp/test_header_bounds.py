@@ -76,7 +76,7 @@ def test_a_header_does_not_reach_into_what_is_behind_its_table() -> None:
 
 @given(st.integers(0, 40), st.sampled_from(["message_id", "timestamp", "priority", "content_type"]))
 def test_a_property_that_is_cut_is_refused(cut: int, name: str) -> None:
-    whole = ContentHeader.of(
+    whole = ContentHeader.encode(
         {"a": "b"}, {"content_type": "text", "priority": 3, "message_id": "m" * 20, "timestamp": 1_700_000_000}
     )
     content = ContentHeader(whole.raw[: max(2, len(whole.raw) - cut)])

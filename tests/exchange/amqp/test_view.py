@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exchange import LATEST, Message, Router
+from exchange import LATEST_PROFILE, Message, Router
 from exchange.amqp import ContentHeader, MalformedHeader, MessageView, view
 from exchange.errors import BrokerError
 from exchange.routing.route import Route
@@ -49,12 +49,12 @@ def route(router: Router, message: Message) -> Route | str:
 def test_a_view_is_routed_and_explained_as_the_message(seed: int) -> None:
     """First and again, with CC, headers and refusals; by frames of all methods."""
     rng = Random(seed)
-    topology = topologies.topology(rng, LATEST)
+    topology = topologies.topology(rng, LATEST_PROFILE)
     router, other = (Router(topology, choose=Random(seed).randrange) for _ in range(2))
     for _ in range(12):
         message = topologies.message(rng, topology)
         try:
-            header = ContentHeader.of(message.headers, message.properties).payload(0)
+            header = ContentHeader.encode(message.headers, message.properties).payload(0)
         except ValueError:  # AMQP cannot hold it
             continue
         if max(len(short(message.exchange)), len(short(message.routing_key))) > 256:
@@ -68,7 +68,7 @@ def test_a_view_is_routed_and_explained_as_the_message(seed: int) -> None:
 
 
 def test_a_view_reads_headers_and_properties_when_asked() -> None:
-    header = ContentHeader.of({"CC": ["b"], "h": 1}, {"message_id": "m", "priority": 3}).payload(2)
+    header = ContentHeader.encode({"CC": ["b"], "h": 1}, {"message_id": "m", "priority": 3}).payload(2)
     made = MessageView("x", "a", header, b"{}")
     assert made.routing_keys() == ("a", "b")
     assert dict(made.headers) == {"CC": ["b"], "h": 1}

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from exchange.commands import console
 from exchange.commands.console import exit_on_error, progress, show_warnings, status
 from exchange.errors import HashstarError, InputError
-from exchange.text.site import how_to_install
+from exchange.text.site import build_install_command
 
 
 class Terminal(StringIO):
@@ -68,7 +68,7 @@ class Stopped(HashstarError):
     [
         (InputError("no such file"), 2, "hashstar: no such file\n"),
         (Stopped("too many"), 1, "hashstar: too many\n"),
-        (ImportError(name="numpy"), 2, f"hashstar: this needs numpy: {how_to_install('audit')}\n"),
+        (ImportError(name="numpy"), 2, f"hashstar: this needs numpy: {build_install_command('audit')}\n"),
     ],
     ids=repr,
 )

@@ -39,7 +39,7 @@ def test_a_consumer_that_has_ended_is_forgotten_by_its_channel(client: str) -> N
 
     async def work(server: AmqpServer) -> None:
         dispatcher = Dispatcher()
-        dispatcher.add("#", lambda delivery: Delivery.of(delivery).body)
+        dispatcher.add("#", lambda delivery: Delivery.from_message(delivery).body)
         ended: list[weakref.ref[Any]] = []
         async with queue_of(client, server.url) as queue, await aio_pika.connect(server.url) as connection:
             channel = await connection.channel()

@@ -14,7 +14,7 @@ import pytest
 from exchange import Delivery, Dispatcher, Message, Retry
 from exchange.dispatch import LinkLost
 from exchange.dispatch.consumer import Consumer
-from exchange.dispatch.middleware import deduplicated, logged, measured, observed, traced
+from exchange.dispatch.middleware import deduplicate, log_deliveries, measure, observe, trace
 from tests.exchange.dispatch.test_consumer import all_handled, consumed, message, numbers
 from tests.support.memory_link import MemoryLink
 from tests.support.waiting import until
@@ -67,7 +67,7 @@ def test_a_message_whose_handler_caught_its_timeout_is_no_duplicate_when_it_come
         calls.append(delivery.redelivered)
 
     link.put(message(1, message_id="17"))
-    consumed(dispatcher, link, all_handled, timeout=5, on_error="requeue", middleware=[deduplicated()])
+    consumed(dispatcher, link, all_handled, timeout=5, on_error="requeue", middleware=[deduplicate()])
     assert calls == [False, True]
 
 
@@ -352,12 +352,12 @@ async def _plain(handle: Any) -> Any:
 @pytest.mark.parametrize(
     ("middleware", "text"),
     [
-        ([logged], r"write logged\(\), with parentheses"),
-        ([measured], r"write measured\(\), with parentheses"),
-        ([traced], r"write traced\(\), with parentheses"),
-        ([deduplicated], r"write deduplicated\(\), with parentheses"),
-        ([observed], "takes a plain function"),
-        (logged(), "middleware is a list of functions"),
+        ([log_deliveries], r"write logged\(\), with parentheses"),
+        ([measure], r"write measured\(\), with parentheses"),
+        ([trace], r"write traced\(\), with parentheses"),
+        ([deduplicate], r"write deduplicated\(\), with parentheses"),
+        ([observe], "takes a plain function"),
+        (log_deliveries(), "middleware is a list of functions"),
         ([None], "middleware is a list of functions"),
         ([lambda _: 3], "middleware is a function that returns a function; .* returned 3"),
     ],

@@ -16,10 +16,10 @@ from exchange.dispatch import Delivery, Dispatcher
 def test_a_delivery_is_its_message() -> None:
     """Equal in both directions, with its hash; copied and pickled it is the message alone."""
     message = Message("orders", "order.eu", {"n": 1}, {"message_id": "17"}, b"body")
-    delivery = Delivery.of(message)
+    delivery = Delivery.from_message(message)
     assert delivery == message
     assert message == delivery
-    assert delivery == Delivery.of(message)
+    assert delivery == Delivery.from_message(message)
     assert hash(delivery) == hash(message)
     assert delivery != Message("orders", "order.us")
     assert delivery != "order.eu"

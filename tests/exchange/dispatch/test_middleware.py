@@ -9,16 +9,16 @@ import sys
 from typing import Any
 
 import pytest
-from opentelemetry import trace
+from opentelemetry import trace as otel
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client import CollectorRegistry
 
 from exchange import Delivery, Dispatcher, Message
-from exchange.dispatch.middleware import deduplicated, logged, measured, observed, traced
+from exchange.dispatch.middleware import deduplicate, log_deliveries, measure, observe, trace
 from exchange.dispatch.middleware.duplicates import SeenInMemory
-from exchange.text.site import how_to_install
+from exchange.text.site import build_install_command
 from tests.support.memory_link import MemoryLink
 from tests.support.virtual_loop import pass_time, run_virtually
 from tests.support.waiting import until
@@ -54,7 +54,7 @@ def test_observed_and_logged_state_duration_and_end(caplog: pytest.LogCaptureFix
     link.put(Message("orders", "good", {}, {"message_id": "17"}), Message("orders", "bad"))
     seen: list[Any] = []
     with caplog.at_level(logging.INFO, "exchange.dispatch.deliveries"):
-        handle_all(link, failing_for("bad"), observed(lambda *given: seen.append(given)), logged(slow=0))
+        handle_all(link, failing_for("bad"), observe(lambda *given: seen.append(given)), log_deliveries(slow=0))
     assert [(delivery.routing_key, type(error)) for delivery, _, error in seen] == [
         ("good", type(None)), ("bad", ValueError),
     ]  # fmt: skip
@@ -69,7 +69,7 @@ def test_observed_and_logged_state_duration_and_end(caplog: pytest.LogCaptureFix
 def test_metrics_count_and_time_by_queue() -> None:
     registry, link = CollectorRegistry(), MemoryLink()
     link.put(*[Message("orders", key) for key in ("good", "good", "bad")])
-    handle_all(link, failing_for("bad"), measured(registry))
+    handle_all(link, failing_for("bad"), measure(registry))
 
     def value(name: str, **labels: str) -> float | None:
         return registry.get_sample_value(name, {"queue": "memory", **labels})
@@ -78,7 +78,7 @@ def test_metrics_count_and_time_by_queue() -> None:
     assert value("hashstar_deliveries_total", outcome="failed") == 1
     assert value("hashstar_delivery_seconds_count") == 3
     assert value("hashstar_deliveries_at_work") == 0
-    assert measured(registry) is measured(registry)
+    assert measure(registry) is measure(registry)
 
 
 def test_a_span_continues_the_trace_of_the_publisher_also_in_threads() -> None:
@@ -89,7 +89,7 @@ def test_a_span_continues_the_trace_of_the_publisher_also_in_threads() -> None:
 
     @dispatcher.on("#")
     def plain(delivery: Delivery) -> None:
-        inside.append(trace.get_current_span().get_span_context().trace_id)
+        inside.append(otel.get_current_span().get_span_context().trace_id)
         if delivery.routing_key == "bad":
             raise ValueError("no")
 
@@ -98,7 +98,7 @@ def test_a_span_continues_the_trace_of_the_publisher_also_in_threads() -> None:
     link.put(Message("orders", "good", headers, {"message_id": "17"}, b"body"), Message("orders", "bad"))
 
     async def work() -> None:
-        async with dispatcher.consume(link, middleware=[traced(provider)], on_error="dead-letter") as consumer:
+        async with dispatcher.consume(link, middleware=[trace(provider)], on_error="dead-letter") as consumer:
             await until(lambda: consumer.counts.handled + consumer.counts.failed >= 2)
 
     asyncio.run(work())
@@ -119,7 +119,7 @@ def test_a_span_continues_the_trace_of_the_publisher_also_in_threads() -> None:
         "messaging.message.body.size": 4,
         "messaging.message.id": "17",
     }
-    assert bad.status.status_code is trace.StatusCode.ERROR
+    assert bad.status.status_code is otel.StatusCode.ERROR
     assert bad.events[0].name == "exception"
 
 
@@ -146,7 +146,7 @@ def test_a_message_is_handled_once_however_often_it_comes() -> None:
             for key, message_id in ids.items()
         ),
     )
-    handle_all(link, dispatcher, deduplicated())
+    handle_all(link, dispatcher, deduplicate())
     assert sorted(calls) == ["fails", "fails", "twice", "without", "without"]
     assert sorted(answer for answer, _ in link.settled) == ["ack"] * 5 + ["reject"]
 
@@ -168,7 +168,7 @@ def test_a_message_is_handled_once_though_many_ask_a_slow_store_at_the_same_time
         await pass_time(3)
 
     link.put(*[Message("", "k", {}, {"message_id": "1"})] * deliveries)
-    handle_all(link, dispatcher, deduplicated(Slow()))
+    handle_all(link, dispatcher, deduplicate(Slow()))
     assert calls == ["k"]
 
 
@@ -188,11 +188,11 @@ def test_ids_in_memory_are_bounded_the_oldest_forgotten_first() -> None:
 
 @pytest.mark.parametrize(
     ("make", "module", "extra"),
-    [(measured, "prometheus_client", "prometheus"), (traced, "opentelemetry", "opentelemetry")],
+    [(measure, "prometheus_client", "prometheus"), (trace, "opentelemetry", "opentelemetry")],
 )
 def test_without_its_extra_the_error_names_it(
     make: Any, module: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ModuleNotFoundError, match=re.escape(how_to_install(extra))):
+    with pytest.raises(ModuleNotFoundError, match=re.escape(build_install_command(extra))):
         make()

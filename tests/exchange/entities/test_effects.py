@@ -10,7 +10,7 @@ import pytest
 from bindings.checking.check import check
 from bindings.sources.document import Document
 from exchange import Exchange, Queue
-from exchange.entities.effects import NAMES, OF_QUEUES, why_name
+from exchange.entities.effects import NAMES, OF_QUEUES, explain_name
 from exchange.entities.in_force import Policies
 from exchange.entities.policy_definitions import SETTINGS
 from exchange.entities.queue_arguments import RULES
@@ -67,11 +67,11 @@ def test_what_is_meant_by_a_misspelt_argument_has_an_effect(profile: object) -> 
             for spell in SPELLINGS:
                 if spell(name) in NAMES["queue"] | NAMES["exchange"]:
                     continue
-                why = why_name(part, spell(name), rules)
+                why = explain_name(part, spell(name), rules)
                 assert why is not None, (part, spell(name))
                 if why.meant is not None:
                     named += 1
-                    assert why_name(part, why.meant, rules) is None
+                    assert explain_name(part, why.meant, rules) is None
     assert named > 100
 
 

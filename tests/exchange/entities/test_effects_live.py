@@ -11,7 +11,7 @@ import pytest
 from exchange import Queue
 from exchange.entities.in_force import Policies
 from exchange.entities.queue_arguments import refuse_queue
-from exchange.entities.releases import profile_for
+from exchange.entities.releases import find_profile
 from exchange.errors import BrokerError
 from tests.support.servers import SERVERS, started
 from tests.support.waiting import wait_until
@@ -84,7 +84,7 @@ def test_an_argument_changes_a_queue_if_and_only_if_it_has_an_effect(image: str)
 
         wait_until(lambda: "rabbitmq_version" in ask("-q", "status", "--formatter", "json"))
         version = json.loads(ask("-q", "status", "--formatter", "json"))["rabbitmq_version"]
-        profile = profile_for(version)
+        profile = find_profile(version)
         asked: list[tuple[str, dict[str, Any], str, bool]] = []
         queues: list[str] = []
         for kind in ("classic", "quorum", "stream"):

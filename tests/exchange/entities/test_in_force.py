@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from exchange import Exchange, Policy, Queue, Topology
 from exchange.entities.in_force import NO_DEAD_LETTERS, DeadLetters, Policies, SettingsInForce
 from exchange.entities.profile import Profile
-from exchange.entities.releases import LATEST, PROFILES
+from exchange.entities.releases import LATEST_PROFILE, PROFILES
 from exchange.errors import BadRequest, NotFound
-from exchange.lifecycle.limits import limits_of
+from exchange.lifecycle.limits import find_limits
 from exchange.values.field_values import Typed
 
 OLD, V4, NEW = (PROFILES[f"rabbitmq-{release}"] for release in ("3.13", "4.0", "4.3"))
 
 
-def settings_of(queue: Queue | Exchange, *policies: Policy, profile: Profile = LATEST) -> SettingsInForce:
+def settings_of(queue: Queue | Exchange, *policies: Policy, profile: Profile = LATEST_PROFILE) -> SettingsInForce:
     topology = Topology(policies=policies, profile=profile)
     [settings] = topology.policies_in_force().possible_settings(queue)
     return settings
@@ -152,13 +152,13 @@ def test_arguments_that_no_policy_sets_are_settings_too() -> None:
 def test_dead_letters_at_least_once_need_a_quorum_queue_that_rejects() -> None:
     strategy = {"dead_letter_strategy": "at-least-once", "dead_letter_exchange": "dlx"}
     rejecting = Policy("p", "", {"overflow": "reject-publish"})
-    assert limits_of(quorum(**strategy), Policies({})).dead_letters == DeadLetters("dlx")
-    assert limits_of(quorum(**strategy), Policies({"p": rejecting})).dead_letters == DeadLetters(
+    assert find_limits(quorum(**strategy), Policies({})).dead_letters == DeadLetters("dlx")
+    assert find_limits(quorum(**strategy), Policies({"p": rejecting})).dead_letters == DeadLetters(
         "dlx", at_least_once=True
     )
-    assert limits_of(quorum(dead_letter_routing_key="k"), Policies({})).dead_letters == NO_DEAD_LETTERS
+    assert find_limits(quorum(dead_letter_routing_key="k"), Policies({})).dead_letters == NO_DEAD_LETTERS
     by_policy = Policy("p", "", {"dead-letter-exchange": "", "dead-letter-routing-key": "parked"})
-    assert limits_of(classic(), Policies({"p": by_policy})).dead_letters == DeadLetters("", "parked")
+    assert find_limits(classic(), Policies({"p": by_policy})).dead_letters == DeadLetters("", "parked")
 
 
 def test_operator_policies_are_set_and_cleared_beside_policies_of_the_same_name() -> None:

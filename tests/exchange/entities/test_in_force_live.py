@@ -17,7 +17,7 @@ import pytest
 
 from exchange import Policy, Queue, Topology
 from exchange.entities.profile import Profile
-from exchange.entities.releases import profile_for
+from exchange.entities.releases import find_profile
 from exchange.values.field_values import thaw
 from tests.support.differential import manage
 from tests.support.unique import unique_name
@@ -47,7 +47,7 @@ def test_a_live_broker_has_the_same_effective_definitions(rabbitmq_servers: list
     for server in rabbitmq_servers:
         if server.management_url is None:
             pytest.skip("needs the management API")
-        rng, profile = Random(20), profile_for(server.version)
+        rng, profile = Random(20), find_profile(server.version)
         with_queues = [
             Queue(f"{NAME}-{kind}", arguments={"x-queue-type": kind}) for kind in ("classic", "quorum", "stream")
         ]
@@ -163,7 +163,7 @@ def test_a_live_queue_keeps_what_the_settings_in_force_let_it_keep(
         ]  # fmt: skip
         for each in parts:
             set_policy(server, policy_path(each), each)
-        settings = Topology(policies=parts, profile=profile_for(server.version)).policies_in_force().settings_of(queue)
+        settings = Topology(policies=parts, profile=find_profile(server.version)).policies_in_force().settings_of(queue)
         assert settings is not None
         declare(server, queue)  # the policies are there already, so they hold from the first message on
         length, rejects = settings.integer("max-length"), settings.get("overflow") == "reject-publish"
@@ -211,7 +211,7 @@ def test_a_live_queue_expires_when_the_settings_in_force_have_it_expire(cleared:
         policy = Policy(NAME, f"^{NAME}$", {"expires": 600_000})
         queue = Queue(NAME, arguments={"x-queue-type": kind, "x-expires": 100})
         set_policy(server, policy_path(policy), policy)
-        topology = Topology(policies=[policy], profile=profile_for(server.version))
+        topology = Topology(policies=[policy], profile=find_profile(server.version))
         settings = topology.policies_in_force().settings_of(queue)
         assert settings is not None
         declare(server, queue)

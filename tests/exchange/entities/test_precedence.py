@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bridge.cli import hashstar
 from exchange import Policy, Queue
 from exchange.entities.in_force import Policies
-from exchange.entities.precedence import InForceAccount, account_for, account_lines
+from exchange.entities.precedence import InForceAccount, build_account, format_account
 from exchange.values.documents import encode_as
 
 JOBS = Queue("jobs", arguments={"x-max-length": 50, "x-overflow": "reject-publish", "x-queue-type": "classic"})
@@ -25,7 +25,7 @@ def run(*arguments: object) -> Result:
 def lines(queue: Queue, *policies: Policy) -> list[str]:
     users = {policy.name: policy for policy in policies if not policy.operator}
     operators = {policy.name: policy for policy in policies if policy.operator}
-    return list(account_lines(account_for(queue, Policies(users, operators))))
+    return list(format_account(build_account(queue, Policies(users, operators))))
 
 
 def test_each_setting_names_its_source_and_what_it_overrides() -> None:
@@ -79,7 +79,7 @@ def test_what_is_in_force_and_what_is_overridden_is_all_that_is_given(given_: li
     operators = {policy.name: policy for policy in policies if policy.operator}
     every = Policies(users, operators)
     settings = every.settings_of(JOBS)
-    account = account_for(JOBS, every)
+    account = build_account(JOBS, every)
     if settings is not None:
         applied = [one.definition for one in (settings.policy, settings.operator_policy) if one]
         for setting in account.settings:
@@ -125,7 +125,7 @@ def test_integers_of_policies_have_any_size_and_no_value_is_too_odd_to_print() -
     ]
     odd = Queue("q", arguments={"x-a": b"\xff", "x-b": [1, {"c": 2.5}], "x-c": None})
     assert len(lines(odd)) == 4
-    json.dumps(encode_as(InForceAccount, account_for(odd, Policies({"p": huge}))))
+    json.dumps(encode_as(InForceAccount, build_account(odd, Policies({"p": huge}))))
 
 
 def test_the_profile_is_printed_where_the_topology_chose_an_older_one(tmp_path: Path) -> None:

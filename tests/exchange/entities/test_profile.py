@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bridge.cli import hashstar
 from exchange.entities.profile import NEWEST_PATCH, read_release
-from exchange.entities.releases import PROFILES, profile_by_name, profile_for
+from exchange.entities.releases import PROFILES, find_profile, find_profile_by_name
 
 WRITTEN = {
     "4.2.6": (4, 2, 6),
@@ -48,7 +48,7 @@ def test_a_release_is_read_in_each_form_in_which_it_is_written(text: str) -> Non
 def test_what_names_no_release_or_leaves_it_open_is_refused(text: str) -> None:
     """``4.3-rc.1`` has no number of a patch release: its candidate is not the newest patch release of 4.3."""
     assert read_release(text) is None
-    assert profile_by_name(text) is None
+    assert find_profile_by_name(text) is None
 
 
 @given(
@@ -61,18 +61,18 @@ def test_what_stands_around_three_numbers_changes_nothing(
 ) -> None:
     plain = ".".join(map(str, numbers))
     assert read_release(f"{before}{plain}{behind}") == numbers
-    assert profile_by_name(f"{before}{plain}{behind}") == profile_by_name(plain)
-    assert profile_for(f"{plain}{behind}") == profile_for(plain)
+    assert find_profile_by_name(f"{before}{plain}{behind}") == find_profile_by_name(plain)
+    assert find_profile(f"{plain}{behind}") == find_profile(plain)
 
 
 def test_the_revision_of_a_package_is_no_part_of_the_number() -> None:
     """4.2.5-1 is no release from 4.2.6 on."""
-    assert profile_for("4.2.5-1").max_weight is None
-    assert profile_for("4.2.6-1").max_weight == 10_000
+    assert find_profile("4.2.5-1").max_weight is None
+    assert find_profile("4.2.6-1").max_weight == 10_000
 
 
 def test_each_name_of_a_profile_is_that_profile() -> None:
-    assert {name: profile_by_name(name) for name in PROFILES} == PROFILES
+    assert {name: find_profile_by_name(name) for name in PROFILES} == PROFILES
 
 
 RING = 'exchange ring: x-consistent-hash\nqueue a\nring -> a: "20000"\n'

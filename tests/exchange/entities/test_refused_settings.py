@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from exchange import Policy, Queue, Router, Topology
-from exchange.entities.releases import profile_for
+from exchange.entities.releases import find_profile
 from exchange.errors import BadRequest, BrokerError, PreconditionFailed
 from tests.recorders import golden
 from tests.recorders.rabbitmq_arguments import POLICIES, QUEUES
@@ -19,7 +19,7 @@ RELEASES = ("3.10", "4.0", "4.3")
 
 def recorded(kind: str, release: str) -> tuple[Topology, list[str | None]]:
     recording: dict[str, Any] = golden.read(f"rabbitmq-{kind}-{release}")
-    return Topology(profile=profile_for(recording["version"])), recording["answers"]
+    return Topology(profile=find_profile(recording["version"])), recording["answers"]
 
 
 def answer(topology: Topology, part: Queue | Policy) -> str | None:
@@ -63,7 +63,7 @@ def test_a_policy_is_refused_as_by_the_broker(release: str) -> None:
 )
 def test_the_first_argument_of_another_type_is_by_name_since_4_0(release: str, first: str) -> None:
     """Where a queue names no type: the broker adds it, and sorts the arguments by that."""
-    topology = Topology(profile=profile_for(release))
+    topology = Topology(profile=find_profile(release))
     refused = answer(topology, Queue("q", arguments={"x-max-age": "1h", "x-delivery-limit": 5}))
     assert (
         refused

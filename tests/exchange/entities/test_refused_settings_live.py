@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from exchange import Policy, Queue, Topology
-from exchange.entities.releases import profile_for
+from exchange.entities.releases import find_profile
 from exchange.errors import BrokerError
 from tests.recorders import policy_patterns
 from tests.recorders.policy_patterns import NAMES, PATTERNS
@@ -24,7 +24,7 @@ QUEUES = 300
 def test_a_live_broker_refuses_the_same_random_queues(rabbitmq_servers: list[Server]) -> None:
     """With the same words, where it is not that the broker itself fails."""
     for server in rabbitmq_servers:
-        rng, topology = Random(15), Topology(profile=profile_for(server.version))
+        rng, topology = Random(15), Topology(profile=find_profile(server.version))
         declarer = Declarer(server.url)
         for _ in range(QUEUES):
             some = rng.sample(sorted(VALUES), rng.randrange(4))

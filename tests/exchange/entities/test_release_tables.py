@@ -13,8 +13,8 @@ from bindings.checking.check import check
 from exchange import Exchange, Policy, Queue, Topology
 from exchange.entities.effects import OF_QUEUES
 from exchange.entities.policy_definitions import PLUGINS
-from exchange.entities.queue_arguments import CONSUMER_ARGUMENTS, RULES, rules_for
-from exchange.entities.releases import ROWS, profile_for
+from exchange.entities.queue_arguments import CONSUMER_ARGUMENTS, RULES, find_rules
+from exchange.entities.releases import ROWS, find_profile
 from exchange.lifecycle.limits import NOT_MODELLED
 from tests.recorders.release_tables import RECORDING, TYPES, compare, tables_of
 
@@ -41,10 +41,10 @@ def test_the_table_of_releases_has_the_arguments_and_settings_of_the_source(rele
 
 @pytest.mark.parametrize("release", RECORDED)
 def test_each_argument_that_a_release_checks_has_a_rule(release: str) -> None:
-    tables, settings = RECORDED[release]["tables"], profile_for(release).settings
+    tables, settings = RECORDED[release]["tables"], find_profile(release).settings
     checked = {*tables["declare_args"]} & settings.all_arguments - settings.unchecked_arguments
-    assert checked - NO_RULE <= rules_for(settings).keys()
-    assert (rules_for(settings).keys() & settings.all_arguments) - settings.unchecked_arguments <= checked | AFTER.get(
+    assert checked - NO_RULE <= find_rules(settings).keys()
+    assert (find_rules(settings).keys() & settings.all_arguments) - settings.unchecked_arguments <= checked | AFTER.get(
         release, set()
     )
 
@@ -57,7 +57,7 @@ def test_the_arguments_of_consumers_are_those_of_the_source(release: str) -> Non
 
 
 def test_no_rule_is_of_an_argument_that_no_release_has() -> None:
-    every = frozenset().union(*(profile_for(release).settings.all_arguments for release in RECORDED))
+    every = frozenset().union(*(find_profile(release).settings.all_arguments for release in RECORDED))
     assert RULES.keys() <= every
 
 

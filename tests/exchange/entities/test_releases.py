@@ -12,7 +12,7 @@ import pytest
 
 from exchange.entities.entities import Queue
 from exchange.entities.queue_arguments import refuse_queue
-from exchange.entities.releases import LATEST, PROFILES, ROWS, SERIES, profile_for, row_for
+from exchange.entities.releases import LATEST_PROFILE, PROFILES, ROWS, SERIES, find_profile, find_row
 from exchange.errors import PreconditionFailed
 
 ROOT = Path(__file__).parents[3]
@@ -87,24 +87,24 @@ def test_a_comparison_with_a_release_is_found(code: str) -> None:
 
 def test_rows_are_in_order_and_each_series_can_be_reached() -> None:
     assert all(one.since < other.since for one, other in pairwise(ROWS))
-    assert ROWS[-1].profile is LATEST is [*PROFILES.values()][-1]
+    assert ROWS[-1].profile is LATEST_PROFILE is [*PROFILES.values()][-1]
     for one, other in pairwise(SERIES):
         assert one in SERIES[other].upgraded_from
-        assert row_for((*SERIES[other].since[:2], 0)).series == other
+        assert find_row((*SERIES[other].since[:2], 0)).series == other
     assert all(row.since[2] <= row.newest_patch for row in ROWS)
 
 
 @pytest.mark.parametrize("newer", ["4.99", "5.0", "5.1.2", "rabbitmq-6.0", "v4.5.0-rc.1"])
 def test_an_unknown_newer_release_is_judged_by_the_newest_and_says_so(newer: str) -> None:
-    profile = profile_for(newer)
-    assert profile == LATEST
+    profile = find_profile(newer)
+    assert profile == LATEST_PROFILE
     assert profile.caveat.startswith(f"RabbitMQ {profile.applied_to} is newer than all that are known here")
-    assert profile_for(profile.written).caveat == profile.caveat
+    assert find_profile(profile.written).caveat == profile.caveat
 
 
 @pytest.mark.parametrize("known", [*PROFILES, "4.4.0", "4.4.99", "4.2.6", "3.8"])
 def test_nothing_is_said_of_a_release_that_is_known_or_older(known: str) -> None:
-    assert profile_for(known).caveat == ""
+    assert find_profile(known).caveat == ""
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_nothing_is_said_of_a_release_that_is_known_or_older(known: str) -> None
 def test_4_4_knows_two_arguments_more(release: str, kind: str, argument: dict[str, object], refused: bool) -> None:
     queue = Queue("q", arguments={"x-queue-type": kind, **argument})
     try:
-        refuse_queue(queue, "queue 'q'", profile_for(release))
+        refuse_queue(queue, "queue 'q'", find_profile(release))
     except PreconditionFailed:
         assert refused
     else:

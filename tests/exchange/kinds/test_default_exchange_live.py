@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from exchange import Binding, Exchange, Message, Policy, Queue, Router, Topology
-from exchange.entities.releases import profile_for
+from exchange.entities.releases import find_profile
 from exchange.errors import InputError
 from tests.support.differential import manage, publish
 from tests.support.unique import unique_name
@@ -46,7 +46,7 @@ def test_a_policy_of_the_default_exchange_acts_where_it_is_an_alternate(
     for server in rabbitmq_servers:
         if server.management_url is None:
             continue
-        in_place = Router(topology.with_profile(profile_for(server.version)))
+        in_place = Router(topology.with_profile(find_profile(server.version)))
         in_place.route(Message("", "no such queue"))
         in_place.set_policy(policy)
         connection = pika.BlockingConnection(pika.URLParameters(server.url))

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange import PROFILES, Binding, Exchange, Message, Profile, Queue, Router, Topology, Typed, kinds
-from exchange.entities.releases import profile_for
+from exchange.entities.releases import find_profile
 from exchange.errors import BrokerError, PreconditionFailed
 from exchange.kinds import Kind
-from exchange.kinds.consistent_hash import ring_after_restart
+from exchange.kinds.consistent_hash import build_ring_after_restart
 from exchange.partition.hashing.erlang import jump, phash2
 from exchange.values.field_values import EMPTY
 from tests.support.tiers import examples
@@ -30,7 +30,7 @@ LATEST = PROFILES["rabbitmq-4.3"]
 def kind_of(name: str, arguments: Mapping[str, str] = EMPTY, profile: Profile = LATEST) -> Kind:
     """Build the kind of an exchange, without bindings."""
     exchange = Exchange("x", name, arguments=arguments)
-    return kinds.kind_of(exchange)(exchange, profile, lambda _: 0)
+    return kinds.find_kind(exchange)(exchange, profile, lambda _: 0)
 
 
 def to(queue: str, key: str = "1") -> Binding:
@@ -90,7 +90,7 @@ def test_after_a_restart_the_ring_has_the_order_of_keys_and_then_of_destinations
         slow = SlowRing()
         for key, name in sorted((key, name) for name, key in bindings):
             slow.bind(to(name, key))
-        ring = ring_after_restart([to(name, key) for name, key in bindings])
+        ring = build_ring_after_restart([to(name, key) for name, key in bindings])
         assert [destination.name for destination, weight in ring for _ in range(weight)] == slow.buckets
 
 
@@ -193,7 +193,7 @@ def test_up_to_3_12_a_header_is_hashed_with_its_type() -> None:
 )  # fmt: skip
 def test_empty_arrays_crash_some_brokers(version: str, crashes: bool) -> None:
     """Where there is more than one bucket: 541, as the broker answers."""
-    ring = kind_of("x-consistent-hash", {"hash-header": "h"}, profile_for(version))
+    ring = kind_of("x-consistent-hash", {"hash-header": "h"}, find_profile(version))
     ring.bind(to("a"))
     assert went(ring, Message("x", "", {"h": []})) == ["a"]
     ring.bind(to("b"))
@@ -296,7 +296,7 @@ def test_the_choice_of_a_list_names_the_store_whose_order_it_takes_where_there_a
     release: str, depends: bool
 ) -> None:
     """From 4.0 to 4.2; with one destination, there is nothing to order."""
-    profile = profile_for(release)
+    profile = find_profile(release)
     listed = kind_of("x-modulus-hash", profile=profile)
     listed.bind(to("a", "1"))
     text = listed.describe_choice(Message("x", "k"), ["k"])
@@ -388,7 +388,7 @@ def test_binding_keys_that_are_weights(key: str) -> None:
 @pytest.mark.parametrize(("version", "most"), [("3.10.8", None), ("4.2.5", None), ("4.2.6", 10_000), ("4.3.0", 10_000)])
 def test_weights_have_a_limit_since_4_3_and_4_2_6(version: str, most: int | None) -> None:
     """Where there is none, any number of buckets is held in no more memory than one."""
-    topology = Topology([Exchange("x", "x-consistent-hash")], [Queue("a"), Queue("b")], profile=profile_for(version))
+    topology = Topology([Exchange("x", "x-consistent-hash")], [Queue("a"), Queue("b")], profile=find_profile(version))
     if most is None:
         router = Router(topology.bind(to("a", "1000000000000")).bind(to("b", "1000000000000")))
         assert {router.route(Message("x", key)).queues for key in KEYS} == {("a",), ("b",)}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from exchange import Binding, Exchange, Message, Profile, Queue, Router, Topology
-from exchange.entities.releases import profile_for
+from exchange.entities.releases import find_profile
 from exchange.errors import BrokerError
 from tests.recorders.keys import COUNTS, KEYS
 from tests.support import topologies
@@ -37,7 +37,7 @@ def test_a_live_broker_sends_each_key_to_the_same_queue(
     """1,000 keys and more through rings and lists of 1, 2, 3, 7, 12, 16 and 100 queues, and by headers and properties."""
     assert len(ROUTING_KEYS) >= 1000
     for server in rabbitmq_servers:
-        topology = rings(Random(2026), profile_for(server.version))
+        topology = rings(Random(2026), find_profile(server.version))
         outcome = Outcome()
         with all_types_in_pika():
             compare_one(server, topology, messages(Random(2026), topology.profile), outcome, "rings")
@@ -95,7 +95,7 @@ def test_a_live_ring_has_the_same_history(rabbitmq_servers: list[Server]) -> Non
     for server in rabbitmq_servers:
         connection = pika.BlockingConnection(pika.URLParameters(server.url))
         try:
-            _compare_histories(connection, Router(Topology(profile=profile_for(server.version))), Random(2026))
+            _compare_histories(connection, Router(Topology(profile=find_profile(server.version))), Random(2026))
         finally:
             channel = connection.channel()
             for name in EXCHANGES:
@@ -154,7 +154,7 @@ def test_an_empty_array_crashes_the_channels_of_certain_releases(rabbitmq_server
     """As the value of a hash header, where there is more than one bucket."""
     exchange = Exchange("hashstar-h", "x-consistent-hash", auto_delete=True, arguments={"hash-header": "h"})
     for server in rabbitmq_servers:
-        topology = Topology(profile=profile_for(server.version)).declare_exchange(exchange)
+        topology = Topology(profile=find_profile(server.version)).declare_exchange(exchange)
         for queue in QUEUES[:2]:
             topology = topology.declare_queue(Queue(queue)).bind(Binding.to_queue(exchange.name, queue, "1"))
         expected = "taken"

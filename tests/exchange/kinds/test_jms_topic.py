@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exchange import LATEST, PROFILES, Binding, BrokerError, Exchange, Message, Queue, Router, Topology
+from exchange import LATEST_PROFILE, PROFILES, Binding, BrokerError, Exchange, Message, Queue, Router, Topology
 from exchange.entities.indexes import Tables
 from exchange.kinds import KINDS
 from exchange.kinds.jms_grammar import find_refusal
@@ -205,5 +205,7 @@ def test_every_text_is_an_accepted_or_a_refused_selector(text: str) -> None:
 
 def test_reads_are_the_headers_that_selectors_name() -> None:
     """Which are all that an archive must have for it."""
-    reads = KINDS["x-jms-topic"].reads(Exchange("j", "x-jms-topic"), [to("q", TEXT_LIKE), to("r", "true.")], LATEST)
+    reads = KINDS["x-jms-topic"].reads(
+        Exchange("j", "x-jms-topic"), [to("q", TEXT_LIKE), to("r", "true.")], LATEST_PROFILE
+    )
     assert reads == (frozenset({"s"}), frozenset())

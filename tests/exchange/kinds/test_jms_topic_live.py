@@ -10,7 +10,7 @@ import pytest
 from pika.exceptions import AMQPError
 
 from exchange import Binding, Exchange, Message, Profile, Queue, Router, Topology
-from exchange.entities.releases import profile_for
+from exchange.entities.releases import find_profile
 from exchange.errors import BrokerError
 from tests.support.amqp_wire import all_types_in_pika
 from tests.support.differential import Outcome, compare_one
@@ -58,7 +58,7 @@ def test_a_live_broker_evaluates_random_selectors_alike(
         outcome = Outcome()
         for seed in range(3):
             rng = Random(seed)
-            topology = selectors(rng, profile_for(server.version))
+            topology = selectors(rng, find_profile(server.version))
             with all_types_in_pika():
                 compare_one(server, topology, messages(rng, topology), outcome, f"selectors {seed}")
         with capsys.disabled():

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exchange import LATEST, Binding, BrokerError, Exchange, Message, Queue, Router, Topology
+from exchange import LATEST_PROFILE, Binding, BrokerError, Exchange, Message, Queue, Router, Topology
 from exchange.entities.profile import Profile
 from exchange.entities.releases import PROFILES
-from exchange.kinds import KINDS, Decider, KeyUse, Kind, UnknownExchange, kind_of
+from exchange.kinds import KINDS, Decider, KeyUse, Kind, UnknownExchange, find_kind
 from exchange.kinds.condition import ALWAYS, Condition, HeadersCondition
-from exchange.kinds.headers import comparable_headers
+from exchange.kinds.headers import normalise_headers
 from exchange.patterns.pattern import ExactKey
-from exchange.values.field_values import Typed, type_and_value
+from exchange.values.field_values import Typed, resolve_type
 from tests.support import topologies
 from tests.support.tiers import examples
 
@@ -65,14 +65,14 @@ def message_of(rng: Random) -> Message:
 @pytest.mark.parametrize("type_", ROUTING)
 def test_a_delayed_exchange_is_of_the_kind_of_its_inner_type(type_: str) -> None:
     """So that it has all of its traits."""
-    assert kind_of(exchange_of("x", type_, {}, delayed=True)) is kind_of(Exchange("x", type_)) is KINDS[type_]
+    assert find_kind(exchange_of("x", type_, {}, delayed=True)) is find_kind(Exchange("x", type_)) is KINDS[type_]
 
 
 @pytest.mark.parametrize("inner", [DELAYED, "nonsense", 1, None, ["topic"]])
 def test_a_delayed_exchange_of_no_known_type_is_unknown(inner: object) -> None:
     """As one is whose type is another plugin's."""
-    assert kind_of(Exchange("x", DELAYED, arguments={"x-delayed-type": inner})) is UnknownExchange
-    assert kind_of(Exchange("x", DELAYED)) is kind_of(Exchange("x", "nonsense")) is UnknownExchange
+    assert find_kind(Exchange("x", DELAYED, arguments={"x-delayed-type": inner})) is UnknownExchange
+    assert find_kind(Exchange("x", DELAYED)) is find_kind(Exchange("x", "nonsense")) is UnknownExchange
 
 
 @pytest.mark.parametrize("type_", ROUTING)
@@ -114,14 +114,14 @@ def test_a_message_takes_the_bindings_whose_condition_it_meets(type_: str, seed:
     bindings = dict.fromkeys(bindings_of(rng, type_))
     kind = filled(KINDS[type_], list(bindings))
     message = message_of(rng)
-    conditions = {binding: KINDS[type_].condition(binding, LATEST) for binding in bindings}
+    conditions = {binding: KINDS[type_].condition(binding, LATEST_PROFILE) for binding in bindings}
     expected = {binding for binding, condition in conditions.items() if met(condition, message)}
     assert {*kind.match(message, message.routing_keys())} == expected
 
 
 def filled(kind: type[Kind], bindings: Sequence[Binding], choose: Callable[[int], int] = lambda _: 0) -> Kind:
     """Build an instance of the kind with the bindings."""
-    made = kind(Exchange("x", kind.routes_as), LATEST, choose)
+    made = kind(Exchange("x", kind.routes_as), LATEST_PROFILE, choose)
     for binding in dict.fromkeys(bindings):
         made.bind(binding)
     return made
@@ -131,7 +131,7 @@ def met(condition: Condition | None, message: Message) -> bool:
     """Return whether a message meets a condition."""
     assert condition is not None
     if isinstance(condition, HeadersCondition):
-        return condition.holds(comparable_headers(message, LATEST))
+        return condition.holds(normalise_headers(message, LATEST_PROFILE))
     return condition.matches(message.routing_key)
 
 
@@ -161,7 +161,7 @@ def test_a_kind_decides_by_the_key_and_by_what_reads_returns_only(type_: str, se
     bindings = bindings_of(rng, type_)
     topology = topology_of(type_, bindings, delayed=False, seed=seed)
     exchange = topology.exchanges["x"]
-    reads = KINDS[type_].reads(exchange, bindings, LATEST)
+    reads = KINDS[type_].reads(exchange, bindings, LATEST_PROFILE)
     router = Router(topology, choose=lambda _: 0)
     message = message_of(rng)
     other = Message("x", message.routing_key, {k: v for k, v in message.headers.items() if k in reads.headers})
@@ -170,7 +170,7 @@ def test_a_kind_decides_by_the_key_and_by_what_reads_returns_only(type_: str, se
     except BrokerError as error:
         with pytest.raises(type(error)):
             router.route(other)
-    if kind_of(exchange)(exchange, LATEST, lambda _: 0).by_key:
+    if find_kind(exchange)(exchange, LATEST_PROFILE, lambda _: 0).by_key:
         assert not reads.headers
         assert not reads.properties
 
@@ -188,7 +188,7 @@ def test_a_binding_misses_a_message_with_a_reason_exactly_when_it_is_not_taken(t
         bindings = bindings[:1]  # selectors of bindings with one key and destination replace each other
     taken = {*filled(kind, bindings).match(message, message.routing_keys())}
     for binding in bindings:
-        miss = kind.miss(binding, message, LATEST)
+        miss = kind.miss(binding, message, LATEST_PROFILE)
         if kind.decider in (Decider.CHANCE, Decider.HASH):
             assert miss.reason
         else:
@@ -213,9 +213,13 @@ def test_kinds_whose_bindings_compete_take_one_of_the_candidates(type_: str, see
 def test_a_binding_s_only_key_is_its_condition() -> None:
     """And a fanout binding asks the same as the pattern #."""
     to = Binding.to_queue("x", "q", "a.b")
-    assert KINDS["direct"].condition(to, LATEST) == KINDS["topic"].condition(to, LATEST) == ExactKey("a.b")
+    assert (
+        KINDS["direct"].condition(to, LATEST_PROFILE) == KINDS["topic"].condition(to, LATEST_PROFILE) == ExactKey("a.b")
+    )
     everything = Binding.to_queue("x", "q", "#")
-    assert KINDS["fanout"].condition(to, LATEST) == KINDS["topic"].condition(everything, LATEST) == ALWAYS
+    assert (
+        KINDS["fanout"].condition(to, LATEST_PROFILE) == KINDS["topic"].condition(everything, LATEST_PROFILE) == ALWAYS
+    )
     assert KINDS["direct"].literal_key(everything) == "#"
     assert KINDS["topic"].literal_key(everything) is None
     assert {kind.key_use for kind in KINDS.values() if kind.decider is Decider.KEY} == {KeyUse.PATTERN, KeyUse.LITERAL}
@@ -248,7 +252,7 @@ VALUES = (
 
 def is_met(argument: object, header: object, profile: Profile) -> bool:
     """Return whether a header is what a binding wants, spelt out: by class of value, then by value."""
-    (wants, wanted), (has, given_) = type_and_value(argument), type_and_value(header)
+    (wants, wanted), (has, given_) = resolve_type(argument), resolve_type(header)
     if has == "timestamp" and profile.timestamps_in_milliseconds:  # a message's, but not a binding's
         given_ *= 1000
     classes = ["bytes" if isinstance(value, bytes) else type(value).__name__ for value in (wanted, given_)]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bridge.cli import hashstar
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from exchange.lifecycle.broker import Broker
-from exchange.lifecycle.forms import life_lines
+from exchange.lifecycle.forms import format_life
 from exchange.lifecycle.outcomes import Loss
 from exchange.lifecycle.possible import Way, find_lives, goes_alone
 from tests.support.tiers import examples
@@ -165,7 +165,7 @@ def test_what_has_too_many_states_or_ways_is_cut_off(limit: str, monkeypatch: py
     lives = find_lives(topology, Router(topology), Message("", "q0"))
     assert not lives.is_whole
     assert [way.target for way in lives.ways] == ["q1", "q2"]
-    assert [*life_lines(lives)][-1] == (
+    assert [*format_life(lives)][-1] == (
         "  what else goes round or is lost is not known: there are too many ways to follow all of them"
     )
 
@@ -208,7 +208,7 @@ def test_a_full_queue_that_rejects_publishes_loses_dead_letters_as_in_the_model(
     lives = find_lives(topology, Router(topology), Message("", "a"))
     losses = [loss for loss in lives.losses if loss[-1].cause == "full queue"]
     assert [[way.queue for way in loss] for loss in losses] == ([["a"]] if is_lost else [])
-    assert ("    rejected: to 'full'; or lost, as 'full' is full" in life_lines(lives)) is is_lost
+    assert ("    rejected: to 'full'; or lost, as 'full' is full" in format_life(lives)) is is_lost
     lost: list[Loss] = []
     broker = Broker(topology, on_loss=lost.append)
     broker.publish(Message("", "full"))
@@ -228,7 +228,7 @@ def test_a_dead_letter_that_must_arrive_is_kept_and_not_lost() -> None:
     topology = Topology(queues=[Queue("q", arguments=sure)])
     lives = find_lives(topology, Router(topology), Message("", "q"))
     assert lives.losses == ()
-    assert "    rejected: kept, and sent again later, as the dead letter exchange does not exist" in life_lines(lives)
+    assert "    rejected: kept, and sent again later, as the dead letter exchange does not exist" in format_life(lives)
     assert live(topology, Message("", "q"), lives.ways[:1]) == []
 
 
@@ -272,7 +272,7 @@ def test_a_round_names_what_must_happen_before_it() -> None:
     assert (
         "  goes round for ever, without a consumer: rejected in 'a', then over and over: "
         "expired in 'a', expired in 'b', back in 'a'"
-    ) in life_lines(lives)
+    ) in format_life(lives)
     broker = Broker(topology)
     broker.publish(Message("inp"))
     for way in lives.leads[0]:

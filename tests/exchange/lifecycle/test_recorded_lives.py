@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from exchange import Message
-from exchange.entities.releases import profile_for
+from exchange.entities.releases import find_profile
 from exchange.lifecycle.broker import Broker
 from tests.recorders import golden
 from tests.support.lives.scenarios import PAUSE_SECONDS, SCENARIOS, Scenario, Taken, describe, play
@@ -19,7 +19,7 @@ class ModelDriver:
     """The model, with the time of a virtual clock."""
 
     def __init__(self, scenario: Scenario, version: str) -> None:
-        self._broker = Broker(scenario.topology.with_profile(profile_for(version)))
+        self._broker = Broker(scenario.topology.with_profile(find_profile(version)))
 
     def publish(self, message: Message) -> bool:
         """Publish."""

@@ -21,7 +21,16 @@ from exchange.arrays.columns import Column, split_column
 from exchange.errors import InputError
 from exchange.partition import Partitions
 from exchange.partition.batch import UNDECIDED, partition_batch
-from exchange.partition.batch.hashes import FEW, HashArray, all_hashes, crc32, fnv1a, java_string_hash, murmur2, murmur3
+from exchange.partition.batch.hashes import (
+    SMALL_BLOCK_KEYS,
+    HashArray,
+    crc32,
+    fnv1a,
+    hash_keys,
+    java_string_hash,
+    murmur2,
+    murmur3,
+)
 from exchange.partition.batch.rules import RULES
 from exchange.partition.clients.go import Sarama
 from exchange.partition.clients.kafka import Keyed, KeyedOneCounter, Scala, Sticky
@@ -61,7 +70,7 @@ def columns_of_bytes(draw: st.DrawFn) -> list[bytes]:
     """Draw enough keys of similar length for blocks, and some of other lengths."""
     random = Random(draw(st.integers(0, 2**32)))
     lengths = draw(st.lists(st.integers(0, 90), min_size=1, max_size=5))
-    number = draw(st.sampled_from([1, FEW - 1, FEW, 3 * FEW, 200]))
+    number = draw(st.sampled_from([1, SMALL_BLOCK_KEYS - 1, SMALL_BLOCK_KEYS, 3 * SMALL_BLOCK_KEYS, 200]))
     alone = draw(st.lists(st.integers(0, 700), max_size=3))
     keys = [random.randbytes(random.choice(lengths)) for _ in range(number)] + [random.randbytes(n) for n in alone]
     random.shuffle(keys)
@@ -72,14 +81,14 @@ def columns_of_bytes(draw: st.DrawFn) -> list[bytes]:
 @given(columns_of_bytes())
 def test_a_column_has_the_hashes_of_its_keys(keys: list[bytes]) -> None:
     for of_column, of_key in BYTES_HASHES:
-        assert all_hashes(of_column, pa.array(keys, pa.binary())).tolist() == [of_key(key) for key in keys]
+        assert hash_keys(of_column, pa.array(keys, pa.binary())).tolist() == [of_key(key) for key in keys]
 
 
 @pytest.mark.parametrize("length", [0, 1, 3, 4, 5, 36, 64, 65, 66, 1000])
 def test_keys_of_one_length_have_their_hashes(length: int) -> None:
-    keys = [Random(number).randbytes(length) for number in range(3 * FEW)]
+    keys = [Random(number).randbytes(length) for number in range(3 * SMALL_BLOCK_KEYS)]
     for of_column, of_key in BYTES_HASHES:
-        assert all_hashes(of_column, keys).tolist() == [of_key(key) for key in keys]
+        assert hash_keys(of_column, keys).tolist() == [of_key(key) for key in keys]
 
 
 @examples(60)
@@ -87,7 +96,7 @@ def test_keys_of_one_length_have_their_hashes(length: int) -> None:
 def test_a_column_of_texts_has_the_hash_codes_of_its_texts(texts: list[str | None], times: int) -> None:
     keys = texts * times
     column = pa.array(keys, pa.string())
-    found = all_hashes(java_string_hash, column).view(np.int32).tolist()
+    found = hash_keys(java_string_hash, column).view(np.int32).tolist()
     assert [value for value, key in zip(found, keys, strict=True) if key is not None] == [
         string_hash(key) for key in keys if key is not None
     ]
@@ -125,11 +134,11 @@ KEY = st.one_of(
 
 @examples(150)
 @given(st.sampled_from(PARTITIONERS), st.lists(KEY, max_size=40), st.integers(1, 5))
-@example(Keyed(Sticky()), ["a\ud800", "a?"] * FEW, 3)
+@example(Keyed(Sticky()), ["a\ud800", "a?"] * SMALL_BLOCK_KEYS, 3)
 @example(Keyed(Sticky()), [1, True, 1.0], 1)
 def test_a_sequence_may_have_any_keys(partitioner: Partitioner, keys: list[Any], times: int) -> None:
     """Strings that UTF-8 has no place for, numbers and None too."""
-    partitions = Partitions.of(1000)
+    partitions = Partitions.from_count(1000)
     taken, wanted = _taken(partitioner, keys * times, partitions)
     assert partition_batch(partitioner, taken, partitions).tolist() == wanted
 
@@ -145,7 +154,7 @@ def test_the_rules_are_what_most_strategies_use() -> None:
 
 def test_partitions_that_are_not_numbered_in_their_order_keep_their_ids() -> None:
     """Kafka's number is an id; a place in RocketMQ's list is one of the list."""
-    partitions = Partitions(reversed(Partitions.of(7).all))
+    partitions = Partitions(reversed(Partitions.from_count(7).all))
     for partitioner in (Keyed(Sticky()), ByHash(), Scala()):
         wanted = [partitioner.choose(key, partitions).partition for key in KEYS]
         assert partition_batch(partitioner, list(KEYS), partitions).tolist() == wanted
@@ -185,7 +194,7 @@ def test_an_arrow_array_is_read_through_its_buffers(
 
 def _kafka(keys: list[str | None]) -> list[int]:
     return [
-        UNDECIDED if key is None else hashes.positive(hashes.murmur2(key.encode())) % 12 for key in keys
+        UNDECIDED if key is None else hashes.to_positive(hashes.murmur2(key.encode())) % 12 for key in keys
     ]  # fmt: skip
 
 
@@ -199,7 +208,7 @@ def test_bytes_that_belong_to_a_null_do_not_matter() -> None:
 
 def test_a_pair_of_bytes_and_offsets_is_a_column() -> None:
     data = np.frombuffer(b"..foobarabc", np.uint8)
-    found = all_hashes(murmur2, (data, np.array([2, 8, 8, 11])))
+    found = hash_keys(murmur2, (data, np.array([2, 8, 8, 11])))
     assert found.view(np.int32).tolist() == [-790332482, 275646681, 479470107]
     assert partition_batch("kafka.murmur2", (data, np.array([0])), 3).tolist() == []
 
@@ -207,14 +216,14 @@ def test_a_pair_of_bytes_and_offsets_is_a_column() -> None:
 @pytest.mark.parametrize("offsets", [[], [0, 4], [-1, 2], [2, 1]])
 def test_offsets_that_lead_out_of_the_data_are_refused(offsets: list[int]) -> None:
     with pytest.raises(InputError, match="offsets"):
-        all_hashes(murmur2, (np.zeros(3, np.uint8), np.array(offsets, np.int64)))
+        hash_keys(murmur2, (np.zeros(3, np.uint8), np.array(offsets, np.int64)))
 
 
 def test_hashes_of_columns_take_bytes_and_texts_only() -> None:
     """A number has bytes only once a serializer has written it."""
     for key in (5, "\ud800"):
         with pytest.raises(InputError, match="not bytes"):
-            all_hashes(murmur2, [b"a", key])
+            hash_keys(murmur2, [b"a", key])
 
 
 def test_other_arrow_types_are_refused_with_the_way_out() -> None:
@@ -240,7 +249,7 @@ def test_pieces_are_put_together_in_order(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(batch_columns, "PIECE_KEYS", 100)
     monkeypatch.setattr(batch_columns, "PIECE_BYTES", 500)
     keys = [*KEYS, None, "", *KEYS]
-    wanted = [UNDECIDED if key is None else hashes.positive(hashes.murmur2(key.encode())) % 12 for key in keys]
+    wanted = [UNDECIDED if key is None else hashes.to_positive(hashes.murmur2(key.encode())) % 12 for key in keys]
     for column in (keys, pa.array(keys, pa.string()), pa.chunked_array([pa.array(keys[:7]), pa.array(keys[7:])])):
         assert partition_batch("kafka.murmur2", column, 12).tolist() == wanted
 
@@ -248,7 +257,7 @@ def test_pieces_are_put_together_in_order(monkeypatch: pytest.MonkeyPatch) -> No
 def test_one_long_key_among_short_ones_takes_memory_for_itself_only() -> None:
     keys = pa.array([b"order-%d" % number for number in range(50_000)] + [b"x" * 300_000], pa.binary())
     tracemalloc.start()
-    found = all_hashes(murmur2, keys)
+    found = hash_keys(murmur2, keys)
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert found[-1] == hashes.murmur2(b"x" * 300_000)

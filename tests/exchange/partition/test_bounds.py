@@ -59,14 +59,14 @@ def test_numbered_partitions_cost_nothing_until_one_is_asked_for() -> None:
 
 def test_partitions_are_equal_whether_they_are_built_or_only_numbered() -> None:
     built = Partitions([Partition(at) for at in range(12)])
-    numbered = Partitions.of(12)
+    numbered = Partitions.from_count(12)
     assert built == numbered
     assert hash(built) == hash(numbered)
     assert (numbered.all, numbered.available, list(numbered)) == (built.all, built.available, list(built))
     assert numbered[11] == built[11]
     assert 11 in numbered
     assert 12 not in numbered
-    for each in (built, numbered, Partitions.of(13), Partitions.queues({"a": 2})):
+    for each in (built, numbered, Partitions.from_count(13), Partitions.queues({"a": 2})):
         assert pickle.loads(pickle.dumps(each)) == each  # noqa: S301  our own
         assert copy.deepcopy(each) == each
     with pytest.raises(AttributeError, match="do not change"):

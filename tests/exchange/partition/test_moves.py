@@ -16,7 +16,7 @@ keys = st.lists(st.none() | st.text("ab", max_size=3) | st.binary(max_size=1) | 
 ways = st.builds(
     Distribution,
     st.sampled_from(["kafka.murmur2", "librdkafka.consistent", "sarama.hash"]).map(build_partitioner),
-    st.integers(1, 9).map(Partitions.of),
+    st.integers(1, 9).map(Partitions.from_count),
 )
 
 
@@ -81,7 +81,9 @@ def test_a_lost_broker_moves_keys_where_the_list_shrinks() -> None:
     assert lost.keys_at_risk == lost.keys_moved
     kafka = build_partitioner("kafka.murmur2")
     stay = compare_distributions(
-        counts, Distribution(kafka, Partitions.of(8)), Distribution(kafka, Partitions.of(8).without_leader(""))
+        counts,
+        Distribution(kafka, Partitions.from_count(8)),
+        Distribution(kafka, Partitions.from_count(8).without_leader("")),
     )
     assert stay.keys_moved == 0
 
@@ -91,7 +93,7 @@ def test_skew_is_the_fullest_over_the_mean() -> None:
     counts = KeyCounts()
     counts.add("hot", 90)
     counts.add("cold", 10)
-    distribution = Distribution(build_partitioner("kafka.murmur2"), Partitions.of(100))
+    distribution = Distribution(build_partitioner("kafka.murmur2"), Partitions.from_count(100))
     skew = compare_distributions(counts, distribution, distribution).before
     assert (skew.hottest_key, skew.hottest_messages, skew.empty) == ("hot", 90, 98)
     assert skew.ratio == 90.0

@@ -30,7 +30,7 @@ sources = st.one_of(
     st.sampled_from(sorted(BASIC_PROPERTIES)).map(lambda name: KeySource("property", name)),
     names.map(lambda name: KeySource("body", f"/{name}")),
 )
-by_count = counts.map(Partitions.of)
+by_count = counts.map(Partitions.from_count)
 led = st.lists(st.tuples(plain, st.none() | plain, counts), min_size=1, max_size=4, unique_by=lambda row: row[0]).map(
     lambda rows: Partitions.led_by({Broker(name, name, rack): count for name, rack, count in rows})
 )
@@ -126,14 +126,14 @@ def test_a_key_is_a_part_of_the_message(source: KeySource, key: object) -> None:
     """Where the part is not there, or is null, there is no key."""
     body = {"customer": {"id": 42}, "items": ["a", "b"], "a/b": {"~": True}, "nothing": None}
     headers, properties = {"n": Typed("signedint", 5)}, {"message_id": "m-1"}
-    assert source.of(Message("x", "order.eu.created", headers, properties, json.dumps(body).encode())) == key
+    assert source.read(Message("x", "order.eu.created", headers, properties, json.dumps(body).encode())) == key
 
 
 def test_a_body_that_is_no_json_has_no_key() -> None:
     """Binary, empty, nested too deeply: none is an error."""
     for body in (b"", b"\xff\x00", b"{", b"[" * 100_000):
-        assert KeySource("body", "/x").of(Message(body=body)) is None
-    assert KeySource("body", "").of(Message(body=b'"all of it"')) == "all of it"
+        assert KeySource("body", "/x").read(Message(body=body)) is None
+    assert KeySource("body", "").read(Message(body=b'"all of it"')) == "all of it"
 
 
 def partitioned(text: str) -> Topology:
@@ -218,7 +218,7 @@ class Shortest(Partitioner):
 
 def test_users_can_give_a_partitioner_of_their_own() -> None:
     """Under a name of one's own; it survives pickling, as the topology does."""
-    own = Partitioning("shortest", Partitions.of(5), partitioner=Shortest())
+    own = Partitioning("shortest", Partitions.from_count(5), partitioner=Shortest())
     router = Router(pickle.loads(pickle.dumps(Topology(queues=[Queue("abc", partitioning=own)]))))  # noqa: S301
     assert router.route(Message("", "abc")).placements[0].partition == 3
 

@@ -98,7 +98,7 @@ def run(*arguments: str, lines: str = "") -> Result:
 
 def asked(function: Callable[..., Any], key: Any = None, value: Any = None, **given: Any) -> Any:
     partitioner = PythonFunction("own:function", function=function)
-    return partitioner.answer(PartitionRequest("topic", key, value, Partitions.of(3), **given))
+    return partitioner.answer(PartitionRequest("topic", key, value, Partitions.from_count(3), **given))
 
 
 def test_a_function_is_given_all_that_kafkas_interface_has() -> None:
@@ -135,7 +135,7 @@ def test_chance_time_and_memory_come_from_outside_so_a_run_replays() -> None:
         producer = Producer(
             PythonFunction("own:choose", function=choose), Random(5).randrange, iter(range(99)).__next__
         )
-        return [producer.choose(topic, "k", Partitions.of(3), b"").partition for topic in "aabababbba"]
+        return [producer.choose(topic, "k", Partitions.from_count(3), b"").partition for topic in "aabababbba"]
 
     assert run() == run()
     assert len({*run()}) == 3
@@ -163,8 +163,8 @@ def test_a_value_that_is_not_known_is_no_empty_value() -> None:
     """Where only keys are compared, a partitioner by values decides nothing; one by keys does."""
     by_value = PythonFunction("own:by_value", function=lambda request: len(request.value_bytes or b""))
     by_key = PythonFunction("own:by_key", function=lambda request: len(request.key_bytes or b""))
-    assert by_value.choose("k", Partitions.of(3)).partition is None
-    assert by_key.choose("k", Partitions.of(3)).partition == 1
+    assert by_value.choose("k", Partitions.from_count(3)).partition is None
+    assert by_key.choose("k", Partitions.from_count(3)).partition == 1
 
 
 @pytest.mark.parametrize(

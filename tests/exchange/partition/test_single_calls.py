@@ -67,5 +67,5 @@ def test_a_partitioner_that_reads_more_than_the_key_is_given_the_message() -> No
         def answer(self, request: PartitionRequest) -> tuple[Choice, Any]:
             return Choice(len(request.value), None, "its length"), None
 
-    partitioning = Partitioning("mine", Partitions.of(9), partitioner=ByBody())
+    partitioning = Partitioning("mine", Partitions.from_count(9), partitioner=ByBody())
     assert partitioning.partition_of(Message("x", "k", body=b"four")) == 4

@@ -29,9 +29,9 @@ def test_a_column_has_the_matches_of_its_keys(seed: int, conjunctions: int, sets
     rng = Random(seed)
     matcher: Matcher[int] = Matcher()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pattern_sets, "MOST_CONJUNCTIONS", conjunctions)
+        patch.setattr(pattern_sets, "MAX_CONJUNCTIONS", conjunctions)
         patch.setattr(column_matcher, "SETS", sets)
-        patch.setattr(shapes_module, "LARGE", large)
+        patch.setattr(shapes_module, "LARGE_SHAPE_PATTERNS", large)
         for _ in range(3):
             for _ in range(8):
                 pattern = Pattern.of_binding_key(topologies.words(rng, topologies.PATTERN_WORDS))

@@ -55,7 +55,7 @@ def test_match_is_what_the_slow_matcher_says(seed: int, dialect: str, cache: int
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(conjunctions_module, "WIDTH", width)
         patch.setattr(conjunctions_module, "MASKS", 2 * width)
-        patch.setattr(shapes_module, "LARGE", large)
+        patch.setattr(shapes_module, "LARGE_SHAPE_PATTERNS", large)
         matcher: Matcher[int] = Matcher(DIALECTS[dialect], cache=cache)
         bound: dict[tuple[Pattern, int], None] = {}
         for _ in range(150):
@@ -87,7 +87,7 @@ def test_a_distinct_matcher_finds_the_same(seed: int, cache: int, large: int) ->
     matcher: Matcher[str] = Matcher(cache=cache, distinct=True)
     patterns = {random_pattern(rng, "amqp") for _ in range(60)}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shapes_module, "LARGE", large)
+        patch.setattr(shapes_module, "LARGE_SHAPE_PATTERNS", large)
         for pattern in patterns:
             matcher.bind(pattern, pattern.text)
     for _ in range(60):
@@ -110,7 +110,7 @@ def test_unbinding_frees_what_binding_took(seed: int, width: int, large: int) ->
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(conjunctions_module, "WIDTH", width)
         patch.setattr(conjunctions_module, "MASKS", 2 * width)
-        patch.setattr(shapes_module, "LARGE", large)
+        patch.setattr(shapes_module, "LARGE_SHAPE_PATTERNS", large)
         matcher: Matcher[int] = Matcher(cache=0)
         for length in range(12):
             matcher.match(".".join("a" * length))

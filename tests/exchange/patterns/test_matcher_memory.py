@@ -63,7 +63,7 @@ def test_keys_made_from_patterns_match_as_the_slow_matcher_says(
 ) -> None:
     """Few keys, near to the patterns and asked again and again: whatever is remembered is looked up."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shapes_module, "LARGE", large)
+        patch.setattr(shapes_module, "LARGE_SHAPE_PATTERNS", large)
         match_keys_near_to_patterns(seed, dialect, cache)
 
 

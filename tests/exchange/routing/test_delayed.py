@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from bindings.testing.virtual_broker import VirtualBroker
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
-from exchange.entities.releases import PROFILES, profile_for
+from exchange.entities.releases import PROFILES, find_profile
 from exchange.errors import BrokerError
 from exchange.kinds.delayed import MAX_DELAY, read_delay
 from exchange.values.field_json import decode_table
-from exchange.values.field_values import type_and_value
+from exchange.values.field_values import resolve_type
 from tests.recorders import golden
 from tests.recorders.delayed_exchange import VALUES, WAIT
 from tests.support.amqp_wire import TAGS
@@ -30,7 +30,7 @@ def delaying(inner: str, name: str = "d", **arguments: Any) -> Exchange:
 
 
 def topology_of(case: dict[str, Any], version: str) -> Topology:
-    topology = Topology(profile=profile_for(version))
+    topology = Topology(profile=find_profile(version))
     for each in case["exchanges"]:
         topology = topology.declare_exchange(Exchange(each["name"], each["type"], arguments=each["arguments"]))
     for name in case["queues"]:
@@ -53,7 +53,7 @@ def test_there_are_recordings() -> None:
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_each_value_of_x_delay_is_read_as_by_a_live_broker(name: str) -> None:
     recorded = golden.read(name)
-    profile = profile_for(recorded["version"])
+    profile = find_profile(recorded["version"])
     topology = Topology([delaying("fanout")], [Queue("q")], [Binding.to_queue("d", "q")], profile=profile)
     for value, answer in zip(VALUES, recorded["values"], strict=True):
         broker = VirtualBroker(topology)
@@ -71,7 +71,7 @@ def test_each_value_of_x_delay_is_read_as_by_a_live_broker(name: str) -> None:
 
 
 def _header_of(message: Message) -> list[Any]:
-    kind, value = type_and_value(message.headers["x-delay"])
+    kind, value = resolve_type(message.headers["x-delay"])
     tag = TAGS[kind].decode()
     match tag:
         case "S":
@@ -122,7 +122,7 @@ def test_the_virtual_broker_delivers_the_same_at_the_same_times(name: str) -> No
 
 
 def _delay_of(message: Message) -> Any:
-    value = type_and_value(message.headers.get("x-delay", 0))[1]
+    value = resolve_type(message.headers.get("x-delay", 0))[1]
     return value.decode() if isinstance(value, bytes) else int(value)
 
 

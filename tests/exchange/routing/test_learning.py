@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from exchange import PROFILES, Binding, BrokerError, Exchange, InputError, Message, Profile, Queue, Router, Topology
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.routing.route import Route
-from exchange.text.site import how_to_install
+from exchange.text.site import build_install_command
 from tests.support import topologies
 from tests.support.tiers import examples
 
@@ -95,5 +95,5 @@ def test_no_more_routes_are_kept_than_the_cache_holds() -> None:
 
 def test_without_pyarrow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(InputError, match=re.escape(how_to_install("audit"))):
+    with pytest.raises(InputError, match=re.escape(build_install_command("audit"))):
         make_router().learn("orders", KEYS)

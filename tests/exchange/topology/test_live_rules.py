@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from exchange import Binding, Destination, Exchange, Queue, Topology
-from exchange.entities.releases import profile_for
+from exchange.entities.releases import find_profile
 from exchange.errors import BrokerError
 from tests.support import topologies
 from tests.support.amqp_wire import all_types_in_pika
@@ -45,7 +45,7 @@ def _compare(server: Server, rng: Random) -> None:
     import pika
     import pika.exceptions
 
-    profile = profile_for(server.version)
+    profile = find_profile(server.version)
     topology = Topology(profile=profile)
     connection = pika.BlockingConnection(pika.URLParameters(server.url))
     channel = connection.channel()

@@ -12,7 +12,7 @@ import google_crc32c
 import pyarrow as pa
 
 from bindings.archive.record import Record
-from exchange.values.field_values import type_and_value
+from exchange.values.field_values import resolve_type
 
 __all__ = ["KafkaRecord", "batch", "message", "strip_marks", "varint", "wrapper"]
 
@@ -98,7 +98,7 @@ def wrapper(
 
 def strip_marks(record: Record) -> tuple[bytes | None, bytes | None, dict[str, bytes | None]]:
     """Return key, value and headers of a record by its ``x-kafka`` headers, if its key is not its routing key."""
-    headers = {name: type_and_value(value)[1] for name, value in record.message.headers.items()}
+    headers = {name: resolve_type(value)[1] for name, value in record.message.headers.items()}
     assert headers.pop("x-kafka-topic") == record.message.exchange.encode()
     key, is_tombstone = headers.pop("x-kafka-key"), headers.pop("x-kafka-tombstone", False)
     assert not (is_tombstone and record.message.body)

@@ -19,7 +19,7 @@ from bindings.sources.management import Management
 from bindings.sources.open import read_source
 from exchange.entities.entities import PREDECLARED_NAMES, Destination, Queue
 from exchange.entities.in_force import Policies
-from exchange.entities.releases import profile_for
+from exchange.entities.releases import find_profile
 from exchange.errors import InputError
 from exchange.values.field_values import FieldTable
 from tests.support.bindings.imports import random_definitions
@@ -181,7 +181,7 @@ class ImportLaw:
 
     def losses(self, files: Sequence[File]) -> Iterator[Difference]:
         """Yield what a broker that imported files does not have as they say."""
-        profile = profile_for(self.version)
+        profile = find_profile(self.version)
         sources = [read_source(text.encode(), "definitions.json") for _, _, text in files]
         export = self.export({vhost for source in sources for vhost in source.vhosts})
         there = {
@@ -231,7 +231,7 @@ class ImportLaw:
         for line in lines:
             entry = json.loads(base64.b64decode(line))
             effective[entry["vhost"], entry["kind"], entry["name"]] = entry["definition"]
-        profile = profile_for(self.version)
+        profile = find_profile(self.version)
         files, self.imported = self.imported, []
         for seed, document, text in files:
             source = read_source(text.encode(), "definitions.json")
@@ -260,7 +260,7 @@ def draw_file(version: str, seed: int, again: str = "") -> JudgedFile:
     text = json.dumps(document)
     file = seed, document, text
     try:
-        report = check_source(read_source(text.encode(), "definitions.json"), profile=profile_for(version))
+        report = check_source(read_source(text.encode(), "definitions.json"), profile=find_profile(version))
     except InputError as error:
         return JudgedFile(file, "unread", [str(error)])
     found = [finding for of in report.vhosts for finding in of.findings]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, Final
 
-from exchange.entities.releases import profile_for
+from exchange.entities.releases import find_profile
 from tests.recorders.rabbitmq_arguments import DEFINITIONS, VALUES
 
 __all__ = ["random_definitions"]
@@ -49,7 +49,7 @@ TYPED_VALUES: Final[tuple[Any, ...]] = (
 """A value of each type that a JSON text can give an argument."""
 
 USUAL: Final = {
-    kind: frozenset(profile_for("4.0").settings.arguments(str(kind))) - {"x-queue-type"}
+    kind: frozenset(find_profile("4.0").settings.arguments(str(kind))) - {"x-queue-type"}
     for kind in ("classic", "quorum", "stream")
 }
 """Type of a queue -> arguments that most releases take."""

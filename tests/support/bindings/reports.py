@@ -12,9 +12,9 @@ from bindings.archive.sums import Span, Unread
 from bindings.checking.check import check
 from bindings.counts.columnar.counting import Tallier
 from bindings.counts.outcome import AlternateLink, Facts, Outcome
-from bindings.counts.sketch import Frequent, FrequentItem, SampledKey, hash_of, registers_of
+from bindings.counts.sketch import Frequent, FrequentItem, SampledKey, compute_registers, hash_of
 from bindings.counts.slots import HOUR, SlotCounts
-from bindings.counts.tally import Tally, fingerprint
+from bindings.counts.tally import Tally, compute_fingerprint
 from bindings.report.build import Sources, build_report
 from bindings.report.model import Archived, Report
 from bindings.report.settings import read_settings
@@ -75,11 +75,11 @@ def facts(counts: dict[str, int], first: int, last: int, shapes: Frequent = Freq
         tuple([FrequentItem(key, count) for key, count in sorted(counts.items(), key=lambda item: -item[1])])
     )
     sample = tuple(sorted([SampledKey(hashed, key) for key, hashed in hashes.items()]))
-    return Facts(Span(sum(counts.values()), first, last), registers_of(hashes.values()), sample, hot, shapes)
+    return Facts(Span(sum(counts.values()), first, last), compute_registers(hashes.values()), sample, hot, shapes)
 
 
 TALLY = Tally(
-    fingerprint(ORDERS),
+    compute_fingerprint(ORDERS),
     {
         PAID: facts({"order.eu.paid": 60}, START, START + 39 * DAY),
         OTHER: facts({"order.us.new": 20, "order.us.sent": 10}, START, START + 5 * DAY),

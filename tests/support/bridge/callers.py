@@ -266,7 +266,7 @@ class RocketmqSide:
 
             async def call(body: bytes) -> bytes:
                 try:
-                    message = RocketMessage.of(self._asked, body)
+                    message = RocketMessage.build(self._asked, body)
                     return bytes((await requester.request(message, timeout_ms=int(seconds * 1_000))).body)
                 except rocketmq.ReplyTimeout:
                     raise TimedOut from None

@@ -13,7 +13,7 @@ from aiormq.abc import AbstractChannel, DeliveredMessage
 from aiormq.exceptions import AMQPError, ChannelInvalidStateError, DeliveryError
 from pamqp.commands import Basic
 
-from exchange.entities.releases import profile_for
+from exchange.entities.releases import find_profile
 from tests.support.differential import manage
 from tests.support.lives.plans import Plan, Received, Step, make_plan, plain
 from tests.support.servers import Server
@@ -70,7 +70,7 @@ def compare(server: Server, messages: int, seed: int, *, side_by_side: int = 24,
 
 async def _compare(server: Server, messages: int, seed: int, side_by_side: int, steps: int) -> Outcome:
     outcome, number, planned = Outcome(), 0, 0
-    profile = profile_for(server.version)
+    profile = find_profile(server.version)
     declaring = asyncio.Semaphore(DECLARED_AT_ONCE)
 
     async def live(plan: Plan, pause: float = 0.0) -> None:

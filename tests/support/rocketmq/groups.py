@@ -46,7 +46,7 @@ async def topic_at(client: Client, what: str = "topic", queues: int = 4) -> str:
 
 async def queues_of(client: Client, topic: str) -> list[MessageQueue]:
     """Return all queues of a topic."""
-    return [MessageQueue.of(each) for each in publish_queues(await client.route(topic)).all]
+    return [MessageQueue.from_partition(each) for each in publish_queues(await client.route(topic)).all]
 
 
 async def send(

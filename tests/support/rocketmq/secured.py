@@ -84,8 +84,8 @@ async def _until_it_is_there(address: str, container: Any) -> None:
     while True:
         try:
             async with Client(ClientSettings(address, channel=ChannelSettings(credentials=OWNER))) as client:
-                ((_, broker),) = (await admin.masters(client)).items()
-                await admin.runtime(client, broker)
+                ((_, broker),) = (await admin.list_masters(client)).items()
+                await admin.fetch_runtime(client, broker)
                 return
         except (RemotingError, ValueError) as error:
             if time.monotonic() > deadline:

@@ -120,7 +120,7 @@ class Topics:
 
     async def _left(self, topic: str, group: str) -> int:
         asked = BrokerQueues(self._client, group)
-        queues = [TopicQueue.of(topic, each) for each in subscribe_queues(await self._client.route(topic))]
+        queues = [TopicQueue.from_partition(topic, each) for each in subscribe_queues(await self._client.route(topic))]
         ends = await asyncio.gather(*[asked.max_offset(queue) for queue in queues])
         done = await asyncio.gather(*[asked.committed_offset(queue) for queue in queues])
         return sum(ends) - sum([each or 0 for each in done])
@@ -137,7 +137,7 @@ class Topics:
         queues, everything = BrokerQueues(self._client, "tests-readers"), Subscription.to_tags(topic)
         found: list[StoredMessage] = []
         for partition in subscribe_queues(await self._client.route(topic)):
-            queue = TopicQueue.of(topic, partition)
+            queue = TopicQueue.from_partition(topic, partition)
             at, end = await queues.min_offset(queue), await queues.max_offset(queue)
             while at < end:
                 fields = pull_fields("tests-readers", queue, everything, at, 32, None)

@@ -31,14 +31,14 @@ async def main(namesrv: str, topic: str, path: str, count: int) -> None:
     turns = asyncio.Semaphore(AT_ONCE)
 
     async def complete(number: int) -> None:
-        async with turns, transactions.begin(RocketMessage.of(topic, b"%d" % number)) as transaction:
+        async with turns, transactions.begin(RocketMessage.build(topic, b"%d" % number)) as transaction:
             print(transaction.id, flush=True)
             if number % 3 == 0:
                 await transaction.rollback()
 
     async def stick(number: int) -> None:
         nonlocal stuck
-        async with transactions.begin(RocketMessage.of(topic, b"%d" % number)) as transaction:
+        async with transactions.begin(RocketMessage.build(topic, b"%d" % number)) as transaction:
             print(transaction.id, flush=True)
             if number % 3:
                 await decisions.record(transaction.id, (Decision.ROLLBACK, Decision.COMMIT)[number % 3 - 1])

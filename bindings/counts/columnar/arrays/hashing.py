@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from bindings.counts.sketch import M1, M2
-from exchange.arrays.columns import Column, length_of, split_column
+from exchange.arrays.columns import Column, count_items, split_column
 from exchange.arrays.table import KeyArray
 from exchange.errors import InputError
 
-__all__ = ["CHUNK", "chunks", "hashes_of"]
+__all__ = ["CHUNK", "split_chunks", "hash_column"]
 
 LOW_BYTES: Final = np.array([(1 << 8 * size) - 1 for size in range(9)], np.uint64)
 """Number of bytes (0 to 8) -> mask of that many low bytes."""
@@ -21,11 +21,11 @@ CHUNK: Final = 16_384
 """Number of keys in a chunk."""
 
 
-def hashes_of(keys: Any) -> KeyArray:
+def hash_column(keys: Any) -> KeyArray:
     """Return the hash of each key of an Arrow column of texts."""
-    result = np.empty(length_of(keys), np.uint64)
+    result = np.empty(count_items(keys), np.uint64)
     start = 0
-    for part in chunks(keys):
+    for part in split_chunks(keys):
         result[start : start + part.size] = _hashes(part)
         start += part.size
     return result
@@ -59,7 +59,7 @@ def _hashes(column: Column) -> KeyArray:
     return result
 
 
-def chunks(keys: pa.Array) -> Iterator[Column]:
+def split_chunks(keys: pa.Array) -> Iterator[Column]:
     """Yield chunks of at most ``CHUNK`` keys. Raises InputError for an Arrow array of a type other than text."""
     for piece in split_column(keys):
         if not isinstance(piece, Column) or not piece.text:

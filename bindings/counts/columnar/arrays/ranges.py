@@ -8,15 +8,15 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["expand_ranges", "offsets_of", "pieces_of"]
+__all__ = ["expand_ranges", "compute_offsets", "split_pieces"]
 
-MOST: Final = 1 << 21
+MAX_ELEMENTS: Final = 1 << 21
 """Number of elements at a time, unless one piece has more."""
 
 Indices = npt.NDArray[np.int64]
 
 
-def offsets_of(groups: npt.NDArray[Any], number: int) -> Indices:
+def compute_offsets(groups: npt.NDArray[Any], number: int) -> Indices:
     """Return where the elements of each of ``number`` groups begin, and the end of the last; ``groups`` ascend."""
     return np.searchsorted(groups, np.arange(number + 1)).astype(np.int64)
 
@@ -28,7 +28,7 @@ def expand_ranges(offsets: Indices, rows: Indices, groups: Indices | None = None
     rows of a group come at once.
     """
     sizes = offsets[rows + 1] - offsets[rows]
-    for low, high in pieces_of(sizes, groups):
+    for low, high in split_pieces(sizes, groups):
         counts = sizes[low:high]
         total = int(counts.sum())
         if total:
@@ -37,15 +37,15 @@ def expand_ranges(offsets: Indices, rows: Indices, groups: Indices | None = None
             yield which, first + np.arange(total)
 
 
-def pieces_of(sizes: Indices, groups: Indices | None = None) -> Iterator[tuple[int, int]]:
-    """Yield ranges of rows that have about `MOST` elements each; no group is in two of them."""
+def split_pieces(sizes: Indices, groups: Indices | None = None) -> Iterator[tuple[int, int]]:
+    """Yield ranges of rows that have about `MAX_ELEMENTS` elements each; no group is in two of them."""
     if not len(sizes):
         return
     ends = np.arange(1, len(sizes) + 1) if groups is None else np.flatnonzero(np.diff(groups, append=-1)) + 1
     sums = np.cumsum(sizes)[ends - 1]
     low = done = 0
     while low < len(sizes):
-        at = min(int(np.searchsorted(sums, done + MOST, "right")), len(ends) - 1)
+        at = min(int(np.searchsorted(sums, done + MAX_ELEMENTS, "right")), len(ends) - 1)
         if ends[at] <= low:
             at = int(np.searchsorted(ends, low, "right"))
         high = int(ends[at])

@@ -21,7 +21,7 @@ from exchange.partition.batch import UNDECIDED, partition_batch
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.values.message import Message
 
-__all__ = ["BatchCollector", "columns_of", "messages_of", "partitions_of", "rows_with_copies"]
+__all__ = ["BatchCollector", "find_columns", "build_messages", "choose_partitions", "find_rows_with_copies"]
 
 NEEDED: Final = ("exchange", "routing_key", "cc", "bcc", "headers", "properties")
 COLUMN: Final = {"header": "headers", "property": "properties", "body": "body"}
@@ -61,7 +61,7 @@ class BatchCollector:
         return [pa.RecordBatch.from_arrays(columns, schema=whole.schema)]
 
 
-def messages_of(
+def build_messages(
     batch: pa.RecordBatch, rows: npt.NDArray[np.intp], headers_only: Iterable[str] | None = None
 ) -> list[Message]:
     """Return rows as messages with exchange, key, headers and properties; the columns cc and bcc become headers.
@@ -86,7 +86,7 @@ def messages_of(
     return [Message(unescape(exchange), unescape(key), h, p) for (exchange, key), h, p in columns]
 
 
-def rows_with_copies(batch: pa.RecordBatch) -> npt.NDArray[np.bool_] | None:
+def find_rows_with_copies(batch: pa.RecordBatch) -> npt.NDArray[np.bool_] | None:
     """Return a mask of the rows with routing keys in CC or BCC; None if no row has any."""
     result: npt.NDArray[np.bool_] | None = None
     for name in ("cc", "bcc"):
@@ -98,23 +98,23 @@ def rows_with_copies(batch: pa.RecordBatch) -> npt.NDArray[np.bool_] | None:
     return result
 
 
-def columns_of(partitionings: Iterable[Partitioning]) -> tuple[str, ...]:
+def find_columns(partitionings: Iterable[Partitioning]) -> tuple[str, ...]:
     """Return the columns from which the partitionings take their keys, other than ``routing_key``."""
     parts = {partitioning.key.part for partitioning in partitionings}
     return tuple([column for part, column in COLUMN.items() if part in parts])
 
 
-def partitions_of(batch: pa.RecordBatch, rows: npt.NDArray[np.intp], partitioning: Partitioning) -> IntArray:
+def choose_partitions(batch: pa.RecordBatch, rows: npt.NDArray[np.intp], partitioning: Partitioning) -> IntArray:
     """Return the partition id of each row; ``UNDECIDED`` where the key does not determine the partition."""
     indices = pa.array(rows)
     source = partitioning.key
     if not source.by_routing_key:
         column = batch.column(COLUMN[source.part]).take(indices)
-        return _choose(partitioning, [source.of(message) for message in _messages_with(column, source.part)])
+        return _choose(partitioning, [source.read(message) for message in _messages_with(column, source.part)])
     keys = decode_dictionary(batch.column("routing_key")).take(indices)
     if source.part == "word":
         encoded = keys.dictionary_encode()
-        words = [source.of(Message("", unescape(key))) for key in encoded.dictionary.to_pylist()]
+        words = [source.read(Message("", unescape(key))) for key in encoded.dictionary.to_pylist()]
         return _choose(partitioning, words).take(np.asarray(encoded.indices))
     return _choose(partitioning, [unescape(key) for key in keys.to_pylist()] if has_nul(keys) else keys)
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from bindings.archive.sums import Span
 
-__all__ = ["SpanColumns", "Spans", "count_by_number", "microseconds", "weights_of"]
+__all__ = ["SpanColumns", "Spans", "count_by_number", "to_microseconds", "compute_weights"]
 
 Indices = npt.NDArray[np.int64]
 
@@ -59,17 +59,17 @@ class Spans:
         if rows is not None:
             indices = pa.array(rows)
             firsts, lasts = firsts.take(indices), None if lasts is None else lasts.take(indices)
-        first = microseconds(firsts)
-        last = first if lasts is None else microseconds(lasts)
+        first = to_microseconds(firsts)
+        last = first if lasts is None else to_microseconds(lasts)
         if firsts.null_count:
             known = np.asarray(pc.is_valid(firsts))
             groups, first, last = groups[known], first[known], last[known]
         np.minimum.at(self._firsts, groups, first)
         np.maximum.at(self._lasts, groups, last)
 
-    def of(self, group: int) -> Span:
+    def get_group(self, group: int) -> Span:
         """Return the span of a group."""
-        return self.all().of(group)
+        return self.all().get_group(group)
 
     def all(self) -> SpanColumns:
         """Return the spans."""
@@ -94,7 +94,7 @@ class SpanColumns(NamedTuple):
             np.array([-NEVER if each.last is None else each.last for each in listed], np.int64),
         )
 
-    def of(self, group: int) -> Span:
+    def get_group(self, group: int) -> Span:
         """Return the span of a group."""
         first, last = int(self.firsts[group]), int(self.lasts[group])
         messages = int(self.messages[group])
@@ -103,7 +103,7 @@ class SpanColumns(NamedTuple):
     def total(self) -> Span:
         """Return the sum of all spans."""
         number = len(self.messages)
-        return self.merge(np.arange(number), np.zeros(number, np.int64), 1).of(0)
+        return self.merge(np.arange(number), np.zeros(number, np.int64), 1).get_group(0)
 
     def merge(self, rows: Indices, groups: Indices, number: int) -> SpanColumns:
         """Return the spans of ``number`` new groups: ``groups[n]`` adds the span of ``rows[n]``."""
@@ -130,7 +130,7 @@ def count_by_number(
     return np.bincount(numbers, weights.astype(np.float64), size).astype(np.int64)
 
 
-def weights_of(batch: pa.RecordBatch) -> npt.NDArray[np.int64] | None:
+def compute_weights(batch: pa.RecordBatch) -> npt.NDArray[np.int64] | None:
     """Return how many messages each row stands for; None if each stands for one."""
     if "count" not in batch.schema.names:
         return None
@@ -138,7 +138,7 @@ def weights_of(batch: pa.RecordBatch) -> npt.NDArray[np.int64] | None:
     return weights
 
 
-def microseconds(times: pa.Array) -> npt.NDArray[np.int64]:
+def to_microseconds(times: pa.Array) -> npt.NDArray[np.int64]:
     """Return times as microseconds since 1970 (UTC); a null becomes an arbitrary number."""
     plain = times.cast(pa.timestamp("us", getattr(times.type, "tz", None))).cast(pa.int64())
     return np.asarray(pc.fill_null(plain, 0))

@@ -20,18 +20,18 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from bindings.archive.names import escape, unescape
-from bindings.counts.columnar.arrays.hashing import CHUNK, chunks
-from bindings.counts.columnar.arrays.rows import messages_of, rows_with_copies
+from bindings.counts.columnar.arrays.hashing import CHUNK, split_chunks
+from bindings.counts.columnar.arrays.rows import build_messages, find_rows_with_copies
 from bindings.counts.columnar.classes.header_classes import HeaderClasses
 from bindings.counts.outcome import Outcome, OutcomeExplorer
 from exchange.arrays.columns import Column
 from exchange.arrays.table import IntArray, KeyArray
 from exchange.entities.entities import Binding
-from exchange.routing.columns.addresses import RowAddresses, addresses_of
+from exchange.routing.columns.addresses import RowAddresses, find_addresses
 from exchange.routing.columns.key_classes import STATES, KeyClasses, KeyDecisions
-from exchange.routing.columns.routing_inputs import ALONE, HEADERS, special_exchanges
+from exchange.routing.columns.routing_inputs import ALONE, HEADERS, find_special_exchanges
 from exchange.topology.topology import Topology
-from exchange.values.field_values import type_and_value
+from exchange.values.field_values import resolve_type
 from exchange.values.message import Message
 
 __all__ = ["NEEDED", "STATES", "Classes", "Classifier"]
@@ -75,7 +75,7 @@ class Classifier:
     ) -> None:
         self._topology: Final = topology
         self._explorer: Final = OutcomeExplorer(topology, at_once=at_once)
-        self._special: Final = special_exchanges(topology)
+        self._special: Final = find_special_exchanges(topology)
         found = _FoundClasses(KeyClasses(topology, _encode, states))
         shared = like is not None and like._has_key_classes_of(topology, found.key_classes)
         self._found: Final[_FoundClasses] = like._found if like is not None and shared else found
@@ -131,7 +131,7 @@ class Classifier:
         Texts may be dictionary-encoded; a missing column counts as empty. Raises InputError for a null exchange or
         routing key, and for a broken header field.
         """
-        addresses = addresses_of(batch)
+        addresses = find_addresses(batch)
         classes, shapes = self.classify_addresses(batch, addresses)
         return Classes(classes, addresses.spread(shapes))
 
@@ -141,7 +141,7 @@ class Classifier:
         shapes = np.empty(len(entries), np.uint64)
         numbers = np.zeros(len(entries), np.int32)
         start = 0
-        for column, key_classes, some in self._found.of(addresses, entries):
+        for column, key_classes, some in self._found.find(addresses, entries):
             chunk = slice(start, start + column.size)
             numbers[chunk], shapes[chunk] = self._decisions.number_classes(key_classes, column), some
             start += column.size
@@ -153,7 +153,7 @@ class Classifier:
         if (by_address == BY_HEADERS).any():
             self._classify_by_headers(batch, np.flatnonzero(classes == BY_HEADERS), addresses.spread(numbers), classes)
         alone = classes == BY_MESSAGE
-        copies = rows_with_copies(batch)
+        copies = find_rows_with_copies(batch)
         if copies is not None:  # CC and BCC are more keys than the address has; a refusal does not depend on keys
             alone |= copies & ~addresses.spread(refused)
         if alone.any():
@@ -204,7 +204,7 @@ class Classifier:
         if len(rows) < batch.num_rows:
             key_classes = key_classes[rows]
             headers = None if headers is None else headers.take(pa.array(rows))
-        numbers = self._header_classes.of(key_classes, headers)
+        numbers = self._header_classes.number_rows(key_classes, headers)
         missing = len(self._header_classes) - len(self._class_of_header_class)
         if missing > 0:
             more = np.full(missing, UNKNOWN, np.int32)
@@ -213,7 +213,7 @@ class Classifier:
         unknown = np.flatnonzero(found == UNKNOWN)
         if len(unknown):
             new, first = np.unique(numbers[unknown], return_index=True)
-            examples = messages_of(batch, rows[unknown[first]], self._header_classes.headers)
+            examples = build_messages(batch, rows[unknown[first]], self._header_classes.headers)
             self._class_of_header_class[new] = [self._class_with_headers(message) for message in examples]
             found = self._class_of_header_class.take(numbers)
         classes[rows] = found
@@ -228,14 +228,14 @@ class Classifier:
     def _classify_each(self, batch: pa.RecordBatch, rows: npt.NDArray[np.intp], classes: IntArray) -> None:
         for low in range(0, len(rows), CHUNK):
             chunk = rows[low : low + CHUNK]
-            classes[chunk] = [self._class_alone(message) for message in messages_of(batch, chunk)]
+            classes[chunk] = [self._class_alone(message) for message in build_messages(batch, chunk)]
 
     def _class_alone(self, message: Message) -> int:
         """Return the class of a message; messages with equal keys and equal routing inputs are routed once."""
         inputs = self._entries[self._codes[message.exchange]].inputs
         values = [message.headers.get(name, _ABSENT) for name in inputs.headers]
         values += [message.properties.get(name, _ABSENT) for name in inputs.properties]
-        read = tuple([None if value is _ABSENT else repr(type_and_value(value)) for value in values])
+        read = tuple([None if value is _ABSENT else repr(resolve_type(value)) for value in values])
         identity = (message.exchange, message.routing_keys(), read)
         known = self._class_of_message.get(identity)
         if known is None:
@@ -252,13 +252,13 @@ class _FoundClasses:
         self.key_classes: Final = key_classes
         self._last: tuple[RowAddresses, list[tuple[Column, KeyArray, KeyArray]]] | None = None
 
-    def of(self, addresses: RowAddresses, entries: npt.NDArray[np.int64]) -> list[tuple[Column, KeyArray, KeyArray]]:
+    def find(self, addresses: RowAddresses, entries: npt.NDArray[np.int64]) -> list[tuple[Column, KeyArray, KeyArray]]:
         """Return the keys of addresses, column by column, each with their key classes and the hashes of shapes."""
         if self._last is None or self._last[0] is not addresses:
             found: list[tuple[Column, KeyArray, KeyArray]] = []
             start = 0
-            for column in chunks(addresses.keys):
-                found.append((column, *self.key_classes.of(column, entries[start : start + column.size])))
+            for column in split_chunks(addresses.keys):
+                found.append((column, *self.key_classes.classify(column, entries[start : start + column.size])))
                 start += column.size
             self._last = addresses, found
         return self._last[1]

@@ -19,7 +19,7 @@ from bindings.archive.names import escape, unescape
 from exchange.arrays.table import IntArray, IntTable, KeyArray, pack_pairs
 from exchange.entities.entities import Binding
 from exchange.entities.profile import Profile
-from exchange.kinds.headers import comparable, conditions_of
+from exchange.kinds.headers import list_conditions, normalise_value
 from exchange.patterns.conjunctions import PRESENT
 
 __all__ = ["HeaderClasses"]
@@ -52,7 +52,7 @@ class HeaderClasses:
         """Return the greatest number so far, plus 1."""
         return len(self._numbers) + 1
 
-    def of(self, key_classes: IntArray, headers: pa.MapArray | None) -> IntArray:
+    def number_rows(self, key_classes: IntArray, headers: pa.MapArray | None) -> IntArray:
         """Return the number of each row, by its key class, which must not be 0, and its headers.
 
         ``headers`` is None if the batch has no column of headers.
@@ -61,7 +61,7 @@ class HeaderClasses:
         if headers is not None:
             fields = HeaderFields(headers)
             for codes in self._codes.values():
-                numbers = self._find(pack_pairs(numbers, codes.of(fields)))
+                numbers = self._find(pack_pairs(numbers, codes.encode(fields)))
         return numbers
 
     def _find(self, keys: KeyArray) -> IntArray:
@@ -137,13 +137,13 @@ class HeaderCodes:
         self._profile: Final = profile
         wanted: dict[Hashable, int] = {}
         for binding in bindings:
-            for asked, value in conditions_of(binding, profile):
+            for asked, value in list_conditions(binding, profile):
                 if asked == name and value is not PRESENT:
                     wanted.setdefault(value, PRESENT_ONLY + 1 + len(wanted))
         self._wanted: Final = wanted
         self._known: Final[dict[tuple[str, str | None], int]] = {}
 
-    def of(self, fields: HeaderFields) -> IntArray:
+    def encode(self, fields: HeaderFields) -> IntArray:
         """Return the code of each row. Raises InputError for a broken field."""
         result = np.zeros(fields.count, np.int32)
         rows, which, values = fields.fields_named(self._name)
@@ -155,7 +155,7 @@ class HeaderCodes:
         code = self._known.get((kind, text))
         if code is None:
             value: Any = decode_field(kind, unescape(text) if kind == "longstr" and text is not None else text)
-            code = self._wanted.get(comparable(value, self._profile, from_message=True), PRESENT_ONLY)
+            code = self._wanted.get(normalise_value(value, self._profile, from_message=True), PRESENT_ONLY)
             if len(self._known) >= REMEMBERED:
                 self._known.clear()
             self._known[kind, text] = code

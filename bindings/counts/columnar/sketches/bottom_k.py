@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from bindings.archive.names import escape, unescape
-from bindings.counts.columnar.arrays.ranges import expand_ranges, offsets_of
+from bindings.counts.columnar.arrays.ranges import compute_offsets, expand_ranges
 from bindings.counts.sketch import SAMPLE, SampledKey, keep_sample
 from exchange.arrays.table import IntArray, KeyArray
 
@@ -90,7 +90,7 @@ class SampleColumns(NamedTuple):
         keys = pa.array([escape(item.key) for item in items], pa.string())
         return cls(groups, np.array([item.hash for item in items], np.uint64), keys)
 
-    def of(self, group: int) -> tuple[SampledKey, ...]:
+    def get_group(self, group: int) -> tuple[SampledKey, ...]:
         """Return the sample of a group."""
         low, high = np.searchsorted(self.groups, [group, group + 1]).tolist()
         keys = map(unescape, self.keys.slice(low, high - low).to_pylist())
@@ -102,7 +102,7 @@ class SampleColumns(NamedTuple):
         All rows are below ``number``.
         """
         of, at = [groups[:0]], [groups[:0]]
-        for which, elements in expand_ranges(offsets_of(self.groups, number), rows, groups):
+        for which, elements in expand_ranges(compute_offsets(self.groups, number), rows, groups):
             kept = _smallest(groups[which], self.hashes[elements])
             of.append(groups[which[kept]])
             at.append(elements[kept])

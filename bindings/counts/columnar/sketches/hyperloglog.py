@@ -17,7 +17,7 @@ from exchange.arrays.table import KeyArray
 
 __all__ = ["Registers"]
 
-FEW: Final = 64
+MAX_CODED_REGISTERS: Final = 64
 """Maximum number of registers of a group that are kept as codes; all of more take less memory as an array."""
 
 RANKS: Final = 6
@@ -52,8 +52,8 @@ class Registers:
         ranks = RANK_BITS + 1 - np.frexp(rest)[1].astype(np.int64)
         self._put(groups.astype(np.int64), (hashes >> np.uint64(64 - REGISTER_BITS)).view(np.int64), ranks)
 
-    def of(self, group: int) -> bytes:
-        """Return a group's registers, equal to `bindings.counts.sketch.registers_of` of its hashes; empty if none."""
+    def get_group(self, group: int) -> bytes:
+        """Return a group's registers, as `bindings.counts.sketch.compute_registers` of its hashes; empty if none."""
         self._settle()
         if group >= len(self._places):
             return b""
@@ -155,8 +155,8 @@ class Registers:
         last[:-1] = np.diff(codes >> RANKS) != 0
         self._codes = codes[last]
         sizes = np.bincount(self._codes >> (REGISTER_BITS + RANKS), minlength=len(self._places))
-        if sizes.max(initial=0) > FEW:
-            self._make_arrays(np.flatnonzero(sizes > FEW))
+        if sizes.max(initial=0) > MAX_CODED_REGISTERS:
+            self._make_arrays(np.flatnonzero(sizes > MAX_CODED_REGISTERS))
 
     def _make_arrays(self, groups: Indices) -> None:
         """Move the codes of these groups, which have no arrays yet, into arrays."""

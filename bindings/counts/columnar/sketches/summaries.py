@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bindings.archive.names import escape, has_nul, unescape
-from bindings.counts.columnar.arrays.ranges import expand_ranges, offsets_of
+from bindings.counts.columnar.arrays.ranges import compute_offsets, expand_ranges
 from bindings.counts.sketch import FREQUENT, Frequent, FrequentItem
 
 __all__ = ["Summaries", "rank_texts", "sum_items"]
@@ -87,7 +87,7 @@ class Summaries(NamedTuple):
             np.array([each.error for each in listed], np.int64),
         )
 
-    def of(self, group: int) -> Frequent:
+    def get_group(self, group: int) -> Frequent:
         """Return the summary of a group."""
         low, high = np.searchsorted(self.groups, [group, group + 1]).tolist()
         texts = map(unescape, self.texts.slice(low, high - low).to_pylist())
@@ -106,7 +106,7 @@ class Summaries(NamedTuple):
         coded = self.texts.dictionary_encode()
         codes, width = np.asarray(coded.indices).astype(np.int64), len(coded.dictionary)
         ranks = None if self.examples is None else rank_texts(self.examples)
-        offsets = offsets_of(self.groups, len(self.errors))
+        offsets = compute_offsets(self.groups, len(self.errors))
         parts = [(groups[:0], groups[:0], groups[:0])]
         for which, at in expand_ranges(offsets, rows, groups):
             of, code = groups[which], codes[at]

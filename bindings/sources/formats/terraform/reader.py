@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from bindings.sources.formats.format import SourceFile
 from bindings.sources.formats.imported import Collector, Imported
-from bindings.sources.formats.nodes import DocumentNode, json_node
+from bindings.sources.formats.nodes import DocumentNode, parse_json_node
 from bindings.sources.formats.terraform.resources import NO_PARTS, PROVIDER, READERS, UNREAD, read_resource
 from exchange.errors import InputError
 
@@ -28,7 +28,7 @@ def read_terraform(files: Sequence[SourceFile], name: str) -> Imported:
     collector = Collector(several=len(files) > 1)
     found = 0
     for file in files:
-        root = json_node(file.text, file.name) if file.is_json else None
+        root = parse_json_node(file.text, file.name) if file.is_json else None
         if root is None or not root.fields().keys() & {"terraform_version", "format_version"}:
             raise InputError(f"{file.name}: {REFUSAL}")
         found += _read_shown(collector, root)

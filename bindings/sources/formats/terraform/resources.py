@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
 
-from bindings.sources.formats.go_json import as_go_sends
+from bindings.sources.formats.go_json import encode_as_go
 from bindings.sources.formats.imported import Collector
-from bindings.sources.formats.nodes import DocumentNode, json_node
+from bindings.sources.formats.nodes import DocumentNode, parse_json_node
 from exchange.entities.entities import Binding, Destination, Exchange, Policy, Queue
 from exchange.errors import InputError
 from exchange.text.display import clip_line
@@ -86,9 +86,9 @@ def _arguments(node: DocumentNode) -> FieldTable:
     if as_json is not None and as_json.value:
         text = node.text("arguments_json")
         try:
-            inner = json_node(text, "arguments_json")
+            inner = parse_json_node(text, "arguments_json")
             inner.fields()
-            return FieldTable(decode_table(as_go_sends(inner.plain()), "arguments_json"))
+            return FieldTable(decode_table(encode_as_go(inner.plain()), "arguments_json"))
         except InputError as error:
             raise as_json.error(str(error)) from None
     if plain is None:

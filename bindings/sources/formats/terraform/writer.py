@@ -11,19 +11,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from bindings.sources.definitions import Definitions
-from bindings.sources.definitions.import_warnings import argument_texts
+from bindings.sources.definitions.import_warnings import find_argument_texts
 from bindings.sources.formats.format import (
     GivenNames,
     Omissions,
     WriteTarget,
     Written,
-    find_half,
-    kept_sections,
-    limits_of,
+    find_kept_sections,
+    has_lone_surrogate,
+    list_limits,
     list_parts,
-    settings_of,
+    list_settings,
 )
-from bindings.sources.formats.go_json import alterations
+from bindings.sources.formats.go_json import find_alterations
 from bindings.sources.formats.terraform.resources import INTEGER, LIMITS
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.errors import InputError
@@ -69,7 +69,7 @@ def write_terraform(definitions: Definitions, target: WriteTarget) -> Written:
         raise InputError(f"{target.name}: configurations are written in Terraform's own language only; name it .tf")
     writer = _Writer()
     chunks = [HEAD, *(f"\n{text}" for text in writer.resources(definitions))]
-    writer.omissions.rest(definitions, kept=kept_sections(definitions, SETTINGS))
+    writer.omissions.rest(definitions, kept=find_kept_sections(definitions, SETTINGS))
     return Written(chunks, writer.omissions.warnings)
 
 
@@ -89,13 +89,13 @@ class _Writer:
             yield from write[type(part)](vhost, part)
 
     def _vhosts(self, definitions: Definitions) -> Iterator[str]:
-        settings, limits = settings_of(definitions), limits_of(definitions)
+        settings, limits = list_settings(definitions), list_limits(definitions)
         for vhost in definitions.vhosts:
             given, numbers = settings.get(vhost, {}), limits.get(vhost, {})
             fields = {"name": vhost} | {name: given[name] for name in SETTINGS if name in given}
             fields |= {name: str(numbers[limit]) for name, limit in LIMITS.items() if limit in numbers}
             # Every broker has the virtual host "/", and terraform destroy would delete it with all that is in it.
-            if vhost not in ("", "/") and not find_half(vhost):
+            if vhost not in ("", "/") and not has_lone_surrogate(vhost):
                 yield self._resource("rabbitmq_vhost", vhost, "/", Fields(fields))
 
     def _exchange(self, vhost: str, part: Exchange) -> Iterator[str]:
@@ -108,10 +108,10 @@ class _Writer:
         settings = Fields(type=part.type, durable=part.durable, auto_delete=part.auto_delete)
         arguments = encode_table(part.arguments)
         for name, value in arguments.items():
-            if not isinstance(value, str) or find_half([name, value]):
+            if not isinstance(value, str) or has_lone_surrogate([name, value]):
                 text = f"is written without {name}: the provider sends arguments of exchanges as texts"
                 self.omissions.detail(vhost, part, text)
-        texts = {k: v for k, v in arguments.items() if isinstance(v, str) and not find_half([k, v])}
+        texts = {k: v for k, v in arguments.items() if isinstance(v, str) and not has_lone_surrogate([k, v])}
         settings |= {"arguments": texts} if texts else {}
         fields = Fields(name=part.name, vhost=self._vhost(vhost), settings=settings)
         yield self._resource("rabbitmq_exchange", part.name, vhost, fields)
@@ -162,9 +162,9 @@ class _Writer:
 
     def _arguments(self, vhost: str, part: Queue | Binding, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return ``arguments`` if all of them are texts, else ``arguments_json``."""
-        for text in alterations(arguments, "arguments"):
+        for text in find_alterations(arguments, "arguments"):
             self.omissions.detail(vhost, part, f"changes on the way: {text}")
-        for text in argument_texts(part):
+        for text in find_argument_texts(part):
             self.omissions.detail(vhost, part, f"may not arrive: {text.removeprefix('.')}")
         if not arguments:
             return {}

@@ -16,9 +16,9 @@ __all__ = [
     "QUIET",
     "Settings",
     "check_settings",
-    "current_settings",
+    "read_current_settings",
     "is_new_protocol",
-    "offline",
+    "describe_offline",
     "place_of",
     "read_settings",
     "uses_tls",
@@ -82,7 +82,7 @@ def read_settings(url: str, table: Table) -> Callable[[], dict[str, Any]]:
     return current
 
 
-def current_settings(settings: Settings) -> dict[str, Any]:
+def read_current_settings(settings: Settings) -> dict[str, Any]:
     """Return the settings as of now. Raises Disconnected where a secret cannot be read any more."""
     return dict(settings() if callable(settings) else settings)
 
@@ -107,7 +107,7 @@ def check_settings(table: Table, make: Callable[[], object]) -> None:
         raise table.error(key, text) from None
 
 
-def offline(settings: Mapping[str, Any]) -> dict[str, Any]:
+def describe_offline(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings without addresses: a client with these connects to nothing."""
     return {name: value for name, value in settings.items() if name not in ADDRESSES}
 

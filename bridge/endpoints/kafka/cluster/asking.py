@@ -16,7 +16,7 @@ from bridge.endpoints.kafka.cluster.errors import LOG_LEVEL, WITHHELD, Reasons
 
 __all__ = [
     "ASKING", "METADATA_WITHIN", "fetch_cluster_id", "fetch_committed", "fetch_metadata", "make_admin",
-    "make_asking_consumer", "new_protocol_problem",
+    "make_asking_consumer", "find_new_protocol_problem",
 ]  # fmt: skip
 
 METADATA_WITHIN: Final = 6.0
@@ -33,7 +33,7 @@ HEARTBEAT: Final = "68"
 """Number of the request ConsumerGroupHeartbeat."""
 NEEDED: Final = 1
 """Version of it that Kafka 4.0 brought, and that librdkafka needs."""
-LISTED: Final = re.compile(r"ApiKey \S+ \(([0-9]+)\) Versions [0-9]+\.\.([0-9]+)")
+SUPPORTED_VERSION: Final = re.compile(r"ApiKey \S+ \(([0-9]+)\) Versions [0-9]+\.\.([0-9]+)")
 
 ASKING: Final[Mapping[str, Any]] = {
     "log_level": 0, "statistics.interval.ms": 0, "metadata.recovery.strategy": "none",
@@ -75,12 +75,12 @@ class _Versions:
 
     def log(self, _: int, __: str, *parts: str) -> None:
         """Take a line, as `logging.Logger.log` does."""
-        if parts[0] == "APIVERSION" and (listed := LISTED.search(parts[-1])):
+        if parts[0] == "APIVERSION" and (listed := SUPPORTED_VERSION.search(parts[-1])):
             known = self.heartbeat if self.heartbeat is not None else -1
             self.heartbeat = max(known, int(listed[2])) if listed[1] == HEARTBEAT else known
 
 
-def new_protocol_problem(settings: Mapping[str, Any]) -> str:
+def find_new_protocol_problem(settings: Mapping[str, Any]) -> str:
     """Return why a group of ``group.protocol = consumer`` would wait for ever at these brokers; "" if it works.
 
     Wait for an answer. librdkafka neither reports nor logs that its brokers do not know the protocol.

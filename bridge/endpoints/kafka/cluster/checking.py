@@ -15,12 +15,12 @@ from bridge.endpoints.kafka.cluster.addresses import is_new_protocol
 from bridge.endpoints.kafka.cluster.asking import (
     fetch_committed,
     fetch_metadata,
+    find_new_protocol_problem,
     make_admin,
     make_asking_consumer,
-    new_protocol_problem,
 )
 from bridge.endpoints.kafka.cluster.calls import Calls
-from bridge.endpoints.kafka.cluster.errors import Reasons, text_of
+from bridge.endpoints.kafka.cluster.errors import Reasons, describe_error
 from bridge.endpoints.kafka.cluster.topics import ANSWER, Partitioned, check_partitions, fetch_removals
 from bridge.endpoints.outages import judge_removals
 from exchange.errors import HashstarError
@@ -28,7 +28,7 @@ from exchange.text.display import count_noun, list_some
 
 __all__ = ["check_source", "check_target", "run_check"]
 
-LISTED: Final = 5
+MAX_LISTED_TOPICS: Final = 5
 """Maximum number of topics that a finding names."""
 WITHIN: Final = 14.0
 """Seconds that a check may take."""
@@ -71,7 +71,7 @@ def check_source(settings: Mapping[str, Any], topics: Sequence[str]) -> list[Fin
             findings.append(Finding("warning", f"no topic matches {pattern!r} yet", "topics"))
     findings += _judge_outage(admin, read, "topics")
     findings += _check_group(admin, settings)
-    if is_new_protocol(settings) and (problem := new_protocol_problem(own)):
+    if is_new_protocol(settings) and (problem := find_new_protocol_problem(own)):
         findings.append(Finding("error", problem, "librdkafka"))
     return findings
 
@@ -109,7 +109,9 @@ def _judge_outage(admin: AdminClient, topics: Sequence[str], key: str) -> Iterat
     hidden: list[str] = []
     yield from judge_removals([*fetch_removals(admin, topics, hidden)], key, is_written=key == "queues")
     if hidden:
-        text = f"how long {list_some(list(map(repr, hidden)), LISTED)} keep{'s' * (len(hidden) == 1)} records"
+        text = (
+            f"how long {list_some(list(map(repr, hidden)), MAX_LISTED_TOPICS)} keep{'s' * (len(hidden) == 1)} records"
+        )
         yield Finding("not checked", f"{text}: this user is not shown it; allow DESCRIBE_CONFIGS", key)
 
 
@@ -141,7 +143,7 @@ def _check_topics(
             if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 yield Finding("error", f"there is no topic {name!r} that this user can see; create it", key)
             else:
-                yield Finding("error", f"topic {name!r}: {text_of(error)}", key)
+                yield Finding("error", f"topic {name!r}: {describe_error(error)}", key)
             continue
         if counts is not None:
             counts[name] = len(topic.partitions)
@@ -173,7 +175,7 @@ def _check_group(admin: AdminClient, settings: Mapping[str, Any]) -> Iterator[Fi
         if error.code() == KafkaError.GROUP_ID_NOT_FOUND:  # the answer of newer brokers for one that was never used
             yield Finding("ok", f"group {group!r}: new", "group")
         else:
-            yield Finding("error", f"group {group!r}: {text_of(error)}", "group")
+            yield Finding("error", f"group {group!r}: {describe_error(error)}", "group")
         return
     finally:
         consumer.close()

@@ -10,13 +10,13 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from bridge.client_errors import explain, words_for
+from bridge.client_errors import explain, explain_client_error
 from bridge.endpoint import Disconnected, Failure
 from exchange.errors import HashstarError, InputError
 
 __all__ = [
     "CONNECTING", "LOG", "LOG_LEVEL", "PASSING", "PERMISSIONS", "PURGED", "RECONNECT_MOST", "REFUSALS", "WITHHELD",
-    "Reasons", "failure_of", "text_of", "trouble_of",
+    "Reasons", "to_failure", "describe_error", "to_disconnected",
 ]  # fmt: skip
 
 LOG: Final = logging.getLogger("bridge.kafka")
@@ -99,7 +99,7 @@ CONFIGURATION: Final = frozenset({KafkaError._INVALID_ARG, KafkaError._CONFLICT,
 """Errors of settings that contradict each other."""
 
 
-def text_of(error: KafkaError) -> str:
+def describe_error(error: KafkaError) -> str:
     """Return an error in words, with what it means."""
     text = error.str()
     if "receive.message.max.bytes" in text:
@@ -107,14 +107,14 @@ def text_of(error: KafkaError) -> str:
     return explain(f"{error.name()}: {text}")
 
 
-def trouble_of(error: KafkaError) -> Disconnected:
+def to_disconnected(error: KafkaError) -> Disconnected:
     """Return the end of the connection that an error means."""
-    return Disconnected(text_of(error))
+    return Disconnected(describe_error(error))
 
 
-def failure_of(error: KafkaError) -> Failure:
+def to_failure(error: KafkaError) -> Failure:
     """Return the refusal that an error of a single message means."""
-    return Failure(text_of(error), final=REFUSALS.get(error.code(), False))
+    return Failure(describe_error(error), final=REFUSALS.get(error.code(), False))
 
 
 class Reasons:
@@ -168,7 +168,7 @@ class Reasons:
         """Last error of a connection, without the parts that differ each time; "" if there was none."""
         if self._last is None:
             return ""
-        text = self._line if self._last.code() == KafkaError._ALL_BROKERS_DOWN else text_of(self._last)
+        text = self._line if self._last.code() == KafkaError._ALL_BROKERS_DOWN else describe_error(self._last)
         return NODE.sub("", text.partition(" (")[0])
 
     def note_error(self, error: KafkaError) -> None:
@@ -179,7 +179,7 @@ class Reasons:
         if code != KafkaError._ALL_BROKERS_DOWN or self._last is None:
             self._last = error
         if self.trouble is None and (error.fatal() or code in {KafkaError._AUTHENTICATION, KafkaError._FATAL}):
-            self.trouble = trouble_of(error)
+            self.trouble = to_disconnected(error)
 
     def explain(self, error: KafkaException) -> HashstarError:
         """Return what to raise for a call that failed."""
@@ -189,11 +189,11 @@ class Reasons:
         passing = cause.code() in PASSING
         if passing and self._last is not None:
             cause = self._last
-        text = text_of(cause)
+        text = describe_error(cause)
         all_down = cause.code() == KafkaError._ALL_BROKERS_DOWN
         if self._line and (all_down or (passing and self._last is None)):
             text = f"{cause.name()}: {self._line}"  # librdkafka logs some closed connections, and reports no error
-        if words_for(text) is None and (
+        if explain_client_error(text) is None and (
             all_down or (cause.code() in PASSING and HANG_UP.search(text) and CONNECT not in text)
         ):
             text += CLOSED

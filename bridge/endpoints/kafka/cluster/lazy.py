@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Final
 
 from bridge.interop import Record
-from bridge.interop.kafka_guest import BROKER_HEADERS, header_of
-from bridge.interop.record import routing_key_for
+from bridge.interop.kafka_guest import BROKER_HEADERS, build_header
+from bridge.interop.record import build_routing_key
 from exchange.amqp import ContentHeader, LazyHeaders, Properties
 from exchange.values.message import Message, assemble_message
 
-__all__ = ["RecordHeaders", "message_of_record", "record_of"]
+__all__ = ["RecordHeaders", "convert_record", "record_of"]
 
 
 class RecordHeaders(LazyHeaders):
@@ -31,7 +31,7 @@ class RecordHeaders(LazyHeaders):
     def content(self) -> ContentHeader:  # type: ignore[override]  # read only, as it should be
         """Content header of the message, made when it is first asked for."""
         if self._made is None:
-            self._made = ContentHeader(header_of(self.record))
+            self._made = ContentHeader(build_header(self.record))
         return self._made
 
     def __bool__(self) -> bool:
@@ -56,16 +56,16 @@ class RecordProperties(Properties):
         return self.headers.content
 
 
-def message_of_record(record: Record) -> Message:
+def convert_record(record: Record) -> Message:
     """Return the message that `bridge.interop.to_amqp` makes of a record that Kafka's own producers wrote."""
     headers = RecordHeaders(record)
     return assemble_message(
-        record.topic, routing_key_for(record.key), headers, RecordProperties(headers), record.value or b""
+        record.topic, build_routing_key(record.key), headers, RecordProperties(headers), record.value or b""
     )
 
 
 def record_of(message: Message) -> Record | None:
-    """Return the record of a message that `message_of_record` made; None for all other messages."""
+    """Return the record of a message that `convert_record` made; None for all other messages."""
     headers, properties = message.headers, message.properties
     if type(headers) is RecordHeaders and type(properties) is RecordProperties and properties.headers is headers:
         return headers.record

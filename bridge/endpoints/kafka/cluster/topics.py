@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[at
 
 from bridge.endpoint import Disconnected, Removal
 from bridge.endpoints.kafka.cluster.asking import ASKING, METADATA_WITHIN, fetch_metadata, make_admin
-from bridge.endpoints.kafka.cluster.errors import PERMISSIONS, Reasons, text_of
+from bridge.endpoints.kafka.cluster.errors import PERMISSIONS, Reasons, describe_error
 from exchange.partition.partitions import Broker, Partition, Partitions
 from exchange.text.display import write_milliseconds
 
@@ -46,7 +46,7 @@ def count_partitions(metadata: Any, names: Sequence[str]) -> dict[str, int]:
         if topic is None:
             raise Disconnected(f"there is no topic {name!r}; create it")
         if topic.error is not None:
-            raise Disconnected(f"topic {name!r}: {text_of(topic.error)}")
+            raise Disconnected(f"topic {name!r}: {describe_error(topic.error)}")
     return {name: len(metadata.topics[name].partitions) for name in names}
 
 
@@ -96,7 +96,7 @@ def check_rights(admin: Any, names: Sequence[str]) -> None:
             answer.result(2 * METADATA_WITHIN)
         except KafkaException as error:
             if error.args[0].code() in PERMISSIONS:
-                raise Disconnected(f"topic {name!r}: {text_of(error.args[0])}") from None
+                raise Disconnected(f"topic {name!r}: {describe_error(error.args[0])}") from None
 
 
 def _fetch_racks(admin: Any) -> Racks:

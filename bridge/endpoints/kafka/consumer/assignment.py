@@ -21,7 +21,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from bridge.endpoint import Delivery, Disconnected
 from bridge.endpoints.deletions import Deletions
-from bridge.endpoints.kafka.cluster.errors import PASSING, text_of
+from bridge.endpoints.kafka.cluster.errors import PASSING, describe_error
 from bridge.endpoints.kafka.consumer.reader import LaneReader
 
 __all__ = ["PartitionAssignment", "PartitionLane", "is_current"]
@@ -246,7 +246,7 @@ class PartitionAssignment:
         self._answered.set()
         for problem in (error, *[each.error for each in offsets]):
             if problem is not None and problem.code() not in AGAIN and not problem.retriable():
-                self.fail(f"cannot commit: {text_of(problem)}")
+                self.fail(f"cannot commit: {describe_error(problem)}")
         if error is not None:
             return
         for each in offsets:

@@ -38,7 +38,7 @@ wait for ever for one that a restarted broker never answered; nothing is assigne
 STUCK: Final = 10.0
 """Seconds in such a state after which the connection ends."""
 
-LONG: Final = 15.0
+LONG_WAIT_SECONDS: Final = 15.0
 """Seconds of waiting for the group after which it is reported; the other members may take minutes to join."""
 
 
@@ -80,7 +80,7 @@ class Joining:
             self._state, self._since = state, now
         lasts = now - self._since
         self.is_stuck = state in GIVING_UP and lasts >= STUCK
-        waits = state != STEADY and lasts >= LONG
+        waits = state != STEADY and lasts >= LONG_WAIT_SECONDS
         self.trouble = f"it has waited for {lasts:.0f} s to be given partitions ({state})" if waits else None
 
 

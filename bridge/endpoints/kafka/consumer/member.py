@@ -6,7 +6,7 @@ window of messages comes again; see `assignment`.
 librdkafka reports everything (partitions assigned and revoked, commits answered, errors) only while it is polled for
 messages, on the thread that polls. That is the event loop's thread, except for the last reports while the consumer is
 closed, which are ignored. So it is polled even when the pump may be given nothing: messages that come then are kept,
-and from `KEPT` messages on the partitions are paused.
+and from `MAX_KEPT_MESSAGES` messages on the partitions are paused.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from bridge.endpoint import Delivery, Disconnected
 from bridge.endpoints.kafka.cluster.calls import Calls
-from bridge.endpoints.kafka.cluster.errors import LOG, PASSING, Reasons, trouble_of
+from bridge.endpoints.kafka.cluster.errors import LOG, PASSING, Reasons, to_disconnected
 from bridge.endpoints.kafka.cluster.health import ClientHealth
 from bridge.endpoints.kafka.consumer.assignment import PartitionAssignment, PartitionLane, is_current
 from bridge.endpoints.kafka.consumer.backlog import Backlog
@@ -34,7 +34,7 @@ __all__ = ["GroupMember"]
 UNREAD: Final = 5.0
 """Seconds without a read, after which the member polls by itself to stay in its group."""
 
-KEPT: Final = 16
+MAX_KEPT_MESSAGES: Final = 16
 """Number of kept messages at which partitions are paused; paused too soon they would be fetched again and again."""
 
 FIRST_READ: Final = 64
@@ -182,7 +182,7 @@ class GroupMember:
         try:
             messages: Sequence[Any] = self.consumer.consume(min(limit, self._at_once), 0)
         except KafkaException as error:
-            self.assignment.trouble = trouble_of(error.args[0])
+            self.assignment.trouble = to_disconnected(error.args[0])
             return []
         assignment = self.assignment
         lanes = assignment.lanes
@@ -236,7 +236,7 @@ class GroupMember:
             if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:  # nothing of it may be committed: it may come anew
                 for key in [key for key in lanes if key[0] == topic]:
                     del lanes[key]
-            self.assignment.trouble = trouble_of(error)
+            self.assignment.trouble = to_disconnected(error)
 
     def _poll_only(self) -> None:
         """Poll while the pump may be given nothing; messages that come are kept."""
@@ -244,7 +244,9 @@ class GroupMember:
         unread = self.assignment.unread
         unread += taken
         self._is_drained = False
-        if (taken and len(unread) >= KEPT) or (self._count_kept() >= KEPT and not self._paused):
+        if (taken and len(unread) >= MAX_KEPT_MESSAGES) or (
+            self._count_kept() >= MAX_KEPT_MESSAGES and not self._paused
+        ):
             self._pause()
 
     def _pause(self) -> None:
@@ -255,7 +257,7 @@ class GroupMember:
             self.consumer.pause(partitions)
             self.assignment.paused = True
         except KafkaException as error:
-            self.assignment.trouble = trouble_of(error.args[0])
+            self.assignment.trouble = to_disconnected(error.args[0])
 
     def _resume(self) -> None:
         if self._paused:

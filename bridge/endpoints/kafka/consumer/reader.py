@@ -6,9 +6,9 @@ from typing import Any, Final
 from urllib.parse import quote
 from zlib import crc32
 
-from bridge.endpoint import Delivery, known_time
-from bridge.endpoints.kafka.cluster.lazy import message_of_record
-from bridge.interop import IDENTITY, Record, Unmappable, bind_identity, identity_of_record, to_amqp
+from bridge.endpoint import Delivery, validate_time
+from bridge.endpoints.kafka.cluster.lazy import convert_record
+from bridge.interop import IDENTITY, Record, Unmappable, bind_identity, identify_record, to_amqp
 from bridge.interop.amqp_guest import MARK
 from bridge.interop.marks import HOPS
 from bridge.interop.record import is_showable
@@ -60,8 +60,8 @@ class LaneReader:
             if name not in plain and not self._is_plain(name):
                 break
         else:
-            return self._wrap(message_of_record(record), lane, record, identity)
-        identity = identity_of_record(self._source, record) or identity
+            return self._wrap(convert_record(record), lane, record, identity)
+        identity = identify_record(self._source, record) or identity
         refusal = None
         try:
             message = to_amqp(record)
@@ -86,7 +86,7 @@ class LaneReader:
             lane,
             offset,
             identity,
-            None if time is None else known_time(time * 1_000),
+            None if time is None else validate_time(time * 1_000),
             False,
             FIXED_BYTES if value is None else FIXED_BYTES + len(value),
             f"{self._origin}{offset}",

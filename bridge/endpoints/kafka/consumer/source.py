@@ -18,13 +18,13 @@ from bridge.endpoint import BridgeLayout, Delivery, Disconnected, EndOfStream, F
 from bridge.endpoints.kafka.cluster.addresses import (
     QUIET,
     Settings,
-    current_settings,
+    describe_offline,
     is_new_protocol,
-    offline,
     place_of,
+    read_current_settings,
     uses_tls,
 )
-from bridge.endpoints.kafka.cluster.asking import fetch_metadata, make_admin, new_protocol_problem
+from bridge.endpoints.kafka.cluster.asking import fetch_metadata, find_new_protocol_problem, make_admin
 from bridge.endpoints.kafka.cluster.calls import Calls
 from bridge.endpoints.kafka.cluster.checking import check_source, run_check
 from bridge.endpoints.kafka.cluster.errors import CONNECTING, LOG_LEVEL, Reasons
@@ -118,7 +118,7 @@ class KafkaSource(Source):
     @property
     def settings(self) -> dict[str, Any]:
         """Settings of librdkafka, as of now. Raises Disconnected where a secret cannot be read any more."""
-        given = current_settings(self._settings)
+        given = read_current_settings(self._settings)
         return {
             **DEFAULTS,
             **({} if is_new_protocol(given) else CLASSIC),
@@ -134,7 +134,7 @@ class KafkaSource(Source):
 
     def make_offline(self) -> None:
         """Make a consumer and end it, without an address. Raises KafkaException for settings that are wrong."""
-        Consumer(offline(self.settings), logger=QUIET).close()
+        Consumer(describe_offline(self.settings), logger=QUIET).close()
 
     @property
     def trouble(self) -> str | None:
@@ -203,7 +203,7 @@ class KafkaSource(Source):
                 await self._calls.call(lambda: check_rights(make_admin(settings, reasons), missing))
             count_partitions(metadata, named)
             if is_new_protocol(settings):
-                problem = await self._calls.call(lambda: new_protocol_problem(settings))
+                problem = await self._calls.call(lambda: find_new_protocol_problem(settings))
                 if problem:
                     raise Disconnected(problem)
             read = [topic for topic in metadata.topics if any(_is_named(topic, each) for each in self._topics)]

@@ -24,7 +24,7 @@ __all__ = ["Asker", "Ids", "mark_of"]
 MARK: Final = "hashstar topic="
 """Beginning of the metadata of offsets that a bridge committed; the topic's id follows."""
 
-LATEST: Final[OffsetSpec] = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+LATEST_OFFSET: Final[OffsetSpec] = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 """Id of topics whose brokers know none, as before Kafka 2.8."""
@@ -134,7 +134,7 @@ def _fetch_offsets(consumer: Consumer, partitions: Collection[tuple[str, int]]) 
 
 def _fetch_ends(admin: AdminClient, partitions: Collection[tuple[str, int]]) -> dict[tuple[str, int], int]:
     """Return the ends of partitions, of those that have a leader: librdkafka learns of an end by fetching alone."""
-    asked = admin.list_offsets({TopicPartition(*each): LATEST for each in partitions}, request_timeout=ANSWER)
+    asked = admin.list_offsets({TopicPartition(*each): LATEST_OFFSET for each in partitions}, request_timeout=ANSWER)
     ends = {}
     for each, answer in asked.items():
         with suppress(KafkaException):  # the statistics show what is wrong

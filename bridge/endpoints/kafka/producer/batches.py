@@ -13,7 +13,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError
 
 from bridge.endpoint import Outgoing
-from bridge.endpoints.kafka.cluster.errors import LOG, text_of
+from bridge.endpoints.kafka.cluster.errors import LOG, describe_error
 
 __all__ = ["BATCH_BYTES", "ONE_BY_ONE", "Batching"]
 
@@ -63,7 +63,7 @@ class Batching:
         """Have messages go alone from now on; at least for `CALM` seconds, and until no message is suspected."""
         LOG.info(
             "%d messages are tried one by one, as a batch was refused: %s", len(self.suspects),
-            "" if self._latest is None else text_of(self._latest),
+            "" if self._latest is None else describe_error(self._latest),
         )  # fmt: skip
         self.alone = True
         self._calm_at = now + CALM

@@ -20,7 +20,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from bridge.endpoint import Disconnected, Failure, Outgoing, Receiver
 from bridge.endpoints.kafka.cluster.calls import Calls
-from bridge.endpoints.kafka.cluster.errors import PURGED, REFUSALS, Reasons, failure_of, trouble_of
+from bridge.endpoints.kafka.cluster.errors import PURGED, REFUSALS, Reasons, to_disconnected, to_failure
 from bridge.endpoints.kafka.producer.batches import ONE_BY_ONE
 from bridge.endpoints.kafka.producer.target import CLOSING, Connection, TopicTarget
 from bridge.endpoints.kafka.producer.writer import RecordWriter
@@ -144,10 +144,10 @@ class Producing(Connection):
 
     def _note_failure(self, outgoing: Outgoing, error: KafkaError) -> None:
         if error.code() in REFUSALS and not error.fatal():
-            self._failed.append((outgoing, failure_of(error)))
+            self._failed.append((outgoing, to_failure(error)))
             self.batching.note_refusal(asyncio.get_running_loop().time())
         elif self.trouble is None:
-            self.trouble = trouble_of(error)
+            self.trouble = to_disconnected(error)
 
     def poll(self) -> None:
         """Take delivery reports, and answer to the pump; do it again soon while messages are under way."""
@@ -160,7 +160,7 @@ class Producing(Connection):
             if error.args[0].code() == KafkaError._GAPLESS_GUARANTEE:
                 self._stopping = True
             else:
-                self.trouble = self.trouble or trouble_of(error.args[0])
+                self.trouble = self.trouble or to_disconnected(error.args[0])
         self._change_producer()
         self.produce()
         try:
@@ -196,7 +196,7 @@ class Producing(Connection):
             return
         problem = task.exception()
         if isinstance(problem, KafkaException):  # as when a file of a certificate is gone
-            self.trouble = trouble_of(problem.args[0])
+            self.trouble = to_disconnected(problem.args[0])
         elif problem is not None:
             self.trouble = Disconnected(repr(problem))
         else:

@@ -21,7 +21,14 @@ from confluent_kafka import KafkaException, Producer
 
 from bridge.aside import call_aside
 from bridge.endpoint import BridgeLayout, Disconnected, Finding, Outgoing, Place, Receiver, Target
-from bridge.endpoints.kafka.cluster.addresses import QUIET, Settings, current_settings, offline, place_of, uses_tls
+from bridge.endpoints.kafka.cluster.addresses import (
+    QUIET,
+    Settings,
+    describe_offline,
+    place_of,
+    read_current_settings,
+    uses_tls,
+)
 from bridge.endpoints.kafka.cluster.calls import Calls
 from bridge.endpoints.kafka.cluster.checking import check_target, run_check
 from bridge.endpoints.kafka.cluster.errors import CONNECTING, LOG, LOG_LEVEL, Reasons
@@ -37,7 +44,7 @@ from exchange.partition.clients.kafka import default_3_3
 from exchange.partition.partitioning.key_source import KeySource
 from exchange.partition.partitions import Partitions
 from exchange.routing.route import Placement
-from exchange.topology.partitioners import python_partitionings
+from exchange.topology.partitioners import find_python_partitionings
 from exchange.values.message import Message
 
 __all__ = ["CLOSING", "DEFAULTS", "FIXED", "Connection", "TopicTarget"]
@@ -128,7 +135,7 @@ class TopicTarget(Target, Generic[C]):
     @property
     def settings(self) -> dict[str, Any]:
         """Settings of librdkafka, as of now. Raises Disconnected where a secret cannot be read any more."""
-        return current_settings(self._given)
+        return read_current_settings(self._given)
 
     def producer_settings(self, given: Mapping[str, Any], limits: Mapping[str, Any]) -> dict[str, Any]:
         """Return all settings of a producer; ``limits`` are those that follow from its topics."""
@@ -136,7 +143,7 @@ class TopicTarget(Target, Generic[C]):
 
     def make_offline(self) -> None:
         """Make a producer and drop it, without an address. Raises KafkaException for settings that are wrong."""
-        Producer(self.producer_settings(offline(self.settings), {}), logger=QUIET)
+        Producer(self.producer_settings(describe_offline(self.settings), {}), logger=QUIET)
 
     @property
     def trouble(self) -> str | None:
@@ -159,7 +166,7 @@ class TopicTarget(Target, Generic[C]):
             if (partitioning := layout.topology.queues[queue].partitioning) is not None
         }
         mine = [layout.topology.queues[queue].partitioning for queue in self._partitioned]
-        self._with_racks = not python_partitionings(layout.topology).keys().isdisjoint(self._destinations) or any(
+        self._with_racks = not find_python_partitionings(layout.topology).keys().isdisjoint(self._destinations) or any(
             partitioning is not None and "rack=" in partitioning.strategy for partitioning in mine
         )
 
@@ -179,7 +186,7 @@ class TopicTarget(Target, Generic[C]):
         if source is None:
             return super().key_of(outgoing)
         try:
-            key = source.of(with_whole_key(outgoing.message))
+            key = source.read(with_whole_key(outgoing.message))
         except HashstarError:  # nor can it be written then
             return super().key_of(outgoing)
         return outgoing.queue, key if isinstance(key, Hashable) else repr(key)

@@ -19,7 +19,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException
 
 from bridge.endpoint import Disconnected, Failure, Outgoing, Receiver
-from bridge.endpoints.kafka.cluster.errors import PURGED, REFUSALS, Reasons, failure_of, trouble_of
+from bridge.endpoints.kafka.cluster.errors import PURGED, REFUSALS, Reasons, to_disconnected, to_failure
 from bridge.endpoints.kafka.consumer.assignment import PartitionAssignment, PartitionLane
 from bridge.endpoints.kafka.consumer.source import KafkaSource
 from bridge.endpoints.kafka.producer.target import Connection
@@ -125,7 +125,7 @@ class Transacting(Connection):
                     break
                 if error.args[0].code() not in REFUSALS or error.args[0].fatal():
                     raise
-                failed.append((outgoing, failure_of(error.args[0])))
+                failed.append((outgoing, to_failure(error.args[0])))
             except Exception as error:  # noqa: BLE001  whatever is wrong is wrong with this message only
                 failed.append((outgoing, Failure(f"unmappable: {error}", final=True)))
             else:
@@ -142,7 +142,7 @@ class Transacting(Connection):
             return
         self.broken = True
         if error.code() in REFUSALS:
-            self.refused.append((outgoing, failure_of(error)))
+            self.refused.append((outgoing, to_failure(error)))
             if not self.batching.alone:
                 self.batching.suspect(outgoing, error)
         elif error.code() not in PURGED:
@@ -251,7 +251,7 @@ class Transacting(Connection):
                 if not error.args[0].retriable() or monotonic() > deadline:
                     raise
                 if self.closed:
-                    raise trouble_of(error.args[0]) from None
+                    raise to_disconnected(error.args[0]) from None
                 if self.reasons.trouble is not None:
                     raise self.reasons.trouble from None
                 sleep(PAUSE)

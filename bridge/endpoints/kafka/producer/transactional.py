@@ -31,7 +31,7 @@ from bridge.endpoint import BridgeLayout, Disconnected, Misfit, Outgoing, Receiv
 from bridge.endpoints.kafka.cluster.addresses import Settings
 from bridge.endpoints.kafka.cluster.asking import fetch_cluster_id
 from bridge.endpoints.kafka.cluster.calls import Calls
-from bridge.endpoints.kafka.cluster.errors import LOG, PERMISSIONS, Reasons, text_of, trouble_of
+from bridge.endpoints.kafka.cluster.errors import LOG, PERMISSIONS, Reasons, describe_error, to_disconnected
 from bridge.endpoints.kafka.consumer.source import KafkaSource
 from bridge.endpoints.kafka.producer.batches import ONE_BY_ONE
 from bridge.endpoints.kafka.producer.plain import end_producer
@@ -165,7 +165,7 @@ class TransactionalTarget(TopicTarget[Transacting]):
             trouble = problem if isinstance(problem, Disconnected) else Disconnected(str(problem) or repr(problem))
             if isinstance(problem, KafkaException):
                 cause = connection.cause_of(problem)
-                trouble = trouble_of(cause)
+                trouble = to_disconnected(cause)
                 if cause.fatal() or cause.code() in SLOW:
                     # As after a transaction that took too long. Others may have fenced it, too, and no harm is done.
                     self._timeout = max(self._timeout, min(self._timeout * 2, LONGEST))
@@ -190,7 +190,7 @@ class TransactionalTarget(TopicTarget[Transacting]):
             cause: KafkaError = error.args[0]
             if cause.fatal() or not cause.txn_requires_abort() or cause.code() in PERMISSIONS:
                 raise
-            LOG.warning("%s: a transaction is begun anew: %s", self.name, text_of(cause))
+            LOG.warning("%s: a transaction is begun anew: %s", self.name, describe_error(cause))
             offsets, pause = {}, True
         except Incomplete as reason:
             LOG.info("%s: a transaction is begun anew: %s", self.name, reason)

@@ -17,9 +17,9 @@ from bridge.endpoints.kafka.cluster.topics import KafkaTopic, check_partitions
 from bridge.endpoints.topics import KeyCache, TopicDestination
 from bridge.interop import IDENTITY, Record, to_kafka
 from bridge.interop.kafka_guest import KEY
-from bridge.interop.marks import HOPS, hop_header, hops_of, mark_message
-from bridge.interop.record import routing_key_for, whole_key
-from bridge.interop.requests import partition_of
+from bridge.interop.marks import HOPS, build_hop_header, mark_message, read_hops
+from bridge.interop.record import build_routing_key, read_whole_key
+from bridge.interop.requests import find_reply_partition
 from bridge.interop.return_address import ReturnAddress
 from bridge.pump.placing import KeylessTurns
 from bridge.pump.replies import Home
@@ -73,7 +73,7 @@ class RecordWriter:
         """Topic -> its partitions, with their leaders."""
         turns = turns or KeylessTurns(default_3_3())
         self._spreads = {
-            name: TopicPartitions(name, topic.leaders or Partitions.of(topic.partitions), turns)
+            name: TopicPartitions(name, topic.leaders or Partitions.from_count(topic.partitions), turns)
             for name, topic in topics.items()
         }
         self._destinations = {
@@ -107,7 +107,7 @@ class RecordWriter:
             )
             key = record.key  # its own, if the message was a record of Kafka before
         else:
-            key = serialize_key(key_source.of(with_whole_key(outgoing.message)))
+            key = serialize_key(key_source.read(with_whole_key(outgoing.message)))
             record = _to_record(outgoing, topic, key)
         return record, spread.partition_of(key, outgoing, record)
 
@@ -115,7 +115,7 @@ class RecordWriter:
         self, outgoing: Outgoing, topic: str, spread: TopicPartitions, caller: ReturnAddress
     ) -> tuple[Record, int]:
         """Return the record of a reply, at the partition where its caller waits; it has only a key of its own."""
-        partition = partition_of(caller, spread.count)
+        partition = find_reply_partition(caller, spread.count)
         record = _to_record(outgoing, topic, None)
         return record, spread.partition_of(record.key, outgoing, record) if partition is None else partition
 
@@ -133,7 +133,7 @@ def with_whole_key(message: Message) -> Message:
         span = content.find(KEY)
         field = b"" if span is None else content.raw[span[1] : span[2]]
         key = field[5:] if field[:1] == b"S" else None
-    whole = whole_key(message.routing_key, key)
+    whole = read_whole_key(message.routing_key, key)
     if whole is None:
         return message
     return assemble_message(message.exchange, whole, message.headers, message.properties, message.body)
@@ -147,9 +147,9 @@ def key_for_partitioner(message: Message, placement: Placement) -> Any:
     changed = with_whole_key(message)
     record = record_of(changed)
     own = None if record is None else record.key
-    if source == ROUTING_KEY and own is not None and routing_key_for(own) == message.routing_key:
+    if source == ROUTING_KEY and own is not None and build_routing_key(own) == message.routing_key:
         return own
-    return placement.key if changed is message else source.of(changed)
+    return placement.key if changed is message else source.read(changed)
 
 
 def _choose_by_own_key(
@@ -161,14 +161,14 @@ def _choose_by_own_key(
     """
     partitioning = placement.partitioning
     if partitioning.key == ROUTING_KEY:
-        if own is None or routing_key_for(own) != message.routing_key:
+        if own is None or build_routing_key(own) != message.routing_key:
             return key, placement.partition
         whole: Any = own
     else:
         changed = with_whole_key(message)
         if changed is message:
             return key, placement.partition
-        whole = partitioning.key.of(changed)
+        whole = partitioning.key.read(changed)
     chosen = partitioning.partition_for(whole)
     return serialize_key(whole), placement.partition if chosen is None else chosen
 
@@ -183,16 +183,16 @@ def _to_record(outgoing: Outgoing, topic: str, key: bytes | None) -> Record:
         for name, _ in made.headers:
             if not name.isascii():
                 name.encode()  # the client ends the process over a name that is not UTF-8; this is an error of its own
-        made.headers.append(hop_header(hops))  # type: ignore[attr-defined]  # a list that was made for this record
+        made.headers.append(build_hop_header(hops))  # type: ignore[attr-defined]  # a list that was made for this record
         return made
     headers, hops = record.headers, 1
     for name, _ in headers:
         if name == HOPS:
-            hops = hops_of(message) + 1
+            hops = read_hops(message) + 1
             headers = [header for header in headers if header[0] != HOPS]
             break
     if identity is None:
-        headers = [*headers, hop_header(hops)]
+        headers = [*headers, build_hop_header(hops)]
     else:  # by its topic, partition and offset: a record with an identity of its own has no lazy message
-        headers = [*headers, (IDENTITY, identity.encode()), hop_header(hops)]
+        headers = [*headers, (IDENTITY, identity.encode()), build_hop_header(hops)]
     return Record(topic, record.key, record.value, headers, record.timestamp, record.is_append_time)

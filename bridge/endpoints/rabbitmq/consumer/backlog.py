@@ -26,7 +26,7 @@ from typing import Any, Final, NamedTuple
 from bridge.endpoint import Disconnected
 from bridge.endpoints.deletions import Deletions
 from bridge.endpoints.rabbitmq.connection import Connection
-from bridge.endpoints.rabbitmq.consumer.offsets import OFFSET, offset_of
+from bridge.endpoints.rabbitmq.consumer.offsets import OFFSET, read_offset
 from bridge.endpoints.rabbitmq.frames import Arrived, Event
 from bridge.endpoints.rabbitmq.management import ManagementClient, Unknown
 from exchange.amqp import ContentHeader
@@ -70,12 +70,12 @@ class Removed:
 
         ``expected`` is the offset after the message before these; None if it is not known.
         """
-        last = offset_of(ContentHeader(arrived[-1].properties))
+        last = read_offset(ContentHeader(arrived[-1].properties))
         if expected is None:
-            expected = offset_of(ContentHeader(arrived[0].properties))
+            expected = read_offset(ContentHeader(arrived[0].properties))
         if last is not None and expected is not None and last - expected >= len(arrived):
             for each in arrived:
-                offset = offset_of(ContentHeader(each.properties))
+                offset = read_offset(ContentHeader(each.properties))
                 if offset is not None and offset > expected:
                     self.deletions.pass_over(expected, offset)
                 expected = expected if offset is None else offset + 1
@@ -235,7 +235,7 @@ class Backlog:
         def take(events: list[Event]) -> None:
             event = events[0]
             if not first.done() and isinstance(event, Arrived):
-                first.set_result(offset_of(ContentHeader(event.properties)) or 0)
+                first.set_result(read_offset(ContentHeader(event.properties)) or 0)
 
         channel.on_events = take
         await channel.consume(self._queue, exclusive=False, arguments={OFFSET: "first"}, prefetch=1)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from bridge.endpoint import Delivery, known_time
+from bridge.endpoint import Delivery, validate_time
 from bridge.endpoints.rabbitmq.frames import Arrived, Event
-from bridge.interop import identity_of_message
+from bridge.interop import identify_message
 from exchange.amqp import ContentHeader, MalformedHeader, message_of
 
 __all__ = ["FIXED_BYTES", "find_breach", "make_deliveries", "read_identity_and_time"]
@@ -69,8 +69,8 @@ def read_identity_and_time(
     """Return identity and time of a message; None for both if its header cannot be read."""
     with suppress(MalformedHeader):
         stamp = content.property("timestamp")
-        time = None if stamp is None else known_time(stamp.value * 1_000_000)
-        return identity_of_message(source, queue, key, content, body), time
+        time = None if stamp is None else validate_time(stamp.value * 1_000_000)
+        return identify_message(source, queue, key, content, body), time
     return None, None
 
 

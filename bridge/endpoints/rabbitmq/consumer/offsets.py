@@ -18,14 +18,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from bindings.sources.files import replacing
+from bindings.sources.files import replace_file
 from bridge.aside import call_aside
 from exchange.amqp import ContentHeader
 from exchange.errors import InputError
-from exchange.values.field_values import type_and_value
+from exchange.values.field_values import resolve_type
 from exchange.values.message import Message
 
-__all__ = ["OFFSET", "StreamOffsets", "fingerprint_of", "fingerprint_of_message", "offset_of"]
+__all__ = ["OFFSET", "StreamOffsets", "compute_fingerprint", "fingerprint_message", "read_offset"]
 
 OFFSET: Final = "x-stream-offset"
 """Argument of a consumer, where it begins to read; and header of its messages."""
@@ -34,21 +34,21 @@ WRITE_SECONDS: Final = 1.0
 """Seconds from settling until the file is written."""
 
 
-def offset_of(content: ContentHeader) -> int | None:
+def read_offset(content: ContentHeader) -> int | None:
     """Return the offset of a stream's message; None for a message of another queue."""
-    kind, offset = type_and_value(content.header(OFFSET))
+    kind, offset = resolve_type(content.header(OFFSET))
     return offset if kind == "long" else None
 
 
-def fingerprint_of(exchange: bytes, routing_key: bytes, body: bytes) -> str:
+def compute_fingerprint(exchange: bytes, routing_key: bytes, body: bytes) -> str:
     """Return a hash that identifies a message, without its headers, whose encoding differs between broker releases."""
     return sha256(b"\0".join([exchange, routing_key, body])).hexdigest()[:32]
 
 
-def fingerprint_of_message(message: Message) -> str:
+def fingerprint_message(message: Message) -> str:
     """Return the fingerprint of a message that was read."""
     exchange, key = (each.encode("utf-8", "surrogateescape") for each in (message.exchange, message.routing_key))
-    return fingerprint_of(exchange, key, message.body)
+    return compute_fingerprint(exchange, key, message.body)
 
 
 class StreamOffsets:
@@ -156,7 +156,7 @@ class StreamOffsets:
         line = f"{self._last} {fingerprint()}\n".encode()
 
         def replace() -> None:
-            with replacing(path, durable=True) as file:
+            with replace_file(path, durable=True) as file:
                 file.write(line)
 
         await call_aside(replace)

@@ -27,7 +27,7 @@ __all__ = ["Pacing"]
 GROWTH: Final = 4
 """Factor by which the prefetch grows."""
 
-MOST_REDELIVERED: Final = 4
+MAX_REDELIVERED_PREFETCH: Final = 4
 """Maximum prefetch as long as messages come that were delivered before."""
 
 
@@ -56,7 +56,7 @@ class Pacing:
         """Return whether the consumer is to be cancelled now, before anything else is acknowledged."""
         is_full = unacknowledged >= self.prefetch and not self.is_stopped
         has_shown = settled - self._began >= self.prefetch and settled != self._alone
-        most = self._most if self._is_fresh else min(self._most, MOST_REDELIVERED)
+        most = self._most if self._is_fresh else min(self._most, MAX_REDELIVERED_PREFETCH)
         return is_full and has_shown and self.prefetch < most
 
     def stop(self) -> None:

@@ -23,16 +23,16 @@ import pika
 from bridge.aside import call_aside
 from bridge.endpoint import Delivery, Disconnected, Finding, Place, Removal, Source
 from bridge.endpoints.outages import KnownRemovals
-from bridge.endpoints.rabbitmq.checking import SourceSettings, check_source, places_of_queue
+from bridge.endpoints.rabbitmq.checking import SourceSettings, check_source, find_places
 from bridge.endpoints.rabbitmq.connection import Channel, Connection
 from bridge.endpoints.rabbitmq.consumer.backlog import Backlog, Reading, Removed
 from bridge.endpoints.rabbitmq.consumer.deliveries import FIXED_BYTES, find_breach, make_deliveries
 from bridge.endpoints.rabbitmq.consumer.offsets import (
     OFFSET,
     StreamOffsets,
-    fingerprint_of,
-    fingerprint_of_message,
-    offset_of,
+    compute_fingerprint,
+    fingerprint_message,
+    read_offset,
 )
 from bridge.endpoints.rabbitmq.consumer.pacing import Pacing
 from bridge.endpoints.rabbitmq.consumer.redeliveries import Redeliveries, count_deliveries
@@ -155,7 +155,7 @@ class RabbitmqSource(Source):
 
     @property
     def places(self) -> frozenset[Place]:
-        return places_of_queue(self._brokers, self._queue)
+        return find_places(self._brokers, self._queue)
 
     async def check(self) -> Sequence[Finding]:
         settings = SourceSettings(
@@ -295,9 +295,9 @@ class RabbitmqSource(Source):
                 f"deleted and declared anew, {self._offsets.way_out}"
             ) from None
         first = self._arrived[0]
-        if offset_of(ContentHeader(first.properties)) == last:
+        if read_offset(ContentHeader(first.properties)) == last:
             known = self._offsets.fingerprint
-            if known and known != fingerprint_of(first.exchange, first.routing_key, first.body):
+            if known and known != compute_fingerprint(first.exchange, first.routing_key, first.body):
                 self._offsets.forget()  # without a file, the next try begins as a new source would
                 self._removed.forget()
                 way_out = f"; {self._offsets.way_out} to read it from its beginning" if self._offsets.has_file else ""
@@ -377,9 +377,9 @@ class RabbitmqSource(Source):
 
     def _remember_offset(self, delivery: Delivery) -> None:
         """Remember the offset of a stream's settled delivery, and have it written soon."""
-        offset = offset_of(content_of(delivery.message))
+        offset = read_offset(content_of(delivery.message))
         if offset is not None:
-            self._offsets.settle(offset, lambda: fingerprint_of_message(delivery.message))
+            self._offsets.settle(offset, lambda: fingerprint_message(delivery.message))
             self._offsets.write_soon(self._give_up_offsets)
 
     def _give_up_offsets(self, error: OSError) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from exchange.amqp import ContentHeader, MalformedHeader
-from exchange.values.field_values import type_and_value
+from exchange.values.field_values import resolve_type
 
 __all__ = ["LIMIT", "Redeliveries", "count_deliveries"]
 
@@ -27,7 +27,7 @@ LONGEST_PAUSE: Final = 6 * 3_600.0
 FORGET: Final = 600.0
 """Minimum number of seconds without such a message after which the danger is over."""
 
-FEW: Final = 10
+CAREFUL_PREFETCH: Final = 10
 """Maximum number of messages that are prefetched while there is danger."""
 
 
@@ -37,7 +37,7 @@ def count_deliveries(content: ContentHeader) -> int:
     ``x-acquired-count``, since 4.3, has those, too, that do not count: a message that was given back by basic.nack.
     """
     try:
-        _, value = type_and_value(content.header("x-delivery-count"))
+        _, value = resolve_type(content.header("x-delivery-count"))
     except MalformedHeader:
         return 0
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
@@ -76,7 +76,7 @@ class Redeliveries:
 
     def limit_prefetch(self, prefetch: int, now: float) -> int:
         """Return the number of messages that may be unacknowledged: ``prefetch``, or a few while there is danger."""
-        return min(prefetch, FEW) if self.in_danger(now) else prefetch
+        return min(prefetch, CAREFUL_PREFETCH) if self.in_danger(now) else prefetch
 
     def in_danger(self, now: float) -> bool:
         """Return whether messages are near the limit."""

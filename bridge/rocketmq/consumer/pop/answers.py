@@ -17,7 +17,7 @@ from bridge.rocketmq.remoting.codes import ResponseCode
 from bridge.rocketmq.remoting.command import Command
 from bridge.rocketmq.remoting.errors import BrokerError, CommandError
 from bridge.rocketmq.remoting.message import StoredMessage
-from bridge.rocketmq.remoting.stored import stored_records
+from bridge.rocketmq.remoting.stored import parse_stored_records
 from exchange.errors import InputError
 
 __all__ = ["PopStatus", "Popped", "parse_pop"]
@@ -95,7 +95,7 @@ def parse_pop(answer: Command, broker: str, topic: str, room: float, address: st
     messages: list[StoredMessage] = []
     taken: defaultdict[str, int] = defaultdict(int)
     weight = 0
-    for record in stored_records(answer.body, broker):
+    for record in parse_stored_records(answer.body, broker):
         if messages and weight >= room:
             break
         for message in record:

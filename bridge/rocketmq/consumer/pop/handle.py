@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from bridge.rocketmq.consumer.offsets import RETRY_PREFIX
 from exchange.errors import InputError
 
-__all__ = ["FIRST_POP_TIME", "ORDER_REVIVE_QUEUE", "POP_CK", "PopHandle", "original_topic", "pop_retry_topic",
+__all__ = ["FIRST_POP_TIME", "ORDER_REVIVE_QUEUE", "POP_CK", "PopHandle", "parse_original_topic", "pop_retry_topic",
            "retry_mark"]  # fmt: skip
 
 POP_CK: Final = "POP_CK"
@@ -88,7 +88,7 @@ def retry_mark(topic: str) -> str:
     return RETRY_V2 if SEPARATORS[RETRY_V2] in topic else RETRY
 
 
-def original_topic(topic: str, group: str) -> str:
+def parse_original_topic(topic: str, group: str) -> str:
     """Return the topic whose popped messages of this group are retried in ``topic``; another topic as it is."""
     for separator in SEPARATORS.values():
         prefix = f"{RETRY_PREFIX}{group}{separator}"

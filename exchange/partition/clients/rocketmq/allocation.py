@@ -19,8 +19,8 @@ from hashlib import md5
 from typing import ClassVar, Final, TypeVar
 
 from exchange.errors import InputError
-from exchange.partition.clients.rocketmq.queues import MessageQueue, broker_name
-from exchange.partition.clients.rocketmq.round_robin import era_of
+from exchange.partition.clients.rocketmq.queues import MessageQueue, find_broker_name
+from exchange.partition.clients.rocketmq.round_robin import find_era
 from exchange.partition.hashing.java import code_units
 from exchange.partition.partitions import Partition
 
@@ -40,7 +40,7 @@ def rebalance(
     Both are sorted first, as by `RebalanceImpl.rebalanceByTopic`: queues by broker name and queueId, names by UTF-16
     code units. Raises InputError where the strategy throws; the Java consumer logs that, and keeps its queues.
     """
-    in_order = sorted(queues, key=lambda queue: MessageQueue.of(queue).order)
+    in_order = sorted(queues, key=lambda queue: MessageQueue.from_partition(queue).order)
     ids = sorted(clients, key=code_units)
     return {client: allocation.allocate(topic, client, in_order, ids) for client in ids}
 
@@ -126,7 +126,8 @@ class AllocateConsistentHash(Allocation):
         return tuple([
             queue
             for queue in queues
-            if owners[bisect_left(points, _hash(MessageQueue.of(queue).text(topic))) % len(points)] == client
+            for text in (MessageQueue.from_partition(queue).text(topic),)
+            if owners[bisect_left(points, _hash(text)) % len(points)] == client
         ])  # fmt: skip
 
 
@@ -166,7 +167,7 @@ class AllocateByMachineRoom(Allocation):
     """Whether it has the bug of 4.0-4.7.1 (apache/rocketmq#2477): the shares are taken from the queues of all rooms."""
 
     def __post_init__(self) -> None:
-        era_of(self.version)
+        find_era(self.version)
 
     def allocate(
         self, topic: str, client: str, queues: Sequence[Partition], clients: Sequence[str]
@@ -178,7 +179,7 @@ class AllocateByMachineRoom(Allocation):
     def _share(
         self, topic: str, client: str, queues: Sequence[Partition], clients: Sequence[str]
     ) -> tuple[Partition, ...]:
-        near = [queue for queue in queues if self._is_near(broker_name(queue))]
+        near = [queue for queue in queues if self._is_near(find_broker_name(queue))]
         index = clients.index(client)
         size, more = divmod(len(near), len(clients))
         share = (queues if self.faithful and self._is_before(4, 8) else near)[index * size : (index + 1) * size]
@@ -226,7 +227,9 @@ class AllocateMachineRoomNearby(Allocation):
     def _share(
         self, topic: str, client: str, queues: Sequence[Partition], clients: Sequence[str]
     ) -> tuple[Partition, ...]:
-        queues_in = _by_room(queues, self.room_of_queue, lambda queue: f"mq {MessageQueue.of(queue).text(topic)}")
+        queues_in = _by_room(
+            queues, self.room_of_queue, lambda queue: f"mq {MessageQueue.from_partition(queue).text(topic)}"
+        )
         clients_in = _by_room(clients, self.room_of_client, lambda other: f"consumer id {other}")
         own_room = self.room_of_client(client) or ""
         rooms = [own_room] if own_room in queues_in else []
@@ -270,16 +273,16 @@ def assign_pop(
     Raises InputError where the allocation throws: the broker answers no assignment then.
     """
     if share_queues <= 0 or share_queues >= len(clients) - 1:
-        return frozenset([MessageQueue(MessageQueue.of(queue).broker, ANY_QUEUE) for queue in queues])
+        return frozenset([MessageQueue(MessageQueue.from_partition(queue).broker, ANY_QUEUE) for queue in queues])
     if len(clients) > len(queues):
         if not client.strip() or not queues:
             raise InputError("currentCID is empty" if queues else "mqAll is null or mqAll empty")
         if client not in clients:
             return frozenset()
-        return frozenset([MessageQueue.of(queues[clients.index(client) % len(queues)])])
+        return frozenset([MessageQueue.from_partition(queues[clients.index(client) % len(queues)])])
     ours = list(allocation.allocate(topic, client, queues, clients))
     if client in clients:
         index = clients.index(client)
         for step in range(1, share_queues + 1):
             ours += allocation.allocate(topic, clients[(index + step) % len(clients)], queues, clients)
-    return frozenset(map(MessageQueue.of, ours))
+    return frozenset(map(MessageQueue.from_partition, ours))

@@ -15,16 +15,16 @@ from functools import cache
 from types import MappingProxyType
 from typing import Final, NamedTuple, cast
 
-from exchange.partition.clients.rocketmq.queues import MessageQueue, broker_name
-from exchange.partition.clients.rocketmq.round_robin import RoundRobin, Turn, era_of, position
-from exchange.partition.hashing.hashes import MASK, signed
-from exchange.partition.hashing.java import remainder, string_hash
+from exchange.partition.clients.rocketmq.queues import MessageQueue, find_broker_name
+from exchange.partition.clients.rocketmq.round_robin import RoundRobin, Turn, find_era, find_position
+from exchange.partition.hashing.hashes import MASK, to_signed
+from exchange.partition.hashing.java import compute_remainder, string_hash
 from exchange.partition.partitioner import Draw, Inputs
 from exchange.partition.partitions import Partitions
 
 __all__ = [
     "DETECTOR_PERIOD", "DETECT_INTERVAL", "ERAS", "Durations", "FaultEra", "FaultItem", "FaultStrategy", "Faults",
-    "ThreadMemory", "FaultSelection", "probe", "probes_due",
+    "ThreadMemory", "FaultSelection", "probe", "list_probes_due",
 ]  # fmt: skip
 
 DETECTOR_PERIOD: Final = 3000
@@ -152,7 +152,7 @@ class FaultStrategy:
     replaces queues in its list."""
 
     def __post_init__(self) -> None:
-        era_of(self.version)
+        find_era(self.version)
 
     @property
     def era(self) -> FaultEra:
@@ -196,7 +196,7 @@ class FaultStrategy:
         """
         if not self.enabled:
             choice, turn = RoundRobin(self.version).choose_again(last_broker, partitions, memory.turn, inputs)
-            queue = MessageQueue.of(partitions[cast("int", choice.partition)])
+            queue = MessageQueue.from_partition(partitions[cast("int", choice.partition)])
             return FaultSelection(queue, choice.rule, memory._replace(turn=turn), faults)
         search = _Search(self, partitions, faults, memory, inputs)
         if self.era.filters:
@@ -221,13 +221,13 @@ class FaultStrategy:
         half = len(brokers) // 2
         if not half:
             return brokers[0], worst
-        index = era_of(self.version)
-        worst, number = index.step(index.first(signed(inputs.draw(1 << 32))) if worst is None else worst)
-        position = remainder(number, half)
+        index = find_era(self.version)
+        worst, number = index.step(index.first(to_signed(inputs.draw(1 << 32))) if worst is None else worst)
+        position = compute_remainder(number, half)
         return brokers[position] if position >= 0 else None, worst
 
 
-def probes_due(faults: Faults, now: int) -> tuple[str, ...]:
+def list_probes_due(faults: Faults, now: int) -> tuple[str, ...]:
     """Return the brokers that a round of the detector probes now (`detectByOneRound`, 5.1.4 and later).
 
     With ``startDetectorEnable`` there is a round every 3 seconds.
@@ -254,7 +254,7 @@ class _Search:
         self, strategy: FaultStrategy, partitions: Partitions, faults: Faults, memory: ThreadMemory, inputs: Inputs
     ) -> None:
         self._strategy: Final = strategy
-        self._indexes: Final = era_of(strategy.version)
+        self._indexes: Final = find_era(strategy.version)
         self._partitions: Final = partitions
         self._faults = faults
         self._inputs: Final = inputs
@@ -283,11 +283,11 @@ class _Search:
         era, count = self._strategy.era, self._partitions.count
         number = self._step()
         for ahead in range(count):
-            tried = signed(number + ahead)
+            tried = to_signed(number + ahead)
             # Java's remainder is negative then, unless it is 0: the list throws, and the client takes the next queue.
             if tried < 0 and not era.wraps and tried % count:
                 return self._next()
-            queue = self._at(position(tried, count))
+            queue = self._at(find_position(tried, count))
             if self._is_available(queue.broker) and era.takes(queue.broker, last):
                 return self._selection(queue, "available")
         picked, self._worst = self._strategy.pick_one_at_least(self._faults, self._worst, self._inputs)
@@ -296,7 +296,7 @@ class _Search:
             self._faults = _without(self._faults, picked)
             return self._next()
         replaced = self._turn()
-        queue = MessageQueue(picked, remainder(self._step(), queues))
+        queue = MessageQueue(picked, compute_remainder(self._step(), queues))
         if era.renames:
             self._renamed = MappingProxyType({**self._renamed, replaced: queue})
         return self._selection(queue, "no available broker; one picked of the better half")
@@ -305,15 +305,15 @@ class _Search:
         return self._selection(self._at(self._turn()), "the next one")
 
     def _step(self) -> int:
-        index = self._indexes.first(signed(self._inputs.draw(1 << 32))) if self._index is None else self._index
+        index = self._indexes.first(to_signed(self._inputs.draw(1 << 32))) if self._index is None else self._index
         self._index, number = self._indexes.step(index)
         return number
 
     def _turn(self) -> int:
-        return position(self._step(), self._partitions.count)
+        return find_position(self._step(), self._partitions.count)
 
     def _at(self, index: int) -> MessageQueue:
-        return self._renamed.get(index) or MessageQueue.of(self._partitions.all[index])
+        return self._renamed.get(index) or MessageQueue.from_partition(self._partitions.all[index])
 
     def _is_available(self, broker: str) -> bool:
         return broker not in self._faults or self._faults[broker].is_available(self._inputs.now)
@@ -337,7 +337,7 @@ def _fault_era(version: str, faithful: bool) -> FaultEra:
 
 def _count_queues(partitions: Partitions) -> Mapping[str, int]:
     """Return how many queues each broker has in the list."""
-    return Counter([broker_name(partition) for partition in partitions])
+    return Counter([find_broker_name(partition) for partition in partitions])
 
 
 def _without(faults: Faults, broker: str | None) -> Faults:

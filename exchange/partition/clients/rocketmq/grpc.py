@@ -10,22 +10,22 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from exchange.errors import InputError
-from exchange.partition.clients.rocketmq.queues import by_broker
-from exchange.partition.hashing.compiled import hashes
-from exchange.partition.hashing.hashes import signed
+from exchange.partition.clients.rocketmq.queues import group_by_broker
+from exchange.partition.hashing.compiled import get_hashes
+from exchange.partition.hashing.hashes import to_signed
 from exchange.partition.hashing.java import decode_string
 from exchange.partition.hashing.keys import describe_key
 from exchange.partition.partitioner import Choice, Inputs, Key, Partitioner
 from exchange.partition.partitions import Partition, Partitions
 from exchange.values.field_values import Typed
 
-__all__ = ["GrpcJava", "GrpcProxy", "text_of"]
+__all__ = ["GrpcJava", "GrpcProxy", "require_text"]
 
 NOT_SPACE_TO_JAVA: Final = frozenset("\x85\xa0\u2007\u202f")
 """Characters that are white space to Python, but not to ``Character.isWhitespace``."""
 
 
-def text_of(key: Key, called: str) -> str | None:
+def require_text(key: Key, called: str) -> str | None:
     """Return the text of a key that must be a text, None for no key. Raises InputError for other types."""
     if type(key) is str:
         return key
@@ -62,14 +62,14 @@ class _Grpc(Partitioner):
         if choice.partition is not None:
             return choice, memory
         queue = self._queues(partitions)[memory % partitions.count]
-        return Choice(queue.id, None, f"turn {memory} mod {partitions.count}"), signed(memory + 1)
+        return Choice(queue.id, None, f"turn {memory} mod {partitions.count}"), to_signed(memory + 1)
 
     def _queues(self, partitions: Partitions) -> tuple[Partition, ...]:
         return partitions.all
 
     def _group(self, key: Key) -> str | None:
         """Return the message group; None for no group."""
-        group = text_of(key, "message group")
+        group = require_text(key, "message group")
         return None if self.empty_is_none and not group else group
 
     def _hash(self, group: str) -> int:
@@ -93,18 +93,18 @@ class GrpcProxy(_Grpc):
     rule: ClassVar = "consistentHash(hash, {})"
 
     def memory(self, inputs: Inputs) -> int:
-        return signed(inputs.draw(1 << 32))
+        return to_signed(inputs.draw(1 << 32))
 
     def _queues(self, partitions: Partitions) -> tuple[Partition, ...]:
-        return by_broker(partitions)
+        return group_by_broker(partitions)
 
     def _hash(self, group: str) -> int:
         if group.isspace() and NOT_SPACE_TO_JAVA.isdisjoint(group):
             raise InputError("the proxy refuses a blank message group (ILLEGAL_MESSAGE_GROUP): send none, or a name")
-        return hashes().string_hash(group)
+        return get_hashes().string_hash(group)
 
     def _position(self, hashed: int, count: int) -> int:
-        return hashes().consistent_hash(hashed, count)
+        return get_hashes().consistent_hash(hashed, count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class GrpcJava(_Grpc):
         return inputs.draw((1 << 31) - 1)
 
     def _hash(self, group: str) -> int:
-        return hashes().sip_hash_24(group.encode("utf-8", "replace"))
+        return get_hashes().sip_hash_24(group.encode("utf-8", "replace"))
 
     def _position(self, hashed: int, count: int) -> int:
         return hashed % count

@@ -19,7 +19,7 @@ from exchange.partition.hashing.java import code_units
 from exchange.partition.partitions import Broker, Partition, Partitions
 
 __all__ = [
-    "BrokerData", "MessageQueue", "QueueData", "QueueMapping", "TopicRoute", "broker_name", "by_broker",
+    "BrokerData", "MessageQueue", "QueueData", "QueueMapping", "TopicRoute", "find_broker_name", "group_by_broker",
     "proxy_queues", "publish_queues", "subscribe_queues",
 ]  # fmt: skip
 
@@ -159,12 +159,12 @@ def _host_of(address: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def by_broker(partitions: Partitions) -> tuple[Partition, ...]:
+def group_by_broker(partitions: Partitions) -> tuple[Partition, ...]:
     """Return the partitions sorted by the names of their brokers as in Java; those of one broker keep their order."""
-    return tuple(sorted(partitions.all, key=lambda partition: code_units(broker_name(partition))))
+    return tuple(sorted(partitions.all, key=lambda partition: code_units(find_broker_name(partition))))
 
 
-def broker_name(partition: Partition) -> str:
+def find_broker_name(partition: Partition) -> str:
     """Return the name of a queue's broker (``MessageQueue.getBrokerName``)."""
     return partition.leader.name if partition.leader else ""
 
@@ -241,9 +241,9 @@ class MessageQueue(NamedTuple):
     queue_id: int
 
     @classmethod
-    def of(cls, partition: Partition) -> MessageQueue:
+    def from_partition(cls, partition: Partition) -> MessageQueue:
         """Return the queue of a partition, whose name ends with its number: ``broker-a:1``."""
-        return cls(broker_name(partition), int(partition.name.rpartition(":")[2]))
+        return cls(find_broker_name(partition), int(partition.name.rpartition(":")[2]))
 
     @property
     def name(self) -> str:

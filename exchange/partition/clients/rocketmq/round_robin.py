@@ -15,13 +15,13 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from exchange.errors import InputError
-from exchange.partition.clients.rocketmq.queues import broker_name
-from exchange.partition.hashing.hashes import absolute, positive, signed
-from exchange.partition.hashing.java import remainder
+from exchange.partition.clients.rocketmq.queues import find_broker_name
+from exchange.partition.hashing.hashes import to_absolute, to_positive, to_signed
+from exchange.partition.hashing.java import compute_remainder
 from exchange.partition.partitioner import Choice, Inputs, Key, Partitioner
 from exchange.partition.partitions import Partitions
 
-__all__ = ["ERAS", "Era", "RoundRobin", "Turn", "era_of", "position"]
+__all__ = ["ERAS", "Era", "RoundRobin", "Turn", "find_era", "find_position"]
 
 
 class Era(NamedTuple):
@@ -30,7 +30,7 @@ class Era(NamedTuple):
     first: Callable[[int], int]
     """``Random.nextInt()`` -> the index before the first message."""
     step: Callable[[int], tuple[int, int]]
-    """The index -> the next index, and the number from which `position` makes a position."""
+    """The index -> the next index, and the number from which `find_position` makes a position."""
     seeks_from_a_copy: bool = False
     """Whether a search for another broker moves the index by one only, however many queues it skips."""
 
@@ -39,27 +39,27 @@ class Era(NamedTuple):
 
 
 def _absolute_or_zero(value: int) -> int:
-    return max(absolute(value), 0)
+    return max(to_absolute(value), 0)
 
 
 def _step_to_zero(index: int) -> tuple[int, int]:
-    after = _absolute_or_zero(signed(index + 1))
+    after = _absolute_or_zero(to_signed(index + 1))
     return after, after
 
 
 def _step_and_stick(index: int) -> tuple[int, int]:
-    after = absolute(signed(index + 1))
+    after = to_absolute(to_signed(index + 1))
     return after, after
 
 
 def _step_and_turn_back(index: int) -> tuple[int, int]:
-    after = signed(index + 1)
-    return after, absolute(after)
+    after = to_signed(index + 1)
+    return after, to_absolute(after)
 
 
 def _step(index: int) -> tuple[int, int]:
-    after = signed(index + 1)
-    return after, positive(after)
+    after = to_signed(index + 1)
+    return after, to_positive(after)
 
 
 def _as_drawn(value: int) -> int:
@@ -68,9 +68,9 @@ def _as_drawn(value: int) -> int:
 
 ERAS: Final[Mapping[tuple[int, ...], Era]] = MappingProxyType({
     (4, 0): Era(_absolute_or_zero, _step_to_zero, seeks_from_a_copy=True),
-    (4, 8): Era(absolute, _step_and_stick),
-    (4, 9): Era(absolute, _step_and_turn_back),
-    (4, 9, 4): Era(absolute, _step),
+    (4, 8): Era(to_absolute, _step_and_stick),
+    (4, 9): Era(to_absolute, _step_and_turn_back),
+    (4, 9, 4): Era(to_absolute, _step),
     (5, 0): Era(_as_drawn, _step),
 })  # fmt: skip
 """First version of a range -> how an index moves in it.
@@ -82,7 +82,7 @@ with 0.
 
 
 @cache
-def era_of(version: str) -> Era:
+def find_era(version: str) -> Era:
     """Return the era of a client's version, ``4.9.2``. Raises InputError for no version, and for one before 4.0."""
     if not re.fullmatch(r"\d+(\.\d+)*", version):
         raise InputError(f"not a version of rocketmq-client: {version!r}; write it as in 4.7.1 or 5.0")
@@ -93,9 +93,9 @@ def era_of(version: str) -> Era:
     return eras[-1]
 
 
-def position(number: int, count: int) -> int:
+def find_position(number: int, count: int) -> int:
     """Return ``Math.abs(number) % count``, but 0 if Java's result is negative, as it may be for Integer.MIN_VALUE."""
-    return max(remainder(absolute(number), count), 0)
+    return max(compute_remainder(to_absolute(number), count), 0)
 
 
 class Turn(NamedTuple):
@@ -117,7 +117,7 @@ class RoundRobin(Partitioner):
     version: str = "5.0"
 
     def __post_init__(self) -> None:
-        era_of(self.version)
+        find_era(self.version)
 
     def choose(self, key: Key, partitions: Partitions) -> Choice:
         return Choice(None, None, "the thread's index, which begins at random")
@@ -132,17 +132,17 @@ class RoundRobin(Partitioner):
 
         The queue is at another broker than ``last_broker`` if there is one. None stands for a first try.
         """
-        era = era_of(self.version)
+        era = find_era(self.version)
         same_route = memory is not None and (memory.partitions is partitions or memory.partitions == partitions)
-        index = memory.at if memory and same_route else era.first(signed(inputs.draw(1 << 32)))
+        index = memory.at if memory and same_route else era.first(to_signed(inputs.draw(1 << 32)))
         if last_broker is not None:
             for next_index, number in _numbers(era, index, partitions.count):
                 index = next_index
-                partition = partitions.all[position(number, partitions.count)]
-                if broker_name(partition) != last_broker:
+                partition = partitions.all[find_position(number, partitions.count)]
+                if find_broker_name(partition) != last_broker:
                     return Choice(partition.id, None, f"index {number}, not {last_broker}"), Turn(index, partitions)
         index, number = era.step(index)
-        partition = partitions.all[position(number, partitions.count)]
+        partition = partitions.all[find_position(number, partitions.count)]
         return Choice(partition.id, None, f"index {number} % {partitions.count}"), Turn(index, partitions)
 
 
@@ -151,7 +151,7 @@ def _numbers(era: Era, index: int, count: int) -> Iterator[tuple[int, int]]:
     if era.seeks_from_a_copy:
         index, number = era.step(index)
         for ahead in range(count):
-            yield index, signed(number + ahead)
+            yield index, to_signed(number + ahead)
     else:
         for _ in range(count):
             index, number = era.step(index)

@@ -29,7 +29,7 @@ from exchange.partition.partitions import Partitions
 
 __all__ = [
     "SETTLED", "Action", "Beginning", "QueueCounts", "QueueOffsets", "ScalingStep", "Situation", "UnreadMessages",
-    "all_steps", "counts_after", "moved_keys", "next_steps", "publish_list", "refusal",
+    "list_steps", "count_after", "count_moved_keys", "find_next_steps", "publish_list", "explain_refusal",
 ]  # fmt: skip
 
 SETTLED: Final = 33_000
@@ -161,7 +161,7 @@ class Situation:
         ])  # fmt: skip
 
 
-def next_steps(situation: Situation, target: Mapping[str, int]) -> tuple[ScalingStep, ...]:
+def find_next_steps(situation: Situation, target: Mapping[str, int]) -> tuple[ScalingStep, ...]:
     """Return the steps that can be taken now to have ``target`` queues on each broker; none if the target is reached.
 
     There is at most one step for each broker, independent of the others. Brokers that are not in the target keep their
@@ -181,13 +181,13 @@ def next_steps(situation: Situation, target: Mapping[str, int]) -> tuple[Scaling
     return tuple(dict.fromkeys(steps))
 
 
-def all_steps(situation: Situation, target: Mapping[str, int]) -> tuple[ScalingStep, ...]:
+def list_steps(situation: Situation, target: Mapping[str, int]) -> tuple[ScalingStep, ...]:
     """Return all steps to the target in an order that is safe, broker by broker, as they are known now.
 
     Before a read number is lowered, there is always a step to drain the queues, even if they are empty now: until
-    producers have settled, messages come. Raises InputError as `next_steps`.
+    producers have settled, messages come. Raises InputError as `find_next_steps`.
     """
-    next_steps(situation, target)  # checks the target
+    find_next_steps(situation, target)  # checks the target
     steps: dict[ScalingStep, None] = {}
     for broker in sorted(situation.counts, key=code_units):
         now = situation
@@ -202,7 +202,7 @@ def all_steps(situation: Situation, target: Mapping[str, int]) -> tuple[ScalingS
     return tuple(steps)
 
 
-def counts_after(counts: Mapping[str, QueueCounts], step: ScalingStep) -> Mapping[str, QueueCounts]:
+def count_after(counts: Mapping[str, QueueCounts], step: ScalingStep) -> Mapping[str, QueueCounts]:
     """Return the brokers' numbers of queues after a step."""
     if step.action == Action.SET_READ:
         return {**counts, step.broker: counts[step.broker]._replace(read=step.number)}
@@ -211,7 +211,7 @@ def counts_after(counts: Mapping[str, QueueCounts], step: ScalingStep) -> Mappin
     return counts
 
 
-def refusal(situation: Situation, step: ScalingStep) -> str:
+def explain_refusal(situation: Situation, step: ScalingStep) -> str:
     """Return why a step must not be taken now, and what to do first; empty if it is safe."""
     broker, number = step.broker, step.number
     if step.action not in (Action.SET_READ, Action.SET_WRITE):
@@ -251,7 +251,7 @@ def publish_list(counts: Mapping[str, QueueCounts]) -> Partitions:
     return Partitions.queues({broker: counts[broker].write for broker in sorted(counts, key=code_units)})
 
 
-def moved_keys(
+def count_moved_keys(
     keys: KeyCounts, partitioner: Partitioner, counts: Mapping[str, QueueCounts], target: Mapping[str, int]
 ) -> Moves:
     """Return which keys move once all brokers have their target; the order of their messages is at risk."""
@@ -285,7 +285,7 @@ def _write_steps(situation: Situation, step: ScalingStep) -> Iterator[ScalingSte
         yield ScalingStep(Action.STOP_PRODUCERS)
     elif unread := situation.unread(_all_queues(situation)):
         yield ScalingStep(Action.DRAIN, unread=unread)
-    elif reason := refusal(situation, step):
+    elif reason := explain_refusal(situation, step):
         raise InputError(reason)
     else:
         yield step
@@ -299,7 +299,7 @@ def _shrink(situation: Situation, step: ScalingStep) -> Iterator[ScalingStep]:
         yield ScalingStep(Action.SETTLE, broker, to_wait)
     elif unread := situation.unread(above):
         yield ScalingStep(Action.DRAIN, broker, step.number, unread)
-    elif reason := refusal(situation, step):
+    elif reason := explain_refusal(situation, step):
         raise InputError(reason)
     else:
         yield step
@@ -334,7 +334,7 @@ def _after(situation: Situation, step: ScalingStep) -> Situation:
     for queue in {unread.queue for unread in step.unread}:
         end = offsets[queue].end
         offsets[queue] = offsets[queue]._replace(consumed=dict.fromkeys(offsets[queue].consumed, end), coming=0)
-    after = counts_after(counts, step)
+    after = count_after(counts, step)
     return replace(situation, counts=after, offsets=offsets, since_write=since_write, producers_stopped=stopped)
 
 

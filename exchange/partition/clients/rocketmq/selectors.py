@@ -12,11 +12,11 @@ from functools import lru_cache
 from typing import Any, ClassVar, Final
 
 from exchange.errors import InputError
-from exchange.partition.clients.rocketmq.grpc import GrpcJava, GrpcProxy, text_of
-from exchange.partition.clients.rocketmq.queues import broker_name
+from exchange.partition.clients.rocketmq.grpc import GrpcJava, GrpcProxy, require_text
+from exchange.partition.clients.rocketmq.queues import find_broker_name
 from exchange.partition.clients.rocketmq.round_robin import RoundRobin
-from exchange.partition.hashing.hashes import absolute
-from exchange.partition.hashing.java import LEAST_INT, JavaRandom, hash_code, remainder, string_hash
+from exchange.partition.hashing.hashes import to_absolute
+from exchange.partition.hashing.java import LEAST_INT, JavaRandom, compute_remainder, hash_code, string_hash
 from exchange.partition.hashing.librdkafka import fnv1a_hash
 from exchange.partition.partitioner import Choice, Inputs, Key, Partitioner, Strategy
 from exchange.partition.partitions import Partition, Partitions
@@ -41,7 +41,7 @@ class ByHash(Partitioner):
     def choose(self, key: Key, partitions: Partitions) -> Choice:
         hashed = _hash_code(key)
         count = partitions.count
-        return Choice(partitions.all[abs(remainder(hashed, count))].id, hashed, f"abs(hash % {count})")
+        return Choice(partitions.all[abs(compute_remainder(hashed, count))].id, hashed, f"abs(hash % {count})")
 
     def partition_of(self, key: Key, partitions: Partitions) -> int | None:
         return partitions.all[abs(_hash_code(key)) % partitions.count].id
@@ -57,7 +57,7 @@ class ByHash40(Partitioner):
 
     def choose(self, key: Key, partitions: Partitions) -> Choice:
         hashed = _hash_code(key)
-        position = remainder(absolute(hashed), partitions.count)
+        position = compute_remainder(to_absolute(hashed), partitions.count)
         return Choice(_at(position, partitions, "rocketmq.hash").id, hashed, f"abs(hash) % {partitions.count}")
 
     def partition_of(self, key: Key, partitions: Partitions) -> int | None:
@@ -96,7 +96,7 @@ class ByRandoom(ByRandom):
 
     def choose_next(self, key: Key, partitions: Partitions, memory: Any, inputs: Inputs) -> tuple[Choice, Any]:
         value, memory = memory.next(32)
-        queue = _at(remainder(absolute(value), partitions.count), partitions, "rocketmq.random")
+        queue = _at(compute_remainder(to_absolute(value), partitions.count), partitions, "rocketmq.random")
         return Choice(queue.id, None, f"abs(nextInt()) % {partitions.count}"), memory
 
 
@@ -125,7 +125,7 @@ class ByMachineRoom(Partitioner):
         here = self._queues_near_by(partitions)
         hashed = _hash_code(key)
         rule = f"abs(hash % {len(here)}) of the queues in {', '.join(sorted(self.consumeridcs))}"
-        return Choice(here[abs(remainder(hashed, len(here)))].id, hashed, rule)
+        return Choice(here[abs(compute_remainder(hashed, len(here)))].id, hashed, rule)
 
     def partition_of(self, key: Key, partitions: Partitions) -> int | None:
         here = () if self.faithful else _queues_in(partitions, self.consumeridcs)
@@ -149,7 +149,7 @@ class Explicit(Partitioner):
     """The queue of ``send(Message, MessageQueue)``: the key is its name, ``broker-a:1``."""
 
     def choose(self, key: Key, partitions: Partitions) -> Choice:
-        name = text_of(key, "queue's name")
+        name = require_text(key, "queue's name")
         for partition in partitions:
             if partition.name == name:
                 return Choice(partition.id, None, f"the queue {name}")
@@ -164,14 +164,14 @@ class GoHash(Partitioner):
     """
 
     def choose(self, key: Key, partitions: Partitions) -> Choice:
-        sharding_key = text_of(key, "sharding key")
+        sharding_key = require_text(key, "sharding key")
         if not sharding_key:
             return Choice(None, None, "no sharding key: a random queue")
         hashed = fnv1a_hash(sharding_key.encode("utf-8", "replace"))
         return Choice(partitions.all[hashed % partitions.count].id, hashed, f"hash % {partitions.count}")
 
     def partition_of(self, key: Key, partitions: Partitions) -> int | None:
-        sharding_key = text_of(key, "sharding key")
+        sharding_key = require_text(key, "sharding key")
         if not sharding_key:
             return None
         return partitions.all[fnv1a_hash(sharding_key.encode("utf-8", "replace")) % partitions.count].id
@@ -210,7 +210,7 @@ def _queues_in(partitions: Partitions, rooms: frozenset[str]) -> tuple[Partition
 
 
 def _room(partition: Partition) -> str | None:
-    room, *broker = broker_name(partition).rstrip("@").split("@")  # Java's split drops empty texts at the end
+    room, *broker = find_broker_name(partition).rstrip("@").split("@")  # Java's split drops empty texts at the end
     return room if len(broker) == 1 else None
 
 

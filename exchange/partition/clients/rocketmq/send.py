@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
 from exchange.errors import InputError
-from exchange.partition.clients.rocketmq.round_robin import era_of
+from exchange.partition.clients.rocketmq.round_robin import find_era
 
 __all__ = [
     "EXCEPTIONS", "RETRY_RESPONSE_CODES", "STATUSES", "FaultUpdate", "Next", "Outcome", "SendSettings", "Sending",
@@ -99,7 +99,7 @@ class SendSettings:
     """Whether brokers with faults are probed, since 5.1.4."""
 
     def __post_init__(self) -> None:
-        era_of(self.version)
+        find_era(self.version)
 
     def is_since(self, *version: int) -> bool:
         """Return whether the client has at least this version."""

@@ -13,8 +13,8 @@ from amqp.exceptions import AccessRefused, ChannelError, NotFound, PreconditionF
 from kombu import Connection, Consumer, Exchange, Producer, Queue
 
 import exchange
-from bindings.adapters.kombu import broker_at, register
-from exchange import LATEST, Binding, Topology
+from bindings.adapters.kombu import find_broker, register
+from exchange import LATEST_PROFILE, Binding, Topology
 from exchange.values.field_values import FieldTable
 from tests.support import oracle, topologies
 from tests.support.waiting import find_limit, wait_until
@@ -25,7 +25,7 @@ TYPES = ("direct", "fanout", "topic", "topic", "headers", "x-recent-history", "x
 @pytest.fixture
 def connection() -> Iterator[Any]:
     register()
-    broker_at(topology=Topology())
+    find_broker(topology=Topology())
     with Connection("hashstar://") as open_connection:
         yield open_connection
 
@@ -53,8 +53,8 @@ def bodies(channel: Any, queue: str) -> list[Any]:
 def test_random_topologies_declared_through_kombu_route_as_the_slow_router(seed: int) -> None:
     register()
     rng = Random(f"kombu/{seed}")
-    topology = topologies.topology(rng, LATEST, topologies.Kinds(TYPES, policies=False))
-    broker = broker_at("random", topology=Topology())
+    topology = topologies.topology(rng, LATEST_PROFILE, topologies.Kinds(TYPES, policies=False))
+    broker = find_broker("random", topology=Topology())
     with Connection("hashstar://random") as connection:
         channel = connection.channel()
         declare(channel, broker, topology)
@@ -159,12 +159,12 @@ def test_what_was_not_acknowledged_returns_when_the_channel_closes(connection: A
 def test_auto_delete_and_exclusive_queues_are_deleted(connection: Any) -> None:
     channel = connection.channel()
     with Consumer(channel, [Queue("temporary", auto_delete=True)]):
-        assert "temporary" in broker_at().topology.queues
-    assert "temporary" not in broker_at().topology.queues
+        assert "temporary" in find_broker().topology.queues
+    assert "temporary" not in find_broker().topology.queues
     with Connection("hashstar://") as other:
         Queue("mine", exclusive=True)(other.channel()).declare()
-        assert "mine" in broker_at().topology.queues
-    assert "mine" not in broker_at().topology.queues
+        assert "mine" in find_broker().topology.queues
+    assert "mine" not in find_broker().topology.queues
 
 
 def test_the_broker_has_the_topology_that_it_is_given() -> None:
@@ -175,11 +175,11 @@ def test_the_broker_has_the_topology_that_it_is_given() -> None:
         [Binding.to_queue("orders", "billing", "order.#")],
         vhost="/shop",
     )
-    broker = broker_at("shop", topology=orders)
+    broker = find_broker("shop", topology=orders)
     with Connection("hashstar://shop//shop") as connection:
         Producer(connection.channel()).publish("x", exchange="orders", routing_key="order")
     assert [len(messages) for messages in broker.queues.values()] == [1]
-    assert broker_at("shop").topology == Topology(), "another virtual host is another broker"
+    assert find_broker("shop").topology == Topology(), "another virtual host is another broker"
 
 
 def test_a_consumer_waits_for_what_another_thread_publishes(connection: Any) -> None:

@@ -13,13 +13,13 @@ from kombu import Connection, Consumer, Exchange, Producer, Queue, binding
 from kombu.transport import memory
 from kombu.transport.virtual import base
 
-from bindings.adapters.kombu import exact_routing, install, uninstall
+from bindings.adapters.kombu import install, route_exactly, uninstall
 from tests.support.waiting import find_limit
 
 
 @pytest.fixture
 def channel() -> Iterator[Any]:
-    with exact_routing(), Connection("memory://") as connection:
+    with route_exactly(), Connection("memory://") as connection:
         yield connection.channel()
     memory.Transport.global_state.clear()
     memory.Channel.queues.clear()
@@ -128,7 +128,7 @@ def test_a_rejected_message_returns_to_its_own_queue_only(channel: Any) -> None:
 
 def test_the_queue_of_dead_letters_stays_as_kombu_has_it() -> None:
     options = {"deadletter_queue": "dead"}
-    with exact_routing(), Connection("memory://", transport_options=options) as connection:
+    with route_exactly(), Connection("memory://", transport_options=options) as connection:
         channel = connection.channel()
         Exchange("direct", "direct")(channel).declare()
         with pytest.warns(base.UndeliverableWarning):
@@ -140,7 +140,7 @@ def test_uninstalling_gives_kombu_back_as_it_was() -> None:
     before = {name: vars(base.Channel)[name] for name in ("_lookup", "_restore", "queue_bind", "queue_unbind")}
     install()
     install()
-    with exact_routing():
+    with route_exactly():
         pass
     assert vars(base.Channel)["_lookup"] is not before["_lookup"], "an inner block must not uninstall"
     uninstall()
@@ -166,7 +166,7 @@ def test_bindings_of_other_processes_without_exact_routing_count(tmp_path: Path)
     subprocess.run([sys.executable, "-c", BIND, str(tmp_path)], check=True)
     folder = str(tmp_path)
     options = {"data_folder_in": folder, "data_folder_out": folder, "control_folder": f"{folder}/control"}
-    with exact_routing(), Connection("filesystem://", transport_options=options) as connection:
+    with route_exactly(), Connection("filesystem://", transport_options=options) as connection:
         channel = connection.channel()
         Producer(channel, Exchange("orders", "topic")).publish("x", routing_key="order")
         Producer(channel, Exchange("news", "fanout")).publish("news")

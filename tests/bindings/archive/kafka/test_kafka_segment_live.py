@@ -11,7 +11,7 @@ import pytest
 
 from bindings.archive.formats.detect import detect
 from bindings.archive.kafka.header import read_header
-from exchange.values.field_values import type_and_value
+from exchange.values.field_values import resolve_type
 from tests.support.archives.containers import copy_out, run_inside
 from tests.support.archives.reads import read
 from tests.support.servers import Server
@@ -84,6 +84,6 @@ def test_all_that_a_broker_wrote_is_read(kafka: Server, topic: tuple[str, str], 
         assert record.message.routing_key.encode("utf-8", "surrogateescape") == message["key"]
         assert record.message.body == (message["value"] or b"")
         assert record.time == message["timestamp"] * 1000
-        headers = {key: type_and_value(value)[1] for key, value in record.message.headers.items()}
+        headers = {key: resolve_type(value)[1] for key, value in record.message.headers.items()}
         marks = {"x-kafka-topic": name.encode(), "x-kafka-key": message["key"], "x-kafka-tombstone": True}
         assert headers == dict(message["headers"]) | (marks if message["value"] is None else {})

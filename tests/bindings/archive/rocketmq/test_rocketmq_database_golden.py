@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from bindings.archive.reading import Bad
 from bindings.archive.rocketmq.timer import SLOT, UNIT, read_timer_files
 from bridge.cli import hashstar
-from exchange.text.site import how_to_install
+from exchange.text.site import build_install_command
 from tests.recorders import golden
 from tests.recorders.rocketmq_database import GROUP, TOPICS, VARIANTS
 
@@ -97,7 +97,7 @@ def test_without_the_library_the_rest_is_shown_and_the_extra_named(
     assert sorted(found["in_database"]) == sorted(expected.get(variant, found["in_database"]))
     assert {topic["topic"]: topic["messages"] for topic in found["topics"]}["orders"] == 60
     if variant in expected:
-        assert f"config; {how_to_install('rocksdb')}" in run(folder).stdout
+        assert f"config; {build_install_command('rocksdb')}" in run(folder).stdout
 
 
 def test_a_damaged_database_is_reported_and_the_log_is_shown(variant: str, folder: Path) -> None:

@@ -232,7 +232,7 @@ def test_topics_of_rocketmqs_own_are_known_by_their_names() -> None:
         "a": "USER", "%RETRY%g": "RETRY", "%DLQ%g": "DEAD", "TBW102": "SYSTEM",
         "RMQ_SYS_TRANS_HALF_TOPIC": "TRANSACTION", "SCHEDULE_TOPIC_XXXX": "DELAY", "rmq_sys_wheel_timer": "WHEEL",
     }  # fmt: skip
-    assert {name: TopicKind.of(name).name for name in kinds} == kinds
+    assert {name: TopicKind.from_name(name).name for name in kinds} == kinds
 
 
 def test_a_store_with_parts_missing_is_read_as_far_as_it_goes(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from bridge.rocketmq.remoting.client import Client, ClientSettings
 from bridge.rocketmq.remoting.codes import RequestCode
 from bridge.rocketmq.remoting.errors import RemotingError
 from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
-from bridge.rocketmq.remoting.stored import stored_messages
+from bridge.rocketmq.remoting.stored import parse_stored_messages
 from tests.recorders.jvm import QUICK, ask, find_classpath
 from tests.recorders.rocketmq_log import OPEN, SOURCE, sends
 from tests.support.archives import containers
@@ -63,7 +63,7 @@ def copy_store(name: str, folder: Path) -> Store:
 
 def message(topic: str, n: int) -> RocketMessage:
     """One of many, with everything that the files tell of one."""
-    return RocketMessage.of(
+    return RocketMessage.build(
         topic, f"body {n} ".encode() * (n % 7 + 1), {"n": str(n), "größe": "ü" * (n % 5 + 1)},
         tags=TAGS[n % len(TAGS)], keys=(f"key{n % 50}", f"Aa{n}"), flag=n,
     )  # fmt: skip
@@ -155,11 +155,11 @@ def test_files_agree_with_the_answers_of_the_broker(rocketmq_servers: list[Serve
                 assert (str(queue.min_offset), str(queue.max_offset)) == (least, most)
             for each in stored[::5]:
                 answer = await ask(RequestCode.VIEW_MESSAGE_BY_ID, offset=str(each.place))
-                assert [facts_of(one) for one in stored_messages(answer.body, "broker")] == [facts_of(each)]
+                assert [facts_of(one) for one in parse_stored_messages(answer.body, "broker")] == [facts_of(each)]
             times = {"beginTimestamp": "0", "endTimestamp": LATEST}
             for key in ("key7", "Aa9"):
                 answer = await ask(RequestCode.QUERY_MESSAGE, topic="files", key=key, maxNum="64", **times)
-                answered = sorted(map(facts_of, stored_messages(answer.body, "broker")), key=str)
+                answered = sorted(map(facts_of, parse_stored_messages(answer.body, "broker")), key=str)
                 matches = find_by_key(store, key, ("files",))
                 assert sorted(map(facts_of, matches.messages), key=str) == answered
                 assert len(answered) == (3 if key == "key7" else 1)

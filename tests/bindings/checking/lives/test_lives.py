@@ -177,7 +177,7 @@ def test_what_chance_decides_is_not_claimed_of_a_retry(second: str, found: set[s
 
 
 def test_a_search_that_ends_early_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bindings.checking.lives.places.STEPS", 100)
+    monkeypatch.setattr("bindings.checking.lives.places.MAX_STEPS", 100)
     names = [f"q{number}" for number in range(200)]
     queues = [Queue(name, arguments={"x-dead-letter-exchange": "f"}) for name in names]
     topology = Topology([Exchange("f", "fanout")], queues, [Binding.to_queue("f", name, "") for name in names])

@@ -14,7 +14,7 @@ from kombu import Exchange, Queue
 from kombu.common import Broadcast
 
 from bindings.adapters.celery import check_app, topology_of
-from bindings.adapters.kombu import broker_at, register
+from bindings.adapters.kombu import find_broker, register
 from bindings.sources.applications.celery import read_app
 from exchange import Binding, InputError, Topology
 from exchange import Exchange as OurExchange
@@ -62,7 +62,7 @@ def test_tasks_go_where_celery_publishes_them(name: str) -> None:
     """Every task is really sent, through a broker in memory: to the same exchange, key and queues."""
     register()
     host = name.replace(" ", "-")  # Celery keeps connections and what was declared on them, by the host
-    broker, settings = broker_at(host), SETTINGS[name]
+    broker, settings = find_broker(host), SETTINGS[name]
     app = make_app(host, **settings)
     with app.connection_for_write() as connection:
         for queue in make_app(host, **settings).amqp.queues.values():  # as a worker does

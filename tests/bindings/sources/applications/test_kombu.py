@@ -5,7 +5,7 @@ from __future__ import annotations
 import kombu
 import pytest
 
-from bindings.adapters.kombu import broker_at, register
+from bindings.adapters.kombu import find_broker, register
 from bindings.sources.applications.kombu import entities_of, topology_of
 from exchange import Binding, Exchange, InputError, Queue, Topology
 
@@ -21,7 +21,7 @@ ENTITIES = [
 
 def test_kombu_declares_the_topology() -> None:
     register()
-    broker = broker_at(topology=Topology())
+    broker = find_broker(topology=Topology())
     with kombu.Connection("hashstar://") as connection:
         for entity in ENTITIES:
             entity(connection.channel()).declare()

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bridge.cli import hashstar
-from exchange.text.site import how_to_install
+from exchange.text.site import build_install_command
 
 SHOP = """
 from celery import Celery
@@ -151,4 +151,4 @@ def test_no_library_is_imported_before_it_is_asked_for() -> None:
 def test_an_adapter_without_its_library_names_the_extra(module: str, library: str) -> None:
     code = f"import sys; sys.modules[{library!r}] = None; import bindings.adapters.{module}"
     result = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
-    assert how_to_install(library) in result.stderr.splitlines()[-1]
+    assert build_install_command(library) in result.stderr.splitlines()[-1]

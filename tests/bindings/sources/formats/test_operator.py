@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bindings.sources.definitions import Definitions
-from bindings.sources.definitions.import_warnings import unread_in
+from bindings.sources.definitions.import_warnings import find_unread
 from bindings.sources.formats import FORMATS, SourceFile
 from bindings.sources.formats.format import WriteTarget
 from bindings.sources.formats.imported import Imported
@@ -123,7 +123,7 @@ def test_lists_are_read_and_other_kinds_are_counted() -> None:
 @pytest.mark.parametrize("kind", ["Federation", "Shovel", "SchemaReplication", "SuperStream"])
 def test_what_moves_messages_and_is_not_read_leaves_all_claims_open(kind: str) -> None:
     text = one("Queue", "name: q") + one(kind, "name: other")
-    [unread] = unread_in(read(text).warnings)
+    [unread] = find_unread(read(text).warnings)
     assert (unread.kind, " is not read: " in unread.text) == ("unsupported", True)
     result = run_program("check", "-", given=text)
     assert "not proved: 1 part was not read" in result.stdout
@@ -189,13 +189,13 @@ def test_names_are_made_of_the_part_alone() -> None:
         ("/", "é" * 400),
         ("/", "-"),
     ]
-    found = [names.of("Queue", *each) for each in given]
+    found = [names.choose("Queue", *each) for each in given]
     assert found[:2] == ["orders", "a.b-c"]
     assert [name.rpartition("-")[0] for name in found[2:5]] == ["orders", "orders", "shop-orders"]
     assert len(set(found)) == len(found)
     assert all(len(name) <= 253 and name.isascii() and name[0].isalnum() and name == name.lower() for name in found)
-    assert [others.of("Queue", *each) for each in reversed(given)] == found[::-1]
-    assert names.of("Exchange", "/", "orders") == "orders"
+    assert [others.choose("Queue", *each) for each in reversed(given)] == found[::-1]
+    assert names.choose("Exchange", "/", "orders") == "orders"
 
 
 def test_a_folder_is_read_without_what_is_no_object(tmp_path: Path) -> None:

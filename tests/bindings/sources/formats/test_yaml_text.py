@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import yaml
 
-from bindings.sources.formats.yaml_text import read_documents, write_documents
+from bindings.sources.formats.yaml_text import parse_documents, write_documents
 from exchange.errors import InputError
-from exchange.text.site import how_to_install
+from exchange.text.site import build_install_command
 
 
 def read(text: str) -> list[Any]:
-    return [node.plain() for node in read_documents(text, "f.yaml")]
+    return [node.plain() for node in parse_documents(text, "f.yaml")]
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_documents_aliases_and_merge_keys() -> None:
 
 def test_each_value_knows_its_line_and_its_path() -> None:
     """For the error about it."""
-    (root,) = read_documents("a:\n- b\n- c: {d: 5}\n", "f.yaml")
+    (root,) = parse_documents("a:\n- b\n- c: {d: 5}\n", "f.yaml")
     inner = root.fields()["a"].items()[1].fields()["c"].fields()["d"]
     assert str(inner.error("is wrong")) == "f.yaml:3: a[1].c.d: is wrong"
 
@@ -108,5 +108,5 @@ def test_texts_are_written_so_that_every_parser_reads_texts() -> None:
 def test_without_pyyaml_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is no part of the core."""
     monkeypatch.setitem(__import__("sys").modules, "yaml", None)
-    with pytest.raises(InputError, match=f"YAML needs PyYAML: {re.escape(how_to_install('yaml'))}"):
+    with pytest.raises(InputError, match=f"YAML needs PyYAML: {re.escape(build_install_command('yaml'))}"):
         read("a: b")

@@ -14,19 +14,19 @@ from hypothesis import strategies as st
 
 from bindings.commands.upgrade import upgrade_command
 from bindings.upgrading.facts.crossing import Crossing
-from bindings.upgrading.facts.refused import refused_policies
+from bindings.upgrading.facts.refused import find_refused_policies
 from exchange import Exchange, Policy, Queue, Topology
-from exchange.entities.in_force import possible_policies
-from exchange.entities.policy_definitions import wrong_settings
+from exchange.entities.in_force import find_possible_policies
+from exchange.entities.policy_definitions import find_wrong_settings
 from exchange.entities.profile import Profile
-from exchange.entities.releases import profile_by_name
+from exchange.entities.releases import find_profile_by_name
 from tests.support.tiers import examples
 
 MIRRORED = {"ha-mode": "all"}
 
 
 def profile(name: str) -> Profile:
-    found = profile_by_name(name)
+    found = find_profile_by_name(name)
     assert found is not None
     return found
 
@@ -147,10 +147,12 @@ def test_each_policy_that_is_named_comes_into_force_and_each_that_comes_is_named
     """The oracle mends each refused policy, asks each part before and after, and knows nothing else."""
     release = profile(new)
     crossing = Crossing(topology, release)
-    refused = {policy.name for policy, _ in refused_policies(crossing) if isinstance(policy, Policy)}
+    refused = {policy.name for policy, _ in find_refused_policies(crossing) if isinstance(policy, Policy)}
     after = {}
     for name, policy in topology.policies.items():
-        kept = {key: value for key, value in policy.definition.items() if not wrong_settings({key: value}, release)}
+        kept = {
+            key: value for key, value in policy.definition.items() if not find_wrong_settings({key: value}, release)
+        }
         if name not in refused or kept:
             changed = kept if name in refused else policy.definition
             after[name] = Policy(name, policy.pattern, changed, policy.apply_to, policy.priority)
@@ -160,9 +162,11 @@ def test_each_policy_that_is_named_comes_into_force_and_each_that_comes_is_named
         comes: set[str] = set()
         for part in parts:
             was = {
-                each.name for each in possible_policies(part, topology.policies, topology.profile) if each is not None
+                each.name
+                for each in find_possible_policies(part, topology.policies, topology.profile)
+                if each is not None
             }
-            now = {each.name for each in possible_policies(part, after, release) if each is not None}
+            now = {each.name for each in find_possible_policies(part, after, release) if each is not None}
             if name in was:
                 comes |= now - was
         text = crossing.policy_shifts.explain(topology.policies[name])

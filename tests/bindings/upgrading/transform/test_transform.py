@@ -20,7 +20,7 @@ from bindings.upgrading.transform.table import TRANSFORMATIONS
 from bindings.upgrading.transform.transform import NAMES, SECTIONS, choose, transform_definitions, transform_topology
 from bindings.upgrading.upgrade import upgrade_topology
 from exchange import Binding, Exchange, Message, Policy, Queue, Router, Topology
-from exchange.entities.in_force import possible_policies, unsupported_keys
+from exchange.entities.in_force import find_possible_policies, find_unsupported_keys
 from exchange.errors import BrokerError, InputError
 from exchange.patterns.pattern import Pattern
 from tests.support import topologies
@@ -191,7 +191,7 @@ def test_the_policy_that_keeps_the_delivery_limit_is_in_force_where_none_was_and
     new = next(iter(after.policies.keys() - before.policies.keys()), None)
 
     def in_force(topology: Topology, queue: Queue) -> set[str | None]:
-        possible = possible_policies(queue, topology.policies, topology.profile)
+        possible = find_possible_policies(queue, topology.policies, topology.profile)
         return {None if policy is None else policy.name for policy in possible}
 
     for queue in queues:
@@ -259,7 +259,7 @@ def test_the_setting_of_a_policy_that_is_kept_is_the_default_unless_the_broker_i
     [row] = [each for each in TRANSFORMATIONS if each.name == "drop-empty-policies"]
     assert "queue_leader_locator is configured" in row.what
     policy = Policy("p", "", INERT[0])
-    assert not [kind for kind in ("classic", "quorum", "stream") if unsupported_keys(policy, kind)]
+    assert not [kind for kind in ("classic", "quorum", "stream") if find_unsupported_keys(policy, kind)]
 
 
 def test_an_empty_operator_policy_that_keeps_another_one_out_of_force_is_left() -> None:

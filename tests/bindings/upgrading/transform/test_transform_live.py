@@ -24,7 +24,7 @@ from bindings.sources.definitions import Definitions
 from bindings.upgrading.releases import release_of
 from bindings.upgrading.run import upgrade
 from exchange import Message, Policy, Queue, Router, Topology
-from exchange.entities.releases import profile_for
+from exchange.entities.releases import find_profile
 from exchange.errors import BrokerError
 from tests.bindings.upgrading.transform.test_transform import HA, Drawn, drawn
 from tests.support import topologies
@@ -109,9 +109,9 @@ def test_transformed_definitions_are_imported_without_an_error_and_route_as_fore
             manage(first, "POST", f"definitions/{name}", _of_one_vhost(json.loads(definitions)))
             export = manage(first, "GET", f"definitions/{name}")
             source = Definitions.loads(json.dumps(export), vhost=name)
-            before = source.topology(name, profile_for(first.version))
+            before = source.topology(name, find_profile(first.version))
             drawn_messages = [topologies.message(rng, before) for _ in range(MESSAGES)]
-            sides = [before, *[before.with_profile(profile_for(server.version)) for server in others]]
+            sides = [before, *[before.with_profile(find_profile(server.version)) for server in others]]
             sent = [each for each in drawn_messages if all(is_accepted(side, each) for side in sides)]
             was = arrived(old, before, sent)
             check(first, before, sent, was)

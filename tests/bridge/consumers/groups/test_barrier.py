@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bridge.consumers.groups.barrier import PartitionGate, Resize, read_news, read_resize, write_news
 from exchange.errors import InputError
-from exchange.partition.slots import moved_slots, place_slots
+from exchange.partition.slots import find_moved_slots, place_slots
 from tests.support.tiers import examples
 
 ID = "0" * 32
@@ -56,7 +56,7 @@ class Partitions:
 def test_each_slot_is_handled_in_order_and_whole(slots: int, data: st.DataObject) -> None:
     before, after = data.draw(st.integers(1, slots)), data.draw(st.integers(1, slots))
     world = Partitions(slots, before, after)
-    moved = list(moved_slots(slots, before, after).items())
+    moved = list(find_moved_slots(slots, before, after).items())
 
     def live() -> None:
         """Let publishers and owners do anything."""
@@ -100,7 +100,7 @@ def test_no_partition_gives_and_gets_so_no_gate_waits_for_itself(sizes: tuple[in
 
 def test_messages_of_other_slots_pass_a_gate() -> None:
     gate: PartitionGate[str] = PartitionGate(Resize(ID, 2, 1, 4), 0)
-    moved = next(iter(moved_slots(4, 2, 1)))
+    moved = next(iter(find_moved_slots(4, 2, 1)))
     stays = next(slot for slot, partition in enumerate(place_slots(4, 2)) if partition == 0)
     assert gate.hold("moved", moved)
     assert not gate.hold("stays", stays)

@@ -17,11 +17,11 @@ from bridge.consumers.groups.connection import (
     Lease,
     build_properties,
     connect,
-    losing,
     read_message,
+    translate_losses,
 )
 from exchange.errors import HashstarError, InputError
-from exchange.text.site import how_to_install
+from exchange.text.site import build_install_command
 from exchange.values.message import Message
 from tests.support.waiting import find_limit
 
@@ -31,7 +31,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
-        monkeypatch.setattr(connection, "seconds", lambda: self.now)
+        monkeypatch.setattr(connection, "read_clock", lambda: self.now)
 
 
 @pytest.fixture
@@ -88,20 +88,20 @@ def test_no_broker_is_a_loss_and_no_password_is_shown() -> None:
 
 @pytest.mark.parametrize("error", [Exception(), OSError("gone"), RuntimeError("closed"), TimeoutError()])
 def test_errors_of_the_client_are_losses(error: Exception) -> None:
-    with pytest.raises(GroupConnectionLost, match=r"^what: "), losing("what"):
+    with pytest.raises(GroupConnectionLost, match=r"^what: "), translate_losses("what"):
         raise error
 
 
 @pytest.mark.parametrize("error", [InputError("no"), KeyError("bug"), ZeroDivisionError()])
 def test_errors_of_others_are_not(error: Exception) -> None:
-    with pytest.raises(type(error)) as raised, losing("what"):
+    with pytest.raises(type(error)) as raised, translate_losses("what"):
         raise error
     assert raised.value is error
 
 
 def test_a_wait_that_the_client_cancels_is_a_loss_but_a_cancellation_is_none() -> None:
     async def wait_for_loss() -> None:
-        with losing("what"):
+        with translate_losses("what"):
             raise asyncio.CancelledError
 
     async def run() -> None:
@@ -109,7 +109,7 @@ def test_a_wait_that_the_client_cancels_is_a_loss_but_a_cancellation_is_none() -
             await wait_for_loss()
 
         async def sleep() -> None:
-            with losing("what"):
+            with translate_losses("what"):
                 await asyncio.Event().wait()
 
         task = asyncio.create_task(sleep())
@@ -176,4 +176,4 @@ main(["group", "describe", "orders", "--url", "amqp://127.0.0.1"])
 """
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr == f"hashstar: consumer groups need aiormq: {how_to_install('aio-pika')}\n"
+    assert ended.stderr == f"hashstar: consumer groups need aiormq: {build_install_command('aio-pika')}\n"

@@ -18,7 +18,7 @@ from bridge.consumers.groups.barrier import GATE, MARKER, Resize, read_news, wri
 from bridge.consumers.groups.connection import Lease
 from bridge.consumers.groups.partition import ApplicationFailed, OwnedPartition, PartitionSettings
 from exchange import Message
-from exchange.partition.slots import moved_slots
+from exchange.partition.slots import find_moved_slots
 from tests.support.tiers import examples
 from tests.support.virtual_loop import pass_time, run_virtually
 
@@ -27,7 +27,7 @@ GIVES = Resize("1" * 32, 1, 2, SLOTS)
 """A change that takes slots away from partition 0."""
 GETS = Resize("2" * 32, 3, 1, SLOTS)
 """A change that gives slots of partitions 1 and 2 to partition 0."""
-SOURCE_OF = {slot: old for slot, (old, new) in moved_slots(SLOTS, 3, 1).items() if new == 0}
+SOURCE_OF = {slot: old for slot, (old, new) in find_moved_slots(SLOTS, 3, 1).items() if new == 0}
 
 
 class Channel:

@@ -34,7 +34,7 @@ from exchange import InputError, Message
 from exchange.amqp import ContentHeader, content_of, message_of
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.routing.route import Placement
-from exchange.values.field_values import Typed, type_and_value
+from exchange.values.field_values import Typed, resolve_type
 from tests.exchange.amqp.test_codec import properties as any_properties
 from tests.exchange.amqp.test_codec import tables as any_tables
 from tests.support.bridge.behaviour import (
@@ -139,7 +139,7 @@ async def test_an_archived_message_has_all_its_parts(tmp_path: Path) -> None:
     await reports.answers(1)
     await target.close()
     [record] = read_records(tmp_path)
-    assert type_and_value(record.message.headers) == type_and_value({**headers, "x-hashstar-id": "id-1"})
+    assert resolve_type(record.message.headers) == resolve_type({**headers, "x-hashstar-id": "id-1"})
     assert record.message.properties == message.properties
     assert (record.message.exchange, record.message.routing_key) == (message.exchange, message.routing_key)
     assert record.message.body == message.body
@@ -151,7 +151,7 @@ async def test_an_archived_message_has_all_its_parts(tmp_path: Path) -> None:
 @examples(60)
 @given(any_tables, any_properties)
 def test_rows_of_a_spool_equal_those_made_of_the_messages(headers: dict[str, Any], properties: dict[str, Any]) -> None:
-    message = message_of("e", "k", ContentHeader.of(headers, properties), b"body")
+    message = message_of("e", "k", ContentHeader.encode(headers, properties), b"body")
     rows = Rows("somewhere")
     try:
         rows.add(message, NOON, offset=3)
@@ -167,19 +167,19 @@ def test_rows_of_a_spool_equal_those_made_of_the_messages(headers: dict[str, Any
 def test_a_message_restored_from_its_row_equals_the_original(
     headers: dict[str, Any], properties: dict[str, Any]
 ) -> None:
-    content = ContentHeader.of(headers or None, properties)
+    content = ContentHeader.encode(headers or None, properties)
     message = message_of("e", "k", content, b"body")
     outgoing = Outgoing(message, Delivery(message), "queue")
     [record] = to_records(to_rows(prepare_batch([outgoing], {"queue": ""}, NOON).batch))
     again = content_of(restore_message(record.message))
     assert again.properties() == properties
-    assert type_and_value(again.headers()) == type_and_value(content.headers())
+    assert resolve_type(again.headers()) == resolve_type(content.headers())
 
 
 @pytest.mark.parametrize(
     "content",
     [
-        ContentHeader.of({"CC": "no array"}, {"message_id": "m"}),
+        ContentHeader.encode({"CC": "no array"}, {"message_id": "m"}),
         ContentHeader(b"\x20\0\0\0\0\x05\x01aZzz"),
         ContentHeader(b"\x20\0\0\0\xff\xff"),
         ContentHeader(b"\x80\0\x05ab"),
@@ -312,7 +312,7 @@ def test_a_crash_between_naming_the_parts_and_removing_the_spool_duplicates_noth
     rotate(spool.path)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.parquet")}
     spool.path.write_bytes(data)
-    (tmp_path / f".making-{spool_module.token_of(spool.path)}").mkdir()
+    (tmp_path / f".making-{spool_module.read_token(spool.path)}").mkdir()
     assert rotate(spool.path) is not None
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.parquet")} == before
     assert len(read_records(tmp_path)) == 30
@@ -518,7 +518,7 @@ async def test_archived_messages_are_replayed_unchanged(tmp_path: Path) -> None:
     messages = numbered(100)
     await write_and_close(ArchiveTarget("a", tmp_path / "a", {"queue": ""}), messages)
     found = [delivery.message for delivery in await replay_all(ArchiveSource("r", str(tmp_path / "a"), None))]
-    assert [type_and_value(m.headers) for m in found] == [type_and_value(m.headers) for m in messages]
+    assert [resolve_type(m.headers) for m in found] == [resolve_type(m.headers) for m in messages]
     assert [(m.exchange, m.routing_key, dict(m.properties), m.body) for m in found] == [
         (m.exchange, m.routing_key, dict(m.properties), m.body) for m in messages
     ]

@@ -182,7 +182,7 @@ def to_record(message: Message) -> Record:
 
 
 @pytest.mark.parametrize(
-    "forged", [b"", b"\x20", b"\x80\0\x05ab", ContentHeader.of({"tenant": "victim"}, {"user_id": "admin"}).raw]
+    "forged", [b"", b"\x20", b"\x80\0\x05ab", ContentHeader.encode({"tenant": "victim"}, {"user_id": "admin"}).raw]
 )
 def test_a_header_named_as_the_raw_header_forges_nothing(forged: bytes) -> None:
     message = Message("e", "k", {RAW_HEADER: forged, "tenant": "attacker"}, {"user_id": "attacker"}, b"body")
@@ -208,7 +208,7 @@ async def test_a_forged_header_does_not_stop_a_replay(tmp_path: Path) -> None:
 
 @on_a_loop
 async def test_an_older_archive_is_replayed_with_the_headers_it_shows(tmp_path: Path) -> None:
-    raw = ContentHeader.of({"CC": "no array"}, {"message_id": "m"}).raw
+    raw = ContentHeader.encode({"CC": "no array"}, {"message_id": "m"}).raw
     write_part(tmp_path / "a", [Message("e", "k", {"hashstar-reason": "why", RAW_HEADER: raw}, {}, b"body")])
     [delivery] = await replay_all(ArchiveSource("r", str(tmp_path / "a"), None))
     assert dict(delivery.message.headers) == {"hashstar-reason": "why", RAW_HEADER: raw}

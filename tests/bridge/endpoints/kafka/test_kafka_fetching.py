@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bridge.endpoints.kafka.consumer.fetching import LONG, LONGEST_IDLE, STUCK, FetchQueues, Joining
+from bridge.endpoints.kafka.consumer.fetching import LONG_WAIT_SECONDS, LONGEST_IDLE, STUCK, FetchQueues, Joining
 
 OURS = [("orders", 0), ("orders", 1)]
 
@@ -76,11 +76,11 @@ def test_a_member_without_a_coordinator_is_not_stuck() -> None:
 
 def test_waiting_for_the_other_members_is_trouble_after_a_while_and_never_stuck() -> None:
     member = Joining()
-    for now in (0.0, LONG - 1):
+    for now in (0.0, LONG_WAIT_SECONDS - 1):
         member.look(joining("wait-join"), now)
         assert member.trouble is None
-    member.look(joining("wait-join"), LONG)
+    member.look(joining("wait-join"), LONG_WAIT_SECONDS)
     assert member.trouble == "it has waited for 15 s to be given partitions (wait-join)"
     assert not member.is_stuck
-    member.look(joining("steady"), LONG + 1)
+    member.look(joining("steady"), LONG_WAIT_SECONDS + 1)
     assert member.trouble is None

@@ -36,7 +36,7 @@ def server_from(servers: list[Server], *, new: bool) -> Server:
 async def test_members_share_partitions_and_go_on_after_what_was_settled(
     kafka_servers: list[Server], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetching, "LONG", 1.0)
+    monkeypatch.setattr(fetching, "LONG_WAIT_SECONDS", 1.0)
     with topics_at(server_from(kafka_servers, new=True).url) as topics:
         topic = topics.make(4)
         topics.put(topic, [(b"%d" % n, b"%d" % n) for n in range(200)])

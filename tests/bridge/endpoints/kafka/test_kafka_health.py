@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from bridge.endpoint import Disconnected
 from bridge.endpoints.kafka.cluster import checking
-from bridge.endpoints.kafka.cluster.errors import CLOSED, LOG, Reasons, text_of
+from bridge.endpoints.kafka.cluster.errors import CLOSED, LOG, Reasons, describe_error
 from bridge.endpoints.kafka.cluster.health import FORGOTTEN, NO_BROKER, PATIENCE, ClientHealth
 from bridge.endpoints.kafka.config import KafkaSource
 from bridge.endpoints.kafka.consumer.backlog import Backlog
@@ -184,7 +184,7 @@ def test_the_error_at_a_port_of_another_system_asks_whether_it_is_kafkas() -> No
         "127.0.0.1:5672/bootstrap: Receive failed: Invalid response size 1095586128 (0..100000000): increase "
         "receive.message.max.bytes"
     )
-    assert "no Kafka broker; is this its port?" in text_of(KafkaError(KafkaError._TRANSPORT, text))
+    assert "no Kafka broker; is this its port?" in describe_error(KafkaError(KafkaError._TRANSPORT, text))
 
 
 BY_PEER = "h:9092/bootstrap: Disconnected: connection closed by peer: receive 0 after POLLIN (after 3ms in state UP)"

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.endpoint import Delivery, Outgoing
-from bridge.endpoints.kafka.cluster.lazy import RecordHeaders, message_of_record, record_of
+from bridge.endpoints.kafka.cluster.lazy import RecordHeaders, convert_record, record_of
 from bridge.endpoints.kafka.cluster.topics import KafkaTopic
 from bridge.endpoints.kafka.config import KafkaTarget
 from bridge.endpoints.kafka.consumer.reader import LaneReader
 from bridge.endpoints.kafka.producer.writer import RecordWriter
 from bridge.endpoints.topics import TopicDestination
-from bridge.interop import IDENTITY, Record, Unmappable, identity_of_record, to_amqp, to_kafka
+from bridge.interop import IDENTITY, Record, Unmappable, identify_record, to_amqp, to_kafka
 from bridge.interop.marks import HOPS
 from exchange import Binding, Exchange, Queue, Router, Topology
 from exchange.amqp import content_of
@@ -60,7 +60,7 @@ def make_delivery(consumed: Consumed) -> Delivery:
 @given(consumed_records())
 def test_a_record_is_the_message_that_the_mapping_makes_of_it(consumed: Consumed) -> None:
     record, delivery = to_record(consumed), make_delivery(consumed)
-    assert delivery.identity == identity_of_record("read", record)
+    assert delivery.identity == identify_record("read", record)
     message, expected, refusal = delivery.message, None, None
     try:
         expected = to_amqp(record)
@@ -97,7 +97,7 @@ def test_a_record_is_written_as_if_it_had_been_a_message_of_amqp(
 
 
 def test_a_message_that_was_changed_has_no_record_any_more() -> None:
-    message = message_of_record(Record("orders", b"k", b"v", [("a", b"1")], None, False, 0, 9))
+    message = convert_record(Record("orders", b"k", b"v", [("a", b"1")], None, False, 0, 9))
     assert record_of(message) is not None
     other = assemble_message("", "", {"b": "2"}, message.properties, b"")
     assert record_of(other) is None
@@ -109,7 +109,7 @@ def test_a_message_that_was_changed_has_no_record_any_more() -> None:
 def test_a_route_by_key_decodes_nothing() -> None:
     topology = Topology().declare_exchange(Exchange("orders", "topic")).declare_queue(Queue("all"))
     router = Router(topology.bind(Binding.to_queue("orders", "all", "#")))
-    message = message_of_record(Record("orders", b"k", b"v", [("CC", b"1")], None, False, 0, 9))
+    message = convert_record(Record("orders", b"k", b"v", [("CC", b"1")], None, False, 0, 9))
     for _ in range(2):
         assert router.route(message).queues == ("all",)
     assert isinstance(message.headers, RecordHeaders)
@@ -135,23 +135,23 @@ def test_a_long_key_is_written_whole_to_the_partition_that_the_java_producer_cho
     for n in range(50):
         key = DEBEZIUM % n
         record = Record("orders", key, b"v", [("n" * 300, b"1")], None, False, 3, n)
-        message = to_amqp(record) if abroad else message_of_record(record)
+        message = to_amqp(record) if abroad else convert_record(record)
         outgoing = Outgoing(message, Delivery(message), "queue", number=n)
         if partitioning is not None:
             way = Partitioning.parse(f"kafka.murmur2 over 7 by {partitioning}")
             choice = way.choose(message)
-            outgoing.placement = Placement("queue", choice.partition, None, way.key.of(message), 1, "", way)
+            outgoing.placement = Placement("queue", choice.partition, None, way.key.read(message), 1, "", way)
         written, partition = writer.make_record(outgoing)
         assert (written.key, list(written.headers)) == (key, [("n" * 300, b"1"), (HOPS, b"1")])
         decisive = key if partitioning != "word 1" else key.split(b".")[0]
-        assert partition == murmur2.choose(decisive, Partitions.of(7)).partition
+        assert partition == murmur2.choose(decisive, Partitions.from_count(7)).partition
 
 
 def test_messages_of_long_keys_are_kept_in_order_by_the_whole_word() -> None:
     target = KafkaTarget("to", {}, {"queue": TopicDestination("copy", parse_key_source("word 1"))})
 
     def key_of(key: bytes) -> Any:
-        message = message_of_record(Record("orders", key, b"v"))
+        message = convert_record(Record("orders", key, b"v"))
         return target.key_of(Outgoing(message, Delivery(message), "queue"))
 
     assert key_of(b"w" * 300 + b".a") == key_of(b"w" * 300 + b".b")

@@ -36,7 +36,7 @@ def topics(kafka: Server) -> Iterator[Topics]:
 def make_placed(message: Message, partitioning: Partitioning, number: int = 1) -> Outgoing:
     """Return a message of a queue that the topology partitions."""
     partition, hashed, rule = partitioning.choose(message)
-    key = partitioning.key.of(message)
+    key = partitioning.key.read(message)
     placement = Placement("queue", partition, None, key, hashed, rule, partitioning)
     return Outgoing(message, Delivery(message), "queue", placement, number)
 
@@ -57,7 +57,7 @@ async def test_ten_thousand_keys_land_where_the_java_producer_puts_them(topics: 
     for n, key in enumerate(keys):
         raw = key.encode("utf-8", "surrogateescape") or None
         assert found[n].key() == raw
-        assert raw is None or found[n].partition() == murmur2.choose(raw, Partitions.of(7)).partition
+        assert raw is None or found[n].partition() == murmur2.choose(raw, Partitions.from_count(7)).partition
 
 
 @on_a_loop
@@ -107,7 +107,7 @@ async def test_the_configured_key_decides(topics: Topics) -> None:
             keyless.add(message.partition())
         else:
             assert message.key() == b"t%s" % message.value()
-            assert message.partition() == murmur2.choose(message.key(), Partitions.of(5)).partition
+            assert message.partition() == murmur2.choose(message.key(), Partitions.from_count(5)).partition
     assert len(keyless) == 1, "until a batch is full"
 
 

@@ -19,7 +19,7 @@ WINDOW = 30
 
 def make_arrival(tag: int, count: int) -> Arrived:
     headers = {"x-delivery-count": count} if count else {}
-    return Arrived(tag, count > 0, b"", b"k", ContentHeader.of(headers, {}).payload(0)[12:], b"")
+    return Arrived(tag, count > 0, b"", b"k", ContentHeader.encode(headers, {}).payload(0)[12:], b"")
 
 
 @dataclass

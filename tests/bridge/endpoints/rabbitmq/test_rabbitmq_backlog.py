@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.endpoints.deletions import MOST_GAPS
+from bridge.endpoints.deletions import MAX_GAPS
 from bridge.endpoints.rabbitmq.consumer import backlog as module
 from bridge.endpoints.rabbitmq.consumer.backlog import Backlog, Reading, Removed
 from bridge.endpoints.rabbitmq.consumer.offsets import OFFSET
@@ -114,13 +114,13 @@ def test_what_expires_while_nothing_is_read_is_counted_and_what_arrived_waits_no
 
 def arrived(offsets: Sequence[int]) -> list[Arrived]:
     name = bytes([len(OFFSET)]) + OFFSET.encode()
-    headers = [ContentHeader.of_parts({}, name + b"l" + offset.to_bytes(8)) for offset in offsets]
+    headers = [ContentHeader.from_parts({}, name + b"l" + offset.to_bytes(8)) for offset in offsets]
     return [Arrived(n, False, b"", b"", header.raw, b"") for n, header in enumerate(headers)]
 
 
 @examples(300)
 @given(
-    st.sets(st.integers(1, 60), min_size=1, max_size=MOST_GAPS),
+    st.sets(st.integers(1, 60), min_size=1, max_size=MAX_GAPS),
     st.lists(st.integers(1, 7), max_size=20),
     st.integers(0, 60),
 )

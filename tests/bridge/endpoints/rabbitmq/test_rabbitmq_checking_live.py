@@ -11,7 +11,7 @@ import pytest
 from bridge.endpoint import BridgeLayout, Finding, Place, Source
 from bridge.endpoints.memory import MemorySource
 from bridge.endpoints.rabbitmq.addresses import parse_broker
-from bridge.endpoints.rabbitmq.checking import SourceSettings, check_source, places_of_queue
+from bridge.endpoints.rabbitmq.checking import SourceSettings, check_source, find_places
 from bridge.endpoints.rabbitmq.config import PublishAddress, RabbitmqTarget
 from exchange import Queue, Topology
 from exchange.partition.partitioning.specification import Partitioning
@@ -60,7 +60,7 @@ class Reading(MemorySource):
 
     def __init__(self, broker: Broker, queue: str) -> None:
         super().__init__()
-        self._read = places_of_queue([broker.address], queue)
+        self._read = find_places([broker.address], queue)
 
     @property
     def places(self) -> frozenset[Place]:

@@ -21,7 +21,9 @@ FRAME_MAX = 4_096
 
 names = st.binary(max_size=255)
 bodies = st.one_of(st.binary(max_size=50), st.integers(0, 3 * FRAME_MAX).map(bytes))
-raw_headers = st.dictionaries(st.sampled_from("abc"), st.integers(0, 9)).map(lambda each: ContentHeader.of(each).raw)
+raw_headers = st.dictionaries(st.sampled_from("abc"), st.integers(0, 9)).map(
+    lambda each: ContentHeader.encode(each).raw
+)
 arrivals = st.builds(Arrived, st.integers(1, 2**64 - 1), st.booleans(), names, names, raw_headers, bodies)
 returns = st.builds(Returned, st.just(312), st.just(b"NO_ROUTE"), names, names, raw_headers, bodies)
 acks = st.builds(Acked, st.integers(1, 2**64 - 1), st.booleans(), st.booleans())
@@ -141,12 +143,12 @@ def test_a_publish_is_written_in_frames_that_fit(
 
 
 def message(key: bytes, body: bytes = b"", **headers: object) -> SentMessage:
-    content = ContentHeader.of(headers or None)
+    content = ContentHeader.encode(headers or None)
     return SentMessage(b"x", key, body, lambda: content)
 
 
 def make_return(sent: SentMessage, **shown: object) -> Returned:
-    content = ContentHeader.of(shown) if shown else sent.content()
+    content = ContentHeader.encode(shown) if shown else sent.content()
     return Returned(312, b"NO_ROUTE", sent.exchange, sent.routing_key, content.raw, sent.body)
 
 
@@ -169,7 +171,7 @@ def test_the_order_of_headers_does_not_matter() -> None:
 
 def test_a_return_that_may_be_about_several_messages_is_reported_for_all_of_them() -> None:
     sent = {1: message(b"a", BCC=["x"]), 2: message(b"a", BCC=["y"]), 3: message(b"a", kind=1)}
-    event = Returned(312, b"NO_ROUTE", b"x", b"a", ContentHeader.of({}).raw, b"")
+    event = Returned(312, b"NO_ROUTE", b"x", b"a", ContentHeader.encode({}).raw, b"")
     assert [numbers for _, numbers in match_returns(sent, [event, event])] == [[1, 2], []]
 
 

@@ -54,7 +54,7 @@ async def publish(
         placement = placement._replace(
             partition=choice.partition,
             name=None if partition is None else partition.name,
-            key=partitioning.key.of(message),
+            key=partitioning.key.read(message),
         )
         chosen.append(placement.name)
         outgoing.append(Outgoing(message, Delivery(message), "q", placement, number))

@@ -15,7 +15,7 @@ from bridge.endpoint import Disconnected, Outgoing
 from bridge.endpoints.memory import MemoryTarget
 from bridge.endpoints.rabbitmq.addresses import parse_broker
 from bridge.endpoints.rabbitmq.config import RabbitmqSource
-from bridge.endpoints.rabbitmq.consumer.redeliveries import FEW, Redeliveries
+from bridge.endpoints.rabbitmq.consumer.redeliveries import CAREFUL_PREFETCH, Redeliveries
 from bridge.pump.policy import Policy
 from bridge.pump.pump import Inlet, Pump
 from tests.bridge.endpoints.rabbitmq.test_rabbitmq_live import Broker
@@ -155,9 +155,9 @@ async def test_messages_near_the_delivery_limit_are_reported_and_delayed(
         await source.open()
     source._redeliveries._seen_at -= 120  # as if that time had passed
     await source.open()
-    await until(lambda: len(source._arrived) >= FEW)
+    await until(lambda: len(source._arrived) >= CAREFUL_PREFETCH)
     await asyncio.sleep(0.2)
-    assert len(source._arrived) == FEW
+    assert len(source._arrived) == CAREFUL_PREFETCH
     await source.close()
     assert len(broker.bodies(queue)) == 30
 

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.endpoints.rabbitmq.consumer.redeliveries import FEW, FORGET, LIMIT, Redeliveries, count_deliveries
+from bridge.endpoints.rabbitmq.consumer.redeliveries import (
+    CAREFUL_PREFETCH,
+    FORGET,
+    LIMIT,
+    Redeliveries,
+    count_deliveries,
+)
 from exchange.amqp import ContentHeader
 from exchange.values.field_values import Typed
 
@@ -26,7 +32,7 @@ NEAR = 10
     ],
 )
 def test_the_count_of_deliveries_is_the_queue_s_own(headers: dict[str, object], count: int) -> None:
-    assert count_deliveries(ContentHeader.of(headers, {})) == count
+    assert count_deliveries(ContentHeader.encode(headers, {})) == count
 
 
 def test_an_unreadable_header_counts_as_no_earlier_delivery() -> None:
@@ -50,7 +56,7 @@ def test_near_the_limit_each_further_delivery_doubles_the_wait_up_to_hours() -> 
         waits.append(seen.wait(0.0))
     assert waits[:3] == [60.0, 120.0, 240.0]
     assert waits[-1] == 6 * 3_600.0
-    assert seen.limit_prefetch(500, 0.0) == FEW
+    assert seen.limit_prefetch(500, 0.0) == CAREFUL_PREFETCH
     assert f"{LIMIT} times" in seen.warning
 
 

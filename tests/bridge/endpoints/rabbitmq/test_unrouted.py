@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bridge.endpoint import Outgoing, Receiver, Target
 from bridge.endpoints.memory import MemorySource, MemoryTarget
-from bridge.endpoints.rabbitmq.unrouted import LONE, MOST, PROOF, Unrouted
+from bridge.endpoints.rabbitmq.unrouted import LONE, MAX_IDENTITIES, PROOF, Unrouted
 from bridge.pump.policy import Policy
 from bridge.pump.pump import Inlet, Pump
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
@@ -102,11 +102,11 @@ def test_the_decision_is_that_of_a_slow_look_at_all_that_happened(
 
 def test_memory_is_bounded() -> None:
     unrouted = Unrouted(PATIENCE)
-    for n in range(MOST + 5):
+    for n in range(MAX_IDENTITIES + 5):
         unrouted.note_routed(b"x", b"good.%d" % n, Message("", ""), 1.0)
         unrouted.judge(b"x", b"bad.%d" % n, Message("", ""), "returned", 1.0)
     [known] = unrouted._exchanges.values()
-    assert len(known.routed) == len(known.waiting) == MOST
+    assert len(known.routed) == len(known.waiting) == MAX_IDENTITIES
 
 
 class ModelTarget(Target):

@@ -16,7 +16,7 @@ from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.producer.producer import Producer
 from bridge.rocketmq.producer.publishing import ProducerSettings
 from bridge.rocketmq.producer.transactions import Transactions
-from bridge.rocketmq.remoting.admin import masters
+from bridge.rocketmq.remoting.admin import list_masters
 from bridge.rocketmq.remoting.client import Client
 from bridge.rocketmq.remoting.codes import RequestCode
 from bridge.rocketmq.remoting.errors import RemotingTimeout
@@ -52,7 +52,7 @@ def source_of(topics: Topics, topic: str, window: int = 2_000) -> RocketmqSource
 
 async def reserve(client: Client, hours: int) -> None:
     """Have brokers keep messages for this many hours."""
-    for address in (await masters(client)).values():
+    for address in (await list_masters(client)).values():
         await client.ask(address, RequestCode.UPDATE_BROKER_CONFIG, {}, f"fileReservedTime={hours}".encode())
 
 
@@ -60,14 +60,14 @@ async def reserve(client: Client, hours: int) -> None:
 async def test_messages_that_a_broker_removed_unread_are_counted_and_do_not_wait(topics: Topics) -> None:
     topic = topics.make()
     source = source_of(topics, topic)
-    await asyncio.to_thread(topics.put, topic, [RocketMessage.of(topic, b"first")] * 20)
+    await asyncio.to_thread(topics.put, topic, [RocketMessage.build(topic, b"first")] * 20)
     await source.open()
     for delivery in await read_all_of(source, 20):
         source.settle(delivery)
     await until(lambda: source.lag == 0, lambda: source.lag)
     await until(lambda: [each.seconds for each in source.removals] == [72 * 3_600.0], lambda: source.removals)
     await source.close()
-    large = [RocketMessage.of(topic, Random(n).randbytes(500_000)) for n in range(MESSAGES)]
+    large = [RocketMessage.build(topic, Random(n).randbytes(500_000)) for n in range(MESSAGES)]
     await asyncio.to_thread(topics.put, topic, large)
     topics.do(reserve(topics.client, 0))
     queues, queue = BrokerQueues(topics.client, f"g-{topic}"), TopicQueue(topic, "broker", 0)
@@ -99,11 +99,11 @@ async def test_messages_that_a_broker_removed_unread_are_counted_and_do_not_wait
 async def test_the_lag_grows_while_nothing_is_read_and_has_neither_delayed_nor_half_messages(topics: Topics) -> None:
     topic = topics.make()
     source = source_of(topics, topic, window=10)
-    await asyncio.to_thread(topics.put, topic, [RocketMessage.of(topic, b"%d" % n) for n in range(20)])
+    await asyncio.to_thread(topics.put, topic, [RocketMessage.build(topic, b"%d" % n) for n in range(20)])
     await source.open()
     first = await read_all_of(source, 10)  # the window is full
     await until(lambda: source.lag == 10, lambda: source.lag)
-    await asyncio.to_thread(topics.put, topic, [RocketMessage.of(topic, b"%d" % n) for n in range(20, 500)])
+    await asyncio.to_thread(topics.put, topic, [RocketMessage.build(topic, b"%d" % n) for n in range(20, 500)])
     await until(lambda: source.lag == 490, lambda: source.lag)
     source.settle(first[-1])
     count = 10
@@ -117,12 +117,12 @@ async def test_the_lag_grows_while_nothing_is_read_and_has_neither_delayed_nor_h
         async with (
             Producer(topics.client, ProducerSettings(f"p-{topic}")) as producer,
             Transactions(producer, check=None) as transactions,
-            transactions.begin(RocketMessage.of(topic, b"half")) as transaction,
+            transactions.begin(RocketMessage.build(topic, b"half")) as transaction,
         ):
             transaction.leave_open()
 
     await asyncio.to_thread(topics.do, leave_half())
-    await asyncio.to_thread(topics.put, topic, [RocketMessage.of(topic, b"late", delay_level=8)])
+    await asyncio.to_thread(topics.put, topic, [RocketMessage.build(topic, b"late", delay_level=8)])
     reading = asyncio.create_task(source.read(10))
     lags: list[int | None] = []
 

@@ -9,7 +9,7 @@ import pytest
 
 from bridge.endpoints.rocketmq.config import RocketmqSource, RocketmqTarget
 from bridge.endpoints.topics import TopicDestination
-from bridge.interop import from_rocketmq, to_rocketmq
+from bridge.interop import convert_from_rocketmq, to_rocketmq
 from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.remoting.message import RocketMessage
 from exchange import Message
@@ -60,7 +60,7 @@ class Cut:
 def native(topic: str, message: Message) -> RocketMessage:
     """Return a message as a producer of RocketMQ sends it; only a message of AMQP may have no body."""
     if message.body:
-        return RocketMessage.of(topic, message.body, keys=message.routing_key)
+        return RocketMessage.build(topic, message.body, keys=message.routing_key)
     return to_rocketmq(message, topic, message.routing_key.encode())
 
 
@@ -75,7 +75,8 @@ def place_with(topics: Topics, queues: int, *, orderly: bool = False, cut: Cut |
 
     def read_all(count: int) -> Sequence[Message]:
         return [
-            Message("", home.routing_key, body=home.body) for home in map(from_rocketmq, topics.read(written, count))
+            Message("", home.routing_key, body=home.body)
+            for home in map(convert_from_rocketmq, topics.read(written, count))
         ]
 
     def source() -> RocketmqSource:

@@ -17,8 +17,8 @@ from bridge.endpoints.rocketmq.lane import QueueLane
 from bridge.endpoints.rocketmq.placing import MessageWriter, WritableQueues
 from bridge.endpoints.rocketmq.writing import BATCH_MESSAGES, QueueLine
 from bridge.endpoints.topics import TopicDestination, parse_destination
-from bridge.interop import from_rocketmq
-from bridge.interop.rocketmq_topics import topic_of
+from bridge.interop import convert_from_rocketmq
+from bridge.interop.rocketmq_topics import build_topic
 from bridge.pump.policy import Policy
 from bridge.rocketmq.consumer.assigned import AssignedQueue, TopicQueue
 from bridge.rocketmq.remoting.codes import ResponseCode
@@ -146,7 +146,7 @@ def test_a_target_has_a_topic_a_key_and_a_tag_for_each_queue() -> None:
 )
 def test_a_wrong_destination_is_refused_with_the_reason(value: Any, reason: str) -> None:
     with pytest.raises(ValueError, match=reason or None):
-        parse_destination(value, ("topic", "key", "tag"), topic_of)
+        parse_destination(value, ("topic", "key", "tag"), build_topic)
     with pytest.raises(InputError, match=rf"queues\.q: must be the name of a topic, or .* and is .*{reason}"):
         target("t", URL, table(queues={"q": value}))
 
@@ -180,14 +180,14 @@ def outgoing(message: Message, partitioning: str | None = None, number: int = 1)
 
 def writer(spread: TopicRoute, destination: TopicDestination = TopicDestination("t")) -> MessageWriter:  # noqa: B008  a frozen value
     made = MessageWriter({"q": destination})
-    made.spreads["t"] = WritableQueues.of("t", spread)
+    made.spreads["t"] = WritableQueues.from_route("t", spread)
     return made
 
 
 def test_a_message_goes_to_the_queue_that_java_would_choose_for_its_key() -> None:
     placing = writer(route(b=2, a=4))
     queues = [MessageQueue("a", at) for at in range(4)] + [MessageQueue("b", at) for at in range(2)]
-    choose = Partitioning("rocketmq.hash", Partitions.of(6))
+    choose = Partitioning("rocketmq.hash", Partitions.from_count(6))
     for key in ("a", "order.7", "polygenelubricants", "ü"):
         at = choose.choose_for(key).partition
         assert at is not None
@@ -199,7 +199,7 @@ def test_a_message_goes_to_the_queue_that_java_would_choose_for_its_key() -> Non
 
 def test_the_key_may_be_a_part_of_the_message() -> None:
     placing = writer(route(a=8), TopicDestination("t", KeySource("header", "tenant"), KeySource("word", word=1)))
-    choose = Partitioning("rocketmq.hash", Partitions.of(8))
+    choose = Partitioning("rocketmq.hash", Partitions.from_count(8))
     message, queue = placing.place(outgoing(Message("", "created.7", {"tenant": "x"}, body=b"x")))
     assert queue.queue_id == choose.choose_for("x").partition
     assert (message.tags, message.keys) == ("created", ("x",))
@@ -215,7 +215,7 @@ def test_the_topology_can_decide_the_queue() -> None:
     by_count = outgoing(message, "rocketmq.hash over 6")
     assert by_count.placement is not None
     assert by_count.placement.partition is not None
-    queues = WritableQueues.of("t", route(a=4, b=2)).queues
+    queues = WritableQueues.from_route("t", route(a=4, b=2)).queues
     assert writer(route(a=4, b=2)).place(by_count)[1] == queues[by_count.placement.partition]
     by_name = outgoing(message, "rocketmq.hash over b:4,a:2")
     assert by_name.placement is not None
@@ -235,7 +235,7 @@ def test_a_topology_that_disagrees_with_the_topic_is_disconnected() -> None:
     with pytest.raises(Disconnected, match="topic 't' has no queue b:0 now, to which 'q' is spread"):
         writer(route(a=2)).place(by_name)
     with pytest.raises(Disconnected, match="topic 't': the route has no queue"):
-        WritableQueues.of("t", TopicRoute())
+        WritableQueues.from_route("t", TopicRoute())
 
 
 def test_a_batch_has_messages_of_one_wait_setting_and_a_bounded_size() -> None:
@@ -271,7 +271,7 @@ LANE = QueueLane("main", AssignedQueue(TopicQueue("t", "b", 2), 0))
 
 def test_a_delivery_describes_its_message() -> None:
     found = LANE.make_delivery(stored({"KEYS": "k"}))
-    assert found.message.headers == from_rocketmq(stored({"KEYS": "k"})).headers
+    assert found.message.headers == convert_from_rocketmq(stored({"KEYS": "k"})).headers
     assert (found.lane, found.position, found.identity) == (LANE, 7, "rocketmq/main/t/b/2/7/7eb6749a")
     assert (found.time, found.redelivered, found.origin) == (1_700_000_000_123_000, False, "t at b:2 at 7")
     assert LANE.make_delivery(stored({"KEYS": "k", "x-hashstar-id": "own/7eb6749a"})).identity == "own/7eb6749a"
@@ -323,7 +323,7 @@ def test_a_body_that_cannot_be_unpacked_is_refused() -> None:
 def test_a_time_that_64_bits_of_microseconds_cannot_hold_is_none(born: int) -> None:
     found = LANE.make_delivery(stored({})._replace(born_time=born))
     assert found.time is None
-    assert from_rocketmq(stored({})._replace(born_time=born)).headers == found.message.headers
+    assert convert_from_rocketmq(stored({})._replace(born_time=born)).headers == found.message.headers
 
 
 @pytest.mark.parametrize("system_flag", [0, PACKED])
@@ -342,7 +342,7 @@ def test_any_error_of_the_mapping_refuses_only_the_message_that_raised_it(
         calls.append(message)
         raise error
 
-    monkeypatch.setattr("bridge.endpoints.rocketmq.lane.from_rocketmq", fails)
+    monkeypatch.setattr("bridge.endpoints.rocketmq.lane.convert_from_rocketmq", fails)
     refuses(LANE.make_delivery(stored({"a": "b"})), f"{type(error).__name__}: x")
     assert len(calls) == 2  # nor can it be shown with its properties: its body alone is
 

@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 
 from bridge.daemon.config import read_config
-from bridge.daemon.probe import as_object, check
+from bridge.daemon.probe import check, encode_report
 from bridge.endpoint import Delivery, Disconnected, EndOfStream, Finding
 from bridge.endpoints.rocketmq.config import RocketmqSource, RocketmqTarget
 from bridge.endpoints.topics import TopicDestination
-from bridge.interop import from_rocketmq, to_amqp, to_kafka, to_rocketmq
+from bridge.interop import convert_from_rocketmq, to_amqp, to_kafka, to_rocketmq
 from bridge.interop.record import Record
 from bridge.rocketmq.consumer.assigned import TopicQueue
 from bridge.rocketmq.consumer.pulling import BrokerQueues
 from bridge.rocketmq.consumer.subscription import Subscription
-from bridge.rocketmq.remoting.admin import TopicConfig, create_topic, masters
+from bridge.rocketmq.remoting.admin import TopicConfig, create_topic, list_masters
 from bridge.rocketmq.remoting.client import ClientSettings
 from bridge.rocketmq.remoting.codes import RequestCode
 from bridge.rocketmq.remoting.message import RocketMessage
@@ -75,7 +75,7 @@ def test_messages_are_on_the_queues_that_javas_selector_chooses(topics: Topics) 
     choose = Partitioning("rocketmq.hash", partitions)
     numbers: dict[str, list[int]] = defaultdict(list)
     for message in topics.read(topic, 400):
-        home = from_rocketmq(message)
+        home = convert_from_rocketmq(message)
         chosen = choose.choose_for(home.routing_key).partition
         assert chosen is not None
         assert partitions[chosen].name == f"{message.broker}:{message.queue_id}"
@@ -88,7 +88,7 @@ def broker_setting(topics: Topics, name: str, value: str, usual: str) -> Iterato
     """Have all brokers use this value of a setting, and the usual one afterwards."""
 
     async def use(value: str) -> None:
-        for address in (await masters(topics.client)).values():
+        for address in (await list_masters(topics.client)).values():
             await topics.client.ask(address, RequestCode.UPDATE_BROKER_CONFIG, {}, f"{name}={value}".encode())
 
     topics.do(use(value))
@@ -120,7 +120,7 @@ async def test_a_message_of_every_system_comes_home_over_rocketmq(topics: Topics
     headers = {"a": 1, "b": "", "c": None, "TAGS": [1, {"x": True}]}
     amqp = Message("e", "k", headers, {"message_id": "m"}, b"")
     record = Record(topic, b"k", None, [("a", b"\xff"), ("a", b""), ("n", None)], 1_700_000_000_000)
-    native = RocketMessage.of(topic, b"v", {"p": "1"}, tags="T", keys="k k2", flag=3)
+    native = RocketMessage.build(topic, b"v", {"p": "1"}, tags="T", keys="k k2", flag=3)
     topics.put(topic, [native])
     reading = source(topics, topic)
     await reading.open()
@@ -216,7 +216,7 @@ def test_a_check_reports_what_is_missing_at_the_configured_cluster(topics: Topic
         queues = {{ b = "{other}" }}
         """
     )
-    report = as_object(asyncio.run(check(read_config(tmp_path / "bridge.toml", {}))))
+    report = encode_report(asyncio.run(check(read_config(tmp_path / "bridge.toml", {}))))
     found = [(each["endpoint"], each["text"]) for each in report["findings"] if each["level"] == "error"]
     assert [name for name, _ in found] == ["gone", "wrong", "wide"]
     assert "there is no topic 'gone'; create it" in found[0][1]
@@ -246,7 +246,7 @@ async def test_tags_and_sql_select_what_is_read(topics: Topics) -> None:
     topic = topics.make()
     topics.put(
         topic,
-        [RocketMessage.of(topic, b"%d" % n, {"n": str(n)}, tags="ABC"[n % 3], keys="k") for n in range(30)],
+        [RocketMessage.build(topic, b"%d" % n, {"n": str(n)}, tags="ABC"[n % 3], keys="k") for n in range(30)],
     )
     for subscription, wanted in (
         (Subscription.to_tags(topic, "A || C"), [n for n in range(30) if n % 3 != 1]),
@@ -274,7 +274,7 @@ def test_members_share_the_queues_and_give_them_back_when_they_leave(topics: Top
     async def check() -> None:
         one, two = (source(topics, topic, name, orderly=orderly) for _ in range(2))
         await one.open()
-        topics.put(topic, [RocketMessage.of(topic, b"%d" % n, keys=f"k{n % 50}") for n in range(200)])
+        topics.put(topic, [RocketMessage.build(topic, b"%d" % n, keys=f"k{n % 50}") for n in range(200)])
         found: list[Delivery] = []
         while len(found) < 200:
             found += await asyncio.wait_for(one.read(200), 120)
@@ -294,14 +294,16 @@ def test_members_share_the_queues_and_give_them_back_when_they_leave(topics: Top
         for turn in range(60):
             if seen[1] and seen[2]:
                 break
-            topics.put(topic, [RocketMessage.of(topic, b"%d" % (200 + 50 * turn + n), keys=f"k{n}") for n in range(50)])
+            topics.put(
+                topic, [RocketMessage.build(topic, b"%d" % (200 + 50 * turn + n), keys=f"k{n}") for n in range(50)]
+            )
             await asyncio.sleep(0.5)
         assert seen[1]
         assert seen[2]
         tasks[0].cancel()
         await one.close()
         before = len(seen[2])
-        topics.put(topic, [RocketMessage.of(topic, b"last %d" % n, keys=f"k{n}") for n in range(50)])
+        topics.put(topic, [RocketMessage.build(topic, b"last %d" % n, keys=f"k{n}") for n in range(50)])
         for _ in range(200):
             if sum(each.message.body.startswith(b"last") for each in seen[2][before:]) == 50:
                 break
@@ -320,7 +322,7 @@ def test_members_share_the_queues_and_give_them_back_when_they_leave(topics: Top
 @on_a_loop
 async def test_a_source_can_begin_at_the_end_or_end_there(topics: Topics) -> None:
     topic = topics.make(2)
-    topics.put(topic, [RocketMessage.of(topic, b"%d" % n, keys=f"k{n}") for n in range(20)])
+    topics.put(topic, [RocketMessage.build(topic, b"%d" % n, keys=f"k{n}") for n in range(20)])
     ending = source(topics, topic, until_end=True)
     await ending.open()
     bodies: set[bytes] = set()
@@ -396,8 +398,8 @@ async def test_a_check_finds_what_is_missing(topics: Topics) -> None:
 @on_a_loop
 async def test_a_check_leaves_no_trace(topics: Topics) -> None:
     topic, name = topics.make(4), group()
-    topics.put(topic, [RocketMessage.of(topic, b"%d" % n, keys=f"k{n}") for n in range(8)])
-    address = topics.do(masters(topics.client)).popitem()[1]
+    topics.put(topic, [RocketMessage.build(topic, b"%d" % n, keys=f"k{n}") for n in range(8)])
+    address = topics.do(list_masters(topics.client)).popitem()[1]
 
     def groups() -> str:
         return topics.do(topics.client.ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)).body.decode()
@@ -426,7 +428,7 @@ async def test_a_check_leaves_no_trace(topics: Topics) -> None:
 @on_a_loop
 async def test_opening_that_is_cancelled_at_any_moment_leaves_no_member_at_the_broker(topics: Topics) -> None:
     topic, name = topics.make(2), group()
-    address = topics.do(masters(topics.client)).popitem()[1]
+    address = topics.do(list_masters(topics.client)).popitem()[1]
     others, chance = asyncio.all_tasks(), Random(7)
     for turn in range(200):
         endpoint: RocketmqSource | RocketmqTarget = source(topics, topic, name)
@@ -452,7 +454,7 @@ async def test_the_messages_kept_of_all_queues_are_bounded_in_bytes(topics: Topi
     ]
     for queue in queues:
         for _ in range(15):
-            topics.do(topics._producer.send(RocketMessage.of(topic, body), queue=queue))
+            topics.do(topics._producer.send(RocketMessage.build(topic, body), queue=queue))
     most = 24 << 20
     reading = source(topics, topic, window_bytes=most)
     await reading.open()

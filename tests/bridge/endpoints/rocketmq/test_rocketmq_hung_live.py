@@ -38,7 +38,7 @@ def run(cluster: Cluster, test: Callable[[ClientSettings, str], Awaitable[None]]
             await admin.create_topic(client, admin.TopicConfig(topic, 1, 1))
             for queue in await queues_of(client, topic):
                 count = there if queue.broker == HANGS else here
-                await send(client, [RocketMessage.of(topic, b"%d" % number) for number in range(count)], queue)
+                await send(client, [RocketMessage.build(topic, b"%d" % number) for number in range(count)], queue)
         await test(settings, topic)
 
     asyncio.run(asyncio.wait_for(work(), 120))

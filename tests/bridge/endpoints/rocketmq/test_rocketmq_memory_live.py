@@ -56,7 +56,7 @@ asyncio.run(read(*sys.argv[1:]))
 async def fill(topics: Topics, producer: Producer, topic: str) -> None:
     [broker] = [each.broker for each in (await topics.client.route(topic)).brokers]
     for number in range(MESSAGES):
-        message = RocketMessage.of(topic, os.urandom(SIZE))
+        message = RocketMessage.build(topic, os.urandom(SIZE))
         await producer.send(message, queue=MessageQueue(broker, number % QUEUES))
 
 

@@ -9,7 +9,7 @@ import pytest
 from bridge.endpoints.memory import MemorySource
 from bridge.endpoints.rocketmq.config import RocketmqTarget
 from bridge.endpoints.topics import TopicDestination
-from bridge.interop import from_rocketmq
+from bridge.interop import convert_from_rocketmq
 from bridge.pump.pump import Inlet, Pump
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from exchange.partition.partitioning.specification import Partitioning
@@ -50,7 +50,7 @@ def test_a_queue_whose_broker_is_killed_is_waited_for(rocketmq_cluster: Cluster)
             assert not source.unsettled
 
         asyncio.run(fill())
-        found = [(message, from_rocketmq(message)) for message in topics.read(topic, COUNT)]
+        found = [(message, convert_from_rocketmq(message)) for message in topics.read(topic, COUNT)]
     for message, home in found:
         chosen = partitioning.choose_for(home.routing_key).partition
         assert chosen is not None

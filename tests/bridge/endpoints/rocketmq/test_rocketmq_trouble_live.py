@@ -156,7 +156,7 @@ def test_a_connection_on_which_data_stops_is_made_again(cluster: Cluster) -> Non
         await until(lambda: watched.troubles() == (None, None))
         async with Client(settings) as sender:
             for queue in await queues_of(sender, watched.topic):
-                await send(sender, [RocketMessage.of(watched.topic, queue.broker.encode())], queue)
+                await send(sender, [RocketMessage.build(watched.topic, queue.broker.encode())], queue)
         missing = {b"broker", b"broker-b"}
         while missing:
             for delivery in await watched.source.read(100):

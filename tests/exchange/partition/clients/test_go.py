@@ -32,7 +32,7 @@ def in_turn(*drawn: int) -> Callable[[int], int]:
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda strategy: strategy.name)
 def test_every_key_goes_where_the_real_client_sends_it(strategy: Any, count: int) -> None:
     """Keys that are empty or whose FNV-1a is the least integer included."""
-    partitions, partitioner = Partitions.of(count), strategy.make()
+    partitions, partitioner = Partitions.from_count(count), strategy.make()
     ours = [partitioner.choose(key, partitions).partition for key in [*KEYS, *LEAST_FNV1A]]
     assert ours == RECORDED[f"{strategy.name} {count}"]
 
@@ -49,7 +49,7 @@ def test_sarama_fails_where_no_partition_has_a_leader() -> None:
     producer = Producer(Sarama(SARAMA["hash"]), in_turn())
     with pytest.raises(InputError, match="ErrLeaderNotAvailable"):
         producer.choose("topic", None, leaderless)
-    assert producer.choose("topic", "a", leaderless) == producer.choose("topic", "a", Partitions.of(2))
+    assert producer.choose("topic", "a", leaderless) == producer.choose("topic", "a", Partitions.from_count(2))
 
 
 def test_franz_go_keeps_a_partition_until_a_new_batch() -> None:
@@ -69,7 +69,7 @@ def test_franz_go_keeps_a_partition_until_a_new_batch() -> None:
 def test_franz_go_draws_again_when_there_are_fewer_partitions_to_write_to() -> None:
     """The position it keeps must be among them."""
     producer = Producer(FranzGo(FRANZ_GO["murmur2"]), in_turn(3, 1))
-    assert producer.choose("topic", None, Partitions.of(4)).partition == 3
+    assert producer.choose("topic", None, Partitions.from_count(4)).partition == 3
     assert producer.choose("topic", None, LEADERLESS).partition == 2
 
 

@@ -29,7 +29,7 @@ from exchange.partition.clients.kafka import (
     nearest,
 )
 from exchange.partition.clients.kafka_builtin import BuiltIn
-from exchange.partition.hashing.hashes import positive
+from exchange.partition.hashing.hashes import to_positive
 from exchange.values.field_values import Typed
 from tests.recorders import golden
 from tests.recorders.kafka import BYTES, LONE, VERSIONS
@@ -80,7 +80,7 @@ def test_a_string_goes_where_the_scala_producer_sends_it() -> None:
     recorded = golden.read("kafka-scala-0.8.2.2")["keys"]
     for key, (hashed, *chosen) in zip([*KEYS, *LONE], recorded, strict=True):
         for count, partition in zip(COUNTS, chosen, strict=True):
-            assert Scala().choose(key, Partitions.of(count))[:2] == (partition, hashed), (key, count)
+            assert Scala().choose(key, Partitions.from_count(count))[:2] == (partition, hashed), (key, count)
 
 
 def replay(partitioner: Partitioner, steps: list[list[Any]], before: Any = lambda start: start) -> Tally[str]:
@@ -95,7 +95,7 @@ def replay(partitioner: Partitioner, steps: list[list[Any]], before: Any = lambd
             producers, last = {}, {}
             continue
         if action == "counter":
-            producers[words[1]] = before(positive(int(words[0])))
+            producers[words[1]] = before(to_positive(int(words[0])))
             continue
         place, partitions = "*" if partitioner.one_memory else words[0], read(words[1])
         result, draws = answer
@@ -158,7 +158,7 @@ def test_the_scala_producer_keeps_a_partition_until_its_metadata_is_refreshed() 
 
 def test_the_scala_producer_refreshes_when_more_than_its_interval_has_passed() -> None:
     """Not at the very end of it; and draws once in between."""
-    partitioner, partitions = Scala(refresh_ms=10), Partitions.of(8)
+    partitioner, partitions = Scala(refresh_ms=10), Partitions.from_count(8)
     memory: Any = partitioner.memory(Inputs(Chance(0).randrange, 1_000))
     chosen = {}
     for now in (1_000, 1_005, 1_010, 1_011, 1_021, 1_022):
@@ -181,17 +181,17 @@ def producer(partitioner: Partitioner, seed: int = 0) -> Producer:
 
 
 def test_an_empty_key_is_a_key() -> None:
-    choice = Keyed(Sticky()).choose("", Partitions.of(12))
+    choice = Keyed(Sticky()).choose("", Partitions.from_count(12))
     assert choice == (275646681 % 12, 275646681, "toPositive(hash) % 12")
-    assert Keyed(Sticky()).choose(b"", Partitions.of(12)) == choice
-    assert Keyed(Sticky()).choose(None, Partitions.of(12)).partition is None
+    assert Keyed(Sticky()).choose(b"", Partitions.from_count(12)) == choice
+    assert Keyed(Sticky()).choose(None, Partitions.from_count(12)).partition is None
 
 
 def test_vectors_that_kafka_publishes() -> None:
     """`UtilsTest.testMurmur2`."""
     published = {"21": -973932308, "foobar": -790332482, "a-little-bit-long-string": -985981536, "abc": 479470107}
     for key, hashed in published.items():
-        assert Keyed(Sticky()).choose(key, Partitions.of(1)).hash == hashed
+        assert Keyed(Sticky()).choose(key, Partitions.from_count(1)).hash == hashed
 
 
 @given(st.sampled_from(KEYLESS), st.integers(0, 99), st.integers(1, 9), st.text(), st.lists(st.booleans(), max_size=20))
@@ -202,9 +202,13 @@ def test_the_strategy_for_records_without_a_key_decides_nothing_with_one(
     whole, alone = producer(Keyed(keyless), seed), producer(keyless, seed)
     for has_key in keyed:
         if has_key:
-            assert whole.choose("t", key, Partitions.of(count)) == Keyed(Counter()).choose(key, Partitions.of(count))
+            assert whole.choose("t", key, Partitions.from_count(count)) == Keyed(Counter()).choose(
+                key, Partitions.from_count(count)
+            )
         else:
-            assert whole.choose("t", None, Partitions.of(count)) == alone.choose("t", None, Partitions.of(count))
+            assert whole.choose("t", None, Partitions.from_count(count)) == alone.choose(
+                "t", None, Partitions.from_count(count)
+            )
 
 
 @given(st.sampled_from(KEYLESS), st.integers(0, 99), st.integers(1, 9), st.sets(st.integers(0, 8)))
@@ -241,7 +245,7 @@ def test_round_robin_visits_all_that_have_a_leader_in_the_order_of_the_metadata(
 
 def test_a_counter_wraps_around_at_the_greatest_int() -> None:
     """2**31 is no multiple of 3, so that a partition comes twice in a row: 2147483647 % 3 == 1, 0 % 3 == 0."""
-    chosen, memory = Counter().choose_next(None, Partitions.of(3), 2**31 - 1, Inputs(Draws([])))
+    chosen, memory = Counter().choose_next(None, Partitions.from_count(3), 2**31 - 1, Inputs(Draws([])))
     assert (chosen.partition, memory) == (1, 0)
 
 
@@ -251,8 +255,8 @@ def test_one_counter_for_all_topics_skips_where_topics_alternate() -> None:
     for made, visited in ((one, 1), (each, 2)):
         seen = set()
         for _ in range(10):
-            seen.add(made.choose("t", None, Partitions.of(2)).partition)
-            made.choose("u", None, Partitions.of(2))
+            seen.add(made.choose("t", None, Partitions.from_count(2)).partition)
+            made.choose("u", None, Partitions.from_count(2))
         assert len(seen) == visited
 
 
@@ -261,9 +265,9 @@ def test_two_calls_for_each_record_leave_half_of_the_partitions_empty() -> None:
     for partitioner, visited in ((Counter(0), {1, 3}), (RoundRobin(), {0, 1, 2, 3})):
         made, seen = producer(partitioner), set()
         for _ in range(10):
-            first = made.choose("t", None, Partitions.of(4)).partition
-            made.handle("t", NewBatch(first or 0), Partitions.of(4))
-            seen.add(made.choose("t", None, Partitions.of(4)).partition)
+            first = made.choose("t", None, Partitions.from_count(4)).partition
+            made.handle("t", NewBatch(first or 0), Partitions.from_count(4))
+            seen.add(made.choose("t", None, Partitions.from_count(4)).partition)
         assert seen == visited
 
 
@@ -283,7 +287,7 @@ def test_a_sticky_partition_is_never_followed_by_itself(seed: int, count: int, l
 
 def test_a_batch_of_a_record_with_a_key_sets_the_first_sticky_partition() -> None:
     inputs = Inputs(Draws([7]))
-    assert Keyed(Sticky()).after(NewBatch(0), Partitions.of(5), None, inputs) == 7 % 5
+    assert Keyed(Sticky()).after(NewBatch(0), Partitions.from_count(5), None, inputs) == 7 % 5
 
 
 def test_random_is_the_built_in_partitioner_with_batches_of_no_size() -> None:
@@ -292,7 +296,7 @@ def test_random_is_the_built_in_partitioner_with_batches_of_no_size() -> None:
 
     built_in = producer(default_3_3(batch_size=0, adaptive=False, ignore_keys=True), 5)
     anew = producer(Random(), 5)
-    seven = Partitions.of(7)
+    seven = Partitions.from_count(7)
     for key in (None, "a", b"b") * 20:
         assert built_in.choose("t", key, seven).partition == anew.choose("t", key, seven).partition
         built_in.handle("t", Appended(68), seven)
@@ -300,7 +304,7 @@ def test_random_is_the_built_in_partitioner_with_batches_of_no_size() -> None:
 
 @pytest.mark.parametrize("key", [3, Typed("short", 3), Typed("unsignedbyte", 3)])
 def test_an_explicit_partition_is_the_key(key: Any) -> None:
-    assert Explicit().choose(key, Partitions.of(4)).partition == 3
+    assert Explicit().choose(key, Partitions.from_count(4)).partition == 3
 
 
 @pytest.mark.parametrize(
@@ -317,24 +321,24 @@ def test_an_explicit_partition_is_the_key(key: Any) -> None:
 )
 def test_a_number_that_is_no_partition_is_an_error(key: Any, words: str) -> None:
     with pytest.raises(InputError, match=words):
-        Explicit().choose(key, Partitions.of(4))
+        Explicit().choose(key, Partitions.from_count(4))
 
 
 def test_a_partitioner_of_ones_own_gets_the_bytes_of_the_key() -> None:
     def by_length(key: bytes | None, partitions: Partitions) -> int:
         return -1 if key is None else len(key)
 
-    assert Custom(by_length).choose("é", Partitions.of(4)) == (2, None, "by_length")
+    assert Custom(by_length).choose("é", Partitions.from_count(4)) == (2, None, "by_length")
     with pytest.raises(InputError, match="IllegalArgumentException"):
-        Custom(by_length).choose(None, Partitions.of(4))
+        Custom(by_length).choose(None, Partitions.from_count(4))
     with pytest.raises(InputError, match="TimeoutException"):
-        Custom(by_length).choose("four", Partitions.of(4))
+        Custom(by_length).choose("four", Partitions.from_count(4))
 
 
 def test_the_scala_producer_takes_strings_and_needs_a_leader() -> None:
-    assert Scala().choose("polygenelubricants", Partitions.of(7))[:2] == (0, -(2**31))
+    assert Scala().choose("polygenelubricants", Partitions.from_count(7))[:2] == (0, -(2**31))
     with pytest.raises(InputError, match="give a string, not b'a'"):
-        Scala().choose(b"a", Partitions.of(7))
+        Scala().choose(b"a", Partitions.from_count(7))
     with pytest.raises(InputError, match="LeaderNotAvailable"):
         producer(Scala()).choose("t", None, partitions(3, range(3)))
 
@@ -342,13 +346,13 @@ def test_the_scala_producer_takes_strings_and_needs_a_leader() -> None:
 def test_the_scala_producer_may_never_refresh() -> None:
     times = iter([0, 10**9, 2 * 10**9])
     made = Producer(Scala(refresh_ms=-1), Chance(1).randrange, lambda: next(times))
-    assert len({made.choose("t", None, Partitions.of(100)).partition for _ in range(3)}) == 1
+    assert len({made.choose("t", None, Partitions.from_count(100)).partition for _ in range(3)}) == 1
 
 
 def test_records_with_a_key_see_the_refresh_too() -> None:
     inputs = Inputs(Draws([]), 601_000)
     memory = Scala().memory(Inputs(Draws([])))._replace(partition=3)
-    assert Scala().choose_next("a", Partitions.of(4), memory, inputs)[1] == (601_000, None)
+    assert Scala().choose_next("a", Partitions.from_count(4), memory, inputs)[1] == (601_000, None)
 
 
 def test_each_strategy_makes_a_partitioner_and_reads_its_parameters() -> None:

@@ -94,13 +94,13 @@ SIZES = st.lists(st.integers(0, 5), min_size=1, max_size=8)
 @given(SIZES)
 def test_each_partition_is_drawn_as_often_as_it_weighs(sizes: list[int]) -> None:
     """All draws there are, counted: the longest queue gets 1, an empty one as many more as that is long."""
-    weights = Weights.of(zip(sizes, range(10, 10 + len(sizes)), strict=True))
+    weights = Weights.compute(zip(sizes, range(10, 10 + len(sizes)), strict=True))
     drawn = Tally(weights.partition(number) for number in range(weights.cumulated[-1]))
     assert drawn == {10 + at: max(sizes) + 1 - size for at, size in enumerate(sizes)}
 
 
 def test_the_example_that_the_java_source_gives() -> None:
-    weights = Weights.of([(0, 0), (3, 1), (1, 2)])
+    weights = Weights.compute([(0, 0), (3, 1), (1, 2)])
     assert [weights.partition(number) for number in range(8)] == [0, 0, 0, 0, 1, 2, 2, 2]
     assert weights == Weights((4, 5, 8), (0, 1, 2))
 
@@ -121,7 +121,7 @@ def test_it_stays_for_one_to_two_batches_of_bytes(seed: int, appended: list[tupl
 
     made = Producer(BuiltIn(100), draw)
     since: list[int] = []
-    partitions = Partitions.of(7)
+    partitions = Partitions.from_count(7)
     for size, full in appended:
         assert made.choose("t", None, partitions).partition == numbers[-1] % 7
         before = len(numbers)
@@ -134,7 +134,7 @@ def test_it_stays_for_one_to_two_batches_of_bytes(seed: int, appended: list[tupl
 
 def test_a_switch_put_off_comes_when_the_batch_is_full() -> None:
     """KAFKA-14156: `Appended(0)` completes it."""
-    inputs, partitions = inputs_of([1, 2]), Partitions.of(5)
+    inputs, partitions = inputs_of([1, 2]), Partitions.from_count(5)
     partitioner = BuiltIn(100)
     memory = partitioner.choose_next(None, partitions, StickyMemory(), inputs)[1]
     memory = partitioner.after(Appended(150, batches_full=False), partitions, memory, inputs)
@@ -144,7 +144,7 @@ def test_a_switch_put_off_comes_when_the_batch_is_full() -> None:
 
 def test_events_before_the_first_record_draw_nothing() -> None:
     for event in (Appended(10**6), NewBatch(0)):
-        assert BuiltIn().after(event, Partitions.of(5), StickyMemory(), inputs_of([])) == StickyMemory()
+        assert BuiltIn().after(event, Partitions.from_count(5), StickyMemory(), inputs_of([])) == StickyMemory()
 
 
 def stats_after(stats: LoadStats, partitions: Partitions, **parameters: Any) -> Weights | None:
@@ -155,17 +155,17 @@ def stats_after(stats: LoadStats, partitions: Partitions, **parameters: Any) -> 
 
 def test_even_loads_give_no_weights_unless_a_partition_is_left_out() -> None:
     stats = LoadStats((2, 2, 2), (0, 1, 2))
-    assert stats_after(stats, Partitions.of(3)) is None
-    assert stats_after(stats, Partitions.of(4)) == ((1, 2, 3), (0, 1, 2))
+    assert stats_after(stats, Partitions.from_count(3)) is None
+    assert stats_after(stats, Partitions.from_count(4)) == ((1, 2, 3), (0, 1, 2))
 
 
 @pytest.mark.parametrize(("stats", "count"), [(LoadStats((), ()), 3), (LoadStats((1,), (0,)), 1)])
 def test_without_loads_to_compare_there_are_no_weights(stats: LoadStats, count: int) -> None:
-    assert stats_after(stats, Partitions.of(count)) is None
+    assert stats_after(stats, Partitions.from_count(count)) is None
 
 
 def test_loads_are_ignored_when_it_is_not_adaptive() -> None:
-    assert stats_after(LoadStats((1, 2), (0, 1)), Partitions.of(2), adaptive=False) is None
+    assert stats_after(LoadStats((1, 2), (0, 1)), Partitions.from_count(2), adaptive=False) is None
 
 
 RACKS = Partitions([
@@ -210,8 +210,8 @@ def test_weights_are_those_of_near_partitions_only() -> None:
 
 
 def test_the_load_is_reported_once_each_partition_had_a_batch() -> None:
-    assert load_stats({0: 1, 1: 2}, Partitions.of(3)) == ((), ())
-    assert load_stats({0: 1, 1: 2, 2: 0}, Partitions.of(3)) == ((1, 2, 0), (0, 1, 2))
+    assert load_stats({0: 1, 1: 2}, Partitions.from_count(3)) == ((), ())
+    assert load_stats({0: 1, 1: 2, 2: 0}, Partitions.from_count(3)) == ((1, 2, 0), (0, 1, 2))
 
 
 def test_partitions_without_a_leader_or_no_longer_there_are_left_out() -> None:

@@ -42,15 +42,15 @@ def test_keys_of_each_type_go_where_java_sent_them(kind: str) -> None:
         chooser = HashCode(kind)
         if partition < 0:
             with pytest.raises(InputError, match="IllegalArgumentException"):
-                chooser.choose(key_of(kind, text), Partitions.of(count))
+                chooser.choose(key_of(kind, text), Partitions.from_count(count))
             continue
-        choice = chooser.choose(key_of(kind, text), Partitions.of(count))
+        choice = chooser.choose(key_of(kind, text), Partitions.from_count(count))
         assert (choice.hash, choice.partition) == (value, partition), (text, count)
 
 
 def test_without_a_type_the_keys_own_counts() -> None:
     """As everywhere: text is a String, an int a Long."""
-    chooser, partitions = HashCode(), Partitions.of(1000)
+    chooser, partitions = HashCode(), Partitions.from_count(1000)
     assert chooser.choose("42", partitions).hash == 1662
     assert chooser.choose(42, partitions).hash == HashCode("long").choose("42", partitions).hash == 42
     assert chooser.choose(Typed("signedint", -7), partitions) == (7, -7, "Math.abs(hash) % 1000")
@@ -83,7 +83,7 @@ def test_without_a_type_the_keys_own_counts() -> None:
 def test_what_java_cannot_hash_is_an_error(kind: str, key: Any, reason: str) -> None:
     """Never another exception, as publishers choose the keys."""
     try:
-        choice = HashCode(kind).choose(key, Partitions.of(3))
+        choice = HashCode(kind).choose(key, Partitions.from_count(3))
     except InputError as error:
         assert reason in str(error)  # noqa: PT017
     else:

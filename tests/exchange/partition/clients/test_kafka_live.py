@@ -108,7 +108,7 @@ def produced_by_java(jars: str, server: Server, names: Sequence[str], keys: Sequ
 @cache
 def chosen_by_us(count: int) -> list[tuple[bytes, int | None]]:
     """Return the keys, each with its partition."""
-    murmur2, partitions = build_partitioner("kafka.murmur2"), Partitions.of(count)
+    murmur2, partitions = build_partitioner("kafka.murmur2"), Partitions.from_count(count)
     return [(key, murmur2.choose(key, partitions).partition) for key in MANY]
 
 
@@ -133,7 +133,7 @@ def test_records_of_the_java_producer_without_a_key_stay_for_a_batch_of_bytes(ka
     with topics(kafka, COUNTS[0]) as names:
         (acknowledged,) = produced_by_java(java_client, kafka, names, [None] * count)
         assert consumed(kafka, names[0], count) == [(None, partition) for partition in acknowledged]
-    assert build_partitioner("kafka.murmur2").choose(None, Partitions.of(COUNTS[0])).partition is None
+    assert build_partitioner("kafka.murmur2").choose(None, Partitions.from_count(COUNTS[0])).partition is None
     changes = sum(before != after for before, after in pairwise(acknowledged))
     # A record takes its value of up to five digits and at most 21 bytes more, a batch 61 bytes.
     assert 0 < changes <= count * (5 + 21 + 61) / 16_384
@@ -154,7 +154,7 @@ def test_records_of_librdkafkas_producer_are_in_the_partitions_we_choose(
         with topics(server, COUNTS[0]) as (topic,):
             partitions_of(server.url, topic, keys, partitioner=name, sticky_partitioning_linger_ms=900_000)
             read = consumed(server, topic, len(keys))
-        choices = [partitioner.choose(key, Partitions.of(COUNTS[0])).partition for key in keys]
+        choices = [partitioner.choose(key, Partitions.from_count(COUNTS[0])).partition for key in keys]
         assert [key for key, _ in read] == keys
         decided = [(key, ours) for key, ours in zip(keys, choices, strict=True) if ours is not None]
         theirs = [record for record, ours in zip(read, choices, strict=True) if ours is not None]

@@ -163,7 +163,7 @@ def test_the_command_replays_records_by_their_values_and_times() -> None:
     assert runs[0].exit_code == 0
     assert runs[0].output == runs[1].output
     partitions = [json.loads(line)["partition"] for line in runs[0].output.splitlines()]
-    assert partitions[-1] == parse_partitioner("kafka.murmur2").partition_of("order-1", Partitions.of(3))
+    assert partitions[-1] == parse_partitioner("kafka.murmur2").partition_of("order-1", Partitions.from_count(3))
     assert set(partitions) == {0, 1, 2}
 
 

@@ -20,7 +20,7 @@ from tests.recorders.librdkafka import LEAST_FNV1A, PARTITIONERS, SAMPLE
 
 RECORDED = [golden.read(name) for name in golden.names("librdkafka-")]
 KEYED = [name for name in PARTITIONERS if name != "random"]
-OF_100 = Partitions.of(100)
+OF_100 = Partitions.from_count(100)
 SAMPLE_KEYS = {"null": None, "empty": b"", "other": b"other"}
 
 
@@ -66,7 +66,7 @@ def test_every_key_goes_where_the_real_producer_sent_it(recorded: dict[str, Any]
 
     The empty key, which some leave to chance, is no part of it.
     """
-    partitions, keys = Partitions.of(count), [*KEYS, *LEAST_FNV1A]
+    partitions, keys = Partitions.from_count(count), [*KEYS, *LEAST_FNV1A]
     ours = {key: Librdkafka(name).choose(key, partitions).partition for key in keys if key}
     theirs = dict(zip(keys, recorded[f"{name} {count}"], strict=True))
     del theirs[""]
@@ -78,7 +78,7 @@ def test_every_key_goes_where_the_real_producer_sent_it(recorded: dict[str, Any]
 @pytest.mark.parametrize("name", ["consistent", "murmur2", "fnv1a"])
 def test_every_key_goes_where_the_public_function_says(recorded: dict[str, Any], name: str, count: int) -> None:
     """``confluent_kafka.murmur2`` and its like agree, the empty key included."""
-    partitions = Partitions.of(count)
+    partitions = Partitions.from_count(count)
     ours = [Librdkafka(name).choose(key, partitions).partition for key in [*KEYS, *LEAST_FNV1A]]
     assert ours == recorded[f"{name}() {count}"]
 
@@ -88,7 +88,7 @@ def test_any_key_goes_where_the_librdkafka_installed_here_says(key: bytes, count
     """Its public functions hash any bytes."""
     for name in ("consistent", "murmur2", "fnv1a"):
         theirs = getattr(confluent_kafka, name)(key, count)
-        assert Librdkafka(name).choose(key, Partitions.of(count)).partition == theirs
+        assert Librdkafka(name).choose(key, Partitions.from_count(count)).partition == theirs
 
 
 @pytest.mark.parametrize("recorded", RECORDED, ids=lambda recorded: str(recorded["version"]))
@@ -150,7 +150,7 @@ def test_a_sticky_partition_that_is_no_more_is_drawn_again() -> None:
     """A topic that was made anew with fewer partitions."""
     producer = Producer(Librdkafka(), in_turn([8, 1]))
     assert producer.choose("topic", None, OF_100).partition == 8
-    assert producer.choose("topic", None, Partitions.of(2)).partition == 1
+    assert producer.choose("topic", None, Partitions.from_count(2)).partition == 1
 
 
 def test_records_with_a_key_do_not_change_the_sticky_partition() -> None:
@@ -175,7 +175,7 @@ def test_a_key_is_hashed_over_all_partitions(key: bytes, count: int, leaderless:
     shuffled = Partitions(sorted(some, key=lambda partition: -partition.id))
     for name in ("consistent", "murmur2", "fnv1a"):
         partitioner = Librdkafka(name)
-        whole = partitioner.choose(key, Partitions.of(count))
+        whole = partitioner.choose(key, Partitions.from_count(count))
         assert whole == partitioner.choose(key, some) == partitioner.choose(key, shuffled)
 
 
@@ -191,7 +191,7 @@ def test_a_choice_has_the_hash_and_how_the_partition_follows_from_it(
     name: str, key: str, hashed: int, rule: str
 ) -> None:
     """As the client computes them, unsigned but for FNV-1a; these hashes are published."""
-    choice = Librdkafka(name).choose(key, Partitions.of(12))
+    choice = Librdkafka(name).choose(key, Partitions.from_count(12))
     assert (choice.hash, choice.rule) == (hashed, rule)
 
 

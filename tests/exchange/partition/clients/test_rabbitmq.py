@@ -13,7 +13,7 @@ from exchange import Binding, Exchange, Message, Queue, Router, Topology, Typed
 from exchange.errors import InputError
 from exchange.partition import Partition, Partitions
 from exchange.partition.clients.rabbitmq import STRATEGIES, ConsistentHash, ModulusHash, SuperStream
-from exchange.partition.hashing.hashes import murmur3, signed
+from exchange.partition.hashing.hashes import murmur3, to_signed
 from tests.recorders import golden
 from tests.recorders.keys import COUNTS, KEYS
 from tests.recorders.super_stream import LONE
@@ -42,8 +42,8 @@ def test_there_are_recordings_of_two_clients() -> None:
 
 def test_the_hash_is_shown_as_java_shows_it() -> None:
     """A signed integer, taken without its sign: the vector is of the client's own tests."""
-    choice = SuperStream().choose("hello", Partitions.of(3))
-    assert choice.hash == 1321743225 == signed(murmur3(b"hello", 104729))
+    choice = SuperStream().choose("hello", Partitions.from_count(3))
+    assert choice.hash == 1321743225 == to_signed(murmur3(b"hello", 104729))
     assert choice.rule == "remainderUnsigned(hash, 3)"
 
 
@@ -52,27 +52,29 @@ def test_the_hash_is_shown_as_java_shows_it() -> None:
 def test_routing_keys_are_texts(partitioner: SuperStream | ModulusHash, key: object) -> None:
     """Anything else is refused, as the client's types do."""
     with pytest.raises(InputError, match="no routing key"):
-        partitioner.choose(key, Partitions.of(2))
+        partitioner.choose(key, Partitions.from_count(2))
 
 
 def test_bytes_are_the_text_they_encode() -> None:
     """In all three."""
     for partitioner in (SuperStream(), ModulusHash(), ConsistentHash()):
-        assert partitioner.choose("é", Partitions.of(97)) == partitioner.choose("é".encode(), Partitions.of(97))
+        assert partitioner.choose("é", Partitions.from_count(97)) == partitioner.choose(
+            "é".encode(), Partitions.from_count(97)
+        )
 
 
 @given(KEY, COUNT, st.integers(1, 5))
 def test_consistent_hash_is_the_exchange_with_equal_weights(key: str, count: int, weight: int) -> None:
     """Partition n is the queue that was bound as the nth."""
     topology = bound("x-consistent-hash", count, str(weight))
-    choice = ConsistentHash(weight).choose(key, Partitions.of(count))
+    choice = ConsistentHash(weight).choose(key, Partitions.from_count(count))
     assert Router(topology).route(Message("x", key)).queues == (f"q{choice.partition:03}",)
 
 
 @given(KEY, COUNT)
 def test_modulus_hash_is_the_exchange(key: str, count: int) -> None:
     """Partition n is the queue whose name is the nth."""
-    choice = ModulusHash().choose(key, Partitions.of(count))
+    choice = ModulusHash().choose(key, Partitions.from_count(count))
     assert Router(bound("x-modulus-hash", count)).route(Message("x", key)).queues == (f"q{choice.partition:03}",)
 
 
@@ -86,7 +88,7 @@ HEADER = st.one_of(
 def test_consistent_hash_takes_the_values_of_a_hash_header(value: Any, count: int) -> None:
     """Numbers, bools, bytes and what is not there: as the exchange does."""
     topology = bound("x-consistent-hash", count, arguments={"hash-header": "h"})
-    choice = ConsistentHash().choose(value, Partitions.of(count))
+    choice = ConsistentHash().choose(value, Partitions.from_count(count))
     headers = {} if value is None else {"h": value}
     assert Router(topology).route(Message("x", "", headers)).queues == (f"q{choice.partition:03}",)
 
@@ -95,19 +97,19 @@ def test_consistent_hash_takes_the_values_of_a_hash_header(value: Any, count: in
 def test_consistent_hash_refuses_what_is_no_single_value(key: object) -> None:
     """Arrays and tables may stand in a hash header, and are no key."""
     with pytest.raises(InputError, match="no key for x-consistent-hash"):
-        ConsistentHash().choose(key, Partitions.of(2))
+        ConsistentHash().choose(key, Partitions.from_count(2))
 
 
 @given(KEY, COUNT)
 def test_one_more_partition_takes_keys_and_moves_no_others(key: str, count: int) -> None:
     """What consistent_hash promises."""
-    before, after = (ConsistentHash().choose(key, Partitions.of(n)).partition for n in (count, count + 1))
+    before, after = (ConsistentHash().choose(key, Partitions.from_count(n)).partition for n in (count, count + 1))
     assert after in (before, count)
 
 
 def test_ids_of_partitions_need_not_be_positions() -> None:
     """A choice names the partition at the place, whatever its id."""
-    places, ids = Partitions.of(3), Partitions([Partition(5), Partition(9), Partition(1)])
+    places, ids = Partitions.from_count(3), Partitions([Partition(5), Partition(9), Partition(1)])
     for partitioner in (SuperStream(), ConsistentHash(), ModulusHash()):
         for key in KEYS[:50]:
             place = partitioner.choose(key, places).partition
@@ -127,7 +129,7 @@ def test_strategies_have_what_the_table_shows() -> None:
         "rabbitmq.super_stream", "rabbitmq.consistent_hash", "rabbitmq.modulus_hash",
     ]  # fmt: skip
     for strategy in STRATEGIES:
-        assert strategy.make().choose("key", Partitions.of(1)).partition == 0
+        assert strategy.make().choose("key", Partitions.from_count(1)).partition == 0
         assert min(strategy.mirrors, strategy.promise, strategy.cost) > ""
 
 

@@ -30,7 +30,7 @@ RECORDED = golden.names("rocketmq-allocation-")
 
 
 def room_of_queue(queue: Partition) -> str:
-    return MessageQueue.of(queue).broker.split("@", 1)[0]
+    return MessageQueue.from_partition(queue).broker.split("@", 1)[0]
 
 
 def room_of_client(client: str) -> str:
@@ -54,7 +54,7 @@ def answer(case: Mapping[str, Any], version: str) -> dict[str, list[int] | str]:
     queues = [Partition(at, Broker(name), f"{name}:{number}") for at, (name, number) in enumerate(case["queues"])]
     clients = list(case["clients"])
     if case["sorted"]:
-        queues.sort(key=lambda queue: MessageQueue.of(queue).order)
+        queues.sort(key=lambda queue: MessageQueue.from_partition(queue).order)
         clients.sort(key=lambda client: client.encode("utf-16-be"))
     answers: dict[str, list[int] | str] = {}
     for strategy in strategies(queues, version, case["rooms"], case["virtual_nodes"]):

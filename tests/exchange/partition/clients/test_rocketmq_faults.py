@@ -17,8 +17,8 @@ from exchange.partition.clients.rocketmq.faults import (
     Faults,
     FaultStrategy,
     ThreadMemory,
+    list_probes_due,
     probe,
-    probes_due,
 )
 from exchange.partition.clients.rocketmq.queues import MessageQueue
 from exchange.partition.clients.rocketmq.round_robin import RoundRobin, Turn
@@ -83,7 +83,7 @@ def play(version: str, script: Mapping[str, Any], drawn: list[int]) -> dict[str,
                 results.append(picked)
             case ["detect", answers] if strategy.era.filters:
                 probed = []
-                for broker in probes_due(faults, now):
+                for broker in list_probes_due(faults, now):
                     answered = answers[broker] == "answers" if broker in answers else None
                     probed += [broker] if broker in answers else []
                     faults = probe(faults, broker, now, answered=answered)
@@ -221,7 +221,7 @@ def test_a_changed_list_is_forgotten_with_the_route() -> None:
 
 def test_a_probe_turns_reachable_on_and_never_off() -> None:
     faults: Faults = {"a": FaultItem(0, 0, reachable=False), "b": FaultItem(0, 0, reachable=True), "c": FaultItem(0)}
-    assert probes_due(faults, 5000) == ("a", "b", "c")
+    assert list_probes_due(faults, 5000) == ("a", "b", "c")
     faults = probe(faults, "a", 5000, answered=True)
     faults = probe(faults, "b", 5100, answered=False)
     faults = probe(faults, "c", 5200, answered=None)
@@ -229,7 +229,7 @@ def test_a_probe_turns_reachable_on_and_never_off() -> None:
         "a": FaultItem(0, 0, True, 5000 + DETECT_INTERVAL),
         "b": FaultItem(0, 0, True, 5100 + DETECT_INTERVAL),
     }
-    assert probes_due(faults, 5000 + DETECT_INTERVAL) == ("a",)
+    assert list_probes_due(faults, 5000 + DETECT_INTERVAL) == ("a",)
 
 
 def test_an_invalid_version_is_refused() -> None:

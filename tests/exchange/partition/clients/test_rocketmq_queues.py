@@ -16,7 +16,7 @@ from exchange.partition.clients.rocketmq.queues import (
     QueueData,
     QueueMapping,
     TopicRoute,
-    by_broker,
+    group_by_broker,
     proxy_queues,
     publish_queues,
     subscribe_queues,
@@ -192,4 +192,4 @@ def test_a_list_is_every_writable_queue_of_a_master_in_order(
 
 
 def test_queues_given_in_another_order_are_sorted_by_broker() -> None:
-    assert [queue.name for queue in by_broker(Partitions.queues({"b": 2, "a": 1}))] == ["a:0", "b:0", "b:1"]
+    assert [queue.name for queue in group_by_broker(Partitions.queues({"b": 2, "a": 1}))] == ["a:0", "b:0", "b:1"]

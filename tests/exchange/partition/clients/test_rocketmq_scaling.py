@@ -20,10 +20,10 @@ from exchange.partition.clients.rocketmq.scaling import (
     ScalingStep,
     Situation,
     UnreadMessages,
-    moved_keys,
-    next_steps,
+    count_moved_keys,
+    explain_refusal,
+    find_next_steps,
     publish_list,
-    refusal,
 )
 from exchange.partition.clients.rocketmq.selectors import ByHash
 from exchange.partition.moves import KeyCounts
@@ -58,7 +58,7 @@ class Cluster:
     def send(self, producer: int, number: int) -> None:
         """Hand a message to the network, for a queue of the route that this producer knows."""
         queues = publish_list(self.route[producer])
-        self.under_way.append((self.now, MessageQueue.of(queues.all[number % queues.count])))
+        self.under_way.append((self.now, MessageQueue.from_partition(queues.all[number % queues.count])))
 
     def arrive(self) -> None:
         _, queue = self.under_way.pop()
@@ -144,7 +144,7 @@ class Scaling(RuleBasedStateMachine):
     @rule(at=st.integers(0, 1), meanwhile=st.lists(st.tuples(st.integers(0, 1), st.integers(0, 11)), max_size=4))
     def follow(self, at: int, meanwhile: list[tuple[int, int]]) -> None:
         """Take one of the steps for what was seen, maybe long ago; messages come between the look and the step."""
-        steps = [step for step in next_steps(self.seen, self.goal) if step.action.is_change]
+        steps = [step for step in find_next_steps(self.seen, self.goal) if step.action.is_change]
         for producer, number in meanwhile:
             self.send(producer, number, arrives=True)
         if steps:
@@ -155,10 +155,10 @@ class Scaling(RuleBasedStateMachine):
     def try_anything(self, action: Any, broker: str, number: int) -> None:
         """Take a step out of the order when the state seen allows it; one that is refused for the present state shows a loss."""
         step = ScalingStep(action, broker, number)
-        if not refusal(self.seen, step):
+        if not explain_refusal(self.seen, step):
             self.cluster.take(step)
             self.seen = self.cluster.situation()
-        elif (why := refusal(self.cluster.situation(), step)) and "old route" not in why:
+        elif (why := explain_refusal(self.cluster.situation(), step)) and "old route" not in why:
             assert loss_after(deepcopy(self.cluster), step), why
 
     @rule(goal=st.tuples(NUMBERS, NUMBERS))
@@ -175,7 +175,7 @@ class Scaling(RuleBasedStateMachine):
         """From wherever it was left, the procedure ends at its target, and all is read."""
         cluster = self.cluster
         for _ in range(20):
-            steps = next_steps(cluster.situation(), self.goal)
+            steps = find_next_steps(cluster.situation(), self.goal)
             for step in steps:
                 if step.action.is_change:
                     cluster.take(step)
@@ -217,14 +217,17 @@ def loss_after(cluster: Cluster, step: ScalingStep) -> set[MessageQueue]:
 def test_lowering_read_first_loses_messages_and_is_refused() -> None:
     cluster = Cluster({"a": QueueCounts(4, 4)})
     step = ScalingStep(Action.SET_READ, "a", 2)
-    assert refusal(cluster.situation(), step) == "a: queues 2 to 3 are written; set write to 2 first"
+    assert explain_refusal(cluster.situation(), step) == "a: queues 2 to 3 are written; set write to 2 first"
     assert loss_after(cluster, step) == {MessageQueue("a", 2), MessageQueue("a", 3)}
 
 
 def test_raising_write_first_loses_messages_and_is_refused() -> None:
     cluster = Cluster({"a": QueueCounts(2, 2)})
     step = ScalingStep(Action.SET_WRITE, "a", 3)
-    assert refusal(cluster.situation(), step) == "a: queues 2 to 2 would be written and not read; set read to 3 first"
+    assert (
+        explain_refusal(cluster.situation(), step)
+        == "a: queues 2 to 2 would be written and not read; set read to 3 first"
+    )
     assert loss_after(cluster, step) == {MessageQueue("a", 2)}
 
 
@@ -236,8 +239,8 @@ def test_lowering_read_before_all_groups_have_drained_is_refused() -> None:
     cluster.take(ScalingStep(Action.SET_WRITE, "a", 1))
     cluster.wait(SETTLED)
     step = ScalingStep(Action.SET_READ, "a", 1)
-    assert refusal(cluster.situation(), step) == "not drained: a:1 has 1 for h"
-    (advised,) = next_steps(cluster.situation(), {"a": 1})
+    assert explain_refusal(cluster.situation(), step) == "not drained: a:1 has 1 for h"
+    (advised,) = find_next_steps(cluster.situation(), {"a": 1})
     assert advised == ScalingStep(Action.DRAIN, "a", 1, unread=(UnreadMessages(MessageQueue("a", 1), "h", 1),))
     assert loss_after(cluster, step) == {MessageQueue("a", 1)}
 
@@ -248,8 +251,8 @@ def test_lowering_read_while_producers_have_the_old_route_is_refused() -> None:
     cluster.take(ScalingStep(Action.SET_WRITE, "a", 1))
     cluster.wait(1_000)
     seen, step = cluster.situation(), ScalingStep(Action.SET_READ, "a", 1)
-    assert refusal(seen, step) == "a: producers with the old route may still write to the queues; wait 32000 ms"
-    assert next_steps(seen, {"a": 1}) == (ScalingStep(Action.SETTLE, "a", 32_000),)
+    assert explain_refusal(seen, step) == "a: producers with the old route may still write to the queues; wait 32000 ms"
+    assert find_next_steps(seen, {"a": 1}) == (ScalingStep(Action.SETTLE, "a", 32_000),)
     cluster.send(0, 1)
     cluster.arrive()
     cluster.take(step)
@@ -258,15 +261,18 @@ def test_lowering_read_while_producers_have_the_old_route_is_refused() -> None:
 
 def test_an_unknown_queue_is_not_taken_for_empty() -> None:
     situation = Situation({"a": QueueCounts(1, 3)}, {MessageQueue("a", 1): QueueOffsets(0)})
-    assert refusal(situation, ScalingStep(Action.SET_READ, "a", 1)) == "the offsets of a:2 are not known"
+    assert explain_refusal(situation, ScalingStep(Action.SET_READ, "a", 1)) == "the offsets of a:2 are not known"
     with pytest.raises(InputError, match="the offsets of a:2 are not known"):
-        next_steps(situation, {"a": 1})
+        find_next_steps(situation, {"a": 1})
 
 
 def test_queues_that_are_written_or_unread_but_not_read_are_mended_first() -> None:
     offsets = {MessageQueue("b", 6): QueueOffsets(5, {"g": 2})}
     situation = Situation({"a": QueueCounts(4, 2), "b": QueueCounts(1, 1)}, offsets)
-    assert next_steps(situation, {}) == (ScalingStep(Action.SET_READ, "a", 4), ScalingStep(Action.SET_READ, "b", 7))
+    assert find_next_steps(situation, {}) == (
+        ScalingStep(Action.SET_READ, "a", 4),
+        ScalingStep(Action.SET_READ, "b", 7),
+    )
 
 
 def test_messages_that_were_deleted_are_not_waited_for() -> None:
@@ -279,17 +285,17 @@ def test_where_the_order_of_keys_counts_all_is_drained_before_queues_change() ->
     cluster.send(0, 0)
     cluster.arrive()
     step = ScalingStep(Action.SET_WRITE, "a", 4)
-    assert next_steps(cluster.situation(keyed=True), {"a": 4}) == (ScalingStep(Action.STOP_PRODUCERS),)
-    assert "stop the producers" in refusal(cluster.situation(keyed=True), step)
+    assert find_next_steps(cluster.situation(keyed=True), {"a": 4}) == (ScalingStep(Action.STOP_PRODUCERS),)
+    assert "stop the producers" in explain_refusal(cluster.situation(keyed=True), step)
     stopped = cluster.situation(keyed=True, producers_stopped=True)
     unread = tuple(UnreadMessages(MessageQueue("a", 0), group, 1) for group in GROUPS)
-    assert next_steps(stopped, {"a": 4}) == (ScalingStep(Action.DRAIN, unread=unread),)
-    assert "would overtake" in refusal(stopped, step)
+    assert find_next_steps(stopped, {"a": 4}) == (ScalingStep(Action.DRAIN, unread=unread),)
+    assert "would overtake" in explain_refusal(stopped, step)
     for group in GROUPS:
         cluster.consume(group, 0, 1)
     drained = cluster.situation(keyed=True, producers_stopped=True)
-    assert next_steps(drained, {"a": 4}) == (step,)
-    assert refusal(drained, step) == ""
+    assert find_next_steps(drained, {"a": 4}) == (step,)
+    assert explain_refusal(drained, step) == ""
 
 
 def test_a_plan_shows_what_moves_before_anything_is_done() -> None:
@@ -298,9 +304,9 @@ def test_a_plan_shows_what_moves_before_anything_is_done() -> None:
         keys.add(f"order-{number}", 2)
     counts = {"b": QueueCounts(2, 2), "a": QueueCounts(2, 2)}
     assert [queue.name for queue in publish_list(counts)] == ["a:0", "a:1", "b:0", "b:1"]
-    moved = moved_keys(keys, ByHash(), counts, {"a": 4})
+    moved = count_moved_keys(keys, ByHash(), counts, {"a": 4})
     assert moved.keys_at_risk == moved.keys_moved > 500
-    assert moved_keys(keys, ByHash(), counts, {}).keys_moved == 0
+    assert count_moved_keys(keys, ByHash(), counts, {}).keys_moved == 0
 
 
 def test_a_broker_accepts_sends_to_all_its_queues_and_pulls_of_those_it_reads() -> None:
@@ -314,4 +320,4 @@ def test_a_broker_accepts_sends_to_all_its_queues_and_pulls_of_those_it_reads() 
 )
 def test_an_invalid_target_is_refused(target: dict[str, int], words: str) -> None:
     with pytest.raises(InputError, match=words):
-        next_steps(Situation({"a": QueueCounts(1, 1)}), target)
+        find_next_steps(Situation({"a": QueueCounts(1, 1)}), target)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from exchange.errors import InputError
 from exchange.partition.clients.rocketmq.grpc import GrpcJava, GrpcProxy
-from exchange.partition.clients.rocketmq.round_robin import ERAS, RoundRobin, era_of
+from exchange.partition.clients.rocketmq.round_robin import ERAS, RoundRobin, find_era
 from exchange.partition.clients.rocketmq.selectors import (
     STRATEGIES,
     ByHash,
@@ -69,14 +69,14 @@ def by_hash(version: str) -> Partitioner:
 
 def test_clients_of_every_era_were_asked() -> None:
     versions = [golden.read(name)["version"].removesuffix("-incubating") for name in ALL]
-    assert {era_of(version) for version in versions} == set(ERAS.values())
+    assert {find_era(version) for version in versions} == set(ERAS.values())
     assert len(WHOLE) == 3
 
 
 @pytest.mark.parametrize("name", WHOLE)
 @pytest.mark.parametrize(("at", "count"), tuple(enumerate(COUNTS)))
 def test_a_key_has_the_queue_the_client_chose(name: str, at: int, count: int) -> None:
-    answers, partitions = golden.read(name), Partitions.of(count)
+    answers, partitions = golden.read(name), Partitions.from_count(count)
     partitioner = by_hash(answers["version"])
     assert [position(partitioner, key, partitions) for key in KEYS] == answers["queues"][at]
     typed = [position(partitioner, typed_value(*case), partitions) for case in TYPED]
@@ -87,16 +87,16 @@ def test_the_least_hash_fails_before_4_8_unless_the_number_of_queues_divides_it(
     for key in LEAST_HASH:
         assert hash_code(key) == LEAST
         for count in COUNTS:
-            old = position(ByHash40(), key, Partitions.of(count))
+            old = position(ByHash40(), key, Partitions.from_count(count))
             assert old == (0 if count in (1, 2, 16) else None)
-            assert position(ByHash(), key, Partitions.of(count)) == 2**31 % count
+            assert position(ByHash(), key, Partitions.from_count(count)) == 2**31 % count
     with pytest.raises(MQClientException, match=r"select message queue throwed exception.*-8 of 12.*rocketmq\.hash"):
-        ByHash40().choose("GydZG_", Partitions.of(12))
+        ByHash40().choose("GydZG_", Partitions.from_count(12))
 
 
 @given(st.integers(LEAST, GREATEST), st.integers(1, 50))
 def test_both_eras_agree_on_every_other_hash(hashed: int, count: int) -> None:
-    key, partitions = Typed("signedint", hashed), Partitions.of(count)
+    key, partitions = Typed("signedint", hashed), Partitions.from_count(count)
     new = ByHash().choose(key, partitions)
     assert new.partition == abs(hashed) % count
     assert position(ByHash40(), key, partitions) in ((new.partition,) if hashed != LEAST else (0, None))
@@ -104,9 +104,9 @@ def test_both_eras_agree_on_every_other_hash(hashed: int, count: int) -> None:
 
 def test_a_null_key_fails_as_in_the_client() -> None:
     with pytest.raises(MQClientException, match="select message queue threw exception"):
-        ByHash().choose(None, Partitions.of(2))
+        ByHash().choose(None, Partitions.from_count(2))
     with pytest.raises(InputError, match="has no hashCode"):
-        ByHash().choose(b"bytes", Partitions.of(2))
+        ByHash().choose(b"bytes", Partitions.from_count(2))
 
 
 def test_a_choice_is_a_partitions_id_and_explains_itself() -> None:
@@ -122,7 +122,7 @@ def test_a_random_selector_runs_as_the_clients_did(name: str) -> None:
     for seed, run in zip(SEEDS, answers["random"], strict=True):
         memory, chosen = partitioner.memory(Inputs(no_draw, int(seed))), []
         for count in chain.from_iterable([count] * 20 for count in COUNTS):
-            choice, memory = partitioner.choose_next(None, Partitions.of(count), memory, Inputs(no_draw))
+            choice, memory = partitioner.choose_next(None, Partitions.from_count(count), memory, Inputs(no_draw))
             chosen.append(choice.partition)
         assert chosen == run
 
@@ -130,16 +130,16 @@ def test_a_random_selector_runs_as_the_clients_did(name: str) -> None:
 def test_the_seed_is_the_time_and_serves_all_topics() -> None:
     one, other = (Producer(ByRandom(), no_draw, lambda: 1_700_000_000_000) for _ in range(2))
     topics = ["a", "b"] * 20
-    chosen = [one.choose(topic, "key", Partitions.of(12)).partition for topic in topics]
-    assert chosen == [other.choose(topic, None, Partitions.of(12)).partition for topic in reversed(topics)]
-    assert ByRandom().choose("key", Partitions.of(12)).partition is None
+    chosen = [one.choose(topic, "key", Partitions.from_count(12)).partition for topic in topics]
+    assert chosen == [other.choose(topic, None, Partitions.from_count(12)).partition for topic in reversed(topics)]
+    assert ByRandom().choose("key", Partitions.from_count(12)).partition is None
 
 
 def test_the_old_random_selector_fails_of_the_least_integer() -> None:
     # The state before the one whose upper 32 bits are Integer.MIN_VALUE.
     before = JavaRandom(((1 << 47) - 0xB) * pow(0x5DEECE66D, -1, 1 << 48) % (1 << 48))
     with pytest.raises(MQClientException, match="throwed"):
-        ByRandoom().choose_next(None, Partitions.of(3), before, Inputs(no_draw))
+        ByRandoom().choose_next(None, Partitions.from_count(3), before, Inputs(no_draw))
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -157,7 +157,7 @@ def test_queues_take_turns_as_with_the_real_client(name: str) -> None:
 
 def after_greatest(version: str, turns: int = 6) -> list[int | None]:
     producer = Producer(RoundRobin(version), draw_of(GREATEST - 1))
-    return [producer.choose("t", None, Partitions.of(10)).partition for _ in range(turns)]
+    return [producer.choose("t", None, Partitions.from_count(10)).partition for _ in range(turns)]
 
 
 def test_each_era_passes_the_greatest_integer_in_its_own_way() -> None:
@@ -204,7 +204,7 @@ def test_with_one_broker_another_try_goes_to_it_again() -> None:
 
 
 def test_a_new_route_begins_a_new_index() -> None:
-    four, six = Partitions.of(4), Partitions.of(6)
+    four, six = Partitions.from_count(4), Partitions.from_count(6)
     _, memory = RoundRobin().choose_next(None, four, None, Inputs(draw_of(0)))
     assert RoundRobin().choose_next(None, Partitions(four), memory, Inputs(no_draw))[0].partition == 2
     assert RoundRobin().choose_next(None, six, memory, Inputs(draw_of(4)))[0].partition == 5
@@ -226,7 +226,7 @@ def test_a_new_route_begins_a_new_index() -> None:
     ],
 )
 def test_a_version_belongs_to_the_last_era_before_it(version: str, since: tuple[int, ...]) -> None:
-    assert era_of(version) is ERAS[since]
+    assert find_era(version) is ERAS[since]
 
 
 @pytest.mark.parametrize("version", ["", "five", "5.x", "3.6.2", "-1"])
@@ -246,7 +246,7 @@ def test_only_queues_in_the_rooms_of_consumers_are_chosen() -> None:
 
 @given(st.sampled_from(KEYS))
 def test_within_its_rooms_a_key_goes_by_its_hash(key: str) -> None:
-    here = ByHash().choose(key, Partitions.of(4)).partition
+    here = ByHash().choose(key, Partitions.from_count(4)).partition
     assert position(ByMachineRoom(["room1", "room2"]), key, ROOMS) == here
 
 
@@ -276,7 +276,7 @@ def test_a_queue_without_a_name_is_refused() -> None:
 
 @pytest.mark.parametrize(("at", "count"), tuple(enumerate(COUNTS)))
 def test_the_queue_of_a_message_group_is_the_recorded_one_of_the_proxy(at: int, count: int) -> None:
-    recorded, partitions = golden.read("rocketmq-select-proxy")["queues"][at], Partitions.of(count)
+    recorded, partitions = golden.read("rocketmq-select-proxy")["queues"][at], Partitions.from_count(count)
     sent = {key: expected for key, expected in zip(KEYS, recorded, strict=True) if key.strip()}
     assert len(sent) > 1000
     assert {key: GrpcProxy().choose(key, partitions).partition for key in sent} == sent
@@ -285,14 +285,14 @@ def test_the_queue_of_a_message_group_is_the_recorded_one_of_the_proxy(at: int, 
 def test_a_blank_message_group_is_refused_and_an_empty_one_is_none() -> None:
     for blank in (" ", "\n \u3000"):
         with pytest.raises(InputError, match="ILLEGAL_MESSAGE_GROUP"):
-            GrpcProxy().choose(blank, Partitions.of(3))
-    assert GrpcProxy().choose("\xa0", Partitions.of(3)).partition is not None
-    assert GrpcProxy().choose("", Partitions.of(3)).partition is None
+            GrpcProxy().choose(blank, Partitions.from_count(3))
+    assert GrpcProxy().choose("\xa0", Partitions.from_count(3)).partition is not None
+    assert GrpcProxy().choose("", Partitions.from_count(3)).partition is None
 
 
 @pytest.mark.parametrize(("at", "count"), tuple(enumerate(COUNTS)))
 def test_the_choice_for_a_message_group_is_the_recorded_one_of_the_grpc_client(at: int, count: int) -> None:
-    partitions = Partitions.of(count)
+    partitions = Partitions.from_count(count)
     assert [GrpcJava().choose(key, partitions).partition for key in KEYS] == golden.read("rocketmq-select-grpc")[
         "queues"
     ][at]
@@ -307,25 +307,25 @@ def test_the_proxy_sorts_the_queues_whatever_their_order() -> None:
 
 def test_without_a_message_group_queues_take_turns() -> None:
     proxy = Producer(GrpcProxy(), draw_of(-2))
-    assert [proxy.choose("t", key, Partitions.of(3)).partition for key in (None, "", None)] == [1, 2, 0]
+    assert [proxy.choose("t", key, Partitions.from_count(3)).partition for key in (None, "", None)] == [1, 2, 0]
     client = Producer(GrpcJava(), lambda count: count - 1)
-    assert [client.choose("t", None, Partitions.of(10)).partition for _ in range(3)] == [6, 7, 2]
+    assert [client.choose("t", None, Partitions.from_count(10)).partition for _ in range(3)] == [6, 7, 2]
 
 
 @pytest.mark.parametrize("partitioner", [GrpcProxy(), GrpcJava(), GoHash()])
 def test_a_message_group_is_a_string(partitioner: Partitioner) -> None:
-    said = partitioner.choose("ä", Partitions.of(12))
-    assert said == partitioner.choose(Typed("longstr", "ä"), Partitions.of(12))
-    assert said == partitioner.choose(Typed("longstr", "ä".encode()), Partitions.of(12))
+    said = partitioner.choose("ä", Partitions.from_count(12))
+    assert said == partitioner.choose(Typed("longstr", "ä"), Partitions.from_count(12))
+    assert said == partitioner.choose(Typed("longstr", "ä".encode()), Partitions.from_count(12))
     with pytest.raises(InputError, match="is a string"):
-        partitioner.choose(5, Partitions.of(12))
+        partitioner.choose(5, Partitions.from_count(12))
 
 
 def test_the_go_client_hashes_bytes_and_draws_without_a_key() -> None:
     for key in KEYS[1:200]:
-        assert GoHash().choose(key, Partitions.of(7)).partition == fnv1a(key.encode()) % 7
+        assert GoHash().choose(key, Partitions.from_count(7)).partition == fnv1a(key.encode()) % 7
     producer = Producer(GoHash(), lambda count: count - 1)
-    assert [producer.choose("t", key, Partitions.of(7)).partition for key in ("", None)] == [6, 6]
+    assert [producer.choose("t", key, Partitions.from_count(7)).partition for key in ("", None)] == [6, 6]
 
 
 PARAMETERS = {"consumeridcs": "room1, room2", "faithful": "true", "version": "4.7.1"}

@@ -15,7 +15,7 @@ from exchange import Binding, Exchange, InputError, Message, Queue, Router, Topo
 from exchange.partition import compile_hashes
 from exchange.partition.hashing import compiled
 from exchange.partition.hashing.compiled import PYTHON, Hashes
-from exchange.text.site import how_to_install
+from exchange.text.site import build_install_command
 from tests.support.partition_keys import keys, partitioner_for, partitions_for
 
 STRATEGIES = ["rabbitmq.super_stream", "rabbitmq.consistent_hash", "rabbitmq.modulus_hash", "rocketmq.grpc_java",
@@ -26,7 +26,7 @@ STRATEGIES = ["rabbitmq.super_stream", "rabbitmq.consistent_hash", "rabbitmq.mod
 def hashes() -> Iterator[Hashes]:
     pytest.importorskip("numba")
     compile_hashes()
-    yield compiled.hashes()
+    yield compiled.get_hashes()
     compiled._hashes = PYTHON
 
 
@@ -110,6 +110,6 @@ def test_without_numba_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(sys.modules, "numba", None)
     monkeypatch.delitem(sys.modules, "exchange.partition.hashing.kernels", raising=False)
     monkeypatch.delattr("exchange.partition.hashing.kernels", raising=False)
-    with pytest.raises(InputError, match=re.escape(how_to_install("native"))):
+    with pytest.raises(InputError, match=re.escape(build_install_command("native"))):
         compile_hashes()
-    assert compiled.hashes() is PYTHON
+    assert compiled.get_hashes() is PYTHON

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exchange.partition.hashing.hashes import absolute, fnv1a, murmur2, murmur3, positive, signed
+from exchange.partition.hashing.hashes import fnv1a, murmur2, murmur3, to_absolute, to_positive, to_signed
 
 
 def murmur2_in_java(data: bytes) -> int:
@@ -83,7 +83,7 @@ def murmur3_by_bytes(data: bytes, seed: int) -> int:
 )
 def test_murmur2_is_what_kafka_publishes(key: bytes, hashed: int) -> None:
     """`UtilsTest.testMurmur2` of kafka-clients, and its hash of the empty key."""
-    assert signed(murmur2(key)) == hashed
+    assert to_signed(murmur2(key)) == hashed
 
 
 @pytest.mark.parametrize(
@@ -119,15 +119,15 @@ def test_fnv1a_is_what_its_authors_publish(key: bytes, hashed: int) -> None:
 
 @given(st.binary(max_size=70))
 def test_murmur2_is_the_java_method(key: bytes) -> None:
-    assert signed(murmur2(key)) == murmur2_in_java(key)
+    assert to_signed(murmur2(key)) == murmur2_in_java(key)
 
 
 @given(st.binary(max_size=70), st.integers(1, 2**31 - 1))
 def test_murmur2_and_fnv1a_are_what_librdkafka_computes(key: bytes, count: int) -> None:
     """Against librdkafka itself, which reads no key as the empty one."""
-    assert positive(murmur2(key)) % count == confluent_kafka.murmur2(key, count)
+    assert to_positive(murmur2(key)) % count == confluent_kafka.murmur2(key, count)
     if key:
-        assert abs(signed(fnv1a(key))) % count == confluent_kafka.fnv1a(key, count)
+        assert abs(to_signed(fnv1a(key))) % count == confluent_kafka.fnv1a(key, count)
 
 
 @given(st.binary(max_size=70), st.integers(0, 2**32 - 1))
@@ -137,7 +137,7 @@ def test_murmur3_is_the_algorithm_by_bytes(key: bytes, seed: int) -> None:
 
 def test_a_long_key_is_hashed_as_any_other() -> None:
     key = bytes(range(256)) * 40 + b"abc"
-    assert signed(murmur2(key)) == murmur2_in_java(key)
+    assert to_signed(murmur2(key)) == murmur2_in_java(key)
     assert murmur3(key, 7) == murmur3_by_bytes(key, 7)
 
 
@@ -147,6 +147,6 @@ def test_a_long_key_is_hashed_as_any_other() -> None:
 )
 def test_indexes_are_made_as_java_makes_them(value: int, as_int: int, as_positive: int, as_absolute: int) -> None:
     """``toPositive`` clears the sign, ``Math.abs`` leaves the least int negative."""
-    assert signed(value) == as_int
-    assert positive(as_int) == as_positive
-    assert absolute(as_int) == as_absolute
+    assert to_signed(value) == as_int
+    assert to_positive(as_int) == as_positive
+    assert to_absolute(as_int) == as_absolute

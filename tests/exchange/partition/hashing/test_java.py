@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from exchange.errors import InputError
 from exchange.partition.hashing.guava import consistent_hash, sip_hash_24
-from exchange.partition.hashing.hashes import signed
-from exchange.partition.hashing.java import JavaRandom, code_units, hash_code, remainder, string_hash
+from exchange.partition.hashing.hashes import to_signed
+from exchange.partition.hashing.java import JavaRandom, code_units, compute_remainder, hash_code, string_hash
 from exchange.values.field_values import Typed
 from tests.recorders import golden
 from tests.recorders.keys import KEYS
@@ -121,7 +121,7 @@ def test_a_character_outside_the_bmp_comes_before_the_last_of_the_bmp() -> None:
 
 @given(st.integers(-(2**31), 2**31 - 1), st.integers(1, 1000))
 def test_a_remainder_has_the_sign_of_the_dividend(dividend: int, divisor: int) -> None:
-    left = remainder(dividend, divisor)
+    left = compute_remainder(dividend, divisor)
     assert (dividend - left) % divisor == 0
     assert abs(left) < divisor
     assert left * dividend >= 0
@@ -175,5 +175,5 @@ def test_sip_hashes_are_those_the_grpc_client_computes() -> None:
 
 
 def _signed_64(value: int) -> int:
-    high = signed(value >> 32)
+    high = to_signed(value >> 32)
     return high << 32 | value & 0xFFFFFFFF

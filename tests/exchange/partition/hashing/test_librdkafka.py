@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange.partition.hashing import librdkafka
-from exchange.partition.hashing.hashes import KEY_SIZE, fnv1a, murmur2, positive, remember, signed
+from exchange.partition.hashing.hashes import KEY_SIZE, fnv1a, murmur2, remember, to_positive, to_signed
 from exchange.partition.hashing.librdkafka import (
     PYTHON,
     find_functions,
@@ -42,8 +42,8 @@ def functions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 def test_partitions_and_hashes_are_those_of_the_slow_hashes() -> None:
     @given(DATA, COUNTS)
     def law(data: bytes, count: int) -> None:
-        assert murmur2_partition(data, count) == positive(murmur2(data)) % count
-        assert fnv1a_partition(data, count) == abs(signed(fnv1a(data))) % count
+        assert murmur2_partition(data, count) == to_positive(murmur2(data)) % count
+        assert fnv1a_partition(data, count) == abs(to_signed(fnv1a(data))) % count
         assert murmur2_hash(data) == murmur2(data)
         assert fnv1a_hash(data) == fnv1a(data)
 
@@ -78,7 +78,7 @@ def test_librdkafka_is_used_where_it_is_loaded() -> None:
         SimpleNamespace(),
         SimpleNamespace(murmur2=confluent_kafka.murmur2),
         SimpleNamespace(murmur2=lambda data, count: 0, fnv1a=confluent_kafka.fnv1a),
-        SimpleNamespace(murmur2=confluent_kafka.murmur2, fnv1a=lambda data, count: signed(fnv1a(data)) % count),
+        SimpleNamespace(murmur2=confluent_kafka.murmur2, fnv1a=lambda data, count: to_signed(fnv1a(data)) % count),
         SimpleNamespace(murmur2=confluent_kafka.murmur2, fnv1a=len),
     ],
     ids=["not loaded", "old", "half imported", "another murmur2", "another fnv1a", "another signature"],
@@ -86,7 +86,7 @@ def test_librdkafka_is_used_where_it_is_loaded() -> None:
 def test_other_functions_than_expected_are_not_used(module: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "confluent_kafka", module)
     assert find_functions() is PYTHON
-    assert murmur2_partition(b"order-1", 12) == positive(murmur2(b"order-1")) % 12
+    assert murmur2_partition(b"order-1", 12) == to_positive(murmur2(b"order-1")) % 12
 
 
 @pytest.mark.usefixtures("not_compared")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from exchange import PROFILES, Binding, BrokerError, Exchange, InputError, Message, Profile, Queue, Router, Topology
 from exchange.arrays import grouping
-from exchange.arrays.columns import column_of_bytes
+from exchange.arrays.columns import build_bytes_column
 from exchange.partition.batch import UNDECIDED
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.patterns.columns import pattern_sets, signatures
@@ -86,11 +86,11 @@ def test_a_column_has_the_routes_of_its_messages(
         Message(m.exchange, m.routing_key, m.headers) for m in [*made, *rng.choices(made, k=30)] if encodable(m)
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pattern_sets, "MOST_CONJUNCTIONS", conjunctions)
+        patch.setattr(pattern_sets, "MAX_CONJUNCTIONS", conjunctions)
         patch.setattr(key_classes, "FEW_LITERALS", literals)
         patch.setattr(column_router, "SETS", sets)
         patch.setattr(grouping, "CHUNK", 7)
-        patch.setattr(signatures, "PART", 3)
+        patch.setattr(signatures, "BLOCK_SIGNATURES", 3)
         patch.setattr(signatures, "WAITING", 5)
         router = Router(topology, choose=seeded(seed))
         for part in (messages[:chunk], messages[chunk:], messages):
@@ -298,7 +298,7 @@ def test_a_column_of_one_exchange_has_the_routes_of_its_keys(
         patch.setattr(key_classes, "FEW_LITERALS", literals)
         patch.setattr(column_router, "SETS", sets)
         patch.setattr(grouping, "CHUNK", 7)
-        patch.setattr(signatures, "PART", 3)
+        patch.setattr(signatures, "BLOCK_SIGNATURES", 3)
         patch.setattr(signatures, "WAITING", 5)
         router = Router(topology, choose=seeded(seed))
         plain = Router(topology, choose=seeded(seed))
@@ -333,7 +333,7 @@ def test_each_key_of_one_exchange_may_have_an_outcome_of_its_own(sets: int, monk
 
 def test_an_outcome_whose_number_is_too_large_for_a_key_class_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else its bits would be those of another exchange."""
-    monkeypatch.setattr(key_classes, "MOST_SETS", 2)
+    monkeypatch.setattr(key_classes, "MAX_PATTERN_SET", 2)
     queues = [Queue(name) for name in "abc"]
     topology = Topology([], queues, [Binding.to_queue("amq.topic", name, f"{name}.#") for name in "abc"])
     outcomes = Outcomes(topology.queues, column_router.SETS)
@@ -342,7 +342,7 @@ def test_an_outcome_whose_number_is_too_large_for_a_key_class_has_none(monkeypat
     keys = key_classes.KeyClasses(topology, str.encode, column_router.SETS, outcomes)
     entry = next(at for at, each in enumerate(keys.entries) if each.name == "amq.topic")
     assert keys.entries[entry].direct
-    found, _ = keys.of(column_of_bytes([b"a.x", b"b.x", b"c.x"]), np.full(3, entry, np.int64))
+    found, _ = keys.classify(build_bytes_column([b"a.x", b"b.x", b"c.x"]), np.full(3, entry, np.int64))
     assert [keys.outcome_of(each) for each in found.tolist()[:2]] == [1, 2]
     assert found.tolist()[2] == key_classes.NO_CLASS
 
