@@ -23,7 +23,7 @@ from bindings.auditing.local.run import run_here
 from bindings.auditing.local.studies import CompareStudy, CoverageStudy, VerifyStudy
 from bindings.auditing.local.study import Study
 from bindings.auditing.local.tasks import Task, TooManyBad
-from exchange import LATEST, InputError
+from exchange import LATEST_PROFILE, InputError
 from tests.bindings.counts.test_tally import slow_tally
 from tests.support import topologies
 from tests.support.archives.lines import records_for, topology_for, write_lines
@@ -47,7 +47,7 @@ def in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_any_number_of_processes_gives_the_same_values(tmp_path: Path, seed: int) -> None:
     """Heavy hitters, too, which depend on how messages are divided."""
     rng = Random(seed)
-    topology = topology_for(rng, LATEST)
+    topology = topology_for(rng, LATEST_PROFILE)
     after = topologies.edit(rng, topology)
     studies: list[Study[Any]] = [CoverageStudy(topology), VerifyStudy(topology), CompareStudy(topology, after)]
     records = records_for(rng, topology, 200)
@@ -90,7 +90,7 @@ def test_what_goes_wrong_in_a_process_is_raised_here(tmp_path: Path, monkeypatch
     for number in range(4):
         (tmp_path / f"{number}.jsonl").write_text(LINE * 40 + "{\n" * 2)
     archive = detect(str(tmp_path))
-    study = CoverageStudy(topology_for(Random(0), LATEST))
+    study = CoverageStudy(topology_for(Random(0), LATEST_PROFILE))
     with pytest.raises(TooManyBad, match="more than 1 bad records"):
         run_here(archive, [study], jobs=2, max_bad=1)
     # No single process sees more than it may.
@@ -123,7 +123,7 @@ def test_a_process_that_the_system_ends_is_named(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(workers, "_start", begin_and_kill)
     with pytest.raises(InputError, match=r"a process that counts ended with .*: --jobs 1 counts in this process"):
-        run_here(detect(str(tmp_path)), [CoverageStudy(topology_for(Random(0), LATEST))], jobs=2)
+        run_here(detect(str(tmp_path)), [CoverageStudy(topology_for(Random(0), LATEST_PROFILE))], jobs=2)
 
 
 SCRIPT = """

@@ -133,13 +133,13 @@ from bindings.auditing.spark.frames import run_on
 from bindings.auditing.spark.job import run
 from bindings.auditing.spark.session import is_connect, session, watch_progress
 from bindings.auditing.local.studies import CoverageStudy
-from exchange import LATEST
+from exchange import LATEST_PROFILE
 from tests.support.archives.lines import topology_for
 from tests.bindings.auditing.test_job import in_parts
 from tests.support.bindings.exact import exact
 
 archive = detect(sys.argv[1])
-studies = [CoverageStudy(topology_for(Random(5), LATEST, by_key=True))]
+studies = [CoverageStudy(topology_for(Random(5), LATEST_PROFILE, by_key=True))]
 alone = exact(run_here(archive, studies))
 steps = []
 with session(remote="local[2]") as spark, watch_progress(spark, lambda done, of: steps.append((done, of))):

@@ -15,7 +15,7 @@ from bindings.counts.coverage import coverage
 from bindings.counts.outcome import sort_bindings
 from bindings.counts.tally import Tally, compute_fingerprint
 from bindings.counts.uses import Coverage
-from exchange import LATEST, Binding, BrokerError, Exchange, InputError, Message, Queue, Router, Topology
+from exchange import LATEST_PROFILE, Binding, BrokerError, Exchange, InputError, Message, Queue, Router, Topology
 from exchange.entities.entities import Destination
 from tests.support import topologies
 from tests.support.tiers import examples
@@ -41,7 +41,7 @@ def covered(topology: Topology, *keys: tuple[str, str]) -> Coverage:
 @given(SEED)
 def test_the_tables_agree_with_the_router_s_explanations(seed: int) -> None:
     rng = Random(seed)
-    topology = topologies.topology(rng, LATEST, CERTAIN)
+    topology = topologies.topology(rng, LATEST_PROFILE, CERTAIN)
     messages = rng.choices([topologies.message(rng, topology) for _ in range(20)], k=40)
     messages += [Message("nowhere", "a")]
     router = Router(topology, cache=0)

@@ -16,7 +16,7 @@ from bindings.counts.sketch import FREQUENT, REGISTERS, SAMPLE, Frequent, Freque
 from bindings.counts.slots import SlotCounts
 from bindings.counts.tally import Tally, compute_fingerprint
 from bindings.counts.tally_file import build_table, check_fit, tally_of
-from exchange import LATEST, Binding, Exchange, InputError, Queue, Topology
+from exchange import LATEST_PROFILE, Binding, Exchange, InputError, Queue, Topology
 from tests.bindings.counts.test_tally import records_for, slow_tally
 from tests.support import topologies
 from tests.support.tiers import examples
@@ -38,7 +38,7 @@ def tally_with(outcome: Outcome, facts: Facts = ONE, **others: Any) -> Tally:
 @examples(60)
 def test_what_messages_make_is_believed(seed: int) -> None:
     rng = Random(seed)
-    topology = topologies.topology(rng, LATEST)
+    topology = topologies.topology(rng, LATEST_PROFILE)
     tally = slow_tally(topology, records_for(rng, topology, 20))
     again = tally_of(build_table(tally))
     assert again == tally

@@ -39,7 +39,7 @@ from bindings.counts.sketch import (
 from bindings.counts.slots import WIDTHS, SlotCounts, choose_width
 from bindings.counts.tally import Tally, compute_fingerprint
 from bindings.counts.tally_file import build_table, load_tally, save_tally, tally_of
-from exchange import LATEST, Binding, InputError, Message, Queue, Topology
+from exchange import LATEST_PROFILE, Binding, InputError, Message, Queue, Topology
 from exchange.arrays import grouping
 from exchange.partition.partitioning.specification import Partitioning
 from tests.support import topologies
@@ -92,7 +92,7 @@ def tally_in_parts(counter: Tallier, records: Sequence[Record], chunk: int) -> T
 @given(SEED, st.integers(1, 60), st.sampled_from([3, 1 << 17]), st.sampled_from([7, 1 << 17]))
 def test_batches_are_counted_as_single_messages_are(seed: int, chunk: int, states: int, window: int) -> None:
     rng = Random(seed)
-    topology = topologies.topology(rng, LATEST)
+    topology = topologies.topology(rng, LATEST_PROFILE)
     records = records_for(rng, topology, 15)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counting, "WINDOW", window)
@@ -108,7 +108,7 @@ def test_batches_are_counted_as_single_messages_are(seed: int, chunk: int, state
 def test_the_tally_of_several_archives_is_the_sum_of_their_tallies(seed: int, cut: int) -> None:
     """In any order, by one counter or by three."""
     rng = Random(seed)
-    topology = topologies.topology(rng, LATEST)
+    topology = topologies.topology(rng, LATEST_PROFILE)
     records = records_for(rng, topology, 15)
     cut %= len(records)
     other = cut // 2
@@ -126,7 +126,7 @@ def test_the_tally_of_several_archives_is_the_sum_of_their_tallies(seed: int, cu
 @given(SEED, REASONS, REASONS)
 def test_a_tally_survives_a_table(seed: int, skipped: dict[str, int], bad: dict[str, int]) -> None:
     rng = Random(seed)
-    topology = topologies.topology(rng, LATEST)
+    topology = topologies.topology(rng, LATEST_PROFILE)
     tally = tally_in_parts(Tallier(topology), records_for(rng, topology, 10), 100)
     tally = replace(tally, unread=Unread(Counter(skipped), Counter(bad)), partitions={("q", None): 3, ("q", 0): 2})
     assert tally_of(build_table(tally)) == tally
@@ -169,7 +169,7 @@ def test_tallies_for_different_topologies_do_not_add() -> None:
 def test_equal_topologies_have_one_fingerprint_and_an_edit_changes_it(seed: int) -> None:
     rng = Random(seed)
     kinds = topologies.Kinds(types=("direct", "fanout", "topic", "headers"))
-    topology = topologies.topology(rng, LATEST, kinds)
+    topology = topologies.topology(rng, LATEST_PROFILE, kinds)
     bindings = list(topology.bindings)
     rng.shuffle(bindings)
     same = Topology(topology.exchanges.values(), topology.queues.values(), bindings, topology.policies.values())
@@ -216,7 +216,9 @@ def grouped(batch: pa.RecordBatch) -> pa.RecordBatch:
 def test_messages_counted_beforehand_give_the_same_tally(seed: int) -> None:
     """Also if a part is counted by itself, whose own window allows narrower slots."""
     rng = Random(seed)
-    topology = topologies.topology(rng, LATEST, topologies.Kinds(types=("direct", "fanout", "topic", "x-modulus-hash")))
+    topology = topologies.topology(
+        rng, LATEST_PROFILE, topologies.Kinds(types=("direct", "fanout", "topic", "x-modulus-hash"))
+    )
     made = [Record(Message(r.message.exchange, r.message.routing_key), r.time) for r in records_for(rng, topology, 20)]
     batch = build_batch(made)
     counter = Tallier(topology)
@@ -249,7 +251,7 @@ def coded(column: pa.Array) -> pa.Array:
 def test_grouping_by_key_does_not_change_the_tally(seed: int, worth: float, sparse: int, window: int) -> None:
     """Whether grouping is found to pay or not, and texts are in dictionaries or not."""
     rng = Random(seed)
-    topology = topologies.topology(rng, LATEST)
+    topology = topologies.topology(rng, LATEST_PROFILE)
     batch = build_batch(records_for(rng, topology, 20))
     columns = [coded(column) if name != "properties" else column for name, column in zip(*named(batch), strict=True)]
     tallies = []

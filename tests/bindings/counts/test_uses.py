@@ -31,7 +31,7 @@ from bindings.counts.sketch import (
     merge_summaries,
 )
 from bindings.counts.tally import Tally
-from exchange import LATEST, Binding, Message, Topology
+from exchange import LATEST_PROFILE, Binding, Message, Topology
 from exchange.entities.entities import Destination
 from tests.support import topologies
 from tests.support.tiers import examples
@@ -127,7 +127,7 @@ def slow_queue(tally: Tally, name: str, bindings: tuple[Binding, ...]) -> tuple[
 @given(SEED)
 def test_uses_are_those_of_outcomes_added_one_after_the_other(seed: int) -> None:
     rng = Random(seed)
-    topology: Topology = topologies.topology(rng, LATEST)
+    topology: Topology = topologies.topology(rng, LATEST_PROFILE)
     messages = [topologies.message(rng, topology) for _ in range(30)] + [Message("nowhere", "a")]
     counter = Tallier(topology)
     counter.add(build_batch([Record(message, rng.choice((None, rng.randrange(9)))) for message in messages]))
