@@ -54,7 +54,7 @@ class GroupMember:
         transactional: bool,
         backlog: Backlog,
         read_bytes: int = 64 << 20,
-        known: MutableMapping[str, str] | None = None,
+        known: MutableMapping[tuple[str, int], str] | None = None,
     ) -> None:
         self.name = name
         self._backlog = backlog

@@ -51,11 +51,11 @@ topics every 10 s."""
 class RemadeTopics:
     """Looks at the ids of the topics of an assignment, with clients of its own that have the consumer's settings.
 
-    ``known`` are the ids of the topics that the source has read, over all its connections.
+    ``known`` are the ids of the topics whose partitions the source has read, over all its connections.
     """
 
     def __init__(
-        self, assignment: PartitionAssignment, settings: Mapping[str, Any], known: MutableMapping[str, str]
+        self, assignment: PartitionAssignment, settings: Mapping[str, Any], known: MutableMapping[tuple[str, int], str]
     ) -> None:
         self._assignment = assignment
         self._settings = settings
@@ -144,7 +144,7 @@ class RemadeTopics:
             now = ids.now.get(lane.topic)
             before = lane.topic_id or ids.committed.get(key, "")
             if not before and key not in ids.offsets:  # else another reader knows better where to begin
-                before = self._known.get(lane.topic, "")
+                before = self._known.get(key, "")
             # A lane that is newer than the question has no answer about its committed offset yet.
             if now is None or not (lane.checked or key in asked):
                 continue
@@ -152,7 +152,7 @@ class RemadeTopics:
                 self._begin_anew(lane, before, now)
             elif not lane.checked:
                 lane.topic_id, lane.mark, lane.checked = now or before, mark_of(now or before), True
-                self._known[lane.topic] = lane.topic_id
+                self._known[key] = lane.topic_id
                 lane.deletions.begun = ids.offsets.get(key, -1)
                 if lane.begins_anew and lane.offsets:
                     assignment.begin_at(lane, lane.offsets[0])
@@ -180,7 +180,7 @@ class RemadeTopics:
         new = self._assignment.replace(lane, now)
         new.checked = True
         new.mark = mark_of(now)
-        self._known[new.topic] = now
+        self._known[new.topic, new.partition] = now
 
     def _find_forgotten(self, ids: Ids, overdue: Collection[str]) -> None:
         """End the connection if the group has forgotten one of these topics, so that it shares out all anew."""

@@ -107,8 +107,8 @@ class KafkaSource(Source):
         self._calls: Calls | None = None
         self._backlog: Backlog | None = None
         """Set when it is opened first."""
-        self._known: dict[str, str] = {}
-        """Ids of the topics that were read."""
+        self._known: dict[tuple[str, int], str] = {}
+        """Topic and partition that was read -> the topic's id."""
         self._removals: Final = KnownRemovals()
         self._asking: asyncio.Task[None] | None = None
         """Task that asks how long the topics keep their records."""

@@ -129,7 +129,7 @@ def test_all_of_a_topic_is_read_however_often_it_was_made_anew_and_the_group_has
             for name in ("Asker", "Calls"):
                 patch.setattr(f"bridge.endpoints.kafka.consumer.remade_topics.{name}", lambda *_: cluster)
             consumer: Any = cluster
-            ids: dict[str, str] = {}
+            ids: dict[tuple[str, int], str] = {}
             given_: list[Delivery] = []
             settled: set[bytes] = set()
 

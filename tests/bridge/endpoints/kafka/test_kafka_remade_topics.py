@@ -64,7 +64,7 @@ class Scene:
 
     def __init__(self, **settings: str) -> None:
         self.cluster, self.seeks = Cluster(), list[TopicPartition]()
-        self.known: dict[str, str] = {}
+        self.known: dict[tuple[str, int], str] = {}
         self.assignment = PartitionAssignment("kafka", 100, transactional=False)
         consumer: Any = SimpleNamespace(seek=self.seeks.append)
         self.assignment.consumer = consumer
@@ -72,8 +72,8 @@ class Scene:
         self.remade.wanted = ["orders"]
         self.tasks: list[asyncio.Task[None]] = []
 
-    def assign(self, topic: str = "orders") -> None:
-        self.assignment.add([TopicPartition(topic, 0)])
+    def assign(self, topic: str = "orders", partitions: int = 1) -> None:
+        self.assignment.add([TopicPartition(topic, n) for n in range(partitions)])
         self.remade.look_now()
 
     def begin(self) -> None:
@@ -201,16 +201,19 @@ def test_a_partition_is_read_from_its_beginning_if_its_topic_is_not_the_one_that
     """
 
     async def act(scene: Scene) -> None:
-        key = "orders", 0
-        scene.known.update({"orders": known} if known else {})
-        scene.cluster.committed.update({key: mark} if mark else {})
-        scene.cluster.offsets.update({key: offset} if offset >= 0 else {})
-        scene.assign()
+        keys = [("orders", 0), ("orders", 1)]
+        for key in keys:
+            scene.known.update({key: known} if known else {})
+            scene.cluster.committed.update({key: mark} if mark else {})
+            scene.cluster.offsets.update({key: offset} if offset >= 0 else {})
+        scene.assign(partitions=2)
         await pass_time(10)
-        lane = scene.assignment.lanes[key]
-        assert lane.checked
-        assert scene.known["orders"] == lane.topic_id == "first"
-        assert [(each.partition, each.offset) for each in scene.seeks] == [(0, OFFSET_BEGINNING)] * anew
+        for key in keys:
+            lane = scene.assignment.lanes[key]
+            assert lane.checked
+            assert scene.known[key] == lane.topic_id == "first"
+        seeks = [(each.partition, each.offset) for each in scene.seeks]
+        assert seeks == ([(0, OFFSET_BEGINNING), (1, OFFSET_BEGINNING)] if anew else [])
 
     run_scene(monkeypatch, act, **{"auto.offset.reset": "latest"})
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
 from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]
 
 from bridge.endpoint import Disconnected, Source, Target
+from bridge.endpoints.kafka.cluster.topics import look_up_removals
 from bridge.endpoints.kafka.config import KafkaSource, KafkaTarget
 from bridge.endpoints.topics import TopicDestination
 from exchange import Message
@@ -99,6 +101,6 @@ async def test_a_source_that_runs_knows_how_long_its_topics_keep_records(topics:
     with topics.not_allowed(topic, AclOperation.DESCRIBE_CONFIGS):
         source = KafkaSource("read", {**topics.settings, "group.id": topic}, [topic])
         await source.open()
-        await until(lambda: source._asking is not None and source._asking.done())
+        assert await asyncio.to_thread(look_up_removals, source.settings, [topic]) is None
         assert (list(source.removals), source.lost) == ([], None)
         await source.close()
