@@ -51,7 +51,7 @@ def test_the_file_has_what_was_settled_last_before_it_was_written(steps: list[tu
                     pytest.MonkeyPatch.context() as patch,
                     pytest.raises(OSError, match="full") if fails else nullcontext(),
                 ):
-                    patch.setattr("bridge.endpoints.rabbitmq.consumer.offsets.replacing", fail)
+                    patch.setattr("bridge.endpoints.rabbitmq.consumer.offsets.replace_file", fail)
                     asyncio.run(offsets.write())
             elif step == "forget":
                 stream += 1
