@@ -152,6 +152,7 @@ TWINS: Final[dict[str, tuple[Twin, ...]]] = {
     "HS325": (
         Twin('exchange = "e", x-dead-letter-routing-key = "k"', 'exchange = "", x-dead-letter-routing-key = "q"'),
         Twin("e -> a, q", "e -> q"),
+        Twin("exchange e: topic\nqueue a\n", 'exchange e: topic, internal\nexchange t: topic\nqueue a\nt -> q: "k"\n'),
         Twin('ttl = 5, x-dead-letter-exchange = "e"', 'ttl = 5, x-dead-letter-exchange = "gone"'),
     ),
     "HS327": (

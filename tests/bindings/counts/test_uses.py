@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from random import Random
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bindings.archive.record import Record, build_batch
@@ -17,7 +20,7 @@ from bindings.counts.adding import sum_by_key
 from bindings.counts.columnar.arrays import ranges
 from bindings.counts.columnar.counting import Tallier
 from bindings.counts.columnar.fact_columns import FactColumns, add_facts, list_columns
-from bindings.counts.columnar.sketches import hyperloglog
+from bindings.counts.columnar.sketches import bottom_k, hyperloglog
 from bindings.counts.coverage import coverage, find_sole_bindings
 from bindings.counts.outcome import Facts, Outcome, sort_bindings
 from bindings.counts.sketch import (
@@ -156,3 +159,28 @@ def test_uses_are_those_of_outcomes_added_one_after_the_other(seed: int) -> None
         total = slow_sum(of)
         assert lost[2:] == (total.messages, total.shapes, tuple(each.key for each in total.sample), *total.span[1:])
     assert uses.totals.duplicates_avoided == sum(use.duplicates_avoided for use in uses.queues)
+
+
+ROWS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 40)), max_size=30)
+
+
+def take_texts(texts: list[str], at: npt.NDArray[np.intp]) -> pa.Array:
+    return pa.array([texts[each] for each in at], pa.string())
+
+
+@examples(200)
+@given(st.lists(ROWS, max_size=5))
+@example([[(0, number) for number in (1, 2, 9)], [(0, 5)]])
+def test_the_sample_of_a_group_is_that_of_all_its_keys_however_they_come(batches: list[list[tuple[int, int]]]) -> None:
+    """The keys with the smallest hashes, here three; a key has one hash, which is its number scaled up."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bottom_k, "SAMPLE", 3)
+        samples = bottom_k.Samples()
+        for rows in batches:
+            groups = np.array([group for group, _ in rows], np.int32)
+            hashes = np.array([number << 58 for _, number in rows], np.uint64)
+            samples.add(groups, hashes, partial(take_texts, [str(number) for _, number in rows]), 3)
+        found = samples.all()
+        for group in range(3):
+            known = sorted({number for rows in batches for other, number in rows if other == group})
+            assert [int(each) >> 58 for each in found.hashes[found.groups == group]] == known[:3]

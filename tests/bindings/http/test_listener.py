@@ -120,6 +120,26 @@ sys.stdin.readline()
 """
 
 
+def test_a_client_that_is_being_answered_is_not_cut_off_when_more_come() -> None:
+    """The one that comes then gives way, as no other waits for a request."""
+    asked, may_answer = threading.Event(), threading.Event()
+
+    class Slow(Answers):
+        def answer_to(self, method: str, path: str) -> None:
+            asked.set()
+            assert may_answer.wait(SECONDS)
+            super().answer_to(method, path)
+
+    request = b"GET /one HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    with serve(Slow) as (server, port), connect(port, request) as one:
+        server._most = 1
+        assert asked.wait(SECONDS)
+        with connect(port) as other:
+            assert receive_all(other) == b""
+        may_answer.set()
+        assert receive_all(one).endswith(b"GET /one")
+
+
 @pytest.mark.process
 def test_without_a_free_descriptor_connections_wait_and_take_no_processor_time() -> None:
     with subprocess.Popen(

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bridge.rocketmq.consumer.assigned import AssignedQueue, TopicQueue
@@ -48,6 +48,7 @@ class Client:
         self.broker = broker
         self.client_id = name
         self.left = False
+        self.channel = SimpleNamespace(closed=False)
         self.asked_after_leaving: list[str] = []
 
     def brokers(self) -> Mapping[str, Mapping[int, str]]:
@@ -57,7 +58,7 @@ class Client:
         return "b:1"
 
     def open_channel(self, address: str) -> Any:
-        return SimpleNamespace(closed=False)
+        return self.channel
 
     async def heartbeat(self) -> None:
         """Do nothing: the broker knows its members."""
@@ -148,7 +149,11 @@ STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("store"), st.integers(0, QUEUES - 1), st.integers(1, 5)),
         st.tuples(st.sampled_from(["take", "done"]), st.integers(0, 3), st.integers(1, 5)),
-        st.tuples(st.sampled_from(["join", "leave", "lose the topic", "have the topic"]), st.integers(0, 3), st.none()),
+        st.tuples(
+            st.sampled_from(["join", "leave", "lose the topic", "have the topic", "restart"]),
+            st.integers(0, 3),
+            st.none(),
+        ),
         st.tuples(st.just("wait"), st.none(), st.sampled_from([0.005, 0.1, 2.0, 12.0, 70.0])),
     ),
     max_size=40,
@@ -157,6 +162,7 @@ STEPS = st.lists(
 
 @examples(300)
 @given(STEPS, st.booleans())
+@example([("wait", None, 2.0), ("store", 0, 2), ("wait", None, 0.1), ("restart", 0, None), ("take", 0, 2)], True)
 def test_the_group_keeps_what_was_acknowledged_and_nothing_else_whoever_comes_and_goes(  # noqa: PLR0915  a branch a step
     steps: list[tuple[str, Any, Any]], orderly: bool
 ) -> None:
@@ -199,7 +205,7 @@ def test_the_group_keeps_what_was_acknowledged_and_nothing_else_whoever_comes_an
             for assigned, messages in member.share.take(limit):
                 queue = assigned.queue.queue_id
                 if orderly:
-                    assert broker.locks[queue] == member.client.client_id
+                    assert broker.locks.get(queue) == member.client.client_id
                     assert not done[queue] & {message.queue_offset for message in messages}
                 member.out += messages
 
@@ -220,6 +226,10 @@ def test_the_group_keeps_what_was_acknowledged_and_nothing_else_whoever_comes_an
                 members.append(Member(broker, f"m{len(members) + len(gone)}", orderly))
             elif step == "leave" and members:
                 await leave(members[number % len(members)])
+            elif step == "restart":  # after which a broker has no locks, and its connections are gone
+                broker.locks.clear()
+                for client in [member.client for member in members]:
+                    client.channel.closed, client.channel = True, SimpleNamespace(closed=False)
             elif step in ("lose the topic", "have the topic"):
                 broker.is_there = step == "have the topic"
             elif step == "wait":

@@ -66,7 +66,7 @@ class Scene:
     def __init__(self, suspects: int = 0, *, to_callers: bool = False) -> None:
         self.wire, self.answers = Wire(), Answers()
         wire: Any = self.wire
-        routes = build_routes({"q": PublishAddress("x"), "r": PublishAddress("x")})
+        routes = build_routes({"q": PublishAddress("x"), "r": PublishAddress("x"), "s": PublishAddress.queue("s")})
         self.suspects = Suspects(suspects)
         self.publishing = ChannelPublishing(
             wire, wire, self.answers, routes, self.suspects, Unrouted(30.0), Permissions(), to_callers=to_callers
@@ -270,6 +270,23 @@ def test_all_are_answered_though_some_cannot_be_written_and_some_are_suspects(
         await pass_time(0.1)
         assert scene.answers.good == [n for n, each in enumerate(can_be) if each]
         assert sorted(number for number, _ in scene.answers.bad) == [n for n, each in enumerate(can_be) if not each]
+
+    play_scene(play)
+
+
+@pytest.mark.parametrize(("queue", "exchange", "is_busy"), [("q", b"x", False), ("s", b"", True)])
+def test_what_comes_back_waits_for_its_binding_or_for_the_queue_that_is_missing(
+    queue: str, exchange: bytes, is_busy: bool
+) -> None:
+    """A queue that is missing takes nothing, as one that is full; an exchange may route others."""
+
+    async def play() -> None:
+        scene = Scene()
+        scene.send(queue=queue)
+        returned = Returned(312, b"NO_ROUTE", exchange, b"s" if is_busy else b"k.1", b"\0\0", b"1")
+        scene.hear(returned, ack(1))
+        [(number, failure)] = scene.answers.bad
+        assert (number, failure.busy, failure.waits) == (1, is_busy, not is_busy)
 
     play_scene(play)
 
