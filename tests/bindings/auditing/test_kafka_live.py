@@ -36,8 +36,8 @@ SCRIPT = """
 import json, os, sys
 from pathlib import Path
 from bindings.archive.mapping import FieldMapping
-from bindings.auditing.spark.kafka import run_on_topic, topic_at
-from bindings.auditing.spark.session import session
+from bindings.auditing.spark.kafka import parse_topic, run_on_topic
+from bindings.auditing.spark.session import open_session
 from bindings.auditing.spark.streaming import follow
 from tests.support.archives.growing import STUDY
 
@@ -45,10 +45,10 @@ url, state, jars, packages = sys.argv[1:]
 conf = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
 conf |= {"spark.jars": ",".join(map(str, Path(jars).glob("*.jar")))} if jars else {"spark.jars.packages": packages}
 mapping = FieldMapping("header:exchange", "key")
-with session("local[2]", conf=conf) as spark:
+with open_session("local[2]", conf=conf) as spark:
     for line in sys.stdin:
         if line.strip() == "batch":
-            found = run_on_topic(spark, topic_at(url), [STUDY], mapping=mapping)
+            found = run_on_topic(spark, parse_topic(url), [STUDY], mapping=mapping)
         else:
             following = follow(spark, url, [STUDY], state, mapping=mapping)
             following.wait()

@@ -103,8 +103,8 @@ def python(script: str, *arguments: str, **environment: str) -> subprocess.Compl
 
 EMBEDDED = """
 import os, sys
-from bindings.auditing.spark.session import session
-with session("local[1]", conf={"spark.driver.memory": "512m"}) as spark:
+from bindings.auditing.spark.session import open_session
+with open_session("local[1]", conf={"spark.driver.memory": "512m"}) as spark:
     print(spark.range(3).mapInArrow(lambda batches: batches, "id long").count(), spark.conf.get("spark.ui.enabled"))
 print(os.environ.get("PYSPARK_PYTHON"), os.listdir())
 """
@@ -118,7 +118,7 @@ def test_an_embedded_spark_prints_nothing_and_leaves_nothing(spark: SparkSession
 
 
 def test_a_spark_that_does_not_start_is_an_error_with_the_reason(spark: SparkSession) -> None:
-    script = "from bindings.auditing.spark.session import session\nwith session('nowhere'): pass"
+    script = "from bindings.auditing.spark.session import open_session\nwith open_session('nowhere'): pass"
     done = python(script)
     assert "InputError: Spark does not start with master nowhere: " in done.stderr
     assert "Master must" in done.stderr.partition("Spark does not start with master nowhere: ")[2]
@@ -131,7 +131,7 @@ from bindings.archive.formats.detect import detect
 from bindings.auditing.local.run import run_here
 from bindings.auditing.spark.frames import run_on
 from bindings.auditing.spark.job import run
-from bindings.auditing.spark.session import is_connect, session, watch_progress
+from bindings.auditing.spark.session import is_connect, open_session, watch_progress
 from bindings.auditing.local.studies import CoverageStudy
 from exchange import LATEST_PROFILE
 from tests.support.archives.lines import topology_for
@@ -142,7 +142,7 @@ archive = detect(sys.argv[1])
 studies = [CoverageStudy(topology_for(Random(5), LATEST_PROFILE, by_key=True))]
 alone = exact(run_here(archive, studies))
 steps = []
-with session(remote="local[2]") as spark, watch_progress(spark, lambda done, of: steps.append((done, of))):
+with open_session(remote="local[2]") as spark, watch_progress(spark, lambda done, of: steps.append((done, of))):
     assert is_connect(spark)
     with in_parts(20_000):
         assert exact(run(spark, archive, studies)) == alone

@@ -95,7 +95,7 @@ def test_a_query_that_fails_otherwise_is_not_started_again() -> None:
 KILLED = """
 import os, signal, sys, threading
 from bindings.auditing.spark.ledger import BatchLedger
-from bindings.auditing.spark.session import session
+from bindings.auditing.spark.session import open_session
 from bindings.auditing.spark.streaming import follow
 from tests.support.archives.growing import STUDY
 
@@ -116,7 +116,7 @@ def put(ledger, batch, entry):
     return as_it_was(ledger, batch, entry)
 
 as_it_was, BatchLedger.put = BatchLedger.put, put
-with session("local[2]", conf={"spark.driver.memory": "1g"}) as spark:
+with open_session("local[2]", conf={"spark.driver.memory": "1g"}) as spark:
     running = [
         follow(
             spark.newSession(), f"{folder}/archive", [STUDY], f"{folder}/{moment}", on_update=on_update, step_bytes=1
