@@ -163,7 +163,7 @@ INSERTIONS: dict[str, tuple[Callable[[Topology], Any], Insert]] = {
             "apply-to": "queues", "definition": {"max-length": 1}}]})}})),
     "operator, definitions in a Secret": (operator, lambda d, at: d["items"].append(
         {"apiVersion": "v1", "kind": "Secret", "data": {"definitions.json": b64encode(
-            b'{"bindings": [], "parameters": [{"component": "shovel", "name": "s", "vhost": "/", "value": {}}]}'
+            b'{"bindings": [], "parameters": [{"component": "mqtt", "name": "s", "vhost": "/", "value": {}}]}'
         ).decode()}})),
     "terraform, an unknown resource": (terraform, lambda d, at: resources(d).insert(
         at % len(resources(d)), {"type": "rabbitmq_ring", "address": "rabbitmq_ring.r", "values": {}})),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,12 +19,15 @@ from bindings.sources.formats.nodes import DocumentNode, format_path
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.entities.part import Part
 from exchange.entities.unread import UnreadKind, UnreadPart
+from exchange.text.display import list_some
 
 __all__ = ["Collector", "Imported"]
 
 SECTION_OF: Final[Mapping[type, str]] = {
     Exchange: "exchanges", Queue: "queues", Binding: "bindings", Policy: "policies",
 }  # fmt: skip
+MAX_LISTED_MOVERS: Final = 5
+"""Maximum number of objects of a kind that move messages whose names are listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,7 @@ class Collector:
         self._places: dict[tuple[str, Part], DocumentNode] = {}
         self._warnings: list[SourceWarning] = []
         self._others: Counter[str] = Counter()
+        self._movers: defaultdict[str, list[str]] = defaultdict(list)
 
     def add(self, vhost: str, part: Part, node: DocumentNode) -> None:
         """Add a part that ``node`` declares. Of several with one name the first counts."""
@@ -95,6 +99,10 @@ class Collector:
         """Count an object that is certainly no part of a topology."""
         self._others[kind] += 1
 
+    def leave_out_mover(self, kind: str, name: str) -> None:
+        """Name an object that moves messages and changes no route, such as a shovel: no part of a topology, either."""
+        self._movers[kind].append(repr(name))
+
     def finish(self) -> Imported:
         """Return all that was collected."""
         used = (entry.vhost for entries in self._entries.values() for entry in entries)
@@ -105,6 +113,13 @@ class Collector:
         }  # fmt: skip
         definitions = Definitions("/", {key: section for key, section in sections.items() if section})
         warnings = [*self._warnings, *self._part_warnings()]
+        if self._movers:
+            movers = ", ".join(
+                f"{len(names):,} {kind} ({list_some(names, MAX_LISTED_MOVERS)})"
+                for kind, names in sorted(self._movers.items())
+            )
+            text = f"not read, as it moves messages and changes no route, so that it is no part of a topology: {movers}"
+            warnings.append(SourceWarning(text))
         if self._others:
             counts = ", ".join(f"{count:,} {kind}" for kind, count in sorted(self._others.items()))
             warnings.append(SourceWarning(f"not read, as it is no part of a topology: {counts}"))

@@ -77,6 +77,8 @@ def _read_objects(documents: Iterable[DocumentNode], name: str, *, several: bool
         if kind in UNREAD:
             text = f"{kind} {_object_name(node)!r} is not read: {UNREAD[kind]} missing here"
             collector.miss(node, "unsupported", text)
+        elif kind in MOVERS:
+            collector.leave_out_mover(kind, _object_name(node))
         elif kind in NO_PARTS:
             collector.leave_out(kind)
         elif kind not in READERS:
@@ -126,8 +128,9 @@ def _definitions_in(node: DocumentNode) -> list[str]:
 
 def _add_definitions(collector: Collector, node: DocumentNode, texts: Sequence[str]) -> bool:
     """Add the parts of definitions; return False, and add none, if they have more than a collector holds."""
+    movers: list[Mapping[str, Any]] = []
     try:
-        read = [Definitions.loads(text) for text in texts]
+        read = [_without_movers(Definitions.loads(text), movers) for text in texts]
         topologies = [each.topology(vhost) for each in read for vhost in each.vhosts]
     except InputError:
         return False
@@ -138,7 +141,17 @@ def _add_definitions(collector: Collector, node: DocumentNode, texts: Sequence[s
         parts: list[Exchange | Queue | Binding | Policy] = [*own, *topology.queues.values(), *topology.bindings]
         for part in [*parts, *topology.policies.values()]:
             collector.add(topology.vhost, part, node)
+    for mover in movers:
+        collector.leave_out_mover(mover["component"], str(mover.get("name", "")))
     return True
+
+
+def _without_movers(definitions: Definitions, movers: list[Mapping[str, Any]]) -> Definitions:
+    """Return definitions without the parameters that move messages, which are appended to ``movers``."""
+    parameters = definitions.other_entries("parameters")
+    movers += [each for each in parameters if each.get("component") in MOVING_COMPONENTS]
+    rest = [each for each in parameters if each.get("component") not in MOVING_COMPONENTS]
+    return definitions.with_other_entries("parameters", rest)
 
 
 def _decode(text: str) -> str:
@@ -269,8 +282,10 @@ NO_PARTS: Final = frozenset({"Permission", "RabbitmqCluster", "TopicPermission",
 """Kinds that are no part of a topology."""
 UNREAD: Final[Mapping[str, str]] = {
     "SuperStream": "its exchange, queues and bindings are",
-    "Federation": "the messages that it brings from another broker are",
-    "Shovel": "the messages that it moves elsewhere are",
     "SchemaReplication": "what another cluster has, and this one gets, is",
 }
-"""Kind that is not read and makes parts of a topology or moves messages -> what is missing without it."""
+"""Kind that is not read and makes parts of a topology -> what is missing without it."""
+MOVERS: Final = frozenset({"Federation", "Shovel"})
+"""Kinds that move messages between queues or brokers, and change no route: in definitions they are parameters."""
+MOVING_COMPONENTS: Final = ("federation-upstream", "federation-upstream-set", "shovel")
+"""Components of these parameters."""

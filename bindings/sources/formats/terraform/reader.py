@@ -12,7 +12,7 @@ from typing import Any, Final
 from bindings.sources.formats.format import SourceFile
 from bindings.sources.formats.imported import Collector, Imported
 from bindings.sources.formats.nodes import DocumentNode, parse_json_node
-from bindings.sources.formats.terraform.resources import NO_PARTS, PROVIDER, READERS, UNREAD, read_resource
+from bindings.sources.formats.terraform.resources import MOVERS, NO_PARTS, PROVIDER, READERS, read_resource
 from exchange.errors import InputError
 
 __all__ = ["read_terraform"]
@@ -105,8 +105,8 @@ def _read_state_resource(collector: Collector, resource: DocumentNode) -> int:
 def _read_known(collector: Collector, kind: str, address: str, node: DocumentNode, unknown: Sequence[str] = ()) -> int:
     node = DocumentNode(node.value, node.file, None, (None, address))  # more precise than the path in the plan
     if kind not in READERS:
-        if kind in UNREAD:
-            collector.miss(node, "unsupported", f"is not read: {UNREAD[kind]} missing here")
+        if kind in MOVERS:
+            collector.leave_out_mover(kind, address)
         elif not kind.startswith(PROVIDER) or kind in NO_PARTS:
             collector.leave_out(kind)
         else:

@@ -20,17 +20,14 @@ from exchange.text.display import clip_line
 from exchange.values.field_json import decode_table
 from exchange.values.field_values import FieldTable
 
-__all__ = ["NO_PARTS", "PROVIDER", "READERS", "UNREAD", "read_resource"]
+__all__ = ["MOVERS", "NO_PARTS", "PROVIDER", "READERS", "read_resource"]
 
 PROVIDER: Final = "rabbitmq_"
 """What the types of the provider's resources begin with."""
 NO_PARTS: Final = frozenset({"rabbitmq_permissions", "rabbitmq_topic_permissions", "rabbitmq_user"})
 """Types of the provider's resources that are no part of a topology."""
-UNREAD: Final[Mapping[str, str]] = {
-    "rabbitmq_federation_upstream": "the messages that it brings from another broker are",
-    "rabbitmq_shovel": "the messages that it moves elsewhere are",
-}
-"""Type of a resource that moves messages, and is not read -> what is missing without it."""
+MOVERS: Final = frozenset({"rabbitmq_federation_upstream", "rabbitmq_shovel"})
+"""Types of resources that move messages, and change no route: in definitions they are parameters."""
 INTEGER: Final = re.compile(r"[-+]?[0-9]{1,19}")
 """What Go's ``strconv.ParseInt`` reads, but for the limits of 64 bits."""
 KINDS_OF_BINDING: Final[Mapping[str, Literal["queue", "exchange"]]] = {"queue": "queue", "exchange": "exchange"}

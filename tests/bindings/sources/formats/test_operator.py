@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -120,13 +121,42 @@ def test_lists_are_read_and_other_kinds_are_counted() -> None:
     assert "HS901" in checked.stdout
 
 
-@pytest.mark.parametrize("kind", ["Federation", "Shovel", "SchemaReplication", "SuperStream"])
-def test_what_moves_messages_and_is_not_read_leaves_all_claims_open(kind: str) -> None:
+@pytest.mark.parametrize("kind", ["SchemaReplication", "SuperStream"])
+def test_what_makes_parts_and_is_not_read_leaves_all_claims_open(kind: str) -> None:
     text = one("Queue", "name: q") + one(kind, "name: other")
     [unread] = find_unread(read(text).warnings)
     assert (unread.kind, " is not read: " in unread.text) == ("unsupported", True)
     result = run_program("check", "-", given=text)
     assert "not proved: 1 part was not read" in result.stdout
+
+
+SHOVEL: Final = {"vhost": "/", "component": "shovel", "name": "s1", "value": {"src-queue": "q"}}
+
+
+@pytest.mark.parametrize(
+    ("text", "listed"),
+    [
+        (
+            one("Queue", "name: q") + one("Federation", "name: f") + one("Shovel", "name: s") * 7,
+            "1 Federation ('an-object'), 7 Shovel (" + "'an-object', " * 4 + "'an-object' and 2 more)",
+        ),
+        (
+            json.dumps({
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "data": {"d.json": json.dumps({"queues": [{"name": "q", "vhost": "/"}], "parameters": [SHOVEL]})},
+            }),
+            "1 shovel ('s1')",
+        ),
+    ],
+)  # fmt: skip
+def test_what_moves_messages_is_named_and_all_is_proved(text: str, listed: str) -> None:
+    """As in definitions: a shovel or a federation changes no route."""
+    warnings = read(text).warnings
+    assert find_unread(warnings) == ()
+    note = f"not read, as it moves messages and changes no route, so that it is no part of a topology: {listed}"
+    assert [str(warning) for warning in warnings] == [note]
+    result = run_program("check", "-", given=text)
+    assert ("not proved" in result.stdout, note in result.stdout) == (False, True)
 
 
 def test_what_is_missing_or_doubtful_is_a_warning_with_its_line() -> None:
