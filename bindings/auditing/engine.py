@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import sys
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from bindings.archive.formats.detect import Archive
-from bindings.auditing.local.planning import number_of_groups
-from bindings.auditing.local.workers import count_cores
+from bindings.archive.reading import size_of
+from bindings.auditing.local.planning import SEVERAL, number_of_groups
+from bindings.auditing.local.workers import count_usable_cores
 
 __all__ = ["LARGE_ARCHIVE_BYTES", "Engine", "find_active_session", "choose_engine"]
 
@@ -39,21 +39,25 @@ def choose_engine(archive: Archive | None, *, asked: str = "", refused: str = ""
     """Return the engine for the files of an audit; None if there are only topics of Kafka.
 
     ``asked`` is why Spark is asked for, ``refused`` why it must not be used; "" for neither. ``jobs`` is the maximum
-    number of processes, by default that of the cores.
+    number of processes, by default that of the cores. Sizes of files are looked at only where they decide.
     """
-    size = 0 if archive is None else sum(_size_of(path) for path, _ in archive.all_files)
-    processes = min(jobs or count_cores(), number_of_groups(size))
-    if refused:
-        return Engine(False, refused, processes)
     if asked:
         return Engine(True, asked)
     if archive is None:
-        return Engine(True, "only Spark reads topics of Kafka")
+        return Engine(False, refused) if refused else Engine(True, "only Spark reads topics of Kafka")
+    if refused:
+        size = _sum_sizes(archive)
+        processes = _count_processes(size, jobs)
+        if processes == 1 and jobs is not None and jobs > 1:
+            refused += f", but the archive ({_in_units(size)}) is under {_in_units(SEVERAL)}"
+        return Engine(False, refused, processes)
     if find_active_session() is not None:
         return Engine(True, "there is a session")
     for variable in ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT"):
         if os.environ.get(variable):
             return Engine(True, f"{variable} is set")
+    size = _sum_sizes(archive)
+    processes = _count_processes(size, jobs)
     if size < LARGE_ARCHIVE_BYTES:
         return Engine(
             False, f"{_in_units(size)}; Spark from {_in_units(LARGE_ARCHIVE_BYTES)} on, or with --master", processes
@@ -72,11 +76,12 @@ def find_active_session() -> Any:
     return SparkSession.getActiveSession()
 
 
-def _size_of(path: str) -> int:
-    try:
-        return Path(path).stat().st_size
-    except OSError:  # reported when the file is read
-        return 0
+def _count_processes(size: int, jobs: int | None) -> int:
+    return min(jobs or count_usable_cores(), number_of_groups(size))
+
+
+def _sum_sizes(archive: Archive) -> int:
+    return sum(size_of(path) for path, _ in archive.all_files)
 
 
 def _in_units(size: int) -> str:

@@ -135,10 +135,16 @@ class AuditInput:
         """Return what counts this traffic; see `bindings.auditing.engine.choose_engine`."""
         return choose_engine(None if self.topics else self.files, asked=asked, refused=refused, jobs=jobs)
 
-    def check(self, *, spark: bool, keep_bad: str | None) -> None:
-        """Raise InputError if topics are given without Spark, which reads them, or together with ``keep_bad``."""
-        if self.topics and (not spark or keep_bad is not None):
-            raise InputError(f"{self.topics[0]}: a topic can be read by Spark only, without --no-spark and --keep-bad")
+    def check(self, *, spark: bool, keep_bad: str | None, refused: str = "") -> None:
+        """Raise InputError if topics are given without Spark, which reads them, or together with ``keep_bad``.
+
+        ``refused`` is the option by which Spark is not used; "" for none.
+        """
+        if self.topics and not spark:
+            way_out = f"omit {refused}" if refused else "give a session that has its connector for Kafka"
+            raise InputError(f"{self.topics[0]}: a topic can be read by Spark only; {way_out}")
+        if self.topics and keep_bad is not None:
+            raise InputError(f"{self.topics[0]}: bad records of a topic cannot be kept; omit --keep-bad")
 
     @property
     def descriptions(self) -> tuple[Archived, ...]:
@@ -196,15 +202,17 @@ def audit(
     traffic = open_traffic([os.fspath(path) for path in paths], mapping)
     taken = Selection(subject.topology.vhost) if selection is None else selection
     with ExitStack() as stack:
+        processes = 1
         # A topic needs a session with Spark's connector, which only the caller can start.
-        may_start = not traffic.topics or find_active_session() is not None
-        engine = traffic.choose_engine(jobs=jobs)
-        if spark is None and may_start and engine.spark:
-            from bindings.auditing.spark.session import open_session
+        if spark is None and (not traffic.topics or find_active_session() is not None):
+            engine = traffic.choose_engine(jobs=jobs)
+            processes = engine.jobs
+            if engine.spark:
+                from bindings.auditing.spark.session import open_session
 
-            spark = stack.enter_context(open_session())
+                spark = stack.enter_context(open_session())
         passed = count(
-            traffic, subject, taken, spark=spark, jobs=engine.jobs, keep_bad=keep_bad, max_bad=max_bad, step=step
+            traffic, subject, taken, spark=spark, jobs=processes, keep_bad=keep_bad, max_bad=max_bad, step=step
         )
     return report_on(subject, traffic.descriptions, passed, taken, settings)
 

@@ -143,7 +143,7 @@ def run_command(
             raise click.UsageError(f"{where.asked} is for Spark, and --jobs does without it")
         refused = "--no-spark" if where.no_spark else "--jobs" if jobs else ""
         engine = traffic.choose_engine(asked=where.asked, refused=refused, jobs=jobs)
-        traffic.check(spark=engine.spark, keep_bad=keep_bad)
+        traffic.check(spark=engine.spark, keep_bad=keep_bad, refused=refused)
         if not where.no_spark:
             echo_line(str(engine), err=True)
         with progress("auditing") as step, _session(where, step, with_spark=engine.spark) as spark:

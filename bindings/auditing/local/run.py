@@ -88,12 +88,7 @@ def _weight_of(groups: Sequence[Sequence[Task]]) -> int:
 def _count_groups(
     groups: Sequence[Sequence[Task]], order: PassSettings, step: Callable[[int], None]
 ) -> Iterator[Results]:
-    def read(group: Sequence[Task]) -> Iterator[Task]:
-        for task in group:
-            yield task
-            step(task.weight)
-
-    return (count_tasks(read(group), order) for group in groups)
+    return (count_tasks(group, order, step) for group in groups)
 
 
 def finish(results: Results, studies: Sequence[Study[Any]]) -> Pass:

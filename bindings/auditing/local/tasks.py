@@ -12,7 +12,7 @@ import json
 import os
 import pickle
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -111,8 +111,10 @@ def borrow_counters(order: PassSettings) -> Iterator[list[Counting[Any]]]:
         del _idle[next(iter(_idle))]
 
 
-def count_tasks(tasks: Iterable[Task], order: PassSettings) -> Results:
-    """Read and count tasks in this process.
+def count_tasks(
+    tasks: Iterable[Task], order: PassSettings, step: Callable[[int], None] = lambda weight: None
+) -> Results:
+    """Read and count tasks in this process; ``step`` is called with the weight of each that was read.
 
     Raises InputError for files that cannot be opened, TooManyBad as soon as more records are bad than the order allows.
     """
@@ -128,6 +130,7 @@ def count_tasks(tasks: Iterable[Task], order: PassSettings) -> Results:
                         count_item(item, counters, order.selection, account)
                         if isinstance(item, Bad):
                             check_bad(account, order.max_bad)
+            step(task.weight)
         return Results(tuple([counter.result() for counter in counters]), account)
 
 

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -23,7 +24,7 @@ from bindings.auditing.local.tasks import PassSettings, Results, Task, count_tas
 from exchange.concurrency.processes import build_command, build_environment
 from exchange.errors import HashstarError, InputError
 
-__all__ = ["count_cores", "run_groups"]
+__all__ = ["count_usable_cores", "run_groups"]
 
 QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
 """Microseconds of processor time that a container may use in a period, and the period."""
@@ -35,7 +36,7 @@ Answer = int | tuple[int, Results] | Exception
 """Weight of a task that was read; number and results of a group that was counted; or what went wrong."""
 
 
-def count_cores() -> int:
+def count_usable_cores() -> int:
     """Return the number of cores that this process may use, by its affinity and the quota of its container."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
@@ -134,18 +135,13 @@ def main() -> None:
     given = sys.stdin.buffer
     order: PassSettings = pickle.load(given)  # noqa: S301  from the process that began this one
 
-    def read(tasks: Sequence[Task]) -> Iterator[Task]:
-        for task in tasks:
-            yield task
-            _send(answers, task.weight)
-
     while True:
         try:
             number, tasks = pickle.load(given)  # noqa: S301
         except EOFError:
             return
         try:
-            answer: Answer = number, count_tasks(read(tasks), order)
+            answer: Answer = number, count_tasks(tasks, order, partial(_send, answers))
         except HashstarError as error:
             answer = error
         _send(answers, answer)

@@ -9,9 +9,11 @@ import pytest
 from click.testing import CliRunner
 
 from bindings.archive.formats.detect import Archive, detect
-from bindings.auditing import engine
+from bindings.auditing import engine, run
 from bindings.auditing.engine import choose_engine
 from bindings.commands.audit import audit_command
+from exchange.errors import InputError
+from exchange.topology.topology import Topology
 
 LINE = '{"exchange": "amq.topic", "routing_key": "a"}\n'
 
@@ -61,6 +63,38 @@ def test_spark_counts_where_it_is_asked_for(
     assert choose_engine(archive, refused="--no-spark") == (False, "--no-spark", 1)
 
 
+def test_sizes_of_files_are_looked_at_only_where_they_decide(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An archive may have many files, on a slow file system."""
+    monkeypatch.setattr(engine, "size_of", lambda path: pytest.fail(f"size of {path}"))
+    assert choose_engine(archive, asked="--master").spark
+    monkeypatch.setattr(engine, "find_active_session", object)
+    assert choose_engine(archive).spark
+    taken: list[Any] = []
+
+    def count(*_: Any, spark: Any, **__: Any) -> None:
+        taken.append(spark)
+        raise InputError("counted")
+
+    monkeypatch.setattr(run, "count", count)
+    session: Any = object()
+    with pytest.raises(InputError, match="counted"):
+        run.audit(Topology(), archive.path, spark=session)
+    assert taken == [session]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "line"),
+    [
+        (1, "counted in this process: --jobs"),
+        (4, "counted in this process: --jobs, but the archive (5 KiB) is under 256 MiB"),
+    ],
+)
+def test_several_processes_that_were_asked_for_and_do_not_count_are_explained(
+    archive: Archive, jobs: int, line: str
+) -> None:
+    assert str(choose_engine(archive, refused="--jobs", jobs=jobs)) == line
+
+
 def test_the_command_says_what_counts(archive: Archive, tmp_path: Path) -> None:
     (tmp_path / "t.bindings").write_text('queue q\namq.topic -> q: "a"\n')
     arguments = [str(tmp_path / "t.bindings"), archive.path]
@@ -70,3 +104,18 @@ def test_the_command_says_what_counts(archive: Archive, tmp_path: Path) -> None:
     assert not CliRunner().invoke(audit_command, [*arguments, "--no-spark"]).stderr
     refused = CliRunner().invoke(audit_command, [*arguments, "--no-spark", "--master", "local"])
     assert (refused.exit_code, "--master is for Spark" in refused.output) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "way_out"),
+    [
+        (["--no-spark"], "a topic can be read by Spark only; omit --no-spark"),
+        (["--jobs", "2"], "a topic can be read by Spark only; omit --jobs"),
+        (["--keep-bad", "bad"], "bad records of a topic cannot be kept; omit --keep-bad"),
+    ],
+)
+def test_what_a_topic_refuses_is_named(tmp_path: Path, options: list[str], way_out: str) -> None:
+    (tmp_path / "t.bindings").write_text("queue q\n")
+    topic = "kafka://127.0.0.1:1/orders"
+    found = CliRunner().invoke(audit_command, [str(tmp_path / "t.bindings"), topic, *options])
+    assert (found.exit_code, found.stderr) == (2, f"hashstar: {topic}: {way_out}\n")

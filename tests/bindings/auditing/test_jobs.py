@@ -191,7 +191,7 @@ def test_the_number_of_processes_is_that_of_cores_or_what_was_asked_for(
     (tmp_path / "m.jsonl").write_text(LINE * 100)
     archive = detect(str(tmp_path / "m.jsonl"))
     monkeypatch.setattr("bindings.auditing.engine.find_active_session", lambda: None)
-    monkeypatch.setattr("bindings.auditing.engine.count_cores", lambda: 6)
+    monkeypatch.setattr("bindings.auditing.engine.count_usable_cores", lambda: 6)
     assert choose_engine(archive, refused="--no-spark").jobs == 1
     monkeypatch.setattr(planning, "SEVERAL", 1)
     monkeypatch.setattr(planning, "SMALLEST", 1_000)
@@ -209,4 +209,4 @@ def test_a_container_with_a_quota_has_no_more_cores_than_that(
     quota.write_text(text)
     monkeypatch.setattr(workers, "QUOTA", quota)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3}, raising=False)
-    assert workers.count_cores() == cores
+    assert workers.count_usable_cores() == cores
