@@ -19,7 +19,15 @@ from bindings.drift.watch import DriftWatch, WatchOutcome, serve_metrics
 from bindings.sources.management import Management, is_address
 from bindings.sources.open import open_source
 from exchange.commands.completion import SOURCE
-from exchange.commands.console import echo_error, echo_line, fail, show_caveat, show_warnings, status
+from exchange.commands.console import (
+    echo_error,
+    echo_line,
+    fail,
+    interrupt_at,
+    show_caveat,
+    show_warnings,
+    status,
+)
 from exchange.commands.options import (
     AddressType,
     Duration,
@@ -206,8 +214,7 @@ class _Printer:
 def _watch(watch: DriftWatch, printer: _Printer, metrics: tuple[str, int] | None, hosts: tuple[str, ...]) -> None:
     """Compare until a signal comes, and print what is new. Raises InputError if the metrics cannot be served."""
     server = None
-    for ending in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(ending, signal.default_int_handler)
+    interrupt_at(signal.SIGINT, signal.SIGTERM)
     never = threading.Event()
     try:
         if metrics is not None:

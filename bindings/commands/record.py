@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import ssl
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +16,7 @@ from bindings.recording.ledger import Ledger
 from bindings.recording.proxy import Proxy, Upstream, leads_back, read_clock, run_proxy
 from bindings.recording.summary import format_summary
 from bindings.sources.address import parse_address
-from exchange.commands.console import echo_line, exit_on_error
+from exchange.commands.console import catch_signals, echo_line, exit_on_error
 from exchange.commands.options import AddressType, Duration, command
 from exchange.errors import InputError
 from exchange.limits import RECORDED_BYTES
@@ -107,8 +108,12 @@ async def _serve(
 ) -> None:
     """Serve until a signal comes or the time is over."""
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
+
+    def end() -> None:
+        with suppress(RuntimeError):  # the loop is closed: it has ended
+            loop.call_soon_threadsafe(stop.set)
+
+    catch_signals(end, signal.SIGINT, signal.SIGTERM)
     if seconds is not None:
         loop.call_later(seconds, stop.set)
     host, scheme = address[0], "amqp" if tls is None else "amqps"

@@ -25,7 +25,7 @@ from bindings.serve.watching import WatchedSource
 from bindings.sources.management import is_address
 from bindings.sources.open import Source, open_source
 from exchange.commands.completion import SOURCE
-from exchange.commands.console import echo_line, exit_on_error, show_warnings, status
+from exchange.commands.console import catch_signals, echo_line, exit_on_error, show_warnings, status
 from exchange.commands.options import AddressType, command, read_timeout, timeout_option, topology_option
 from exchange.commands.route import profile_option
 from exchange.errors import InputError
@@ -135,6 +135,5 @@ def _bind(host: str, port: int, handler: type[Handler]) -> Server:
 def _end_on_signals() -> threading.Event:
     """Return an event that Ctrl-C and SIGTERM set: they end the command as they should, with exit code 0."""
     ended = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: ended.set())
+    catch_signals(ended.set, signal.SIGINT, signal.SIGTERM)
     return ended

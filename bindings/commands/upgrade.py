@@ -30,7 +30,7 @@ from bindings.upgrading.transform.table import DEFAULT
 from bindings.upgrading.transform.transform import NAMES
 from bindings.upgrading.upgrade import SEVERITIES, Upgrade
 from exchange.commands.completion import SOURCE
-from exchange.commands.console import exit_on_error, progress, show_warnings, status
+from exchange.commands.console import exit_on_error, interrupt_at, progress, show_warnings, status
 from exchange.commands.options import (
     STDOUT,
     ReportOption,
@@ -250,7 +250,7 @@ def _read_addresses(live: str | None, other: str | None) -> Addresses | None:
             raise InputError("--other-address is for --live")
         return None
     require_pika()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the virtual hosts are deleted
+    interrupt_at(signal.SIGTERM)  # so that the virtual hosts are deleted
     return Addresses.parse(live, other, seconds=read_timeout())
 
 

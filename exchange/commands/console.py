@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final, NoReturn
 
 import click
@@ -17,8 +19,8 @@ from exchange.text.display import escape_line, hide_logins, split_error
 from exchange.text.site import build_install_command
 
 __all__ = [
-    "QUIET", "VERBOSE", "echo_error", "echo_line", "exit_on_error", "fail", "is_quiet", "progress", "show_caveat",
-    "show_status", "show_warnings", "status",
+    "QUIET", "VERBOSE", "catch_signals", "echo_error", "echo_line", "exit_on_error", "fail", "interrupt_at", "is_quiet",
+    "progress", "show_caveat", "show_status", "show_warnings", "status",
 ]  # fmt: skip
 
 QUIET: Final = "hashstar.quiet"
@@ -79,6 +81,29 @@ def exit_on_error(extra: str = "") -> Iterator[None]:
         if not extra:
             raise
         fail(InputError(f"this needs {error.name}: {build_install_command(extra)}"))
+
+
+def catch_signals(act: Callable[[], object], *numbers: signal.Signals) -> None:
+    """Call a function for each of these signals until the running command ends; then they do again what they did.
+
+    Programs that end others often send a signal twice: the second one must not change the exit code. A handler that
+    stayed behind would be inherited by what the caller of the command forks, such as workers, which it could not end.
+    """
+    context = click.get_current_context().find_root()
+    for number in numbers:
+        before = signal.signal(number, lambda *_: act())
+        context.call_on_close(partial(signal.signal, number, signal.SIG_DFL if before is None else before))
+
+
+def interrupt_at(*numbers: signal.Signals) -> None:
+    """Raise KeyboardInterrupt at the first of these signals; what tidies up after it is not interrupted by others."""
+    interrupts = [KeyboardInterrupt()]
+
+    def interrupt() -> None:
+        if interrupts:
+            raise interrupts.pop()
+
+    catch_signals(interrupt, *numbers)
 
 
 def show_warnings(name: str, warnings: Sequence[object]) -> None:

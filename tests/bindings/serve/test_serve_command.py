@@ -123,9 +123,4 @@ def test_a_port_that_is_taken_is_named() -> None:
 
 def test_a_signal_that_comes_as_soon_as_the_address_is_printed_ends_it_with_0(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bindings.commands.serve.click.echo", lambda *_, **__: signal.raise_signal(signal.SIGINT))
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        assert run("serve", "examples/orders/orders.bindings").exit_code == 0
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    assert run("serve", "examples/orders/orders.bindings").exit_code == 0

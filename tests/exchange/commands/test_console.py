@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import signal
 from io import StringIO
 
 import click
@@ -9,9 +11,10 @@ import pytest
 from click.testing import CliRunner
 
 from exchange.commands import console
-from exchange.commands.console import exit_on_error, progress, show_warnings, status
+from exchange.commands.console import catch_signals, exit_on_error, interrupt_at, progress, show_warnings, status
 from exchange.errors import HashstarError, InputError
 from exchange.text.site import build_install_command
+from tests.support.pages import ROOT
 
 
 class Terminal(StringIO):
@@ -92,3 +95,53 @@ def test_only_the_first_of_many_warnings_are_shown(capsys: pytest.CaptureFixture
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "t.bindings: warning: 0"
     assert lines[10:] == ["t.bindings: warning: and 2 more"]
+
+
+ENDING = (signal.SIGINT, signal.SIGTERM)
+OWNERS = {
+    "exchange/commands/console.py",
+    "bridge/daemon/commands.py",
+    "bridge/daemon/signals.py",
+    "bindings/auditing/local/workers.py",
+}
+"""What sets handlers of signals: the first until its command ends, the others in processes of their own."""
+
+
+@pytest.mark.parametrize("number", ENDING)
+@pytest.mark.parametrize("raises", [True, False])
+def test_signals_are_caught_until_a_command_ends_and_then_do_what_they_did(
+    number: signal.Signals, raises: bool
+) -> None:
+    before, caught = [signal.getsignal(each) for each in ENDING], []
+
+    @click.command
+    def command() -> None:
+        if raises:
+            interrupt_at(*ENDING)
+        else:
+            catch_signals(lambda: caught.append(number), *ENDING)
+        try:
+            signal.raise_signal(number)
+        except KeyboardInterrupt:
+            caught.append(number)
+        for each in ENDING:  # the second one of a program that sends it twice
+            signal.raise_signal(each)
+
+    @click.group
+    def group() -> None:
+        pass
+
+    group.add_command(command)
+    assert CliRunner().invoke(group, ["command"]).exit_code == 0
+    assert len(caught) == (1 if raises else 3)
+    assert [signal.getsignal(each) for each in ENDING] == before
+
+
+def test_nothing_else_sets_handlers_of_signals() -> None:
+    setting = {
+        str(path.relative_to(ROOT))
+        for package in ("exchange", "bindings", "bridge")
+        for path in (ROOT / package).rglob("*.py")
+        if re.search(r"signal\.signal\(|\(signal\.signal\b|add_signal_handler|set_wakeup_fd", path.read_text("utf-8"))
+    }
+    assert setting == OWNERS
