@@ -30,4 +30,5 @@ MODULES: Final = {
 
 __all__ = tuple(MODULES)
 
-__getattr__, __dir__ = import_lazily(__name__, MODULES)
+if not TYPE_CHECKING:  # a type checker would take any name for one of the package
+    __getattr__, __dir__ = import_lazily(__name__, MODULES)

@@ -46,10 +46,11 @@ __all__ = (
     "PreconditionFailed", "TextError",
 )  # fmt: skip
 
+if not TYPE_CHECKING:  # a type checker would take any name for one of the package
 
-def __getattr__(name: str) -> Any:
-    if name == "Explanation":  # not at the top: only `Router.explain` needs it, which imports it
-        from exchange.routing.explain import Explanation
+    def __getattr__(name: str) -> Any:
+        if name == "Explanation":  # not at the top: only `Router.explain` needs it, which imports it
+            from exchange.routing.explain import Explanation
 
-        return Explanation
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            return Explanation
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
