@@ -84,7 +84,7 @@ def list_bound(body: list[ast.stmt]) -> Iterator[str]:
                 yield from (each.asname or each.name.partition(".")[0] for each in names)
             case _:
                 for node in ast.iter_child_nodes(statement):
-                    if isinstance(node, ast.stmt | ast.excepthandler):
+                    if isinstance(node, ast.stmt | ast.ExceptHandler):
                         yield from list_bound([node] if isinstance(node, ast.stmt) else node.body)
                     else:
                         yield from (each.id for each in ast.walk(node) if isinstance(each, ast.Name))
