@@ -13,6 +13,7 @@ import click
 
 from bindings.cli import MODULES, find_command
 from bindings.operating_system import is_closed_by_reader
+from exchange.commands.console import PROGRAM
 from exchange.commands.options import CommandGroup
 from exchange.text.display import escape_line, escape_lines, hide_logins
 
@@ -106,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             stream.reconfigure(errors="backslashreplace")  # whatever the locale, a name that it lacks is visible
     try:
         try:
-            hashstar.main(arguments, standalone_mode=False)
+            hashstar.main(arguments, standalone_mode=False, obj=PROGRAM)
         finally:
             if sys.stdout.writable():
                 sys.stdout.flush()  # here, where its errors can still be reported

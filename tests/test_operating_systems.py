@@ -104,7 +104,7 @@ def test_a_bridge_carries_an_archive_to_another(tmp_path: Path) -> None:
     source.write_text("".join(f'{{"exchange":"x","routing_key":"k{n}","body":"{n}"}}\n' for n in range(100)))
     (tmp_path / "all.bindings").write_text("exchange x: fanout\nqueue all\nx -> all\n")
     config.write_text(
-        f"""topology = "all.bindings"\n[sources.orders]\nurl = "archive:{source}"\n"""
+        f"""topology = "all.bindings"\nhttp = "off"\n[sources.orders]\nurl = "archive:{source}"\n"""
         f"""[targets.copy]\nurl = "archive:{target}"\nqueues = {{ all = "." }}\n"""
     )
     result = run(tmp_path, "-m", "bridge.cli", "bridge", "run", str(config))

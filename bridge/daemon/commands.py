@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import sys
 import threading
 from collections.abc import Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import click
 
 from bindings.operating_system import find_signals
-from exchange.commands.console import echo_error
+from exchange.commands.console import catch_signals, echo_error, is_program
 from exchange.commands.options import CommandGroup
 from exchange.commands.output import form_options, output_option, print_form
 from exchange.errors import HashstarError
@@ -50,7 +50,7 @@ def run_command(worker: int | None, path: Path) -> None:
 
     Exit codes: 0 all messages read are settled, 1 some are not and will be read again, 2 bad usage or configuration.
     """
-    hangups = _hold_hangups()
+    hangups, owns_process = _hold_hangups(), is_program()
 
     async def run_to_end() -> int:
         from bridge.daemon.config import read_config
@@ -62,7 +62,8 @@ def run_command(worker: int | None, path: Path) -> None:
         with journal.listen():
             if hangups:
                 journal.write_hangup()
-            return 0 if await run(config, journal, worker=worker, owns_process=True) else 1
+            settled = await run(config, journal, worker=worker, handle_signals=True, owns_process=owns_process)
+            return 0 if settled else 1
 
     _exit_after(run_to_end())
 
@@ -108,7 +109,7 @@ def _hold_hangups() -> list[int]:
     """
     held: list[int] = []
     for number in find_signals("SIGHUP"):
-        signal.signal(number, lambda number, _: held.append(number))
+        catch_signals(partial(held.append, number), number)
     return held
 
 

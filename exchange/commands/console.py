@@ -19,14 +19,17 @@ from exchange.text.display import escape_line, hide_logins, split_error
 from exchange.text.site import build_install_command
 
 __all__ = [
-    "QUIET", "VERBOSE", "catch_signals", "echo_error", "echo_line", "exit_on_error", "fail", "interrupt_at", "is_quiet",
-    "progress", "show_caveat", "show_status", "show_warnings", "status",
+    "PROGRAM", "QUIET", "VERBOSE", "catch_signals", "echo_error", "echo_line", "exit_on_error", "fail", "interrupt_at",
+    "is_program", "is_quiet", "progress", "show_caveat", "show_status", "show_warnings", "status",
 ]  # fmt: skip
 
 QUIET: Final = "hashstar.quiet"
 """Key of the click context that is set where results and errors only are to be shown."""
 VERBOSE: Final = "hashstar.verbose"
 """Key of the click context that has the number of times that --verbose is given."""
+
+PROGRAM: Final = "hashstar.program"
+"""Object of the click context of a program that ends with its command."""
 
 WARNINGS: Final = 10
 """Maximum number of warnings shown about one file."""
@@ -83,16 +86,24 @@ def exit_on_error(extra: str = "") -> Iterator[None]:
         fail(InputError(f"this needs {error.name}: {build_install_command(extra)}"))
 
 
+def is_program() -> bool:
+    """Return whether the process ends with the running command, rather than being that of a caller."""
+    context = click.get_current_context(silent=True)
+    return context is not None and context.find_root().obj == PROGRAM
+
+
 def catch_signals(act: Callable[[], object], *numbers: signal.Signals) -> None:
     """Call a function for each of these signals until the running command ends; then they do again what they did.
 
-    Programs that end others often send a signal twice: the second one must not change the exit code. A handler that
-    stayed behind would be inherited by what the caller of the command forks, such as workers, which it could not end.
+    In a program, until it ends: others often send a signal twice, and the second one must not change the exit code. In
+    the process of a caller, a handler that stayed behind would be inherited by the workers that it forks and then
+    cannot end.
     """
     context = click.get_current_context().find_root()
     for number in numbers:
         before = signal.signal(number, lambda *_: act())
-        context.call_on_close(partial(signal.signal, number, signal.SIG_DFL if before is None else before))
+        if not is_program():
+            context.call_on_close(partial(signal.signal, number, signal.SIG_DFL if before is None else before))
 
 
 def interrupt_at(*numbers: signal.Signals) -> None:

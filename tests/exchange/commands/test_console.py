@@ -100,7 +100,6 @@ def test_only_the_first_of_many_warnings_are_shown(capsys: pytest.CaptureFixture
 ENDING = (signal.SIGINT, signal.SIGTERM)
 OWNERS = {
     "exchange/commands/console.py",
-    "bridge/daemon/commands.py",
     "bridge/daemon/signals.py",
     "bindings/auditing/local/workers.py",
 }
