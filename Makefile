@@ -26,7 +26,7 @@ test: $(VENV)/.test  ## the tests that need no server or browser, in some minute
 test-all: $(VENV)/.test  ## all tests; those that need a server skip where none is to be had
 	$(PYTEST) --tier=all $(ARGS)
 
-night: $(VENV)/.test  ## everything: ten times as many random examples, chaos, fuzz, soak and mutants; needs servers
+night: $(VENV)/.test $(VENV)/.fuzz  ## everything: ten times as many random examples, chaos, fuzz, soak and mutants; needs servers
 	$(BIN)/python -m tests.night $(ARGS)
 
 newest:  ## those of test with the newest of all packages, in a virtual environment of its own

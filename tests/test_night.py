@@ -14,18 +14,17 @@ from tests.support.measured import PAGE, CompleteRun, add_complete_run, read_com
 
 TOP = Path(__file__).parents[1]
 HEAD = "# Measured\n\n| date | commit | machine | figures |\n|---|---|---|---|\n"
-PASSES = {
-    "tests": "echo 1 failed, 12 passed in 3 s; echo 1234 passed in 3 s",
-    "soak": 'test "$HASHSTAR_REQUIRE_LIVE" = 1',
-}
+TESTS = {"tests": "echo 1 failed, 12 passed in 3 s; echo 1234 passed in 3 s"}
+SOAK = {"soak": 'test "$HASHSTAR_REQUIRE_LIVE" = 1'}
 
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     make_repository(tmp_path, {"docs/measured.md": f"{HEAD}\n## Other\n", ".gitignore": "build/\n"})
     monkeypatch.setattr(night, "TOP", tmp_path)
-    monkeypatch.setattr(night, "LOGS", tmp_path / "build" / "night")
-    monkeypatch.setattr(night, "PARTS", PASSES)
+    monkeypatch.setattr(night, "KEPT", tmp_path / "build" / "night")
+    monkeypatch.setattr(night, "WAITING", SOAK)
+    monkeypatch.setattr(night, "COMPUTING", TESTS)
     return tmp_path
 
 
@@ -55,25 +54,55 @@ def test_a_night_in_which_all_passes_adds_its_row(here: Path) -> None:
     first, second = read_complete_runs(here)
     assert first.commit == git(here, "rev-parse", "HEAD~2")[:12]
     assert second.commit == git(here, "rev-parse", "HEAD~1")[:12]
-    assert second.figures == "tests 1,234 passed in 0 min; soak 0 min"
+    assert second.figures == "soak 0 min; tests 1,234 passed in 0 min"
     assert (here / PAGE).read_text().endswith("|\n\n## Other\n")
 
 
 def test_a_part_that_fails_is_shown_and_no_row_is_added(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(night, "PARTS", {"chaos": "echo lost 3; exit 3", **PASSES})
+    monkeypatch.setattr(night, "WAITING", {"chaos": "echo lost 3; exit 3", **SOAK})
     assert night.main([]) == 1
     assert re.search(r"chaos FAILED after 0 min \(exit 3\).*\nlost 3\n", out := capsys.readouterr().out)
     assert "soak 0 min" in out
     assert read_complete_runs(here) == []
 
 
-def test_parts_alone_and_changed_files_prove_nothing(here: Path) -> None:
+def test_a_part_alone_and_changed_files_prove_nothing(here: Path) -> None:
     assert night.main(["--part", "soak"]) == 0
     (here / "new.py").touch()
     assert night.main([]) == 0
     assert read_complete_runs(here) == []
+
+
+def test_a_night_that_was_broken_off_goes_on_for_the_same_files_only(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counted = {name: f"echo >>build/{name}" for name in ("one", "two")}
+    monkeypatch.setattr(night, "WAITING", {"one": counted["one"]})
+    monkeypatch.setattr(night, "COMPUTING", {"two": f"{counted['two']}; test -e build/works"})
+
+    def count() -> list[int]:
+        return [len((here / "build" / name).read_text()) for name in counted]
+
+    assert night.main([]) == 1
+    (here / "build" / "works").touch()
+    assert night.main([]) == 0
+    assert count() == [1, 2]
+    assert "night: passed before, for these files: one 0 min" in capsys.readouterr().out
+    assert len(read_complete_runs(here)) == 1
+    commit(here)
+    assert night.main(["--part", "one"]) == 0
+    assert night.main(["--part", "two"]) == 0
+    assert (count(), len(read_complete_runs(here))) == ([2, 3], 2)
+    git(here, "checkout", "--", ".")
+    assert night.main(["--again"]) == 0
+    assert count() == [3, 4]
+    (here / "build" / "works").unlink()
+    git(here, "checkout", "--", ".")
+    assert night.main(["--again"]) == 1
+    assert night.main([]) == 1  # what passed earlier and failed since has to pass again
+    assert count() == [4, 6]
 
 
 def test_the_rows_of_the_page_are_read() -> None:
@@ -88,7 +117,7 @@ def test_a_row_that_would_not_be_read_is_not_written(here: Path) -> None:
 
 def test_targets_of_make_and_scripts_of_parts_are_there() -> None:
     makefile = (TOP / "Makefile").read_text()
-    words = {name: command.split() for name, command in night.PARTS.items()}
+    words = {name: command.split() for name, command in {**night.WAITING, **night.COMPUTING}.items()}
     targets = [word[-1] for word in words.values() if word[0] == "make" and len(word) == 2]
     assert {"damage", "fuzz", "mutants", "soak"} == set(targets)
     assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)

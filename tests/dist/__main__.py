@@ -1,10 +1,10 @@
 """``make dist``: build what is released into ``dist/``, and try it as somebody who has nothing else.
 
-Builds the sdist twice, from two copies of the checked-out files, and the wheel from the first sdist and from the second
-copy: both must be equal byte for byte. Installs the wheel into empty environments, with the core dependencies and with
-all extras, runs the commands there, and writes a software bill of materials (CycloneDX) of all extras; each licence in it
-must be one of `ALLOWED`. Packages come from the index that pip is configured for, in the versions of ``tests/requirements.txt``;
-the wheel must need nothing else. Nothing is published.
+Builds the sdist twice, from two copies of the checked-out files, and the wheel from the first sdist and from the
+second copy: both must be equal byte for byte. Installs the wheel into empty environments, with the core dependencies
+and with all extras, runs the commands there, and writes a software bill of materials (CycloneDX) of all extras; each
+licence in it must be one of `ALLOWED`. Packages come from the index that pip is configured for, in the versions of
+``tests/requirements.txt``; the wheel must need nothing else. Nothing is published.
 """
 
 from __future__ import annotations
