@@ -125,13 +125,18 @@ class Totals(NamedTuple):
 
     bindings: int
     eligible: int
+    """Bindings that can be hit, by messages other than dead letters, and are not ignored."""
     hit: int
     """Number of eligible bindings that messages took, certainly or possibly."""
     messages: int
     routed: int
+    """Messages that one queue or more gets."""
     unroutable: int
+    """Messages that the broker drops or returns."""
     undecided: int
+    """Messages that depend on a random choice or an exchange of unknown type."""
     refused: int
+    """Messages for which the broker closes the channel."""
     copies: int
     """Number of copies that queues certainly got."""
     duplicates_avoided: int

@@ -9,16 +9,15 @@ from bindings.diffing.comparison.meaning import Meaning
 from bindings.diffing.forms import as_json  # noqa: F401  the documents of meanings
 from bindings.diffing.forms.text import format_meaning, format_settings
 from bindings.diffing.planning.step import describe_part
-from bindings.diffing.settings.changes import SettingsChange
-from bindings.drift.drift import KINDS, REASONS, Change, Drift, Object, Reason, Verdict
+from bindings.drift.drift import KINDS, REASONS, Change, Drift, Object, Reason
 from exchange.text.display import count_noun, count_rest, list_some
 from exchange.text.numbers import write_time
-from exchange.topology.unread import UnreadPart, format_not_proved, format_unread
-from exchange.values.documents import encode_as
+from exchange.topology.unread import format_not_proved, format_unread
+from exchange.values.documents import document, encode_as
 from exchange.values.forms import Form, Forms
 
 __all__ = [
-    "FORMS", "DriftJson", "DriftReport", "UnknownJson", "format_drift", "build_headline", "to_json", "to_text",
+    "FORMS", "DriftReport", "UnknownJson", "format_drift", "build_headline", "to_json", "to_text",
     "encode_unknown",
 ]  # fmt: skip
 
@@ -55,31 +54,6 @@ MEANINGS: Final = 10
 """Maximum number of differences of each kind that are listed of what a drift means; JSON has all."""
 
 
-class DriftJson(TypedDict):
-    """The difference between a file and a broker: `hashstar drift --format json`."""
-
-    version: Literal[1]
-    time: str
-    """When the broker was asked."""
-    file: str
-    broker: str
-    """The address, without user and password."""
-    vhost: str
-    profile: str
-    """The broker's release."""
-    state: Verdict
-    """`undecided` if no object differs, and parts of the file were not read."""
-    objects: tuple[Object, ...]
-    ignored: dict[Reason, int]
-    """Reason -> number of objects that differ and are ignored."""
-    meaning: Meaning | None
-    """Which messages go elsewhere by the drift, from the file to the broker; null if there is none."""
-    settings: tuple[SettingsChange, ...]
-    """The settings in force that differ by the drift, from the file to the broker."""
-    unread: tuple[UnreadPart, ...]
-    """Parts of the file that were not read."""
-
-
 class UnknownJson(TypedDict):
     """A comparison that failed: `hashstar drift --every --format json`."""
 
@@ -94,12 +68,14 @@ class UnknownJson(TypedDict):
 
 
 class DriftReport(NamedTuple):
-    """A drift as it is shown, and what was compared when."""
+    """The difference between a file and a broker: `hashstar drift --format json`."""
 
     drift: Drift
     meaning: Meaning | None
+    """Which messages go elsewhere by the drift, from the file to the broker; None if there is none."""
     file: str
     broker: str
+    """The address, without user and password."""
     time: float
     """Seconds since 1970."""
     is_watched: bool = False
@@ -172,24 +148,29 @@ def build_headline(drift: Drift) -> str:
     return f"drift: {count_noun(len(drift.objects), 'object')} of virtual host {drift.vhost!r} {differ} from the file"
 
 
+def _time(report: DriftReport) -> str:
+    """When the broker was asked."""
+    return write_time(report.time)
+
+
+def _ignored(report: DriftReport) -> dict[Reason, int]:
+    """Reason -> number of objects that differ and are ignored."""
+    ignored = report.drift.ignored
+    return {reason: ignored[reason] for reason in REASONS if reason in ignored}
+
+
+document(
+    "DriftJson",
+    "version = 1, time, file, broker, drift.vhost, drift.profile, drift.state, drift.objects, ignored, meaning, "
+    "drift.settings, drift.unread",
+    time=_time,
+    ignored=_ignored,
+)(DriftReport)
+
+
 def to_json(report: DriftReport) -> Any:
     """Return a drift as JSON values."""
-    drift = report.drift
-    value: DriftJson = {
-        "version": 1,
-        "time": write_time(report.time),
-        "file": report.file,
-        "broker": report.broker,
-        "vhost": drift.vhost,
-        "profile": drift.profile,
-        "state": drift.state,
-        "objects": drift.objects,
-        "ignored": {reason: drift.ignored[reason] for reason in REASONS if reason in drift.ignored},
-        "meaning": report.meaning,
-        "settings": drift.settings,
-        "unread": drift.unread,
-    }
-    return encode_as(DriftJson, value)
+    return encode_as(DriftReport, report)
 
 
 def encode_unknown(error: str, *, file: str, broker: str, time: float, retry_in: float) -> UnknownJson:

@@ -7,24 +7,23 @@ Times are ISO 8601 in UTC, and what is not known is null.
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, NotRequired, TypedDict
+from typing import Any, Final, Literal, NamedTuple, TypedDict
 from uuid import UUID
 
-from bindings.archive.figures import Time, Timestamp
+from bindings.archive.figures import Timestamp
 from bindings.archive.formats.detect import Archive
 from bindings.archive.inspection import Inspection
-from bindings.archive.kafka.cluster import Cluster
-from bindings.archive.kafka.folder import FolderInspection, TopicFacts
+from bindings.archive.kafka.folder import FolderInspection
 from bindings.archive.kafka.groups import StoredGroup
 from bindings.archive.kafka.side_files import format_id
-from bindings.archive.kafka.transaction_state import KafkaTopicPartitionJson, TransactionState
+from bindings.archive.kafka.transaction_state import KafkaTopicPartitionJson
 from bindings.archive.reading import Bias
 from bindings.report.inspection import BadJson, encode_bad
 from bindings.report.kafka import measure_lag
 from exchange.text.numbers import is_digits
-from exchange.values.documents import encode_as
+from exchange.values.documents import document, encode_as
 
-__all__ = ["BiasKey", "InspectionJson", "KafkaJson", "encode_inspection", "encode_kafka"]
+__all__ = ["BiasKey", "Inspected", "encode_inspection"]
 
 BiasKey = Literal["EVERYTHING", "SURVIVORS", "SAMPLE", "UNKNOWN"]
 DIGITS: Final = 19
@@ -39,30 +38,6 @@ class FileJson(TypedDict):
     bias: BiasKey
 
 
-class WindowJson(TypedDict):
-    """When the first and the last message were published."""
-
-    first: Time | None
-    last: Time | None
-    records_without_time: int
-
-
-class BodiesJson(TypedDict):
-    """The bodies of the messages."""
-
-    bytes: int
-    records_without_size: int
-
-
-class OutcomeJson(TypedDict):
-    """What the broker did with the messages."""
-
-    known: int
-    """Messages whose routed queues are known."""
-    nowhere: int
-    """Number of these that went nowhere."""
-
-
 class ExchangeCountJson(TypedDict):
     """Messages to an exchange."""
 
@@ -71,62 +46,68 @@ class ExchangeCountJson(TypedDict):
     records: int
 
 
-class InspectionJson(TypedDict):
+class Inspected(NamedTuple):
     """What an archive holds: `hashstar archive inspect --json`."""
 
-    version: Literal[1]
-    path: str
-    """What was asked for."""
-    formats: list[str]
-    files: list[FileJson]
-    not_archives: list[str]
-    """Files that are no archives; each is also a bad record."""
-    bias: list[BiasKey]
+    archive: Archive
+    inspection: Inspection
+    folder: FolderInspection | None = None
+    """What else is in the data folder of a Kafka broker; None for other archives."""
+
+
+def _files(inspected: Inspected) -> list[FileJson]:
+    return [
+        {"path": path, "format": form.name, "bias": _bias_key(form.bias_of(path))}
+        for path, form in inspected.archive.files
+    ]
+
+
+def _bias(inspected: Inspected) -> list[BiasKey]:
     """How the messages were taken, one for each format."""
-    notes: list[str]
-    """Sentences that a reader must know before the numbers."""
-    auditable: bool
+    return [_bias_key(bias) for bias in inspected.archive.biases]
+
+
+def _auditable(inspected: Inspected) -> bool:
     """Whether `hashstar audit` can use it: there are records."""
-    records: int
-    skipped: dict[str, int]
+    return bool(inspected.inspection.records)
+
+
+def _skipped(inspected: Inspected) -> dict[str, int]:
     """Reason -> records that are no messages, or cannot be audited."""
-    window: WindowJson
-    bodies: BodiesJson
-    outcome: OutcomeJson
-    exchanges: list[ExchangeCountJson]
-    bad: list[BadJson]
-    kafka: NotRequired[KafkaJson]
-    """What else is in the data folder of a Kafka broker; absent for other archives."""
+    return dict(inspected.inspection.unread.skipped)
+
+
+def _exchanges(inspected: Inspected) -> list[ExchangeCountJson]:
+    return [
+        {"vhost": vhost, "exchange": name, "records": count}
+        for (vhost, name), count in inspected.inspection.exchanges.most_common()
+    ]
+
+
+def _bad(inspected: Inspected) -> list[BadJson]:
+    return encode_bad(inspected.inspection.unread)
+
+
+document(
+    "InspectionJson",
+    "version = 1, archive.path, formats = archive.names, files, not_archives = archive.others, bias, archive.notes, "
+    "auditable, inspection.records, skipped, "
+    "window = WindowJson(inspection.span.first, inspection.span.last, records_without_time = inspection.untimed), "
+    "bodies = BodiesJson(bytes = inspection.body_bytes, records_without_size = inspection.without_size), "
+    "outcome = OutcomeJson(known = inspection.with_outcome, nowhere = inspection.unrouted), "
+    "exchanges, bad, kafka = folder if any",
+    files=_files,
+    bias=_bias,
+    auditable=_auditable,
+    skipped=_skipped,
+    exchanges=_exchanges,
+    bad=_bad,
+)(Inspected)
 
 
 def encode_inspection(archive: Archive, inspection: Inspection, folder: FolderInspection | None = None) -> Any:
     """Return what an archive holds as one JSON object; ``folder`` is the data folder of a broker that it is in."""
-    span = inspection.span
-    value: InspectionJson = {
-        "version": 1,
-        "path": archive.path,
-        "formats": list(archive.names),
-        "files": [
-            {"path": path, "format": form.name, "bias": _bias_key(form.bias_of(path))} for path, form in archive.files
-        ],
-        "not_archives": list(archive.others),
-        "bias": [_bias_key(bias) for bias in archive.biases],
-        "notes": list(archive.notes),
-        "auditable": bool(inspection.records),
-        "records": inspection.records,
-        "skipped": dict(inspection.unread.skipped),
-        "window": {"first": span.first, "last": span.last, "records_without_time": inspection.untimed},
-        "bodies": {"bytes": inspection.body_bytes, "records_without_size": inspection.without_size},
-        "outcome": {"known": inspection.with_outcome, "nowhere": inspection.unrouted},
-        "exchanges": [
-            {"vhost": vhost, "exchange": name, "records": count}
-            for (vhost, name), count in inspection.exchanges.most_common()
-        ],
-        "bad": encode_bad(inspection.unread),
-    }
-    if folder is not None:
-        value["kafka"] = encode_kafka(folder)
-    return encode_as(InspectionJson, value)
+    return encode_as(Inspected, Inspected(archive, inspection, folder))
 
 
 def _bias_key(bias: Bias) -> BiasKey:
@@ -174,38 +155,38 @@ class KafkaGroupJson(TypedDict):
     offsets: list[KafkaOffsetJson]
 
 
-class KafkaJson(TypedDict):
-    """What the data folder of a Kafka broker holds beside records."""
-
-    cluster_id: str | None
-    node_id: int | None
-    directory_id: str | None
-    clean_shutdown: bool
-    """Whether the broker has ended cleanly; else it runs, or was killed."""
-    topics: tuple[TopicFacts, ...]
-    groups: list[KafkaGroupJson]
-    transactions: tuple[TransactionState, ...]
-    cluster: Cluster | None
-    """Null without its metadata in the folder."""
-    bad: list[BadJson]
-    """Files beside the segments, and records of Kafka's own topics, that cannot be read."""
-
-
-def encode_kafka(found: FolderInspection) -> KafkaJson:
-    """Return what the data folder of a broker holds as the values of its document."""
+def _node_id(found: FolderInspection) -> int | None:
     node = found.properties.get("node.id", found.properties.get("broker.id", ""))
-    names = found.topic_names
-    return {
-        "cluster_id": found.properties.get("cluster.id"),
-        "node_id": int(node) if is_digits(node) and len(node) < DIGITS else None,
-        "directory_id": found.properties.get("directory.id"),
-        "clean_shutdown": found.is_clean,
-        "topics": found.topics,
-        "groups": [_group_json(group, found.end_offsets, names) for group in found.groups],
-        "transactions": found.transactions,
-        "cluster": found.cluster,
-        "bad": encode_bad(found.problems),
-    }
+    return int(node) if is_digits(node) and len(node) < DIGITS else None
+
+
+def _cluster_id(found: FolderInspection) -> str | None:
+    return found.properties.get("cluster.id")
+
+
+def _directory_id(found: FolderInspection) -> str | None:
+    return found.properties.get("directory.id")
+
+
+def _groups(found: FolderInspection) -> list[KafkaGroupJson]:
+    ends, names = found.end_offsets, found.topic_names
+    return [_group_json(group, ends, names) for group in found.groups]
+
+
+def _problems(found: FolderInspection) -> list[BadJson]:
+    """Files beside the segments, and records of Kafka's own topics, that cannot be read."""
+    return encode_bad(found.problems)
+
+
+document(
+    "KafkaJson",
+    "cluster_id, node_id, directory_id, clean_shutdown = is_clean, topics, groups, transactions, cluster, bad",
+    cluster_id=_cluster_id,
+    node_id=_node_id,
+    directory_id=_directory_id,
+    groups=_groups,
+    bad=_problems,
+)(FolderInspection)
 
 
 def _group_json(group: StoredGroup, ends: dict[tuple[str, int], int], names: dict[UUID, str]) -> KafkaGroupJson:

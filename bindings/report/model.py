@@ -93,8 +93,11 @@ class Audited(NamedTuple):
     """Name of the topology's source."""
     vhost: str
     profile: str
+    """The release of RabbitMQ whose rules were applied."""
     fingerprint: str
+    """Equal for topologies that route alike."""
     exchanges: int
+    """Number of exchanges, predeclared ones included."""
     queues: int
     bindings: int
     archives: tuple[Archived, ...]
@@ -120,6 +123,7 @@ class Summary(NamedTuple):
 
     totals: Totals
     states: Mapping[State, int]
+    """Number of bindings in each state."""
     queues_without_messages: int
 
     @property
@@ -208,6 +212,7 @@ class QueueRow(NamedTuple):
     """Share of all messages that reached it; None if there are no messages."""
     hot: tuple[Count, ...]
     hot_error: int
+    """A true count of ``hot`` is its ``messages`` to ``messages`` plus this."""
     partitioning: str | None
     partitions: tuple[PartitionRow, ...]
     skew: Skew | None
@@ -229,6 +234,7 @@ class ExchangeRow(NamedTuple):
     hit: int
     hot: tuple[Count, ...]
     hot_error: int
+    """A true count of ``hot`` is its ``messages`` to ``messages`` plus this."""
     line: int | None = None
     """Line of the .bindings file that declares it."""
 

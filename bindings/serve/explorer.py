@@ -27,8 +27,9 @@ from bindings.serve.watching import WatchedSource
 from exchange.entities.entities import Binding, Destination
 from exchange.errors import HashstarError, InputError
 from exchange.routing.dead_letters import follow_dead_letters
-from exchange.routing.explain_json import encode_obstacle, to_json
+from exchange.routing.explain_json import to_json
 from exchange.routing.nearest import Walk, find_missed
+from exchange.routing.route import Obstacle
 from exchange.values.documents import encode_as
 from exchange.values.field_json import encode_message
 from exchange.values.message import Message
@@ -187,7 +188,7 @@ def _missed(explorer: Explorer, parameters: Parameters) -> Json:
     view, message = explorer.view(parameters), _message(parameters)
     reached = frozenset(hop.exchange.name for hop in view.router.explain(message).hops)
     walk = Walk(message, reached, view.topology.tables(), {}, view.topology.profile)
-    return {"obstacles": [encode_obstacle(each) for each in find_missed(walk)]}
+    return {"obstacles": [encode_as(Obstacle, each) for each in find_missed(walk)]}
 
 
 def _rows(explorer: Explorer, parameters: Parameters) -> Json:

@@ -60,9 +60,9 @@ SCHEMAS: Final[Mapping[str, NamedSchema]] = MappingProxyType({
     "route": _of_types(
         "A line of hashstar route", "exchange.commands.route:RouteLine", "exchange.commands.route:ErrorLine"
     ),
-    "explain": _of_types("hashstar explain --json", "exchange.commands.route:ExplanationJson"),
+    "explain": _of_types("hashstar explain --json", "exchange.commands.route:ProfiledExplanation"),
     "partition": _of_types("A line of hashstar partition", "exchange.commands.partition:PartitionLine"),
-    "partition-moves": _of_types("hashstar partition --change ... --json", "exchange.partition.picture:MovesJson"),
+    "partition-moves": _of_types("hashstar partition --change ... --json", "exchange.partition.picture:DescribedMoves"),
     "selector-check": _of_types(
         "hashstar selector check --json", f"{SELECTOR}:SelectorCheckJson", f"{SELECTOR}:TagsCheckJson"
     ),
@@ -85,13 +85,13 @@ SCHEMAS: Final[Mapping[str, NamedSchema]] = MappingProxyType({
         *(f"bindings.sources.recording.file:{kind}Json" for kind in ("Recording", "Client", "Request", "Publishing")),
     ),
     "drift": _of_types(
-        "hashstar drift --format json", "bindings.drift.forms:DriftJson", "bindings.drift.forms:UnknownJson"
+        "hashstar drift --format json", "bindings.drift.forms:DriftReport", "bindings.drift.forms:UnknownJson"
     ),
     "archive-inspect": _of_types(
         "hashstar archive inspect --json, of an archive or of the store of a RocketMQ broker",
-        "bindings.report.inspection_json:InspectionJson",
-        "bindings.report.store_json:StoreJson",
-        "bindings.report.store_json:MatchesJson",
+        "bindings.report.inspection_json:Inspected",
+        "bindings.report.store_json:InspectedStore",
+        "bindings.report.store_json:MatchedMessages",
     ),
     "archive-line": _of_types(
         "A line of hashstar archive convert IN OUT.jsonl", "bindings.archive.record_line:RecordLine"
@@ -101,7 +101,7 @@ SCHEMAS: Final[Mapping[str, NamedSchema]] = MappingProxyType({
     ),
     "bridge-check": _of_types("hashstar bridge check --json", "bridge.daemon.probe:CheckReport"),
     "group-describe": _of_types(
-        "hashstar group describe --format json", "bridge.consumers.groups.description:DescriptionJson"
+        "hashstar group describe --format json", "bridge.consumers.groups.description:Description"
     ),
     "rocketmq-scale": _of_types("hashstar rocketmq scale --format json", "bridge.scaling.forms:ScaleJson"),
     "bridge-status": _of_types("/status of a bridge", "bridge.daemon.web:StatusJson"),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from os import SEEK_END
 from pathlib import Path
 from random import Random
-from typing import IO, Any, Final, NotRequired, TypedDict
+from typing import IO, Any, Final, NamedTuple, NotRequired, TypedDict
 
 import click
 
@@ -27,15 +27,15 @@ from exchange.errors import BrokerError, HashstarError, InputError, NotFound
 from exchange.lifecycle.forms import format_life
 from exchange.lifecycle.possible import PossibleLives, find_lives
 from exchange.limits import SHORTSTR_BYTES
+from exchange.routing import explain_json  # noqa: F401  the document of explanations
 from exchange.routing.dead_letters import follow_dead_letters
 from exchange.routing.explain import Explanation
-from exchange.routing.explain_json import ReasonsJson, to_json
 from exchange.routing.route import LaterRoute, Route
 from exchange.routing.router import Router
 from exchange.text.display import clip_line, escape_lines, list_some, suggest
 from exchange.topology.partitioners import import_partitioners
 from exchange.topology.topology import Topology
-from exchange.values.documents import encode_as
+from exchange.values.documents import document, encode_as
 from exchange.values.field_json import decode, decode_message, encode_fields
 from exchange.values.field_values import to_bytes
 from exchange.values.forms import Form, Forms
@@ -43,7 +43,7 @@ from exchange.values.json_text import JsonFault, parse, parse_line
 from exchange.values.lines import read_lines
 from exchange.values.message import Message
 
-__all__ = ["ErrorLine", "ExplanationJson", "Load", "ProfileType", "RouteLine", "build_commands", "topology_options"]
+__all__ = ["ErrorLine", "Load", "ProfiledExplanation", "ProfileType", "RouteLine", "build_commands", "topology_options"]
 
 Load = Callable[[str, str | None, str | None], Topology]
 """Source of a topology, virtual host or None, name of a profile or None -> a topology that a router can be built from.
@@ -319,19 +319,20 @@ def _with_progress(file: IO[bytes], lines: Iterator[bytes]) -> Iterator[bytes]:
             yield line
 
 
-class ExplanationJson(ReasonsJson):
+@document("ExplanationJson", "*explanation, profile, lives if any")
+class ProfiledExplanation(NamedTuple):
     """The route of a message and its reasons: `hashstar explain --json`."""
 
+    explanation: Explanation
     profile: str
     """The release of RabbitMQ whose rules were applied."""
-    lives: NotRequired[PossibleLives]
+    lives: PossibleLives | None
     """With --life, what its queues may do with the message."""
 
 
 def explanation_to_json(explanation: Explanation, profile: str, lives: PossibleLives | None) -> Any:
     """Return an explanation as JSON values, with the lives of its message if they were asked for."""
-    reasons = {**to_json(explanation), "profile": profile}
-    return reasons if lives is None else {**reasons, "lives": encode_as(PossibleLives, lives)}
+    return encode_as(ProfiledExplanation, ProfiledExplanation(explanation, profile, lives))
 
 
 def explanation_to_text(explanation: Explanation, _: str, lives: PossibleLives | None) -> Iterator[str]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, TypedDict
+from typing import Any, Final, NamedTuple, TypedDict
 
 from exchange.partition.moves import MessageDistribution, Moves
 from exchange.text.display import escape_line
+from exchange.values.documents import document, encode_as
 
-__all__ = ["MovesJson", "describe", "to_json"]
+__all__ = ["DescribedMoves", "describe", "to_json"]
 
 WIDTH: Final = 32
 """Width of the longest bar, in characters."""
@@ -27,65 +28,35 @@ def describe(moves: Moves, before: str, after: str) -> str:
     return "\n".join(map(escape_line, _lines(moves, before, after)))
 
 
-class SkewJson(TypedDict):
-    """How messages are spread over partitions."""
-
-    messages: dict[str, int]
-    """Name of a partition -> messages."""
-    fullest_to_mean: float | None
-    """The fullest partition divided by the mean; null without messages."""
-    empty: int
-    """Number of partitions without a message."""
-
-
-class SkewsJson(TypedDict):
-    """The spread before and after."""
-
-    before: SkewJson
-    after: SkewJson
-
-
 FlowJson = TypedDict("FlowJson", {"from": str, "to": str, "messages": int})
 
 
-class MovesJson(TypedDict):
+class DescribedMoves(NamedTuple):
     """What moves when partitions, strategy or brokers change: `hashstar partition --change ... --json`."""
 
+    moves: Moves
     before: str
     """Strategy and partitions before."""
     after: str
     """Strategy and partitions after."""
-    keys: int
-    """Number of different keys."""
-    messages: int
-    keys_moved: int
-    messages_moved: int
-    keys_at_risk: int
-    """Keys that move and have several messages: their order is at risk."""
-    messages_undecided: int
-    """Messages whose key does not decide their partition."""
-    refused: str | None
-    """Why the client refuses a key."""
-    flows: list[FlowJson]
+
+
+def _flows(described: DescribedMoves) -> list[FlowJson]:
     """Messages by the names of their partitions before and after, for those that move; most messages first."""
-    skew: SkewsJson
+    return [{"from": old, "to": new, "messages": count} for (old, new), count in _largest(described.moves)]
 
 
-def to_json(moves: Moves, before: str, after: str) -> MovesJson:
+document(
+    "MovesJson",
+    "before, after, moves.keys, moves.messages, moves.keys_moved, moves.messages_moved, moves.keys_at_risk, "
+    "moves.messages_undecided, moves.refused or null, flows, skew = SkewsJson(moves.before, moves.after)",
+    flows=_flows,
+)(DescribedMoves)
+
+
+def to_json(moves: Moves, before: str, after: str) -> Any:
     """Return the same numbers as JSON values."""
-    return {
-        "before": before,
-        "after": after,
-        "keys": moves.keys,
-        "messages": moves.messages,
-        "keys_moved": moves.keys_moved,
-        "messages_moved": moves.messages_moved,
-        "keys_at_risk": moves.keys_at_risk,
-        "messages_undecided": moves.messages_undecided,
-        "refused": moves.refused or None,
-        "flows": [{"from": old, "to": new, "messages": count} for (old, new), count in _largest(moves)],
-        "skew": {"before": _skew_json(moves.before), "after": _skew_json(moves.after)},
-    }
+    return encode_as(DescribedMoves, DescribedMoves(moves, before, after))
 
 
 def _lines(moves: Moves, before: str, after: str) -> Iterator[str]:
@@ -173,6 +144,9 @@ def _ratio(skew: MessageDistribution) -> str:
     return "-" if skew.ratio is None else f"{skew.ratio:.2f}"
 
 
-def _skew_json(skew: MessageDistribution) -> SkewJson:
-    ratio = None if skew.ratio is None else round(skew.ratio, 4)
-    return {"messages": dict(skew.messages), "fullest_to_mean": ratio, "empty": skew.empty}
+def _fullest_to_mean(skew: MessageDistribution) -> float | None:
+    """The fullest partition divided by the mean; null without messages."""  # noqa: D401  it describes a field
+    return None if skew.ratio is None else round(skew.ratio, 4)
+
+
+document("SkewJson", "messages, fullest_to_mean, empty", fullest_to_mean=_fullest_to_mean)(MessageDistribution)

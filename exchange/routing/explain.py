@@ -51,7 +51,10 @@ class Explanation:
     in_force: InForceAccount | None = None
     """What is in force in that queue; None if there is no such queue."""
     dead_letters: tuple[DeadLetterHop, ...] = ()
-    """What becomes of it if a queue does not keep it; `exchange.routing.dead_letters.follow_dead_letters` adds this."""
+    """What becomes of it if a queue does not keep it; empty if no queue has a dead letter exchange.
+
+    `exchange.routing.dead_letters.follow_dead_letters` adds this.
+    """
 
     def __str__(self) -> str:
         return "\n".join(map(escape_line, _lines(self)))

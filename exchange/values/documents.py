@@ -8,7 +8,9 @@ annotation, or `write_as` for a whole class, says how a value is written otherwi
 from __future__ import annotations
 
 import operator
+import re
 import types
+from ast import literal_eval
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -42,6 +44,11 @@ Encoder: TypeAlias = Callable[[Any], Any]
 
 PLAIN: Final = frozenset({str, int, float, bool, type(None), Any})
 """Types whose values are JSON as they are."""
+BETWEEN_FIELDS: Final = re.compile(r",(?![^(]*\))")
+"""A comma that is not in the parentheses of an object."""
+CONSTANT: Final = frozenset("0123456789\"'")
+"""What a constant begins with."""
+GROUP: Final = re.compile(r"(?P<name>\w+) = (?P<kind>\w+)\((?P<fields>.*)\)")
 LISTS: Final = frozenset({tuple, list, frozenset, set, Sequence, Collection, Iterable})
 MAPPINGS: Final = frozenset({dict, Mapping})
 
@@ -80,12 +87,16 @@ class Field(NamedTuple):
     """Whether it is null where the value is false, such as an empty text."""
     is_spread: bool = False
     """Whether the fields of its object take its place."""
+    is_counted: bool = False
+    """Whether it is the number of items."""
 
 
 class _Layout(NamedTuple):
     name: str
     fields: str
     computed: Mapping[str, Encoder]
+    source: Any
+    """The class whose values it is made of."""
 
 
 _LAYOUTS: Final[dict[Any, _Layout]] = {}
@@ -97,12 +108,14 @@ def document(name: str, fields: str = "", **computed: Encoder) -> Callable[[T], 
 
     ``fields`` are names with commas between: an attribute, or a path such as ``use.messages`` with the last name;
     ``key = text`` gives another name; ``*binding`` puts the fields of that object here; ``cause if any`` is absent
-    where it is None or False, and ``refused or null`` is null where it is false. The functions ``computed`` make fields
-    of the value; their return type is the field's, and their docstring describes it.
+    where it is None or False, and ``refused or null`` is null where it is false; ``plan?.epoch`` is null where ``plan``
+    is None. ``files = #log.files`` is a number of items, ``version = 1`` a constant. With ``window = WindowJson(first,
+    until = last)`` a field is an object of that name, of fields of the same value. The functions ``computed`` make
+    fields of the value; their return type is the field's, and their docstring describes it.
     """
 
     def register(kind: T) -> T:
-        _LAYOUTS[kind] = _Layout(name, fields, computed)
+        _LAYOUTS[kind] = _Layout(name, fields, computed, kind)
         return kind
 
     return register
@@ -139,24 +152,37 @@ def list_fields(kind: Any) -> tuple[Field, ...]:
     if not layout.fields:
         names = getattr(kind, "_fields", None) or tuple(kind.__dataclass_fields__)
         return tuple([Field(name, *_annotation(kind, name), name) for name in names])
-    return tuple([_read_field(kind, text.strip(), layout.computed) for text in layout.fields.split(",")])
+    return tuple([_read_field(layout, text.strip()) for text in BETWEEN_FIELDS.split(layout.fields)])
 
 
-def _read_field(kind: Any, text: str, computed: Mapping[str, Encoder]) -> Field:
+def _read_field(layout: _Layout, text: str) -> Field:
+    kind, computed = layout.source, layout.computed
+    if group := GROUP.fullmatch(text):
+        inner = type(group["kind"], (), {"__doc__": ""})
+        _LAYOUTS[inner] = layout._replace(name=group["kind"], fields=group["fields"])
+        return Field(group["name"], inner, inner, "", "")
     rest, if_any, _ = text.partition(" if any")
     rest, or_null, _ = rest.partition(" or null")
     given, _, path = rest.rpartition(" = ")
     is_spread = path.startswith("*")
     path = path.removeprefix("*")
     name = given or path.rpartition(".")[2]
-    notes = bool(if_any), bool(or_null), is_spread
+    if path[0] in CONSTANT:
+        constant = literal_eval(path)
+        return Field(name, Literal[constant], None, "", "", lambda _: constant)
+    is_counted = path.startswith("#")
+    path = path.removeprefix("#")
+    notes = bool(if_any), bool(or_null), is_spread, is_counted
     if path in computed:
         function = computed[path]
         return Field(name, get_type_hints(function, include_extras=True)["return"], function, "", "", function, *notes)
     found, owner, last = kind, kind, ""
     for attribute in path.split("."):
-        found, owner, last = _annotation(found, attribute)
-    return Field(name, found, owner, last, path, None, *notes)
+        found, owner, last = _annotation(found, attribute.removesuffix("?"))
+        found = _without_none(found) if attribute.endswith("?") else found
+    if is_counted:
+        return Field(name, int, None, "", path, None, *notes)
+    return Field(name, found | None if "?" in path else found, owner, last, path, None, *notes)
 
 
 def _annotation(kind: Any, name: str) -> tuple[Any, Any, str]:
@@ -270,7 +296,10 @@ def _value_encoder(kind: Any) -> Encoder:
     scope: dict[str, Any] = {"or_null": lambda encode, value: encode(value) if value else None}
     items = []
     for number, each in enumerate(list_fields(kind)):
-        text = f"compute{number}(value)" if each.compute is not None else f"value.{each.path}"
+        path = f"value.{each.path}".rstrip(".")
+        if "?." in path:
+            path = "(None if (part := {}) is None else part.{})".format(*path.split("?."))
+        text = f"compute{number}(value)" if each.compute is not None else f"len({path})" if each.is_counted else path
         inner = _without_none(each.kind)
         encode = _encoder(each.kind if inner is None else inner)
         scope |= {f"compute{number}": each.compute, f"encode{number}": encode or _same}

@@ -37,6 +37,8 @@ class Inner(NamedTuple):
 class Odd:
     """A value that is written by a function."""
 
+    number: int
+
     def __init__(self, number: int) -> None:
         self.number = number
 
@@ -52,7 +54,8 @@ def _twice(outer: Outer) -> int:
 @document(
     "OuterJson",
     "number, title = inner.name, *inner, reason if any, blank or null, colour, days, tags, pairs, inners, odd, share, "
-    "half, twice, state",
+    "half, twice, state, version = 1, format = 'outer', how_many = #days, number_of_odd = odd?.number, "
+    "parts = PartsJson(half, twice, name = inner.name)",
     twice=_twice,
 )
 @dataclass(frozen=True, slots=True)
@@ -134,6 +137,11 @@ def write_outer(outer: Outer) -> dict[str, Any]:
         "half": outer.number / 2,
         "twice": 2 * outer.number,
         "state": "odd" if outer.number % 2 else "even",
+        "version": 1,
+        "format": "outer",
+        "how_many": len(outer.days),
+        "number_of_odd": None if outer.odd is None else outer.odd.number,
+        "parts": {"half": outer.number / 2, "twice": 2 * outer.number, "name": outer.inner.name},
     }
 
 

@@ -164,12 +164,13 @@ class StoreInspection:
     groups: tuple[GroupQueue, ...] = ()
     levels: tuple[Level, ...] = ()
     wheel: Wheel = NONE_WAIT
+    """Messages with a time of their own, as the commit log has them."""
     records: int = 0
     """Number of records in the log, of all topics."""
     log_end: int = 0
     """Position in the log at which the last message ends."""
-    first_stored: int | None = None
-    last_stored: int | None = None
+    first_stored: Milliseconds | None = None
+    last_stored: Milliseconds | None = None
     keys: int = 0
     """Number of units in the index."""
     indexed_to: int | None = None

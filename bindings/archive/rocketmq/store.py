@@ -108,6 +108,7 @@ class Store:
     """None if the store has no timer, or it cannot be read."""
     checkpoint: Checkpoint | None
     has_abort: bool
+    """Whether the file of that name is there: the broker runs, or did not end cleanly."""
     in_database: tuple[str, ...]
     """What is in RocksDB and cannot be read: consume queues, config, timer."""
     lacks_library: bool

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Any, Final, Literal, TypedDict
 
-from bindings.archive.figures import Share, Time
+from bindings.archive.figures import Time
 from bindings.counts.sketch import ERROR
 from bindings.report.forms import json_compared  # noqa: F401  the documents of verification and comparison
 from bindings.report.inspection import BadJson, list_bad
@@ -18,24 +18,19 @@ from bindings.report.model import (
     Archived,
     Audited,
     BindingRow,
-    Count,
     ExchangeRow,
     FindingRow,
     Flow,
-    LineRow,
     Nearest,
     QueueRow,
     Records,
     Report,
-    State,
     Summary,
     Timeline,
 )
 from exchange.values.documents import document, encode_as
 
-__all__ = ["VERSION", "Report", "encode_json", "to_json"]
-
-VERSION: Final = 1
+__all__ = ["Report", "encode_json", "to_json"]
 
 OTHERS: Final = 20
 """Maximum number of files that are not archives and are named."""
@@ -53,22 +48,6 @@ def to_json(report: Report) -> Any:
     return encode_as(Report, report)
 
 
-class TopologyJson(TypedDict):
-    """The topology that was audited."""
-
-    source: str
-    """The file or address."""
-    vhost: str
-    profile: str
-    """The release of RabbitMQ whose rules were applied."""
-    fingerprint: str
-    """Equal for topologies that route alike."""
-    exchanges: int
-    """Number of exchanges, predeclared ones included."""
-    queues: int
-    bindings: int
-
-
 class BiasJson(TypedDict):
     """Which of the published messages an archive holds."""
 
@@ -84,13 +63,6 @@ class OthersJson(TypedDict):
     """Number of files that were not read."""
     some: list[str]
     """The first of them."""
-
-
-class SelectionJson(TypedDict):
-    """The window of time that was asked for."""
-
-    since: Time | None
-    until: Time | None
 
 
 class WindowJson(TypedDict):
@@ -137,22 +109,6 @@ def _by_count(counts: Mapping[str, int]) -> list[tuple[str, int]]:
 document("RecordsJson", "read, counted, skipped, bad", skipped=_skipped, bad=_bad)(Records)
 
 
-def _topology(audited: Audited) -> TopologyJson:
-    return {
-        "source": audited.topology,
-        "vhost": audited.vhost,
-        "profile": audited.profile,
-        "fingerprint": audited.fingerprint,
-        "exchanges": audited.exchanges,
-        "queues": audited.queues,
-        "bindings": audited.bindings,
-    }
-
-
-def _selection(audited: Audited) -> SelectionJson:
-    return {"since": audited.since, "until": audited.until}
-
-
 def _window(audited: Audited) -> WindowJson:
     first, last = audited.window or (None, None)
     return {"first": first, "last": last, "messages_without_time": audited.without_time}
@@ -160,71 +116,19 @@ def _window(audited: Audited) -> WindowJson:
 
 document(
     "AuditedJson",
-    "topology, archives, tallies, selection, window, records, missing",
-    topology=_topology,
-    selection=_selection,
+    "topology = TopologyJson(source = topology, vhost, profile, fingerprint, exchanges, queues, bindings), archives, "
+    "tallies, selection = SelectionJson(since, until), window, records, missing",
     window=_window,
 )(Audited)
 
 
-class BindingTotalsJson(TypedDict):
-    """Coverage of bindings."""
-
-    all: int
-    eligible: int
-    """Bindings that can be hit, by messages other than dead letters, and are not ignored."""
-    hit: int
-    """Eligible bindings that are hit."""
-    coverage: Share | None
-    """Hit of eligible."""
-    states: Mapping[State, int]
-    """Number of bindings in each state."""
-
-
-class MessageTotalsJson(TypedDict):
-    """Coverage of messages."""
-
-    all: int
-    routed: int
-    """Messages that one queue or more gets."""
-    unroutable: int
-    """Messages that the broker drops or returns."""
-    undecided: int
-    """Messages that depend on a random choice or an exchange of unknown type."""
-    refused: int
-    """Messages for which the broker closes the channel."""
-    coverage: Share | None
-    """Routed of all."""
-
-
-def _binding_totals(summary: Summary) -> BindingTotalsJson:
-    totals = summary.totals
-    return {
-        "all": totals.bindings,
-        "eligible": totals.eligible,
-        "hit": totals.hit,
-        "coverage": totals.binding_coverage,
-        "states": summary.states,
-    }
-
-
-def _message_totals(summary: Summary) -> MessageTotalsJson:
-    totals = summary.totals
-    return {
-        "all": totals.messages,
-        "routed": totals.routed,
-        "unroutable": totals.unroutable,
-        "undecided": totals.undecided,
-        "refused": totals.refused,
-        "coverage": totals.message_coverage,
-    }
-
-
 document(
     "TotalsJson",
-    "bindings, messages, totals.copies, totals.duplicates_avoided, queues_without_messages",
-    bindings=_binding_totals,
-    messages=_message_totals,
+    "bindings = BindingTotalsJson(all = totals.bindings, totals.eligible, totals.hit, "
+    "coverage = totals.binding_coverage, states), "
+    "messages = MessageTotalsJson(all = totals.messages, totals.routed, totals.unroutable, totals.undecided, "
+    "totals.refused, coverage = totals.message_coverage), "
+    "totals.copies, totals.duplicates_avoided, queues_without_messages",
 )(Summary)
 
 
@@ -248,23 +152,10 @@ document(
 )(BindingRow)
 
 
-class HotJson(TypedDict):
-    """The most frequent keys."""
-
-    keys: tuple[Count, ...]
-    error: int
-    """A true count is `messages` to `messages` plus this."""
-
-
-def _hot(row: QueueRow | ExchangeRow) -> HotJson:
-    return {"keys": row.hot, "error": row.hot_error}
-
-
 document(
     "QueueRowJson",
-    "use.queue, type, use.messages, use.possible, share, use.duplicates_avoided, use.distinct_keys, hot, use.first, "
-    "use.last, partitioning, partitions, skew, line",
-    hot=_hot,
+    "use.queue, type, use.messages, use.possible, share, use.duplicates_avoided, use.distinct_keys, "
+    "hot = HotJson(keys = hot, error = hot_error), use.first, use.last, partitioning, partitions, skew, line",
 )(QueueRow)
 
 
@@ -279,15 +170,9 @@ def _exists(row: ExchangeRow) -> bool:
     return row.type is not None
 
 
-def _bindings(row: ExchangeRow) -> BindingTotalsJson:
+def _all(row: ExchangeRow) -> int:
     """Bindings from it."""
-    return {
-        "all": sum(row.states.values()),
-        "eligible": row.eligible,
-        "hit": row.hit,
-        "coverage": row.binding_coverage,
-        "states": row.states,
-    }
+    return sum(row.states.values())
 
 
 def _fan_out(row: ExchangeRow) -> list[FanOutJson]:
@@ -297,11 +182,12 @@ def _fan_out(row: ExchangeRow) -> list[FanOutJson]:
 document(
     "ExchangeRowJson",
     "use.exchange, type, exists, internal, use.published, through = use.messages, routed, use.unroutable, "
-    "use.undecided, use.refused, message_coverage, bindings, fan_out, use.distinct_keys, hot, line",
+    "use.undecided, use.refused, message_coverage, "
+    "bindings = BindingTotalsJson(all, eligible, hit, coverage = binding_coverage, states), fan_out, "
+    "use.distinct_keys, hot = HotJson(keys = hot, error = hot_error), line",
+    all=_all,
     exists=_exists,
-    bindings=_bindings,
     fan_out=_fan_out,
-    hot=_hot,
 )(ExchangeRow)
 
 
@@ -339,24 +225,13 @@ document(
 )(Timeline)
 
 
-def _destination_type(flow: Flow) -> str | None:
-    return None if flow.destination is None else flow.destination.kind
-
-
-def _destination(flow: Flow) -> str | None:
-    """Null for messages that go nowhere."""
-    return None if flow.destination is None else flow.destination.name
-
-
 document(
     "NearestJson",
     "number, binding, destination_type = destination.kind, destination = destination.name, reason, distance",
 )(Nearest)
 document(
     "FlowJson",
-    "source, destination_type, destination, kind, messages, possible",
-    destination_type=_destination_type,
-    destination=_destination,
+    "source, destination_type = destination?.kind, destination = destination?.name, kind, messages, possible",
 )(Flow)
 document(
     "FindingRowJson",
@@ -366,14 +241,6 @@ document(
 )(FindingRow)
 
 
-class OptionsJson(TypedDict):
-    """Options that the numbers depend on."""
-
-    stale_days: int
-    precision: int
-    """Number of digits of percentages."""
-
-
 class ApproximateJson(TypedDict):
     """Errors of approximate numbers."""
 
@@ -381,29 +248,14 @@ class ApproximateJson(TypedDict):
     """Relative standard error of each field of this name."""
 
 
-def _version(_: Report) -> Literal[1]:
-    return VERSION
-
-
-def _options(report: Report) -> OptionsJson:
-    return {"stale_days": report.stale_days, "precision": report.precision}
-
-
 def _approximate(_: Report) -> ApproximateJson:
     return {"distinct_keys": round(ERROR, 4)}
 
 
-def _lines(report: Report) -> tuple[LineRow, ...] | None:
-    """Lines of the .bindings file that make bindings; null for other topologies."""
-    return None if report.listing is None else report.listing.rows
-
-
 document(
     "AuditJson",
-    "version, made, passed, audited, caveats, options, approximate, totals = summary, bindings, queues, exchanges, "
-    "alternates, unroutable, timeline, flow, findings, gates, ignored, verification, comparison, lines",
-    version=_version,
-    options=_options,
+    "version = 1, made, passed, audited, caveats, options = OptionsJson(stale_days, precision), approximate, "
+    "totals = summary, bindings, queues, exchanges, "
+    "alternates, unroutable, timeline, flow, findings, gates, ignored, verification, comparison, lines = listing?.rows",
     approximate=_approximate,
-    lines=_lines,
 )(Report)

@@ -110,17 +110,6 @@ document("RepartitionedJson", "queue, before, after, messages, moved, undecided,
 )
 
 
-class ComparedTopologyJson(TypedDict):
-    """The other topology."""
-
-    source: str
-    fingerprint: str
-
-
-def _topology(compared: Compared) -> ComparedTopologyJson:
-    return {"source": compared.topology, "fingerprint": compared.fingerprint}
-
-
 def _summary(compared: Compared) -> str:
     """A summary in a sentence."""  # noqa: D401
     return summarize_changes(compared.changes.totals)
@@ -128,7 +117,7 @@ def _summary(compared: Compared) -> str:
 
 document(
     "ComparisonJson",
-    "topology, says, changes.totals, changes.rerouted, changes.queues, changes.bindings, changes.partitions",
-    topology=_topology,
+    "topology = ComparedTopologyJson(source = topology, fingerprint), says, changes.totals, changes.rerouted, "
+    "changes.queues, changes.bindings, changes.partitions",
     says=_summary,
 )(Compared)

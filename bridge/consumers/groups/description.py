@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from bindings.http.exposition import format_family
 from bridge.consumers.groups.connection import close, close_channel, connect, translate_losses
@@ -14,13 +14,13 @@ from bridge.consumers.groups.names import PartitionedQueue
 from bridge.consumers.groups.state import GroupState, read_state
 from exchange.errors import InputError
 from exchange.text.display import count_noun, escape_line, list_some
+from exchange.values.documents import document, encode_as
 
 if TYPE_CHECKING:
     from aiormq.abc import DeliveredMessage
 
 __all__ = [
     "Description",
-    "DescriptionJson",
     "PartitionStatus",
     "describe",
     "describe_as_json",
@@ -37,6 +37,7 @@ class PartitionStatus:
     """The present state of a partition."""
 
     number: int
+    queue: str
     ready: int
     """Number of messages in the queue that are not delivered to a member."""
     waiting: int
@@ -78,48 +79,6 @@ class Description:
     def unowned(self) -> tuple[int, ...]:
         """Numbers of the partitions that no member holds."""
         return tuple([partition.number for partition in self.partitions if not partition.holders])
-
-
-class PartitionJson(TypedDict):
-    """A partition; see `PartitionStatus`."""
-
-    partition: int
-    queue: str
-    holders: list[str]
-    lag: int
-    ready: int
-    waiting: int
-    handled: int
-
-
-class MemberJson(TypedDict):
-    """A member."""
-
-    member: str
-    joined: float
-    """When it joined, in seconds since 1970."""
-    prefetch: int
-    leaving: bool
-    partitions: list[int]
-    """The partitions that it holds."""
-
-
-class DescriptionJson(TypedDict):
-    """The output of ``hashstar group describe --json``."""
-
-    queue: str
-    queue_type: str
-    slots: int
-    resizing_to: int | None
-    """The new number of partitions, while it is being changed; else null."""
-    planner: str | None
-    epoch: int | None
-    """Number of the plan that members follow; null if no member was heard."""
-    lag: int
-    skew: float
-    unowned: list[int]
-    members: list[MemberJson]
-    partitions: list[PartitionJson]
 
 
 async def describe(url: str, queue: str, *, listen: float = LISTENING) -> Description:
@@ -165,9 +124,11 @@ async def _listen(connection: Any, names: PartitionedQueue, listen: float) -> di
 
 async def _describe(channel: Any, names: PartitionedQueue, number: int, beats: Mapping[str, Beat]) -> PartitionStatus:
     holders = {name: beat.held[number] for name, beat in beats.items() if number in beat.held}
-    declared = await channel.queue_declare(names.partition(number), passive=True)
+    queue = names.partition(number)
+    declared = await channel.queue_declare(queue, passive=True)
     return PartitionStatus(
         number,
+        queue,
         declared.message_count or 0,
         sum(progress.waiting for progress in holders.values()),
         sum(progress.handled for progress in holders.values()),
@@ -175,35 +136,33 @@ async def _describe(channel: Any, names: PartitionedQueue, number: int, beats: M
     )
 
 
-def describe_as_json(described: Description) -> DescriptionJson:
+def _members(described: Description) -> list[Beat]:
+    return list(described.members.values())
+
+
+def _held(beat: Beat) -> list[int]:
+    """The partitions that it holds."""  # noqa: D401  it describes a field
+    return sorted(beat.held)
+
+
+def _skew(described: Description) -> float:
+    return round(described.skew, 3)
+
+
+document("MemberJson", "member, joined, prefetch, leaving, partitions", partitions=_held)(Beat)
+document("PartitionJson", "partition = number, queue, holders, lag, ready, waiting, handled")(PartitionStatus)
+document(
+    "DescriptionJson",
+    "queue = state.queue.name, state.queue.queue_type, state.queue.slots, resizing_to = state.resize?.after, "
+    "plan?.planner, plan?.epoch, lag, skew, unowned, members, partitions",
+    members=_members,
+    skew=_skew,
+)(Description)
+
+
+def describe_as_json(described: Description) -> Any:
     """Return a description as JSON."""
-    state, plan = described.state, described.plan
-    return {
-        "queue": state.queue.name,
-        "queue_type": state.queue.queue_type,
-        "slots": state.queue.slots,
-        "resizing_to": state.resize.after if state.resize is not None else None,
-        "planner": plan.planner if plan is not None else None,
-        "epoch": plan.epoch if plan is not None else None,
-        "lag": described.lag,
-        "skew": round(described.skew, 3),
-        "unowned": list(described.unowned),
-        "members": [
-            {
-                "member": name, "joined": beat.joined, "prefetch": beat.prefetch, "leaving": beat.leaving,
-                "partitions": sorted(beat.held),
-            }
-            for name, beat in described.members.items()
-        ],
-        "partitions": [
-            {
-                "partition": partition.number, "queue": state.queue.partition(partition.number),
-                "holders": list(partition.holders), "lag": partition.lag, "ready": partition.ready,
-                "waiting": partition.waiting, "handled": partition.handled,
-            }
-            for partition in described.partitions
-        ],
-    }  # fmt: skip
+    return encode_as(Description, described)
 
 
 def to_text(described: Description) -> Iterator[str]:
