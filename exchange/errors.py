@@ -7,6 +7,8 @@ RabbitMQ's words.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from exchange.text.display import escape_line, underline
@@ -25,6 +27,7 @@ __all__ = [
     "PreconditionFailed",
     "ResourceLocked",
     "TextError",
+    "name_os_errors",
 ]
 
 
@@ -130,6 +133,15 @@ class CommandInvalid(BrokerError):
     """503: the exchange type is unknown. RabbitMQ up to 3.13 answers this and closes the connection."""
 
     code, name = 503, "COMMAND_INVALID"
+
+
+@contextmanager
+def name_os_errors(what: object, verb: str = "read") -> Iterator[None]:
+    """Turn an OSError of the block into an InputError: ``a.log: cannot be read: Permission denied``."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{what}: cannot be {verb}: {error.strerror or error}") from None
 
 
 def _restore(kind: type[HashstarError], args: tuple[Any, ...]) -> HashstarError:

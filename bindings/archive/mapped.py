@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from bindings.archive.unpacking import GZIP, read_pieces
 from bindings.sources.files import open_file
-from exchange.errors import InputError
+from exchange.errors import name_os_errors
 from exchange.limits import FILE_BYTES
 
 __all__ = ["Bytes", "Mapped", "is_zero"]
@@ -30,7 +30,7 @@ class Mapped:
         """Why a gzipped file is not read to its end; empty if it is."""
 
     def __enter__(self) -> Bytes:
-        try:
+        with name_os_errors(self._path):
             with open_file(self._path) as file:
                 if file.read(len(GZIP)) != GZIP:
                     self._data = _map_file(file.fileno(), file.seek(0, 2))
@@ -46,8 +46,6 @@ class Mapped:
                         unpacked.write(piece)
                 unpacked.flush()
                 self._data = _map_file(unpacked.fileno(), unpacked.tell())
-        except OSError as error:
-            raise InputError(f"{self._path}: cannot be read: {error.strerror}") from None
         return self._data
 
     def __exit__(self, *_: object) -> None:

@@ -21,7 +21,7 @@ import pyarrow as pa
 from bindings.archive.nesting import parse_json, split_joined
 from bindings.archive.unpacking import GZIP_BYTES, Broken, is_gzipped, read_head, read_unpacked
 from bindings.sources.files import open_file
-from exchange.errors import InputError
+from exchange.errors import InputError, name_os_errors
 from exchange.limits import RECORD_BYTES
 from exchange.values.documents import document
 
@@ -206,11 +206,9 @@ class LineBlock(NamedTuple):
 
 def plan_ranges(path: str, split_bytes: int) -> list[Split]:
     """Return the splits of a file as ranges of bytes; a gzipped file is one split, read from its beginning."""
-    try:
+    with name_os_errors(path):
         gzipped = is_gzipped(path)
         size = Path(path).stat().st_size
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     if gzipped or size <= split_bytes:
         return [Split(path)]
     count = -(-size // split_bytes)
@@ -224,21 +222,18 @@ def plan_complete_lines(path: str, start: int, split_bytes: int) -> CompletePart
     """
     if is_gzipped(path):
         return plan_complete_gzip(path, start)
-    try:
-        with open_file(path) as file:
-            size = file.seek(0, 2)
-            end, rest = size, b""
-            while end > start:
-                place = max(end - max(GZIP_BYTES, len(rest)), start)  # doubles the part read, to stay linear
-                file.seek(place)
-                rest = file.read(end - place) + rest
-                last = rest[: end - place].rfind(b"\n") + 1
-                if last or len(rest) > RECORD_BYTES:
-                    end, rest = place + last, rest[last:]
-                    break
-                end = place
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    with name_os_errors(path), open_file(path) as file:
+        size = file.seek(0, 2)
+        end, rest = size, b""
+        while end > start:
+            place = max(end - max(GZIP_BYTES, len(rest)), start)  # doubles the part read, to stay linear
+            file.seek(place)
+            rest = file.read(end - place) + rest
+            last = rest[: end - place].rfind(b"\n") + 1
+            if last or len(rest) > RECORD_BYTES:
+                end, rest = place + last, rest[last:]
+                break
+            end = place
     if rest and _is_object(rest):
         end, rest = size, b""
     return CompletePart(cut_range(path, start, end, split_bytes), end, is_open=bool(rest.strip()))
@@ -274,10 +269,8 @@ def _is_object(line: bytes) -> bool:
 
 def size_of(path: str) -> int:
     """Return the size of a file in bytes. Raises InputError if it cannot be read."""
-    try:
+    with name_os_errors(path):
         return Path(path).stat().st_size
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def read_blocks(split: Split) -> Iterator[LineBlock]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, Final
 
 from bindings.sources.files import open_file
-from exchange.errors import InputError
+from exchange.errors import name_os_errors
 
 __all__ = ["BLOCK_BYTES", "GZIP", "GZIP_BYTES", "Broken", "read_head", "is_gzipped", "read_unpacked", "read_pieces"]
 
@@ -30,10 +30,8 @@ def read_unpacked(path: str, start: int = 0) -> Iterator[bytes]:
 
     Raises InputError if the file cannot be opened, `Broken` where it cannot be read further.
     """
-    try:
+    with name_os_errors(path):
         file = open_file(path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     with file:
         try:
             gzipped = file.read(2) == GZIP
@@ -95,20 +93,14 @@ def read_pieces(path: str, start: int) -> Iterator[bytes | str]:
 
 def is_gzipped(path: str) -> bool:
     """Return whether a file is gzipped. Raises InputError if it cannot be opened."""
-    try:
-        with open_file(path) as file:
-            return file.read(2) == GZIP
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    with name_os_errors(path), open_file(path) as file:
+        return file.read(2) == GZIP
 
 
 def read_head(path: str, size: int = HEAD_BYTES) -> bytes:
     """Return the first bytes of a file, unpacked if it is gzipped. Raises InputError if it cannot be opened."""
-    try:
-        with open_file(path) as file:
-            head = file.read(size)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    with name_os_errors(path), open_file(path) as file:
+        head = file.read(size)
     if not head.startswith(GZIP):
         return head
     head = b""

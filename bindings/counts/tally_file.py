@@ -24,7 +24,7 @@ from bindings.counts.slots import HOUR, LAST_TIME, WIDTHS, SlotCounts
 from bindings.counts.tally import Tally
 from bindings.sources.files import make_folders, open_file, replace_file
 from exchange.entities.entities import Binding
-from exchange.errors import InputError
+from exchange.errors import InputError, name_os_errors
 from exchange.topology.topology import Topology
 
 __all__ = ["SCHEMA", "check_fit", "load_tally", "save_tally", "build_table", "tally_of"]
@@ -97,12 +97,10 @@ def tally_of(table: pa.Table, source: str = "a table") -> Tally:
 
 def save_tally(tally: Tally, path: Path) -> None:
     """Write a tally, and create its folder if it is missing. Raises InputError if that fails."""
-    try:
+    with name_os_errors(path, "written"):
         make_folders(path.parent)
         with replace_file(path) as file:
             pq.write_table(build_table(tally), file, compression="zstd", write_page_checksum=True)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
 def load_tally(path: Path) -> Tally:

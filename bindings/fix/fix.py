@@ -26,7 +26,7 @@ from bindings.sources.management import is_address
 from bindings.sources.open import STDIN, Source, read_source
 from bindings.sources.tree import SkippedFile, find_files, find_reason_to_skip
 from exchange.entities.profile import Profile
-from exchange.errors import HashstarError, InputError
+from exchange.errors import HashstarError, InputError, name_os_errors
 
 __all__ = [
     "SECONDS",
@@ -122,11 +122,8 @@ def save_fixed(fixed: FixedFile) -> None:
         return
     if _read(fixed.name) != fixed.before:
         raise InputError(f"{fixed.name}: changed while it was fixed; nothing was written, run it again")
-    try:
-        with replace_file(Path(fixed.name)) as file:
-            file.write(fixed.after)
-    except OSError as error:
-        raise InputError(f"{fixed.name}: cannot be written: {error.strerror or error}") from None
+    with name_os_errors(fixed.name, "written"), replace_file(Path(fixed.name)) as file:
+        file.write(fixed.after)
 
 
 def _read(name: str) -> bytes:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from bindings.operating_system import NOT_INHERITED, NOT_WAITING, set_mode
-from exchange.errors import InputError
+from exchange.errors import InputError, name_os_errors
 from exchange.limits import DOCUMENT_BYTES
 from exchange.values.forms import Form
 
@@ -49,10 +49,8 @@ def read_content(name: str) -> bytes:
 
 def list_files(folder: str) -> list[str]:
     """Return the paths of the regular files in a folder that are not hidden, sorted. Raises InputError."""
-    try:
+    with name_os_errors(folder):
         found = [path for path in Path(folder).iterdir() if not path.name.startswith(".") and path.is_file()]
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be read: {error.strerror or error}") from None
     return sorted(os.path.join(folder, path.name) for path in found)  # noqa: PTH118  as the user wrote it
 
 
@@ -113,11 +111,9 @@ def save_lines(name: str, lines: Iterable[str]) -> None:
 
     Raises InputError when it cannot be written.
     """
-    try:
-        with replace_file(Path(name)) as raw, _compress(raw) if name.endswith(".gz") else nullcontext(raw) as file:
-            file.writelines(line.encode() for line in lines)
-    except OSError as error:
-        raise InputError(f"{name}: cannot be written: {error.strerror or error}") from None
+    pack = _compress if name.endswith(".gz") else nullcontext
+    with name_os_errors(name, "written"), replace_file(Path(name)) as raw, pack(raw) as file:
+        file.writelines(line.encode() for line in lines)
 
 
 def save_form(form: Form, *result: Any, path: Path, with_folders: bool = False) -> None:
@@ -125,11 +121,9 @@ def save_form(form: Form, *result: Any, path: Path, with_folders: bool = False) 
 
     Raises InputError when it cannot be written.
     """
-    try:
+    with name_os_errors(path, "written"):
         if with_folders:
             make_folders(path.parent)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
     if form.is_folder:
         form.load()(*result, path)
     else:

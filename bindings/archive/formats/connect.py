@@ -35,7 +35,7 @@ from bindings.archive.reading import (
 )
 from bindings.archive.record import Rows
 from bindings.sources.files import open_file
-from exchange.errors import HashstarError, InputError
+from exchange.errors import HashstarError, InputError, name_os_errors
 from exchange.values.message import Message
 
 __all__ = ["Connect"]
@@ -143,11 +143,8 @@ def _read_values(path: Path) -> Iterator[bytes | Bad | None]:
 
 
 def _is_parquet(path: Path) -> bool:
-    try:
-        with open_file(path) as file:
-            return file.read(4) == MAGIC
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    with name_os_errors(path), open_file(path) as file:
+        return file.read(4) == MAGIC
 
 
 def _is_whole(file: Path) -> bool:

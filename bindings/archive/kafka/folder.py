@@ -31,7 +31,7 @@ from bindings.archive.kafka.partition import PartitionFacts, inspect_partition, 
 from bindings.archive.kafka.side_files import format_id, read_offsets, read_or_report, read_properties
 from bindings.archive.kafka.transaction_state import TransactionState, read_transaction_states
 from bindings.archive.sums import Unread
-from exchange.errors import InputError
+from exchange.errors import InputError, name_os_errors
 from exchange.values.documents import document
 
 __all__ = ["FolderInspection", "LocatedPartition", "TopicFacts", "inspect_folder", "is_data_folder"]
@@ -174,13 +174,11 @@ def inspect_folder(path: str, step: Callable[[int, int], None] = lambda done, to
 
 def _list_partitions(root: Path) -> Iterator[tuple[Path, str, int]]:
     """Yield the folders of partitions with topic and number, in no order; not of those that are deleted or moved."""
-    try:
+    with name_os_errors(root):
         for path in root.iterdir():
             match = FOLDER.fullmatch(path.name)
             if match is not None and path.is_dir() and list_segments(path):
                 yield path, match[1], int(match[2])
-    except OSError as error:
-        raise InputError(f"{root}: cannot be read: {error.strerror}") from None
 
 
 def _folders_of(folders: list[tuple[Path, str, int]], topic: str) -> list[Path]:

@@ -35,7 +35,7 @@ from bindings.archive.kafka.walk import SEGMENT, SegmentWalk, split_stretches
 from bindings.archive.mapped import Mapped
 from bindings.archive.reading import Bad, Split
 from bindings.archive.sums import Unread
-from exchange.errors import InputError
+from exchange.errors import InputError, name_os_errors
 from exchange.text.numbers import is_digits
 
 __all__ = [
@@ -109,10 +109,8 @@ class PartitionFacts:
 
 def list_segments(folder: Path) -> list[Path]:
     """Return the segments in the folder of a partition, in the order of their offsets. Raises InputError."""
-    try:
+    with name_os_errors(folder):
         return sorted(path for path in folder.iterdir() if SEGMENT.fullmatch(path.name))
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be read: {error.strerror}") from None
 
 
 def inspect_partition(folder: Path, topic: str, partition: int, problems: Unread) -> PartitionFacts:

@@ -13,7 +13,7 @@ from bindings.archive.figures import Milliseconds
 from bindings.archive.mapped import Bytes, Mapped
 from bindings.archive.reading import Bad, Split, take_sample
 from bindings.archive.rocketmq.log import NAME, LogRecord, read_log, read_record
-from exchange.errors import InputError
+from exchange.errors import name_os_errors
 from exchange.rocketmq.offset_id import format_host, format_id
 from exchange.rocketmq.stored_record import (
     BATCH,
@@ -123,7 +123,7 @@ def list_numbered(folder: Path) -> tuple[NumberedFile, ...]:
 
     There are none if the folder is missing. Raises InputError if it cannot be read.
     """
-    try:
+    with name_os_errors(folder):
         return tuple(
             sorted(
                 NumberedFile(int(path.name), str(path), path.stat().st_size)
@@ -131,8 +131,6 @@ def list_numbered(folder: Path) -> tuple[NumberedFile, ...]:
                 if NAME.fullmatch(path.name) and path.suffix != ".gz"
             )
         )
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be read: {error.strerror}") from None
 
 
 @dataclass(frozen=True)

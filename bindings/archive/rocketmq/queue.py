@@ -24,7 +24,7 @@ import numpy.typing as npt
 from bindings.archive.reading import Bad, take_sample
 from bindings.archive.rocketmq.commit import NumberedFile
 from bindings.sources.files import open_file
-from exchange.errors import InputError
+from exchange.errors import name_os_errors
 from exchange.partition.hashing.java import string_hash
 
 __all__ = ["ConsumeQueue", "Units", "encode_tag"]
@@ -148,8 +148,5 @@ def _read_extension(held: list[tuple[int, bytes]], place: int) -> int | None:
 
 
 def _read_bytes(path: str) -> Any:
-    try:
-        with open_file(path) as file:
-            return file.read()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    with name_os_errors(path), open_file(path) as file:
+        return file.read()

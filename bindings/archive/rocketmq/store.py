@@ -33,7 +33,7 @@ from bindings.archive.rocketmq.index import IndexFile, open_index
 from bindings.archive.rocketmq.queue import ConsumeQueue
 from bindings.archive.rocketmq.timer import Timer, read_timer_database, read_timer_files
 from bindings.sources.files import open_file
-from exchange.errors import InputError
+from exchange.errors import InputError, name_os_errors
 from exchange.text.numbers import is_digits
 from exchange.values.documents import document
 from exchange.values.field_values import RANGES
@@ -191,10 +191,8 @@ def _list_queues(root: Path, problems: list[Bad]) -> Iterator[ConsumeQueue]:
 
 
 def _list_folders(path: Path) -> list[Path]:
-    try:
+    with name_os_errors(path):
         return sorted(each for each in path.iterdir() if each.is_dir()) if path.is_dir() else []
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def _open_indexes(folder: Path, problems: list[Bad]) -> Iterator[IndexFile]:
@@ -334,11 +332,8 @@ def _read_checkpoint(path: Path, problems: list[Bad]) -> Checkpoint | None:
 def _read_longs(path: Path, layout: struct.Struct, problems: list[Bad]) -> tuple[int, ...] | None:
     if not path.exists():
         return None
-    try:
-        with open_file(path) as file:
-            data = file.read(layout.size)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    with name_os_errors(path), open_file(path) as file:
+        data = file.read(layout.size)
     if len(data) < layout.size:
         problems.append(Bad(str(path), 0, "too short"))
         return None

@@ -25,7 +25,7 @@ from bindings.archive.reading import Bad, Format, Item, Split
 from bindings.auditing.local.selection import Selection
 from bindings.auditing.local.study import Counting, Study
 from bindings.sources.files import make_folders
-from exchange.errors import InputError
+from exchange.errors import InputError, name_os_errors
 
 __all__ = [
     "ACCOUNT", "ROW", "PassSettings", "Results", "Task", "TooManyBad", "add_results", "borrow_counters", "check_bad",
@@ -180,7 +180,7 @@ class _BadRecordFile:
     def write(self, bad: Bad) -> None:
         if self._folder is None:
             return
-        try:
+        with name_os_errors(self._folder, "written"):
             if self._file is None:
                 make_folders(self._folder)
                 self._file = tempfile.NamedTemporaryFile(  # noqa: SIM115  closed at the task's end
@@ -189,8 +189,6 @@ class _BadRecordFile:
             sample = bad.sample.decode("utf-8", "backslashreplace")
             line = {"source": bad.source, "offset": bad.offset, "reason": bad.reason, "sample": sample}
             self._file.write(json.dumps(line, ensure_ascii=True) + "\n")
-        except OSError as error:
-            raise InputError(f"{self._folder}: cannot be written: {error.strerror}") from None
 
     def __enter__(self) -> Self:
         return self

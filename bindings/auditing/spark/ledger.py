@@ -35,7 +35,7 @@ from bindings.archive.sums import Span, Unread
 from bindings.auditing.local.study import Study
 from bindings.auditing.spark.growth import write_whole
 from bindings.sources.files import make_folders, open_file
-from exchange.errors import InputError
+from exchange.errors import InputError, name_os_errors
 from exchange.values.json_text import parse_leniently
 
 __all__ = ["BatchLedger", "LedgerEntry", "decode_account", "encode_account"]
@@ -133,15 +133,13 @@ class BatchLedger:
         return total
 
     def _write(self, name: str, entry: LedgerEntry) -> None:
-        try:
+        with name_os_errors(self._folder, "written"):
             for study, value in entry.values.items():
                 sink = pa.BufferOutputStream()
                 pq.write_table(self._studies[study].table_of(value), sink, compression="zstd", write_page_checksum=True)
                 write_whole(self._folder / study / f"{name}.parquet", sink.getvalue().to_pybytes())
             data = json.dumps(encode_account(entry.account)).encode()
             write_whole(self._folder / ACCOUNT / f"{name}.json", data)
-        except OSError as error:
-            raise InputError(f"{self._folder}: cannot be written: {error.strerror or error}") from None
 
     def _read(self, name: str) -> LedgerEntry:
         try:

@@ -18,7 +18,7 @@ from bindings.archive.names import escape
 from bindings.report.model import Report
 from bindings.sources.files import make_folders, replace_file
 from exchange.entities.entities import Binding
-from exchange.errors import InputError
+from exchange.errors import name_os_errors
 from exchange.values.field_json import encode_message, encode_table
 
 __all__ = ["TABLES", "to_tables", "write_tables"]
@@ -264,15 +264,13 @@ def to_tables(report: Report) -> dict[str, pa.Table]:
 def write_tables(report: Report, folder: Path) -> list[Path]:
     """Write all tables to a folder, NAME.parquet each, and return the paths. Raises InputError if that fails."""
     paths = []
-    try:
+    with name_os_errors(folder, "written"):
         make_folders(folder)
         for name, table in to_tables(report).items():
             path = folder / f"{name}.parquet"
             with replace_file(path) as file:
                 pq.write_table(table, file)
             paths.append(path)
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be written: {error.strerror or error}") from None
     return paths
 
 
