@@ -121,73 +121,28 @@ class PublishingJson(TypedDict):
 
 def format_recording(recording: Recording) -> Iterator[bytes]:
     """Yield the lines of a recording's file."""
-    head: RecordingJson = {
-        "kind": "recording",
-        "format": FORMAT,
-        "upstream": recording.upstream,
-        "brokers": recording.brokers,
-        "started": recording.started,
-        "ended": recording.ended,
-        "opened": recording.opened,
-        "unread": [
-            {"side": unread.side, "reason": unread.reason, "count": count} for unread, count in recording.unread.items()
-        ],
-        "left_out": recording.left_out,
-    }
-    yield encode_fields(head)
+    unread = [{"side": each.side, "reason": each.reason, "count": count} for each, count in recording.unread.items()]
+    yield _format_row(RecordingJson, recording, kind="recording", format=FORMAT, unread=unread)
     clients = dict.fromkeys(recording.connections)
     clients |= dict.fromkeys(row.client for row in recording.requests)  # who asks may not have named itself
     clients |= dict.fromkeys(row.client for row in recording.publishing)
     numbers = {client: number for number, client in enumerate(clients, 1)}
     for client, number in numbers.items():
-        yield encode_fields(_client_json(client, number, recording.connections[client]))
+        connections = recording.connections[client]
+        yield _format_row(ClientJson, client, kind="client", client=number, connections=connections)
     for request in recording.requests:
-        yield encode_fields(_request_json(request, numbers[request.client]))
+        arguments, answers = encode_table(request.arguments), _answers_json(request.answers)
+        named = {"kind": "request", "client": numbers[request.client]}
+        yield _format_row(RequestJson, request, arguments=arguments, answers=answers, **named)
     for publishing in recording.publishing:
-        yield encode_fields(_publishing_json(publishing, numbers[publishing.client]))
+        named = {"kind": "publishing", "client": numbers[publishing.client]}
+        yield _format_row(PublishingJson, publishing, answers=_answers_json(publishing.answers), **named)
 
 
-def _client_json(client: RecordedClient, number: int, connections: int) -> ClientJson:
-    return {
-        "kind": "client",
-        "client": number,
-        "product": client.product,
-        "version": client.version,
-        "platform": client.platform,
-        "name": client.name,
-        "connections": connections,
-    }
-
-
-def _request_json(request: RecordedRequest, number: int) -> RequestJson:
-    return {
-        "kind": "request",
-        "client": number,
-        "vhost": request.vhost,
-        "method": request.method,
-        "arguments": encode_table(request.arguments),
-        "count": request.count,
-        "first": request.first,
-        "last": request.last,
-        "answers": _answers_json(request.answers),
-    }
-
-
-def _publishing_json(publishing: RecordedPublishing, number: int) -> PublishingJson:
-    return {
-        "kind": "publishing",
-        "client": number,
-        "vhost": publishing.vhost,
-        "exchange": publishing.exchange,
-        "mandatory": publishing.mandatory,
-        "immediate": publishing.immediate,
-        "messages": publishing.messages,
-        "max_bytes": publishing.max_bytes,
-        "returned": publishing.returned,
-        "first": publishing.first,
-        "last": publishing.last,
-        "answers": _answers_json(publishing.answers),
-    }
+def _format_row(form: type, row: object, **others: Any) -> bytes:
+    """Return the line of a row in a form: the fields of that name, and others."""
+    names = form.__annotations__
+    return encode_fields({name: others[name] if name in others else getattr(row, name) for name in names})
 
 
 def _answers_json(answers: Mapping[RecordedAnswer, int]) -> list[AnswerJson]:
