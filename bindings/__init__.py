@@ -5,7 +5,7 @@ The public names are imported when they are first used: ``import bindings`` alon
 
 from typing import TYPE_CHECKING, Final
 
-from bindings.public_names import import_lazily
+from exchange.public_names import import_lazily
 
 if TYPE_CHECKING:
     from bindings.applying.apply import apply as apply

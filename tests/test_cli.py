@@ -440,11 +440,19 @@ def test_a_closed_pipe_is_no_error_and_no_finding(definitions: str, tmp_path: Pa
 
 
 def test_importing_the_engine_imports_nothing_heavy() -> None:
-    """`import exchange` leaves lark, click, decimal and what else takes long until it is needed."""
+    """The public names of `exchange` leave lark, click, decimal and what else takes long until it is needed."""
     heavy = "lark click pika json decimal datetime random difflib"
-    code = f"import sys, exchange; print([m for m in {heavy.split()} if m in sys.modules])"
+    code = f"import sys; from exchange import *; print([m for m in {heavy.split()} if m in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert result.stdout.strip() == "[]"
+
+
+def test_the_version_is_shown_without_the_engine() -> None:
+    """Nothing of it is loaded to parse a command line: no command and no completion of a shell waits for it."""
+    code = "import sys, bridge.cli; print(*sorted(m for m in sys.modules if m.startswith('exchange.')))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    engine = {"exchange.routing", "exchange.topology", "exchange.entities", "exchange.kinds", "exchange.dispatch"}
+    assert engine & {*result.stdout.split()} == set()
 
 
 def test_the_public_names_of_exchange_are_complete() -> None:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from bindings.public_names import import_lazily
+from exchange.public_names import import_lazily
 
 if TYPE_CHECKING:
     from bindings.sources.open import load

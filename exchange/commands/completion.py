@@ -6,13 +6,15 @@ import io
 from collections.abc import Callable
 from contextlib import redirect_stderr
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 from click.shell_completion import CompletionItem
 
 from exchange.errors import HashstarError
-from exchange.topology.topology import Topology
+
+if TYPE_CHECKING:  # not at run time: each command would load the engine
+    from exchange.topology.topology import Topology
 
 __all__ = ["SOURCE", "complete_names"]
 

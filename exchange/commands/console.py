@@ -9,14 +9,16 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
-from exchange.entities.profile import Profile
 from exchange.errors import HashstarError, InputError
 from exchange.text.display import escape_line, hide_logins, split_error
 from exchange.text.site import build_install_command
+
+if TYPE_CHECKING:  # not at run time: each command would load the engine
+    from exchange.entities.profile import Profile
 
 __all__ = [
     "PROGRAM", "QUIET", "VERBOSE", "catch_signals", "echo_error", "echo_line", "exit_on_error", "fail", "interrupt_at",
