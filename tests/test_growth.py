@@ -111,6 +111,21 @@ KINDS: Final[Mapping[str, Callable[[range], str]]] = {
         exchanges=[exchange(n, **{"alternate-exchange": f"x{(n + 1) % len(r)}"}) for n in r],
         queues=[queue(n, **{"x-dead-letter-exchange": f"x{n}"}) for n in r], bindings=[binding(n, n) for n in r],
     ),
+    "rings both ways": lambda r: definitions(
+        exchanges=[exchange(n) for n in r], queues=[queue(0)],
+        bindings=[
+            *[binding(n, (n + 1) % len(r), kind="exchange") for n in r],
+            *[binding((n + 1) % len(r), n, kind="exchange") for n in r], binding(0, 0),
+        ],
+    ),
+    "alternates": lambda r: definitions(
+        exchanges=[exchange(n, **({"alternate-exchange": f"x{n + 1}"} if n < r[-1] else {})) for n in r],
+        queues=[queue(0)], bindings=[binding(r[-1], 0)],
+    ),
+    "ladders": lambda r: definitions(
+        exchanges=[exchange(n) for n in r], queues=[queue(n) for n in r],
+        bindings=[*[binding(n, n) for n in r], *[binding(n, (n + 1) % len(r)) for n in r]],
+    ),
     "chains": lambda r: definitions(
         exchanges=[exchange(n) for n in r], queues=[queue(0)],
         bindings=[*[binding(n, n + 1, kind="exchange") for n in r[:-1]], binding(r[-1], 0)],

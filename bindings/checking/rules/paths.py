@@ -24,6 +24,9 @@ __all__ = ["MAX_STEPS", "BindingPaths", "find_key"]
 
 MAX_STEPS: Final = 20_000
 """Maximum cost of one question: some milliseconds."""
+MAX_HOPS: Final = 24
+"""Maximum number of exchanges on another path. A longer one is no reason to do without a binding, and in a long ring
+each binding would have one."""
 TOTAL: Final = 2_000_000
 """Maximum cost of all questions about paths over exchanges: some seconds. A limit for each question does not limit the
 total: there are as many paths as sequences of exchanges."""
@@ -310,24 +313,30 @@ class BindingPaths:
                 all_of = (*all_of, pattern)
 
     def _find_path(self, binding: Binding, goal: Destination, key: str, budget: Budget) -> list[Binding] | None:
-        """Return the shortest path of a key to the goal that has neither this binding nor a reported one."""
+        """Return the shortest path of a key to the goal that has neither this binding nor a reported one.
+
+        None if there is none over `MAX_HOPS` exchanges.
+        """
         came: dict[str, Binding | None] = {binding.source: None}
-        pending = [binding.source]
         exchanges = self._view.topology.exchanges
-        for name in pending:
-            budget.spend(1)
-            for step in self._view.match(name, key):
-                # First the cheap test, which most bindings fail: they lead neither to the goal nor to a new exchange.
-                there = step.destination == goal
-                kind, onwards = step.destination
-                if not there and (kind == "queue" or onwards in came or onwards not in exchanges):
-                    continue
-                if step == binding or step in self._gone:
-                    continue
-                if there:
-                    return [*_back(came, name), step]
-                came[onwards] = step
-                pending.append(onwards)
+        pending = [binding.source]
+        for _ in range(MAX_HOPS):
+            further: list[str] = []
+            for name in pending:
+                budget.spend(1)
+                for step in self._view.match(name, key):
+                    # First the cheap test, which most bindings fail: they lead to no goal and no new exchange.
+                    there = step.destination == goal
+                    kind, onwards = step.destination
+                    if not there and (kind == "queue" or onwards in came or onwards not in exchanges):
+                        continue
+                    if step == binding or step in self._gone:
+                        continue
+                    if there:
+                        return [*_back(came, name), step]
+                    came[onwards] = step
+                    further.append(onwards)
+            pending = further
         return None
 
 

@@ -164,18 +164,34 @@ class TopologyView:
 
     @cached_property
     def safe(self) -> frozenset[str]:
-        """The exchanges from which every message gets to a queue, over bindings that match every message."""
-        backwards, queues = Graph(), self.topology.queues
-        for name, targets in self.catch_alls.items():
-            for kind, target in targets:
-                if kind == "exchange":
-                    backwards.add(target, name)
-        into_queues = [
-            name
-            for name, targets in self.catch_alls.items()
-            if any(kind == "queue" and queue in queues for kind, queue in targets)
-        ]
-        return frozenset(backwards.downstream(into_queues))
+        """The exchanges from which every message surely gets to a queue.
+
+        A binding that matches every message leads there, or the alternate and all bindings do: a message takes one of
+        these, whatever its key. It is found backwards from the queues, so that a chain is walked once.
+        """
+        into_queue, queues = Destination("queue", ""), self.topology.queues
+        waiting: dict[tuple[str, bool], int] = {}
+        """Exchange, and whether all its ways must be safe -> the number of ways that must still be found to be."""
+        before: dict[Destination, list[tuple[str, bool]]] = {}
+        for name, (_, bindings) in self.deciding.items():
+            ways = [(each, False) for each in self.catch_alls.get(name, ())]
+            alternate = self.alternate_of(name)
+            if alternate is not None:
+                everywhere = {Destination("exchange", alternate), *(each.destination for each in bindings)}
+                ways += [(each, True) for each in everywhere]
+            for (kind, target), needs_all in ways:
+                waiting[name, needs_all] = waiting.get((name, needs_all), 0) + 1 if needs_all else 1
+                end = into_queue if kind == "queue" and target in queues else Destination(kind, target)
+                before.setdefault(end, []).append((name, needs_all))
+        safe: set[str] = set()
+        found = [into_queue]
+        for end in found:  # grows while it is walked
+            for way in before.get(end, ()):
+                waiting[way] -= 1
+                if not waiting[way] and way[0] not in safe:
+                    safe.add(way[0])
+                    found.append(Destination("exchange", way[0]))
+        return frozenset(safe)
 
     @cached_property
     def loses_empty_key(self) -> frozenset[str]:
