@@ -33,6 +33,7 @@ import pyarrow.compute as pc
 
 from bindings.archive.fields import TABLE, TableBuilder, decode_tables, find_wrong_rows
 from bindings.archive.names import to_text_array, unescape
+from bindings.archive.properties import check_properties, find_wrong_properties
 from bindings.archive.reading import BATCH_BYTES, BATCH_ROWS, Bad
 from exchange.errors import BrokerError, InputError
 from exchange.values.message import Message
@@ -104,11 +105,13 @@ class Record(NamedTuple):
 class Rows:
     """Collects records in columns until `batch` takes them.
 
-    Only the given ``columns`` are built, by default all.
+    Only the given ``columns`` are built, by default all. Properties are checked whether they are built or not, unless
+    ``is_received``: those that a broker delivered are right, and decoding them costs time.
     """
 
-    def __init__(self, source: str, columns: Sequence[str] | None = None) -> None:
+    def __init__(self, source: str, columns: Sequence[str] | None = None, *, is_received: bool = False) -> None:
         self.source = source
+        self._checks_properties = not is_received
         self._wanted = SCHEMA if columns is None else pa.schema([SCHEMA.field(name) for name in columns])
         self._with_headers, self._with_properties, self._with_body = (
             name in self._wanted.names for name in ("headers", "properties", "body")
@@ -152,12 +155,14 @@ class Rows:
     ) -> None:
         """Add a record from ``source``. The body of a message with the header `TOMBSTONE` is null if it is empty.
 
-        Raises InputError, and adds nothing, for a message that AMQP cannot hold, or that a broker refuses because its
-        CC or BCC is not an array.
+        Raises InputError, and adds nothing, for a message that AMQP cannot hold (a property that it does not have), or
+        that a broker refuses because its CC or BCC is not an array.
         """
         headers = message.headers
         cc: Sequence[str] = ()
         bcc: Sequence[str] = ()
+        if self._checks_properties and message.properties:
+            check_properties(message.properties)
         try:
             if headers and ("CC" in headers or "BCC" in headers):
                 cc, bcc = message.keys_in("CC"), message.keys_in("BCC")
@@ -271,6 +276,8 @@ def sift_rows(batch: pa.RecordBatch, path: str, row: int) -> Iterator[pa.RecordB
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if pa.types.is_map(column.type):
             wrong |= find_wrong_rows(column)
+            if name == "properties":
+                wrong = find_wrong_properties(column) | wrong
         elif pa.types.is_list(column.type) and column.flatten().null_count:
             owners = pc.list_parent_indices(column).filter(column.flatten().is_null())
             wrong |= dict.fromkeys(owners.to_pylist(), f"{name} with a null in it")

@@ -39,7 +39,7 @@ class CoverageCounter:
         self._name = name
         self._topology = topology
         self._counter = Tallier(topology)
-        self._rows = Rows("", self._counter.columns)
+        self._rows = Rows("", self._counter.columns, is_received=True)
         self._total = Tally(compute_fingerprint(topology))
         self._bad: Counter[str] = Counter()
 

@@ -26,7 +26,7 @@ from exchange.amqp.fields import (
 from exchange.values.field_values import Typed, resolve_type
 from exchange.values.message import BASIC_PROPERTIES
 
-__all__ = ["PROPERTIES", "WIDTHS", "ContentHeader"]
+__all__ = ["PROPERTIES", "WIDTHS", "ContentHeader", "encode_property"]
 
 _OTHER_TYPES: Final = {"headers": "table", "delivery_mode": "octet", "priority": "octet", "timestamp": "timestamp"}
 PROPERTIES: Final[Mapping[str, str]] = {
@@ -90,7 +90,7 @@ class ContentHeader:
 
         Raises ValueError naming the header or property that AMQP cannot hold.
         """
-        parts = {name: _encode_property(name, value) for name, value in properties.items() if value is not None}
+        parts = {name: encode_property(name, value) for name, value in properties.items() if value is not None}
         return cls.from_parts(parts, None if headers is None else encode_table(headers))
 
     @classmethod
@@ -208,7 +208,7 @@ class ContentHeader:
 
     def with_property(self, name: str, value: Any) -> ContentHeader:
         """Return the header with one of the other properties set, removed if the value is None. Raises as `encode`."""
-        part = b"" if value is None else _encode_property(name, value)
+        part = b"" if value is None else encode_property(name, value)
         start, end = self._locate(name)
         flags = self._flags | BITS[name] if part else self._flags & ~BITS[name]
         return ContentHeader(flags.to_bytes(2) + self.raw[2:start] + part + self.raw[end:])
@@ -342,7 +342,8 @@ def _truncation(raw: bytes) -> MalformedHeader:
     return MalformedHeader("it ends in the middle of a property", len(raw))
 
 
-def _encode_property(name: str, value: Any) -> bytes:
+def encode_property(name: str, value: Any) -> bytes:
+    """Encode a property other than the headers. Raises ValueError for one that AMQP does not have, or a wrong value."""
     width = WIDTHS.get(name)
     if width is None or name == "headers":
         raise ValueError(f"AMQP has no property {name!r}")

@@ -28,6 +28,7 @@ import pyarrow.compute as pc
 
 from bindings.archive.fields import TableBuilder, encode_field
 from bindings.archive.names import unescape
+from bindings.archive.properties import RAW_HEADER
 from bindings.archive.record import EARLIEST_TIME, LATEST_TIME, SCHEMA, TOMBSTONE, ListBuilder, make_empty_column
 from bridge.interop import IDENTITY
 from exchange.amqp import ContentHeader, content_of, message_of
@@ -36,10 +37,8 @@ from exchange.amqp.fields import decode_value
 from exchange.values.field_values import Typed
 from exchange.values.message import Message
 
-__all__ = ["RAW_HEADER", "restore_message", "to_rows"]
+__all__ = ["restore_message", "to_rows"]
 
-RAW_HEADER: Final = "hashstar-content-header"
-"""Property with the bytes of a content header that the schema cannot hold."""
 REASON: Final = "hashstar-reason"
 """Header with the reason why the schema cannot hold it."""
 NO_VALUE: Final = (TOMBSTONE, "bool")

@@ -18,6 +18,7 @@ from click.testing import CliRunner
 
 from bindings.archive.formats.detect import detect
 from bindings.archive.formats.parquet import ParquetWriter
+from bindings.archive.properties import RAW_HEADER
 from bindings.archive.reading import COPIES, Bias
 from bindings.archive.record import Record, build_batch, to_records
 from bridge.cli import hashstar
@@ -27,7 +28,7 @@ from bridge.endpoints.archive.columns import prepare_batch
 from bridge.endpoints.archive.config import ArchiveSource, ArchiveTarget
 from bridge.endpoints.archive.replay import Replay, ReplayWindow
 from bridge.endpoints.archive.rotation import Rotator, rotate
-from bridge.endpoints.archive.rows import RAW_HEADER, restore_message, to_rows
+from bridge.endpoints.archive.rows import restore_message, to_rows
 from bridge.endpoints.archive.spool import Spool, find_spools
 from bridge.endpoints.memory import MemorySource
 from bridge.interop import bind_identity
