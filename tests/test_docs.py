@@ -154,6 +154,19 @@ def names_of(command: click.Command, path: tuple[str, ...] = ()) -> list[str]:
     ]
 
 
+def test_the_tests_that_decisions_name_are_there() -> None:
+    named = {
+        name
+        for page in (DOCS / "decisions").glob("*.md")
+        for name in re.findall(r"`(test_\w+)`", page.read_text("utf-8"))
+    }
+    defined: set[str] = set()
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        defined.update(re.findall(r"^ *(?:async )?def (test_\w+)", path.read_text("utf-8"), re.MULTILINE))
+    assert named
+    assert not named - defined
+
+
 def test_the_table_of_commands_has_every_command() -> None:
     rows = re.findall(r"^\| `(hashstar [^`]+)` \|", (DOCS / "commands.md").read_text("utf-8"), flags=re.MULTILINE)
     assert sorted(rows) == sorted(names_of(hashstar, ("hashstar",)))

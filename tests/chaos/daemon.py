@@ -105,6 +105,16 @@ class Daemon:
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 
+    def pause(self) -> None:
+        """Let it read nothing more, with SIGUSR1."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGUSR1)
+
+    def unpause(self) -> None:
+        """Let it read again, with SIGUSR2."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGUSR2)
+
     @property
     def code(self) -> int | None:
         """The exit code if the process has ended; None while it runs."""

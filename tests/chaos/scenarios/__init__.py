@@ -19,6 +19,7 @@ from tests.chaos.scenarios import (
     limits,
     logs,
     oddities,
+    operators,
     pauses,
     rejections,
     remade_queues,
@@ -41,5 +42,5 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     *takeovers.SCENARIOS, *exactly_once.SCENARIOS, *deliveries.SCENARIOS, *windows.SCENARIOS,
     *limits.SCENARIOS, *remade_queues.SCENARIOS, *crashes.SCENARIOS, *batches.SCENARIOS, *withheld.SCENARIOS,
     *unrouted.SCENARIOS, *logs.SCENARIOS, *certificates.SCENARIOS,
-    *clusters.SCENARIOS, *wiped.SCENARIOS, *expiries.SCENARIOS,
+    *operators.SCENARIOS, *clusters.SCENARIOS, *wiped.SCENARIOS, *expiries.SCENARIOS,
 )  # fmt: skip

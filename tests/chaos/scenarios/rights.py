@@ -13,7 +13,7 @@ from tests.chaos.places import Queue, Writable
 from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial
 
-__all__ = ["SCENARIOS"]
+__all__ = ["PASSWORD", "SCENARIOS", "USER", "prepare_flow", "start_flow"]
 
 USER: Final = "chaos"
 PASSWORD: Final = "first"  # noqa: S105  of a container that listens on 127.0.0.1
@@ -54,7 +54,7 @@ class _Login:
         self._control("close_all_connections", "an operator's decision")
 
 
-def _between(trial: Trial) -> tuple[_Login, Queue, Queue]:
+def prepare_flow(trial: Trial) -> tuple[_Login, Queue, Queue]:
     """Let messages flow slowly from queue to queue, so that most are left."""
     login = _Login(trial)
     source = trial.use(Queue("quorum", trial.brokers, "source", trial.folder, heartbeat=None))
@@ -64,7 +64,8 @@ def _between(trial: Trial) -> tuple[_Login, Queue, Queue]:
     return login, source, target
 
 
-def _flow(trial: Trial, source: Queue, target: Queue, *, dead_letters: bool = True) -> None:
+def start_flow(trial: Trial, source: Queue, target: Queue, *, dead_letters: bool = True) -> None:
+    """Start a slow bridge, and wait until some messages are through."""
     trial.bridge(source, target, policy=f"rate = {400 if trial.short else 200}", dead_letters=dead_letters)
     trial.wait_for_written(300)
 
@@ -74,8 +75,8 @@ def _seconds(trial: Trial) -> float:
 
 
 def _password(trial: Trial) -> Sequence[Writable]:
-    login, source, target = _between(trial)
-    _flow(trial, source, target)
+    login, source, target = prepare_flow(trial)
+    start_flow(trial, source, target)
 
     def change() -> None:
         login.change_password(OTHER)
@@ -87,16 +88,16 @@ def _password(trial: Trial) -> Sequence[Writable]:
 
 
 def _user(trial: Trial) -> Sequence[Writable]:
-    login, source, target = _between(trial)
-    _flow(trial, source, target)
+    login, source, target = prepare_flow(trial)
+    start_flow(trial, source, target)
     trial.suffer(login.delete, login.add, seconds=_seconds(trial))
     trial.drain(source)
     return [target]
 
 
 def _write_right(trial: Trial, *, dead_letters: bool) -> Sequence[Writable]:
-    login, source, target = _between(trial)
-    _flow(trial, source, target, dead_letters=dead_letters)
+    login, source, target = prepare_flow(trial)
+    start_flow(trial, source, target, dead_letters=dead_letters)
     trial.suffer(login.revoke_write, login.grant, seconds=_seconds(trial))
     trial.drain(source)
     return [target]
@@ -104,13 +105,13 @@ def _write_right(trial: Trial, *, dead_letters: bool) -> Sequence[Writable]:
 
 def _rotation(trial: Trial) -> Sequence[Writable]:
     """Change the password at the broker and in the file that the configuration names, without a restart."""
-    login, source, target = _between(trial)
+    login, source, target = prepare_flow(trial)
     secret = trial.folder / "secret"
     secret.write_text(PASSWORD + "\n")
     by_file = f'password = {{ file = "{secret}" }}\n'
     source.more = target.more = by_file
     source.login = target.login = USER
-    _flow(trial, source, target)
+    start_flow(trial, source, target)
 
     def change() -> None:
         login.change_password(OTHER)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from tests.chaos.daemon import TOPOLOGY
-from tests.chaos.places import PARTITIONS, Queue, Topic, Writable
+from tests.chaos.places import PARTITIONS, Queue, Readable, Topic, Writable
 from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial
 
@@ -61,6 +61,39 @@ def _target_remade(trial: Trial, *, partitioned: bool) -> Sequence[Writable]:
     else:
         trial.suffer(delete, lambda: target.make(FEWER), seconds=seconds)
     trial.drain(source)
+    return [target]
+
+
+def _target_of_lower_epochs(trial: Trial, *, once: bool, running: bool) -> Sequence[Writable]:
+    """Remake the target after restarts of its broker: each raises the epochs of leaders, a new topic counts from 0."""
+    source: Readable = trial.use(
+        Topic(True, trial.brokers, "source", trial.folder)
+        if once
+        else Queue("quorum", trial.brokers, "source", trial.folder)
+    )
+    target = trial.use(Topic(once, trial.brokers, "target", trial.folder))
+    trial.put(source, HALF)
+    daemon = trial.bridge(source, target)
+    trial.wait_for_written(HALF)
+    trial.drain(source)
+    for _ in range(3):
+        assert target.broker is not None
+        target.broker.restart()
+        trial.faults += 1
+        trial.wait_until_ready()
+        trial.put(source, HALF)
+        trial.drain(source)
+    trial.collect(target)
+    if not running:
+        trial.kill(daemon)
+    target.delete_topic()
+    target.make(PARTITIONS)
+    trial.put(source, HALF)
+    trial.faults += 1
+    if not running:
+        trial.start(daemon)
+    trial.drain(source)
+    trial.wait_until_ready()
     return [target]
 
 
@@ -142,6 +175,14 @@ SCENARIOS: Final = [
         "remake-topic", "target of a partitioned queue, from 6 to 2 to 6", KINDS,
         lambda trial: _target_remade(trial, partitioned=True),
     ),
+    *[
+        Scenario(
+            "remake-topic", f"target of lower epochs, {'exactly once, ' * once}{'at once' if running else 'no bridge'}",
+            ["kafka for transactions"] if once else KINDS,
+            lambda trial, once=once, running=running: _target_of_lower_epochs(trial, once=once, running=running),
+        )
+        for once in (False, True) for running in (True, False)
+    ],
     Scenario("remake-topic", "source, then a burst of 6,000", KINDS, _of_source(FIRST, BURST, noticed=True)),
     Scenario(
         "remake-topic", "source, a shorter one at once", KINDS, _of_source(FIRST, 1_000, noticed=False), short=True
