@@ -7,6 +7,7 @@ the operator's hand. A number is never used twice, so what a remade topic has is
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from tests.chaos.daemon import TOPOLOGY
@@ -179,7 +180,7 @@ SCENARIOS: Final = [
         Scenario(
             "remake-topic", f"target of lower epochs, {'exactly once, ' * once}{'at once' if running else 'no bridge'}",
             ["kafka for transactions"] if once else KINDS,
-            lambda trial, once=once, running=running: _target_of_lower_epochs(trial, once=once, running=running),
+            partial(_target_of_lower_epochs, once=once, running=running),
         )
         for once in (False, True) for running in (True, False)
     ],
