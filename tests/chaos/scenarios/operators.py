@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
-
 from bridge.rocketmq.remoting.admin import READ, WRITE
 from tests.chaos.places import PARTITIONS, Queue, RocketmqTopic, Topic, Writable
 from tests.chaos.scenarios.rights import PASSWORD, USER, prepare_flow, start_flow
@@ -109,27 +107,6 @@ def _deleted_group(trial: Trial) -> Sequence[Writable]:
     return [target]
 
 
-def _set(topic: Topic, name: str, value: str) -> None:
-    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ConfigResource.Type.TOPIC, topic.name, incremental_configs=[entry])
-    topic.topics.admin.incremental_alter_configs([resource])[resource].result(30)
-
-
-def _too_few_replicas(trial: Trial) -> Sequence[Writable]:
-    """Ask for two replicas of a record, at a target of one broker."""
-    source = trial.use(Queue("quorum", trial.brokers, "source", trial.folder))
-    target = trial.use(Topic(False, trial.brokers, "target", trial.folder))
-    trial.put(source, 2 * COUNT)
-    trial.bridge(source, target, policy="rate = 200")
-    trial.wait_for_written(300)
-    trial.suffer(
-        partial(_set, target, "min.insync.replicas", "2"), partial(_set, target, "min.insync.replicas", "1"),
-        seconds=_seconds(trial),
-    )  # fmt: skip
-    trial.drain(source)
-    return [target]
-
-
 def _no_permission_to_write(trial: Trial) -> Sequence[Writable]:
     """Take the permission to write from the topic of RocketMQ, for a while."""
     source = trial.use(Queue("quorum", trial.brokers, "source", trial.folder))
@@ -150,6 +127,5 @@ SCENARIOS: Final = [
     Scenario("rotate-secret", "its file is a folder", ["rabbitmq"], _secret_as_a_folder),
     Scenario("maintenance", "RabbitMQ drained and revived", ["rabbitmq"], _drained_node),
     Scenario("delete-group", "without a bridge", ["kafka", "rabbitmq"], _deleted_group),
-    Scenario("replicas", "fewer than the target asks for", ["rabbitmq", "kafka"], _too_few_replicas),
     Scenario("read-only", "topic of RocketMQ", ["rabbitmq", "rocketmq"], _no_permission_to_write),
 ]
