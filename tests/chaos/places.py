@@ -378,10 +378,6 @@ class RocketmqTopic(Readable, Writable):
         """Change settings of all brokers, ``NAME=VALUE`` a line, while they run."""
         self._topics.do(self._configure(settings))
 
-    def configure_topic(self, queues: int, perm: int) -> None:
-        """Set the topic's queues and its permission."""
-        self._topics.make(queues, self.name, perm=perm)
-
     async def _configure(self, settings: str) -> None:
         for address in (await list_masters(self._topics.client)).values():
             await self._topics.client.ask(address, RequestCode.UPDATE_BROKER_CONFIG, {}, settings.encode())

@@ -1,4 +1,4 @@
-"""What operators do meanwhile: a queue remade during a pause, a node drained, a file that became a folder, a setting.
+"""What operators do meanwhile: a queue remade during a pause, a node drained, a file that became a folder.
 
 Each was thought of by someone who had read the guide only. What an operator takes away comes back; nothing may be lost,
 become a dead letter or stand still for good.
@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from bridge.rocketmq.remoting.admin import READ, WRITE
-from tests.chaos.places import PARTITIONS, Queue, RocketmqTopic, Topic, Writable
+from tests.chaos.places import Queue, Topic, Writable
 from tests.chaos.scenarios.rights import PASSWORD, USER, prepare_flow, start_flow
 from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial
@@ -107,25 +106,9 @@ def _deleted_group(trial: Trial) -> Sequence[Writable]:
     return [target]
 
 
-def _no_permission_to_write(trial: Trial) -> Sequence[Writable]:
-    """Take the permission to write from the topic of RocketMQ, for a while."""
-    source = trial.use(Queue("quorum", trial.brokers, "source", trial.folder))
-    target = trial.use(RocketmqTopic(trial.brokers, "target", trial.folder))
-    trial.put(source, 2 * COUNT)
-    trial.bridge(source, target, policy="rate = 200")
-    trial.wait_for_written(300)
-    trial.suffer(
-        partial(target.configure_topic, PARTITIONS, READ), partial(target.configure_topic, PARTITIONS, READ | WRITE),
-        seconds=_seconds(trial),
-    )  # fmt: skip
-    trial.drain(source)
-    return [target]
-
-
 SCENARIOS: Final = [
     Scenario("remake-queue", "as a stream, and as a quorum queue, in a pause", ["rabbitmq"], _remade_in_a_pause),
     Scenario("rotate-secret", "its file is a folder", ["rabbitmq"], _secret_as_a_folder),
     Scenario("maintenance", "RabbitMQ drained and revived", ["rabbitmq"], _drained_node),
     Scenario("delete-group", "without a bridge", ["kafka", "rabbitmq"], _deleted_group),
-    Scenario("read-only", "topic of RocketMQ", ["rabbitmq", "rocketmq"], _no_permission_to_write),
 ]
