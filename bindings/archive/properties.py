@@ -34,7 +34,7 @@ def check_properties(properties: Mapping[str, Any]) -> None:
         is_raw = type(value) is Typed and type(value.value) is bytes  # a text that is not UTF-8
         try:
             encode_property(name, value.value.decode("utf-8", "surrogateescape") if is_raw else value)
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             raise InputError(f"properties: {error}") from None
 
 

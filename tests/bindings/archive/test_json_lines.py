@@ -103,7 +103,7 @@ PLAIN = st.fixed_dictionaries(
         | st.integers(0, 10**12)
         | st.sampled_from(["2020-01-01", "x"]),
         "headers": st.sampled_from([{}, None, {"a": 1}, {"a": None}, []]),
-        "properties": st.sampled_from([{}, None, {"a": "b"}]),
+        "properties": st.sampled_from([{}, None, {"type": "b"}, {"a": "b"}]),
         "body": TEXT | st.none() | st.just({"!bytes": "AA=="}),
         "vhost": TEXT | st.none() | st.just(1),
         "source": st.none() | st.integers() | TEXT,

@@ -91,10 +91,12 @@ def test_a_written_pattern_matches_the_written_keys_that_it_matches_unwritten(
 @pytest.mark.parametrize(
     ("headers", "properties"),
     [
-        ({"CC": "a"}, {"p": 3}),
-        ({"a": 1 << 63}, {"p": 3}),
-        ({}, {"a": object()}),
-        ({"a": [Typed("float", 1.0), 1 << 64]}, {"p": 3}),
+        ({"CC": "a"}, {"priority": 3}),
+        ({"a": 1 << 63}, {"priority": 3}),
+        ({}, {"type": object()}),
+        ({}, {"priority": object()}),
+        ({}, {"colour": "red"}),
+        ({"a": [Typed("float", 1.0), 1 << 64]}, {"priority": 3}),
     ],
 )
 def test_a_message_that_no_broker_takes_is_no_record_and_adds_nothing(
@@ -102,15 +104,15 @@ def test_a_message_that_no_broker_takes_is_no_record_and_adds_nothing(
 ) -> None:
     """A message checks what it is made of, and then keeps the mappings: they may have changed."""
     rows = Rows("")
-    rows.add(Message("x", "a", {"h": 1}, {"p": 2}))
+    rows.add(Message("x", "a", {"h": 1}, {"priority": 2}))
     message = Message("", "b", kept := {"x": 1}, others := {"x": 1})
     for before, after in ((kept, headers), (others, properties)):
         before.clear()
         before.update(after)
     with pytest.raises(InputError):
         rows.add(message)
-    rows.add(Message("x", "c", {"h": 4}, {"p": 5}))
+    rows.add(Message("x", "c", {"h": 4}, {"priority": 5}))
     assert [(r.message.routing_key, r.message.headers, r.message.properties) for r in to_records(rows.batch())] == [
-        ("a", {"h": 1}, {"p": Typed("long", 2).value}),
-        ("c", {"h": 4}, {"p": 5}),
+        ("a", {"h": 1}, {"priority": 2}),
+        ("c", {"h": 4}, {"priority": 5}),
     ]

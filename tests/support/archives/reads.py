@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,8 +13,8 @@ from hypothesis import strategies as st
 
 from bindings.archive.reading import SPLIT_BYTES, Bad, Format, Skipped
 from bindings.archive.record import SCHEMA, Record, to_records
-from exchange.values.field_values import FieldTable
-from exchange.values.message import Message
+from exchange.values.field_values import FieldTable, Typed
+from exchange.values.message import BASIC_PROPERTIES, Message
 from tests.exchange.test_field_json import KEYS, TEXT, VALUES
 from tests.support.tiers import examples
 
@@ -72,10 +73,15 @@ NAMES = (
 )
 TIMES = st.none() | st.integers(-62_135_596_800_000_000, 253_402_300_799_999_999)
 TABLES = st.dictionaries(KEYS.filter(lambda key: key not in {"CC", "BCC"}), VALUES, max_size=3)
+STAMP = partial(Typed, "timestamp")
 CARBON = st.fixed_dictionaries({}, optional={name: st.lists(TEXT, max_size=3) for name in ("CC", "BCC")})
+OCTETS = st.integers(0, 255)
+NUMBERS = {"delivery_mode": OCTETS, "priority": OCTETS, "timestamp": st.integers(0, 2**64 - 1).map(STAMP)}
+PROPERTIES = st.fixed_dictionaries({}, optional={name: NUMBERS.get(name, NAMES) for name in BASIC_PROPERTIES})
 MESSAGES = st.builds(
-    Message, NAMES, NAMES, st.builds(lambda *parts: parts[0] | parts[1], TABLES, CARBON), TABLES, st.binary(max_size=20)
-)
+    Message, NAMES, NAMES, st.builds(lambda *parts: parts[0] | parts[1], TABLES, CARBON), PROPERTIES,
+    st.binary(max_size=20),
+)  # fmt: skip
 
 
 def _record(message: Message, time: int | None, vhost: str | None, size: int | None, *rest: Any) -> Record:
