@@ -77,7 +77,8 @@ STAMP = partial(Typed, "timestamp")
 CARBON = st.fixed_dictionaries({}, optional={name: st.lists(TEXT, max_size=3) for name in ("CC", "BCC")})
 OCTETS = st.integers(0, 255)
 NUMBERS = {"delivery_mode": OCTETS, "priority": OCTETS, "timestamp": st.integers(0, 2**64 - 1).map(STAMP)}
-PROPERTIES = st.fixed_dictionaries({}, optional={name: NUMBERS.get(name, NAMES) for name in BASIC_PROPERTIES})
+SHORT = st.binary(max_size=8).map(lambda data: data.decode("utf-8", "surrogateescape")) | st.sampled_from(["", "ü€"])
+PROPERTIES = st.fixed_dictionaries({}, optional={name: NUMBERS.get(name, SHORT) for name in BASIC_PROPERTIES})
 MESSAGES = st.builds(
     Message, NAMES, NAMES, st.builds(lambda *parts: parts[0] | parts[1], TABLES, CARBON), PROPERTIES,
     st.binary(max_size=20),
