@@ -141,7 +141,7 @@ def name_os_errors(what: object, verb: str = "read") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InputError(f"{what}: cannot be {verb}: {error.strerror or error}") from None
+        raise InputError(f"{escape_line(str(what))}: cannot be {verb}: {error.strerror or error}") from None
 
 
 def _restore(kind: type[HashstarError], args: tuple[Any, ...]) -> HashstarError:

@@ -127,11 +127,8 @@ def save_fixed(fixed: FixedFile) -> None:
 
 
 def _read(name: str) -> bytes:
-    try:
-        with open_file(name) as file:
-            data = read_whole(file, name)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{name!r}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    with name_os_errors(name), open_file(name) as file:
+        data = read_whole(file, name)
     if data.startswith(GZIP):
         raise NotFixable(f"{name}: a gzipped file is not fixed; unpack it first")
     return data

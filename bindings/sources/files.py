@@ -38,13 +38,8 @@ GIVEN: Final = re.compile(r"/dev/(?:null|stdin|fd/[0-9]+)|/proc/self/fd/[0-9]+")
 
 def read_content(name: str) -> bytes:
     """Return the content of a file, unpacked if it is gzipped, whatever its name. Raises InputError."""
-    try:
-        with open_file(name) as file:
-            return gunzip(read_whole(file, name), name)
-    except OSError as error:
-        raise InputError(f"{name}: cannot be read: {error.strerror or error}") from None
-    except ValueError as error:  # a NUL in the name
-        raise InputError(f"{name!r}: cannot be read: {error}") from None
+    with name_os_errors(name), open_file(name) as file:
+        return gunzip(read_whole(file, name), name)
 
 
 def list_files(folder: str) -> list[str]:
@@ -69,6 +64,8 @@ def open_file(name: str | Path) -> BinaryIO:
         if error.errno == errno.ENXIO:
             raise OSError(errno.EINVAL, NO_FILE) from None
         raise
+    except ValueError as error:  # a NUL in the name
+        raise OSError(errno.EINVAL, str(error)) from None
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
         raise OSError(errno.EINVAL, NO_FILE)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from bindings.sources.files import open_file
 from bindings.sources.language.errors import LanguageError
 from bindings.sources.toml_places import TOKEN
-from exchange.errors import InputError
+from exchange.errors import InputError, name_os_errors
 from exchange.limits import CONFIG_BYTES, CONFIG_KEY_PARTS, INTEGER_DIGITS, NESTING
 from exchange.text.faults import find_position
 
@@ -24,13 +24,8 @@ DIGITS: Final = re.compile(rf"[0-9](?:_?[0-9]){{{INTEGER_DIGITS}}}")
 
 def read_toml(path: Path, parse_float: Callable[[str], float | Decimal] = float) -> dict[str, Any]:
     """Return the content of a file of TOML; ``parse_float`` reads numbers with a point. Raises InputError."""
-    try:
-        with open_file(path) as file:
-            data = file.read(CONFIG_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except ValueError as error:  # a NUL in the name
-        raise InputError(f"{str(path)!r}: cannot be read: {error}") from None
+    with name_os_errors(path), open_file(path) as file:
+        data = file.read(CONFIG_BYTES + 1)
     if len(data) > CONFIG_BYTES:
         raise InputError(f"{path}: too large: a configuration has {CONFIG_BYTES >> 20} MiB at most")
     try:

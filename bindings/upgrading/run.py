@@ -24,7 +24,7 @@ from bindings.upgrading.transform.transform import choose, transform_definitions
 from bindings.upgrading.upgrade import Upgrade, VhostUpgrade, plan_upgrade
 from exchange.entities.profile import read_release
 from exchange.entities.releases import LATEST_PROFILE, find_closest_profile
-from exchange.errors import BrokerError, InputError
+from exchange.errors import BrokerError, InputError, name_os_errors
 from exchange.routing.router import Router
 from exchange.text.site import build_install_command
 from exchange.topology.topology import Topology
@@ -224,14 +224,11 @@ def _messages(meaning: Meaning) -> Iterator[Message]:
 
 def _read_asked(path: str) -> Recording:
     """Return what a file has recorded. Raises InputError, which names the file."""
-    try:
-        with open_file(path) as file:
-            is_pipe = not stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-            head = file.read(HEAD)
-            may_be_recording = is_pipe or b'"recording"' in head or head.startswith(b"\x1f\x8b")
-            data = head + read_whole(file, path) if may_be_recording else b""
-    except (OSError, ValueError) as error:  # a text with a NUL is no path
-        raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    with name_os_errors(path), open_file(path) as file:
+        is_pipe = not stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+        head = file.read(HEAD)
+        may_be_recording = is_pipe or b'"recording"' in head or head.startswith(b"\x1f\x8b")
+        data = head + read_whole(file, path) if may_be_recording else b""
     if may_be_recording:
         text = decode_text(gunzip(data, path), path)
         if is_recording(text):
