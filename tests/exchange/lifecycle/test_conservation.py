@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from hypothesis import example, given
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from exchange import Binding, Exchange, Message, Queue, Topology
 from exchange.lifecycle.broker import Broker
-from exchange.lifecycle.consumers import Consumer, Delivery, SingleActive
+from exchange.lifecycle.consumers import Consumer, ConsumerTurns, Delivery, SingleActive
 from exchange.lifecycle.outcomes import Loss
 from exchange.lifecycle.queues import LiveQueue
 from exchange.lifecycle.quorum import QuorumQueue
@@ -59,6 +60,7 @@ ACTIONS = st.lists(
 )  # fmt: skip
 RELEASES = st.sampled_from(["rabbitmq-3.10", "rabbitmq-3.13", "rabbitmq-4.0", "rabbitmq-4.3"])
 FULL: list[tuple[str, str, int]] = [("publish", "a", 3)] * 4
+SETTLED: list[tuple[str, str, int]] = [("take", "a", 0), ("ack", "a", 0)]
 CONSUMED: list[tuple[str, str, int]] = [
     ("publish", "a", 3),
     ("consume", "a", 1),
@@ -78,9 +80,34 @@ def count_retained(queue: LiveQueue) -> int:
     return len(queue._retained) if isinstance(queue, QuorumQueue) else 0
 
 
+def can_take(consumer: Consumer) -> bool:
+    """Return whether a consumer has room, and is not too slow."""
+    return consumer.held < consumer.most and not consumer.late
+
+
+def find_active(turns: ConsumerTurns) -> Consumer | None:
+    """Return the single active consumer, if there is one."""
+    return turns.active if isinstance(turns, SingleActive) else None
+
+
+def find_takers(turns: ConsumerTurns) -> list[Consumer]:
+    """Return the consumers that the next message may go to: of a single active consumer's queue, none that waits."""
+    if not isinstance(turns, SingleActive):
+        return turns.consumers
+    active = turns.active
+    prompt = [consumer for consumer in turns.consumers if not consumer.late]
+    assert active in turns.consumers if prompt else active is None or active in turns.consumers
+    if active is None or (turns._yields and active.held and any(each.priority > active.priority for each in prompt)):
+        return []
+    return [active]
+
+
 @examples(150)
 @given(queues(), ACTIONS, RELEASES)
 @example(of_quorum(single_active_consumer=True), CONSUMED, "rabbitmq-4.3")
+@example(of_quorum(single_active_consumer=True), [*CONSUMED, *SETTLED], "rabbitmq-4.3")
+@example(of_quorum(), [("consume", "a", 0), *FULL, *SETTLED, *SETTLED], "rabbitmq-4.0")
+@example([Queue("a"), *of_quorum()[1:]], [("consume", "a", 0), *FULL, *SETTLED, *SETTLED], "rabbitmq-4.0")
 @example(
     [Queue("a", arguments={"x-max-length-bytes": 6}), *of_quorum()[1:]], [*FULL, ("purge", "a", 0)], "rabbitmq-4.0"
 )
@@ -97,7 +124,8 @@ def test_copies_are_neither_made_nor_lost_without_a_note(  # noqa: PLR0915  a br
     """Taken by queues = ready + held + kept as dead letters + acknowledged + lost.
 
     No queue has more ready than its limit, and each knows their bytes. A quorum queue refuses nothing while it has no
-    more than four fifths. No consumer gets a message while one of higher priority could take it.
+    more than four fifths. No consumer gets a message while one of higher priority could take it, and none waits while
+    the queue has one that is ready. A single active consumer makes room for another only when it holds nothing.
     """
     lost: list[Loss] = []
     broker = Broker(Topology(queues=drawn, profile=release), on_loss=lost.append)
@@ -106,6 +134,7 @@ def test_copies_are_neither_made_nor_lost_without_a_note(  # noqa: PLR0915  a br
     taken = acknowledged = 0
     for action, name, number in actions:
         before = {consumer: consumer.held for consumer in consumers}
+        active_before = {name: find_active(broker.queue(name).turns) for name in NAMES}
         if action == "publish":
             queue = broker.queue(name)
             has_room = isinstance(queue, QuorumQueue) and queue.is_below_soft_limit
@@ -149,6 +178,13 @@ def test_copies_are_neither_made_nor_lost_without_a_note(  # noqa: PLR0915  a br
             assert len(list(each.order)) == len(each.order)
             assert each._bytes == sum(message.size for message in each.order)
             turns = each.turns
+            holders = Counter(delivery.consumer for delivery in each.unacked.values())
+            assert all(consumer.held == holders[consumer] for consumer in turns.consumers)
+            assert not len(each.order) or not any(map(can_take, find_takers(turns)))
+            active, former = find_active(turns), active_before[each.name]
+            if active and former and active is not former and former in turns.consumers and not former.late:
+                assert active.priority > former.priority
+                assert not former.held
             is_alone = isinstance(turns, SingleActive)
             if isinstance(turns, SingleActive) and not turns._yields:
                 continue

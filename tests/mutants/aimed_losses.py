@@ -1,0 +1,108 @@
+"""Mutants that lose something in silence: what a lane, a window or a queue owes, and what a sum leaves out."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, mutants_of
+
+__all__ = ["LOSSES"]
+
+LIVES: Final = """
+exchange/lifecycle/test_conservation.py exchange/lifecycle/test_broker.py exchange/lifecycle/test_recorded_lives.py
+"""
+
+LOSSES: Final[list[Mutant]] = [
+    *mutants_of(
+        "bridge/endpoints/kafka/consumer/assignment.py",
+        "bridge/endpoints/kafka/test_kafka_assignment.py bridge/endpoints/kafka/test_kafka_member.py",
+        (
+            "a delivery of a lane that was taken away is settled",
+            "if self.closed or not lane.current:",
+            "if self.closed:",
+        ),
+        ("a lane that begins anew does not know it", "        new.begins_anew = True\n", ""),
+        (
+            "a commit of the lane before counts for the one that begins anew",
+            "if lane.begins_anew and each.offset > lane.settled:",
+            "if False:",
+        ),
+        (
+            "what was read of a partition that is gone is given to the pump",
+            "                self.uncommitted -= len(lane.offsets)\n        self._forget_stale()\n\n    def replace",
+            "                self.uncommitted -= len(lane.offsets)\n\n    def replace",
+        ),
+        (
+            "the lane before uses up the window",
+            "        self.uncommitted -= len(lane.offsets)\n        new =",
+            "        new =",
+        ),
+        (
+            "what a transaction failed at is settled",
+            "        self.fail(reason)\n        self.lanes.clear()",
+            "        self.fail(reason)",
+        ),
+        ("an id without a generation commits", "generation >= 0 and", "True and"),
+        ("unread deliveries have no room", " + len(self.unread)", ""),
+    ),
+    *mutants_of(
+        "bridge/pump/order.py",
+        "bridge/pump/test_outlet.py bridge/pump/test_pump_model.py",
+        ("the next of a key is not sent after the first", "return line[0] if was_first else None", "return None"),
+        (
+            "keys stay held by what was lost",
+            "            if not kept:\n                del self._lines[key]\n",
+            "            if not kept:\n",
+        ),
+        (
+            "a key whose first message was lost stands still",
+            "            if kept[0] is not line[0]:",
+            "            if False:",
+        ),
+    ),
+    *mutants_of(
+        "bridge/pump/inlet.py",
+        "bridge/pump/test_pump_model.py bridge/pump/test_pump.py",
+        (
+            "what a lost connection had read is still sent",
+            "                outlet.discard(inlet.window)\n",
+            "                pass\n",
+        ),
+        ("a stream ends before it is settled", "                await self.empty()\n", ""),
+    ),
+    *mutants_of(
+        "exchange/lifecycle/queues.py",
+        LIVES,
+        ("a closed channel keeps what it held", "        self._take_back(held, True, True)\n", ""),
+        ("what is settled leaves no room", "            consumer.held -= 1\n", ""),
+        ("a queue is used by a consumer that is gone", "        self.unused_since = self._host.now\n", ""),
+    ),
+    *mutants_of(
+        "exchange/lifecycle/consumers.py",
+        LIVES,
+        (
+            "a full consumer never gets another turn",
+            "            self._turns.append(consumer)\n\n\nclass",
+            "            pass\n\n\nclass",
+        ),
+        (
+            "no other takes over from a single active consumer",
+            "            self.active = None\n        self._choose()",
+            "            self.active = None",
+        ),
+        ("a single active consumer yields while it holds messages", " and not active.held)", ")"),
+        ("a single active consumer never yields", "        self._choose()\n\n\n_NUMBERS", "        pass\n\n\n_NUMBERS"),
+    ),
+    *mutants_of(
+        "bindings/counts/tally.py",
+        "bindings/counts/test_tally.py bindings/counts/test_tally_state.py",
+        ("a sum forgets what was not read", "self.unread + other.unread", "self.unread"),
+        ("a sum has the partitions of one", "sum_by_key(self.partitions, other.partitions)", "dict(self.partitions)"),
+    ),
+    *mutants_of(
+        "bindings/auditing/local/run.py",
+        "bindings/auditing/test_jobs.py bindings/auditing/test_planning.py bindings/auditing/test_run.py",
+        ("too many bad records in all are no error", "    check_bad(results.account, max_bad)\n", ""),
+        ("the part of an archive that was read counts as all", "._replace(share=share)", ""),
+    ),
+]
