@@ -42,9 +42,7 @@ only``: only dead letters can reach it, and none of the messages did."""
 MAX_SHOWN_ROWS: Final = 10
 """Maximum number of dead bindings, and of exchanges with unroutable messages, that a notebook shows."""
 
-STATES: Final[tuple[State, ...]] = (
-    "dead", "stale", "possible", "hit", "ignored", "dead letters only", "not eligible",
-)  # fmt: skip
+STATES: Final[tuple[State, ...]] = ("dead", "stale", "possible", "hit", "ignored", "dead letters only", "not eligible")
 """The states in the order in which they are shown."""
 UNCOUNTED: Final[frozenset[State]] = frozenset({"ignored", "dead letters only", "not eligible"})
 """States of bindings that are left out of binding coverage."""
@@ -401,9 +399,8 @@ class Report:
         """Return the totals, dead bindings and unroutable messages as HTML, which notebooks show."""
         dead = [_describe(row.use.binding) for row in self.bindings if row.state == "dead"]
         lost = [f"{row.messages:,} published to {row.exchange or 'the default exchange'}" for row in self.unroutable]
-        lists = [("Dead bindings", dead), ("Unroutable messages", lost)]
         parts = [f"<p>{escape(repr(self)[1:-1])}</p>"]
-        for title, items in lists:
+        for title, items in (("Dead bindings", dead), ("Unroutable messages", lost)):
             more = [f"and {len(items) - MAX_SHOWN_ROWS:,} more"] if len(items) > MAX_SHOWN_ROWS else []
             listed = "".join([f"<li>{escape(item)}</li>" for item in [*items[:MAX_SHOWN_ROWS], *more]])
             parts.append(f"<p>{title}: {len(items):,}</p><ul>{listed}</ul>")
