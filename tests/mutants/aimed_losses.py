@@ -101,7 +101,7 @@ LOSSES: Final[list[Mutant]] = [
     ),
     *mutants_of(
         "bindings/auditing/local/run.py",
-        "bindings/auditing/test_jobs.py bindings/auditing/test_planning.py bindings/auditing/test_run.py",
+        "bindings/upgrading/test_run.py bindings/auditing/test_jobs.py",
         ("too many bad records in all are no error", "    check_bad(results.account, max_bad)\n", ""),
         ("the part of an archive that was read counts as all", "._replace(share=share)", ""),
     ),

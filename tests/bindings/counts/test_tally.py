@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bindings.archive.names import escape
@@ -120,6 +120,20 @@ def test_the_tally_of_several_archives_is_the_sum_of_their_tallies(seed: int, cu
     assert a + b == b + a
     assert a + Tally(compute_fingerprint(topology)) == a
     assert whole.messages == len(records)
+
+
+@examples(60)
+@given(st.lists(st.tuples(REASONS, REASONS), min_size=2, max_size=2))
+@example([({"": 1}, {"": 2}), ({"": 4}, {"": 8})])
+def test_a_sum_has_all_that_was_not_read(parts: list[tuple[dict[str, int], dict[str, int]]]) -> None:
+    one, other = (Tally("", unread=Unread(Counter(skipped), Counter(bad))) for skipped, bad in parts)
+    (skipped, bad), (others_skipped, others_bad) = parts
+    total = (one + other).unread
+    assert (total.skipped, total.bad) == (
+        Counter(skipped) + Counter(others_skipped),
+        Counter(bad) + Counter(others_bad),
+    )
+    assert (one + other).read == one.read + other.read == sum(sum(each.values()) for part in parts for each in part)
 
 
 @examples(60)
