@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from bindings.checking.rules.finding import Finding as Finding
     from bindings.diffing.diff import Diff as Diff
     from bindings.diffing.diff import diff as diff
+    from bindings.report.frames import to_arrow as to_arrow
+    from bindings.report.frames import to_pandas as to_pandas
     from bindings.report.model import Report as Report
     from bindings.report.thresholds import Limits as Limits
     from bindings.report.thresholds import Settings as Settings
@@ -36,6 +38,7 @@ MODULES: Final = {
     # audits
     "audit": "auditing.run", "Selection": "auditing.local.selection", "Settings": "report.thresholds",
     "Limits": "report.thresholds", "Report": "report.model",
+    "to_arrow": "report.frames", "to_pandas": "report.frames",
 }  # fmt: skip
 """Public name -> the module of this package that defines it."""
 

@@ -316,3 +316,43 @@ def test_the_guide_lists_old_and_new_names() -> None:
         if isinstance(old, Renamed) and not re.search(rf"`[^`|]*{re.escape(old.opts[0])}\b[^`|]*` *\|", text)
     ]
     assert missing == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "environment", "coloured"),
+    [
+        ([], {}, False),
+        (["--color", "always"], {"NO_COLOR": "1"}, True),
+        ([], {"FORCE_COLOR": "1"}, True),
+        ([], {"FORCE_COLOR": "0"}, False),
+        ([], {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+        (["--color", "never"], {"FORCE_COLOR": "1"}, False),
+    ],
+)
+@pytest.mark.parametrize("command", [["check", SHOP], ["diff", SHOP, SHOP]], ids=" ".join)
+def test_colours_are_as_asked_and_else_for_terminals(
+    command: list[str], asked: list[str], environment: dict[str, str], coloured: bool,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+) -> None:  # fmt: skip
+    """What is printed without its colours is the same; JSON has none, and a file only if it is asked for."""
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    plain = run_program(*command).stdout
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    shown = run_program(*command, *asked).stdout
+    assert ("\x1b[" in shown) == coloured
+    assert re.sub(r"\x1b\[[0-9]+m", "", shown) == plain
+    assert "\x1b[" not in run_program(*command, *asked, "--json").stdout
+    run_program(*command, *asked, "--format", "text", "-o", str(tmp_path / "into"))
+    assert ("\x1b[" in (tmp_path / "into").read_text()) == (coloured and bool(asked) and command[0] != "check")
+
+
+@EVERY
+def test_json_of_a_command_without_it_is_answered_with_the_forms_that_it_has(context: click.Context) -> None:
+    options = {option.opts[0]: option for option in options_of(context)}
+    form = options.get("--format")
+    if form is not None and "--json" not in options:
+        assert isinstance(form.type, click.Choice)
+        answer = run_program(*context.command_path.split()[1:], "--json")
+        assert f"No such option '--json'; --format is one of {', '.join(form.type.choices)}" in answer.stderr

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final, Literal, NamedTuple, NotRequired, TypedDict
 
 from bindings.diffing.comparison.meaning import Meaning
-from bindings.diffing.forms import as_json  # noqa: F401  the documents of meanings
+from bindings.diffing.forms import COLOURS, as_json  # noqa: F401  the documents of meanings
 from bindings.diffing.forms.text import format_meaning, format_settings
 from bindings.diffing.planning.step import describe_part
 from bindings.drift.drift import KINDS, REASONS, Change, Drift, Object, Reason
@@ -22,7 +22,7 @@ __all__ = [
 ]  # fmt: skip
 
 FORMS: Final[Forms] = {
-    "text": Form("bindings.drift.forms:to_text", (".txt",)),
+    "text": Form("bindings.drift.forms:to_text", (".txt",), colours=((r"  (missing|extra) ", "red"), *COLOURS)),
     "json": Form("bindings.drift.forms:to_json", (".json",)),
 }
 

@@ -8,11 +8,13 @@ from bindings.archive.figures import format_minute, to_percent
 from bindings.counts.comparison import OutcomeChange
 from bindings.counts.verification import OTHERS, PlacementDifference
 from bindings.report.model import Audited, Records, Report
-from exchange.entities.entities import Binding, Destination
+from exchange.entities.entities import Binding, Destination, Exchange
+from exchange.kinds import Decider, find_kind
 from exchange.text.display import count_noun, list_some
 from exchange.values.notation import write_arguments
 
 __all__ = [
+    "NO_HEADERS",
     "describe_change",
     "describe_condition",
     "describe_difference",
@@ -21,10 +23,14 @@ __all__ = [
     "describe_topology",
     "describe_traffic",
     "describe_window",
+    "list_unexplained_exchanges",
     "name_destination",
     "name_exchange",
     "summarize",
 ]
+
+NO_HEADERS: Final = "unknown, as an audit keeps no headers; hashstar explain names the one that failed"
+"""Why nothing is said of a message that no binding of an exchange took which looks at headers."""
 
 MAX_NAMED_PATHS: Final = 3
 """Maximum number of paths, and of reasons, that are named."""
@@ -37,6 +43,13 @@ def describe_topology(audited: Audited) -> str:
     """Return which topology was audited, and its size."""
     parts = f"{count_noun(audited.queues, 'queue')}, {count_noun(audited.bindings, 'binding')}"
     return f"{audited.topology}, virtual host '{audited.vhost}', {audited.profile}: {parts}"
+
+
+def list_unexplained_exchanges(report: Report) -> frozenset[str]:
+    """Return the names of the exchanges that look at headers, of whose unroutable messages an audit knows no reason."""
+    exchanges = [Exchange(row.use.exchange, row.type) for row in report.exchanges if row.type]
+    by_headers = (Decider.HEADERS, Decider.SELECTOR)
+    return frozenset([each.name for each in exchanges if find_kind(each).decider in by_headers])
 
 
 def describe_traffic(audited: Audited) -> str:

@@ -96,6 +96,10 @@ class HashstarCommand(Exemplified):
         except click.NoSuchOption as error:  # which may mean an old name, and is answered with the new one
             old = {name: [*each.to] for each in self.params if isinstance(each, Renamed) for name in each.opts}
             meant = dict.fromkeys([name for each in error.possibilities or () for name in old.get(each, [each])])
+            forms = next((each.type for each in self.params if each.opts[0] == "--format"), None)
+            if error.option_name == "--json" and isinstance(forms, click.Choice):
+                names = ", ".join(map(str, forms.choices))
+                raise click.UsageError(f"No such option '--json'; --format is one of {names}", ctx) from None
             if not meant:
                 raise
             hint = f"No such option {error.option_name!r}; did you mean {' or '.join(meant)}?"

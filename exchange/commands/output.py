@@ -27,6 +27,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 OPENED: Final = re.compile(r"/dev/(?:stdout|stderr|fd/[0-9]+)$|/proc/self/fd/[0-9]+$", re.ASCII)
 """Files that are open already, whatever they are: they are written to, and not replaced."""
+COLOUR: Final = "hashstar.color"
+"""Key of the click context that has the value of --color."""
 KEPT: Final = (None, 0, 1)
 """Exit codes of commands whose output is whole."""
 
@@ -47,11 +49,21 @@ class FormType(click.Choice):  # type: ignore[type-arg,unused-ignore]
 
 
 def form_option(forms: Forms) -> Callable[[Function], Function]:
-    """Return the option --format of a command with these forms."""
+    """Return the option --format of a command with these forms, with --color if one of them is coloured."""
     names = [name for name, form in forms.items() if form.is_printed]
     default = "by --output's suffix, else " if any(form.suffixes for form in forms.values()) else ""
     help_text = f"Output format.  [default: {default}{names[0]}]"
-    return click.option("--format", "form", type=FormType(names), help=help_text)
+    option = click.option("--format", "form", type=FormType(names), help=help_text)
+    if not any(form.is_coloured for form in forms.values()):
+        return option
+    return lambda function: option(_color_option(function))
+
+
+_color_option: Final = click.option(
+    "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True, expose_value=False,
+    callback=lambda context, _, value: context.meta.update({COLOUR: value}),
+    help="Colours: auto is on terminals, unless NO_COLOR is set; FORCE_COLOR has them elsewhere, too.",
+)  # fmt: skip
 
 
 def choose_form(forms: Forms, name: str | None, *, as_json: bool = False, any_suffix: bool = True) -> str:
@@ -65,8 +77,7 @@ def choose_form(forms: Forms, name: str | None, *, as_json: bool = False, any_su
     if as_json or name is not None:
         return name or "json"
     context = click.get_current_context()
-    output = next((each.name or "" for each in context.command.params if isinstance(each, OutputOption)), "")
-    path = PurePath(context.params.get(output) or STDOUT)
+    path = PurePath(_find_output(context))
     found = None if str(path) == STDOUT else find_by_suffix(forms, path)
     if found is None and str(path) != STDOUT and not any_suffix:
         suffixes = ", ".join([each for form in forms.values() for each in form.suffixes if each])
@@ -96,17 +107,35 @@ def form_options(forms: Forms, *, any_suffix: bool = True) -> Callable[[Function
 def print_form(form: Form, *result: Any, whole: bool = False, err: bool = False, **more: Any) -> None:
     """Print a result in a form, in UTF-8, whatever the terminal's encoding; to standard error if notes are wanted.
 
-    Forms for people are as wide as the terminal, in colours unless NO_COLOR is set, and shorten lists unless ``whole``.
+    Forms for people are as wide as the terminal, in colours if `--color` says so, and shorten lists unless ``whole``.
     """
     if err and is_quiet():
         return
     stream = sys.stderr if err else sys.stdout
-    is_coloured = stream.isatty() and not os.environ.get("NO_COLOR")
+    is_coloured = form.is_coloured and _wants_colour(stream)
     screen = Screen(shutil.get_terminal_size((Screen().width, 24)).columns, is_coloured, whole)
     data = form.encode(*result, screen=screen, **more)
     stream.flush()
     stream.buffer.write(data if data.endswith(b"\n") or not data else data + b"\n")
     stream.flush()
+
+
+def _wants_colour(stream: Any) -> bool:
+    """Return whether what is printed has colours: as --color says, else the environment, else on terminals."""
+    context = click.get_current_context(silent=True)
+    asked = None if context is None else context.meta.get(COLOUR)
+    if asked in ("always", "never"):
+        return asked == "always"
+    if os.environ.get("NO_COLOR"):
+        return False
+    is_forced = os.environ.get("FORCE_COLOR", "0") not in ("", "0")
+    return bool(stream.isatty()) or (is_forced and (context is None or _find_output(context) == STDOUT))
+
+
+def _find_output(context: click.Context) -> str:
+    """Return the file that a command writes to."""
+    name = next((each.name or "" for each in context.command.params if isinstance(each, OutputOption)), "")
+    return str(context.params.get(name) or STDOUT)
 
 
 def output_option(function: Function) -> Function:

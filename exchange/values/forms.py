@@ -6,14 +6,18 @@ files besides, are made of it: to add a form, write a function and add a row.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import PurePath
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from exchange.text.display import dump_json, escape_line
 
 __all__ = ["Form", "Forms", "Screen", "find_by_suffix"]
+
+COLOURS: Final = {"red": "31", "green": "32", "yellow": "33", "bold": "1"}
+"""Name of a colour -> the parameter of the escape sequence that sets it."""
 
 
 class Screen(NamedTuple):
@@ -44,6 +48,13 @@ class Form(NamedTuple):
     """Whether its function takes a `Screen`, too."""
     indent: int | None = None
     """Blanks for each level of its JSON; None for one line."""
+    colours: tuple[tuple[str, str], ...] = ()
+    """Patterns of the beginnings of lines, and the `COLOURS` in which a terminal shows lines that match the first."""
+
+    @property
+    def is_coloured(self) -> bool:
+        """Whether a terminal shows it in colours."""
+        return self.has_screen or bool(self.colours)
 
     def load(self) -> Callable[..., Any]:
         """Import its function."""
@@ -61,10 +72,19 @@ class Form(NamedTuple):
         if isinstance(made, dict) or self.indent is not None:
             made = f"{dump_json(made, self.indent)}\n"
         elif not isinstance(made, str):
-            made = "".join([f"{escape_line(line)}\n" for line in made])
+            colours = self.colours if screen is not None and screen.colour else ()
+            made = "".join([f"{_colour(escape_line(line), colours)}\n" for line in made])
         elif not made.endswith("\n"):
             made += "\n"
         return made.encode("utf-8", "backslashreplace")
+
+
+def _colour(line: str, colours: tuple[tuple[str, str], ...]) -> str:
+    """Return an escaped line in the colour of the first pattern that it matches."""
+    for pattern, colour in colours:
+        if re.match(pattern, line):
+            return f"\x1b[{COLOURS[colour]}m{line}\x1b[0m"
+    return line
 
 
 Forms: TypeAlias = Mapping[str, Form]

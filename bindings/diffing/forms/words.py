@@ -31,7 +31,7 @@ __all__ = [
     "CHANGED", "describe_access", "describe_changes", "describe_choice", "describe_default", "describe_fields",
     "describe_left", "describe_partitions", "describe_release", "describe_settings", "describe_term",
     "describe_undecided", "describe_unroutable", "happens_at_times", "name_parts", "quote_message", "sign_of",
-    "split_term",
+    "split_term", "write_values",
 ]  # fmt: skip
 
 MAX_NAMED_PARTS: Final = 5
@@ -178,12 +178,13 @@ def describe_settings(change: SettingsChange) -> Iterator[str]:
     for each in change.changes:
         text = None if each.consequence is None or each.consequence == last else each.consequence.text
         last = each.consequence
-        yield f"{each.name} {_side(each.before)} -> {_side(each.after)}{f': {text}' if text else ''}"
+        yield f"{each.name} {write_values(each.before)} -> {write_values(each.after)}{f': {text}' if text else ''}"
     if change.example:
         yield change.example
 
 
-def _side(values: Possible) -> str:
+def write_values(values: Possible) -> str:
+    """Return the values that a setting may have."""
     return " or ".join(["none" if value is None else write_setting(value) for value in values])
 
 

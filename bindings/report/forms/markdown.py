@@ -8,11 +8,13 @@ from typing import Final
 from bindings.archive.figures import format_share, to_percent
 from bindings.report.model import STATES, Report
 from bindings.report.words import (
+    NO_HEADERS,
     describe_condition,
     describe_records,
     describe_topology,
     describe_traffic,
     describe_window,
+    list_unexplained_exchanges,
     name_destination,
     name_exchange,
     summarize,
@@ -94,6 +96,7 @@ def _dead(report: Report) -> Iterator[str]:
 
 def _unroutable(report: Report) -> Iterator[str]:
     shapes = [(row, shape) for row in report.unroutable for shape in row.shapes]
+    unexplained = list_unexplained_exchanges(report)
     shapes.sort(key=lambda each: -each[1].messages)
     if report.unroutable:
         lost = sum([row.messages for row in report.unroutable])
@@ -104,7 +107,7 @@ def _unroutable(report: Report) -> Iterator[str]:
                     _code(name_exchange(row.exchange)),
                     _code(shape.example or '""'),
                     f"{shape.messages:,}{'+' if row.error else ''}",
-                    "" if (near := shape.nearest) is None
+                    NO_HEADERS * (row.exchange in unexplained) if (near := shape.nearest) is None
                     else f"{_code(describe_condition(near.binding)) + ' ' if near.binding is not None else ''}"
                     f"to {_code(name_destination(near.destination))}: {_plain(near.reason)}",
                 )

@@ -21,7 +21,7 @@ from exchange.entities.entities import Binding
 from exchange.errors import name_os_errors
 from exchange.values.field_json import encode_message, encode_table
 
-__all__ = ["TABLES", "to_tables", "write_tables"]
+__all__ = ["COUNT", "TABLES", "TEXT", "Rows", "make_table", "to_tables", "write_tables"]
 
 TEXT: Final = pa.string()
 COUNT: Final = pa.int64()
@@ -258,7 +258,7 @@ TABLES: Final[Mapping[str, tuple[Mapping[str, pa.DataType], Callable[[Report], R
 
 def to_tables(report: Report) -> dict[str, pa.Table]:
     """Return all tables by name; where the report has nothing for a table, the table has no rows."""
-    return {name: _make_table(columns, rows(report)) for name, (columns, rows) in TABLES.items()}
+    return {name: make_table(columns, rows(report)) for name, (columns, rows) in TABLES.items()}
 
 
 def write_tables(report: Report, folder: Path) -> list[Path]:
@@ -274,7 +274,8 @@ def write_tables(report: Report, folder: Path) -> list[Path]:
     return paths
 
 
-def _make_table(columns: Mapping[str, pa.DataType], rows: Rows) -> pa.Table:
+def make_table(columns: Mapping[str, pa.DataType], rows: Rows) -> pa.Table:
+    """Return a table of these columns; lone surrogates and controls of its texts are escaped."""
     listed = list(rows)
     arrays = []
     for position, kind in enumerate(columns.values()):

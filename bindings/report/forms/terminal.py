@@ -42,6 +42,7 @@ from bindings.report.model import (
     UnroutableRow,
 )
 from bindings.report.words import (
+    NO_HEADERS,
     describe_change,
     describe_difference,
     describe_gates,
@@ -49,6 +50,7 @@ from bindings.report.words import (
     describe_topology,
     describe_traffic,
     describe_window,
+    list_unexplained_exchanges,
     name_exchange,
     summarize,
 )
@@ -254,6 +256,8 @@ class _Writer:
             grid.add_row(f"{shape.messages:,}{'+' if row.error else ''}", show_shape(shape, wide=self._wide))
         yield indent(grid, 4)
         yield from self._more(len(row.shapes), "shapes", 4)
+        if row.exchange in list_unexplained_exchanges(self._report) and not any(each.nearest for each in row.shapes):
+            yield indent(Text(f"nearest: {NO_HEADERS}", style="dim"), 4)
         if row.error:
             yield indent(Text(f"counts of shapes are approximate: up to {row.error:,} more each", style="dim"), 4)
 
