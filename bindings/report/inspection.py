@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Final, TypedDict
 from bindings.archive.figures import format_time
 from exchange.text.display import count_noun, count_rest, escape_line, list_some
 from exchange.values.forms import Form, Forms
+from exchange.values.json_text import draw_line
 
 if TYPE_CHECKING:
     from bindings.archive.formats.detect import Archive
     from bindings.archive.inspection import Inspection
+    from bindings.archive.reading import Bad
     from bindings.archive.sums import Unread
 
 __all__ = [
-    "ARCHIVE_FORMS", "MATCH_FORMS", "STORE_FORMS", "BadJson", "archive_lines", "encode_bad", "format_bad", "list_bad",
-    "format_skipped",
+    "ARCHIVE_FORMS", "MATCH_FORMS", "STORE_FORMS", "BadJson", "archive_lines", "draw_bad", "encode_bad", "format_bad",
+    "list_bad", "format_skipped",
 ]  # fmt: skip
 
 ARCHIVE_FORMS: Final[Forms] = {
@@ -90,9 +92,18 @@ def format_bad(unread: Unread) -> Iterator[str]:
     for reason, count in unread.bad.most_common(REASONS):
         yield f"bad: {count:,}: {escape_line(reason)}"
         for bad in unread.samples[reason]:
-            sample = f": {escape_line(bad.sample.decode('utf-8', 'replace'))}" if bad.sample else ""
+            drawing = draw_bad(bad).splitlines()[1:]
+            sample = f": {escape_line(bad.sample.decode('utf-8', 'replace'))}" if bad.sample and not drawing else ""
             yield f"  {escape_line(bad.source)} at {bad.offset}{sample}"
+            yield from drawing
     yield from count_rest(len(unread.bad), REASONS, " reasons", indent="bad: ")
+
+
+def draw_bad(bad: Bad) -> str:
+    """Return two lines, a whole line of JSON that is no record and a caret under what is wrong; else ""."""
+    if not bad.sample.lstrip().startswith(b"{") or not bad.sample.endswith(b"\n"):
+        return ""
+    return draw_line(bad.sample, bad.reason)
 
 
 class SampleJson(TypedDict):

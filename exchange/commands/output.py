@@ -125,7 +125,7 @@ def _wants_colour(stream: Any) -> bool:
     context = click.get_current_context(silent=True)
     asked = None if context is None else context.meta.get(COLOUR)
     if asked in ("always", "never"):
-        return asked == "always"
+        return bool(asked == "always")
     if os.environ.get("NO_COLOR"):
         return False
     is_forced = os.environ.get("FORCE_COLOR", "0") not in ("", "0")

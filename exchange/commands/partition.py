@@ -23,7 +23,7 @@ from exchange.partition.partitioning.strategies import OTHER_CLIENTS, STRATEGIES
 from exchange.partition.python_function import PREFIX, STRATEGY, PythonFunction
 from exchange.values.field_json import decode, decode_message, encode_fields
 from exchange.values.forms import Form, Forms
-from exchange.values.json_text import parse_line
+from exchange.values.json_text import draw_line, parse_line
 from exchange.values.lines import read_lines
 
 __all__ = ["PartitionLine", "partition_command"]
@@ -185,7 +185,7 @@ def _read(file: IO[bytes], source: KeySource | None, reads_record: bool) -> Iter
                 message = decode_message(fields)
                 yield _Line(position, fields, source.read(message), message.body, "")
         except InputError as error:
-            raise InputError(f"{position}: {error}{error.drawing}") from None
+            raise InputError(f"{position}: {error}{error.drawing or draw_line(raw, str(error))}") from None
 
 
 def _read_key(fields: dict[str, Any]) -> Any:

@@ -39,7 +39,7 @@ from exchange.values.documents import document, encode_as
 from exchange.values.field_json import decode, decode_message, encode_fields
 from exchange.values.field_values import to_bytes
 from exchange.values.forms import Form, Forms
-from exchange.values.json_text import JsonFault, parse, parse_line
+from exchange.values.json_text import JsonFault, draw_line, parse, parse_line
 from exchange.values.lines import read_lines
 from exchange.values.message import Message
 
@@ -280,7 +280,7 @@ def _route_lines(router: Router, file: IO[bytes], notes: _Notes) -> Iterator[byt
         except (InputError, BrokerError) as error:
             located = f"{getattr(file, 'name', '-')}:{number}: {error}"
             if not notes.skip_bad:
-                drawing = error.drawing if isinstance(error, InputError) else ""
+                drawing = (error.drawing or draw_line(raw, str(error))) if isinstance(error, InputError) else ""
                 raise InputError(f"{located}{drawing}\n--skip-bad continues after such a line") from None
             notes.bad += 1
             notes.first = notes.first or located

@@ -24,7 +24,7 @@ from exchange.text.faults import draw_fault
 from exchange.text.numbers import is_digits
 
 __all__ = [
-    "Fault", "JsonFault", "JsonRefused", "check_text", "find_fault", "find_scalar", "is_deep", "parse",
+    "Fault", "JsonFault", "JsonRefused", "check_text", "draw_line", "find_fault", "find_scalar", "is_deep", "parse",
     "parse_fastjson", "parse_leniently", "parse_objects", "scan_value", "parse_line",
 ]  # fmt: skip
 
@@ -162,6 +162,29 @@ def _locate(reason: str, line: str, at: int) -> InputError:
     error = InputError(f"{reason} at column {min(at, len(line)) + 1}")
     error.drawing = draw_fault(line, min(at, len(line)))
     return error
+
+
+NAME: Final = re.compile(r'"?([A-Za-z_][\w-]*)')
+
+
+def draw_line(raw: bytes, reason: str) -> str:
+    """Return two lines, a line of JSON and a caret under its fault, or under the field that a reason begins with.
+
+    "" if neither is there.
+
+    >>> print(draw_line(b'{"key": 5}', "key: 5 is not a string"))
+    <BLANKLINE>
+        {"key": 5}
+         ^
+    """
+    try:
+        parse_line(raw)
+    except InputError as error:
+        return error.drawing
+    name = NAME.match(reason)
+    line = raw.decode().rstrip("\r\n")
+    at = -1 if name is None else line.find(f'"{name[1]}"')
+    return "" if at < 0 else draw_fault(line, at)
 
 
 UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")

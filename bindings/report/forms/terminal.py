@@ -34,6 +34,7 @@ from bindings.report.forms.cells import (
     show_name,
     show_shape,
 )
+from bindings.report.inspection import draw_bad
 from bindings.report.model import (
     STATES,
     ExchangeRow,
@@ -133,8 +134,9 @@ class _Writer:
         for reason, count in sorted(unread.bad.items(), key=lambda item: (-item[1], item[0]))[: self._listed]:
             yield indent(Text(f"bad: {count:,}: {clip_line(reason, LONGEST)}"), 2)
             for bad in unread.samples.get(reason, ())[:1]:
-                sample = clip_line(bad.sample.decode("utf-8", "replace"), LONGEST)
-                yield indent(Text(f"{clip_line(bad.source, LONGEST)} at {bad.offset}: {sample}", style="dim"), 4)
+                drawing = draw_bad(bad)
+                sample = drawing or f": {clip_line(bad.sample.decode('utf-8', 'replace'), LONGEST)}"
+                yield indent(Text(f"{clip_line(bad.source, LONGEST)} at {bad.offset}{sample}", style="dim"), 4)
         yield from self._more(len(unread.bad))
         for caveat in report.caveats:
             grid = Table.grid(padding=(0, 1))

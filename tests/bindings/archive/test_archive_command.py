@@ -23,6 +23,7 @@ from tests.bindings.archive.test_traces import RABTAP, TRACED, text_entry
 from tests.support.archives.kafka_files import KafkaRecord, batch
 from tests.support.archives.reads import FILES, RECORDS, facts, read
 from tests.support.documented import fields_of, words_of
+from tests.support.program import run_program
 
 
 def run(*arguments: str | Path) -> Result:
@@ -176,3 +177,19 @@ def test_inspections_add(items: list[Any], cut: int) -> None:
         whole.add(item)
         (first if n < cut else second).add(item)
     assert first + second == whole
+
+
+def test_lines_that_are_no_records_are_shown_with_a_caret(tmp_path: Path) -> None:
+    """In text of inspect and of an audit; what follows names the byte at which the line begins."""
+    path = tmp_path / "bad.jsonl"
+    good = '{"exchange":"orders","routing_key":"x"}'
+    path.write_text(f'{good}\n{{"exchange":"shop" "routing_key":"x"}}\n{{"exchange":"e","routing_key":5}}\n')
+    inspected = run_program("archive", "inspect", str(path)).stdout
+    shop = str(Path(__file__).parents[3] / "examples" / "orders" / "orders.bindings")
+    audited = run_program("audit", shop, str(path), "--no-spark").stdout
+    for lines in (inspected.splitlines(), audited.splitlines()):
+        for line, wrong in (('{"exchange":"shop" "routing_key":"x"}', '"routing_key":"x"'),
+                            ('{"exchange":"e","routing_key":5}', '"routing_key":5')):  # fmt: skip
+            at = next(number for number, each in enumerate(lines) if each.endswith(line))
+            assert lines[at + 1].index("^") == lines[at].index(wrong)
+            assert " at " in lines[at - 1]
