@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -17,9 +17,6 @@ from bindings.report.model import Report
 from exchange.errors import InputError
 from exchange.text.display import suggest
 from exchange.values.field_json import encode_message
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["DIFF_TABLES", "to_arrow", "to_pandas"]
 
@@ -105,8 +102,8 @@ def to_arrow(result: Report | Diff, table: str) -> pa.Table:
     return make_table(columns, rows(result))
 
 
-def to_pandas(result: Report | Diff, table: str) -> pd.DataFrame:
-    """Return the same table as a data frame. It needs pandas: ``pip install pandas``.
+def to_pandas(result: Report | Diff, table: str) -> Any:
+    """Return the same table as a data frame of pandas. It needs pandas: ``pip install pandas``.
 
     >>> from bindings import diff
     >>> from exchange import Queue, Topology
