@@ -52,8 +52,8 @@ class BrokerConnection:
     """One connection to a broker, with one channel at a time.
 
     ``address`` is an AMQP URL; user, password and virtual host in it are ignored. ``name`` is the connection's name at
-    the broker, ``frame_max`` the maximum size in bytes of a frame, None for the usual one. Raises Lost or Refused if
-    the connection cannot be opened.
+    the broker, ``frame_max`` the maximum size in bytes of a frame, None for the usual one. Raises Lost or
+    OperationRefused if the connection cannot be opened.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class BrokerConnection:
                 raise
             why = str(error).removeprefix(GONE)
             text = f"{parameters.host}:{parameters.port}: no connection of AMQP can be opened: {why}"
-            raise Lost(f"{text}; if its AMQP is elsewhere, say --other-address") from None
+            raise Lost(f"{text}; if its AMQP is elsewhere, say --other-address amqp://HOST:PORT") from None
 
     @property
     def cluster(self) -> str:
@@ -125,7 +125,7 @@ class BrokerConnection:
         """Carry out an operation, and return the broker's answer.
 
         The operation is called with a pika channel and the callback for the answer; ``what`` names it in errors.
-        Raises Refused or Lost.
+        Raises OperationRefused or Lost.
         """
         if self._channel is None or not self._channel.is_open:
             self._channel = self._start("a channel", lambda done: self._connection.channel(on_open_callback=done))
@@ -208,7 +208,7 @@ class BrokerConnection:
 
 
 def _to_our_error(error: Any) -> HashstarError:
-    """Return an error of pika as Refused or Lost; our own errors stay as they are."""
+    """Return an error of pika as OperationRefused or Lost; our own errors stay as they are."""
     from pika import exceptions
 
     if isinstance(error, HashstarError):

@@ -67,7 +67,7 @@ class Stopped(HashstarError):
     def __init__(self, cause: Exception, done: Sequence[Step], left: Sequence[Step]) -> None:
         super().__init__(str(cause))
         self.cause: Final = cause
-        """Why the first step of ``left`` failed. It may still have been done, unless this is Refused or InUse."""
+        """Why the first step of ``left`` failed. It is not done if it is OperationRefused or InUse; else it may be."""
         self.done: Final = tuple(done)
         """The steps that are done."""
         self.left: Final = tuple(left)

@@ -43,7 +43,7 @@ class LiveBroker:
     def connect(cls, addresses: Addresses, vhost: str, *, force: bool = False, seconds: float = SECONDS) -> LiveBroker:
         """Connect to both addresses of a broker; each operation may take ``seconds``.
 
-        Raises Lost or Refused if it cannot connect, InputError if the addresses lead to two different brokers.
+        Raises Lost or OperationRefused if it cannot connect, InputError if the addresses lead to two different brokers.
         """
         live = Live(addresses.management, vhost)
         user, password = addresses.management.user, addresses.management.password
@@ -70,8 +70,8 @@ class LiveBroker:
     def carry_out(self, step: Step) -> None:
         """Carry out one step.
 
-        Raises Refused or InUse if the step was not done; Lost or InputError if that is unknown; TypeError for a value
-        that AMQP cannot carry.
+        Raises OperationRefused or InUse if the step was not done; Lost or InputError if that is unknown; TypeError for
+        a value that AMQP cannot carry.
         """
         part = step.part
         if isinstance(part, Policy):

@@ -103,7 +103,8 @@ def is_there(place: str, names: Collection[str]) -> bool:
 
 def explain_absent(source: str, place: str, names: Iterable[str]) -> str:
     """Return the error for a place that is not there."""
-    return f"{source}: there is no column {place!r}; there are: {_listed(sorted(names))}"
+    text = f"the text {place!r} for all rows is written ={escape_line(place)}"
+    return f"{source}: there is no column {place!r}; there are: {_listed(sorted(names))}; {text}"
 
 
 def explain_missing(names: Iterable[str], given: Mapping[str, str], source: str = "") -> str:
@@ -113,7 +114,7 @@ def explain_missing(names: Iterable[str], given: Mapping[str, str], source: str 
     missing = [field for field in NEEDED if field not in places]
     ways = " ".join(f"--column {field}=NAME" for field in missing)
     taken = f" (taken: {describe_places(places)})" if places else ""
-    return f"its columns are {_listed(listed)}{taken}; say which one is it with {ways}"
+    return f"its columns are {_listed(listed)}{taken}; say which one it is with {ways}"
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from exchange.errors import InputError
+from exchange.text.display import suggest
 
 __all__ = ["COLUMNS", "RECORDS_NOTE", "USUAL", "FieldMapping", "check_place", "parse_columns"]
 
@@ -43,12 +44,18 @@ class FieldMapping:
         check_place(self.routing_key)
         for field, place in self.columns:
             if field not in COLUMNS or not place:
-                raise InputError(f"{field}={place}: no field of a message: {', '.join(COLUMNS)}")
+                raise InputError(f"{field}={place}: {_explain_field(field)}")
 
     @property
     def allows_no_key(self) -> bool:
         """Whether a record without a key is a message with an empty routing key; without another place it is bad."""
         return self.routing_key == "key"
+
+
+def _explain_field(field: str) -> str:
+    if field not in COLUMNS:
+        return f"{field!r} is no field of a message{suggest(field, COLUMNS, or_list=True)}"
+    return f"no column is named; {field}== leaves the field out"
 
 
 def check_place(place: str) -> str:

@@ -169,7 +169,7 @@ def check_command(
             record=write_baseline,
             seconds=read_timeout(),
             show=show,
-            app=None if app_name is None else import_object(app_name),
+            app=None if app_name is None else import_object(_strip_prefix(app_name)),
             allow_unread=allow_unread,
         )
     result = result._replace(fail_on=fail_on, statistics=statistics, root=_find_root(os.environ))
@@ -252,6 +252,12 @@ def _report_to_user(result: CheckResult, written: bool) -> None:
             echo_line(f"  {file}: {finding.code} {finding.message}", err=True)
         if len(use.gone) > MAX_NAMED_FINDINGS:
             echo_line(f"  and {len(use.gone) - MAX_NAMED_FINDINGS:,} more", err=True)
+
+
+def _strip_prefix(app_name: str) -> str:
+    """Return ``shop.celery:app`` also of ``celery:shop.celery:app``, the app's name where it is a topology."""
+    rest = app_name.removeprefix("celery:")
+    return rest if ":" in rest else app_name
 
 
 def _open_baseline(name: str, *, may_be_new: bool) -> Baseline:

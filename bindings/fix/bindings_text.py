@@ -52,7 +52,7 @@ class BindingsText:
     """A text, and where its parts are declared."""
 
     def __init__(self, text: str, name: str) -> None:
-        """Read a text. Raises LanguageError, with the ``name``, for the first mistake."""
+        """Read a text. Raises InputError, with the ``name``, for the first mistake."""
         self._lines: Final = text.split("\n")
         shapes: Shapes = {}
         self._statements: Final[dict[int, _Written]] = {}

@@ -10,8 +10,8 @@ from exchange.text.display import count_noun
 
 __all__ = ["describe_request", "format_summary"]
 
-MAX_LISTED_CLIENTS: Final = 10
-"""Maximum number of clients, and of refusals, that are listed."""
+MAX_LISTED: Final = 10
+"""Maximum number of lines of each list: clients, refusals, reasons."""
 
 
 def format_summary(recording: Recording) -> Iterator[str]:
@@ -26,19 +26,19 @@ def format_summary(recording: Recording) -> Iterator[str]:
         f"{count_noun(messages, 'message')} published"
     )
     most = sorted(recording.connections.items(), key=lambda each: -each[1])
-    yield from (f"  {client}: {count_noun(count, 'connection')}" for client, count in most[:MAX_LISTED_CLIENTS])
+    yield from (f"  {client}: {count_noun(count, 'connection')}" for client, count in most[:MAX_LISTED])
     yield from _more(len(most), "client")
     rows: list[RecordedRequest | RecordedPublishing] = [*requests, *recording.publishing]
     refusals = [(row, answer, count) for row in rows for answer, count in row.answers.items() if answer != ACCEPTED]
     if refusals:
         yield "refused by the broker:"
-    for row, answer, count in refusals[:MAX_LISTED_CLIENTS]:
+    for row, answer, count in refusals[:MAX_LISTED]:
         yield f"  {describe_request(row)}, {count_noun(count, 'time')}: {answer}"
     yield from _more(len(refusals), "refusal")
     ends = [(row.method.partition(".")[0], *each) for row in closings for each in row.answers.items()]
     if ends:
         yield "closed by the broker, which blames no request that is recorded:"
-    for what, answer, count in ends[:MAX_LISTED_CLIENTS]:
+    for what, answer, count in ends[:MAX_LISTED]:
         yield f"  {count_noun(count, what)}: {answer}"
     yield from _more(len(ends), "reason")
     for unread, count in recording.unread.items():
@@ -49,8 +49,8 @@ def format_summary(recording: Recording) -> Iterator[str]:
 
 
 def _more(number: int, noun: str) -> Iterator[str]:
-    if number > MAX_LISTED_CLIENTS:
-        yield f"  and {count_noun(number - MAX_LISTED_CLIENTS, f'more {noun}')}"
+    if number > MAX_LISTED:
+        yield f"  and {count_noun(number - MAX_LISTED, f'more {noun}')}"
 
 
 NAMED_BY: Final = {

@@ -45,6 +45,12 @@ def list_caveats(report: Report) -> Iterator[str]:
         )
     if not totals.messages:
         yield "No message was counted, so nothing is known of any binding."
+    elif totals.refused == totals.messages and not any(row.type for row in report.exchanges if row.use.published):
+        yield (
+            "No message was published to an exchange of the topology. --exchange and --routing-key say where records "
+            "of Kafka and RocketMQ have them: header:amqp.exchange and header:amqp.routing_key if a bridge wrote them. "
+            "--column does so for Parquet and JSON lines."
+        )
     for bias, sentence in BIASES.items():
         paths = [archive.path for archive in audited.archives if bias in [each.name for each in archive.biases]]
         if paths:

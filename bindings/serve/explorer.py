@@ -73,7 +73,7 @@ class Explorer:
     def answer(self, name: str, body: bytes) -> Json:
         """Return the answer to a question of `QUESTIONS`.
 
-        Raises InputError, BrokerError, Gone, OutOfTime and Busy.
+        Raises InputError, BrokerError, DraftGone, OutOfTime and Busy.
         """
         question = QUESTIONS[name]
         parameters = Parameters(body)

@@ -242,6 +242,8 @@ def read_source(
     ``vhost`` also names the virtual host of an export that does not name its own. Raises InputError, which names the
     position; also for JSON without any part of a topology, unless that is ``may_be_none``.
     """
+    if data.startswith(b"PAR1"):
+        raise InputError(f"{name}: this is Parquet: an archive, and no topology. The topology comes before archives")
     text = decode_text(data, name)
     file = SourceFile(name, text)
     known = format_of(file)

@@ -188,6 +188,8 @@ def build_commands(load: Load) -> list[click.Command]:
             lives = find_lives(topology, router, message) if life else None
         except NotFound as error:
             near = "" if exchange in topology.exchanges else suggest(exchange, topology.exchanges)
+            if not (near or routing_key or exchange in topology.exchanges):
+                near = "; the exchange comes before the routing key: explain TOPOLOGY EXCHANGE ROUTING_KEY"
             fail(InputError(f"{error}{near}"))
         except HashstarError as error:
             fail(error)

@@ -46,6 +46,8 @@ class Explanation:
     asked: str | None = None
     """Queue that the user asked about."""
     asked_exists: bool = False
+    meant: str | None = None
+    """Name of a queue that may be meant, if there is none of the name that was asked about."""
     obstacles: tuple[Obstacle, ...] = ()
     """Obstacles on the nearest path to that queue; empty if it gets the message, or if no path leads to it."""
     in_force: InForceAccount | None = None
@@ -175,7 +177,8 @@ def _queue_lines(explanation: Explanation, queue: str) -> Iterator[str]:
         return
     yield f"queue '{queue}' does not get it:"
     if not explanation.asked_exists:
-        yield "  there is no such queue"
+        near = f"; did you mean '{explanation.meant}'?" if explanation.meant else ""
+        yield f"  there is no such queue{near}"
     elif not explanation.obstacles:
         yield "  no binding leads there from where this message is"
     for obstacle in explanation.obstacles:

@@ -22,6 +22,7 @@ from exchange.routing.cache import RouteCache
 from exchange.routing.compiled import ALL_STALE, Compiled, Stale
 from exchange.routing.route import Hop, Obstacle, Route
 from exchange.routing.walk import walk, walk_later
+from exchange.text.display import LIKE_NAMES, find_alike
 from exchange.topology import rules
 from exchange.topology.topology import Topology
 from exchange.values.message import Message
@@ -59,7 +60,8 @@ class Router:
 
     def __init__(self, topology: Topology, *, choose: Choose | None = None, cache: int = 65_536) -> None:
         if not isinstance(topology, Topology):
-            raise TypeError(f"Router: topology must be a Topology, not {type(topology).__name__}: {topology!r:.60}")
+            kind, hint = type(topology).__name__, "bindings.load reads one from a file"
+            raise TypeError(f"Router: topology must be a Topology, not {kind}: {topology!r:.60}; {hint}")
         self._lock: Final = lock_at_forks(ROUTERS)
         self._host: Final = rules.VirtualHost(topology.vhost, topology.profile)
         self._tables: Final = topology.tables()
@@ -211,12 +213,13 @@ class Router:
                 obstacles = find_obstacles(Walk(message, reached, self._tables, alternates, self._host.profile), queue)
             asked = self._tables.queues.get(queue)
             if asked is None:
-                return Explanation(message, route, tuple(hops), queue)
+                meant = find_alike(queue, self._tables.queues, LIKE_NAMES)
+                return Explanation(message, route, tuple(hops), queue, meant=meant)
             from exchange.entities.precedence import build_account  # not at the top: only this needs it
 
             policies = Policies(self._tables.policies, self._tables.operator_policies, self._host.profile)
             in_force = build_account(asked, policies)
-            return Explanation(message, route, tuple(hops), queue, True, obstacles, in_force)
+            return Explanation(message, route, tuple(hops), queue, True, None, obstacles, in_force)
 
     def declare_exchange(self, exchange: Exchange) -> None:
         """Add an exchange, as `Topology.declare_exchange`."""

@@ -208,12 +208,12 @@ def _describe_nothing(path: str, others: Sequence[str], known: Sequence[Format])
         columns = list_names(other)
         if columns:
             return f"{other}: it has no exchange and routing key: {explain_missing(columns, _columns_of(known), other)}"
-    names = ", ".join(form.name for form in known)
+    names = "; ".join(form.name for form in known)
     number = f"none of its {len(others)} files is an archive" if len(others) > 1 else "its one file is no archive"
     what = "the file is no archive" if others == [path] else number
     return (
-        f"{path}: {what} that can be audited: known are {names}; "
-        "of JSON and Parquet it needs an exchange and a routing key with each message"
+        f"{path}: {what} that can be audited. Known are {names}. "
+        "Of JSON and Parquet it needs an exchange and a routing key with each message"
     )
 
 

@@ -1,7 +1,7 @@
-"""32x: messages that vanish from queues, and messages that are tried very often.
+"""32x: messages that vanish from queues (HS323), that are tried very often (HS324), or that stop their queue (HS327).
 
-Both rules are optional, as most topologies have such queues. What other rules find is left to them: missing exchanges,
-keys that no queue gets, circles of expiry.
+The first two are optional, as most topologies have such queues. What other rules find is left to them: missing
+exchanges, keys that no queue gets, circles of expiry.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import sys
 from typing import Final
 
 from exchange.errors import InputError
-from exchange.text.display import escape_line
+from exchange.text.display import escape_line, suggest
 
 __all__ = ["describe", "import_object"]
 
@@ -35,7 +35,8 @@ def import_object(address: str) -> object:
         try:
             found = getattr(found, name)
         except AttributeError:
-            raise InputError(f"{address}: {module_name} has no {path!r}") from None
+            near = suggest(name, [each for each in dir(found) if not each.startswith("__")])
+            raise InputError(f"{address}: {module_name} has no {path!r}{near}") from None
         except Exception as error:
             raise InputError(f"{address}: cannot get {path!r} of {module_name}: {describe(error)}") from error
     return found

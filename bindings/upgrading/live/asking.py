@@ -74,14 +74,14 @@ class LiveHost:
         return ACCEPTED
 
     def publish(self, message: Message) -> None:
-        """Publish a message, and return when the broker has it. Raises Refused or Lost."""
+        """Publish a message, and return when the broker has it. Raises OperationRefused or Lost."""
         connection = self._connection(closes=False)
         connection.leave_channel()
         _publish(connection, message)
         connection.leave_channel()
 
     def count(self, queue: str) -> int:
-        """Return the number of messages of a queue that are ready. Raises Refused or Lost."""
+        """Return the number of messages of a queue that are ready. Raises OperationRefused or Lost."""
         connection = self._connection(closes=False)
         answer = connection.call(
             f"queue.declare {queue!r}", lambda channel, done: channel.queue_declare(queue, passive=True, callback=done)
@@ -89,7 +89,7 @@ class LiveHost:
         return int(answer.method.message_count)
 
     def purge(self, queue: str) -> None:
-        """Delete the messages of a queue. Raises Refused or Lost."""
+        """Delete the messages of a queue. Raises OperationRefused or Lost."""
         connection = self._connection(closes=False)
         connection.call(f"queue.purge {queue!r}", lambda channel, done: channel.queue_purge(queue, callback=done))
 

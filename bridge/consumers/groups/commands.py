@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import click
 
@@ -17,9 +17,6 @@ from exchange.commands.output import form_options, output_option, print_form
 from exchange.limits import GROUP_PARTITIONS
 from exchange.text.display import count_noun
 from exchange.values.forms import Form, Forms
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["group_command"]
 
@@ -115,8 +112,7 @@ def resize_command(
 
     Publishers and members go on. Keys that move are handled in their new partition when all that is in the old one
     is handled; the command waits for that, so members have to run. If it is interrupted, or --wait is over, run it
-    again with the same
-    number: until then, messages of these keys wait in their new partition.
+    again with the same number: until then, messages of these keys wait in their new partition.
 
     Exit codes: 0 done, or that number already; 2 no such queue, another change in progress, no broker, or bad usage.
     """

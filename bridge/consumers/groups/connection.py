@@ -50,7 +50,7 @@ def import_aiormq() -> Any:
 
 @contextmanager
 def translate_losses(what: str) -> Iterator[None]:
-    """Raise ConnectionLost, with ``what`` before its reason, where aiormq reports the loss of a channel or connection.
+    """Raise GroupConnectionLost, with ``what`` before its reason, where aiormq reports a channel or connection as lost.
 
     It reports a loss by many errors, by a bare Exception, and by cancelling tasks that wait.
     """
@@ -83,7 +83,7 @@ def is_missing(error: BaseException) -> bool:
 async def connect(url: str, name: str, heartbeat: float) -> Any:
     """Connect to ``amqp://USER:PASSWORD@HOST:PORT/VHOST``, with a heartbeat in whole seconds.
 
-    Raises InputError for an address of another form; ConnectionLost if no broker answers, or it refuses.
+    Raises InputError for an address of another form; GroupConnectionLost if no broker answers, or it refuses.
     """
     aiormq = import_aiormq()
     address = parse_address(url, ("amqp", "amqps"), "amqp://USER:PASSWORD@HOST:PORT/VHOST")

@@ -84,7 +84,7 @@ class Description:
 async def describe(url: str, queue: str, *, listen: float = LISTENING) -> Description:
     """Return the present state of a partitioned queue and its group; ``listen`` is in seconds.
 
-    Nothing is changed, and no message is taken. Raises InputError if there is no such queue; ConnectionLost.
+    Nothing is changed, and no message is taken. Raises InputError if there is no such queue; GroupConnectionLost.
     """
     connection = await connect(url, f"describe {queue}", 10)
     try:

@@ -116,7 +116,7 @@ class OwnedPartition:
     async def run(self) -> None:
         """Consume until the partition is released, and hand it over.
 
-        Raises ConnectionLost when the channel is lost, and ApplicationFailed. However it ends, no handler runs any
+        Raises GroupConnectionLost when the channel is lost, and ApplicationFailed. However it ends, no handler runs any
         more, and the channel is closed.
         """
         host, settings = self._host, self._settings

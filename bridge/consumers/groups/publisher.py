@@ -56,7 +56,7 @@ class Publisher:
         self._partitioning: Partitioning | None = None
 
     async def __aenter__(self) -> Self:
-        """Connect, and read the number of slots. Raises InputError, ConnectionLost."""
+        """Connect, and read the number of slots. Raises InputError, GroupConnectionLost."""
         self._connection = await connect(self._url, self._name, 30)
         try:
             state = await read_state(self._connection, self._queue)
@@ -83,7 +83,7 @@ class Publisher:
         """Publish a message, and wait until the broker has it in a queue.
 
         Messages keep the order in which the calls of `publish` began, within each partition.
-        Raises ConnectionLost (the broker may have the message or not) and Unroutable.
+        Raises GroupConnectionLost (the broker may have the message or not) and Unroutable.
         """
         key = f"{self.slot_of(message)}.{message.routing_key}"
         properties = build_properties(message, delivery_mode=2)

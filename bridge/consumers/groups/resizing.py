@@ -97,7 +97,7 @@ async def resize(
     their new partitions until it is run again, with the same number. With ``dry_run``, only the first step is reported.
 
     Raises InputError for a number out of range, if there is no such queue, and if another change is in progress;
-    ConnectionLost.
+    GroupConnectionLost.
     """
     async with _locked(url, name) as (connection, channel):
         state = await read_state(connection, name)

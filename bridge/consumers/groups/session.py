@@ -90,7 +90,7 @@ class Session:
         self._hurried.set()
 
     async def run(self) -> None:
-        """Join, work, and leave. Raises ConnectionLost, InputError without such a queue, and what a handler raises."""
+        """Join, work, and leave. Raises GroupConnectionLost; InputError without such a queue; a handler's error."""
         try:
             with translate_losses("a request failed"):
                 self.carrying = await connect(self._url, f"{self.member} (deliveries)", self._heartbeat)

@@ -8,7 +8,7 @@ end, and continues where the run before stopped (`reading`).
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping as MappingOf
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -69,7 +69,7 @@ def dead_letter_target(name: str, url: str, table: Table) -> ArchiveTarget:
     return _target(name, url, table, {"": ""})
 
 
-def _target(name: str, url: str, table: Table, folders: MappingOf[str, str]) -> ArchiveTarget:
+def _target(name: str, url: str, table: Table, folders: Mapping[str, str]) -> ArchiveTarget:
     return ArchiveTarget(
         name,
         _path(url, table),

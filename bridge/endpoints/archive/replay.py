@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
-from collections.abc import Mapping as MappingOf
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
@@ -111,7 +110,7 @@ class Settled:
         except (ValueError, KeyError, TypeError, AttributeError):
             raise InputError(f"{path}: does not say how far a replay is; remove it to begin anew") from None
 
-    def write(self, files: MappingOf[ArchiveFile, tuple[int, int | None]]) -> None:
+    def write(self, files: Mapping[ArchiveFile, tuple[int, int | None]]) -> None:
         """Replace the file atomically. Raises OSError."""
         if self.path is None:
             return
@@ -135,7 +134,7 @@ class Replay:
         self,
         path: str,
         window: ReplayWindow,
-        settled: MappingOf[ArchiveFile, tuple[int, int | None]],
+        settled: Mapping[ArchiveFile, tuple[int, int | None]],
         *,
         grows: bool,
         mapping: FieldMapping = USUAL,
@@ -189,7 +188,7 @@ class Replay:
             self._read[file] = max(number, before), size
             yield Done(file, max(number, before), size)
 
-    def _look(self, paths: MappingOf[str, str]) -> list[ArchiveFile]:
+    def _look(self, paths: Mapping[str, str]) -> list[ArchiveFile]:
         try:
             return self._files.look(paths)
         except OSError as error:

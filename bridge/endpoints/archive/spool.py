@@ -89,7 +89,7 @@ class Spool:
     def append(self, batch: pa.RecordBatch) -> None:
         """Append a batch and sync it. After an error nothing of it is left, and the spool must not be used again.
 
-        Raises Gone, too: a batch in a file that is not in the folder any more is not in the archive.
+        Raises SpoolGone, too: a batch in a file that is not in the folder any more is not in the archive.
         """
         data = batch.serialize()
         try:
@@ -110,7 +110,7 @@ class Spool:
         return _is_at(self._file, self.path)
 
     def require_place(self) -> None:
-        """Raise Gone unless its file is still the one at its path."""
+        """Raise SpoolGone unless its file is still the one at its path."""
         if not self.is_in_place():
             raise SpoolGone(f"{self.path}: it, or its folder, was moved or removed")
 

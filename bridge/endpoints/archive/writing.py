@@ -192,7 +192,7 @@ class ArchiveTarget(Target):
             LOG.warning("%s: what is confirmed is in a spool, and becomes parts later: %s", self.name, state.trouble)
 
     async def _write_all(self, state: _Writing, spool: Spool) -> None:
-        """Write until the target is closed, and hand the last spool on. Raises OSError, Gone."""
+        """Write until the target is closed, and hand the last spool on. Raises OSError, SpoolGone."""
         loop = asyncio.get_running_loop()
         # `begun` is when the spool got its first message, `synced` when the latest batch was taken.
         begun = synced = loop.time()
@@ -251,7 +251,7 @@ class ArchiveTarget(Target):
             state.news.set()
 
     async def _rotate_own(self, state: _Writing, spool: Spool) -> None:
-        """Make parts of a spool that this target wrote. Raises Gone if its rows are neither there nor in parts."""
+        """Make parts of a spool that this target wrote. Raises SpoolGone if its rows are lost."""
         rotated = await self._rotate(state.rotator, spool.path)
         if rotated is None and await asyncio.to_thread(spool.is_lost):
             raise SpoolGone(f"{spool.path}: it, or its folder, was moved or removed")

@@ -35,7 +35,7 @@ MAX_STEPS: Final = 1_000_000
 
 
 class PcreMatcher:
-    """An expression ready to be searched for. Raises Unknown if it is too large."""
+    """An expression ready to be searched for. Raises UnknownMatch if it is too large."""
 
     __slots__ = ("_longest", "_machine", "_search", "prefix", "source_for_ascii")
 

@@ -52,7 +52,7 @@ class Flags(NamedTuple):
 
 
 def parse(pattern: bytes, dialect: Dialect) -> Node:
-    """Return the syntax tree of an expression. Raises Invalid, Unknown."""
+    """Return the syntax tree of an expression. Raises Invalid, UnknownMatch."""
     if len(pattern) > LENGTH:
         raise UnknownMatch(f"it is longer than {LENGTH:,} bytes")
     if 0 in pattern:
@@ -385,7 +385,7 @@ class _Parser:
 
 
 def _width(node: Node) -> int:
-    """Return the number of bytes that a branch of a lookbehind matches. Raises Unknown if it varies."""
+    """Return the number of bytes that a branch of a lookbehind matches. Raises UnknownMatch if it varies."""
     if isinstance(node, Bytes):
         return 1
     if isinstance(node, Sequence):

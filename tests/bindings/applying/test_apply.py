@@ -170,7 +170,8 @@ def test_a_queue_in_use_is_deleted_by_force_only(
 def test_a_connection_that_is_refused_is_reported() -> None:
     """In words, at once, with the address, which may not be the one that was meant."""
     with pytest.raises(
-        Lost, match=r"^127\.0\.0\.1:1: .*Connection refused; if its AMQP is elsewhere, say --other-address$"
+        Lost,
+        match=r"^127\.0\.0\.1:1: .*Connection refused; if its AMQP is elsewhere, say --other-address amqp://HOST:PORT$",
     ):
         BrokerConnection("amqp://127.0.0.1:1/", "u", "p", "/")
 

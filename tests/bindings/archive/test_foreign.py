@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -182,6 +183,23 @@ def test_the_columns_that_are_there_are_listed(tmp_path: Path) -> None:
 def test_a_column_is_a_field_and_a_place(text: str) -> None:
     with pytest.raises(InputError):
         FieldMapping(columns=parse_columns([text]))
+
+
+def test_a_column_that_is_not_there_may_be_meant_as_a_text(tmp_path: Path) -> None:
+    """``--column exchange=orders`` for ``exchange==orders``: the error shows how."""
+    path = tmp_path / "m.jsonl"
+    path.write_text('{"event": "order.eu.paid"}\n')
+    with pytest.raises(InputError, match=r"no column 'orders'; there are: event; .*is written =orders$"):
+        detect(str(path), FieldMapping(columns=(("exchange", "orders"), ("routing_key", "event"))))
+
+
+@pytest.mark.parametrize(("field", "place", "way_out"), [
+    ("exchang", "exch", "did you mean 'exchange'?"), ("x", "y", "known: exchange, routing_key"),
+    ("timestamp", "", "timestamp== leaves the field out"),
+])  # fmt: skip
+def test_a_field_that_is_none_is_named_with_the_way_out(field: str, place: str, way_out: str) -> None:
+    with pytest.raises(InputError, match=re.escape(way_out)):
+        FieldMapping(columns=((field, place),))
 
 
 def test_a_mapping_goes_to_workers_and_comes_back() -> None:

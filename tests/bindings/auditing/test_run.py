@@ -6,6 +6,8 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
@@ -61,3 +63,13 @@ def test_a_topology_may_be_a_value_and_archives_may_be_paths(files: tuple[str, s
 def test_topics_need_a_session_of_spark(files: tuple[str, str, str]) -> None:
     with pytest.raises(InputError, match="a topic can be read by Spark only"):
         audit(files[0], "kafka://127.0.0.1:1/orders")
+
+
+def test_arguments_that_are_something_else_are_named(tmp_path: Path) -> None:
+    """An archive before the topology, and columns that are no mapping."""
+    path = tmp_path / "month.parquet"
+    pq.write_table(pa.table({"exchange": ["orders"], "routing_key": ["a"]}), path)
+    with pytest.raises(InputError, match=r"month.parquet: this is Parquet: an archive, and no topology"):
+        audit(path, "examples/orders/orders.bindings")
+    with pytest.raises(TypeError, match=r"mapping must be a FieldMapping, not dict; such as FieldMapping"):
+        audit("examples/orders/orders.bindings", path, mapping={"exchange": "exch"})  # type: ignore[arg-type]

@@ -292,6 +292,16 @@ def test_caveats_name_what_an_archive_cannot_show() -> None:
     assert nothing.caveats[0].startswith("No message was counted")
 
 
+def test_a_report_whose_messages_all_name_other_exchanges_says_where_they_may_be() -> None:
+    """As of the topics of Kafka that a bridge wrote: each topic is taken for an exchange."""
+    assert (
+        "No message was published to an exchange of the topology. --exchange"
+        in report_of(ORDERS, [Message("billing", "order.eu.paid"), Message("audit", "t3")]).caveats[0]
+    )
+    some = report_of(ORDERS, [Message("billing", "order.eu.paid"), Message("orders", "order.eu.paid")])
+    assert not any("--exchange" in caveat for caveat in some.caveats)
+
+
 def test_counts_of_another_topology_are_refused() -> None:
     with pytest.raises(InputError, match="another topology"):
         build_report(Topology(), TALLY, Sources("t"), NOW)

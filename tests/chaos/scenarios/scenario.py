@@ -23,7 +23,7 @@ class Scenario(NamedTuple):
     """Name of a group of scenarios."""
     variant: str
     kinds: Sequence[str]
-    """Kinds of brokers that it needs, from `tests.chaos.brokers.KINDS`."""
+    """Kinds of brokers that it needs, from `tests.chaos.kinds.KINDS`."""
     act: Callable[[Trial], Sequence[Writable]]
     """Plays it, and returns the targets whose messages are accounted for."""
     short: bool = False

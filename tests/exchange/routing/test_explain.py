@@ -59,6 +59,7 @@ ROUTER = Router(TOPOLOGY, choose=lambda n: 0)
         (Message("lottery"), "second", ["chance picked another binding"]),
         (Message("jobs", "Render"), "lonely", ["no binding leads there from where this message is"]),
         (Message("jobs", "Render"), "nope", ["there is no such queue"]),
+        (Message("jobs", "Render"), "lonley", ["there is no such queue; did you mean 'lonely'?"]),
     ],
 )  # fmt: skip
 def test_the_nearest_obstacle_is_named(message: Message, queue: str, reasons: list[str]) -> None:

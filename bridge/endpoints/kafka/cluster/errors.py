@@ -89,6 +89,9 @@ CLOSED: Final = (
 GAPLESS: Final = "Gap-less ordering"
 """Part of the line that a producer logs when it stops, as one of its batches was refused."""
 
+GAPLESS_SETTING: Final = "enable.gapless.guarantee"
+"""The setting by which a producer stops so; librdkafka warns at each start that it is experimental."""
+
 LINES: Final = 200
 """Maximum number of lines that are remembered, so that they are not logged again at once."""
 
@@ -137,6 +140,8 @@ class Reasons:
         """Log a line of librdkafka's, as `logging.Logger.log` does; its parts are its kind, the client and the text."""
         if parts[0] == "FATAL" and GAPLESS in parts[-1]:
             level = logging.DEBUG  # the producer is meant to stop at a batch that was refused
+        if parts[0] == "CONFWARN" and GAPLESS_SETTING in parts[-1]:
+            level = logging.DEBUG  # the setting is ours, and nobody can change it
         if parts[0] == "FAIL":
             self._line = parts[-1].rpartition("]: ")[2]
         if level <= logging.DEBUG:

@@ -104,6 +104,13 @@ def test_tasks_are_checked_against_the_topology_of_a_file(folder: Path) -> None:
     assert run("check", "--select", "HS81", "celery:shop_for_tests:app").exit_code == 0
 
 
+def test_tasks_take_the_name_that_the_app_has_as_a_topology(folder: Path) -> None:
+    """With ``celery:`` before it, or without."""
+    named = [run("check", "--tasks", f"{scheme}shop_for_tests:app", "broker.bindings") for scheme in ("", "celery:")]
+    assert named[0].stdout == named[1].stdout
+    assert "HS812" in named[1].stdout
+
+
 @pytest.mark.parametrize("form", ["github", "gitlab", "json", "junit", "sarif", "text"])
 def test_findings_name_the_application_in_each_form(folder: Path, form: str) -> None:
     app = "celery:shop_for_tests:app"
@@ -117,7 +124,8 @@ def test_findings_name_the_application_in_each_form(folder: Path, form: str) -> 
     ("celery:shop_for_tests", "names no object: write PACKAGE.MODULE:NAME"),
     ("celery:no_such_module_for_tests:app", "cannot import no_such_module_for_tests: ModuleNotFoundError"),
     ("celery:broken_for_tests:app", "cannot import broken_for_tests: ZeroDivisionError: division by zero"),
-    ("celery:shop_for_tests:nothing", "shop_for_tests has no 'nothing'"),
+    ("celery:shop_for_tests:nothing", "shop_for_tests has no 'nothing'\n"),
+    ("celery:shop_for_tests:ap", "shop_for_tests has no 'ap'; did you mean 'app'?"),
     ("celery:shop_for_tests:names.number", "no Celery app, but an object of int"),
     ("celery:ends_for_tests:app", "cannot import ends_for_tests: SystemExit: usage: ..."),
     ("celery:lazy_for_tests:lazy.app", "cannot get 'lazy.app' of lazy_for_tests: RuntimeError: no context"),

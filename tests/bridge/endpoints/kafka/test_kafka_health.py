@@ -179,6 +179,15 @@ def test_a_line_of_librdkafka_is_logged_once_a_minute_with_the_number_left_out(
     assert caplog.records[-1].getMessage().endswith("Disconnected")
 
 
+def test_a_warning_about_a_setting_of_our_own_is_not_shown(caplog: pytest.LogCaptureFixture) -> None:
+    """At each start librdkafka warns that it is experimental, and no user can change it."""
+    caplog.set_level(logging.INFO, LOG.name)
+    warning = "Configuration property enable.gapless.guarantee is experimental: When set to `true`, any error"
+    Reasons().log(logging.WARNING, "%s [%s] %s", "CONFWARN", "hashstar#producer-1", f"[thrd:app]: {warning}")
+    Reasons().log(logging.WARNING, "%s [%s] %s", "CONFWARN", "hashstar#producer-1", "[thrd:app]: ssl.x is deprecated")
+    assert [record.getMessage().rpartition(": ")[2] for record in caplog.records] == ["ssl.x is deprecated"]
+
+
 def test_the_error_at_a_port_of_another_system_asks_whether_it_is_kafkas() -> None:
     text = (
         "127.0.0.1:5672/bootstrap: Receive failed: Invalid response size 1095586128 (0..100000000): increase "
