@@ -223,7 +223,8 @@ class ArchiveSource(Source):
         reason = reason if reason in self.unreadable or len(self.unreadable) < REASONS else OTHER
         self.unreadable[reason] += 1
         if self.unreadable[reason] <= LOGGED:
-            LOG.warning("%s: %s: %s: left out", self.name, origin, reason)
+            way_out = "; with without_bodies = true it is read all the same" if reason == NO_BODY else ""
+            LOG.warning("%s: %s: %s: left out%s", self.name, origin, reason, way_out)
 
     async def _wait_until_due(self, limit: int, speed: float) -> int:
         """Wait until the first delivery that is ready is due, and return how many are."""

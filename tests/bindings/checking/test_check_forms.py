@@ -42,6 +42,12 @@ def run(*arguments: object) -> Result:
     return result
 
 
+def test_the_guide_has_a_row_for_each_form() -> None:
+    guide = Path(__file__).parents[3].joinpath("docs", "ci.md").read_text("utf-8")
+    table = guide.partition("| `--format` |")[2].partition("\n\n")[0]
+    assert {*re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)} == {*FORMS}
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the current folder, the root of a repository, with a topology and a file that is none."""

@@ -218,6 +218,18 @@ def test_misrouted_and_rerouted_messages_can_be_limited() -> None:
         ]  # fmt: skip
 
 
+def test_each_threshold_is_a_gate() -> None:
+    """Of a report that has all that a threshold can be about; one that is only read would never fail."""
+    verification = Verification(compute_fingerprint(ORDERS), agreed=90)
+    compared = Compared("b", "0", Changes(ChangeTotals(100, 8, 8, 0, 0, 0, 0, 0), (), (), (), (), ()))
+    for name in Limits._fields:
+        report = build_report(
+            ORDERS, TALLY, Sources("t"), NOW,
+            settings=read_settings({name: 1}, "f"), verification=verification, comparison=compared,
+        )  # fmt: skip
+        assert name in {gate.name for gate in report.gates}
+
+
 WHOLE = """
 [audit]
 fail_under = 99.5

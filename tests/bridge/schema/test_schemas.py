@@ -22,9 +22,10 @@ from bindings.report.store_json import TopicKindKey
 from bindings.sources.definitions import Definitions
 from bridge.cli import hashstar
 from bridge.daemon.probe import encode_report
+from bridge.endpoints import SCHEMES, list_keys
 from bridge.schema.command import schema_command
 from bridge.schema.names import SCHEMAS
-from docs.scripts.schemas import FOLDER, schema_files
+from docs.scripts.schemas import FOLDER, TABLES, schema_files
 from exchange import PROFILES, InputError
 from exchange.values.field_json import READERS, decode_message, encode_message
 from exchange.values.json_schema import DIALECT, DRAFT_07, build_schema, describe_fields
@@ -75,6 +76,15 @@ def test_the_files_of_the_documentation_are_up_to_date() -> None:
     stale = [path.name for path, text in files.items() if not path.exists() or path.read_text("utf-8") != text]
     assert stale == [], "run python -m docs.scripts.schemas"
     assert {*FOLDER.iterdir()} == files.keys()
+
+
+def test_the_keys_of_each_system_are_in_a_page() -> None:
+    """A new system has a row in `TABLES`: else no page would be written from its keys, and none would be missed."""
+    shared = {*TABLES["bridge-configuration.md"]["A source: every kind"].names}
+    written = [{*keys.names} for tables in TABLES.values() for keys in tables.values()]
+    for folder in dict.fromkeys(SCHEMES.values()):
+        assert {*list_keys(folder, "SOURCE").names} in [shared | names for names in written], folder
+        assert {*list_keys(folder, "TARGET").names} in written, folder
 
 
 def test_the_command_lists_schemas_and_prints_one() -> None:
