@@ -191,8 +191,10 @@ def audit(
     than ``max_bad`` records are bad. ``keep_bad`` is a new folder in which to keep bad records.
     """
     if not isinstance(mapping, FieldMapping):
-        example = 'FieldMapping(columns=(("exchange", "exch"),))'
-        raise TypeError(f"audit: mapping must be a FieldMapping, not {type(mapping).__name__}; such as {example}")
+        raise TypeError(
+            f"audit: mapping must be a FieldMapping, not {type(mapping).__name__}; "
+            'such as FieldMapping(columns=(("exchange", "exch"),))'
+        )
     subject = _open_subject(topology, vhost, profile)
     if compare is not None:
         other = _open_subject(compare, vhost, profile)

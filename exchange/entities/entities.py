@@ -96,8 +96,10 @@ class Binding(_Binding):
             _require_text(source, "Binding: source")
             _require_text(routing_key, "Binding: routing_key")
             if not isinstance(destination, Destination):
-                kind, way_out = type(destination).__name__, "Binding.to_queue takes a name"
-                raise TypeError(f"Binding: destination must be a Destination, not {kind}; {way_out}")
+                raise TypeError(
+                    f"Binding: destination must be a Destination, not {type(destination).__name__}; "
+                    "Binding.to_queue takes a name"
+                )
         return _new_tuple(cls, (source, destination, routing_key, arguments))
 
     @classmethod

@@ -60,8 +60,10 @@ class Router:
 
     def __init__(self, topology: Topology, *, choose: Choose | None = None, cache: int = 65_536) -> None:
         if not isinstance(topology, Topology):
-            kind, hint = type(topology).__name__, "bindings.load reads one from a file"
-            raise TypeError(f"Router: topology must be a Topology, not {kind}: {topology!r:.60}; {hint}")
+            raise TypeError(
+                f"Router: topology must be a Topology, not {type(topology).__name__}: {topology!r:.60}; "
+                "bindings.load reads one from a file"
+            )
         self._lock: Final = lock_at_forks(ROUTERS)
         self._host: Final = rules.VirtualHost(topology.vhost, topology.profile)
         self._tables: Final = topology.tables()
