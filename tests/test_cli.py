@@ -142,7 +142,7 @@ def test_a_line_that_is_not_utf8_is_a_bad_line(definitions: str, tmp_path: Path)
         (["route", "-t", "DEFINITIONS", "--vhost", "other"], "there is no virtual host 'other'"),
         (["route", "-t", "DEFINITIONS", "--profile", "rabbitmq-x"], "rabbitmq-4.3"),
         (["explain", "-t", "DEFINITIONS", "nope"], "404 NOT_FOUND"),
-        (["explain", "-t", "DEFINITIONS", "order.eu"], "the exchange comes before the routing key"),
+        (["explain", "-t", "DEFINITIONS", "order.eu"], "the exchange comes before the key"),
         (["explain", "-t", "DEFINITIONS", "x", "-H", "nonsense"], "NAME=VALUE"),
         (["nonsense"], "No such command"),
     ],

@@ -20,7 +20,6 @@ from bindings.counts.verification import Verification
 from bindings.report.thresholds import Gate, IgnoreUse
 from exchange.entities.entities import Binding, Destination
 from exchange.entities.unread import UnreadPart
-from exchange.text.display import count_noun
 from exchange.values.documents import document, with_underscores
 from exchange.values.notation import write_arguments
 
@@ -393,7 +392,7 @@ class Report:
         totals, bad = self.summary.totals, self.audited.records.unread.bad_records
         return (
             f"<Report of {self.audited.topology!r}: {totals.messages:,} messages, {totals.unroutable:,} unroutable; "
-            f"{totals.hit:,} of {totals.eligible:,} bindings hit; {count_noun(bad, 'bad record')}>"
+            f"{totals.hit:,} of {totals.eligible:,} bindings hit; {bad:,} bad records>"
         )
 
     def _repr_html_(self) -> str:

@@ -187,10 +187,8 @@ def build_commands(load: Load) -> list[click.Command]:
             explanation = follow_dead_letters(topology, router, router.explain(message, queue))
             lives = find_lives(topology, router, message) if life else None
         except NotFound as error:
-            near = "" if exchange in topology.exchanges else suggest(exchange, topology.exchanges)
-            if not (near or routing_key or exchange in topology.exchanges):
-                near = "; the exchange comes before the routing key: explain TOPOLOGY EXCHANGE ROUTING_KEY"
-            fail(InputError(f"{error}{near}"))
+            near = suggest(exchange, topology.exchanges) or ("; the exchange comes before the key" * (not routing_key))
+            fail(InputError(f"{error}{'' if exchange in topology.exchanges else near}"))
         except HashstarError as error:
             fail(error)
         print_form(FORMS[form], explanation, topology.profile.name, lives)
