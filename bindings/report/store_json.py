@@ -20,7 +20,7 @@ from exchange.values.documents import document, encode_as
 
 __all__ = ["InspectedStore", "MatchedMessages", "TopicKindKey", "encode_matches", "store_json"]
 
-TopicKindKey = Literal["user", "retry", "dead", "delay", "wheel", "transaction", "system"]
+TopicKindKey = Literal["user", "retry", "dead", "delay", "wheel", "transaction", "lite", "system"]
 
 
 class TagJson(TypedDict):

@@ -15,7 +15,7 @@ from exchange.errors import InputError
 from exchange.text.display import clip_line
 from exchange.values.documents import document
 
-__all__ = ["FLAGS", "Release", "SeriesUpgrade", "find_steps", "release_of"]
+__all__ = ["FLAGS", "KNOWN", "Release", "SeriesUpgrade", "find_steps", "release_of"]
 
 KNOWN: Final = (*SERIES,)
 """The series of releases, the oldest first."""
@@ -80,7 +80,11 @@ def find_steps(old: Release, new: Release) -> tuple[SeriesUpgrade, ...]:
         if release.series not in SERIES and not release.profile.applied_to:
             raise InputError(f"RabbitMQ {release} is not known here: give a release from {KNOWN[0]} to {KNOWN[-1]}")
     if new.numbers <= old.numbers:
-        meant = f"{old} without a patch number is its newest patch release" if old.is_newest else ""
+        meant = ""
+        if old.series not in SERIES and new.series in SERIES:
+            meant = f"{KNOWN[-1]} is the newest release that is known here; say --to RELEASE"
+        elif old.series == new.series and old.is_newest:
+            meant = f"{old} without a patch number is its newest patch release"
         raise InputError(": ".join(filter(None, [f"from {old} to {new} is no upgrade", meant])))
     newest = new.row.newest_patch
     if new.series == old.series and new.series in SERIES and new.is_newest and old.numbers[2] >= newest:

@@ -45,6 +45,7 @@ PRODUCER_PROPERTIES: Final = frozenset({
 describe its way: which broker stored it, which retry it was; or a delay, which is over."""
 
 MODE: Final = {"delivery_mode": b"\x02"}
+LITE_TOPIC: Final = PREFIX + "__LITE_TOPIC"
 NAMES: Final = {name: encode_short_string(name) for name in OURS}
 
 
@@ -110,6 +111,12 @@ def unwrap(content: ContentHeader, body: bytes, topic: str) -> RocketMessage:
                 properties[of_property] = text
         elif name in OURS:
             ours[name] = _own(name, wire)
+        elif name == LITE_TOPIC:
+            lite = (format_wire(wire)[1] or b"").decode("utf-8", "replace")
+            raise Unmappable(
+                f"it is of the lite topic {lite!r}: to write to lite topics takes RocketMQ's gRPC client, which the "
+                f"bridge does not have; without the header {LITE_TOPIC} it is a message of no lite topic"
+            )
     for name, raw in format_properties(content):
         text = None if name == "amqp.delivery_mode" else format_property(raw or b"")
         if text is not None:

@@ -13,7 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-__all__ = ["install", "run_server"]
+from tests.support.unique import free_ports
+
+__all__ = ["find_rocketmq_ports", "install", "run_server"]
 
 IMAGES: Final = Path(__file__).parent.parent.parent / ".ci" / "images.d"
 
@@ -28,13 +30,19 @@ def install(name: str, version: str) -> Iterator[Path]:
         yield home
 
 
+def find_rocketmq_ports() -> tuple[str, str]:
+    """Return free ports of a name server and of a broker, which listens two below and one above its own, too."""
+    namesrv, _, _, broker, _ = map(str, free_ports(5))
+    return namesrv, broker
+
+
 @contextmanager
 def run_server(command: list[str], environment: Mapping[str, str], log: Path, ready: bytes) -> Iterator[None]:
     """Run a server, from the line of its log that shows that it is ready until it has ended. Raises TimeoutError."""
     with log.open("wb") as output:
         server = subprocess.Popen(command, env=os.environ | environment, stdout=output, stderr=output)
     try:
-        for _ in range(120):
+        for _ in range(600):
             time.sleep(0.5)
             if ready in log.read_bytes():
                 break

@@ -24,10 +24,9 @@ from bridge.rocketmq.remoting import admin
 from bridge.rocketmq.remoting.client import Client, ClientSettings
 from bridge.rocketmq.remoting.message import RocketMessage
 from tests.recorders import golden
-from tests.recorders.brokers import install, run_server
+from tests.recorders.brokers import find_rocketmq_ports, install, run_server
 from tests.recorders.kafka_log import drop_owner
 from tests.support.rocketmq.groups import consumer_of
-from tests.support.unique import free_ports
 
 __all__ = ["GROUP", "TOPICS", "VARIANTS"]
 
@@ -112,7 +111,7 @@ def record(variant: str) -> None:
     with install("rocketmq", VERSION) as home, tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "data"
         data.mkdir()
-        namesrv, port = map(str, free_ports(2))
+        namesrv, port = find_rocketmq_ports()
         options = SMALL | VARIANTS[variant] | {"listenPort": port, "brokerIP1": "127.0.0.1"}
         settings = {"NAMESRV_PORT": namesrv, "ROCKETMQ_DATA": str(data)}
         settings |= {f"ROCKETMQ_{name}": value for name, value in options.items()}

@@ -20,9 +20,8 @@ from random import Random
 from typing import Any, Final
 
 from tests.recorders import golden
-from tests.recorders.brokers import install, run_server
+from tests.recorders.brokers import find_rocketmq_ports, install, run_server
 from tests.recorders.jvm import ask
-from tests.support.unique import free_ports
 
 __all__ = ["FILE_BYTES", "KEPT", "OPEN", "SOURCE", "sends"]
 
@@ -105,7 +104,7 @@ def sends(version: str, broker: str = "") -> list[dict[str, Any]]:
 @contextmanager
 def broker(home: Path, data: Path, version: str) -> Iterator[tuple[str, str]]:
     """Yield the addresses of a name server and of its broker."""
-    namesrv, port = map(str, free_ports(2))
+    namesrv, port = find_rocketmq_ports()
     options = SMALL | EXTENDED.get(version, {}) | {"listenPort": port}
     settings = {"NAMESRV_PORT": namesrv, "ROCKETMQ_DATA": str(data)}
     settings |= {f"ROCKETMQ_{name}": str(value) for name, value in options.items()}

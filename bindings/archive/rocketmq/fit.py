@@ -22,13 +22,14 @@ from bindings.archive.rocketmq.log import COMMITTED, TRANSACTION
 from bindings.archive.rocketmq.queue import Column, ConsumeQueue, Units, encode_tag
 from bindings.archive.sums import SAMPLES, Unread
 
-__all__ = ["SCHEDULE", "WHEEL", "Fit", "QueueRecords", "LogColumns", "fit_queue", "add_problems"]
+__all__ = ["LIGHT", "SCHEDULE", "WHEEL", "Fit", "QueueRecords", "LogColumns", "fit_queue", "add_problems"]
 
 SCHEDULE: Final = "SCHEDULE_TOPIC_XXXX"
 """Topic in which delayed messages wait; level n waits in queue n - 1 (`ScheduleMessageService`)."""
 WHEEL: Final = "rmq_sys_wheel_timer"
 """Topic in which messages with an arbitrary delivery time wait, since 5.0 (`TimerMessageStore`)."""
 LIGHT: Final = "%LMQ%"
+"""Prefix of light queues, which share records with a topic; of a lite topic %LMQ%$TOPIC$LITE_TOPIC (`LiteUtil`)."""
 BEHIND: Final = "a unit of a queue that points behind the end of the log"
 NOWHERE: Final = "a unit of a queue that points at no message"
 ANOTHER: Final = "a unit of a queue that points at another queue's message"

@@ -18,7 +18,7 @@ import numpy as np
 from bindings.archive.figures import Milliseconds
 from bindings.archive.reading import Bad
 from bindings.archive.rocketmq.database import DatabaseQueue
-from bindings.archive.rocketmq.fit import EMPTY, SCHEDULE, WHEEL, Fit, LogColumns, add_problems, fit_queue
+from bindings.archive.rocketmq.fit import EMPTY, LIGHT, SCHEDULE, WHEEL, Fit, LogColumns, add_problems, fit_queue
 from bindings.archive.rocketmq.log import OWN_TOPICS
 from bindings.archive.rocketmq.queue import ConsumeQueue
 from bindings.archive.rocketmq.store import QUEUES_IN_DATABASE, Store
@@ -53,6 +53,7 @@ class TopicKind(Enum):
     DELAY = "delayed messages, by level"
     WHEEL = "delayed messages, by time"
     TRANSACTION = "transactions"
+    LITE = "a lite topic, whose messages are those of its topic, too"
     SYSTEM = "RocketMQ's own"
 
     @classmethod
@@ -68,6 +69,7 @@ STARTS: Final = (
     (WHEEL, TopicKind.WHEEL),
     ("RMQ_SYS_TRANS_", TopicKind.TRANSACTION),
     ("RMQ_SYS_ROCKSDB_TRANS_", TopicKind.TRANSACTION),
+    (LIGHT, TopicKind.LITE),
     *[(start, TopicKind.SYSTEM) for start in OWN_TOPICS],
 )
 """Pairs of the prefix of a name and its kind; the first pair that fits counts."""
@@ -182,8 +184,8 @@ class StoreInspection:
 
     @property
     def messages(self) -> int:
-        """Number of messages in all queues of all topics."""
-        return sum(topic.messages for topic in self.topics)
+        """Number of messages in all queues of all topics; those of lite topics are counted once, for their topic."""
+        return sum(topic.messages for topic in self.topics if topic.kind is not TopicKind.LITE)
 
 
 def inspect_store(store: Store) -> StoreInspection:

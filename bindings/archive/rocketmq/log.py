@@ -6,9 +6,10 @@ checksum; topic and properties have none, so the only check is that they fit exa
 allocated at full length, so it ends with a blank record, with zeros, or with the remains of a killed broker.
 
 A `bindings.archive.mapping.FieldMapping` names the fields of a message that become its exchange and routing key.
-Headers are the user properties, TAGS and KEYS. Messages of RocketMQ's own topics (retries, delays, halves of
-transactions) are skipped: they are no publishings, or not yet. Topics of the type BatchCQ keep a producer's batch in
-one record; each of its messages becomes a row, with the position of that record.
+Headers are the user properties, TAGS, KEYS and the lite topic; a priority that AMQP can have is a property. Messages of
+RocketMQ's own topics (retries, delays, halves of transactions) are skipped: they are no publishings, or not yet. Topics
+of the type BatchCQ keep a producer's batch in one record; each of its messages becomes a row, with the position of that
+record.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from bindings.archive.reading import (
 )
 from bindings.archive.record import Rows
 from exchange.errors import HashstarError, InputError
+from exchange.partition.clients.rocketmq.priority import PRIORITY, parse_priority
 from exchange.rocketmq.stored_record import (
     BATCH,
     LEAST,
@@ -91,9 +93,11 @@ SYSTEM: Final = frozenset({
     "TIMER_DELAY_LEVEL", "TIMER_DELAY_MS", "TIMER_DELAY_SEC", "TIMER_DELIVER_MS", "TIMER_DEL_UNIQKEY",
     "TIMER_DEQUEUE_MS", "TIMER_ENQUEUE_MS", "TIMER_OUT_MS", "TIMER_ROLL_LABEL", "TIMER_ROLL_TIMES", "TRACE_CONTEXT",
     "TRACE_ON", "TRANSACTION_CHECK_TIMES", "TRANSFER_FLAG", "TRANS_OFFSET", "TRAN_MSG", "TRAN_PREPARED_QUEUE_OFFSET",
-    "TTL", "UNIQ_KEY", "WAIT", "_SYS_MSG_PRIORITY_", "__BORNHOST", "__CRC32#", "__LITE_TOPIC", "__transactionId__",
+    "TTL", "UNIQ_KEY", "WAIT", "__BORNHOST", "__CRC32#", "__transactionId__",
 })  # fmt: skip
-"""Properties that only clients and brokers set (`MessageConst`)."""
+"""Properties that only clients and brokers set (`MessageConst`), without priority and lite topic."""
+GREATEST_PRIORITY: Final = 255
+"""Greatest priority of AMQP; a greater one of RocketMQ stays a header."""
 CHUNK: Final = 1 << 20
 """Number of zero bytes (fewer at the end of the file) that mark the end of the written log."""
 
@@ -208,7 +212,11 @@ class RocketmqLog(Format):
                 raise InputError(f"a message without {wanted}, which is to be its {what}")
             texts.append(text)
         headers = {name: value for name, value in properties.items() if name not in SYSTEM}
-        known = {"message_id": properties["UNIQ_KEY"]} if "UNIQ_KEY" in properties else {}
+        known: dict[str, str | int] = {"message_id": properties["UNIQ_KEY"]} if "UNIQ_KEY" in properties else {}
+        priority = parse_priority(headers.get(PRIORITY, ""))
+        if priority is not None and priority <= GREATEST_PRIORITY:
+            known["priority"] = priority
+            del headers[PRIORITY]
         rows.add(Message(texts[0], texts[1], headers, known, body), born * 1000 if born > 0 else None, offset=place)
 
 

@@ -17,6 +17,7 @@ from bridge.aside import call_aside
 from bridge.endpoint import Disconnected, Finding, Place
 from bridge.endpoints.outages import judge_removals
 from bridge.endpoints.rocketmq.backlog import look_up_removals
+from bridge.endpoints.rocketmq.lite import WAY_OUT, holds_lite_topics
 from bridge.endpoints.rocketmq.placing import WritableQueues, route_of
 from bridge.endpoints.topics import TopicDestination
 from bridge.interop.rocketmq_topics import name_of
@@ -107,6 +108,9 @@ async def _look_at_source(
         brokers = {MessageQueue.from_partition(queue).broker for queue in queues}
         findings.append(Finding("ok", f"topic {topic!r}: {len(queues)} queues to read at {len(brokers)} broker(s)"))
         findings += _unread(topic, route)
+        if await holds_lite_topics(client, each.topic, find_servers(route)):
+            text = "messages of all are read, each with its own in the header x-rocketmq-__LITE_TOPIC"
+            findings.append(Finding("ok", f"topic {topic!r} holds lite topics: {text}"))
         for address, broker in find_servers(route).items():
             findings += await _ask_broker(client, address, broker, each, group)
     findings += await _group(client, group, subscriptions)
@@ -136,6 +140,8 @@ async def _look_at_target(
                 findings += _disagreement(spread, queue, partitioning)
         findings += _without_master(name_of(topic), route)
         findings += _unread(name_of(topic), route)
+        if await holds_lite_topics(client, topic, find_servers(route)):
+            findings.append(Finding("error", f"topic {name_of(topic)!r} holds lite topics: {WAY_OUT}", "queues"))
         for address, broker in find_servers(route).items():
             findings += await _ask_broker(client, address, broker, Subscription(topic), None)
     findings += await _judge_outage(client, topics, "queues")

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from bridge.aside import call_aside
 from bridge.endpoint import BridgeLayout, Disconnected, Finding, Outgoing, Place, Receiver, Target, to_disconnected
-from bridge.endpoints.rocketmq.checking import check_target, find_places
+from bridge.endpoints.rocketmq.checking import check_target, find_places, find_servers
+from bridge.endpoints.rocketmq.lite import refuse_lite_topics
 from bridge.endpoints.rocketmq.placing import MessageWriter, WritableQueues, route_of
 from bridge.endpoints.rocketmq.writing import Writing
 from bridge.endpoints.topics import TopicDestination
@@ -124,7 +125,9 @@ class RocketmqTarget(Target):
             client.handle(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, Command.response)
             writer = MessageWriter(self._destinations, client.client_id, self._turns)
             for topic in self._topics:
-                writer.spreads[topic] = WritableQueues.from_route(topic, await route_of(client, topic))
+                route = await route_of(client, topic)
+                writer.spreads[topic] = WritableQueues.from_route(topic, route)
+                await refuse_lite_topics(client, topic, find_servers(route))
             for queue, partitioning in self._partitioned.items():
                 writer.spreads[self._destinations[queue].topic].agree(queue, partitioning)
             producer = Producer(client, ProducerSettings(GROUP, SENDING))

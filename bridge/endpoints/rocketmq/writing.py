@@ -39,6 +39,7 @@ from bridge.rocketmq.remoting.codes import ResponseCode
 from bridge.rocketmq.remoting.errors import BrokerError, CommandError, RemotingError
 from bridge.rocketmq.remoting.message import RocketMessage
 from bridge.rocketmq.remoting.properties import IllegalMessage
+from exchange.partition.clients.rocketmq.priority import PRIORITY
 from exchange.partition.clients.rocketmq.queues import MessageQueue
 
 __all__ = ["Writing"]
@@ -108,11 +109,14 @@ class QueueLine:
 
 
 def _goes_alone(outgoing: Outgoing, message: RocketMessage) -> bool:
-    """Return whether a message may not be in a batch: a request for a reply, or one with large properties.
+    """Return whether a message may not be in a batch: a request for a reply, one with a priority or large properties.
 
-    To a message of a batch, brokers do not add the name of their cluster, without which no server can reply.
+    To a message of a batch, brokers do not add the name of their cluster, without which no server can reply; and its
+    priority has no effect.
     """
-    return outgoing.request is not None or _size(message) - len(message.body) > PROPERTY_BYTES
+    if outgoing.request is not None or PRIORITY in message.properties:
+        return True
+    return _size(message) - len(message.body) > PROPERTY_BYTES
 
 
 def _is_illegal(error: BrokerError) -> bool:

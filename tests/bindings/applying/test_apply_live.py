@@ -111,6 +111,7 @@ def place(request: pytest.FixtureRequest, rabbitmq_servers: list[Server], tmp_pa
 
 
 @pytest.mark.live
+@pytest.mark.timeout(0)  # a full run takes long, and longer on a busy machine
 def test_the_broker_has_what_was_wanted(place: Place) -> None:
     """Random pairs: the first applied to an empty virtual host, then the second; then there is nothing to do."""
     everything = ("--yes", "--prune", "--replace")

@@ -66,7 +66,8 @@ def messages(draw: st.DrawFn) -> Message:
 @st.composite
 def stored(draw: st.DrawFn) -> StoredMessage:
     names = odd_names.filter(lambda name: "\x01" not in name and "\x02" not in name) | texts
-    given = draw(st.dictionaries(names.filter(lambda name: not name.startswith("amqp.")), texts, max_size=8))
+    names = names.filter(lambda name: not name.startswith("amqp.") and name != "__LITE_TOPIC")
+    given = draw(st.dictionaries(names, texts, max_size=8))
     return StoredMessage(
         draw(st.sampled_from(["orders", "orders%2Eeu", "%RETRY%g", "%DLQ%g"])), draw(st.binary(max_size=20)), given,
         draw(st.integers(-(2**31), 2**31 - 1)), "broker-a", draw(st.integers(0, 2**31 - 1)),
@@ -109,6 +110,19 @@ def test_a_message_of_rocketmq_comes_home_from_amqp_as_it_went(message: StoredMe
     abroad = convert_from_rocketmq(message)
     assert (abroad.exchange, abroad.body) == (name_of(message.topic), message.body)
     assert to_rocketmq(abroad, message.topic, b"not its key", b"not its tag") == as_sent(message)
+
+
+@given(stored(), texts)
+def test_a_message_of_a_lite_topic_goes_to_amqp_and_kafka_and_is_refused_on_its_way_home(
+    message: StoredMessage, lite: str
+) -> None:
+    """Not written to a topic, where no lite consumer would read it, nor to the queue of the lite topic it came from."""
+    given = {**message.properties, "__LITE_TOPIC": lite, "INNER_MULTI_DISPATCH": f"%LMQ%$t${lite}"}
+    abroad = convert_from_rocketmq(message._replace(properties=given))
+    assert content_of(abroad).find("x-rocketmq-__LITE_TOPIC") is not None
+    for crossed in (abroad, to_amqp(to_kafka(abroad, "t", b"k"))):
+        with pytest.raises(Unmappable, match=r"of the lite topic .*: to write to lite topics takes"):
+            to_rocketmq(crossed, message.topic)
 
 
 @given(stored())

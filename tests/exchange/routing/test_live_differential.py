@@ -17,6 +17,7 @@ SEED = int(os.environ.get("HASHSTAR_LIVE_SEED", "2026"))
 
 
 @pytest.mark.live
+@pytest.mark.timeout(0)  # a full run takes long, and longer on a busy machine
 def test_a_live_broker_agrees_on_every_route(
     rabbitmq_servers: list[Server], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -34,6 +34,7 @@ Operation = tuple[str, tuple[Any, ...], dict[str, Any], Callable[[Any], object]]
 
 
 @pytest.mark.live
+@pytest.mark.timeout(0)  # a full run takes long, and longer on a busy machine
 def test_a_live_broker_accepts_and_refuses_the_same(rabbitmq_servers: list[Server]) -> None:
     """For random operations, the reply code and text are the same, and so are exchanges and bindings in the end."""
     with all_types_in_pika():

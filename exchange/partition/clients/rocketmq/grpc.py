@@ -1,4 +1,4 @@
-"""The queue of a message that is sent by RocketMQ 5's gRPC protocol, by its message group.
+"""The queue of a message that is sent by RocketMQ 5's gRPC protocol, by its message group, or else its lite topic.
 
 The client chooses first, then the proxy. The client picks a queue and sends the message to the endpoint of its broker;
 the proxy there chooses the queue in which the message is stored, whatever queue the client picked.
@@ -83,6 +83,8 @@ class _Grpc(Partitioner):
 class GrpcProxy(_Grpc):
     """The proxy's choice: Guava's consistent hash of the group's hashCode, over the queues sorted by broker.
 
+    Of a message without a group it is the hash of the lite topic (5.5), if it has one; brokers give the consumers of a
+    lite topic to the broker of that queue (`LiteShardingImpl`).
     `org.apache.rocketmq.proxy.grpc.v2.producer.SendMessageActivity.SendMessageQueueSelector`. A request with several
     messages is treated as one without a group. The turns are those of a proxy that serves only this producer. Raises
     InputError for a blank group, which the proxy refuses. The proxy also refuses groups with control characters and,

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final
 
 from exchange.errors import InputError
 from exchange.partition.clients.rocketmq.grpc import GrpcJava, GrpcProxy, require_text
+from exchange.partition.clients.rocketmq.priority import Priority
 from exchange.partition.clients.rocketmq.queues import find_broker_name
 from exchange.partition.clients.rocketmq.round_robin import RoundRobin
 from exchange.partition.hashing.hashes import to_absolute
@@ -250,10 +251,15 @@ STRATEGIES: Final = (
          f"queues elsewhere stay empty; {MOVES}", consumeridcs=_rooms, faithful=_truth),
     _row("round_robin", RoundRobin, "rocketmq-client TopicPublishInfo.selectOneMessageQueue, of the version given",
          EVEN, FOR_NO_KEY, version=str),
+    _row("priority", Priority, "RocketMQ 5.4+ broker SendMessageProcessor, for messages with a priority, the key here",
+         "the queue with the number of the priority, or the last one; pop consumers of PRIORITY topics read that first",
+         "which broker is up to the client: in turn here; a message in a batch, with a sharding key, a delay or in a "
+         "transaction has no priority", version=str),
     _row("explicit", Explicit, "rocketmq-client send(Message, MessageQueue)",
          "the queue that is named, broker-a:1", "an error when the list has lost it"),
     _row("grpc_proxy", GrpcProxy, "RocketMQ 5 proxy SendMessageActivity.SendMessageQueueSelector, for gRPC clients in "
-         "any language", "the queue in which the proxy stores a message group's messages; not rocketmq.hash's",
+         "any language",
+         "the queue in which the proxy stores a message group's messages, or a lite topic's; not rocketmq.hash's",
          "one queue more moves 1/n of the groups, to the new one; a queue lost in the middle of the list moves others; "
          "several messages in one request lose their group"),
     _row("grpc_java", GrpcJava, "rocketmq-clients Java 5 PublishingLoadBalancer; Go's too",

@@ -255,6 +255,8 @@ def test_a_batch_has_messages_of_one_wait_setting_and_a_bounded_size() -> None:
     assert batches([small] * (BATCH_MESSAGES + 1)) == [BATCH_MESSAGES, 1]
     assert batches([small, small, unsafe, unsafe, small]) == [2, 2, 1]
     assert batches([small, large, large, small]) == [1, 1, 1, 1]
+    urgent = RocketMessage("t", b"x", {"_SYS_MSG_PRIORITY_": "0"})  # in a batch, the priority would have no effect
+    assert batches([small, small, urgent, urgent, small]) == [2, 1, 1, 1]
 
 
 # What is read.

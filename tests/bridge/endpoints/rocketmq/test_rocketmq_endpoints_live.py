@@ -25,7 +25,7 @@ from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.remoting.admin import TopicConfig, create_topic, list_masters
 from bridge.rocketmq.remoting.client import ClientSettings
 from bridge.rocketmq.remoting.codes import RequestCode
-from bridge.rocketmq.remoting.message import RocketMessage
+from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
 from exchange import Message
 from exchange.partition.clients.rocketmq.queues import MessageQueue, publish_queues
 from exchange.partition.partitioning.specification import Partitioning
@@ -344,6 +344,49 @@ async def test_a_source_can_begin_at_the_end_or_end_there(topics: Topics) -> Non
 
 def texts(findings: Sequence[Finding], level: str) -> str:
     return "; ".join([each.text for each in findings if each.level == level])
+
+
+@on_a_loop
+async def test_a_topic_of_lite_topics_is_read_and_not_written_to(rocketmq_servers: list[Server]) -> None:
+    """A check says so, and the target is not ready; brokers of 4.x have none, and do not know the question."""
+    for server in rocketmq_servers:
+        with topics_at(server.url) as made:
+            plain = made.make(2)
+            target = RocketmqTarget("write", made.settings, {"q": TopicDestination(plain)})
+            assert not texts(await target.check(), "error")
+            if server.version.startswith("4."):
+                continue
+            topic = made.make(2, attributes={"+message.type": "LITE"})
+            made.put(topic, [RocketMessage.build(topic, b"x", keys="k")._replace(topic=topic)])
+            reads = source(made, topic)
+            assert "messages of all are read, each with its own in the header" in texts(await reads.check(), "ok")
+            target = RocketmqTarget("write", made.settings, {"q": TopicDestination(topic)})
+            refusal = f"topic {topic!r} holds lite topics: what is written to it without a lite topic reaches no lite"
+            assert refusal in texts(await target.check(), "error")
+            with pytest.raises(Disconnected, match="takes RocketMQ's gRPC client, which the bridge does not have"):
+                await target.open(Reports())
+            await target.close()
+
+
+@on_a_loop
+async def test_a_message_with_a_priority_is_where_the_broker_puts_it(rocketmq_servers: list[Server]) -> None:
+    """Each in a request of its own, so that it has a priority there, too, whatever waits beside it."""
+    for server in rocketmq_servers:
+        with topics_at(server.url) as made:
+            topic = made.make(4)
+            written = [RocketMessage(topic, b"%d" % n, {"_SYS_MSG_PRIORITY_": str(n % 6)}) for n in range(48)]
+            stored = [
+                StoredMessage(topic, each.body, each.properties, 0, "b", 0, n, 1, 0, 2, bytes(8), 3, bytes(8), 0)
+                for n, each in enumerate(written)
+            ]
+            told = await write(
+                RocketmqTarget("t", made.settings, {"q": TopicDestination(topic)}),
+                [convert_from_rocketmq(each) for each in stored],
+            )
+            assert len(told.confirmations) == 48
+            found = made.read(topic, 48)
+            if server.version.startswith("5."):
+                assert {(int(each.body) % 6, each.queue_id) for each in found} == {(n, min(n, 3)) for n in range(6)}
 
 
 @on_a_loop
