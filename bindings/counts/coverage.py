@@ -51,7 +51,8 @@ def pair(lists: Iterable[Iterable[int]]) -> Pairs:
 
 def sum_once(pairs: Pairs, messages: Indices, number: int) -> Indices:
     """Return value -> the messages of the outcomes that have it, each outcome once; values are below ``number``."""
-    distinct = np.unique(pairs.rows * number + pairs.values)
+    keys = np.sort(pairs.rows * number + pairs.values)  # nearly sorted before; np.unique would hash them
+    distinct = keys[np.diff(keys, prepend=-1) != 0]
     return _sum(distinct % max(number, 1), messages[distinct // max(number, 1)], number)
 
 
@@ -234,7 +235,7 @@ class Uses:
             for number, binding in enumerate(self._bindings)
             if _exists(binding, topology) and binding.source not in behind_dead_letters
         }
-        hit = {*np.unique(self._taken.values).tolist(), *np.unique(self._possible.values).tolist()}
+        hit = {*np.flatnonzero(np.bincount(np.append(self._taken.values, self._possible.values))).tolist()}
         fates: dict[str, int] = {}
         copies = 0
         for outcome, messages in zip(self._outcomes, self._messages.tolist(), strict=True):

@@ -19,6 +19,7 @@ from bindings.archive.names import escape
 from bindings.archive.record import Record, build_batch, to_records
 from bindings.archive.sums import Span, Unread
 from bindings.counts.columnar import counting
+from bindings.counts.columnar.arrays import rows
 from bindings.counts.columnar.arrays.hashing import hash_column
 from bindings.counts.columnar.counting import Tallier
 from bindings.counts.outcome import Facts, OutcomeExplorer
@@ -89,13 +90,23 @@ def tally_in_parts(counter: Tallier, records: Sequence[Record], chunk: int) -> T
 
 
 @examples(60)
-@given(SEED, st.integers(1, 60), st.sampled_from([3, 1 << 17]), st.sampled_from([7, 1 << 17]))
-def test_batches_are_counted_as_single_messages_are(seed: int, chunk: int, states: int, window: int) -> None:
+@given(
+    SEED,
+    st.integers(1, 60),
+    st.sampled_from([3, 1 << 17]),
+    st.sampled_from([7, 1 << 17]),
+    st.sampled_from([0, 2_000, 1 << 30]),
+)
+def test_batches_are_counted_as_single_messages_are(
+    seed: int, chunk: int, states: int, window: int, light: int
+) -> None:
+    """Whatever the size of a window is, in rows and in bytes."""
     rng = Random(seed)
     topology = topologies.topology(rng, LATEST_PROFILE)
     records = records_for(rng, topology, 15)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counting, "WINDOW", window)
+        patch.setattr(rows, "MAX_LIGHT_BYTES", light)
         found = tally_in_parts(Tallier(topology, states=states), records, chunk)
     assert exact(found) == slow_tally(topology, records)
     for facts in found.facts.values():
@@ -352,6 +363,7 @@ def test_hot_keys_of_batches_are_within_the_error(seed: int, window: int) -> Non
     keys = [f"{rng.choice('ab')}.{int(rng.paretovariate(0.7)) % 500}" for _ in range(600)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counting, "WINDOW", window)
+        patch.setattr(counting, "LIGHT_WINDOWS", 3)
         counter = Tallier(topology)
         for start in range(0, len(keys), 60):
             counter.add(build_batch([Record(Message("amq.topic", key)) for key in keys[start : start + 60]]))

@@ -28,14 +28,22 @@ COLUMN: Final = {"header": "headers", "property": "properties", "body": "body"}
 """Part of a message from which a partitioning may take its key -> column with that part."""
 
 
+MAX_LIGHT_BYTES: Final = 64 << 20
+"""Maximum size of batches that are collected beyond the rows that are enough, in bytes."""
+
+
 class BatchCollector:
-    """Collects batches until they have ``rows`` rows together, and keeps only the given columns."""
+    """Collects batches until they have ``rows`` rows together, and keeps only the given columns.
+
+    While they are light (`MAX_LIGHT_BYTES`), it collects ``most_rows``, which are as many unless that is changed.
+    """
 
     def __init__(self, columns: Sequence[str], rows: int) -> None:
         self._columns: Final = columns
         self._enough: Final = rows
+        self.most_rows = rows
         self._batches: list[pa.RecordBatch] = []
-        self._rows = 0
+        self._rows = self._bytes = 0
 
     def add(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
         """Take a batch, and return the joined batches that are ready: none, one, or two with different schemas.
@@ -46,12 +54,14 @@ class BatchCollector:
         ready = self.take_rest() if self._batches and part.schema != self._batches[0].schema else []
         self._batches.append(part)
         self._rows += part.num_rows
-        return [*ready, *self.take_rest()] if self._rows >= self._enough else ready
+        self._bytes += part.nbytes
+        enough = self.most_rows if self._bytes <= MAX_LIGHT_BYTES else self._enough
+        return [*ready, *self.take_rest()] if self._rows >= enough else ready
 
     def take_rest(self) -> list[pa.RecordBatch]:
         """Return the waiting batches, joined into one; an empty list if no rows wait."""
         batches, rows = self._batches, self._rows
-        self._batches, self._rows = [], 0
+        self._batches, self._rows, self._bytes = [], 0, 0
         if not rows:
             return []
         if len(batches) == 1:
