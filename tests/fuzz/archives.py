@@ -17,6 +17,7 @@ import google_crc32c
 import pyarrow as pa
 
 from bindings.archive.fields import decode_field
+from bindings.archive.formats.delimited import Delimited
 from bindings.archive.formats.detect import detect
 from bindings.archive.formats.json_lines import JsonLines, add_line, encode_line, read_lines
 from bindings.archive.formats.parquet import Parquet
@@ -326,6 +327,7 @@ FORMATS: Final[Mapping[str, Callable[[bytes], None]]] = {
     "json-lines": json_lines,
     "tracing-json": lines(TracingJson(), "trace.json"),
     "tracing-text": lines(TracingText(), "trace.log"),
+    "csv": whole(Delimited(), "rows.csv"),
     "rabtap": whole(Rabtap(), "rabtap-1.json"),
     "queue-dump": whole(QueueDump(), f"dump/msg-0000{SUFFIX}"),
     "parquet": whole(Parquet(), "part-0.parquet"),

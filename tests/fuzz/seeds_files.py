@@ -111,6 +111,7 @@ def archives() -> Mapping[str, list[bytes]]:
         "json-lines-splits": [plain_lines, mixed],
         "tracing-json": [trace],
         "tracing-text": [text, text[:-1] + received + text],
+        "csv": [b'exchange,routing_key,headers,ts\nx,"a ""b""\n.c","{""n"": 1}",5\nx,y\n', b"exch;rkey\r\nx;a\r\n"],
         "rabtap": [rabtap, rabtap + b"\n" + rabtap + b'\n{]\n{"Exch'],
         "queue-dump": [dump + PART + b"body"],
         "kafka-segment": [*segments, b"".join(made[:2]) + bytes(64)],

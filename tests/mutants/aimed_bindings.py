@@ -649,6 +649,13 @@ BINDINGS: Final[list[Mutant]] = [
         ("a time of 1970 is none", "born * 1000 if born > 0 else None", "born * 1000 if born > 1 else None"),
     ),
     *mutants_of(
+        "bindings/archive/formats/delimited.py",
+        "bindings/archive/test_delimited.py",
+        ("an empty time is a time", "is_kept=name in kept)", "is_kept=True)"),
+        ("a row that is too short is filled", "if fields and len(fields) != len(header.names):", "if False:"),
+        ("rows after a wrong one have its number", "            start = row + 1\n", ""),
+    ),
+    *mutants_of(
         "bindings/archive/formats/parquet.py",
         "bindings/archive/test_parquet.py",
         ("all row groups after the first split are one each", "start, size = group + 1, 0", "start = group + 1"),

@@ -66,6 +66,7 @@ def test_every_format_is_found_by_content_whatever_the_file_is_called(tmp_path: 
         "rabtap JSON": json.dumps(RABTAP, indent=1).encode(),
         "rabbitmq-dump-queue": b'{"properties": {"routing_key": "q"}, "headers": {}}',
         "JSON lines": b'{"exchange": "", "routing_key": ""}\n',
+        "CSV": b"exchange;routing_key\n;\n",
     }
     for n, content in enumerate(written.values()):
         (tmp_path / "a" / f"file{n}.xml").write_bytes(content)

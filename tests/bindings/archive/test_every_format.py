@@ -71,6 +71,7 @@ CASES: Final = [
         b'{"topic": "x", "partition": 0, "key": "all", "payload": "b"}\n',
         "kcat.jsonl", "JSON lines of Kafka's records", 0,
     ),
+    Case("CSV", {"theirs.csv": b"exch,rkey,hdrs\nx,all,\nx,all,\n"}, 16),
     two(
         batch(0, [KafkaRecord(0, key=b"k", value=b"v" * 40)]), batch(1, [KafkaRecord(0, key=b"k", value=b"v")]),
         "t-0/00000000000000000000.log", "Kafka segment", 100,

@@ -41,6 +41,7 @@ CONTENTS = {
     "msg-0000-headers+properties.json": b'{"properties": {"routing_key": "k"}, "headers": {}}',
     "orders+3+0000000010.json": b'{"v": 1}\n',
     "lines.jsonl": encode_line(RECORD),
+    "rows.csv": b"exchange,routing_key\nx,k\n",
 }
 """A file of each format but Parquet, with one record."""
 
