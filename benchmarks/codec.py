@@ -12,7 +12,7 @@ from typing import Any, Final
 from benchmarks.measure import Contestant, microseconds_per, run_rounds, show
 from bridge.interop import Record, to_amqp, to_kafka
 from bridge.interop.marks import mark_message
-from exchange.amqp import ContentHeader, message_of
+from exchange.amqp import ContentHeader, build_lazy_message
 from exchange.values.field_values import Typed
 from exchange.values.message import Message
 
@@ -82,7 +82,7 @@ def _calls(content: ContentHeader) -> list[tuple[str, Callable[[bytes], object]]
 
 
 def _message(raw: bytes) -> Message:
-    return message_of("orders", "order.eu.new", ContentHeader(raw), b"body")
+    return build_lazy_message("orders", "order.eu.new", ContentHeader(raw), b"body")
 
 
 def _decode(raw: bytes) -> object:

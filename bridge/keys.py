@@ -21,8 +21,8 @@ from exchange.text.numbers import DURATION, parse_duration
 
 __all__ = [
     "FILE", "FLAG", "HAS_VARIABLE", "MAYBE_NUMBER", "MAYBE_TEXT", "MOMENT", "SECONDS", "SECRET", "SHARE", "SIZE",
-    "TABLE", "TEXT", "TEXTS", "Entries", "KeyForm", "Key", "Keys", "any_needs", "choice", "destination", "entries",
-    "matching", "number_or", "queues", "whole",
+    "TABLE", "TEXT", "TEXTS", "Entries", "KeyForm", "Key", "Keys", "require_flag", "accept_choice",
+    "describe_destination", "accept_entries", "accept_matching", "accept_number_or", "accept_queues", "accept_whole",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -127,7 +127,7 @@ def accept(convert: Callable[[Any], T], what: str, schema: Mapping[str, Any], ex
     return KeyForm(read, schema)
 
 
-def maybe(form: KeyForm[T], default: object = None) -> KeyForm[T | None]:
+def accept_missing(form: KeyForm[T], default: object = None) -> KeyForm[T | None]:
     """Return the form of a value that may be missing: None. ``default`` stands for one whose mistake is kept."""
     return KeyForm(lambda table, key, _: form.read(table, key, default) if table.has(key) else None, form.schema)
 
@@ -176,7 +176,7 @@ SIZE_PATTERN: Final = rf"^\s*[0-9]+(\.[0-9]+)?\s*({'|'.join(SIZES)})\s*$"
 TEXT: Final[KeyForm[str]] = KeyForm(
     lambda table, key, default: table.text(key, default), {"type": "string", "minLength": 1}
 )
-MAYBE_TEXT: Final = maybe(TEXT)
+MAYBE_TEXT: Final = accept_missing(TEXT)
 FILE: Final[KeyForm[str | None]] = KeyForm(lambda table, key, _: table.file(key), TEXT.schema)
 FLAG: Final = accept(_to_flag, "true or false", {"type": "boolean"})
 TEXTS: Final[KeyForm[list[str]]] = KeyForm(
@@ -184,14 +184,16 @@ TEXTS: Final[KeyForm[list[str]]] = KeyForm(
     {"anyOf": [TEXT.schema, {"type": "array", "items": TEXT.schema}]},
 )
 NUMBER: Final = accept(_to_number, "a number above zero", {"type": "number", "exclusiveMinimum": 0})
-MAYBE_NUMBER: Final = maybe(NUMBER, 1.0)
+MAYBE_NUMBER: Final = accept_missing(NUMBER, 1.0)
 SHARE: Final = accept(
     lambda value: _to_number(value, 1.0), "a number above zero and at most 1", {**NUMBER.schema, "maximum": 1}
 )
 # A date of TOML, which is a text where TOML is read as JSON.
 DATE: Final = {"type": "string", "pattern": r"^\d{4}-\d\d-\d\d([Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)?)?$"}
-MOMENT: Final = maybe(accept(_to_moment, "a date", DATE, "2026-11-21T08:00:00Z"))
-TABLE: Final[KeyForm[Table | None]] = maybe(KeyForm(lambda table, key, _: table.table(key), {"type": "object"}))
+MOMENT: Final = accept_missing(accept(_to_moment, "a date", DATE, "2026-11-21T08:00:00Z"))
+TABLE: Final[KeyForm[Table | None]] = accept_missing(
+    KeyForm(lambda table, key, _: table.table(key), {"type": "object"})
+)
 SECONDS: Final = _measure(parse_duration, float, "a number of seconds or a text such as '30 s' or '5 m'", DURATION)
 SIZE: Final = _measure(_parse_size, int, "a number of bytes or a text such as '64 MiB'", SIZE_PATTERN)
 SECRET: Final[KeyForm[Secret | None]] = KeyForm(
@@ -213,7 +215,7 @@ SECRET: Final[KeyForm[Secret | None]] = KeyForm(
 )
 
 
-def any_needs(keys: Iterable[Key[Any]], needed: Key[bool]) -> Mapping[str, Any]:
+def require_flag(keys: Iterable[Key[Any]], needed: Key[bool]) -> Mapping[str, Any]:
     """Return the rule of a schema that a flag must be set where one of the keys is there."""
     return {
         "if": {"anyOf": [{"required": [key.name]} for key in keys]},
@@ -221,7 +223,7 @@ def any_needs(keys: Iterable[Key[Any]], needed: Key[bool]) -> Mapping[str, Any]:
     }
 
 
-def whole(least: int = 0, most: int | None = None) -> KeyForm[int]:
+def accept_whole(least: int = 0, most: int | None = None) -> KeyForm[int]:
     """Return the form of a whole number, at least ``least``. The reader of the key checks ``most``."""
 
     def convert(value: Any) -> int:
@@ -233,7 +235,7 @@ def whole(least: int = 0, most: int | None = None) -> KeyForm[int]:
     return accept(convert, f"a whole number, at least {least:,}", schema)
 
 
-def choice(*words: str) -> KeyForm[str]:
+def accept_choice(*words: str) -> KeyForm[str]:
     """Return the form of one of several words."""
 
     def read(table: Table, key: str, default: Any) -> str:
@@ -246,14 +248,14 @@ def choice(*words: str) -> KeyForm[str]:
     return KeyForm(read, _or_variable({"enum": [*words]}))
 
 
-def number_or(word: str) -> KeyForm[float | None]:
+def accept_number_or(word: str) -> KeyForm[float | None]:
     """Return the form of a number above zero, or a word that stands for no number."""
     schema = {"anyOf": [NUMBER.schema, {"const": word}]}
     what = f'a number above zero or "{word}"'
     return accept(lambda value: None if value == word else _to_number(value), what, schema)
 
 
-def matching(form: KeyForm[T], *patterns: str | re.Pattern[str]) -> KeyForm[T]:
+def accept_matching(form: KeyForm[T], *patterns: str | re.Pattern[str]) -> KeyForm[T]:
     """Return the form of a text that matches one of the patterns as a whole; the reader of the key checks that."""
     texts = [pattern if isinstance(pattern, str) else pattern.pattern for pattern in patterns]
     each = [re.sub(r"\?P<\w+>", "", text) for text in texts]  # schemas have no names of groups
@@ -281,19 +283,19 @@ class Entries(NamedTuple):
         return self.table.mapping(self.key, read, self.what)
 
 
-def entries(what: str, each: Mapping[str, Any]) -> KeyForm[Entries]:
+def accept_entries(what: str, each: Mapping[str, Any]) -> KeyForm[Entries]:
     """Return the form of a table whose values match ``each``; ``what`` describes a value for errors."""
     return KeyForm(lambda table, key, _: Entries(table, key, what), {"type": "object", "additionalProperties": each})
 
 
-def queues(what: str, destination: Mapping[str, Any]) -> KeyForm[Entries]:
+def accept_queues(what: str, destination: Mapping[str, Any]) -> KeyForm[Entries]:
     """Return the form of ``queues``: a list of queues, or queue -> destination, and at least one."""
     listed = {"type": "array", "items": {"type": "string"}, "minItems": 1}
-    form = entries(what, destination)
+    form = accept_entries(what, destination)
     return KeyForm(form.read, {"anyOf": [listed, {**form.schema, "minProperties": 1}]})
 
 
-def destination(*names: str, required: str) -> Mapping[str, Any]:
+def describe_destination(*names: str, required: str) -> Mapping[str, Any]:
     """Return the schema of a destination: a text, or a table of texts with these names, one of which is required."""
     properties = {name: {"type": "string"} for name in names}
     table = {"type": "object", "properties": properties, "required": [required], "additionalProperties": False}

@@ -39,7 +39,7 @@ STATEMENT: Final = re.compile(
 """An import statement in code, whatever it stands in."""
 STARTED: Final = re.compile(rf"(?<=-m ){OURS}[\w.]*\w")
 """A module that Python is started with."""
-DOTTED: Final = re.compile(rf"{OURS}(?:\.\w+)+")
+DOTTED: Final = re.compile(rf"{OURS}(?:\.\w+)+(?::\w+)?")
 """A text that is a name with its module, if there is a module of that name."""
 
 PASSED_OVER: Final = {
@@ -114,7 +114,7 @@ def list_mentions(file: str, text: str) -> Iterator[Mention]:
                 yield from list_attributes(file, f"{found['module']}.{name}", (renamed or [name])[-1], text)
     yield from (Mention(file, module) for module in STARTED.findall(text) if module not in NO_CODE)
     if file.endswith(".py") and DOTTED.fullmatch(text) and text not in NO_CODE:
-        top, second, *rest = text.split(".")
+        top, second, *rest = text.replace(":", ".").split(".")
         if find_names(f"{top}.{second}") is not None:
             yield from follow(file, f"{top}.{second}", rest)
 
@@ -166,6 +166,7 @@ def test_what_code_in_texts_imports_patches_and_starts_is_there() -> None:
         (">>> from exchange import Router as R\n... from exchange.routing.router import Rooter", ["... has no Rooter"]),
         ("python -m bridge.clx --help", ["bridge.clx"]),
         ("bindings.auditing.engine.count_cores", ["bindings.auditing.engine has no count_cores"]),
+        ("exchange.commands.route:to_gone", ["exchange.commands.route has no to_gone"]),
         ("bridge.toml", []),
         ("text about `import exchange`, and what to import exchange by", []),
     ],

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import quote
 
-from bindings.sources.management import Management, unread_queues
+from bindings.sources.management import Management, build_unread_queues
 from exchange.entities.entities import Binding, Destination, Policy, Queue
 from exchange.entities.releases import find_profile
 from exchange.errors import InputError
@@ -75,7 +75,7 @@ class Live:
 
     def mark_unread(self, topology: Topology, queues: Sequence[str]) -> Topology:
         """Return a topology of this virtual host, which says that these exclusive queues are missing in it."""
-        return topology.with_unread([unread_queues(self.vhost, queues)] if queues else [])
+        return topology.with_unread([build_unread_queues(self.vhost, queues)] if queues else [])
 
     def as_declared(self, topology: Topology) -> Topology:
         """Return the topology that the broker would have after this one was declared.

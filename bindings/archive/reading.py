@@ -28,7 +28,7 @@ from exchange.values.documents import document
 __all__ = [
     "BATCH_BYTES", "BATCH_ROWS", "COPIES", "NOT_READ", "SPLIT_BYTES", "Bad", "Bias", "LineBlock", "Format", "Item",
     "NoArchive", "CompletePart", "Skipped", "Split", "TEXTS_ONLY", "cut_range", "plan_complete_gzip",
-    "plan_complete_lines", "plan_ranges", "size_of", "read_blocks", "take_sample",
+    "plan_complete_lines", "plan_ranges", "read_file_size", "read_blocks", "take_sample",
 ]  # fmt: skip
 
 BATCH_ROWS: Final = 1 << 14
@@ -155,7 +155,7 @@ class Format(ABC):
             raise InputError(f"{path}: it has changed since it was read, and {self.name} is read as a whole: {ONCE}")
         if not self.is_complete(path):
             return CompletePart([], 0, is_open=True)
-        size = size_of(path)
+        size = read_file_size(path)
         return CompletePart([Split(path)] if size else [], size, is_open=False)
 
     def is_complete(self, path: str) -> bool:
@@ -243,7 +243,7 @@ def plan_complete_gzip(path: str, start: int) -> CompletePart:
     """Return a gzipped file as complete if it is whole. Raises InputError as `Format.plan_complete`."""
     if start:
         raise InputError(f"{path}: it has changed since it was read, and a gzipped file is read as a whole: {ONCE}")
-    size = size_of(path)
+    size = read_file_size(path)
     try:
         for _ in read_unpacked(path):
             pass
@@ -267,7 +267,7 @@ def _is_object(line: bytes) -> bool:
         return next(joined, None) is not None and all(_is_object(each) for _, each in split_joined(line))
 
 
-def size_of(path: str) -> int:
+def read_file_size(path: str) -> int:
     """Return the size of a file in bytes. Raises InputError if it cannot be read."""
     with name_os_errors(path):
         return Path(path).stat().st_size

@@ -12,8 +12,8 @@ from importlib.util import find_spec
 from typing import Any, Final, NamedTuple
 
 from bindings.archive.formats.detect import Archive
-from bindings.archive.reading import size_of
-from bindings.auditing.local.planning import SEVERAL, number_of_groups
+from bindings.archive.reading import read_file_size
+from bindings.auditing.local.planning import MIN_BYTES_OF_GROUPS, count_groups
 from bindings.auditing.local.workers import count_usable_cores
 
 __all__ = ["LARGE_ARCHIVE_BYTES", "Engine", "find_active_session", "choose_engine"]
@@ -49,7 +49,7 @@ def choose_engine(archive: Archive | None, *, asked: str = "", refused: str = ""
         size = _sum_sizes(archive)
         processes = _count_processes(size, jobs)
         if processes == 1 and jobs is not None and jobs > 1:
-            refused += f", but the archive ({_in_units(size)}) is under {_in_units(SEVERAL)}"
+            refused += f", but the archive ({_in_units(size)}) is under {_in_units(MIN_BYTES_OF_GROUPS)}"
         return Engine(False, refused, processes)
     if find_active_session() is not None:
         return Engine(True, "there is a session")
@@ -77,11 +77,11 @@ def find_active_session() -> Any:
 
 
 def _count_processes(size: int, jobs: int | None) -> int:
-    return min(jobs or count_usable_cores(), number_of_groups(size))
+    return min(jobs or count_usable_cores(), count_groups(size))
 
 
 def _sum_sizes(archive: Archive) -> int:
-    return sum(size_of(path) for path, _ in archive.all_files)
+    return sum(read_file_size(path) for path, _ in archive.all_files)
 
 
 def _in_units(size: int) -> str:

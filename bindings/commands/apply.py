@@ -21,7 +21,15 @@ from bindings.diffing.planning.step import Step
 from bindings.diffing.settings.changes import compare_settings
 from bindings.sources.open import Source, open_source
 from exchange.commands.completion import SOURCE
-from exchange.commands.console import echo_error, echo_line, exit_on_error, fail, progress, show_caveat, show_warnings
+from exchange.commands.console import (
+    echo_error,
+    echo_line,
+    exit_on_error,
+    fail,
+    show_caveat,
+    show_progress,
+    show_warnings,
+)
 from exchange.commands.options import allow_unread_option, command, read_timeout, timeout_option, topology_option
 from exchange.errors import HashstarError, InputError
 from exchange.text.display import count_noun, escape_lines
@@ -220,7 +228,7 @@ def _carry_out(todo: Plan, broker: LiveBroker) -> None:
     """Apply a plan, and end the process if it stops on the way."""
     done: list[Step] = []
     try:
-        with progress("applying") as step_bar:
+        with show_progress("applying") as step_bar:
 
             def report_step(step: Step) -> None:
                 done.append(step)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from bindings.report.inspection import ARCHIVE_FORMS, MATCH_FORMS, STORE_FORMS, format_bad, format_skipped
-from exchange.commands.console import echo_line, exit_on_error, progress
+from exchange.commands.console import echo_line, exit_on_error, show_progress
 from exchange.commands.options import CommandGroup, accept_old_name
 from exchange.commands.output import form_options, output_option, print_form
 from exchange.errors import InputError
@@ -130,11 +130,11 @@ def inspect_command(
                 raise
             archive, nothing = Archive(path, ()), error
         splits = archive.plan()
-        with progress("reading") as step:
+        with show_progress("reading") as step:
             inspection = inspect_splits(splits, step)
         folder = None
         if is_folder:
-            with progress("reading the folder") as step:
+            with show_progress("reading the folder") as step:
                 folder = inspect_folder(path, step)
             if topic is not None:
                 folder.keep_topic(topic)
@@ -183,7 +183,7 @@ def convert_command(
             echo_line(f"{source}: {archive.notes[-1]}", err=True)
         json_lines = target.removesuffix(".gz").endswith(".jsonl") if form is None else form == "jsonl"
         try:
-            with progress("converting") as step:
+            with show_progress("converting") as step:
                 inspection = convert(archive, Path(target), json_lines=json_lines, max_bad=max_bad, step=step)
         except ConversionError as error:
             _show_left_out(error.inspection)

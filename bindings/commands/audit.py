@@ -23,7 +23,7 @@ from bindings.commands.audit_options import (
 )
 from bindings.sources.open import open_source
 from exchange.commands.completion import SOURCE
-from exchange.commands.console import echo_line, exit_on_error, progress, show_warnings
+from exchange.commands.console import echo_line, exit_on_error, show_progress, show_warnings
 from exchange.commands.options import CommandGroup, Duration, read_timeout
 from exchange.commands.output import output_option
 from exchange.commands.route import ProfileType, topology_options
@@ -146,7 +146,7 @@ def run_command(
         traffic.check(spark=engine.spark, keep_bad=keep_bad, refused=refused)
         if not where.no_spark:
             echo_line(str(engine), err=True)
-        with progress("auditing") as step, _session(where, step, with_spark=engine.spark) as spark:
+        with show_progress("auditing") as step, _session(where, step, with_spark=engine.spark) as spark:
             passed = count(
                 traffic, subject, selection, spark=spark, jobs=engine.jobs, keep_bad=keep_bad, max_bad=max_bad,
                 step=step,

@@ -20,7 +20,7 @@ from bindings.fix.fix import FailedFile, FindingFix, NotFixable, diff_lines, fix
 from bindings.sources.applications.importing import import_object
 from bindings.sources.files import save_form
 from exchange.commands.completion import SOURCE
-from exchange.commands.console import echo_error, echo_line, exit_on_error, fail, show_warnings, status
+from exchange.commands.console import echo_error, echo_line, exit_on_error, fail, show_status, show_warnings
 from exchange.commands.options import (
     STDOUT,
     accept_old_name,
@@ -159,7 +159,7 @@ def check_command(
             sys.exit(_show_fixes(sources, selection, vhost, profile))
         if fix:
             _fix(sources, selection, vhost, profile)
-    with exit_on_error(), status("reading ...") as show:
+    with exit_on_error(), show_status("reading ...") as show:
         result = check_sources(
             sources,
             selection,
@@ -189,7 +189,7 @@ def check_command(
 def _show_fixes(sources: Sequence[str], selection: CodeSelection, vhost: str | None, profile: str | None) -> int:
     """Print what would be fixed as unified diffs, which can be applied, and return the exit code."""
     code = 0
-    with status("reading ...") as show:
+    with show_status("reading ...") as show:
         for outcome in fix_files(sources, selection, vhost=vhost, profile=profile, show=show):
             show("")
             if isinstance(outcome, FailedFile):
@@ -213,7 +213,7 @@ def _fix(sources: Sequence[str], selection: CodeSelection, vhost: str | None, pr
 
     Raises InputError for a file that cannot be written, or is not to be fixed; the check reports what cannot be read.
     """
-    with status("reading ...") as show:
+    with show_status("reading ...") as show:
         for outcome in fix_files(sources, selection, vhost=vhost, profile=profile, show=show):
             show("")
             if isinstance(outcome, FailedFile):

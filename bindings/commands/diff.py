@@ -15,7 +15,7 @@ from bindings.diffing.forms.words import describe_release
 from bindings.diffing.messages import Moved, count_moves
 from bindings.sources.open import open_source
 from exchange.commands.completion import SOURCE
-from exchange.commands.console import echo_error, echo_line, exit_on_error, progress, show_warnings, status
+from exchange.commands.console import echo_error, echo_line, exit_on_error, show_progress, show_status, show_warnings
 from exchange.commands.options import (
     accept_old_name,
     allow_unread_option,
@@ -123,7 +123,7 @@ def diff_command(
     else:
         if messages is not None:
             raise click.UsageError("--messages compares A and B, not files with --against")
-        with exit_on_error(), progress(f"comparing, {wait:.0f} s at most") as step:
+        with exit_on_error(), show_progress(f"comparing, {wait:.0f} s at most") as step:
             files = diff_against(
                 against, topologies, merge_base=merge_base, vhost=vhost, profile=profile, allow_unread=allow_unread,
                 seconds=wait, progress=step,
@@ -149,7 +149,7 @@ def _compare(
 
     One source is compared with itself. ``profile`` is that of both, or one for each.
     """
-    with status("reading ..."):
+    with show_status("reading ..."):
         opened = [open_source(where, vhost, seconds=read_timeout()) for where in names]
         sources = [each.allowing_unread(allow_unread) for each in opened]
         one, other = sources[0], sources[-1]
@@ -157,7 +157,7 @@ def _compare(
         old, new = (source.routable(vhost, rule) for source, rule in zip((one, other), rules, strict=True))
     for source in sources:
         show_warnings(source.name, source.warnings)
-    with progress(f"comparing, {wait:.0f} s at most") as step:
+    with show_progress(f"comparing, {wait:.0f} s at most") as step:
         result = diff(old, new, upgraded=isinstance(profile, tuple), seconds=wait, progress=step)
     moved = None if messages is None else count_moves(messages, Router(old), Router(new))
     old_profile = None if old.profile == new.profile else old.profile.name

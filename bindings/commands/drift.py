@@ -25,8 +25,8 @@ from exchange.commands.console import (
     fail,
     interrupt_at,
     show_caveat,
+    show_status,
     show_warnings,
-    status,
 )
 from exchange.commands.options import (
     AddressType,
@@ -127,7 +127,7 @@ def drift_command(
         look = _Look(file, management, vhost, ignoring, seconds, allow_unread=allow_unread)
         printer = _Printer(form, file, management.address, wait)
         if every is None:
-            with status("comparing ..."):
+            with show_status("comparing ..."):
                 began = time.time()
                 drift = look()
                 meaning = printer.meaning(drift)

@@ -18,7 +18,7 @@ from bindings.sources.files import save_form
 from bindings.sources.management import is_address
 from bindings.sources.open import open_source
 from exchange.commands.completion import SOURCE, complete_names
-from exchange.commands.console import echo_line, exit_on_error, show_warnings, status
+from exchange.commands.console import echo_line, exit_on_error, show_status, show_warnings
 from exchange.commands.options import STDOUT, command, read_timeout, timeout_option, topology_option
 from exchange.commands.output import OutputOption, form_options, print_form
 from exchange.commands.route import profile_option
@@ -108,7 +108,7 @@ def graph_command(
         result = (drawing,) if form == "text" else (make_picture(drawing, expand=expand), title)
         if len(result[0].nodes) >= LARGE_GRAPH_NODES:  # before the wait, which a smaller picture would spare
             echo_line(f"hashstar: {count_parts(result[0])} drawn; to look at a part: --around NAME --depth 1", err=True)
-        with status("drawing ..."):
+        with show_status("drawing ..."):
             if output is None:
                 print_form(FORMS[form], *result)
             else:

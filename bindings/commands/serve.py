@@ -25,7 +25,7 @@ from bindings.serve.watching import WatchedSource
 from bindings.sources.management import is_address
 from bindings.sources.open import Source, open_source
 from exchange.commands.completion import SOURCE
-from exchange.commands.console import catch_signals, echo_line, exit_on_error, show_warnings, status
+from exchange.commands.console import catch_signals, echo_line, exit_on_error, show_status, show_warnings
 from exchange.commands.options import AddressType, command, read_timeout, timeout_option, topology_option
 from exchange.commands.route import profile_option
 from exchange.errors import InputError
@@ -80,7 +80,7 @@ def serve_command(
     host, port = listen or (host or HOST, port or 0)
     with exit_on_error():
         path = None if source == STDIN or is_address(source) else source
-        with status("reading ..."):
+        with show_status("reading ..."):
             watched = WatchedSource(_make_reader(source, vhost, read_timeout()), path, vhost, profile)
             traffic = None if report is None else ReportTraffic.load(report)
         reading = watched.reading

@@ -30,7 +30,7 @@ from bindings.upgrading.transform.table import DEFAULT
 from bindings.upgrading.transform.transform import NAMES
 from bindings.upgrading.upgrade import SEVERITIES, Upgrade
 from exchange.commands.completion import SOURCE
-from exchange.commands.console import exit_on_error, interrupt_at, progress, show_warnings, status
+from exchange.commands.console import exit_on_error, interrupt_at, show_progress, show_status, show_warnings
 from exchange.commands.options import (
     STDOUT,
     ReportOption,
@@ -198,7 +198,7 @@ def upgrade_command(
             raise InputError(f"--transform: give names of transformations: {', '.join([DEFAULT, *NAMES])}")
         if page == Path(STDOUT) and output == STDOUT:
             raise InputError("--html and --output cannot both be standard output")
-        with status("reading ..."):
+        with show_status("reading ..."):
             opened = open_source(source, vhost, seconds=read_timeout()).allowing_unread(allow_unread)
             addresses = _read_addresses(live, other_address)
             new_name = new_name if addresses is None else _release_of_broker(addresses, new_name)
@@ -208,7 +208,7 @@ def upgrade_command(
             from bindings.auditing.spark.session import open_session
 
             spark_session = open_session(master)
-        with progress("comparing") as step, spark_session as spark:
+        with show_progress("comparing") as step, spark_session as spark:
             result = upgrade(
                 opened, new_name, old=old_name, vhost=vhost,
                 transform=None if names is None and output is None else transform,

@@ -27,7 +27,7 @@ from exchange.entities.entities import Binding
 from exchange.errors import InputError, name_os_errors
 from exchange.topology.topology import Topology
 
-__all__ = ["SCHEMA", "check_fit", "load_tally", "save_tally", "build_table", "tally_of"]
+__all__ = ["SCHEMA", "check_fit", "load_tally", "save_tally", "build_table", "decode_tally"]
 
 DEFAULT: Final = ""
 """The default exchange, whose bindings are implicit: it alone leads to queues without any binding."""
@@ -76,7 +76,7 @@ def build_table(tally: Tally) -> pa.Table:
     return pa.concat_tables([table, slots]).combine_chunks()
 
 
-def tally_of(table: pa.Table, source: str = "a table") -> Tally:
+def decode_tally(table: pa.Table, source: str = "a table") -> Tally:
     """Return the tally in a table. Raises InputError, naming the source, if it has none of a supported version."""
     is_hourly = (table.schema.metadata or {}).get(FORM.version_key) == HOURLY.version
     form = HOURLY if is_hourly else FORM
@@ -110,7 +110,7 @@ def load_tally(path: Path) -> Tally:
             table = pq.ParquetFile(file, page_checksum_verification=True).read()
     except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a column name that is not UTF-8
         raise InputError(f"{path}: cannot be read as a tally: {error}") from None
-    return tally_of(table, str(path))
+    return decode_tally(table, str(path))
 
 
 def _slots(timeline: SlotCounts) -> pa.Table:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from bindings.archive.sums import Unread
 
 __all__ = [
-    "ARCHIVE_FORMS", "MATCH_FORMS", "STORE_FORMS", "BadJson", "archive_lines", "draw_bad", "encode_bad", "format_bad",
-    "list_bad", "format_skipped",
+    "ARCHIVE_FORMS", "MATCH_FORMS", "STORE_FORMS", "BadJson", "describe_inspection", "draw_bad", "encode_bad",
+    "format_bad", "list_bad", "format_skipped",
 ]  # fmt: skip
 
 ARCHIVE_FORMS: Final[Forms] = {
@@ -45,7 +45,7 @@ FILES: Final = 3
 """Maximum number of files that are not archives and are named."""
 
 
-def archive_lines(archive: Archive, inspection: Inspection) -> Iterator[str]:
+def describe_inspection(archive: Archive, inspection: Inspection) -> Iterator[str]:
     """Yield what an archive holds, for people."""
     yield f"{archive.path}: {', '.join(archive.names)}; {count_noun(len(archive.files), 'file')}"
     if archive.others:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from bindings.archive.figures import format_timestamp
-from bindings.report.inspection import archive_lines, format_bad
+from bindings.report.inspection import describe_inspection, format_bad
 from exchange.text.display import clip_line, count_noun, count_rest, escape_line, list_some
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def format_inspection(
 ) -> Iterator[str]:
     """Yield what an archive holds, for people; ``folder`` is the data folder of a broker that it is in."""
     if archive.files:
-        yield from archive_lines(archive, inspection)
+        yield from describe_inspection(archive, inspection)
     if folder is not None:
         yield from format_kafka(folder)
 

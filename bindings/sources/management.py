@@ -33,7 +33,7 @@ from exchange.text.display import count_noun, list_some
 from exchange.topology.topology import Topology
 from exchange.values.json_text import parse_leniently
 
-__all__ = ["QUEUE", "Management", "RefusedRequest", "ask_at_terminal", "is_address", "unread_queues"]
+__all__ = ["QUEUE", "Management", "RefusedRequest", "ask_at_terminal", "is_address", "build_unread_queues"]
 
 USER, PASSWORD = "HASHSTAR_RABBITMQ_USER", "HASHSTAR_RABBITMQ_PASSWORD"
 EXCHANGE: Final = ("name", "vhost", "type", "durable", "auto_delete", "internal", "arguments")
@@ -241,7 +241,7 @@ class Management:
         return f"it answers {answer.status} ({_reason(answer)})"
 
 
-def unread_queues(vhost: str, names: Sequence[str]) -> UnreadPart:
+def build_unread_queues(vhost: str, names: Sequence[str]) -> UnreadPart:
     """Return what a topology lacks that was read of a broker with exclusive queues of these names."""
     listed = list_some(list(map(repr, sorted(names))), MAX_LISTED_NAMES)
     text = f"{count_noun(len(names), 'exclusive queue')} ({listed}) with all bindings, which no export has"

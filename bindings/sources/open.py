@@ -22,7 +22,7 @@ from bindings.sources.document import Document
 from bindings.sources.files import decode_text, gunzip, list_files, read_content, read_whole
 from bindings.sources.formats import NAMED_YAML, Imported, SourceFile, TopologyFormat, format_of, read_folder
 from bindings.sources.language.expectations import Expectation
-from bindings.sources.management import Management, is_address, unread_queues
+from bindings.sources.management import Management, build_unread_queues, is_address
 from bindings.sources.section import Listing, Section
 from exchange.entities.part import Part
 from exchange.entities.profile import Profile
@@ -211,7 +211,7 @@ def open_source(
         broker = Management.at(where, seconds=seconds)
         definitions = broker.definitions(vhost)
         profile = find_closest_profile(definitions.rabbitmq_version or broker.version())
-        hidden = {name: unread_queues(name, queues) for name, queues in broker.exclusive_queues(vhost).items()}
+        hidden = {name: build_unread_queues(name, queues) for name, queues in broker.exclusive_queues(vhost).items()}
         return Source(broker.address, definitions, profile, hidden=hidden)
     if is_application(where):
         application = open_application(where, vhost)

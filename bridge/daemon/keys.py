@@ -5,7 +5,19 @@ from __future__ import annotations
 from typing import Final
 
 from bridge.daemon.journal import LEVELS
-from bridge.keys import FLAG, MAYBE_TEXT, SECONDS, TABLE, TEXT, TEXTS, Key, Keys, choice, matching, whole
+from bridge.keys import (
+    FLAG,
+    MAYBE_TEXT,
+    SECONDS,
+    TABLE,
+    TEXT,
+    TEXTS,
+    Key,
+    Keys,
+    accept_choice,
+    accept_matching,
+    accept_whole,
+)
 from bridge.pump.policy import Unroutable
 from exchange.entities.profile import VERSION
 
@@ -21,7 +33,7 @@ TOPOLOGY: Final = Key(
 VHOST: Final = Key("vhost", MAYBE_TEXT, "which of its virtual hosts", otherwise="the only one")
 PROFILE: Final = Key(
     "profile",
-    matching(MAYBE_TEXT, VERSION),
+    accept_matching(MAYBE_TEXT, VERSION),
     "the RabbitMQ to be exact to: any version from 3.10 on, as `4.1.3` or `rabbitmq-4.1`",
     otherwise="the file's, or that of the release which exported it, or the newest",
 )
@@ -51,7 +63,7 @@ IGNORE: Final = Key(
 POLICY: Final = Key("policy", TABLE, "`[policy]`, below", otherwise="its defaults")
 HTTP: Final = Key(
     "http",
-    matching(TEXT, r"off", r".+:[0-9]{1,5}"),
+    accept_matching(TEXT, r"off", r".+:[0-9]{1,5}"),
     'where health, metrics and the status page are served; `"off"`',
     "127.0.0.1:9410",
 )
@@ -64,9 +76,9 @@ HTTP_HOSTS: Final = Key(
 COVERAGE: Final = Key(
     "coverage", FLAG, "whether to count what each binding matched, as the audit does (needs the extra `audit`)", False
 )
-WORKERS: Final = Key("workers", whole(least=1), "processes that share the work", 1)
-LOG_FORMAT: Final = Key("log_format", choice("text", "json"), 'or `"json"`, an object a line', "text")
-LOG_LEVEL: Final = Key("log_level", choice(*LEVELS), '`"debug"`, `"info"`, `"warning"`, `"error"`', "info")
+WORKERS: Final = Key("workers", accept_whole(least=1), "processes that share the work", 1)
+LOG_FORMAT: Final = Key("log_format", accept_choice("text", "json"), 'or `"json"`, an object a line', "text")
+LOG_LEVEL: Final = Key("log_level", accept_choice(*LEVELS), '`"debug"`, `"info"`, `"warning"`, `"error"`', "info")
 
 REPLY_QUEUE: Final = Key(
     "queue", MAYBE_TEXT, "RabbitMQ: the queue where servers reply, for this bridge alone", otherwise="`topic`"
@@ -88,7 +100,7 @@ REPLY_TIMEOUT: Final = Key(
 )
 EXPIRED: Final = Key(
     "expired",
-    choice(Unroutable.DROP.value, Unroutable.DEAD_LETTER.value),
+    accept_choice(Unroutable.DROP.value, Unroutable.DEAD_LETTER.value),
     'what happens to a request whose caller no longer waits: also `"dead-letter"`',
     Unroutable.DROP.value,
 )

@@ -9,7 +9,7 @@ from typing import Final
 
 from bridge.interop.record import Header, Record, Unmappable, check_key
 from bridge.interop.texts import format_wire, parse_wire
-from exchange.amqp import ContentHeader, message_of
+from exchange.amqp import ContentHeader, build_lazy_message
 from exchange.amqp.content import PROPERTIES, UNUSED, WIDTHS
 from exchange.amqp.fields import SIZE, encode_short_string
 from exchange.values.json_text import parse_leniently
@@ -138,7 +138,7 @@ def unwrap(record: Record, exchange: str | None, routing_key: str | None) -> Mes
         else:
             fields.append((_field_name(name), name, value))
     content = ContentHeader.from_parts(parts, _table(fields, types) if fields or has_table else None, flags)
-    return message_of(
+    return build_lazy_message(
         address.get(EXCHANGE, "") if exchange is None else exchange,
         check_key(address.get(MARK, "") if routing_key is None else routing_key),
         content,

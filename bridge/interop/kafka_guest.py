@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from bridge.interop import amqp_guest
 from bridge.interop.amqp_guest import format_properties
-from bridge.interop.record import NAME_LIMIT, Header, Record, Unmappable, build_routing_key, check_key, digest_of
+from bridge.interop.record import NAME_LIMIT, Header, Record, Unmappable, build_routing_key, check_key, compute_digest
 from bridge.interop.texts import format_wire
-from exchange.amqp import ContentHeader, LazyHeaders, MalformedHeader, content_of, message_of
+from exchange.amqp import ContentHeader, LazyHeaders, MalformedHeader, build_lazy_message, get_content
 from exchange.amqp.fields import KINDS, PACK, SIZE, encode_short_string
 from exchange.values.json_text import parse_leniently
 from exchange.values.message import Message
@@ -89,7 +89,7 @@ def wrap(record: Record, exchange: str | None, routing_key: str | None) -> Messa
     """Return the message that carries a record."""
     routing_key = build_routing_key(record.key) if routing_key is None else check_key(routing_key)
     content = ContentHeader(build_header(record))
-    return message_of(record.topic if exchange is None else exchange, routing_key, content, record.value or b"")
+    return build_lazy_message(record.topic if exchange is None else exchange, routing_key, content, record.value or b"")
 
 
 def has_null_key(message: Message) -> bool:
@@ -171,7 +171,7 @@ def _layout(names: tuple[str, ...]) -> tuple[list[bytes], bytes]:
             prefix = f"{EARLIER}{earlier[name]}-"
         raw = name.encode("utf-8", "surrogateescape")
         if len(prefix) + len(raw) > NAME_LIMIT:
-            digest = digest_of(raw)
+            digest = compute_digest(raw)
             long[digest] = raw
             labels.append(encode_short_string((prefix or ESCAPED) + DIGEST + digest))
         else:
@@ -264,7 +264,7 @@ def to_kafka(message: Message, topic: str, key: bytes | None = None) -> Record:
 
     ``key`` is the key of a record that carries a message of AMQP; a record that is unwrapped has its own.
     """
-    content = content_of(message)
+    content = get_content(message)
     if content.find(MARK) is not None:
         return unwrap(content, message.body, topic)
     headers = amqp_guest.wrap(content, message.exchange, message.routing_key)

@@ -29,7 +29,7 @@ from typing import Any, Final
 
 from bridge.interop.identity import IDENTITY
 from bridge.interop.record import Header
-from exchange.amqp import ContentHeader, LazyHeaders, content_of, message_of
+from exchange.amqp import ContentHeader, LazyHeaders, build_lazy_message, get_content
 from exchange.amqp.content import BITS, HEADERS
 from exchange.amqp.fields import SIZE, MalformedHeader, decode_value, encode_short_string, encode_value
 from exchange.text.numbers import is_digits
@@ -121,7 +121,7 @@ def is_dead_letter(message: Message) -> bool:
     """Return whether a message was written as a dead letter, by this bridge or another one."""
     headers = message.headers
     try:
-        return content_of(message).find(REASON) is not None if isinstance(headers, LazyHeaders) else REASON in headers
+        return get_content(message).find(REASON) is not None if isinstance(headers, LazyHeaders) else REASON in headers
     except MalformedHeader:
         return False
 
@@ -195,7 +195,7 @@ def mark_message(message: Message, identity: str | None) -> tuple[Message, int]:
     The message has its identity; its CC and BCC are renamed, and its header of hops is left out. Raises as
     `mark_header`.
     """
-    content = content_of(message)
+    content = get_content(message)
     raw = content.raw
     if SIGN not in raw and b"CC" not in raw:
         if identity is None:
@@ -205,7 +205,7 @@ def mark_message(message: Message, identity: str | None) -> tuple[Message, int]:
         fields, hops = _rewrite(content, identity)
         if fields or content.has_table:
             content = content.with_table(b"".join([field for _, field in fields]))
-    return message_of(message.exchange, message.routing_key, content, message.body), hops + 1
+    return build_lazy_message(message.exchange, message.routing_key, content, message.body), hops + 1
 
 
 def build_hop_header(hops: int) -> Header:

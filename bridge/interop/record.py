@@ -10,7 +10,7 @@ from exchange.amqp.fields import encode_short_string
 from exchange.errors import HashstarError
 
 __all__ = [
-    "NAME_LIMIT", "Header", "Record", "Unmappable", "check_key", "digest_of", "is_showable",
+    "NAME_LIMIT", "Header", "Record", "Unmappable", "check_key", "compute_digest", "is_showable",
     "find_last_header", "build_routing_key", "read_whole_key",
 ]  # fmt: skip
 
@@ -73,7 +73,7 @@ PREFIX_BYTES: Final = NAME_LIMIT + MARK_AT
 """Maximum length of that beginning, in bytes."""
 
 
-def digest_of(raw: bytes) -> str:
+def compute_digest(raw: bytes) -> str:
     """Return the digest, in hex, that stands in AMQP for a key or a name that does not fit."""
     return blake2b(raw, digest_size=DIGEST_BYTES).hexdigest()
 
@@ -91,7 +91,7 @@ def build_routing_key(key: bytes | None) -> str:
     cut = PREFIX_BYTES
     while cut > PREFIX_BYTES - 3 and key[cut] & 0xC0 == 0x80:  # the middle of a character
         cut -= 1
-    return f"{key[:cut].decode('utf-8', 'surrogateescape')}{MARK}{digest_of(key)}"
+    return f"{key[:cut].decode('utf-8', 'surrogateescape')}{MARK}{compute_digest(key)}"
 
 
 def read_whole_key(routing_key: str, key: bytes | None) -> str | None:

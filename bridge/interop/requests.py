@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from bridge.interop.record import NAME_LIMIT, Unmappable
 from bridge.interop.return_address import ReturnAddress
 from bridge.interop.texts import format_wire
-from exchange.amqp import ContentHeader, content_of, message_of
+from exchange.amqp import ContentHeader, build_lazy_message, get_content
 from exchange.text.numbers import is_digits
 from exchange.values.field_values import Typed
 from exchange.values.message import Message
@@ -161,12 +161,12 @@ def find_caller(message: Message, system: str) -> Caller | None:
 
     Raises Unmappable for values that contradict the system's convention, MalformedHeader.
     """
-    return CONVENTIONS[system].find_caller(content_of(message))
+    return CONVENTIONS[system].find_caller(get_content(message))
 
 
 def find_correlation(message: Message, system: str) -> bytes | None:
     """Return the correlation id of a reply that was read from a system; None if it has none. Raises MalformedHeader."""
-    return CONVENTIONS[system].correlation(content_of(message))
+    return CONVENTIONS[system].correlation(get_content(message))
 
 
 def find_reply_partition(address: ReturnAddress, count: int) -> int | None:
@@ -184,8 +184,8 @@ def to_request(message: Message, system: str, request: ReplyRequest, now: int) -
 
     Raises Unmappable where RabbitMQ cannot hold the token.
     """
-    content = CONVENTIONS[system].ask(content_of(message), request, now)
-    return message_of(message.exchange, message.routing_key, content, message.body)
+    content = CONVENTIONS[system].ask(get_content(message), request, now)
+    return build_lazy_message(message.exchange, message.routing_key, content, message.body)
 
 
 def to_reply(message: Message, system: str, address: ReturnAddress) -> Message:
@@ -193,13 +193,13 @@ def to_reply(message: Message, system: str, address: ReturnAddress) -> Message:
 
     The headers of other systems' conventions are removed.
     """
-    convention, content = CONVENTIONS[system], content_of(message).with_property("correlation_id", None)
+    convention, content = CONVENTIONS[system], get_content(message).with_property("correlation_id", None)
     for name in MARKS:
         content = content.without_header(name)
     if address.correlation is not None:
         content = convention.correlate(content, address.correlation)
     exchange, key = ("", address.name) if convention.by_key else (message.exchange, message.routing_key)
-    return message_of(exchange, key, content, message.body)
+    return build_lazy_message(exchange, key, content, message.body)
 
 
 def build_rocketmq_request(request: ReplyRequest, client_id: str, now: int) -> dict[str, str]:

@@ -68,7 +68,7 @@ from bridge.interop.rocketmq_guest import PRODUCER_PROPERTIES, is_own
 from bridge.interop.rocketmq_packing import VALUES, format_property, pack_headers, unpack_headers
 from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
 from bridge.rocketmq.remoting.properties import KEYS, SYSTEM, TAGS, TRANSIENT
-from exchange.amqp import ContentHeader, content_of
+from exchange.amqp import ContentHeader, get_content
 from exchange.values.message import Message
 
 __all__ = [
@@ -83,7 +83,7 @@ def to_rocketmq(message: Message, topic: str, key: bytes | None = None, tag: byt
     ``key`` and ``tag`` are for one that carries a message of AMQP; one that is unwrapped has its own. Raises
     Unmappable, MalformedHeader.
     """
-    content = content_of(message)
+    content = get_content(message)
     # With both marks it carries a record of Kafka that has a header with the name of RocketMQ's mark: a message of
     # RocketMQ that we have wrapped never has Kafka's mark.
     if content.find(rocketmq_guest.MARK) is not None and content.find(kafka_guest.MARK) is None:

@@ -15,7 +15,7 @@ from bridge.interop.rocketmq_topics import name_of
 from bridge.interop.texts import format_wire
 from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
 from bridge.rocketmq.remoting.properties import CONTROL, KEYS, SYSTEM, TAGS, TRANSIENT, UNIQ_KEY, WAIT
-from exchange.amqp import ContentHeader, message_of
+from exchange.amqp import ContentHeader, build_lazy_message
 from exchange.amqp.fields import KINDS, PACK, SIZE, encode_short_string
 from exchange.values.message import Message
 
@@ -73,7 +73,7 @@ def wrap(message: StoredMessage, exchange: str | None, routing_key: str | None) 
         routing_key = _key_of(message)
     content = ContentHeader.from_parts(MODE, b"".join(pieces))
     name = name_of(message.topic) if exchange is None else exchange
-    return message_of(name, check_key(routing_key), content, message.body)
+    return build_lazy_message(name, check_key(routing_key), content, message.body)
 
 
 def _key_of(message: StoredMessage) -> str:

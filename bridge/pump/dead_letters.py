@@ -33,7 +33,7 @@ from math import ceil
 from typing import Any, Final
 
 from bridge.endpoint import Delivery, Outgoing
-from exchange.amqp import MalformedHeader, content_of
+from exchange.amqp import MalformedHeader, get_content
 from exchange.values.field_json import encode_fields, encode_message
 from exchange.values.field_values import Typed
 from exchange.values.message import Message
@@ -69,7 +69,7 @@ def build_dead_letter(delivery: Delivery, reason: str, target: str, queue: str, 
                 added[f"hashstar-{name}"] = values.pop(name)
         return replace(message, headers={**headers, **added}, properties=properties)
     except MalformedHeader:
-        added["hashstar-content-header"] = content_of(message).raw
+        added["hashstar-content-header"] = get_content(message).raw
         return replace(message, headers=added, properties={})
 
 

@@ -15,9 +15,9 @@ from bridge.keys import (
     TEXT,
     Key,
     Keys,
-    choice,
-    matching,
-    whole,
+    accept_choice,
+    accept_matching,
+    accept_whole,
 )
 from bridge.pump.policy import Unroutable
 
@@ -29,7 +29,7 @@ __all__ = [
 
 URL: Final = Key(
     "url",
-    matching(TEXT, r"(?:amqps?|kafka|rocketmq)://(?:.*@)?[^@/?#]+(?:[/?#].*)?", r"archive:.+"),
+    accept_matching(TEXT, r"(?:amqps?|kafka|rocketmq)://(?:.*@)?[^@/?#]+(?:[/?#].*)?", r"archive:.+"),
     "address: begins with `amqp:`, `amqps:`, `kafka:`, `rocketmq:` or `archive:`",
 )
 EXCHANGE: Final = Key(
@@ -52,14 +52,14 @@ SOURCE: Final = Keys((URL, EXCHANGE, ROUTING_KEY, SELECTOR, TAGS, OWN_POLICY))
 
 WINDOW: Final = Key(
     "window",
-    whole(least=1),
+    accept_whole(least=1),
     "maximum number of messages of a source that are read and not settled; also the maximum that can come twice",
     2_000,
 )
 WINDOW_BYTES: Final = Key("window_bytes", SIZE, "maximum size of these; a larger message goes alone", "256 MiB")
 TRIES: Final = Key(
     "tries",
-    whole(least=1),
+    accept_whole(least=1),
     "number of refusals after which a message becomes a dead letter; back-pressure is no refusal",
     5,
 )
@@ -82,7 +82,7 @@ RECONNECT: Final = Key("reconnect", SECONDS, "seconds before the second try to c
 RECONNECT_MOST: Final = Key("reconnect_most", SECONDS, "maximum seconds between tries to connect", 10)
 UNROUTABLE: Final = Key(
     "unroutable",
-    choice(*[each.value for each in Unroutable]),
+    accept_choice(*[each.value for each in Unroutable]),
     'what becomes of a message that reaches no queue of the topology: also `"hold"` or `"drop"`; what a target returns '
     "is never dropped",
     Unroutable.DEAD_LETTER.value,
@@ -97,7 +97,7 @@ ONE_AT_A_TIME: Final = Key(
 RATE: Final = Key("rate", MAYBE_NUMBER, "maximum number of messages a second read from each source", otherwise="none")
 MAX_HOPS: Final = Key(
     "max_hops",
-    whole(least=1),
+    accept_whole(least=1),
     "maximum number of bridges that a message may have passed; with more it is "
     "[in a loop](#what-a-bridge-writes-on-messages)",
     8,

@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Final, Literal, Self
 import click
 
 from exchange.commands.console import Step as UpdateProgress
-from exchange.commands.console import echo_error, echo_line, exit_on_error, fail, progress
+from exchange.commands.console import echo_error, echo_line, exit_on_error, fail, show_progress
 from exchange.commands.options import CommandGroup, Duration, accept_old_name, wait_option
 from exchange.commands.output import form_options, output_option, print_form
 from exchange.errors import HashstarError, InputError
@@ -195,7 +195,7 @@ class _Screen:
             self._stop_waiting()
             self._waiting, self._most = (step.action, step.broker), 0.0
             self._line(f"waiting: {self._describe(step)}")
-            self._update = self._bar.enter_context(progress("draining" if step.action == "drain" else "settling"))
+            self._update = self._bar.enter_context(show_progress("draining" if step.action == "drain" else "settling"))
         self._most = max(self._most, event.left)
         if self._update is not None:
             self._update(round((self._most - event.left) * 100), round(self._most * 100))

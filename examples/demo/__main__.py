@@ -20,7 +20,7 @@ from bindings.sources.files import save_form
 from examples.demo import generate
 from examples.demo.replay import CONFIG, replay
 from exchange import PROFILES, HashstarError, InputError, Topology
-from exchange.commands.console import progress
+from exchange.commands.console import show_progress
 from exchange.commands.output import print_form
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def main(
         page = archive.with_name(f"{archive.name}.html")
         with_spark = not no_spark and _has_java()
         started = perf_counter()
-        with progress("Auditing") as step, _session(with_spark, step) as spark:
+        with show_progress("Auditing") as step, _session(with_spark, step) as spark:
             report = bindings.audit(
                 _relative(source), _relative(archive), vhost=topology.vhost, profile=topology.profile.name,
                 selection=bindings.Selection(), spark=spark, step=step,
@@ -118,7 +118,7 @@ def _generate(definitions: Path | None, topology: Topology, messages: int, seed:
     pool = generate.company() if definitions is None else generate.build_pool(topology, seed)
     started = perf_counter()
     try:
-        with progress("Generating") as step:
+        with show_progress("Generating") as step:
             generate.write_archive(path, pool, messages, seed, step)
     except OSError as error:
         raise InputError(f"{into}: an archive cannot be written there: {error.strerror}") from None

@@ -7,7 +7,7 @@ are decoded on first use, `view` those that cost least to route. Pure: bytes in,
 
 from exchange.amqp.content import ContentHeader
 from exchange.amqp.fields import MalformedHeader, Repeated, Spelled, decode_table, encode_table
-from exchange.amqp.lazy import LazyHeaders, Properties, content_of, message_of
+from exchange.amqp.lazy import LazyHeaders, Properties, build_lazy_message, get_content
 from exchange.amqp.view import MessageView
 
 __all__ = [
@@ -18,8 +18,8 @@ __all__ = [
     "Properties",
     "Repeated",
     "Spelled",
-    "content_of",
+    "get_content",
     "decode_table",
     "encode_table",
-    "message_of",
+    "build_lazy_message",
 ]

@@ -1,7 +1,7 @@
 """Messages that keep their content header as bytes until a header or property is read.
 
-A message of `message_of` has `LazyHeaders` and `Properties` that are decoded on first use; `content_of` returns the
-bytes of such a message untouched. Routing by key decodes nothing.
+A message of `build_lazy_message` has `LazyHeaders` and `Properties` that are decoded on first use; `get_content`
+returns the bytes of such a message untouched. Routing by key decodes nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from exchange.amqp.content import ContentHeader
 from exchange.values.message import Message, assemble_message
 
-__all__ = ["LazyHeaders", "Properties", "content_of", "message_of"]
+__all__ = ["LazyHeaders", "Properties", "get_content", "build_lazy_message"]
 
 
 class _Decoding(Mapping[str, Any]):
@@ -85,13 +85,13 @@ class Properties(_Decoding):
         return self.content.properties()
 
 
-def message_of(exchange: str, routing_key: str, content: ContentHeader, body: bytes) -> Message:
+def build_lazy_message(exchange: str, routing_key: str, content: ContentHeader, body: bytes) -> Message:
     """Return the message of a content header, which is decoded when a header or property is read."""
     return assemble_message(exchange, routing_key, LazyHeaders(content), Properties(content), body)
 
 
-def content_of(message: Message) -> ContentHeader:
-    """Return the content header of a message: the very bytes if it came from `message_of`, else encoded.
+def get_content(message: Message) -> ContentHeader:
+    """Return the content header of a message: the very bytes if it came from `build_lazy_message`, else encoded.
 
     A message with an empty plain mapping of headers gets no table. Raises as `ContentHeader.encode`.
     """

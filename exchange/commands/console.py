@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # not at run time: each command would load the engine
 
 __all__ = [
     "PROGRAM", "QUIET", "VERBOSE", "catch_signals", "echo_error", "echo_line", "exit_on_error", "fail", "interrupt_at",
-    "is_program", "is_quiet", "progress", "show_caveat", "show_status", "show_warnings", "status",
+    "is_program", "is_quiet", "show_caveat", "show_progress", "show_status", "show_warnings", "write_status",
 ]  # fmt: skip
 
 QUIET: Final = "hashstar.quiet"
@@ -133,24 +133,24 @@ def show_caveat(profile: Profile) -> None:
         echo_line(f"hashstar: warning: {profile.caveat}", err=True)
 
 
-def show_status(text: str) -> None:
+def write_status(text: str) -> None:
     """Show a status on a terminal, in a line that the next status overwrites; "" removes it."""
     if sys.stderr.isatty() and not is_quiet():
         click.echo(f"\r\033[K{escape_line(hide_logins(text))}", nl=False, err=True)
 
 
 @contextmanager
-def status(text: str) -> Iterator[Callable[[str], None]]:
+def show_status(text: str) -> Iterator[Callable[[str], None]]:
     """Show what is being done until it ends; yield the function that shows another text."""
-    show_status(text)
+    write_status(text)
     try:
-        yield show_status
+        yield write_status
     finally:
-        show_status("")
+        write_status("")
 
 
 @contextmanager
-def progress(label: str) -> Iterator[Step]:
+def show_progress(label: str) -> Iterator[Step]:
     """Show a progress bar on a terminal, nothing in a pipe. Yield the function that updates it."""
     if is_quiet() or not sys.stderr.isatty():
         yield lambda done, total: None
@@ -168,10 +168,10 @@ def progress(label: str) -> Iterator[Step]:
         full = BAR * done // total if total else 0
         share = f"{100 * done // total:>3}%" if total else "  ?%"
         clock = f"{int(seconds) // 60}:{int(seconds) % 60:02}"
-        show_status(f"{label}  [{'#' * full}{'-' * (BAR - full)}]  {share}  {clock}")
+        write_status(f"{label}  [{'#' * full}{'-' * (BAR - full)}]  {share}  {clock}")
 
     try:
         step(0, 0)
         yield step
     finally:
-        show_status("")
+        write_status("")

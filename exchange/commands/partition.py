@@ -11,7 +11,7 @@ from typing import IO, Any, Final, NamedTuple, NotRequired, TypedDict
 
 import click
 
-from exchange.commands.console import fail, show_status
+from exchange.commands.console import fail, write_status
 from exchange.commands.options import accept_old_name, command
 from exchange.commands.output import form_options, output_option, print_form
 from exchange.errors import HashstarError, InputError
@@ -255,7 +255,7 @@ def _report(lines: Iterator[_Line], before: _Described, after: _Described, form:
     for number, line in enumerate(lines, 1):
         counts.add(line.key)
         if number % STATUS_EVERY == 0:
-            show_status(f"{number:,} messages, {len(counts):,} keys")
-    show_status("")
+            write_status(f"{number:,} messages, {len(counts):,} keys")
+    write_status("")
     moved = compare_distributions(counts, before.distribution, after.distribution)
     print_form(FORMS[form], moved, str(before), str(after))

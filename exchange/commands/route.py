@@ -17,7 +17,7 @@ from typing import IO, Any, Final, NamedTuple, NotRequired, TypedDict
 import click
 
 from exchange.commands.completion import SOURCE, complete_names
-from exchange.commands.console import fail, progress, show_caveat
+from exchange.commands.console import fail, show_caveat, show_progress
 from exchange.commands.options import accept_old_name, command, timeout_option, topology_option
 from exchange.commands.output import form_options, output_option, print_form
 from exchange.commands.partition import partition_command
@@ -312,7 +312,7 @@ def _with_progress(file: IO[bytes], lines: Iterator[bytes]) -> Iterator[bytes]:
         return
     size = file.seek(0, SEEK_END)
     file.seek(0)
-    with progress("routing") as step:
+    with show_progress("routing") as step:
         for number, line in enumerate(lines):
             if number % 10_000 == 0:
                 step(file.tell(), size)
@@ -330,20 +330,20 @@ class ProfiledExplanation(NamedTuple):
     """With --life, what its queues may do with the message."""
 
 
-def explanation_to_json(explanation: Explanation, profile: str, lives: PossibleLives | None) -> Any:
+def encode_explanation(explanation: Explanation, profile: str, lives: PossibleLives | None) -> Any:
     """Return an explanation as JSON values, with the lives of its message if they were asked for."""
     return encode_as(ProfiledExplanation, ProfiledExplanation(explanation, profile, lives))
 
 
-def explanation_to_text(explanation: Explanation, _: str, lives: PossibleLives | None) -> Iterator[str]:
+def format_explanation(explanation: Explanation, _: str, lives: PossibleLives | None) -> Iterator[str]:
     """Yield the lines of an explanation, and those of the lives of its message."""
     yield from str(explanation).split("\n")
     yield from () if lives is None else format_life(lives)
 
 
 FORMS: Final[Forms] = {
-    "text": Form("exchange.commands.route:explanation_to_text", (".txt",)),
-    "json": Form("exchange.commands.route:explanation_to_json", (".json",)),
+    "text": Form("exchange.commands.route:format_explanation", (".txt",)),
+    "json": Form("exchange.commands.route:encode_explanation", (".json",)),
 }
 """The forms of an explanation."""
 

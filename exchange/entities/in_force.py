@@ -194,7 +194,7 @@ class Policies:
                 without[argument] = setting, why
             elif isinstance(part, Exchange) or name != argument:
                 ours = values.get(name)
-                if ours is None or not rules.get(name, argument_counts)(ours.value, setting.value):
+                if ours is None or not rules.get(name, prefer_argument)(ours.value, setting.value):
                     values[name] = setting
         if isinstance(part, Queue) and values:
             for name, reason in explain_values(part, {name: setting.value for name, setting in values.items()}).items():
@@ -273,29 +273,29 @@ QUEUES: Final[Mapping[str, str | None]] = {
 """``apply-to`` of a policy -> the type of the queues that it applies to, None for any."""
 
 
-def lower_counts(ours: Any, given: Any) -> bool:
+def prefer_lower(ours: Any, given: Any) -> bool:
     """Return whether the first of two numbers is the lower one; what is no number counts as the highest."""
     return _is_number(ours) and (not _is_number(given) or ours < given)
 
 
-def higher_counts(ours: Any, given: Any) -> bool:
+def prefer_higher(ours: Any, given: Any) -> bool:
     """Return whether the first of two numbers is the higher one."""
     return _is_number(ours) and _is_number(given) and ours > given
 
 
-def stricter_counts(ours: Any, given: Any) -> bool:
+def prefer_stricter(ours: Any, given: Any) -> bool:
     """Return whether the first of two delivery limits is the stricter one: a negative one is no limit."""
     if _is_number(ours) and _is_number(given) and (ours < 0 or given < 0):
         return bool(ours > given)
-    return lower_counts(ours, given)
+    return prefer_lower(ours, given)
 
 
-def argument_counts(ours: Any, given: Any) -> bool:
+def prefer_argument(ours: Any, given: Any) -> bool:
     """Return False: the argument, or the user's policy, takes precedence."""
     return False
 
 
-def policy_counts(ours: Any, given: Any) -> bool:
+def prefer_policy(ours: Any, given: Any) -> bool:
     """Return True: the policy takes precedence over the argument, or the operator's over the user's."""
     return True
 
@@ -305,40 +305,40 @@ def _is_number(value: Any) -> bool:
 
 
 _OPERATOR: Final[Mapping[str, Merge]] = {
-    "expires": lower_counts,
-    "message-ttl": lower_counts,
-    "max-length": lower_counts,
-    "max-length-bytes": lower_counts,
-    "max-in-memory-length": lower_counts,
-    "max-in-memory-bytes": lower_counts,
-    "delivery-limit": stricter_counts,  # as before 4.0, where none can be negative
-    "target-group-size": higher_counts,
-    "delayed-retry-min": higher_counts,
-    "delayed-retry-max": lower_counts,
+    "expires": prefer_lower,
+    "message-ttl": prefer_lower,
+    "max-length": prefer_lower,
+    "max-length-bytes": prefer_lower,
+    "max-in-memory-length": prefer_lower,
+    "max-in-memory-bytes": prefer_lower,
+    "delivery-limit": prefer_stricter,  # as before 4.0, where none can be negative
+    "target-group-size": prefer_higher,
+    "delayed-retry-min": prefer_higher,
+    "delayed-retry-max": prefer_lower,
 }
 """Setting that an operator policy and a policy may both have -> whether the operator's counts, as for all others."""
 
 _ANY_TYPE: Final[Mapping[str, Merge]] = {
-    "message-ttl": lower_counts,
-    "max-length": lower_counts,
-    "max-length-bytes": lower_counts,
-    "consumer-timeout": lower_counts,
-    "queue-leader-locator": policy_counts,
-    "queue-master-locator": policy_counts,
+    "message-ttl": prefer_lower,
+    "max-length": prefer_lower,
+    "max-length-bytes": prefer_lower,
+    "consumer-timeout": prefer_lower,
+    "queue-leader-locator": prefer_policy,
+    "queue-master-locator": prefer_policy,
 }
-_CLASSIC: Final[Mapping[str, Merge]] = {**_ANY_TYPE, "expires": lower_counts}
+_CLASSIC: Final[Mapping[str, Merge]] = {**_ANY_TYPE, "expires": prefer_lower}
 _QUORUM: Final[Mapping[str, Merge]] = {
     **_ANY_TYPE,
-    "expires": lower_counts,
-    "overflow": policy_counts,
-    "delivery-limit": stricter_counts,
-    "max-in-memory-length": lower_counts,
-    "max-in-memory-bytes": lower_counts,
-    "consumer-disconnected-timeout": lower_counts,
-    "delayed-retry-type": policy_counts,
-    "member-placement-tag": policy_counts,
-    "delayed-retry-min": lower_counts,
-    "delayed-retry-max": lower_counts,
+    "expires": prefer_lower,
+    "overflow": prefer_policy,
+    "delivery-limit": prefer_stricter,
+    "max-in-memory-length": prefer_lower,
+    "max-in-memory-bytes": prefer_lower,
+    "consumer-disconnected-timeout": prefer_lower,
+    "delayed-retry-type": prefer_policy,
+    "member-placement-tag": prefer_policy,
+    "delayed-retry-min": prefer_lower,
+    "delayed-retry-max": prefer_lower,
 }
 _STREAM: Final[Mapping[str, Merge]] = {
     **_ANY_TYPE,
@@ -350,11 +350,11 @@ _STREAM: Final[Mapping[str, Merge]] = {
             "max-length-bytes",
             "stream-filter-size-bytes",
         ),
-        policy_counts,
+        prefer_policy,
     ),
 }
 
-_OLD_QUORUM: Final = {**_QUORUM, "expires": policy_counts, "delivery-limit": lower_counts}
+_OLD_QUORUM: Final = {**_QUORUM, "expires": prefer_policy, "delivery-limit": prefer_lower}
 _RULES: Final[Mapping[str, Mapping[str, Merge]]] = {"classic": _CLASSIC, "quorum": _QUORUM, "stream": _STREAM}
 """Type of queues -> setting -> whether the policy counts and not the argument, which does for all that are missing."""
 
@@ -373,7 +373,7 @@ def _merge_policies(policy: Policy | None, operator: Policy | None) -> dict[str,
     values: dict[str, Setting] = {}
     for name in sorted({*users, *operators}):
         theirs = operators.get(name)
-        if name in operators and (name not in users or _OPERATOR.get(name, policy_counts)(theirs, users[name])):
+        if name in operators and (name not in users or _OPERATOR.get(name, prefer_policy)(theirs, users[name])):
             values[name] = Setting(theirs, "operator policy", operator.name if operator else None)
         else:
             values[name] = Setting(users[name], "policy", policy.name if policy else None)

@@ -24,7 +24,7 @@ from exchange.text.display import count_noun, describe_exchange, escape_line, li
 from exchange.values.message import Message
 from exchange.values.notation import write_arguments, write_value
 
-__all__ = ["Explanation", "matching_key"]
+__all__ = ["Explanation", "find_matching_key"]
 
 
 MAX_LISTED_QUEUES: Final = 10
@@ -112,7 +112,7 @@ def _hop_lines(hop: Hop, message: Message) -> Iterator[str]:
         return
     outcomes = dict(hop.steps)
     for binding in hop.matched:
-        header, key = matching_key(hop.exchange, binding, message) or (None, "")
+        header, key = find_matching_key(hop.exchange, binding, message) or (None, "")
         by = f" by {header} '{key}'" if header is not None else ""
         yield f"    {_binding(binding)}: {_OUTCOMES[outcomes[binding.destination]]}{by}"
     if not hop.matched and hop.unsure is None and hop.delay is None:
@@ -127,7 +127,7 @@ def _hop_lines(hop: Hop, message: Message) -> Iterator[str]:
         yield f"    {_alternate(hop.alternate, hop)}"
 
 
-def matching_key(exchange: Exchange, binding: Binding, message: Message) -> tuple[str | None, str] | None:
+def find_matching_key(exchange: Exchange, binding: Binding, message: Message) -> tuple[str | None, str] | None:
     """Return the first key of the message that the binding matches, after the header that has it (None: routing key).
 
     Returns None where keys do not decide.

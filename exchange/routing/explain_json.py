@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypedDict
 from exchange.entities.entities import Binding
 from exchange.entities.part import encode_binding
 from exchange.entities.precedence import InForceAccount
-from exchange.routing.explain import Explanation, matching_key
+from exchange.routing.explain import Explanation, find_matching_key
 from exchange.routing.route import (
     Hop,
     LaterRoute,
@@ -159,7 +159,7 @@ document(
 
 
 def _match_json(binding: Binding, hop: Hop, message: Message, outcome: Outcome) -> MatchJson:
-    header, key = matching_key(hop.exchange, binding, message) or (None, None)
+    header, key = find_matching_key(hop.exchange, binding, message) or (None, None)
     return {**encode_binding(binding), "outcome": outcome, "matched_key": key, "matched_header": header}
 
 

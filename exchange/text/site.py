@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["SITE", "find_version", "build_install_command", "page_address"]
+__all__ = ["SITE", "find_version", "build_install_command", "build_page_address"]
 
 SITE: Final = "https://hashstar.readthedocs.io/en/latest/"
 """The front page. All addresses of pages begin with it, so that a move of the site is a change of this line."""
 
 
-def page_address(page: str) -> str:
+def build_page_address(page: str) -> str:
     """Return the address of a page of ``docs/``, such as ``findings/HS101``; of the front page for ``""``."""
     return f"{SITE}{page}/" if page else SITE
 

@@ -15,7 +15,7 @@ from bridge.interop import Record, Unmappable, convert_from_rocketmq, to_amqp, t
 from bridge.interop.rocketmq_guest import PRODUCER_PROPERTIES
 from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
 from bridge.rocketmq.remoting.properties import SYSTEM, IllegalMessage, decode_properties, encode_checked_properties
-from exchange.amqp import ContentHeader, content_of, message_of
+from exchange.amqp import ContentHeader, build_lazy_message, get_content
 from exchange.errors import HashstarError
 from exchange.values.message import Message
 from tests.fuzz.target import cut, text_of
@@ -30,7 +30,7 @@ def amqp_abroad(data: bytes) -> None:
     header = ContentHeader(raw)
     header.fields()  # one that is malformed does not cross
     header.properties()
-    message = message_of(exchange[:80], key[:80], header, body)
+    message = build_lazy_message(exchange[:80], key[:80], header, body)
     with suppress(Unmappable):
         assert _parts(to_amqp(to_kafka(message, "t", b"k"))) == _parts(message)
     with suppress(Unmappable, IllegalMessage):
@@ -89,12 +89,12 @@ def archived(data: bytes) -> None:
         again = restore_message(record.message)
         assert again.body == body
         with suppress(ValueError, TypeError):
-            content_of(again)
+            get_content(again)
         replace(again, body=b"")
 
 
 def _parts(message: Message) -> tuple[str, str, bytes, bytes]:
-    return message.exchange, message.routing_key, content_of(message).raw, message.body
+    return message.exchange, message.routing_key, get_content(message).raw, message.body
 
 
 def _cross(sent: RocketMessage) -> StoredMessage:

@@ -51,7 +51,7 @@ def bridge_config(data: bytes) -> None:
 
 
 LOADERS: Final[dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], pa.Schema]]] = {
-    "tally": (tally_file.tally_of, tally_file.build_table, tally_file.SCHEMA),
+    "tally": (tally_file.decode_tally, tally_file.build_table, tally_file.SCHEMA),
     "comparison": (comparison_file.read_comparison_table, comparison_file.build_table, comparison_file.SCHEMA),
     "verification": (
         verification_file.read_verification_table,

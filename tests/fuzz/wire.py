@@ -8,7 +8,7 @@ from typing import Any, Final
 import pika.exceptions
 
 from bindings.sources.definitions import Definitions
-from bindings.sources.management import Management, unread_queues
+from bindings.sources.management import Management, build_unread_queues
 from bridge.interop.texts import format_wire as text_of_field
 from bridge.interop.texts import parse_wire
 from bridge.rocketmq.consumer.offsets import format_table, parse_table
@@ -18,7 +18,7 @@ from bridge.rocketmq.remoting.ids import UniqueId
 from bridge.rocketmq.remoting.message import decode_batch, encode_batch
 from bridge.rocketmq.remoting.properties import decode_properties, encode_properties
 from bridge.rocketmq.remoting.stored import parse_stored_records
-from exchange.amqp import ContentHeader, MalformedHeader, content_of, decode_table, encode_table, message_of
+from exchange.amqp import ContentHeader, MalformedHeader, build_lazy_message, decode_table, encode_table, get_content
 from exchange.amqp.content import WIDTHS
 from exchange.amqp.fields import decode_value, encode_value
 from exchange.errors import HashstarError, InputError
@@ -85,8 +85,8 @@ def content_header(data: bytes) -> None:
     assert other.property("message_id") == "m"
     assert other.header("x-fuzz") == 1
     with suppress(HashstarError):
-        message_of("e", "k", header, b"").routing_keys()
-    assert content_of(message_of("e", "k", header, b"")).raw == header.raw
+        build_lazy_message("e", "k", header, b"").routing_keys()
+    assert get_content(build_lazy_message("e", "k", header, b"")).raw == header.raw
 
 
 class Unconnected(UnconnectedWire):
@@ -206,7 +206,7 @@ def management(data: bytes) -> None:
     with suppress(InputError):
         assert isinstance(api.version(), str)
     with suppress(InputError):
-        assert all(unread_queues(vhost, names) for vhost, names in api.exclusive_queues().items())
+        assert all(build_unread_queues(vhost, names) for vhost, names in api.exclusive_queues().items())
     found: Definitions = api.definitions()
     for vhost in found.vhosts:
         found.topology(vhost)

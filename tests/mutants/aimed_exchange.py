@@ -345,11 +345,11 @@ EXCHANGE: Final[list[Mutant]] = [
     *mutants_of(
         "exchange/entities/in_force.py",
         "exchange/entities/test_in_force.py",
-        ("the shorter delay counts", '"delayed-retry-min": higher_counts', '"delayed-retry-min": lower_counts'),
+        ("the shorter delay counts", '"delayed-retry-min": prefer_higher', '"delayed-retry-min": prefer_lower'),
         (
             "the smaller group counts",
-            '"target-group-size": higher_counts,\n    "delayed',
-            '"target-group-size": lower_counts,\n    "delayed',
+            '"target-group-size": prefer_higher,\n    "delayed',
+            '"target-group-size": prefer_lower,\n    "delayed',
         ),
     ),
     *mutants_of(

@@ -13,36 +13,37 @@ from random import Random
 from typing import Final, NamedTuple, TypeAlias
 
 from bindings.archive.formats.detect import Archive
-from bindings.archive.reading import SPLIT_BYTES, Format, Split, size_of
+from bindings.archive.reading import SPLIT_BYTES, Format, Split, read_file_size
 from bindings.auditing.local.tasks import Task
 
 __all__ = [
-    "GROUPS", "LARGEST", "PARTS", "SEVERAL", "SMALLEST", "TASKS", "PlannedFile", "Planner", "draw_tasks",
-    "number_of_groups", "plan_groups", "plan_tasks", "plan_splits", "group_into_tasks",
+    "MAX_GROUPS", "MAX_TASK_BYTES", "CORES_OF_SAMPLES", "MIN_BYTES_OF_GROUPS", "MIN_TASK_BYTES", "TASKS_PER_CORE",
+    "PlannedFile", "Planner", "draw_tasks", "count_groups", "plan_groups", "plan_tasks", "plan_splits",
+    "group_into_tasks",
 ]  # fmt: skip
 
-TASKS: Final = 4
+TASKS_PER_CORE: Final = 4
 """Number of tasks per core; with several, no core waits long for the last task."""
 
-SMALLEST: Final = 4 << 20
+MIN_TASK_BYTES: Final = 4 << 20
 """Minimum size of a task, in bytes; a smaller one would cost more to start than to run."""
 
-LARGEST: Final = 256 << 20
+MAX_TASK_BYTES: Final = 256 << 20
 """Maximum size of a task, in bytes; this much is read again after a failure."""
 
-SEVERAL: Final = 256 << 20
+MIN_BYTES_OF_GROUPS: Final = 256 << 20
 """Size from which an archive has several groups, in bytes: a smaller one is counted while processes start."""
 
-GROUPS: Final = 16
+MAX_GROUPS: Final = 16
 """Maximum number of groups, and so of processes: their results are added one after another."""
 
-PARTS: Final = 64
-"""Number of cores to plan for if a sample is drawn: `TASKS` times as many parts, if they are not too small."""
+CORES_OF_SAMPLES: Final = 64
+"""Number of cores to plan for if a sample is drawn: `TASKS_PER_CORE` times as many parts, if they are not too small."""
 
 MAX_OPENED_FILES: Final = 64
 """Maximum number of files that are all opened to plan them; above it, small files become one split, unopened."""
 
-PATIENCE: Final = 1.0
+MAX_PLANNING_SECONDS: Final = 1.0
 """Time after which ``planner`` plans the remaining files, in seconds."""
 
 
@@ -66,14 +67,14 @@ def plan_splits(files: Sequence[PlannedFile], split_bytes: int) -> Iterator[list
 
 
 def plan_tasks(archive: Archive, cores: int, planner: Planner = plan_splits) -> list[Task]:
-    """Return the tasks of an archive for a number of cores; after ``PATIENCE``, ``planner`` plans the remaining files.
+    """Return the tasks of an archive for some cores; after `MAX_PLANNING_SECONDS`, ``planner`` plans the rest.
 
     Raises InputError for files that cannot be opened.
     """
     # Absolute paths, because workers have working directories of their own.
-    files = [PlannedFile(str(Path(path).absolute()), form, size_of(path)) for path, form in archive.all_files]
+    files = [PlannedFile(str(Path(path).absolute()), form, read_file_size(path)) for path, form in archive.all_files]
     total = sum(file.size for file in files)
-    task_bytes = min(max(total // (TASKS * cores), SMALLEST), LARGEST)
+    task_bytes = min(max(total // (TASKS_PER_CORE * cores), MIN_TASK_BYTES), MAX_TASK_BYTES)
     split_bytes = min(task_bytes, SPLIT_BYTES)
     return group_into_tasks(_plan(files, split_bytes, planner), task_bytes)
 
@@ -84,14 +85,14 @@ def plan_groups(archive: Archive) -> list[list[Task]]:
     They depend on the archive only, not on this machine: heavy hitters depend on how messages are divided, and a report
     is to be the same everywhere. Raises InputError for files that cannot be opened.
     """
-    tasks = plan_tasks(archive, cores=GROUPS // TASKS)
-    groups = max(1, min(number_of_groups(sum(task.weight for task in tasks)), len(tasks)))
+    tasks = plan_tasks(archive, cores=MAX_GROUPS // TASKS_PER_CORE)
+    groups = max(1, min(count_groups(sum(task.weight for task in tasks)), len(tasks)))
     return [tasks[start::groups] for start in range(groups)]
 
 
-def number_of_groups(size: int) -> int:
+def count_groups(size: int) -> int:
     """Return the number of groups of an archive of this many bytes."""
-    return 1 if size < SEVERAL else min(size // SMALLEST, GROUPS)
+    return 1 if size < MIN_BYTES_OF_GROUPS else min(size // MIN_TASK_BYTES, MAX_GROUPS)
 
 
 def draw_tasks(tasks: Sequence[Task], most_bytes: int) -> tuple[list[Task], float]:
@@ -113,7 +114,7 @@ def draw_tasks(tasks: Sequence[Task], most_bytes: int) -> tuple[list[Task], floa
 def _plan(files: Sequence[PlannedFile], split_bytes: int, planner: Planner) -> Planned:
     opened = files if len(files) <= MAX_OPENED_FILES else [file for file in files if file.size > split_bytes]
     splits_by_path: dict[str, list[Split]] = {}
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + MAX_PLANNING_SECONDS
     for number, file in enumerate(opened):
         if time.monotonic() > until:
             rest = opened[number:]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from bindings.archive.formats.detect import Archive
 from bindings.archive.inspection import Account
-from bindings.auditing.local.planning import PARTS, draw_tasks, plan_groups, plan_tasks
+from bindings.auditing.local.planning import CORES_OF_SAMPLES, draw_tasks, plan_groups, plan_tasks
 from bindings.auditing.local.selection import EVERYTHING, Selection
 from bindings.auditing.local.study import Study
 from bindings.auditing.local.tasks import (
@@ -63,7 +63,7 @@ def run_here(
     require_new(keep_bad)
     groups, share = plan_groups(archive), 1.0
     if most_bytes is not None and _weight_of(groups) > most_bytes:
-        drawn, share = draw_tasks(plan_tasks(archive, cores=PARTS), most_bytes)
+        drawn, share = draw_tasks(plan_tasks(archive, cores=CORES_OF_SAMPLES), most_bytes)
         groups = [drawn]
     total, done = _weight_of(groups), 0
 

@@ -23,7 +23,7 @@ class CoverageStudy:
 
     topology: Topology
     table_of = staticmethod(tally_file.build_table)
-    value_of = staticmethod(tally_file.tally_of)
+    value_of = staticmethod(tally_file.decode_tally)
 
     def counter(self) -> Tallier:
         return Tallier(self.topology)

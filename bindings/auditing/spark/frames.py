@@ -34,7 +34,7 @@ from bindings.auditing.local.tasks import (
     find_needed_columns,
     order_for,
 )
-from bindings.auditing.spark.gathering import FAN_IN, LAST, ROWS, collect_results, reraise_for_spark
+from bindings.auditing.spark.gathering import FAN_IN, MAX_DRIVER_RESULTS, ROWS, collect_results, reraise_for_spark
 from bindings.auditing.spark.session import count_cores
 from bindings.counts.slots import WIDTHS, choose_width
 from exchange.errors import InputError
@@ -108,7 +108,7 @@ def run_on(
 
 def _run_counts(rows: DataFrame, count: CountBatch, studies: Sequence[Study[Any]], order: PassSettings) -> Pass:
     results = rows.mapInArrow(partial(_count_partition, order, count), ROWS)
-    width = max(count_cores(rows.sparkSession), LAST)  # the number of partitions is not known
+    width = max(count_cores(rows.sparkSession), MAX_DRIVER_RESULTS)  # the number of partitions is not known
     return finish(collect_results(results, width * FAN_IN, studies, order), studies)
 
 

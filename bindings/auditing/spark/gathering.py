@@ -1,6 +1,6 @@
 """Run tasks on Spark: workers read, count and add up results in several rounds; the driver adds the last few.
 
-The JVM sees only results: a few rows per task. The driver holds at most `LAST` results. Their size depends on the
+The JVM sees only results: a few rows per task. The driver holds at most `MAX_DRIVER_RESULTS`. Their size depends on the
 topologies only, not on the number of keys or records.
 
 Only features of Spark Connect are used: no context, no broadcast variables, no accumulators.
@@ -35,12 +35,20 @@ from exchange.values.json_text import parse_leniently
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["FAN_IN", "LAST", "ROWS", "collect_results", "decode_spark_error", "reraise_for_spark", "run_tasks"]
+__all__ = [
+    "FAN_IN",
+    "MAX_DRIVER_RESULTS",
+    "ROWS",
+    "collect_results",
+    "decode_spark_error",
+    "reraise_for_spark",
+    "run_tasks",
+]
 
 ROWS: Final = "task long, study int, value binary"
 """The schema `bindings.auditing.local.tasks.ROW` in Spark's notation."""
 
-LAST: Final = 16
+MAX_DRIVER_RESULTS: Final = 16
 """Maximum number of results that the driver adds up itself."""
 
 FAN_IN: Final = 8
@@ -67,7 +75,7 @@ def run_tasks(
 
 def collect_results(rows: DataFrame, tasks: int, studies: Sequence[Study[Any]], order: PassSettings) -> Results:
     """Return the sum of the results in ``rows``, of this number of tasks. Raises as `run_tasks`."""
-    while tasks > LAST:
+    while tasks > MAX_DRIVER_RESULTS:
         tasks = -(-tasks // FAN_IN)
         # Partition by task number, not by content: if Spark runs a task again, because a machine was lost, its new rows
         # go to the same partition as the old ones and replace exactly those.

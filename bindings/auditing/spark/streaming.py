@@ -34,7 +34,7 @@ from pyspark.sql.types import StructType
 
 from bindings.archive.mapping import COLUMNS, USUAL, FieldMapping
 from bindings.archive.reading import Format, Split
-from bindings.auditing.local.planning import SMALLEST
+from bindings.auditing.local.planning import MIN_TASK_BYTES
 from bindings.auditing.local.run import Pass
 from bindings.auditing.local.selection import EVERYTHING, Selection
 from bindings.auditing.local.study import Study
@@ -255,14 +255,14 @@ def _count_records(
 
 
 def _tasks(splits: Sequence[tuple[Format, Split]]) -> list[Task]:
-    """Return tasks of at least `SMALLEST` bytes each, except for the last one."""
+    """Return tasks of at least `MIN_TASK_BYTES` bytes each, except for the last one."""
     tasks: list[Task] = []
     group: list[tuple[Format, Split]] = []
     weight = 0
     for form, split in splits:
         group.append((form, split))
         weight += Path(split.path).stat().st_size if split.end is None or not form.grows else split.end - split.start
-        if weight >= SMALLEST:
+        if weight >= MIN_TASK_BYTES:
             tasks.append(Task(len(tasks), tuple(group), weight))
             group, weight = [], 0
     if group:

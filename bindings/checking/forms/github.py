@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from bindings.checking.forms.places import locate, message_lines, path_of
+from bindings.checking.forms.places import find_relative_path, locate, split_message
 from bindings.checking.report import CheckResult, SourceError
 from bindings.checking.rules.finding import Finding, Severity
 from exchange.text.display import escape_line, split_error
@@ -28,7 +28,7 @@ PROPERTY: Final = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A", ":": "%3A
 def to_workflow_commands(result: CheckResult) -> Iterator[str]:
     """Yield one command for each finding, and one for each source that could not be checked."""
     for report in result.reports:
-        file = path_of(report, result.root) if report.path is not None else ""
+        file = find_relative_path(report, result.root) if report.path is not None else ""
         for _, finding in report.findings():
             yield _of_finding(file, finding)
     for failed in result.errors:
@@ -37,7 +37,7 @@ def to_workflow_commands(result: CheckResult) -> Iterator[str]:
 
 def _of_finding(file: str, finding: Finding) -> str:
     rule = finding.rule
-    text = [*message_lines(finding), f"way out: {rule.way_out}", rule.page]
+    text = [*split_message(finding), f"way out: {rule.way_out}", rule.page]
     place = {"file": file, "line": str(finding.line or "") if file else ""}
     return _command(COMMANDS[rule.severity], {**place, "title": f"{rule.code} {rule.name}"}, text)
 

@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from bindings.checking.fingerprint import compute_fingerprint
-from bindings.checking.forms.places import locate, message_lines, path_of
+from bindings.checking.forms.places import find_relative_path, locate, split_message
 from bindings.checking.report import CheckResult
 from bindings.checking.rules.finding import Severity
 from exchange.text.display import escape_line, split_error
@@ -27,7 +27,7 @@ def to_code_quality(result: CheckResult) -> list[dict[str, Any]]:
     seen: Counter[str] = Counter()
     entries = [
         _entry(
-            f"{finding.code}: {' '.join(message_lines(finding)[:1])}; way out: {finding.rule.way_out}",
+            f"{finding.code}: {' '.join(split_message(finding)[:1])}; way out: {finding.rule.way_out}",
             finding.code,
             SEVERITIES[finding.rule.severity],
             path,
@@ -35,7 +35,7 @@ def to_code_quality(result: CheckResult) -> list[dict[str, Any]]:
             _number(seen, f"{path}\0{compute_fingerprint(vhost, finding)}"),
         )
         for report in result.reports
-        for path in [path_of(report, result.root)]
+        for path in [find_relative_path(report, result.root)]
         for vhost, finding in report.findings()
     ]
     for failed in result.errors:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from bindings.checking.forms.junit_suites import Case, Suite, to_xml
-from bindings.checking.forms.places import message_lines
+from bindings.checking.forms.places import split_message
 from bindings.checking.report import CheckResult, SourceReport
 from bindings.checking.rules.finding import RULES, Finding
 from exchange.text.display import count_noun, escape_line, split_error
@@ -53,7 +53,7 @@ def _cases(report: SourceReport, result: CheckResult) -> Iterator[Case]:
 
 def _finding_lines(report: SourceReport, vhost: str, finding: Finding) -> list[str]:
     """Return the lines of a finding: the first with its position, those of a trail indented."""
-    first, *rest = map(escape_line, message_lines(finding))
+    first, *rest = map(escape_line, split_message(finding))
     line = "" if finding.line is None else f":{finding.line}"
     where = f"virtual host '{vhost}': " if len(report.vhosts) > 1 else ""
     return [escape_line(f"{report.name}{line}: {where}") + first, *(f"  {each}" for each in rest)]

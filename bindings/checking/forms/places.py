@@ -11,14 +11,14 @@ from bindings.sources.applications.open import is_application
 from bindings.sources.language.errors import LanguageError
 from bindings.sources.management import is_address
 
-__all__ = ["FaultPlace", "locate", "message_lines", "path_of"]
+__all__ = ["FaultPlace", "locate", "split_message", "find_relative_path"]
 
 
 TRAILED: Final = frozenset({"HS801", "HS811"})
 """Codes of findings whose message goes on with the trail of a route, in lines of its own."""
 
 
-def path_of(report: SourceReport, root: Path) -> str:
+def find_relative_path(report: SourceReport, root: Path) -> str:
     """Return the path of a source relative to ``root``, with slashes; its whole path if it is not below that.
 
     Standard input is ``stdin``, a broker its address, and an application what it was named as.
@@ -48,7 +48,7 @@ def locate(failed: SourceError, root: Path) -> FaultPlace:
     return FaultPlace(path, error.line, error.column) if isinstance(error, LanguageError) else FaultPlace(path, 1, 1)
 
 
-def message_lines(finding: Finding) -> list[str]:
+def split_message(finding: Finding) -> list[str]:
     """Return the message of a finding as lines: several with the trail of a route, or with a life that shows it."""
     if finding.life is not None:
         return [finding.message, str(finding.life)]

@@ -8,12 +8,12 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from bindings.checking.fingerprint import compute_fingerprint
-from bindings.checking.forms.places import path_of
+from bindings.checking.forms.places import find_relative_path
 from bindings.checking.report import CheckResult
 from bindings.checking.rules.finding import RULES, Finding
 from exchange.entities.part import Part, encode_part
 from exchange.text.display import hide_logins
-from exchange.text.site import find_version, page_address
+from exchange.text.site import build_page_address, find_version
 
 __all__ = ["SCHEMA", "to_sarif"]
 
@@ -29,11 +29,11 @@ def to_sarif(result: CheckResult) -> dict[str, Any]:
     driver = {
         "name": "hashstar",
         "version": find_version(),
-        "informationUri": page_address(""),
+        "informationUri": build_page_address(""),
         "rules": list(map(_rule, codes)),
     }
     results = [
-        _result(vhost, finding, codes, _as_uri(path_of(report, result.root)))
+        _result(vhost, finding, codes, _as_uri(find_relative_path(report, result.root)))
         for report in result.reports
         for vhost, finding in report.findings()
     ]

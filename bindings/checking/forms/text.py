@@ -7,7 +7,7 @@ from itertools import chain, groupby
 from textwrap import fill
 from typing import Final, NamedTuple
 
-from bindings.checking.forms.places import message_lines
+from bindings.checking.forms.places import split_message
 from bindings.checking.forms.statistics import format_statistics
 from bindings.checking.report import CheckResult, SourceReport, count_severities
 from bindings.checking.rules.finding import Finding, Severity
@@ -114,7 +114,7 @@ def _group_lines(placed: list[_Placed]) -> Iterator[str]:
     yield f"{rule.code} {rule.name}: {count_noun(len(placed), rule.severity)}"
     yield from fill(rule.meaning, WIDTH, initial_indent="  ", subsequent_indent="  ").splitlines()
     for finding, position in placed:
-        first, *rest = message_lines(finding)
+        first, *rest = split_message(finding)
         yield f"    {position}{first}{_witness(finding)}"
         yield from (f"      {line}" for line in rest)
     yield from fill(f"way out: {rule.way_out}", WIDTH, initial_indent="  ", subsequent_indent="  ").splitlines()

@@ -10,7 +10,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice, pairwise, permutations
 from typing import Final
 
-from bindings.checking.lives.places import MessageLocation, PlaceGraph, expiry_by, find_leads, holds_messages, walk_back
+from bindings.checking.lives.places import (
+    MessageLocation,
+    PlaceGraph,
+    find_expiry,
+    find_leads,
+    holds_messages,
+    walk_back,
+)
 from bindings.checking.lives.trial import TRIED, find_drop, is_confirmed
 from bindings.checking.rules import dead_letters
 from bindings.checking.rules.finding import Finding
@@ -57,7 +64,7 @@ def find_vanishing(view: TopologyView) -> Iterator[Finding]:
         yield from _with_the_queue(queue, limits)
         if limits.dead_letter_address is None:
             for what in islice(_deaths(limits), 1):
-                event = LifeEvent(name, what, after=expiry_by(limits) if what == "expired" else None)
+                event = LifeEvent(name, what, after=find_expiry(limits) if what == "expired" else None)
                 why = f"vanish from queue '{name}': it has no dead letter exchange"
                 message = f"messages that {_list_deaths(_deaths(limits))} {why}"
                 yield Finding("HS323", queue, message, name, detail="no exchange", life=Life("", name, (event,)))
@@ -108,7 +115,7 @@ def _deaths(limits: Limits) -> Iterator[What]:
         if limits.max_length == 0 and limits.overflow == "drop-head":
             yield "maxlen"
         return
-    if expiry_by(limits) is not None:
+    if find_expiry(limits) is not None:
         yield "expired"
     if limits.has_length and limits.overflow == "drop-head":
         yield "maxlen"
@@ -163,7 +170,7 @@ def _dropped(
                 keeping.add(place)
             what: What | None = next(_deaths(limits), None)
             if what is not None and what != "rejected":
-                dying[place] = LifeEvent(place.name, what, after=expiry_by(limits) if what == "expired" else None)
+                dying[place] = LifeEvent(place.name, what, after=find_expiry(limits) if what == "expired" else None)
     edges = {place: then for place, then in graph.edges.items() if place.kind == "exchange" or place in dying}
     events = {place.name: event for place, event in dying.items()}
     known, queues, searches = set(elsewhere), graph.view.topology.queues, SEARCHES

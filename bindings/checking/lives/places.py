@@ -25,7 +25,7 @@ from exchange.patterns.pattern import Pattern
 from exchange.routing.router import Router
 from exchange.values.message import Message
 
-__all__ = ["MessageLocation", "PlaceGraph", "Publish", "expiry_by", "find_leads", "holds_messages", "walk_back"]
+__all__ = ["MessageLocation", "PlaceGraph", "Publish", "find_expiry", "find_leads", "holds_messages", "walk_back"]
 
 MAX_STEPS: Final = 1_000_000
 """Maximum number of dead letters that are followed from one place to another, and of messages that are tried."""
@@ -112,12 +112,12 @@ class PlaceGraph:
     def expiry(self, place: MessageLocation) -> int | None:
         """Return the milliseconds after which messages expire in a queue, None for never."""
         limits = self.view.limits_of(place.name)
-        return None if limits is None else expiry_by(limits)
+        return None if limits is None else find_expiry(limits)
 
     def pauses(self, place: MessageLocation) -> bool:
         """Return whether messages wait in a queue until they expire; a time of zero lets none wait."""
         limits = self.view.limits_of(place.name) if place.kind == "queue" else None
-        return limits is not None and bool(limits.ttl) and expiry_by(limits) is not None
+        return limits is not None and bool(limits.ttl) and find_expiry(limits) is not None
 
     def _follow(self) -> None:
         pending = deque(self.starts)
@@ -208,7 +208,7 @@ def holds_messages(limits: Limits) -> bool:
     return limits.max_length != 0 and (limits.max_bytes is None or limits.max_bytes >= FEW_BYTES)
 
 
-def expiry_by(limits: Limits) -> int | None:
+def find_expiry(limits: Limits) -> int | None:
     """Return the milliseconds after which messages expire by these limits; None for never, or if the queue ends first.
 
     A quorum queue takes zero for one.

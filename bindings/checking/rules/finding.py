@@ -11,7 +11,7 @@ from typing import Final, Literal, NamedTuple
 
 from bindings.checking.rules.life import Life
 from exchange.entities.part import Part
-from exchange.text.site import page_address
+from exchange.text.site import build_page_address
 from exchange.values.documents import document
 
 __all__ = ["ABSENCES", "RULES", "SEVERITIES", "Finding", "Rule", "Severity"]
@@ -39,7 +39,7 @@ class Rule(NamedTuple):
     @property
     def page(self) -> str:
         """Address of the page about the rule in the documentation."""
-        return page_address(f"findings/{self.code}")
+        return build_page_address(f"findings/{self.code}")
 
 
 @document(

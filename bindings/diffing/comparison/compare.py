@@ -16,7 +16,7 @@ from bindings.analysis.crawl import Deadline, OutOfBudget
 from bindings.diffing.comparison.changes import ConditionChanges, Start
 from bindings.diffing.comparison.choices import ChoiceComparison
 from bindings.diffing.comparison.conditions import Probe
-from bindings.diffing.comparison.delayed import add_delayed, delays_any, make_view, without_readers
+from bindings.diffing.comparison.delayed import add_delayed, has_delays, make_view, without_readers
 from bindings.diffing.comparison.inquiry import TOO_MANY_CASES, Divergence, Inquiry
 from bindings.diffing.comparison.meaning import Access, Effect, Meaning, UndecidedQuestion, UnroutableChange
 from bindings.diffing.comparison.partitions import find_partition_changes
@@ -65,7 +65,7 @@ def compare(
     def look(first: Topology, second: Topology) -> Meaning:
         return _Comparison(Inquiry(first, second, steps, total, deadline), upgraded=upgraded).compare(progress)
 
-    if not (delays_any(before) or delays_any(after)):
+    if not (has_delays(before) or has_delays(after)):
         return look(before, after)
     meaning = look(without_readers(before), without_readers(after))
     meaning = replace(meaning, unread=find_unread(before, after))

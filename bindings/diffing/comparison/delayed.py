@@ -23,7 +23,7 @@ from exchange.topology.graph import TopologyGraph
 from exchange.topology.topology import Topology
 from exchange.values.message import Message
 
-__all__ = ["add_delayed", "delays_any", "make_view", "without_readers"]
+__all__ = ["add_delayed", "has_delays", "make_view", "without_readers"]
 
 LATER: Final = "\x00later"
 """End of the names of copies. No name that a client or a person gives has a null character."""
@@ -33,7 +33,7 @@ EXAMPLE: Final = 1000
 """Delay of the messages that show a difference, in milliseconds."""
 
 
-def delays_any(topology: Topology) -> bool:
+def has_delays(topology: Topology) -> bool:
     """Return whether an exchange delays messages."""
     return any(map(can_delay, topology.exchanges.values()))
 

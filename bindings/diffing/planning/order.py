@@ -24,7 +24,7 @@ from exchange.text.display import list_some
 from exchange.topology.graph import Graph
 from exchange.topology.topology import Topology
 
-__all__ = ["PartsToChange", "end_of", "order_safely"]
+__all__ = ["PartsToChange", "to_destination", "order_safely"]
 
 
 KEYS_MOVE: Final = "keys move between the destinations of exchange {!r} with each of its bindings"
@@ -76,7 +76,7 @@ class _Order:
         self._before: Final = before
         self._after: Final = after
         self._todo: Final = difference
-        self._replaced: Final = {end_of(old) for old, _ in difference.replaced}
+        self._replaced: Final = {to_destination(old) for old, _ in difference.replaced}
         self._alternates: Final = [_alternates(before), *_between(before, after, difference), _alternates(after)]
         self.graph: Final = Graph()
         for binding in (*before.bindings, *difference.bound):
@@ -259,7 +259,7 @@ class _Order:
 
     def _replacement(self, old: Exchange | Queue, new: Exchange | Queue) -> Unit:
         """Return the steps that delete a part, declare it, and bind it: first bindings from it, then bindings to it."""
-        end = end_of(old)
+        end = to_destination(old)
         bindings = dict.fromkeys(self._after.bindings_to(end))
         if isinstance(old, Exchange):
             bindings = dict.fromkeys([*self._after.bindings_from(old.name), *bindings])
@@ -280,7 +280,7 @@ def _deletion(part: Exchange | Queue) -> Step:
     return Step(False, part, "the messages in it are lost with it" if isinstance(part, Queue) else None)
 
 
-def end_of(part: Exchange | Queue) -> Destination:
+def to_destination(part: Exchange | Queue) -> Destination:
     """Return an exchange or queue as bindings name it."""
     return Destination("queue" if isinstance(part, Queue) else "exchange", part.name)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from bindings.analysis.crawl import Deadline
-from bindings.diffing.planning.order import PartsToChange, end_of, order_safely
+from bindings.diffing.planning.order import PartsToChange, order_safely, to_destination
 from bindings.diffing.planning.step import Step, StepState
 from exchange.entities.entities import Binding, Destination, Exchange, Policy, Queue
 from exchange.entities.part import Part
@@ -106,7 +106,7 @@ def find_difference(before: Topology, after: Topology) -> tuple[PartsToChange, t
                 new.append(part)
             elif old is not None:
                 gone.append(old)
-    alone = {end_of(part) for part in left_alone if not isinstance(part, Binding | Policy)}
+    alone = {to_destination(part) for part in left_alone if not isinstance(part, Binding | Policy)}
     bound = [binding for binding in after.bindings if binding not in before.bindings]
     unbound: list[Binding] = []
     for binding in before.bindings:

@@ -14,7 +14,7 @@ from random import randrange
 from typing import Any, Final, Protocol
 from uuid import uuid4
 
-from exchange.amqp import ContentHeader, message_of
+from exchange.amqp import ContentHeader, build_lazy_message
 from exchange.entities.entities import Queue
 from exchange.errors import BrokerError, ResourceLocked
 from exchange.kinds import Choose
@@ -144,7 +144,7 @@ class ServedBroker:
 
     def publish(self, exchange: str, routing_key: str, content: ContentHeader, body: bytes) -> Publication | None:
         """Publish a message; None for a direct reply that a channel got. Raises as the broker."""
-        message = message_of(exchange, routing_key, content, body)
+        message = build_lazy_message(exchange, routing_key, content, body)
         channel = self.reply_channels.get(routing_key) if exchange == "" else None
         if channel is not None:
             channel.send_reply(message)

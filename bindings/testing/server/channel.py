@@ -9,7 +9,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from bindings.testing.server.broker import FrameSender
-from exchange.amqp import ContentHeader, content_of
+from exchange.amqp import ContentHeader, get_content
 from exchange.entities.entities import DIRECT_REPLY_TO
 from exchange.entities.part import decode_binding, decode_exchange, decode_queue, with_last_queue
 from exchange.entities.queue_arguments import refuse_consumer
@@ -261,7 +261,7 @@ class Channel:
         self._connection.send(
             self._number,
             "basic.deliver",
-            (content_of(message), message.body),
+            (get_content(message), message.body),
             consumer_tag=tag,
             delivery_tag=self._number_delivery(delivery),
             redelivered=delivery is not None and delivery.redelivered,
@@ -286,7 +286,7 @@ class Channel:
         self._answer(
             given,
             "basic.get-ok",
-            content=(content_of(message), message.body),
+            content=(get_content(message), message.body),
             delivery_tag=self._number_delivery(delivery),
             redelivered=delivery.redelivered,
             exchange=message.exchange,

@@ -25,7 +25,7 @@ from exchange.topology.graph import TopologyGraph, find_cycles, reach
 from exchange.topology.topology import Topology
 from exchange.values.message import Message
 
-__all__ = ["Crossing", "DeadLetterWays", "Seen", "everywhere", "may_dead_letter", "build_queue_finder"]
+__all__ = ["Crossing", "DeadLetterWays", "Seen", "find_broker", "may_dead_letter", "build_queue_finder"]
 
 Seen: TypeAlias = tuple[Part | None, str]
 """A part of the topology, None for the whole broker, and what distinguishes it, "" for nothing."""
@@ -260,7 +260,7 @@ class Crossing:
         return PolicyShifts(self.before, self.new)
 
 
-def everywhere(crossing: Crossing) -> Iterator[Seen]:
+def find_broker(crossing: Crossing) -> Iterator[Seen]:
     """Yield the broker: no topology shows whether the fact matters."""
     yield None, ""
 

@@ -98,7 +98,7 @@ def find_bindings_with_zeros(crossing: Crossing) -> Iterator[Seen]:
             yield binding, ""
 
 
-def empty_topics(crossing: Crossing) -> Iterator[Seen]:
+def find_empty_topics(crossing: Crossing) -> Iterator[Seen]:
     """Yield the bindings of topic exchanges with an empty key."""
     for name, exchange in crossing.before.exchanges.items():
         if find_kind(exchange) is TopicExchange:
@@ -172,6 +172,6 @@ FACTS: Final[tuple[Fact, ...]] = (
          "messages with an empty key get here from all topic exchanges, before 4.3.1 and until its feature flag is "
          "enabled",
          "upgrade to 4.3.1 or later, and enable the feature flag topic_binding_projection_v5", "release notes",
-         empty_topics, link_notes("4.3.1")),
+         find_empty_topics, link_notes("4.3.1")),
 )  # fmt: skip
 """What is seen in exchanges and bindings."""

@@ -14,7 +14,7 @@ from bindings.applying.address import Addresses
 from bindings.applying.amqp import BrokerConnection, Lost, OperationRefused
 from bindings.sources.recording.model import ACCEPTED, CLOSED, NO_CODE, RecordedAnswer
 from bindings.upgrading.requests.answering import normalise
-from exchange.amqp import content_of
+from exchange.amqp import get_content
 from exchange.entities.part import with_last_queue
 from exchange.values.message import Message
 
@@ -136,7 +136,7 @@ def _publish(connection: BrokerConnection, message: Message, *, immediate: bool 
     """Publish a message with a confirm, and wait for it."""
     from pika import amqp_object, spec
 
-    payload = content_of(message).payload(len(message.body))
+    payload = get_content(message).payload(len(message.body))
 
     class RawProperties(amqp_object.Properties):  # type: ignore[misc]
         INDEX = spec.BasicProperties.INDEX

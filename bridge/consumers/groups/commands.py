@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, TypeVar
 
 import click
 
-from exchange.commands.console import echo_line, exit_on_error, status
+from exchange.commands.console import echo_line, exit_on_error, show_status
 from exchange.commands.options import CommandGroup, Duration, accept_old_name
 from exchange.commands.output import form_options, output_option, print_form
 from exchange.limits import GROUP_PARTITIONS
@@ -119,7 +119,7 @@ def resize_command(
     with exit_on_error():
         from bridge.consumers.groups import resize
 
-        with status("connecting ...") as show:
+        with show_status("connecting ...") as show:
             # In a pipe, too, each step is a line: it may wait long for members.
             report = show if sys.stderr.isatty() else lambda text: echo_line(text, err=True)
             is_changed = _run(
@@ -152,7 +152,7 @@ def describe_command(url: str | None, form: str, listen: float, queue: str) -> N
     with exit_on_error():
         from bridge.consumers.groups.description import describe
 
-        with status("listening ..."):
+        with show_status("listening ..."):
             described = _run(describe(_address(url), queue, listen=listen))
         print_form(FORMS[form], described)
     sys.exit(1 if described.unowned else 0)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from bindings.archive.names import to_text_array
 from bridge.endpoint import Failure, Outgoing
 from bridge.endpoints.archive.spool import SPOOLED
-from exchange.amqp.lazy import content_of
+from exchange.amqp.lazy import get_content
 
 __all__ = ["FRAME_BYTES", "FRAME_ROWS", "PreparedBatch", "prepare_batch", "read_clock", "to_folder_name"]
 
@@ -84,7 +84,7 @@ def _make_batch(messages: Sequence[Outgoing], folders: Mapping[str, str], now: i
         _integers([delivery.time or now for delivery in deliveries], now),
         to_text_array([message.exchange for message in bare]),
         to_text_array([message.routing_key for message in bare]),
-        pa.array([content_of(message).raw for message in bare], pa.binary()),
+        pa.array([get_content(message).raw for message in bare], pa.binary()),
         pa.array([message.body for message in bare], pa.binary()),
         to_text_array([delivery.identity for delivery in deliveries]),
         to_text_array([delivery.origin.partition(" at ")[0] for delivery in deliveries]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from bridge.keys import FLAG, MAYBE_TEXT, MOMENT, SECONDS, SIZE, Key, Keys, number_or, queues
+from bridge.keys import FLAG, MAYBE_TEXT, MOMENT, SECONDS, SIZE, Key, Keys, accept_number_or, accept_queues
 from bridge.pump.keys import URL
 
 __all__ = [
@@ -15,7 +15,7 @@ __all__ = [
 HERE: Final = "."
 """The archive itself, as a folder below it."""
 
-SPEED: Final = Key("speed", number_or("max"), "1.0: in the time that it took; 10.0: ten times as fast", "max")
+SPEED: Final = Key("speed", accept_number_or("max"), "1.0: in the time that it took; 10.0: ten times as fast", "max")
 SINCE: Final = Key(
     "since", MOMENT, "a date of TOML: records from then on; those without a time are left out", otherwise="none"
 )
@@ -33,7 +33,7 @@ WITHOUT_BODIES: Final = Key(
 
 QUEUES: Final = Key(
     "queues",
-    queues(
+    accept_queues(
         f"a folder below the archive, {HERE!r} for itself",
         # No part of the path is empty or hidden from readers of archives, and it holds no NUL.
         {"type": "string", "pattern": r"^(\.|[^/._\u0000][^/\u0000]*(/[^/._\u0000][^/\u0000]*)*)$|\$\{"},

@@ -31,7 +31,7 @@ from bindings.archive.names import unescape
 from bindings.archive.properties import RAW_HEADER
 from bindings.archive.record import EARLIEST_TIME, LATEST_TIME, SCHEMA, TOMBSTONE, ListBuilder, make_empty_column
 from bridge.interop import IDENTITY
-from exchange.amqp import ContentHeader, content_of, message_of
+from exchange.amqp import ContentHeader, build_lazy_message, get_content
 from exchange.amqp.content import WIDTHS
 from exchange.amqp.fields import decode_value
 from exchange.values.field_values import Typed
@@ -103,7 +103,7 @@ def restore_message(message: Message) -> Message:
     """
     raw = message.properties.get(RAW_HEADER)
     if isinstance(raw, bytes):
-        return message_of(message.exchange, message.routing_key, ContentHeader(raw), message.body)
+        return build_lazy_message(message.exchange, message.routing_key, ContentHeader(raw), message.body)
     if Typed in map(type, message.properties.values()):
         texts = {
             name: value.value.decode("utf-8", "surrogateescape")
@@ -112,7 +112,7 @@ def restore_message(message: Message) -> Message:
         }
         message = replace(message, properties={**message.properties, **texts}) if texts else message
     if message.headers or message.properties:  # targets take the bytes that are made here
-        return message_of(message.exchange, message.routing_key, content_of(message), message.body)
+        return build_lazy_message(message.exchange, message.routing_key, get_content(message), message.body)
     return message
 
 
@@ -122,7 +122,7 @@ NO_COPIES: Final[tuple[list[str], list[str]]] = ([], [])
 
 def _read_copies(content: ContentHeader) -> tuple[list[str], list[str]]:
     """Return the routing keys in CC and BCC. Raises PreconditionFailed, as a broker answers."""
-    message = message_of("", "", content, b"")
+    message = build_lazy_message("", "", content, b"")
     return message.keys_in("CC"), message.keys_in("BCC")
 
 

@@ -14,12 +14,12 @@ from bridge.keys import (
     TEXTS,
     Key,
     Keys,
-    any_needs,
-    choice,
-    destination,
-    entries,
-    queues,
-    whole,
+    accept_choice,
+    accept_entries,
+    accept_queues,
+    accept_whole,
+    describe_destination,
+    require_flag,
 )
 from bridge.pump.keys import URL
 
@@ -53,7 +53,7 @@ USER: Final = Key("user", MAYBE_TEXT, "the user of SASL", otherwise="the URL's")
 PASSWORD: Final = Key("password", SECRET, "a secret", otherwise="the URL's")
 MECHANISM: Final = Key(
     "mechanism",
-    choice("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
+    accept_choice("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
     'or `"SCRAM-SHA-256"`, `"SCRAM-SHA-512"`',
     "PLAIN",
 )
@@ -63,7 +63,7 @@ CERT_FILE: Final = Key("cert_file", FILE, "the client's certificate, PEM", other
 KEY_FILE: Final = Key("key_file", FILE, "its key", otherwise="none")
 LIBRDKAFKA: Final = Key(
     "librdkafka",
-    entries("a text, a number, true or false", {"type": ["string", "number", "boolean"]}),
+    accept_entries("a text, a number, true or false", {"type": ["string", "number", "boolean"]}),
     "settings of librdkafka; those that the promises depend on cannot be changed",
     {},
 )
@@ -77,11 +77,16 @@ REPLY_TOPICS: Final = Key(
 
 QUEUES: Final = Key(
     "queues",
-    queues('the name of a topic, or { topic = "...", key = "word 2" }', destination("topic", "key", required="topic")),
+    accept_queues(
+        'the name of a topic, or { topic = "...", key = "word 2" }',
+        describe_destination("topic", "key", required="topic"),
+    ),
     "queue of the topology = topic, or topic and key",
 )
 TRANSACTION_TIME: Final = Key("transaction_time", SECONDS, "seconds that a transaction is open", 0.1)
-TRANSACTION_MESSAGES: Final = Key("transaction_messages", whole(least=1), "maximum number of messages in one", 1_000)
+TRANSACTION_MESSAGES: Final = Key(
+    "transaction_messages", accept_whole(least=1), "maximum number of messages in one", 1_000
+)
 TRANSACTIONAL_ID: Final = Key(
     "transactional_id",
     MAYBE_TEXT,
@@ -90,12 +95,12 @@ TRANSACTIONAL_ID: Final = Key(
 )
 DEAD_LETTER_TOPIC: Final = Key("topic", TEXT, "the topic that takes dead letters")
 
-FILES_NEED_TLS: Final = any_needs((CA_FILE, CERT_FILE, KEY_FILE), TLS)
+FILES_NEED_TLS: Final = require_flag((CA_FILE, CERT_FILE, KEY_FILE), TLS)
 USER_NEEDS_PASSWORD: Final = {
     "if": {"required": ["user"], "properties": {"url": {"not": {"pattern": r"@|\$\{"}}}},
     "then": {"required": ["password"]},
 }
-TRANSACTIONS_ARE_ON: Final = any_needs((TRANSACTION_TIME, TRANSACTION_MESSAGES, TRANSACTIONAL_ID), TRANSACTIONAL)
+TRANSACTIONS_ARE_ON: Final = require_flag((TRANSACTION_TIME, TRANSACTION_MESSAGES, TRANSACTIONAL_ID), TRANSACTIONAL)
 
 CLUSTER: Final = Keys(
     (USER, PASSWORD, MECHANISM, TLS, CA_FILE, CERT_FILE, KEY_FILE, LIBRDKAFKA), (FILES_NEED_TLS, USER_NEEDS_PASSWORD)

@@ -15,10 +15,10 @@ from bridge.keys import (
     TEXTS,
     Key,
     Keys,
-    destination,
-    matching,
-    queues,
-    whole,
+    accept_matching,
+    accept_queues,
+    accept_whole,
+    describe_destination,
 )
 from bridge.pump.keys import URL
 
@@ -41,13 +41,13 @@ MAX_PREFETCH: Final = 65_535
 QUEUE: Final = Key("queue", TEXT, "a classic queue, quorum queue or stream")
 PREFETCH: Final = Key(
     "prefetch",
-    whole(1, MAX_PREFETCH),
+    accept_whole(1, MAX_PREFETCH),
     "maximum number of unacknowledged deliveries, up to 65,535",
     otherwise="the window",
 )
 EXCLUSIVE: Final = Key("exclusive", FLAG, "whether to be the only consumer; for classic queues", False)
 OFFSET: Final = Key(
-    "offset", matching(TEXT, STREAM_OFFSET), "where to begin in a stream that was not read yet", "first"
+    "offset", accept_matching(TEXT, STREAM_OFFSET), "where to begin in a stream that was not read yet", "first"
 )
 OFFSETS: Final = Key(
     "offsets",
@@ -59,7 +59,7 @@ USER: Final = Key("user", MAYBE_TEXT, "the user who logs in", otherwise="the URL
 PASSWORD: Final = Key("password", SECRET, "a secret", otherwise="the URL's")
 HOSTS: Final = Key(
     "hosts",
-    matching(TEXTS, HOST),
+    accept_matching(TEXTS, HOST),
     'other nodes of the cluster, `"HOST"`, `"HOST:PORT"` or `"[IPV6]:PORT"`, tried in turn; with TLS, the certificate '
     "of each must have its name, or `server_name`",
     [],
@@ -72,7 +72,7 @@ KEY_FILE: Final = Key("key_file", FILE, "its key", otherwise="none")
 SERVER_NAME: Final = Key("server_name", MAYBE_TEXT, "the name in the broker's certificate", otherwise="the host")
 MANAGEMENT: Final = Key(
     "management",
-    matching(MAYBE_TEXT, r"https?://[^@,]+"),
+    accept_matching(MAYBE_TEXT, r"https?://[^@,]+"),
     "the address of the management API, which `hashstar bridge check` asks; if given, each connection of a source "
     "asks it for the delivery limit of a quorum queue, and each of a target for the types of its exchanges, too",
     otherwise="port 15672 of the host, for `check` only",
@@ -80,9 +80,9 @@ MANAGEMENT: Final = Key(
 
 QUEUES: Final = Key(
     "queues",
-    queues(
+    accept_queues(
         'the name of a queue, or { exchange = "...", routing_key = "..." }',
-        destination("exchange", "routing_key", required="exchange"),
+        describe_destination("exchange", "routing_key", required="exchange"),
     ),
     "queue of the topology = queue, or exchange and routing key",
 )

@@ -25,7 +25,7 @@ from bridge.endpoints.rabbitmq.routes import PublishRoute
 from bridge.endpoints.rabbitmq.suspects import Suspects
 from bridge.endpoints.rabbitmq.unrouted import SentMessage, Unrouted, match_returns
 from bridge.interop.marks import FIRST_HOP, list_origin_fields, mark_header
-from exchange.amqp import ContentHeader, content_of
+from exchange.amqp import ContentHeader, get_content
 from exchange.errors import InputError
 
 __all__ = ["ChannelPublishing"]
@@ -168,7 +168,7 @@ class ChannelPublishing:
         """Encode the frames of a publish. Raises any exception for a message that cannot be written."""
         exchange, routing_key, marks = self._address(outgoing)
         message, frame_max = outgoing.message, self._frame_max
-        raw = mark_header(content_of(message), outgoing.delivery.identity, marks, self._user)
+        raw = mark_header(get_content(message), outgoing.delivery.identity, marks, self._user)
         if len(raw) + CONTENT_BYTES > frame_max > 0:
             raise InputError(f"the properties have {len(raw):,} bytes, a frame {frame_max:,}")
         mandatory = not (self._to_callers and routing_key.startswith(DIRECT))
@@ -243,7 +243,7 @@ class ChannelPublishing:
         exchange, key, marks = self._address(outgoing)
 
         def content() -> ContentHeader:
-            raw = mark_header(content_of(outgoing.message), outgoing.delivery.identity, marks, self._user)
+            raw = mark_header(get_content(outgoing.message), outgoing.delivery.identity, marks, self._user)
             return ContentHeader(raw)
 
         return SentMessage(exchange, key, outgoing.message.body, content)

@@ -35,7 +35,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from bridge.endpoint import Failure
 from bridge.endpoints.rabbitmq.frames import Returned
-from exchange.amqp import ContentHeader, MalformedHeader, content_of
+from exchange.amqp import ContentHeader, MalformedHeader, get_content
 from exchange.values.message import Message
 
 __all__ = ["LONE", "MAX_IDENTITIES", "PROOF", "SentMessage", "Unrouted", "match_returns"]
@@ -226,4 +226,4 @@ def _digest_headers(message: Message) -> int:
         own = sorted([(name, repr(value)) for name, value in headers.items() if not name.startswith("x-hashstar-")])
         return hash(tuple(own))
     except MalformedHeader:
-        return hash(content_of(message).raw)
+        return hash(get_content(message).raw)

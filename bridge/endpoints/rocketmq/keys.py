@@ -13,10 +13,10 @@ from bridge.keys import (
     TEXTS,
     Key,
     Keys,
-    any_needs,
-    choice,
-    destination,
-    queues,
+    accept_choice,
+    accept_queues,
+    describe_destination,
+    require_flag,
 )
 from bridge.pump.keys import URL
 from bridge.rocketmq.consumer.subscription import SUB_ALL
@@ -56,7 +56,7 @@ ORDERLY: Final = Key(
 )
 OFFSET: Final = Key(
     "offset",
-    choice("first", LAST),
+    accept_choice("first", LAST),
     'where a new group begins: at the first message, or `"last"`: with messages from now on',
     "first",
 )
@@ -77,18 +77,21 @@ KEY_FILE: Final = Key("key_file", FILE, "its key", otherwise="none")
 
 QUEUES: Final = Key(
     "queues",
-    queues(
+    accept_queues(
         'the name of a topic, or { topic = "...", key = "word 2", tag = "word 1" }',
-        destination("topic", "key", "tag", required="topic"),
+        describe_destination("topic", "key", "tag", required="topic"),
     ),
     "queue of the topology = topic, or topic, key and tag",
 )
 NOT_STORE_OK: Final = Key(
-    "not_store_ok", choice("again", CONFIRM), 'or `"confirm"`: it is enough that the broker has the message', "again"
+    "not_store_ok",
+    accept_choice("again", CONFIRM),
+    'or `"confirm"`: it is enough that the broker has the message',
+    "again",
 )
 DEAD_LETTER_TOPIC: Final = Key("topic", TEXT, "the topic that takes dead letters")
 
-FILES_NEED_TLS: Final = any_needs((CA_FILE, CERT_FILE, KEY_FILE), TLS)
+FILES_NEED_TLS: Final = require_flag((CA_FILE, CERT_FILE, KEY_FILE), TLS)
 ACCESS_NEEDS_SECRET: Final = {
     "if": {"required": ["access_key"], "properties": {"url": {"not": {"pattern": r"@|\$\{"}}}},
     "then": {"required": ["secret_key"]},

@@ -12,7 +12,7 @@ from bridge.interop.record import is_showable
 from bridge.interop.rocketmq_topics import name_of
 from bridge.rocketmq.consumer.assigned import AssignedQueue
 from bridge.rocketmq.remoting.message import StoredMessage
-from exchange.amqp import ContentHeader, message_of
+from exchange.amqp import ContentHeader, build_lazy_message
 from exchange.rocketmq.stored_record import PACKED
 from exchange.values.message import Message
 
@@ -73,4 +73,4 @@ def _showable_message(message: StoredMessage) -> Message:
     try:
         return convert_from_rocketmq(as_it_is, None, "")
     except Exception:  # noqa: BLE001  not even so: then its body alone
-        return message_of(name_of(message.topic), "", ContentHeader.from_parts({}, b""), message.body)
+        return build_lazy_message(name_of(message.topic), "", ContentHeader.from_parts({}, b""), message.body)

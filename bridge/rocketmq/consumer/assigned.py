@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from bridge.rocketmq.remoting.message import StoredMessage
 from exchange.partition.clients.rocketmq.queues import MessageQueue
-from exchange.partition.hashing.java import code_units
+from exchange.partition.hashing.java import encode_code_units
 from exchange.partition.partitions import Partition
 
 __all__ = ["AssignedQueue", "PullLimits", "TopicQueue"]
@@ -38,7 +38,7 @@ class TopicQueue(NamedTuple):
     @property
     def order(self) -> tuple[bytes, bytes, int]:
         """Key to sort queues by (`compareTo`)."""
-        return code_units(self.topic), code_units(self.broker), self.queue_id
+        return encode_code_units(self.topic), encode_code_units(self.broker), self.queue_id
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON of requests."""

@@ -30,7 +30,7 @@ from bridge.rocketmq.remoting.properties import check_group, check_topic
 from exchange.errors import InputError
 from exchange.partition.clients.rocketmq.allocation import AllocateAveragely, Allocation
 from exchange.partition.clients.rocketmq.queues import MASTER, TopicRoute, subscribe_queues
-from exchange.partition.hashing.java import code_units
+from exchange.partition.hashing.java import encode_code_units
 
 __all__ = ["ConsumerSettings", "Group", "MessageModel"]
 
@@ -208,7 +208,7 @@ class Group:
                 raise ClientError(f"group {self.name}: the broker does not know {self.client.client_id} yet")
         # After a reconnect, a broker lists a member twice until it has noticed the end of the old connection. If the
         # member were counted twice, half of its queues would be read by no member.
-        every = sorted(set(members), key=code_units)
+        every = sorted(set(members), key=encode_code_units)
         ours = self.settings.allocation.allocate(topic, self.client.client_id, queues, every)
         return BrokerAssignment(frozenset([TopicQueue.from_partition(topic, queue) for queue in ours]))
 

@@ -12,7 +12,7 @@ from hashlib import sha1
 from hmac import digest
 
 from bridge.rocketmq.remoting.command import Command
-from exchange.partition.hashing.java import code_units
+from exchange.partition.hashing.java import encode_code_units
 
 __all__ = ["Credentials"]
 
@@ -35,7 +35,7 @@ class Credentials:
         fields[ACCESS_KEY] = self.access_key
         if self.security_token is not None:
             fields[SECURITY_TOKEN] = self.security_token
-        values = "".join([fields[name] for name in sorted(fields, key=code_units)])
+        values = "".join([fields[name] for name in sorted(fields, key=encode_code_units)])
         signed = values.encode("utf-8", "replace") + command.body
         fields[SIGNATURE] = b64encode(digest(self.secret_key.encode(), signed, sha1)).decode()
         return command._replace(fields=fields)

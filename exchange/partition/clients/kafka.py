@@ -24,7 +24,7 @@ from exchange.values.field_values import INTEGER_TYPES
 
 __all__ = [
     "Counter", "Custom", "Explicit", "Keyed", "KeyedOneCounter", "Random", "RoundRobin", "STRATEGIES", "Scala",
-    "Sticky", "default_3_3", "nearest",
+    "Sticky", "build_default_3_3", "build_nearest",
 ]  # fmt: skip
 
 
@@ -264,13 +264,13 @@ def _absolute(value: int) -> int:
     return 0 if value == -0x8000_0000 else abs(value)
 
 
-def default_3_3(batch_size: int = 16_384, adaptive: bool = True, ignore_keys: bool = False) -> Partitioner:
+def build_default_3_3(batch_size: int = 16_384, adaptive: bool = True, ignore_keys: bool = False) -> Partitioner:
     """Build the default partitioner since 3.3, from ``partitioner.ignore.keys`` and parameters of `BuiltIn`."""
     keyless = BuiltIn(batch_size, adaptive)
     return keyless if ignore_keys else Keyed(keyless)
 
 
-def nearest(
+def build_nearest(
     rack: str | None = None,
     host: str | None = None,
     batch_size: int = 16_384,
@@ -301,7 +301,7 @@ MOVES: Final = "with other counts most keys move; keys that are sent often weigh
 
 STRATEGIES: Final = (
     Strategy(
-        "kafka.murmur2", default_3_3, "kafka-clients 3.3+: the default (BuiltInPartitioner, KIP-794)",
+        "kafka.murmur2", build_default_3_3, "kafka-clients 3.3+: the default (BuiltInPartitioner, KIP-794)",
         f"{SAME_KEY}; without one, batches are full and slow brokers get less", MOVES, parameters=BUILT_IN,
     ),
     Strategy(
@@ -346,7 +346,7 @@ STRATEGIES: Final = (
         "the key is the partition's number", "whoever sets it knows how many partitions there are",
     ),
     Strategy(
-        "kafka.nearest", nearest, "kafka-clients 4.4+ with partitioner.rack.aware (KIP-1123); by host, nobody's",
+        "kafka.nearest", build_nearest, "kafka-clients 4.4+ with partitioner.rack.aware (KIP-1123); by host, nobody's",
         f"{SAME_KEY}; without one, to leaders near by as long as there are any",
         f"{MOVES}; without a key, only partitions near by get records",
         parameters={"rack": str, "host": str, **BUILT_IN},

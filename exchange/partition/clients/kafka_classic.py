@@ -19,9 +19,9 @@ from exchange.errors import InputError
 from exchange.partition.hashing.hashes import to_signed
 from exchange.partition.hashing.java import (
     LEAST_INT,
-    code_units,
     compute_remainder,
     decode_string,
+    encode_code_units,
     fold,
     hash_code,
     string_hash,
@@ -156,7 +156,7 @@ def _hash_boolean(key: Key) -> int:
 
 
 def _hash_character(key: Key) -> int:
-    units = code_units(_text(key, "a Character"))
+    units = encode_code_units(_text(key, "a Character"))
     if len(units) != 2:
         raise InputError(f"{describe_key(key)} is no single char of Java")
     return int.from_bytes(units)

@@ -19,7 +19,7 @@ from exchange.values.field_values import Typed
 __all__ = [
     "LEAST_INT",
     "JavaRandom",
-    "code_units",
+    "encode_code_units",
     "decode_string",
     "fold",
     "hash_code",
@@ -83,7 +83,7 @@ def string_hash(text: str) -> int:
     if text.isascii():
         h = _polynomial(text.encode())
     else:
-        units = code_units(text)
+        units = encode_code_units(text)
         h = (_polynomial(units[::2]) << 8) + _polynomial(units[1::2])
     return (h & 0xFFFFFFFF ^ 0x80000000) - 0x80000000  # `to_signed`, without a call
 
@@ -122,7 +122,7 @@ def decode_string(data: bytes) -> str:
         raise InputError(f"a longstr that is not UTF-8 is no Java String; {WAY_OUT}") from None
 
 
-def code_units(text: str) -> bytes:
+def encode_code_units(text: str) -> bytes:
     """Return the UTF-16 code units, big endian: texts sort by them as by ``String.compareTo``."""
     return text.encode("utf-16-be", "surrogatepass")
 

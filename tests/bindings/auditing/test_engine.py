@@ -65,7 +65,7 @@ def test_spark_counts_where_it_is_asked_for(
 
 def test_sizes_of_files_are_looked_at_only_where_they_decide(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     """An archive may have many files, on a slow file system."""
-    monkeypatch.setattr(engine, "size_of", lambda path: pytest.fail(f"size of {path}"))
+    monkeypatch.setattr(engine, "read_file_size", lambda path: pytest.fail(f"size of {path}"))
     assert choose_engine(archive, asked="--master").spark
     monkeypatch.setattr(engine, "find_active_session", object)
     assert choose_engine(archive).spark

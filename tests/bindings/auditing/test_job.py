@@ -66,9 +66,9 @@ def studies_for(rng: Random, topology: Topology) -> list[Study[Any]]:
 def in_parts(task_bytes: int, last: int = 2) -> Iterator[None]:
     """Make tasks small and many, and let results be added two at a time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(planning, "SMALLEST", task_bytes)
-        patch.setattr(planning, "LARGEST", task_bytes)
-        patch.setattr(gathering, "LAST", last)
+        patch.setattr(planning, "MIN_TASK_BYTES", task_bytes)
+        patch.setattr(planning, "MAX_TASK_BYTES", task_bytes)
+        patch.setattr(gathering, "MAX_DRIVER_RESULTS", last)
         patch.setattr(gathering, "FAN_IN", 2)
         yield
 

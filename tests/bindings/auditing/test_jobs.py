@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from bindings.archive.formats.detect import detect
 from bindings.auditing.engine import choose_engine
 from bindings.auditing.local import planning, workers
-from bindings.auditing.local.planning import GROUPS, number_of_groups
+from bindings.auditing.local.planning import MAX_GROUPS, count_groups
 from bindings.auditing.local.run import run_here
 from bindings.auditing.local.studies import CompareStudy, CoverageStudy, VerifyStudy
 from bindings.auditing.local.study import Study
@@ -37,8 +37,8 @@ LINE = '{"exchange": "amq.topic", "routing_key": "a"}\n'
 @pytest.fixture
 def in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let small archives have several groups of tasks."""
-    monkeypatch.setattr(planning, "SEVERAL", 1)
-    monkeypatch.setattr(planning, "SMALLEST", 1_000)
+    monkeypatch.setattr(planning, "MIN_BYTES_OF_GROUPS", 1)
+    monkeypatch.setattr(planning, "MIN_TASK_BYTES", 1_000)
 
 
 @pytest.mark.process
@@ -65,14 +65,14 @@ def test_any_number_of_processes_gives_the_same_values(tmp_path: Path, seed: int
 @given(st.lists(st.integers(0, 9_000), max_size=8), st.integers(500, 5_000))
 def test_groups_have_each_file_once_whatever_the_machine(sizes: list[int], smallest: int) -> None:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(planning, "SEVERAL", 1)
-        patch.setattr(planning, "SMALLEST", smallest)
+        patch.setattr(planning, "MIN_BYTES_OF_GROUPS", 1)
+        patch.setattr(planning, "MIN_TASK_BYTES", smallest)
         for number, size in enumerate(sizes):
             Path(folder, f"{number}.jsonl").write_text(LINE * (size // len(LINE) + 1))
         if not sizes:
             return
         groups = planning.plan_groups(detect(folder))
-    assert 1 <= len(groups) <= GROUPS
+    assert 1 <= len(groups) <= MAX_GROUPS
     splits = [(split.path, split.start, split.end) for group in groups for task in group for _, split in task.splits]
     assert len({*splits}) == len(splits)
     assert len({path for path, _, _ in splits}) == len(sizes)
@@ -80,8 +80,8 @@ def test_groups_have_each_file_once_whatever_the_machine(sizes: list[int], small
 
 
 def test_a_small_archive_is_counted_in_this_process() -> None:
-    assert number_of_groups(planning.SEVERAL - 1) == 1
-    assert number_of_groups(planning.SEVERAL) == GROUPS
+    assert count_groups(planning.MIN_BYTES_OF_GROUPS - 1) == 1
+    assert count_groups(planning.MIN_BYTES_OF_GROUPS) == MAX_GROUPS
 
 
 @pytest.mark.process
@@ -129,7 +129,7 @@ def test_a_process_that_the_system_ends_is_named(tmp_path: Path, monkeypatch: py
 SCRIPT = """
 import sys
 from bindings.auditing.local import planning
-planning.SEVERAL, planning.SMALLEST = 1, 1_000
+planning.MIN_BYTES_OF_GROUPS, planning.MIN_TASK_BYTES = 1, 1_000
 import bindings
 report = bindings.audit(sys.argv[1], sys.argv[2], jobs=2)
 print("messages", report.audited.records.counted)
@@ -193,12 +193,12 @@ def test_the_number_of_processes_is_that_of_cores_or_what_was_asked_for(
     monkeypatch.setattr("bindings.auditing.engine.find_active_session", lambda: None)
     monkeypatch.setattr("bindings.auditing.engine.count_usable_cores", lambda: 6)
     assert choose_engine(archive, refused="--no-spark").jobs == 1
-    monkeypatch.setattr(planning, "SEVERAL", 1)
-    monkeypatch.setattr(planning, "SMALLEST", 1_000)
+    monkeypatch.setattr(planning, "MIN_BYTES_OF_GROUPS", 1)
+    monkeypatch.setattr(planning, "MIN_TASK_BYTES", 1_000)
     assert str(choose_engine(archive, refused="--jobs", jobs=3)) == "counted by 3 processes: --jobs"
-    monkeypatch.setattr(planning, "SMALLEST", 10)
+    monkeypatch.setattr(planning, "MIN_TASK_BYTES", 10)
     assert choose_engine(archive, refused="--no-spark").jobs == 6
-    assert choose_engine(archive, refused="--jobs", jobs=99).jobs == GROUPS
+    assert choose_engine(archive, refused="--jobs", jobs=99).jobs == MAX_GROUPS
 
 
 @pytest.mark.parametrize(("text", "cores"), [("max 100000", 4), ("250000 100000", 2), ("50000 100000", 1), ("", 4)])

@@ -75,9 +75,9 @@ def test_workers_plan_what_takes_long(tmp_path: Path, monkeypatch: pytest.Monkey
     for number in range(3):
         write_lines(tmp_path / f"{number}.jsonl", [Record(Message("amq.topic", "a" * 200))] * 50)
     archive = detect(str(tmp_path))
-    monkeypatch.setattr(planning, "SMALLEST", 1000)
+    monkeypatch.setattr(planning, "MIN_TASK_BYTES", 1000)
     alone = plan_tasks(archive, 1)
-    monkeypatch.setattr(planning, "PATIENCE", -1.0)
+    monkeypatch.setattr(planning, "MAX_PLANNING_SECONDS", -1.0)
     asked: list[int] = []
 
     def others(files: object, split_bytes: int) -> object:

@@ -15,7 +15,7 @@ from bindings.counts.outcome import AlternateLink, Facts, Outcome
 from bindings.counts.sketch import FREQUENT, REGISTERS, SAMPLE, Frequent, FrequentItem, SampledKey
 from bindings.counts.slots import SlotCounts
 from bindings.counts.tally import Tally, compute_fingerprint
-from bindings.counts.tally_file import build_table, check_fit, tally_of
+from bindings.counts.tally_file import build_table, check_fit, decode_tally
 from exchange import LATEST_PROFILE, Binding, Exchange, InputError, Queue, Topology
 from tests.bindings.counts.test_tally import records_for, slow_tally
 from tests.support import topologies
@@ -40,7 +40,7 @@ def test_what_messages_make_is_believed(seed: int) -> None:
     rng = Random(seed)
     topology = topologies.topology(rng, LATEST_PROFILE)
     tally = slow_tally(topology, records_for(rng, topology, 20))
-    again = tally_of(build_table(tally))
+    again = decode_tally(build_table(tally))
     assert again == tally
     check_fit(again, topology, "f")
 
@@ -113,4 +113,4 @@ def test_counts_that_no_message_makes_are_refused(tally: Tally) -> None:
 )
 def test_numbers_that_no_counting_makes_are_damage(tally: Tally) -> None:
     with pytest.raises(InputError, match="a damaged tally"):
-        tally_of(build_table(tally))
+        decode_tally(build_table(tally))

@@ -17,7 +17,7 @@ from bindings.counts.columnar import timeline
 from bindings.counts.outcome import Outcome
 from bindings.counts.slots import HOUR, SLOTS, WIDTHS, SlotCounts
 from bindings.counts.tally import Tally, compute_fingerprint
-from bindings.counts.tally_file import SCHEMA, build_table, tally_of
+from bindings.counts.tally_file import SCHEMA, build_table, decode_tally
 from exchange import Binding, InputError, Queue, Topology
 from tests.support.tiers import examples
 
@@ -119,11 +119,11 @@ TOPOLOGY = Topology((), [Queue("q")], [Binding.to_queue("amq.topic", "q", "a")])
 
 @pytest.mark.parametrize("hours", [[], [5], [0, SLOTS - 1], [0, SLOTS], [0, 1_000_000]])
 def test_a_tally_of_an_older_release_has_slots_of_an_hour(hours: list[int]) -> None:
-    old = tally_of(hourly(hours)).timeline
+    old = decode_tally(hourly(hours)).timeline
     exact = counted([(hour * HOUR, "x", True) for hour in hours])
     assert old == (exact.at_width(max(exact.width, HOUR)) if hours else SlotCounts())
     new = counted([(hour * HOUR + SECOND, "y", None) for hour in hours])
-    both = (new + old, tally_of(build_table(Tally("t", timeline=new + old))).timeline)
+    both = (new + old, decode_tally(build_table(Tally("t", timeline=new + old))).timeline)
     assert both[0] == both[1]
     assert both[0].width == old.width
     assert both[0].messages == 2 * len(hours)
@@ -148,4 +148,4 @@ def test_a_damaged_timeline_is_refused(column: str, values: list[object], width:
     kind = SCHEMA.field(column).type
     table = table.set_column(SCHEMA.names.index(column), column, pa.array(values, kind))
     with pytest.raises(InputError, match=message):
-        tally_of(table.replace_schema_metadata({**table.schema.metadata, b"hashstar.slot": width}))
+        decode_tally(table.replace_schema_metadata({**table.schema.metadata, b"hashstar.slot": width}))

@@ -39,7 +39,7 @@ from bindings.counts.sketch import (
 )
 from bindings.counts.slots import WIDTHS, SlotCounts, choose_width
 from bindings.counts.tally import Tally, compute_fingerprint
-from bindings.counts.tally_file import build_table, load_tally, save_tally, tally_of
+from bindings.counts.tally_file import build_table, decode_tally, load_tally, save_tally
 from exchange import LATEST_PROFILE, Binding, InputError, Message, Queue, Topology
 from exchange.arrays import grouping
 from exchange.partition.partitioning.specification import Partitioning
@@ -154,7 +154,7 @@ def test_a_tally_survives_a_table(seed: int, skipped: dict[str, int], bad: dict[
     topology = topologies.topology(rng, LATEST_PROFILE)
     tally = tally_in_parts(Tallier(topology), records_for(rng, topology, 10), 100)
     tally = replace(tally, unread=Unread(Counter(skipped), Counter(bad)), partitions={("q", None): 3, ("q", 0): 2})
-    assert tally_of(build_table(tally)) == tally
+    assert decode_tally(build_table(tally)) == tally
     assert tally.read == tally.messages + sum(skipped.values()) + sum(bad.values())
 
 
@@ -179,9 +179,9 @@ def test_a_file_that_is_no_tally_is_refused(tmp_path: Path) -> None:
     table = build_table(Tally("x"))
     metadata = dict(table.schema.metadata) | {b"hashstar.tally": b"99"}
     with pytest.raises(InputError, match="version 99"):
-        tally_of(table.replace_schema_metadata(metadata))
+        decode_tally(table.replace_schema_metadata(metadata))
     with pytest.raises(InputError, match="damaged"):
-        tally_of(table.drop_columns(["hot"]))
+        decode_tally(table.drop_columns(["hot"]))
 
 
 def test_tallies_for_different_topologies_do_not_add() -> None:

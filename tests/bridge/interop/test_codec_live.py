@@ -15,7 +15,7 @@ import pika
 import pytest
 
 from bridge.interop import IDENTITY, Record, to_amqp, to_kafka
-from exchange.amqp import ContentHeader, content_of, message_of
+from exchange.amqp import ContentHeader, build_lazy_message, get_content
 from exchange.amqp.fields import encode_value
 from tests.support.bridge.identity import with_identity
 from tests.support.bridge.wires import long_string, sized, table_of
@@ -237,9 +237,9 @@ def test_a_record_of_kafka_comes_home_from_a_broker(rabbitmq_servers: list[Serve
     for one_record in (record, record._replace(headers=[]), record._replace(key=None), record._replace(key=b"")):
         message = with_identity(to_amqp(one_record), "kafka/main/orders/3/7/12345678")
         for place in places(rabbitmq_servers, kind):
-            (came,) = place.through([content_of(message)])
+            (came,) = place.through([get_content(message)])
             assert came.header(IDENTITY) == "kafka/main/orders/3/7/12345678"
-            home = to_kafka(message_of("", place.queue, came.without_header(IDENTITY), b"body"), "orders")
+            home = to_kafka(build_lazy_message("", place.queue, came.without_header(IDENTITY), b"body"), "orders")
             assert home == one_record._replace(headers=list(one_record.headers), partition=None, offset=None)
 
 
@@ -249,7 +249,7 @@ def test_a_message_comes_home_from_kafka_and_through_the_broker(rabbitmq_servers
     sent = ContentHeader.from_parts({"message_id": b"\x01m"}, table_of(fields))
     for place in places(rabbitmq_servers, kind):
         (came,) = place.through([sent])
-        home = content_of(to_amqp(to_kafka(message_of("", "q", came, b"body"), "t")))
+        home = get_content(to_amqp(to_kafka(build_lazy_message("", "q", came, b"body"), "t")))
         assert home == came
         (again,) = place.through([home])
         assert again == came

@@ -21,7 +21,7 @@ from bridge.interop import (
 )
 from bridge.interop.marks import build_hop_header, list_origin_fields, mark_header, mark_message
 from exchange import Message
-from exchange.amqp import ContentHeader, content_of, message_of
+from exchange.amqp import ContentHeader, build_lazy_message, get_content
 from tests.bridge.interop.test_mapping_rocketmq import through
 from tests.support.tiers import examples
 
@@ -39,10 +39,10 @@ def carry(read: Read, system: str, offset: int) -> Read:
     """Write a message to a system as a bridge does, and read it there as the next bridge does."""
     if system in ("queue", "stream"):
         marks = list_origin_fields(read.message.exchange, read.message.routing_key)
-        content = ContentHeader(mark_header(content_of(read.message), read.identity, marks, "guest"))
+        content = ContentHeader(mark_header(get_content(read.message), read.identity, marks, "guest"))
         if system == "stream":
             content = content.with_header("x-stream-offset", offset)
-        message = message_of("", "orders", content, read.message.body)
+        message = build_lazy_message("", "orders", content, read.message.body)
         return Read(message, identify_message("next", "orders", b"orders", content, message.body))
     marked, hops = mark_message(read.message, read.identity)
     if system == "kafka":
@@ -55,8 +55,8 @@ def carry(read: Read, system: str, offset: int) -> Read:
 
 def copy_headers(read: Read, body: bytes, offset: int) -> Read:
     """Return the message that an application publishes to a stream that copies the headers of another one."""
-    content = content_of(read.message).with_header("x-stream-offset", offset)
-    message = message_of("", "orders", content, body)
+    content = get_content(read.message).with_header("x-stream-offset", offset)
+    message = build_lazy_message("", "orders", content, body)
     return Read(message, identify_message("application", "orders", b"orders", content, body))
 
 
@@ -91,13 +91,13 @@ def test_an_identity_stays_with_its_message_and_goes_to_no_other_that_has_its_he
 def test_an_id_that_is_not_the_message_s_own_does_not_travel_on_where_there_is_none_to_replace_it(system: str) -> None:
     other = Record("orders", b"k", b"first", [], partition=3, offset=7)
     headers = {IDENTITY: identify_record("main", other), "a": 1}
-    message = message_of("", "orders", ContentHeader.encode(headers), b"second")
-    identity = identify_message("application", "orders", b"orders", content_of(message), message.body)
+    message = build_lazy_message("", "orders", ContentHeader.encode(headers), b"second")
+    identity = identify_message("application", "orders", b"orders", get_content(message), message.body)
     assert identity is None  # a queue knows nothing of a message without a message_id
     if system == "queue":
-        made = ContentHeader(mark_header(content_of(message), identity, list_origin_fields("", "orders"), "guest"))
+        made = ContentHeader(mark_header(get_content(message), identity, list_origin_fields("", "orders"), "guest"))
     else:
-        made = content_of(mark_message(message, identity)[0])
+        made = get_content(mark_message(message, identity)[0])
     assert made.find(IDENTITY) is None
     assert made.header("a") == 1
 
@@ -105,7 +105,7 @@ def test_an_id_that_is_not_the_message_s_own_does_not_travel_on_where_there_is_n
 def test_an_empty_body_proves_no_identity() -> None:
     """Whoever copies headers to a message without a body would give away the id with them."""
     record = Record("orders", b"k", None, [], partition=3, offset=7)
-    content = content_of(to_amqp(record)).with_header(IDENTITY, identify_record("main", record))
+    content = get_content(to_amqp(record)).with_header(IDENTITY, identify_record("main", record))
     assert identify_message("next", "orders", b"orders", content, b"") is None
 
 

@@ -15,7 +15,7 @@ from bridge.interop import Record, Unmappable, to_amqp, to_kafka
 from bridge.interop.kafka_guest import BROKER_HEADERS, OURS
 from bridge.interop.record import Header, find_last_header, read_whole_key
 from bridge.interop.texts import format_wire, parse_wire
-from exchange.amqp import ContentHeader, MalformedHeader, content_of, message_of
+from exchange.amqp import ContentHeader, MalformedHeader, build_lazy_message, get_content
 from exchange.values.field_values import Typed
 from exchange.values.message import Message
 from tests.exchange.amqp.test_codec import parts_of, properties
@@ -55,7 +55,7 @@ amqp_tables = headers_wire | st.lists(st.tuples(amqp_names, wires), max_size=8).
 def messages(draw: st.DrawFn) -> Message:
     parts = dict(parts_of(draw(properties)))
     content = ContentHeader.from_parts(parts, draw(st.none() | amqp_tables), draw(st.integers(0, 3)))
-    return message_of(draw(keys), draw(keys), content, draw(st.binary(max_size=20)))
+    return build_lazy_message(draw(keys), draw(keys), content, draw(st.binary(max_size=20)))
 
 
 @st.composite
@@ -74,7 +74,7 @@ def records(draw: st.DrawFn) -> Record:
 
 
 def parts(message: Message) -> tuple[str, str, bytes, bytes]:
-    return message.exchange, message.routing_key, content_of(message).raw, message.body
+    return message.exchange, message.routing_key, get_content(message).raw, message.body
 
 
 @given(messages(), st.none() | st.binary(max_size=9))
@@ -102,16 +102,16 @@ def test_a_record_comes_home_from_amqp_as_it_went(record: Record) -> None:
 @given(records())
 def test_a_record_comes_home_through_a_broker_that_sorts_headers(record: Record) -> None:
     message = to_amqp(record)
-    fields = list(content_of(message).fields())
+    fields = list(get_content(message).fields())
     assert len({name for name, _ in fields}) == len(fields)
-    content = content_of(message).with_table(table_of(sorted(fields)))
-    home = to_kafka(message_of(message.exchange, message.routing_key, content, message.body), record.topic)
+    content = get_content(message).with_table(table_of(sorted(fields)))
+    home = to_kafka(build_lazy_message(message.exchange, message.routing_key, content, message.body), record.topic)
     assert home == record._replace(headers=list(record.headers), partition=None, offset=None)
 
 
 @given(records())
 def test_a_stream_takes_every_header_of_a_record(record: Record) -> None:
-    for _, wire in content_of(to_amqp(record)).fields():
+    for _, wire in get_content(to_amqp(record)).fields():
         assert wire[:1] in {b"S", b"V", b"I", b"l", b"t"}
 
 
@@ -131,7 +131,7 @@ def test_headers_of_kafka_never_crash(message: Message, headers: list[Header]) -
 @given(st.lists(st.tuples(st.sampled_from([name.encode() for name in OURS]), wires), max_size=8).map(table_of))
 def test_headers_of_amqp_never_crash(table: bytes) -> None:
     with suppress(Unmappable):
-        to_kafka(message_of("", "", ContentHeader.encode().with_table(table), b""), "t")
+        to_kafka(build_lazy_message("", "", ContentHeader.encode().with_table(table), b""), "t")
 
 
 DEBEZIUM = (
@@ -164,7 +164,7 @@ def test_a_long_key_is_cut_at_a_character(key: bytes) -> None:
 
 def test_long_names_of_headers_are_kept_in_headers_of_their_own() -> None:
     name = "very-long-" * 40
-    headers = content_of(to_amqp(Record("t", None, b"", [(name, b"1"), (name, None), ("a", b"2")]))).headers()
+    headers = get_content(to_amqp(Record("t", None, b"", [(name, b"1"), (name, None), ("a", b"2")]))).headers()
     [digest] = [key.removeprefix("x-kafka-name-") for key in headers if key.startswith("x-kafka-name-")]
     assert headers[f"x-kafka-name-{digest}"] == name
     assert headers[f"x-kafka-earlier-1-~{digest}"] == "1"
@@ -260,8 +260,8 @@ def test_headers_added_in_the_other_system_stay_with_the_message() -> None:
 
     message = to_amqp(Record("t", b"k", b"v", [("a", b"1")]))
     death = [{"queue": "q", "count": 1}]
-    content = content_of(message).with_header("x-death", death).with_property("message_id", "m")
-    back = to_kafka(message_of("", "", content, b"v"), "t")
+    content = get_content(message).with_header("x-death", death).with_property("message_id", "m")
+    back = to_kafka(build_lazy_message("", "", content, b"v"), "t")
     assert back.headers == [("a", b"1"), ("x-death", b'[{"queue":"q","count":1}]'), ("amqp.message_id", b"m")]
 
 
@@ -311,7 +311,7 @@ def test_a_message_that_carries_no_valid_record_is_refused_with_the_reason(
 
 def test_a_malformed_header_is_an_error() -> None:
     with pytest.raises(MalformedHeader):
-        to_kafka(message_of("", "", ContentHeader.encode().with_table(b"\x01aZ"), b""), "t")
+        to_kafka(build_lazy_message("", "", ContentHeader.encode().with_table(b"\x01aZ"), b""), "t")
 
 
 def test_kafka_answers_a_request_of_amqp() -> None:
@@ -341,5 +341,5 @@ def test_a_nan_comes_home_with_its_bits(spelled: str) -> None:
     """There are many NaNs, with one text."""
     field = b"\x01n" + bytes.fromhex(spelled)
     raw = b"\x20\0" + len(field).to_bytes(4, "big") + field
-    record = to_kafka(message_of("e", "k", ContentHeader(raw), b""), "t")
-    assert content_of(to_amqp(record)).raw == raw
+    record = to_kafka(build_lazy_message("e", "k", ContentHeader(raw), b""), "t")
+    assert get_content(to_amqp(record)).raw == raw

@@ -11,7 +11,7 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, TIMESTAMP_NOT_AVAILABLE, 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from bridge.interop import Record, to_amqp, to_kafka
-from exchange.amqp import ContentHeader, content_of, message_of
+from exchange.amqp import ContentHeader, build_lazy_message, get_content
 from tests.bridge.interop.test_codec_live import QUEUED, WIRES, WRITTEN_ANEW
 from tests.support.bridge.wires import long_string, table_of
 from tests.support.servers import Server
@@ -87,11 +87,11 @@ def test_messages_come_home_from_a_broker(topic: Topic) -> None:
         ContentHeader.encode(),
         ContentHeader.encode({}, {"message_id": "\udcff", "timestamp": 2**64 - 1, "priority": 9}),
     ]
-    sent = [message_of("e", "k\udcff", content, b"body") for content in contents]
+    sent = [build_lazy_message("e", "k\udcff", content, b"body") for content in contents]
     for message, record in zip(sent, topic.through([to_kafka(one, topic.name, b"") for one in sent]), strict=True):
         home = to_amqp(record)
         assert (home.exchange, home.routing_key, home.body) == (message.exchange, message.routing_key, message.body)
-        assert content_of(home) == content_of(message)
+        assert get_content(home) == get_content(message)
 
 
 def test_records_come_home_to_a_broker(topic: Topic) -> None:

@@ -34,7 +34,7 @@ from bridge.rocketmq.remoting.properties import (
     encode_checked_properties,
     is_legal_name,
 )
-from exchange.amqp import ContentHeader, content_of, message_of
+from exchange.amqp import ContentHeader, build_lazy_message, get_content
 from exchange.errors import InputError
 from exchange.rocketmq.stored_record import PACKED
 from exchange.values.field_values import Typed
@@ -60,7 +60,7 @@ def messages(draw: st.DrawFn) -> Message:
     content = ContentHeader.from_parts(
         dict(parts_of(draw(properties))), draw(st.none() | amqp_tables), draw(st.integers(0, 3))
     )
-    return message_of(draw(keys), draw(keys), content, draw(st.binary(max_size=20)))
+    return build_lazy_message(draw(keys), draw(keys), content, draw(st.binary(max_size=20)))
 
 
 @st.composite
@@ -119,7 +119,7 @@ def test_a_message_of_a_lite_topic_goes_to_amqp_and_kafka_and_is_refused_on_its_
     """Not written to a topic, where no lite consumer would read it, nor to the queue of the lite topic it came from."""
     given = {**message.properties, "__LITE_TOPIC": lite, "INNER_MULTI_DISPATCH": f"%LMQ%$t${lite}"}
     abroad = convert_from_rocketmq(message._replace(properties=given))
-    assert content_of(abroad).find("x-rocketmq-__LITE_TOPIC") is not None
+    assert get_content(abroad).find("x-rocketmq-__LITE_TOPIC") is not None
     for crossed in (abroad, to_amqp(to_kafka(abroad, "t", b"k"))):
         with pytest.raises(Unmappable, match=r"of the lite topic .*: to write to lite topics takes"):
             to_rocketmq(crossed, message.topic)
@@ -128,10 +128,10 @@ def test_a_message_of_a_lite_topic_goes_to_amqp_and_kafka_and_is_refused_on_its_
 @given(stored())
 def test_a_message_of_rocketmq_comes_home_through_a_broker_that_sorts_headers(message: StoredMessage) -> None:
     abroad = convert_from_rocketmq(message)
-    fields = list(content_of(abroad).fields())
+    fields = list(get_content(abroad).fields())
     assert len({name for name, _ in fields}) == len(fields)
-    content = content_of(abroad).with_table(table_of(sorted(fields)))
-    assert to_rocketmq(message_of("e", "k", content, message.body), message.topic) == as_sent(message)
+    content = get_content(abroad).with_table(table_of(sorted(fields)))
+    assert to_rocketmq(build_lazy_message("e", "k", content, message.body), message.topic) == as_sent(message)
 
 
 @given(stored())
@@ -149,7 +149,7 @@ def test_a_record_of_kafka_comes_home_from_rocketmq_as_it_went(record: Any) -> N
 
 @given(stored())
 def test_a_stream_takes_every_header_of_a_message_of_rocketmq(message: StoredMessage) -> None:
-    for _, wire in content_of(convert_from_rocketmq(message)).fields():
+    for _, wire in get_content(convert_from_rocketmq(message)).fields():
         assert wire[:1] in {b"S", b"I", b"l"}
 
 
@@ -166,7 +166,7 @@ def test_headers_of_amqp_never_crash(table: bytes) -> None:
     content = ContentHeader.encode({"x-rocketmq-topic": "t"})
     both = content.with_table(content.raw[marked[0] : marked[1]] + table)
     with suppress(Unmappable):
-        home = to_rocketmq(message_of("", "", both, b"x"), "t")
+        home = to_rocketmq(build_lazy_message("", "", both, b"x"), "t")
         encode_checked_properties(home.properties)
 
 
@@ -257,11 +257,11 @@ def test_headers_added_in_the_other_system_stay_with_the_message() -> None:
     traced = convert_from_rocketmq(through(sent.with_property("traceparent", "00-1").with_property("TRACE_ON", "true")))
     assert traced.headers == {"n": 1, "traceparent": "00-1"}
 
-    abroad = content_of(convert_from_rocketmq(NATIVE))
+    abroad = get_content(convert_from_rocketmq(NATIVE))
     for name, value in {"x-death": [{"queue": "q"}], "void": None, "empty": "", "TAGS": "t", "\x01": "x"}.items():
         abroad = abroad.with_header(name, value)
     abroad = abroad.with_property("message_id", "m")
-    home = to_rocketmq(message_of("", "", abroad, b"v"), "t")
+    home = to_rocketmq(build_lazy_message("", "", abroad, b"v"), "t")
     assert home.properties == {
         "a": "1", "KEYS": "k", "x-death": '[{"queue":"q"}]', "amqp.header.TAGS": "t", "amqp.message_id": "m"
     }  # fmt: skip

@@ -23,7 +23,7 @@ from bridge.pump.policy import Backoff, Policy, Unroutable
 from bridge.pump.pump import Inlet, Pump
 from bridge.rocketmq.remoting.message import RocketMessage
 from exchange import Message
-from exchange.amqp import ContentHeader, content_of, message_of
+from exchange.amqp import ContentHeader, build_lazy_message, get_content
 from exchange.values.field_values import Typed
 from tests.support.bridge.behaviour import router_to
 
@@ -111,8 +111,8 @@ def test_headers_with_one_name_stay_and_no_mark_is_there_twice(
             for name, value in headers
         )
     )
-    marked, hops = mark_message(message_of("", "", content, b""), identity)
-    names = [name.decode() for name, _ in content_of(marked).fields()]
+    marked, hops = mark_message(build_lazy_message("", "", content, b""), identity)
+    names = [name.decode() for name, _ in get_content(marked).fields()]
     given_ = [name for name, _ in headers]
     has_cc = "CC" in given_
     kept = [
@@ -124,7 +124,7 @@ def test_headers_with_one_name_stay_and_no_mark_is_there_twice(
     if identity is not None and "x-hashstar-id" not in wanted:
         wanted.append("x-hashstar-id")
     assert names == wanted
-    assert content_of(marked).headers().get("x-hashstar-id") == identity
+    assert get_content(marked).headers().get("x-hashstar-id") == identity
     assert hops == 1 + max([int(value or 0) for name, value in headers if name == "x-hashstar-hops"], default=0)
 
 
@@ -155,13 +155,13 @@ def test_cc_keeps_its_type_and_replaces_that_of_an_earlier_bridge() -> None:
 )
 def test_hops_are_numbers_or_digits_and_anything_else_counts_as_none(value: Any, hops: int) -> None:
     content = ContentHeader.encode({"x-hashstar-hops": value})
-    assert read_hops(message_of("", "", content, b"")) == hops
+    assert read_hops(build_lazy_message("", "", content, b"")) == hops
     assert read_hops(Message("", "", {"x-hashstar-hops": value})) == hops
 
 
 def test_hops_in_a_malformed_header_are_none_and_the_router_reports_the_header() -> None:
     broken = ContentHeader(b"\x20\x00\x00\x00\x00\xff\x0fx-hashstar-hopsZ")
-    assert read_hops(message_of("", "", broken, b"")) == 0
+    assert read_hops(build_lazy_message("", "", broken, b"")) == 0
 
 
 def test_the_hops_of_a_record_are_read_without_translating_it() -> None:
@@ -178,15 +178,15 @@ def outgoing(message: Message) -> Outgoing:
 
 def test_every_bridge_adds_a_hop_whatever_systems_are_between_them() -> None:
     writer = RecordWriter({"queue": TopicDestination("t")}, {"t": KafkaTopic(1, None)})
-    message = message_of("shop", "key", ContentHeader.encode({"CC": ["other"], "n": 5}), b"v")
+    message = build_lazy_message("shop", "key", ContentHeader.encode({"CC": ["other"], "n": 5}), b"v")
     for hops in range(1, 7, 3):
         record, _ = writer.make_record(outgoing(message))  # to Kafka
         assert dict(record.headers)["x-hashstar-hops"] == b"%d" % hops
         assert [name for name, _ in record.headers].count("x-hashstar-hops") == 1
         message = to_amqp(record)
         assert read_hops(message) == hops
-        raw = mark_header(content_of(message), "id/1", list_origin_fields("shop", "key"), "me")  # to RabbitMQ
-        message = message_of("shop", "key", ContentHeader(raw), b"v")
+        raw = mark_header(get_content(message), "id/1", list_origin_fields("shop", "key"), "me")  # to RabbitMQ
+        message = build_lazy_message("shop", "key", ContentHeader(raw), b"v")
         assert message.headers["x-hashstar-hops"] == hops + 1
         carried_on, count = mark_message(message, "id/1")  # to RocketMQ, as its target does
         rocket = to_rocketmq(carried_on, "t")
@@ -250,7 +250,7 @@ async def pump(message: Message, dead: MemoryTarget | None) -> tuple[MemorySourc
 
 
 def looping_message(hops: int, **headers: Any) -> Message:
-    return message_of("", "queue", ContentHeader.encode({"x-hashstar-hops": hops, **headers}), b"x")
+    return build_lazy_message("", "queue", ContentHeader.encode({"x-hashstar-hops": hops, **headers}), b"x")
 
 
 def test_a_message_with_the_maximum_of_hops_goes_on() -> None:
@@ -286,7 +286,7 @@ def test_a_dead_letter_is_recognised_and_its_hops_count_on() -> None:
     letter = build_dead_letter(Delivery(looping_message(3, CC=["other"])), "nack", "to", "queue", 5, 0.0)
     assert is_dead_letter(letter)
     assert not is_dead_letter(looping_message(3))
-    made = ContentHeader(mark_header(content_of(letter), None, FIRST_HOP, "me"))
+    made = ContentHeader(mark_header(get_content(letter), None, FIRST_HOP, "me"))
     assert made.header("x-hashstar-hops") == 4
     assert made.header("hashstar-CC") == ["other"]
     assert made.find("x-hashstar-cc") is None

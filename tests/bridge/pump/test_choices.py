@@ -30,7 +30,7 @@ from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from exchange.errors import InputError
 from exchange.partition import Appended, NewBatch, Partitioner, Partitions, Producer
 from exchange.partition.clients import kafka_batches
-from exchange.partition.clients.kafka import default_3_3
+from exchange.partition.clients.kafka import build_default_3_3
 from exchange.partition.clients.rocketmq.queues import BrokerData, QueueData, TopicRoute
 from exchange.partition.clients.rocketmq.round_robin import RoundRobin
 from exchange.partition.hashing.keys import serialize_key
@@ -201,9 +201,9 @@ def test_records_without_a_key_go_where_kafkas_producer_sends_them(kinds: list[s
     writer = kafka.RecordWriter(
         {"q": TopicDestination("t")},
         {"t": KafkaTopic(count, None)},
-        KeylessTurns(default_3_3(), Random(seed).randrange),
+        KeylessTurns(build_default_3_3(), Random(seed).randrange),
     )
-    predicted = Producer(default_3_3(), Random(seed).randrange)
+    predicted = Producer(build_default_3_3(), Random(seed).randrange)
     partitions, stored = Partitions.from_count(count), dict[int, list[kafka_batches.BatchedRecord]]()
     for kind in kinds:
         outgoing = sent(made[kind])

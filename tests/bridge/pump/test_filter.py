@@ -25,7 +25,7 @@ from bridge.pump.policy import Backoff, Policy
 from bridge.pump.pump import Inlet, Pump
 from bridge.rocketmq.remoting.message import StoredMessage
 from exchange import Binding, Exchange, InputError, Message, Queue, Router, Topology
-from exchange.amqp import ContentHeader, message_of
+from exchange.amqp import ContentHeader, build_lazy_message
 from exchange.selector import Selector, Tags, properties_of
 from exchange.values.field_values import Typed
 
@@ -102,7 +102,7 @@ def test_a_comparison_that_fails_is_logged_without_the_value() -> None:
 
 def test_headers_that_cannot_be_read_are_not_filtered_away() -> None:
     """They are unroutable, and the owner decides what becomes of those."""
-    broken = message_of("", "k", ContentHeader(b"\x20\x00\x00\x00\x00\x05\x03abc?"), b"")
+    broken = build_lazy_message("", "k", ContentHeader(b"\x20\x00\x00\x00\x00\x05\x03abc?"), b"")
     dead, source = MemoryTarget(), MemorySource([broken], "s")
     source.end()
     metrics, inlet = CountingMetrics(), Inlet(source, "in", filter=Filter(Selector.parse("abc = 'x'")))

@@ -24,7 +24,7 @@ from bridge.rocketmq.consumer.pop.handle import (
     pop_retry_topic,
     retry_mark,
 )
-from bridge.rocketmq.consumer.pop.requests import BrokerAssignment, TopicHandle, batch_ack_body, query_assignment
+from bridge.rocketmq.consumer.pop.requests import BrokerAssignment, TopicHandle, encode_batch_ack, query_assignment
 from bridge.rocketmq.consumer.retrying import restore_topic
 from bridge.rocketmq.remoting.command import Command
 from bridge.rocketmq.remoting.errors import BrokerError, ClientError, CommandError, RemotingError, SendRequestError
@@ -67,7 +67,7 @@ def test_another_text_is_no_handle(text: str) -> None:
 
 @pytest.mark.parametrize("at", range(len(ACKS)))
 def test_the_body_of_a_batch_of_acknowledgements_is_java_s(at: int) -> None:
-    ours = json.loads(batch_ack_body("group", [("orders", PopHandle.parse(text)) for text in ACKS[at]]))
+    ours = json.loads(encode_batch_ack("group", [("orders", PopHandle.parse(text)) for text in ACKS[at]]))
     java = json.loads(RECORDED["acks"][at])
     assert sorted(ours.pop("acks"), key=str) == sorted(java.pop("acks"), key=str)
     assert ours == java

@@ -19,10 +19,10 @@ from exchange.amqp import (
     Properties,
     Repeated,
     Spelled,
-    content_of,
+    build_lazy_message,
     decode_table,
     encode_table,
-    message_of,
+    get_content,
 )
 from exchange.amqp.content import PROPERTIES
 from exchange.amqp.fields import TAGS, decode_value, encode_short_string, encode_value
@@ -137,15 +137,15 @@ def test_what_a_message_is_made_of_is_sent_again(
     table: bytes | None, given_properties: dict[str, Any], unused: int
 ) -> None:
     content = ContentHeader.from_parts(dict(parts_of(given_properties)), table, unused)
-    message = message_of("e", "k", content, b"body")
-    assert content_of(message) is content
+    message = build_lazy_message("e", "k", content, b"body")
+    assert get_content(message) is content
     assert message.headers == content.headers()
     assert message.properties == content.properties()
-    assert content_of(message).raw == content.raw
+    assert get_content(message).raw == content.raw
     changed = Message("e", "k", message.headers, dict(message.properties))
-    assert content_of(changed).raw[2:] == content.raw[2:]
-    assert content_of(changed).unused_flags == 0
-    assert content_of(changed).has_table == content.has_table
+    assert get_content(changed).raw[2:] == content.raw[2:]
+    assert get_content(changed).unused_flags == 0
+    assert get_content(changed).has_table == content.has_table
 
 
 @given(tables, properties, names, values)
@@ -310,7 +310,7 @@ def test_a_field_that_amqp_cannot_hold_is_named() -> None:
 def test_routing_by_key_decodes_nothing() -> None:
     topology = Topology([Exchange("e", "topic")], [Queue("q")], [Binding("e", Destination("queue", "q"), "#")])
     content = ContentHeader.encode({"a": 1}, {"message_id": "m"})
-    message = message_of("e", "k", content, b"")
+    message = build_lazy_message("e", "k", content, b"")
     assert Router(topology).route(message).queues == ("q",)
     assert isinstance(message.headers, LazyHeaders)
     assert message.headers._decoded is None
@@ -327,7 +327,7 @@ def test_lazy_headers_are_a_mapping() -> None:
     assert headers != {"a": 1}
     assert not LazyHeaders(ContentHeader.encode({}))
     assert len(headers) == 2
-    message = message_of("", "k", headers.content, b"")
+    message = build_lazy_message("", "k", headers.content, b"")
     assert message.routing_keys() == ("k", "x")
 
 

@@ -11,7 +11,14 @@ import pytest
 from click.testing import CliRunner
 
 from exchange.commands import console
-from exchange.commands.console import catch_signals, exit_on_error, interrupt_at, progress, show_warnings, status
+from exchange.commands.console import (
+    catch_signals,
+    exit_on_error,
+    interrupt_at,
+    show_progress,
+    show_status,
+    show_warnings,
+)
 from exchange.errors import HashstarError, InputError
 from exchange.text.site import build_install_command
 from tests.support.pages import ROOT
@@ -34,7 +41,7 @@ def open_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 def test_a_terminal_sees_how_far_a_job_is_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = open_terminal(monkeypatch)
-    with progress("counting") as step:
+    with show_progress("counting") as step:
         step(1, 4)
         step(5, 4)  # a file may have grown
     *states, last = terminal.getvalue().split("\r\033[K")[1:]
@@ -47,7 +54,7 @@ def test_a_terminal_sees_how_far_a_job_is_until_it_ends(monkeypatch: pytest.Monk
 
 
 def test_status_and_progress_are_not_printed_to_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
-    with status("reading ...") as show, progress("counting") as step:
+    with show_status("reading ...") as show, show_progress("counting") as step:
         show("thinking ...")
         step(1, 4)
     assert capsys.readouterr() == ("", "")
@@ -55,7 +62,7 @@ def test_status_and_progress_are_not_printed_to_a_pipe(capsys: pytest.CaptureFix
 
 def test_a_status_is_gone_before_an_error_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = open_terminal(monkeypatch)
-    with pytest.raises(SystemExit), exit_on_error(), status("reading ..."):
+    with pytest.raises(SystemExit), exit_on_error(), show_status("reading ..."):
         raise InputError("no such file")
     assert terminal.getvalue() == "\r\033[Kreading ...\r\033[Khashstar: no such file\n"
 

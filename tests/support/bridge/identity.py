@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bridge.interop import IDENTITY
-from exchange.amqp import content_of, message_of
+from exchange.amqp import build_lazy_message, get_content
 from exchange.values.message import Message
 
 __all__ = ["with_identity"]
@@ -11,6 +11,6 @@ __all__ = ["with_identity"]
 
 def with_identity(message: Message, identity: str | None) -> Message:
     """Return the message with this identity in the place of any other one; None: with none."""
-    content = content_of(message).without_header(IDENTITY)
+    content = get_content(message).without_header(IDENTITY)
     marked = content if identity is None else content.with_header(IDENTITY, identity)
-    return message_of(message.exchange, message.routing_key, marked, message.body)
+    return build_lazy_message(message.exchange, message.routing_key, marked, message.body)

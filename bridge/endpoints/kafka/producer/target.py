@@ -36,11 +36,11 @@ from bridge.endpoints.kafka.cluster.health import MEASURE_EVERY, ClientHealth
 from bridge.endpoints.kafka.cluster.topics import KafkaTopic, Partitioned, check_topics, fetch_topics
 from bridge.endpoints.kafka.producer.batches import BATCH_BYTES, Batching
 from bridge.endpoints.kafka.producer.watching import TopicWatch
-from bridge.endpoints.kafka.producer.writer import RecordWriter, key_for_partitioner, with_whole_key
+from bridge.endpoints.kafka.producer.writer import RecordWriter, choose_partitioner_key, with_whole_key
 from bridge.endpoints.topics import TopicDestination
 from bridge.pump.placing import KeylessTurns
 from exchange.errors import HashstarError
-from exchange.partition.clients.kafka import default_3_3
+from exchange.partition.clients.kafka import build_default_3_3
 from exchange.partition.partitioning.key_source import KeySource
 from exchange.partition.partitions import Partitions
 from exchange.routing.route import Placement
@@ -126,7 +126,7 @@ class TopicTarget(Target, Generic[C]):
         self._partitioned: Partitioned = {}
         self._with_racks = False
         """Whether a partitioner may read the racks of leaders."""
-        self._turns = KeylessTurns(default_3_3())
+        self._turns = KeylessTurns(build_default_3_3())
         self._connection: C | None = None
         self._calls: Calls | None = None
         self._watch: TopicWatch | None = None
@@ -194,7 +194,7 @@ class TopicTarget(Target, Generic[C]):
     def view_for(self, message: Message, placement: Placement) -> tuple[str, Any, Partitions]:
         topic = self._destinations[placement.queue].topic
         known = None if self._connection is None else self._connection.writer.leaders.get(topic)
-        return topic, key_for_partitioner(message, placement), known or placement.partitioning.partitions
+        return topic, choose_partitioner_key(message, placement), known or placement.partitioning.partitions
 
     async def open(self, receiver: Receiver) -> None:
         calls = self._calls = Calls()

@@ -23,8 +23,8 @@ from bridge.interop.requests import find_reply_partition
 from bridge.interop.return_address import ReturnAddress
 from bridge.pump.placing import KeylessTurns
 from bridge.pump.replies import Home
-from exchange.amqp import content_of
-from exchange.partition.clients.kafka import default_3_3
+from exchange.amqp import get_content
+from exchange.partition.clients.kafka import build_default_3_3
 from exchange.partition.hashing.keys import serialize_key
 from exchange.partition.hashing.librdkafka import murmur2_partition
 from exchange.partition.partitioning.key_source import ROUTING_KEY
@@ -33,7 +33,7 @@ from exchange.partition.partitions import Partitions
 from exchange.routing.route import Placement
 from exchange.values.message import Message, assemble_message
 
-__all__ = ["RecordWriter", "key_for_partitioner", "with_whole_key"]
+__all__ = ["RecordWriter", "choose_partitioner_key", "with_whole_key"]
 
 
 class TopicPartitions:
@@ -71,7 +71,7 @@ class RecordWriter:
     ) -> None:
         self.leaders: Final = {name: topic.leaders for name, topic in topics.items() if topic.leaders is not None}
         """Topic -> its partitions, with their leaders."""
-        turns = turns or KeylessTurns(default_3_3())
+        turns = turns or KeylessTurns(build_default_3_3())
         self._spreads = {
             name: TopicPartitions(name, topic.leaders or Partitions.from_count(topic.partitions), turns)
             for name, topic in topics.items()
@@ -129,7 +129,7 @@ def with_whole_key(message: Message) -> Message:
     if record is not None:
         key = record.key
     else:
-        content = content_of(message)
+        content = get_content(message)
         span = content.find(KEY)
         field = b"" if span is None else content.raw[span[1] : span[2]]
         key = field[5:] if field[:1] == b"S" else None
@@ -139,7 +139,7 @@ def with_whole_key(message: Message) -> Message:
     return assemble_message(message.exchange, whole, message.headers, message.properties, message.body)
 
 
-def key_for_partitioner(message: Message, placement: Placement) -> Any:
+def choose_partitioner_key(message: Message, placement: Placement) -> Any:
     """Return the key for a partitioner of the owner: all bytes of a record's own key, else the placement's."""
     source = placement.partitioning.key
     if not source.by_routing_key:

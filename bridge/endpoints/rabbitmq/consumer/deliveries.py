@@ -10,7 +10,7 @@ from typing import Final
 from bridge.endpoint import Delivery, validate_time
 from bridge.endpoints.rabbitmq.frames import Arrived, Event
 from bridge.interop import identify_message
-from exchange.amqp import ContentHeader, MalformedHeader, message_of
+from exchange.amqp import ContentHeader, MalformedHeader, build_lazy_message
 
 __all__ = ["FIXED_BYTES", "find_breach", "make_deliveries", "read_identity_and_time"]
 
@@ -52,7 +52,7 @@ def make_deliveries(
     for _ in range(count):
         tag, redelivered, exchange, key, properties, body = arrived.popleft()
         content = ContentHeader(properties)
-        message = message_of(_decode_name(exchange), _decode_name(key), content, body)
+        message = build_lazy_message(_decode_name(exchange), _decode_name(key), content, body)
         size = len(body) + len(properties) + FIXED_BYTES
         if redelivered:
             on_redelivery(content)

@@ -40,7 +40,7 @@ from bridge.endpoints.rabbitmq.frames import Arrived, Event, encode_ack
 from bridge.endpoints.rabbitmq.management import Unknown
 from bridge.endpoints.rabbitmq.queue_facts import fetch_facts, look_up_removals
 from bridge.endpoints.rabbitmq.refusals import explain_refusal, refuses_argument
-from exchange.amqp import ContentHeader, content_of
+from exchange.amqp import ContentHeader, get_content
 from exchange.errors import BrokerError
 
 __all__ = ["RabbitmqSource"]
@@ -377,7 +377,7 @@ class RabbitmqSource(Source):
 
     def _remember_offset(self, delivery: Delivery) -> None:
         """Remember the offset of a stream's settled delivery, and have it written soon."""
-        offset = read_offset(content_of(delivery.message))
+        offset = read_offset(get_content(delivery.message))
         if offset is not None:
             self._offsets.settle(offset, lambda: fingerprint_message(delivery.message))
             self._offsets.write_soon(self._give_up_offsets)

@@ -28,7 +28,7 @@ from bridge.rocketmq.remoting.errors import BrokerError, ClientError, CommandErr
 from exchange.partition.clients.rocketmq.allocation import ANY_QUEUE
 
 __all__ = [
-    "ANY_QUEUE", "BrokerAssignment", "InitMode", "News", "PopRequests", "TopicHandle", "batch_ack_body",
+    "ANY_QUEUE", "BrokerAssignment", "InitMode", "News", "PopRequests", "TopicHandle", "encode_batch_ack",
     "query_assignment",
 ]  # fmt: skip
 
@@ -124,7 +124,7 @@ class PopRequests:
             await self.ack(*far)
         if near:
             address = await self._address_of(*near[0])
-            body = batch_ack_body(self._group, near)
+            body = encode_batch_ack(self._group, near)
             await self._client.ask(address, RequestCode.BATCH_ACK_MESSAGE, body=body, timeout=ACK_TIMEOUT)
 
     async def change_invisible_time(self, topic: str, handle: PopHandle, seconds: float) -> PopHandle:
@@ -194,7 +194,7 @@ class PopRequests:
             return self._client.address(queue.broker)
 
 
-def batch_ack_body(group: str, handles: Iterable[TopicHandle]) -> bytes:
+def encode_batch_ack(group: str, handles: Iterable[TopicHandle]) -> bytes:
     """Return the body of a request that acknowledges messages of one broker (`BatchAckMessageRequestBody`).
 
     Messages of one pop of one queue share a row, with a bit for each, counted from the pop's begin.

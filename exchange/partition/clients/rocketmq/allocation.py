@@ -21,7 +21,7 @@ from typing import ClassVar, Final, TypeVar
 from exchange.errors import InputError
 from exchange.partition.clients.rocketmq.queues import MessageQueue, find_broker_name
 from exchange.partition.clients.rocketmq.round_robin import find_era
-from exchange.partition.hashing.java import code_units
+from exchange.partition.hashing.java import encode_code_units
 from exchange.partition.partitions import Partition
 
 __all__ = [
@@ -41,7 +41,7 @@ def rebalance(
     code units. Raises InputError where the strategy throws; the Java consumer logs that, and keeps its queues.
     """
     in_order = sorted(queues, key=lambda queue: MessageQueue.from_partition(queue).order)
-    ids = sorted(clients, key=code_units)
+    ids = sorted(clients, key=encode_code_units)
     return {client: allocation.allocate(topic, client, in_order, ids) for client in ids}
 
 
@@ -233,7 +233,7 @@ class AllocateMachineRoomNearby(Allocation):
         clients_in = _by_room(clients, self.room_of_client, lambda other: f"consumer id {other}")
         own_room = self.room_of_client(client) or ""
         rooms = [own_room] if own_room in queues_in else []
-        rooms += [room for room in sorted(queues_in, key=code_units) if room not in clients_in]
+        rooms += [room for room in sorted(queues_in, key=encode_code_units) if room not in clients_in]
         shares = [
             self.allocation.allocate(topic, client, queues_in[room], clients_in.get(room, clients)) for room in rooms
         ]

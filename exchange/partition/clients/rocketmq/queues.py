@@ -15,12 +15,12 @@ from typing import Any, Final, NamedTuple
 
 from exchange.errors import InputError
 from exchange.limits import PARTITIONS
-from exchange.partition.hashing.java import code_units
+from exchange.partition.hashing.java import encode_code_units
 from exchange.partition.partitions import Broker, Partition, Partitions
 
 __all__ = [
     "BrokerData", "MessageQueue", "QueueData", "QueueMapping", "TopicRoute", "find_broker_name", "group_by_broker",
-    "proxy_queues", "publish_queues", "subscribe_queues",
+    "list_proxy_queues", "publish_queues", "subscribe_queues",
 ]  # fmt: skip
 
 READ: Final = 4
@@ -116,7 +116,7 @@ def publish_queues(route: TopicRoute) -> Partitions:
     return _list_queues(
         _number_queues(
             (Broker(data.broker, _host_of(masters[data.broker])), data.write_queues)
-            for data in sorted(route.queues, key=lambda data: code_units(data.broker))
+            for data in sorted(route.queues, key=lambda data: encode_code_units(data.broker))
             if data.perm & WRITE and data.broker in masters
         )
     )
@@ -133,7 +133,7 @@ def subscribe_queues(route: TopicRoute) -> Partitions:
     return _list_queues(sorted(set(queues), key=_order))
 
 
-def proxy_queues(route: TopicRoute) -> Partitions:
+def list_proxy_queues(route: TopicRoute) -> Partitions:
     """Return the queues in which the proxy of RocketMQ 5 stores gRPC messages (`MessageQueueSelector.buildWrite`).
 
     Here the queues of an order configuration are sorted, too, and their brokers need a master. Raises InputError where
@@ -161,7 +161,7 @@ def _host_of(address: str) -> str:
 @lru_cache(maxsize=64)
 def group_by_broker(partitions: Partitions) -> tuple[Partition, ...]:
     """Return the partitions sorted by the names of their brokers as in Java; those of one broker keep their order."""
-    return tuple(sorted(partitions.all, key=lambda partition: code_units(find_broker_name(partition))))
+    return tuple(sorted(partitions.all, key=lambda partition: encode_code_units(find_broker_name(partition))))
 
 
 def find_broker_name(partition: Partition) -> str:
@@ -189,7 +189,7 @@ def _parse_order(order_topic_conf: str) -> list[tuple[str, int]]:
 
 
 def _order(queue: Queue) -> tuple[bytes, int]:
-    return code_units(queue[0].name), queue[1]
+    return encode_code_units(queue[0].name), queue[1]
 
 
 def _masters(route: TopicRoute) -> dict[str, str]:
@@ -253,7 +253,7 @@ class MessageQueue(NamedTuple):
     @property
     def order(self) -> tuple[bytes, int]:
         """Key to sort the queues of one topic by (`compareTo`)."""
-        return code_units(self.broker), self.queue_id
+        return encode_code_units(self.broker), self.queue_id
 
     def text(self, topic: str) -> str:
         """Return ``toString()``, which consistent hashing hashes."""

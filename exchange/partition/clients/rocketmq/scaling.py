@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 from exchange.errors import InputError
 from exchange.partition.clients.rocketmq.queues import MessageQueue
-from exchange.partition.hashing.java import code_units
+from exchange.partition.hashing.java import encode_code_units
 from exchange.partition.moves import Distribution, KeyCounts, Moves, compare_distributions
 from exchange.partition.partitioner import Partitioner
 from exchange.partition.partitions import Partitions
@@ -175,7 +175,7 @@ def find_next_steps(situation: Situation, target: Mapping[str, int]) -> tuple[Sc
             raise InputError(f"{broker}: {number} queues; take its write permission to take a broker out")
     steps = [
         step
-        for broker in sorted(situation.counts, key=code_units)
+        for broker in sorted(situation.counts, key=encode_code_units)
         for step in _steps(situation, broker, target.get(broker))
     ]
     return tuple(dict.fromkeys(steps))
@@ -189,7 +189,7 @@ def list_steps(situation: Situation, target: Mapping[str, int]) -> tuple[Scaling
     """
     find_next_steps(situation, target)  # checks the target
     steps: dict[ScalingStep, None] = {}
-    for broker in sorted(situation.counts, key=code_units):
+    for broker in sorted(situation.counts, key=encode_code_units):
         now = situation
         while step := next(_steps(now, broker, target.get(broker)), None):
             if step.action == Action.SETTLE:
@@ -248,7 +248,7 @@ def explain_refusal(situation: Situation, step: ScalingStep) -> str:
 
 def publish_list(counts: Mapping[str, QueueCounts]) -> Partitions:
     """Return the queues that producers choose among, if each broker has a master and no order configuration is set."""
-    return Partitions.queues({broker: counts[broker].write for broker in sorted(counts, key=code_units)})
+    return Partitions.queues({broker: counts[broker].write for broker in sorted(counts, key=encode_code_units)})
 
 
 def count_moved_keys(

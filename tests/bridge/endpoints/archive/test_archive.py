@@ -31,7 +31,7 @@ from bridge.endpoints.memory import MemorySource
 from bridge.pump.policy import Backoff, Policy
 from bridge.pump.pump import Inlet, Pump
 from exchange import InputError, Message
-from exchange.amqp import ContentHeader, content_of, message_of
+from exchange.amqp import ContentHeader, build_lazy_message, get_content
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.routing.route import Placement
 from exchange.values.field_values import Typed, resolve_type
@@ -151,7 +151,7 @@ async def test_an_archived_message_has_all_its_parts(tmp_path: Path) -> None:
 @examples(60)
 @given(any_tables, any_properties)
 def test_rows_of_a_spool_equal_those_made_of_the_messages(headers: dict[str, Any], properties: dict[str, Any]) -> None:
-    message = message_of("e", "k", ContentHeader.encode(headers, properties), b"body")
+    message = build_lazy_message("e", "k", ContentHeader.encode(headers, properties), b"body")
     rows = Rows("somewhere")
     try:
         rows.add(message, NOON, offset=3)
@@ -168,10 +168,10 @@ def test_a_message_restored_from_its_row_equals_the_original(
     headers: dict[str, Any], properties: dict[str, Any]
 ) -> None:
     content = ContentHeader.encode(headers or None, properties)
-    message = message_of("e", "k", content, b"body")
+    message = build_lazy_message("e", "k", content, b"body")
     outgoing = Outgoing(message, Delivery(message), "queue")
     [record] = to_records(to_rows(prepare_batch([outgoing], {"queue": ""}, NOON).batch))
-    again = content_of(restore_message(record.message))
+    again = get_content(restore_message(record.message))
     assert again.properties() == properties
     assert resolve_type(again.headers()) == resolve_type(content.headers())
 
@@ -186,7 +186,7 @@ def test_a_message_restored_from_its_row_equals_the_original(
     ],
 )
 def test_headers_that_the_archive_cannot_hold_are_kept_as_bytes_and_restored(content: ContentHeader) -> None:
-    message = message_of("e", "k", content, b"body")
+    message = build_lazy_message("e", "k", content, b"body")
     outgoing = Outgoing(message, Delivery(message, identity="id-1"), "queue")
     [record] = to_records(to_rows(prepare_batch([outgoing], {"queue": ""}, NOON).batch))
     assert record.message.headers["hashstar-reason"]

@@ -35,7 +35,7 @@ from bridge.interop import bind_identity
 from bridge.pump.policy import Backoff, Policy
 from bridge.pump.pump import Inlet, Pump
 from exchange import Message, Topology
-from exchange.amqp import ContentHeader, content_of, message_of
+from exchange.amqp import ContentHeader, build_lazy_message, get_content
 from exchange.values.field_values import Typed
 from tests.bridge.endpoints.archive.test_archive import (
     NOON,
@@ -113,9 +113,9 @@ def test_a_message_that_cannot_be_written_is_refused_alone(monkeypatch: pytest.M
     def fail(message: Message) -> ContentHeader:
         if message.body in (b"3", b"7", b"8"):
             raise error
-        return content_of(message)
+        return get_content(message)
 
-    monkeypatch.setattr("bridge.endpoints.archive.columns.content_of", fail)
+    monkeypatch.setattr("bridge.endpoints.archive.columns.get_content", fail)
     made = prepare_batch([make_outgoing(message, time=NOON) for message in numbered(20)], {"queue": ""}, NOON)
     assert [each.message.body for each, _ in made.refused] == [b"3", b"7", b"8"]
     assert all(failure.final and failure.reason for _, failure in made.refused)
@@ -127,7 +127,7 @@ def test_a_memory_error_is_not_blamed_on_a_message(monkeypatch: pytest.MonkeyPat
     def fail(_: Message) -> ContentHeader:
         raise MemoryError
 
-    monkeypatch.setattr("bridge.endpoints.archive.columns.content_of", fail)
+    monkeypatch.setattr("bridge.endpoints.archive.columns.get_content", fail)
     with pytest.raises(MemoryError):
         prepare_batch([make_outgoing(Message())], {"queue": ""}, NOON)
 
@@ -194,7 +194,7 @@ def test_a_header_named_as_the_raw_header_forges_nothing(forged: bytes) -> None:
 
 def test_the_bytes_of_a_header_are_where_no_publisher_can_write() -> None:
     content = ContentHeader(b"\x20\0\0\0\0\x05\x01aZzz")
-    record = to_record(message_of("e", "k", content, b"body"))
+    record = to_record(build_lazy_message("e", "k", content, b"body"))
     assert record.message.properties == {RAW_HEADER: content.raw}
     assert RAW_HEADER not in record.message.headers
 
@@ -269,7 +269,7 @@ async def test_what_no_target_can_send_is_left_out_of_a_replay(tmp_path: Path, o
 @on_a_loop
 async def test_a_message_with_a_malformed_header_is_read_with_the_identity_of_its_row(tmp_path: Path) -> None:
     content = ContentHeader(b"\x20\0\0\0\xff\xff")
-    message = message_of("e", "k", content, b"body")
+    message = build_lazy_message("e", "k", content, b"body")
     target, reports = ArchiveTarget("a", tmp_path, {"queue": ""}), Reports()
     await target.open(reports)
     identity = bind_identity("id-1", b"k", b"body")
@@ -661,7 +661,7 @@ def test_the_places_of_archives_are_their_folders(tmp_path: Path) -> None:
 def test_the_bytes_of_a_header_are_base64_in_the_column_of_properties() -> None:
     raw = b"\x20\0\0\0\0\x05\x01aZzz"
     made = to_rows(
-        prepare_batch([make_outgoing(message_of("e", "k", ContentHeader(raw), b""))], {"queue": ""}, NOON).batch
+        prepare_batch([make_outgoing(build_lazy_message("e", "k", ContentHeader(raw), b""))], {"queue": ""}, NOON).batch
     )
     assert made.column("properties").to_pylist() == [
         [(RAW_HEADER, {"type": "binary", "value": b64encode(raw).decode()})]

@@ -19,7 +19,7 @@ from bridge.endpoints.topics import TopicDestination
 from bridge.interop import IDENTITY, Record, Unmappable, identify_record, to_amqp, to_kafka
 from bridge.interop.marks import HOPS
 from exchange import Binding, Exchange, Queue, Router, Topology
-from exchange.amqp import content_of
+from exchange.amqp import get_content
 from exchange.partition import Partitions
 from exchange.partition.partitioning.specification import Partitioning, parse_key_source
 from exchange.partition.partitioning.strategies import build_partitioner
@@ -101,9 +101,9 @@ def test_a_message_that_was_changed_has_no_record_any_more() -> None:
     assert record_of(message) is not None
     other = assemble_message("", "", {"b": "2"}, message.properties, b"")
     assert record_of(other) is None
-    assert dict(content_of(other).headers()) == {"b": "2"}
+    assert dict(get_content(other).headers()) == {"b": "2"}
     assert record_of(assemble_message("", "", message.headers, {}, b"")) is None
-    assert content_of(message).property("delivery_mode") == 2
+    assert get_content(message).property("delivery_mode") == 2
 
 
 def test_a_route_by_key_decodes_nothing() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from bridge.endpoints.rabbitmq.config import RabbitmqSource
 from bridge.endpoints.rabbitmq.consumer.offsets import read_offset
-from exchange.amqp import content_of
+from exchange.amqp import get_content
 from tests.bridge.endpoints.rabbitmq.test_rabbitmq_live import Broker
 from tests.support.bridge.behaviour import on_a_loop, read_all_of
 from tests.support.servers import Server, missing
@@ -157,7 +157,7 @@ async def test_what_a_stream_removed_unread_is_counted(broker: Broker) -> None:
     broker.put(queue, *[b"%d" % n + bytes(5_000) for n in range(200)])  # some ten of them in each file
     await source.open()
     [delivery] = await read_all_of(source, 1)
-    first = read_offset(content_of(delivery.message))
+    first = read_offset(get_content(delivery.message))
     assert first is not None
     assert first > 10
     await until(lambda: source.vanished == first - 10, lambda: source.vanished)

@@ -24,7 +24,7 @@ from bridge.pump.policy import Backoff, Policy
 from bridge.pump.pump import Inlet, Pump
 from bridge.table import Table
 from exchange import Message
-from exchange.amqp import ContentHeader, message_of
+from exchange.amqp import ContentHeader, build_lazy_message
 from exchange.errors import InputError
 from tests.support.bridge.behaviour import Reports, Silent, on_a_loop, open_again, read_all_of, router_to, send_to
 from tests.support.bridge.relay import Relay, relay_to
@@ -290,7 +290,7 @@ async def test_only_the_message_with_a_header_that_the_broker_cannot_read_is_ref
 ) -> None:
     queue = broker.queue()
     messages = [Message("", queue, body=b"%d" % n) for n in range(30)]
-    messages[7] = message_of("", queue, ContentHeader(raw), b"7")
+    messages[7] = build_lazy_message("", queue, ContentHeader(raw), b"7")
     target = broker.target("", queue)
     wrong, left = [], [Outgoing(m, Delivery(m), "queue", None, n) for n, m in enumerate(messages)]
     for _ in range(4):  # all at once, then one by one up to the wrong one, then the others
@@ -316,7 +316,7 @@ async def test_a_message_with_an_unreadable_header_becomes_a_dead_letter_with_it
 ) -> None:
     queue = broker.queue()
     messages = [Message("", queue, body=b"%d" % n) for n in range(30)]
-    messages[7] = message_of("", queue, ContentHeader(raw), b"7")
+    messages[7] = build_lazy_message("", queue, ContentHeader(raw), b"7")
     dead = await run_pump(messages, broker.target("", queue))
     assert [o.message.body for o in dead.messages] == [b"7"]
     assert {int(body) for body in broker.bodies(queue)} == {*range(30)} - {7}

@@ -25,8 +25,8 @@ from exchange.partition.clients.kafka import (
     RoundRobinMemory,
     Scala,
     Sticky,
-    default_3_3,
-    nearest,
+    build_default_3_3,
+    build_nearest,
 )
 from exchange.partition.clients.kafka_builtin import BuiltIn
 from exchange.partition.hashing.hashes import to_positive
@@ -64,7 +64,7 @@ class Draws:
 def test_a_key_goes_where_every_version_of_the_java_client_sends_it() -> None:
     """Text, bytes that are no text, and halves of surrogate pairs, out of partitions of which one has no leader."""
     keys = [*KEYS, *LONE, *BYTES]
-    partitioner = default_3_3()
+    partitioner = build_default_3_3()
     known = [
         (count, Partitions([Partition(0, None), *(Partition(id_) for id_ in range(1, count))])) for count in COUNTS
     ]
@@ -294,7 +294,7 @@ def test_random_is_the_built_in_partitioner_with_batches_of_no_size() -> None:
     """As its description has it: `Appended` after each record makes it draw the next."""
     from exchange.partition import Appended
 
-    built_in = producer(default_3_3(batch_size=0, adaptive=False, ignore_keys=True), 5)
+    built_in = producer(build_default_3_3(batch_size=0, adaptive=False, ignore_keys=True), 5)
     anew = producer(Random(), 5)
     seven = Partitions.from_count(7)
     for key in (None, "a", b"b") * 20:
@@ -369,6 +369,6 @@ def test_unknown_parameters_are_errors() -> None:
     with pytest.raises(ValueError, match="true or false"):
         adaptive("yes")
     with pytest.raises(InputError, match="needs a rack, a host or both"):
-        nearest()
+        build_nearest()
     with pytest.raises(InputError, match="number of bytes"):
-        default_3_3(batch_size=-1)
+        build_default_3_3(batch_size=-1)

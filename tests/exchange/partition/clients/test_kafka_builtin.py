@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange.partition import Appended, Broker, Inputs, LoadStats, NewBatch, Partition, Partitions, Producer
-from exchange.partition.clients.kafka import default_3_3, nearest
+from exchange.partition.clients.kafka import build_default_3_3, build_nearest
 from exchange.partition.clients.kafka_builtin import BuiltIn, Latency, StickyMemory, Weights, load_stats
 from tests.exchange.partition.clients.test_kafka import Draws, read
 from tests.recorders import golden
@@ -188,18 +188,18 @@ RACKS = Partitions([
     ],
 )
 def test_records_without_a_key_go_near_where_a_leader_is_near(parameters: dict[str, Any], expected: set[int]) -> None:
-    made = producer(nearest(**parameters, batch_size=1))
+    made = producer(build_nearest(**parameters, batch_size=1))
     chosen = set()
     for _ in range(60):
         chosen.add(made.choose("t", None, RACKS).partition)
         made.handle("t", Appended(10), RACKS)
     assert chosen == expected
-    assert made.choose("t", "key", RACKS) == default_3_3().choose("key", RACKS)
+    assert made.choose("t", "key", RACKS) == build_default_3_3().choose("key", RACKS)
 
 
 def test_a_broker_whose_host_is_not_told_is_known_by_its_name() -> None:
     partitions = Partitions([Partition(0, Broker("a")), Partition(1, Broker("b"))])
-    assert producer(nearest(host="b")).choose("t", None, partitions).partition == 1
+    assert producer(build_nearest(host="b")).choose("t", None, partitions).partition == 1
 
 
 def test_weights_are_those_of_near_partitions_only() -> None:
