@@ -304,7 +304,8 @@ TABLE: Final = (
          "the first counts, and the weights of the others are ignored.",
          "keep one binding, with the sum of the weights"),
     Rule("HS605", "refused-queue", "error",
-         "RabbitMQ refuses to declare this queue: an argument is not valid, or its type does not have it.",
+         "RabbitMQ refuses to declare this queue: an argument is not valid, or its type does not have it. An import of "
+         "definitions is refused, too; but a queue with x-queue-master-locator is left out by 4.3, without a word.",
          "correct what the message names, or name the release that is meant with --profile"),
     Rule("HS606", "argument-without-effect", "warning",
          "RabbitMQ accepts the argument, and nothing reads it: its name is misspelt, the type of the queue or exchange "
@@ -394,7 +395,8 @@ TABLE: Final = (
          "name; --allow-unread looks at the rest"),
     Rule("HS903", "refused-entry", "error",
          "RabbitMQ's import refuses this entry, and the whole file with it: rabbitmqctl import_definitions fails "
-         "half way, and a node that is to load the file at boot (load_definitions) does not start.",
+         "half way, and a node that is to load the file at boot (load_definitions) does not start; one of 3.10 starts "
+         "with a part of the file, without a word.",
          "correct what the message names, or name the release that is meant with --profile"),
     Rule("HS904", "imported-otherwise", "warning",
          "RabbitMQ's import takes the file, but not as it is written: it leaves an entry out, gives a queue another "

@@ -86,9 +86,11 @@ function hasNode(part) {
 
 function applyScale() {
   if (!shown) return;
-  const room = byId('picture').clientWidth;
+  const room = byId('picture');
   const least = isWhole ? 0.1 : 0.55;
-  const factor = scale === null ? Math.min(1, Math.max(least, room / shown.width)) : SCALES[scale];
+  const wide = room.clientWidth / shown.width;
+  const most = Math.min(SCALES.at(-1), Math.max(1, room.clientHeight / shown.height)); // a small picture fills the room
+  const factor = scale === null ? Math.min(most, Math.max(least, wide)) : SCALES[scale];
   shown.svg.setAttribute('width', String(shown.width * factor));
   shown.svg.setAttribute('height', String(shown.height * factor));
   shown.factor = factor;

@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 
 from bindings.checking.source import check_source
 from bindings.sources.definitions import Definitions
-from bindings.sources.management import Management
+from bindings.sources.management import Management, RefusedRequest
 from bindings.sources.open import read_source
-from exchange.entities.entities import PREDECLARED_NAMES, Destination, Queue
+from exchange.entities.entities import PREDECLARED_NAMES, Queue
 from exchange.entities.in_force import Policies
 from exchange.entities.releases import find_profile
 from exchange.errors import InputError
@@ -42,8 +42,7 @@ OTHERWISE: Final = frozenset({"HS706", "HS904"})
 OF_NO_USE: Final = re.compile(r" is no string \(function_clause\)$| more than 255|; an import of definitions stores it")
 """Texts about names and keys that a release may store, and that no client can use."""
 EXCHANGE: Final = ("name", "vhost", "type", "durable", "auto_delete", "internal", "arguments")
-DEFAULT: Final = Destination("exchange", "")
-"""An end that no export of 3.10 has."""
+BINDING: Final = ("vhost", "source", "destination", "destination_type", "routing_key", "arguments")
 COMPARED: Final = {
     "users": ("name", ("tags", "limits")),
     "permissions": ("user vhost", ("configure", "write", "read")),
@@ -155,15 +154,15 @@ class ImportLaw:
         self.imported += pending
 
     def refusal_of(self, document: Mapping[str, Any]) -> str:
-        """Return why the broker refuses to import definitions; empty if it imports them."""
+        """Return why the broker refuses to import definitions; empty if it imports them. No answer is an InputError."""
         try:
             self.broker.request("POST", "/api/definitions", document)
-        except InputError as error:
+        except RefusedRequest as error:
             return str(error)
         return ""
 
     def export(self, vhosts: Collection[str]) -> Definitions:
-        """Return what the broker has in these virtual hosts, with users, and exchanges that exports leave out."""
+        """Return what the broker has in these virtual hosts, and exchanges and bindings that exports leave out."""
         export = self.broker.request("GET", "/api/definitions")
         kept = {
             section: [each for each in entries if each.get("vhost") in vhosts or "vhost" not in each]
@@ -177,7 +176,18 @@ class ImportLaw:
             for each in listed
             if each["internal"] and (each["vhost"], each["name"]) not in known
         ]
+        if not any(self._leads_to_default(each) for each in kept["bindings"]):  # before 4.3, exports leave these out
+            all_bindings = self.broker.request("GET", "/api/bindings")
+            kept["bindings"] += [
+                {name: each[name] for name in BINDING}
+                for each in all_bindings
+                if each["vhost"] in vhosts and self._leads_to_default(each)
+            ]
         return Definitions.loads(json.dumps({**export, **kept}))
+
+    @staticmethod
+    def _leads_to_default(binding: Mapping[str, Any]) -> bool:
+        return bool(binding["destination_type"] == "exchange" and binding["destination"] == "")
 
     def losses(self, files: Sequence[File]) -> Iterator[Difference]:
         """Yield what a broker that imported files does not have as they say."""
@@ -200,7 +210,7 @@ class ImportLaw:
                     ours, theirs = (
                         {without_default_type(each) for each in getattr(where, kind).values()}
                         if isinstance(getattr(where, kind), Mapping)
-                        else {each for each in getattr(where, kind) if each.destination != DEFAULT}
+                        else {*getattr(where, kind)}
                         for where in (wanted, found)
                     )
                     if ours != theirs:
