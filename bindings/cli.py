@@ -1,4 +1,4 @@
-"""The commands of `bindings`, found by their names.
+"""The commands of `bindings` and `exchange`, found by their names.
 
 Each is imported when it is asked for: a program that starts for one command does not wait for the imports of all.
 """
@@ -13,19 +13,20 @@ import click
 __all__ = ["MODULES", "find_command"]
 
 MODULES: Final = {
-    **dict.fromkeys(("explain", "partition", "route", "selector"), "routing"),
+    **dict.fromkeys(("explain", "route"), "bindings.commands.routing"),
+    **{name: f"exchange.commands.{name}" for name in ("partition", "selector")},
     **{
-        name: name
+        name: f"bindings.commands.{name}"
         for name in (
             "apply", "archive", "audit", "check", "convert", "diff", "drift", "fmt", "graph", "mcp", "record", "serve",
             "upgrade",
         )
     },
 }  # fmt: skip
-"""The name of a command -> the module of `bindings.commands` that defines it, as ``NAME_command``."""
+"""The name of a command -> the module that defines it, as ``NAME_command``."""
 
 
 def find_command(name: str) -> click.Command:
     """Import and return a command. Raises KeyError if there is none of this name."""
-    command: click.Command = getattr(import_module(f"bindings.commands.{MODULES[name]}"), f"{name}_command")
+    command: click.Command = getattr(import_module(MODULES[name]), f"{name}_command")
     return command

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any, Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from bindings.cli import MODULES, find_command
 from bindings.operating_system import is_closed_by_reader
@@ -21,27 +22,36 @@ __all__ = ["main"]
 
 
 GROUPS: Final = {
-    "Routing": ("route", "explain", "partition", "selector"),
-    "Topology files and brokers": (
-        "check",
-        "diff",
-        "upgrade",
-        "record",
-        "apply",
-        "drift",
-        "graph",
-        "serve",
-        "convert",
-        "fmt",
-        "mcp",
-    ),
-    "Archives and audits": ("archive", "audit"),
-    "Bridge": ("bridge",),
-    "Consumers": ("group",),
-    "Brokers": ("rocketmq",),
-    "Files and outputs": ("schema",),
+    "Routing": {
+        "route": "Route messages: JSON lines in, JSON lines out.",
+        "explain": "Explain where one message goes, and why.",
+        "partition": "Compute the partition that a given client would choose.",
+        "selector": "Check and evaluate RocketMQ's selectors: SQL92 and tags.",
+    },
+    "Topology files and brokers": {
+        "check": "Find mistakes in topologies.",
+        "diff": "Show the plan from topology A to B, and what it means.",
+        "upgrade": "Show what an upgrade of RabbitMQ does to a topology.",
+        "record": "Record what clients declare and ask of a broker.",
+        "apply": "Apply a topology to a live RabbitMQ broker.",
+        "drift": "Compare a topology file with a live broker.",
+        "graph": "Draw a topology, as text, SVG, Mermaid or DOT.",
+        "serve": "Explore a topology in a browser.",
+        "convert": "Convert between .bindings, definitions and other formats.",
+        "fmt": "Format .bindings files in place.",
+        "mcp": "Answer an assistant's questions about topologies.",
+    },
+    "Archives and audits": {
+        "archive": "Inspect archives of messages, and convert them to Parquet.",
+        "audit": "Report what archived messages do in a topology.",
+    },
+    "Bridge": {"bridge": "Move messages between RabbitMQ, Kafka, RocketMQ and archives."},
+    "Consumers": {"group": "Share a partitioned queue of RabbitMQ among consumers."},
+    "Brokers": {"rocketmq": "Administer topics of RocketMQ."},
+    "Files and outputs": {"schema": "Print the JSON Schema of a file or an output."},
 }
-"""Title -> the commands under it in ``hashstar --help``."""
+"""Title -> the commands under it in ``hashstar --help``, each with the first line of its help: no command is loaded
+to be listed or completed."""
 
 OURS: Final = {
     "bridge": "bridge.daemon.commands",
@@ -61,13 +71,16 @@ class Program(CommandGroup):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands, grouped by what they are used for."""
         width = max(map(len, self.list_commands(ctx)))
-        for title, names in GROUPS.items():
-            commands = [(name, command) for name in names if (command := self.get_command(ctx, name)) is not None]
+        for title, commands in GROUPS.items():
             with formatter.section(title):
-                limit = formatter.width - 6 - width
-                formatter.write_dl([
-                    (f"{name:{width}}", command.get_short_help_str(limit)) for name, command in commands
-                ])  # fmt: skip
+                formatter.write_dl([(f"{name:{width}}", summary) for name, summary in commands.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete the names of commands, and options of the program."""
+        summaries = {name: summary for commands in GROUPS.values() for name, summary in commands.items()}
+        names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        found = [CompletionItem(name, help=summaries[name]) for name in names]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in OURS:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import click
@@ -32,6 +34,22 @@ EVERY = pytest.mark.parametrize("context", CONTEXTS, ids=lambda context: context
 def test_every_command_is_in_one_group() -> None:
     names = [name for group in GROUPS.values() for name in group]
     assert sorted(names) == hashstar.list_commands(CONTEXTS[0])
+
+
+def test_the_list_of_commands_has_the_first_line_of_each_help() -> None:
+    contexts = {context.info_name: context for context in CONTEXTS[1:] if context.parent is CONTEXTS[0]}
+    lines = {str(name): context.command.get_short_help_str(COLUMNS) for name, context in contexts.items()}
+    assert lines == {name: summary for group in GROUPS.values() for name, summary in group.items()}
+
+
+def test_listing_and_completing_commands_loads_none() -> None:
+    code = (
+        "import sys; from bridge.cli import hashstar; from click.shell_completion import ShellComplete\n"
+        "hashstar.main(['--help'], standalone_mode=False)\n"
+        "assert ShellComplete(hashstar, {}, 'hashstar', '_H').get_completions([], 'che')[0].help\n"
+        "assert not {'bindings.commands', 'exchange.commands.partition', 'exchange.entities'} & {*sys.modules}"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
 
 
 def test_the_list_of_commands_is_by_use() -> None:

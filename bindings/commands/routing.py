@@ -1,4 +1,4 @@
-"""The commands of the engine, given a way to read topologies: route, explain, partition and selector."""
+"""The commands of the engine that read topologies: route and explain."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from exchange.entities.policy_definitions import find_wrong_settings
 from exchange.topology.topology import Topology
 from exchange.topology.unread import find_unread, format_not_proved
 
-__all__ = ["explain_command", "partition_command", "route_command", "selector_command"]
+__all__ = ["explain_command", "load", "route_command"]
 
 
 def load(where: str, vhost: str | None, profile: str | None) -> Topology:
@@ -33,4 +33,4 @@ def _refused_settings(topology: Topology) -> Iterator[str]:
             yield f"{name} is refused by {topology.profile.name}, but its settings count here: {wrong}"
 
 
-route_command, explain_command, partition_command, selector_command = build_commands(load)
+route_command, explain_command = build_commands(load)

@@ -20,8 +20,6 @@ from exchange.commands.completion import SOURCE, complete_names
 from exchange.commands.console import fail, show_caveat, show_progress
 from exchange.commands.options import accept_old_name, command, timeout_option, topology_option
 from exchange.commands.output import form_options, output_option, print_form
-from exchange.commands.partition import partition_command
-from exchange.commands.selector import selector_command
 from exchange.entities.releases import LATEST_PROFILE, RELEASES, find_profile_by_name
 from exchange.errors import BrokerError, HashstarError, InputError, NotFound
 from exchange.lifecycle.forms import format_life
@@ -61,7 +59,7 @@ MAX_NAMED_FIELDS: Final = 5
 """Maximum number of ignored fields that a warning names."""
 
 
-def build_commands(load: Load) -> list[click.Command]:
+def build_commands(load: Load) -> tuple[click.Command, click.Command]:
     """Build the commands of this package, which read topologies with ``load``."""
 
     @command("route", example="hashstar route shop.bindings messages.jsonl")
@@ -195,7 +193,7 @@ def build_commands(load: Load) -> list[click.Command]:
         if form == "text" and profile is None and topology.profile != LATEST_PROFILE:
             click.echo(f"by the rules of {topology.profile.name}, for the release that the source names")
 
-    return [route_command, explain_command, partition_command, selector_command]
+    return route_command, explain_command
 
 
 class ProfileType(click.ParamType):  # type: ignore[type-arg,unused-ignore]
