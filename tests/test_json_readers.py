@@ -438,7 +438,10 @@ def find_parsers() -> Iterator[str]:
     """Yield each place in the product that parses JSON, as file and function."""
     for package in ("exchange", "bindings", "bridge"):
         for path in sorted((ROOT / package).rglob("*.py")):
-            tree = ast.parse(path.read_bytes())
+            text = path.read_text("utf-8")
+            if not any(home in text for home in HOMES):
+                continue
+            tree = ast.parse(text)
             names = {
                 alias.name
                 for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module in HOMES
