@@ -18,8 +18,11 @@ import pyarrow as pa
 
 from bindings.archive.fields import decode_field
 from bindings.archive.formats.delimited import Delimited
+from bindings.archive.formats.connect import Connect
 from bindings.archive.formats.detect import detect
+from bindings.archive.formats.fetched import Fetched
 from bindings.archive.formats.json_lines import JsonLines, add_line, encode_line, read_lines
+from bindings.archive.formats.mapped_lines import KafkaLines, MappedLines
 from bindings.archive.formats.parquet import Parquet
 from bindings.archive.formats.queue_dump import SUFFIX, QueueDump
 from bindings.archive.formats.rabtap import Rabtap
@@ -44,6 +47,8 @@ from tests.fuzz.target import cut, folder, is_same, text_of, write
 
 RECORDS_CAP: Final = 2_000
 """Maximum number of records that are compared one by one."""
+TARGETED: Final[set[type[Format]]] = set()
+"""Formats of archives that have a target of their own."""
 
 
 class Read(NamedTuple):
@@ -97,6 +102,7 @@ def check_same(one: Read, other: Read, *, places: bool = True) -> None:
 
 def lines(form: Format, name: str) -> Callable[[bytes], None]:
     """Return a target: a file whose splits together give what the whole gives."""
+    TARGETED.add(type(form))
 
     def run(data: bytes) -> None:
         path = str(write(name, data))
@@ -187,14 +193,15 @@ def json_lines(data: bytes) -> None:
     check_same(read(JsonLines(), [Split(path)]), _gather(read_lines(Split(path), None, add_line)))
 
 
-def whole(form: Format, name: str) -> Callable[[bytes], None]:
-    """Return a target: a file that is read as a whole; parts of the input are files beside it."""
+def whole(form: Format, name: str, beside: str = "") -> Callable[[bytes], None]:
+    """Return a target: a file that is read as a whole; with ``beside``, a part of the input is a file of that name."""
+    TARGETED.add(type(form))
 
     def run(data: bytes) -> None:
-        main, beside = cut(data, 2)
+        main, more = cut(data, 2)
         path = str(write(name, main))
-        if isinstance(form, QueueDump):
-            write(name.removesuffix(SUFFIX), beside)
+        if beside:
+            write(beside, more)
         form.recognises(main[: 1 << 16], Path(path))
         found = read(form, [Split(path)])
         form.plan_complete(path)
@@ -329,7 +336,11 @@ FORMATS: Final[Mapping[str, Callable[[bytes], None]]] = {
     "tracing-text": lines(TracingText(), "trace.log"),
     "csv": whole(Delimited(), "rows.csv"),
     "rabtap": whole(Rabtap(), "rabtap-1.json"),
-    "queue-dump": whole(QueueDump(), f"dump/msg-0000{SUFFIX}"),
+    "queue-dump": whole(QueueDump(), f"dump/msg-0000{SUFFIX}", beside="dump/msg-0000"),
+    "connect": whole(Connect(), "t+0+0000000000.json", beside="t+0+0000000000.keys.json"),
+    "fetched": whole(Fetched(), "got.json"),
+    "kafka-lines": lines(KafkaLines(), "kcat.jsonl"),
+    "mapped-lines": lines(MappedLines(), "theirs.jsonl"),
     "parquet": whole(Parquet(), "part-0.parquet"),
     "detect": detected,
     "rocketmq-store": rocketmq_store,

@@ -24,6 +24,7 @@ from bindings.counts.columnar.comparing import Comparer
 from bindings.counts.columnar.verifying import Verifier
 from exchange import Exchange, Message
 from tests.bindings.archive import test_traces
+from tests.bindings.archive.test_every_format import FETCHED
 from tests.fuzz.archives import DATA_FOLDER, STORE
 from tests.fuzz.seeds_wire import HEADERS
 from tests.fuzz.target import PART
@@ -114,6 +115,10 @@ def archives() -> Mapping[str, list[bytes]]:
         "csv": [b'exchange,routing_key,headers,ts\nx,"a ""b""\n.c","{""n"": 1}",5\nx,y\n', b"exch;rkey\r\nx;a\r\n"],
         "rabtap": [rabtap, rabtap + b"\n" + rabtap + b'\n{]\n{"Exch'],
         "queue-dump": [dump + PART + b"body"],
+        "connect": [b'{"v":1}\n"v"\nnull\n' + PART + b'"k"\n{"id":1}\n"k"\n'],
+        "fetched": [json.dumps([FETCHED, {**FETCHED, "payload_encoding": "base64"}]).encode()],
+        "kafka-lines": [b'{"topic":"x","partition":0,"offset":1,"key":"k","ts":1700000000,"payload":"b"}\n[]\n'],
+        "mapped-lines": [b'{"exch": "x", "rkey": "k", "hdrs": {"h": "v"}, "timestamp": 1700000000}\n{"exch": 5}\n'],
         "kafka-segment": [*segments, b"".join(made[:2]) + bytes(64)],
         "kafka-batches": made,
         "kafka-messages": [

@@ -7,7 +7,9 @@ from typing import Final
 
 import pytest
 
+from bindings.archive.formats.detect import FORMATS
 from tests.fuzz.__main__ import CORPUS
+from tests.fuzz.archives import TARGETED
 from tests.fuzz.target import offline
 from tests.fuzz.targets import TARGETS
 from tests.fuzz.watch import LONGEST
@@ -46,3 +48,7 @@ def test_the_corpus_is_small_and_has_seeds_for_every_target_and_no_others() -> N
 
 def _inputs(name: str) -> list[Path]:
     return sorted((CORPUS / name).iterdir())
+
+
+def test_every_format_of_archives_has_a_target() -> None:
+    assert {type(form) for form in FORMATS} - TARGETED == set(), "formats without a target in tests/fuzz/archives.py"
