@@ -19,7 +19,7 @@ from bindings.archive.reading import Bad
 from bindings.archive.rocketmq.commit import CommitLog, CommitRecord, parse_number
 from bindings.archive.rocketmq.database import DatabaseQueue
 from bindings.archive.rocketmq.log import COMMITTED, TRANSACTION
-from bindings.archive.rocketmq.queue import Column, ConsumeQueue, Units, encode_tag
+from bindings.archive.rocketmq.queue import UNIT, Column, ConsumeQueue, Units, encode_tag
 from bindings.archive.sums import SAMPLES, Unread
 
 __all__ = ["LIGHT", "SCHEDULE", "WHEEL", "Fit", "QueueRecords", "LogColumns", "fit_queue", "add_problems"]
@@ -129,7 +129,7 @@ class Fit:
         """Mask of the records that a unit points at."""
         self.min_offset: int | None = None
         """Offset of the first unit whose message is not deleted."""
-        self.max_offset = queue.files[0].base // 20 if queue.files and not queue.batches else 0
+        self.max_offset = queue.files[0].base // UNIT.itemsize if queue.files and not queue.batches else 0
         """The offset after the last unit."""
         self.deleted = 0
         """Number of units that point before the beginning of the log."""
@@ -173,13 +173,13 @@ class Fit:
         fits = own & same_offset & same_size
         behind = ~own & (units.place >= self._log.end)
         somewhere = ~own & ~behind & self._log.has(units.place)
-        self._tell(units, own & ~same_offset, MISPLACED)
-        self._tell(units, own & same_offset & ~same_size, MISSIZED)
+        self._add_misfits(units, own & ~same_offset, MISPLACED)
+        self._add_misfits(units, own & same_offset & ~same_size, MISSIZED)
         if self._queue.topic != SCHEDULE:
-            self._tell(units, fits & ~same_code, MISTAGGED)
-        self._tell(units, behind, BEHIND)
-        self._tell(units, somewhere, ANOTHER)
-        self._tell(units, ~own & ~behind & ~somewhere, NOWHERE)
+            self._add_misfits(units, fits & ~same_code, MISTAGGED)
+        self._add_misfits(units, behind, BEHIND)
+        self._add_misfits(units, somewhere, ANOTHER)
+        self._add_misfits(units, ~own & ~behind & ~somewhere, NOWHERE)
         self.pointed[at[fits]] = True
 
     def add_unsaved(self, last: int) -> None:
@@ -201,7 +201,7 @@ class Fit:
         sums = np.bincount(which, counts, len(names)).astype(np.int64).tolist()
         return Counter({name: count for name, count in zip(names, sums, strict=True) if count})
 
-    def _tell(self, units: Units, which: npt.NDArray[np.bool_], reason: str) -> None:
+    def _add_misfits(self, units: Units, which: npt.NDArray[np.bool_], reason: str) -> None:
         add_problems(self._problems, reason, f"{self._queue.topic}/{self._queue.queue}", units.offset[which])
 
 

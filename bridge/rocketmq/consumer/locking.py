@@ -25,7 +25,7 @@ from bridge.rocketmq.remoting.command import now_ms, read_json
 from bridge.rocketmq.remoting.errors import ClientError, RemotingError
 from exchange.errors import HashstarError, InputError
 
-__all__ = ["REBALANCE_LOCK_INTERVAL", "REBALANCE_LOCK_MAX_LIVE_TIME", "Locking", "Locks", "lock_body"]
+__all__ = ["REBALANCE_LOCK_INTERVAL", "REBALANCE_LOCK_MAX_LIVE_TIME", "LockRequests", "Locking", "lock_body"]
 
 REBALANCE_LOCK_MAX_LIVE_TIME: Final = 30.0
 """Seconds that a lock is regarded as ours, from its request on (`ProcessQueue`)."""
@@ -35,8 +35,8 @@ LOCK_TIMEOUT: Final = 1.0
 """Seconds until a broker must have answered."""
 
 
-class Locks:
-    """The locks of a client of a group, at the masters of the queues' brokers."""
+class LockRequests:
+    """Requests of one member of a group for locks on queues, to the masters of their brokers."""
 
     def __init__(self, client: Client, group: str) -> None:
         self._client = client
@@ -107,7 +107,7 @@ LOCK_AGAIN: Final = 1.0
 
 
 class Locking:
-    """The locks of ``readings``.
+    """Keeps the queues of ``readings`` locked for one member of a group.
 
     ``renewed`` is called when messages may be handed out again, ``lost`` with each queue that another member has.
     """
@@ -125,7 +125,7 @@ class Locking:
     ) -> None:
         self._client: Final = client
         self._group: Final = group
-        self._locks: Final = Locks(client, group)
+        self._requests: Final = LockRequests(client, group)
         self._readings: Final = readings
         self._persisting: Final = persisting
         self._troubles: Final = troubles
@@ -136,14 +136,14 @@ class Locking:
 
     async def acquire(self, queues: Iterable[TopicQueue]) -> set[TopicQueue]:
         """Lock queues, and return those that are locked for us now; a request that fails is noted in ``troubles``."""
-        locked, unknown = await self._locks.lock(queues)
+        locked, unknown = await self._requests.lock(queues)
         for queue, error in unknown.items():
             self._troubles[queue] = error
         return locked
 
     async def release(self, queues: Iterable[TopicQueue]) -> None:
         """Unlock queues."""
-        await self._locks.unlock(queues)
+        await self._requests.unlock(queues)
 
     def check(self, reading: PulledQueue) -> None:
         """Regard a lock as lost when its connection has ended: a broker that was restarted has no locks."""
@@ -161,7 +161,7 @@ class Locking:
             self._unlocked.clear()
             held = {queue: reading for queue, reading in self._readings.items() if not reading.assigned.dropped}
             asked = loop.time()
-            locked, unknown = await self._locks.lock(held)
+            locked, unknown = await self._requests.lock(held)
             wait = LOCK_AGAIN if unknown else REBALANCE_LOCK_INTERVAL
             for queue, reading in held.items():
                 # The queue may have been given up, or assigned anew, during the request.

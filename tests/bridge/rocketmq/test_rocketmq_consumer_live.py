@@ -12,7 +12,7 @@ import pytest
 from bridge.rocketmq.consumer.assigned import PullLimits, TopicQueue
 from bridge.rocketmq.consumer.consumer import Consumer
 from bridge.rocketmq.consumer.group import MessageModel
-from bridge.rocketmq.consumer.locking import Locks
+from bridge.rocketmq.consumer.locking import LockRequests
 from bridge.rocketmq.consumer.offsets import ConsumeFrom, LocalOffsets
 from bridge.rocketmq.consumer.pulling import BrokerQueues
 from bridge.rocketmq.consumer.retrying import DEAD, name_dlq_topic
@@ -379,7 +379,7 @@ def test_a_lock_is_lost_with_its_connection_and_the_queue_goes_to_the_next_owner
         await send(client, numbered(topic, 10), queue)
         async with Client(ClientSettings(server.url)) as other, consumer_of(client, topic, orderly=True) as consumer:
             await other.route(topic)
-            ours, theirs = Locks(client, consumer.group.name), Locks(other, consumer.group.name)
+            ours, theirs = LockRequests(client, consumer.group.name), LockRequests(other, consumer.group.name)
             (first,) = await read(consumer, 1)
             assert await theirs.lock([place]) == (set(), {})
             connection = client.open_channel(address)
