@@ -9,6 +9,7 @@ from exchange.public_names import import_lazily
 
 if TYPE_CHECKING:
     from bindings.applying.apply import apply as apply
+    from bindings.archive.mapping import FieldMapping as FieldMapping
     from bindings.auditing.local.selection import Selection as Selection
     from bindings.auditing.run import audit as audit
     from bindings.checking.check import check as check
@@ -37,7 +38,7 @@ MODULES: Final = {
     "apply": "applying.apply", "upgrade": "upgrading.run", "Upgrade": "upgrading.upgrade",
     # audits
     "audit": "auditing.run", "Selection": "auditing.local.selection", "Settings": "report.thresholds",
-    "Limits": "report.thresholds", "Report": "report.model",
+    "Limits": "report.thresholds", "FieldMapping": "archive.mapping", "Report": "report.model",
     "to_arrow": "report.frames", "to_pandas": "report.frames",
 }  # fmt: skip
 """Public name -> the module of this package that defines it."""

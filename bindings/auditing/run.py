@@ -204,6 +204,8 @@ def audit(
         subject = subject.compared_with_release(compare_profile)
     subject = replace(subject, verify=verify)
     paths = [archives] if isinstance(archives, (str, os.PathLike)) else archives
+    if not isinstance(paths, Sequence) or not all(isinstance(path, (str, os.PathLike)) for path in paths):
+        raise TypeError(f"audit: archives must be a path or a sequence of paths, not {archives!r:.60}")
     traffic = open_traffic([os.fspath(path) for path in paths], mapping)
     taken = Selection(subject.topology.vhost) if selection is None else selection
     with ExitStack() as stack:
@@ -225,7 +227,7 @@ def audit(
 def _open_subject(topology: Topology | Path, vhost: str | None, profile: str | None) -> Subject:
     if isinstance(topology, Topology):
         return Subject(topology)
-    return Subject.from_source(open_source(os.fspath(topology), vhost), vhost, profile)
+    return Subject.from_source(open_source(topology, vhost), vhost, profile)
 
 
 def open_traffic(paths: Sequence[str], mapping: FieldMapping = USUAL) -> AuditInput:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from os import PathLike
 from typing import Final
 
+from bindings.checking.lines import with_lines
 from bindings.checking.lives import ends, rounds
 from bindings.checking.rules import (
     alternates,
@@ -73,7 +74,8 @@ def check(
 ) -> list[Finding]:
     """Return the findings about a topology, ordered by code, then by what they are about.
 
-    It may be a path, or the address of a live broker, as `load` takes it: then its own expectations are checked, too.
+    It may be a path, or the address of a live broker, as `load` takes it: then its own expectations are checked, too,
+    and findings have their lines.
 
     ``expectations`` are those of a .bindings file: each that fails is a finding. ``optional`` are the codes of optional
     rules to apply as well (`bindings.checking.rules.finding.Rule.optional`). Where one exchange has more than
@@ -85,11 +87,13 @@ def check(
     >>> [finding.message for finding in check(Topology(queues=[Queue("billing")]))]
     ["no binding leads to queue 'billing'"]
     """
-    if not isinstance(topology, Topology):
-        source = open_source(topology)
-        topology = source.topology()
-        expectations = (*source.expectations(topology.vhost), *expectations)
-    return list_findings(find_all(topology, expectations, optional=optional), topology)
+    if isinstance(topology, Topology):
+        return list_findings(find_all(topology, expectations, optional=optional), topology)
+    source = open_source(topology)
+    read = source.topology()
+    expectations = (*source.expectations(read.vhost), *expectations)
+    findings = list_findings(find_all(read, expectations, optional=optional), read)
+    return with_lines(source, {read.vhost: findings})[read.vhost]
 
 
 def find_all(

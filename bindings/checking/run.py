@@ -16,7 +16,7 @@ from bindings.sources.tree import SkippedFile, TopologyFile, asks_for_several, f
 from exchange.entities.profile import Profile
 from exchange.errors import HashstarError, InputError
 from exchange.limits import ANSWER_SECONDS
-from exchange.text.display import hide_logins
+from exchange.text.display import count_noun, hide_logins
 from exchange.topology.topology import Topology
 
 __all__ = ["check_sources"]
@@ -125,7 +125,7 @@ class _Check:
         return report._replace(known=found - sum(sum(of.tally.values()) for of in report.vhosts))
 
     def _show_topology(self, topology: Topology) -> None:
-        self.show(f"checking {len(topology.bindings):,} bindings of '{topology.vhost}' ...")
+        self.show(f"checking {count_noun(len(topology.bindings), 'binding')} of '{topology.vhost}' ...")
 
 
 def _missing_topologies(folders: Iterable[str], vhost: str | None) -> list[SourceError]:

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import replace
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from bindings.checking.check import find_all, list_findings
+from bindings.checking.lines import with_lines
 from bindings.checking.report import SourceReport, VhostFindings
 from bindings.checking.rules import tasks
 from bindings.checking.rules.finding import RULES, Finding
 from bindings.sources.applications.celery import read_app
-from bindings.sources.definitions import Definitions
-from bindings.sources.definitions.entries import SECTIONS
 from bindings.sources.definitions.import_warnings import FILE_CODES, FILE_ONLY, NOT_READ, SourceWarning
-from bindings.sources.definitions.text import find_objects
-from bindings.sources.files import decode_text, read_content
 from bindings.sources.open import Source
-from exchange.entities.entities import Binding, Exchange, Policy, Queue
-from exchange.entities.part import Part
+from exchange.entities.entities import Exchange, Policy, Queue
 from exchange.entities.profile import Profile
 from exchange.topology.topology import Topology
 from exchange.topology.unread import format_not_proved
@@ -30,10 +25,6 @@ __all__ = ["check_source"]
 
 POSITION: Final = re.compile(r"(?<=\bline )[0-9]+|(?<=[a-z]\[)[0-9]+(?=\])")
 """The parts of a warning's text that change when something else in the file does: ``line 4``, ``queues[3]``."""
-PartOfVhost: TypeAlias = tuple[str, Part]
-
-SECTION_OF: Final = {Exchange: "exchanges", Queue: "queues", Policy: "policies", Binding: "bindings"}
-NAMES: Final = ("name", "source", "destination", "destination_type", "routing_key")
 
 
 def check_source(
@@ -78,9 +69,9 @@ def check_source(
         checked.append(VhostFindings(name, list_findings(kept, topology), tally))
     chosen_by = source.chosen_by if profile is None else None
     caveat = topology.profile.caveat
-    return SourceReport(
-        source.name, _with_lines(source, checked), topology.profile.name, chosen_by, source.path, caveat
-    )
+    found_lines = with_lines(source, {of.vhost: of.findings for of in checked})
+    vhosts = [of._replace(findings=found_lines[of.vhost]) for of in checked]
+    return SourceReport(source.name, vhosts, topology.profile.name, chosen_by, source.path, caveat)
 
 
 def _file_findings(source: Source, profile: Profile) -> Iterator[Finding]:
@@ -105,51 +96,3 @@ def _has(source: Source, warning: SourceWarning) -> bool:
     if isinstance(part, Queue) and part.name in topology.queues:  # definitions hold its partitioning in another section
         return replace(topology.queues[part.name], partitioning=None) == replace(part, partitioning=None)
     return False
-
-
-def _with_lines(source: Source, checked: Sequence[VhostFindings]) -> list[VhostFindings]:
-    """Return the findings, each with its line where that is known."""
-    wanted = {(of.vhost, finding.part) for of in checked for finding in of.findings if finding.part is not None}
-    known: dict[tuple[str, Part], int | None] = {}
-    if source.imported is not None or not isinstance(source.content, Definitions):
-        known |= {(vhost, part): source.line_of(vhost, part) for vhost, part in wanted}
-    elif wanted and source.path is not None:
-        text = decode_text(read_content(source.path), source.name)
-        with suppress(ValueError, IndexError):  # the file was changed since it was loaded: its lines are unknown
-            known |= _find_lines(text, wanted, source.content.default_vhost)
-
-    def add_line(vhost: str, finding: Finding) -> Finding:
-        if finding.part is None or finding.line is not None:
-            return finding
-        return replace(finding, line=known.get((vhost, finding.part)))
-
-    return [of._replace(findings=[add_line(of.vhost, finding) for finding in of.findings]) for of in checked]
-
-
-def _find_lines(text: str, wanted: Collection[PartOfVhost], default_vhost: str) -> dict[PartOfVhost, int]:
-    """Return (virtual host, part) -> line, from 1, for those of the wanted parts that the definitions have."""
-    sought: dict[tuple[Any, ...], list[PartOfVhost]] = {}
-    for vhost, part in wanted:
-        sought.setdefault(_identity(vhost, part), []).append((vhost, part))
-    known: dict[PartOfVhost, int] = {}
-    line, counted = 1, 0  # ``line`` is that of position ``counted``: no line break is counted twice
-    for section, item, at, _ in find_objects(text):
-        vhost = item.get("vhost", default_vhost)
-        candidates = sought.get((section, vhost, *map(item.get, NAMES)), ())
-        if candidates:
-            line += text.count("\n", counted, at)
-            counted = at
-        for candidate in candidates:
-            # Bindings may differ in their arguments alone, which are compared last: decoding them takes long.
-            if candidate not in known and (section != "bindings" or SECTIONS[section](item, section) == candidate[1]):
-                known[candidate] = line
-        if len(known) == len(wanted):
-            break
-    return known
-
-
-def _identity(vhost: str, part: Part) -> tuple[Any, ...]:
-    section = SECTION_OF[type(part)]
-    if isinstance(part, Binding):
-        return section, vhost, None, part.source, part.destination.name, part.destination.kind, part.routing_key
-    return section, vhost, part.name, None, None, None, None

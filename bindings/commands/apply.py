@@ -187,7 +187,7 @@ def _show(todo: Plan, before: Topology, after: Topology, where: str) -> None:
     for line in lines[:MEANING_LINES]:
         echo_line(line)
     if len(lines) > MEANING_LINES:
-        echo_line(f"  and {len(lines) - MEANING_LINES} more lines; hashstar diff prints all")
+        echo_line(f"  and {count_noun(len(lines) - MEANING_LINES, 'more line')}; hashstar diff prints all")
 
 
 def _show_unknown(before: Topology, wanted: Topology) -> None:

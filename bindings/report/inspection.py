@@ -56,8 +56,8 @@ def describe_inspection(archive: Archive, inspection: Inspection) -> Iterator[st
     unread = inspection.unread
     yield f"records: {inspection.records:,}; skipped {unread.skipped_records:,}, bad {unread.bad_records:,}"
     yield f"window: {_window(inspection)}"
-    unknown = f"; of {inspection.without_size:,} records unknown" if inspection.without_size else ""
-    yield f"bodies: {inspection.body_bytes:,} bytes{unknown}"
+    unknown = f"; of {count_noun(inspection.without_size, 'record')} unknown" if inspection.without_size else ""
+    yield f"bodies: {count_noun(inspection.body_bytes, 'byte')}{unknown}"
     if inspection.with_outcome:
         known = count_noun(inspection.with_outcome, "record")
         yield f"outcome known: {known}, of which the broker put {inspection.unrouted:,} nowhere"
@@ -83,7 +83,7 @@ def _window(inspection: Inspection) -> str:
     if inspection.window is None:
         return "unknown; no record has a time" if inspection.records else "none"
     first, last = inspection.window
-    unknown = f"; {inspection.untimed:,} records without a time" if inspection.untimed else ""
+    unknown = f"; {count_noun(inspection.untimed, 'record')} without a time" if inspection.untimed else ""
     return f"{format_time(first)} to {format_time(last)}{unknown}"
 
 

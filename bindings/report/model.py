@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple, TypeAlias
 
 from bindings.archive.figures import Share, Time
@@ -17,11 +16,12 @@ from bindings.checking.rules.finding import Finding
 from bindings.counts.changes import Changes
 from bindings.counts.uses import AlternateUse, BindingUse, ExchangeUse, QueueUse, Totals
 from bindings.counts.verification import Verification
+from bindings.report.notebook import describe_binding, write_html
 from bindings.report.thresholds import Gate, IgnoreUse
 from exchange.entities.entities import Binding, Destination
 from exchange.entities.unread import UnreadPart
+from exchange.text.display import count_noun
 from exchange.values.documents import document, with_underscores
-from exchange.values.notation import write_arguments
 
 if TYPE_CHECKING:
     from bindings.archive.formats.detect import Archive
@@ -38,9 +38,6 @@ States = Literal["dead", "stale", "hit", "possible", "ignored", "dead letters on
 State: TypeAlias = Annotated[States, with_underscores(States)]
 """State of a binding. ``possible``: a random choice decides; counts as hit. ``stale``: not hit lately. ``dead letters
 only``: only dead letters can reach it, and none of the messages did."""
-
-MAX_SHOWN_ROWS: Final = 10
-"""Maximum number of dead bindings, and of exchanges with unroutable messages, that a notebook shows."""
 
 STATES: Final[tuple[State, ...]] = ("dead", "stale", "possible", "hit", "ignored", "dead letters only", "not eligible")
 """The states in the order in which they are shown."""
@@ -389,22 +386,22 @@ class Report:
 
     def __repr__(self) -> str:
         """Return a line: all of it has thousands of characters."""
-        totals, bad = self.summary.totals, self.audited.records.unread.bad_records
-        return (
-            f"<Report of {self.audited.topology!r}: {totals.messages:,} messages, {totals.unroutable:,} unroutable; "
-            f"{totals.hit:,} of {totals.eligible:,} bindings hit; {bad:,} bad records>"
-        )
+        return f"<{self._headline}>"
 
     def _repr_html_(self) -> str:
         """Return the totals, dead bindings and unroutable messages as HTML, which notebooks show."""
-        dead = [_describe(row.use.binding) for row in self.bindings if row.state == "dead"]
+        dead = [describe_binding(row.use.binding) for row in self.bindings if row.state == "dead"]
         lost = [f"{row.messages:,} published to {row.exchange or 'the default exchange'}" for row in self.unroutable]
-        parts = [f"<p>{escape(repr(self)[1:-1])}</p>"]
-        for title, items in (("Dead bindings", dead), ("Unroutable messages", lost)):
-            more = [f"and {len(items) - MAX_SHOWN_ROWS:,} more"] if len(items) > MAX_SHOWN_ROWS else []
-            listed = "".join([f"<li>{escape(item)}</li>" for item in [*items[:MAX_SHOWN_ROWS], *more]])
-            parts.append(f"<p>{title}: {len(items):,}</p><ul>{listed}</ul>")
-        return "".join(parts)
+        return write_html(self._headline, {"Dead bindings": dead, "Unroutable messages": lost})
+
+    @property
+    def _headline(self) -> str:
+        totals, bad = self.summary.totals, self.audited.records.unread.bad_records
+        return (
+            f"Report of {self.audited.topology!r}: {count_noun(totals.messages, 'message')}, "
+            f"{totals.unroutable:,} unroutable; {totals.hit:,} of {count_noun(totals.eligible, 'binding')} hit; "
+            f"{count_noun(bad, 'bad record')}"
+        )
 
     @property
     def passed(self) -> bool:
@@ -415,8 +412,3 @@ class Report:
     def exit_code(self) -> int:
         """0 if all gates passed, 1 if one failed."""
         return 0 if self.passed else 1
-
-
-def _describe(binding: Binding) -> str:
-    arguments = f" {write_arguments(binding.arguments)}" if binding.arguments else ""
-    return f"{binding.source} -> {binding.destination.name}: {binding.routing_key!r}{arguments}"

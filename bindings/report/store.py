@@ -160,7 +160,7 @@ def format_matches(matches: FoundMessages) -> Iterator[str]:
         yield f"  stored: {_time(message.stored)} at {message.stored_host}"
         yield f"  born: {_time(message.born)} at {message.born_host}"
         if message.reconsumed:
-            yield f"  sent back by consumers: {message.reconsumed:,} times"
+            yield f"  sent back by consumers: {count_noun(message.reconsumed, 'time')}"
         for name, value in message.properties.items():
             if name != "UNIQ_KEY":
                 yield f"  {escape_line(name)}: {clip_line(value, BODY)}"

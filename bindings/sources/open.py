@@ -206,6 +206,8 @@ def open_source(
     Each answer of a broker must be complete within ``seconds``. Raises InputError, which names the source (without a
     password) and the position in it; also for JSON without any part of a topology, unless that is ``may_be_none``.
     """
+    if not isinstance(where, (str, PathLike)):
+        raise TypeError(f"a path or an address is wanted, not {type(where).__name__}: {where!r:.60}")
     where = fspath(where)
     if is_address(where):
         broker = Management.at(where, seconds=seconds)

@@ -10,10 +10,11 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, SupportsIndex, overload
+from typing import Any, Final, Literal, SupportsIndex, overload
 
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.entities.profile import Profile
+from exchange.errors import NotFound
 from exchange.kinds import Choose
 from exchange.lifecycle.broker import Broker
 from exchange.lifecycle.consumers import Consumer, Delivery
@@ -22,10 +23,17 @@ from exchange.lifecycle.queues import LiveQueue
 from exchange.lifecycle.streams import Offset
 from exchange.routing.explain import Explanation
 from exchange.routing.route import Route
+from exchange.text.display import LIKE_NAMES, count_noun, suggest
 from exchange.topology.topology import Topology
 from exchange.values.message import Message
 
 __all__ = ["VirtualBroker"]
+
+EMPTY: Final = (
+    "the topology is empty: VirtualBroker(bindings.load(PATH)) has that of a file, and so has the fixture "
+    "virtual_broker with @pytest.mark.topology(PATH)"
+)
+"""Note of an error of a broker without exchanges and queues of its own."""
 
 
 class VirtualBroker:
@@ -111,7 +119,10 @@ class VirtualBroker:
         x-delay gets to the queues of `Route.later` by `advance`. Raises `NotFound`, `AccessRefused` or
         `PreconditionFailed` where the broker would close the channel.
         """
-        publication = self._broker.publish(_message(exchange, routing_key, body, headers, properties))
+        try:
+            publication = self._broker.publish(_message(exchange, routing_key, body, headers, properties))
+        except NotFound as error:
+            raise _with_hint(error, self.topology, "exchange", exchange) from None
         route, message = publication.route, publication.message
         if not publication.is_confirmed:
             self.refused.append(message)
@@ -124,6 +135,7 @@ class VirtualBroker:
 
     def get(self, queue: str, *, auto_ack: bool = False) -> Delivery | None:
         """Take the next message of a queue, as basic.get; None if it has none."""
+        self._find(queue)
         return self._broker.get(queue, auto_ack=auto_ack)
 
     def consume(
@@ -138,6 +150,7 @@ class VirtualBroker:
         takes back what it does not settle in time, and gives it no more until it has settled that. Raises InputError
         for a prefetch count that is not 0 to 65535.
         """
+        self._find(queue)
         return self._broker.consume(
             queue, prefetch=prefetch, priority=priority, auto_ack=auto_ack, offset=offset, timeout=timeout
         )
@@ -171,6 +184,7 @@ class VirtualBroker:
 
     def purge(self, queue: str) -> int:
         """Delete the messages of a queue that are ready, as queue.purge; return their number."""
+        self._find(queue)
         return self._broker.purge(queue)
 
     def advance(self, seconds: float) -> None:
@@ -241,9 +255,12 @@ class VirtualBroker:
         """Remove a policy."""
         self._broker.clear_policy(name)
 
+    def _find(self, queue: str) -> None:
+        _find_queue(self._broker, queue)
+
     def __repr__(self) -> str:
         count = sum(map(len, self.queues.values()))
-        return f"<VirtualBroker of {self.topology!r}: {count} messages>"
+        return f"<VirtualBroker of {self.topology!r}: {count_noun(count, 'message')}>"
 
 
 class QueueContents(Sequence[Message]):
@@ -306,7 +323,7 @@ class _Queues(Mapping[str, QueueContents]):
         self._broker: Final = broker
 
     def __getitem__(self, name: str) -> QueueContents:
-        return QueueContents(self._broker.queue(name))
+        return QueueContents(_find_queue(self._broker, name))
 
     def __contains__(self, name: object) -> bool:
         return name in self._broker.queues
@@ -319,6 +336,24 @@ class _Queues(Mapping[str, QueueContents]):
 
     def __repr__(self) -> str:
         return repr(dict(self))
+
+
+def _find_queue(broker: Broker, name: str) -> LiveQueue:
+    """Return a queue. Raises NotFound with the broker's text, and a note of what may be meant."""
+    try:
+        return broker.queue(name)
+    except NotFound as error:
+        raise _with_hint(error, broker.topology, "queue", name) from None
+
+
+def _with_hint(error: NotFound, topology: Topology, kind: Literal["exchange", "queue"], name: str) -> NotFound:
+    """Return the error with a note below its text, which stays RabbitMQ's: the name that may be meant, or the cause."""
+    known = topology.exchanges if kind == "exchange" else topology.queues
+    if not topology.queues and topology.exchanges.keys() == Topology().exchanges.keys():
+        error.add_note(EMPTY)
+    elif hint := suggest(name, known, likeness=LIKE_NAMES):
+        error.add_note(hint.removeprefix("; "))
+    return error
 
 
 def _message(

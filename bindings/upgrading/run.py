@@ -91,7 +91,7 @@ def upgrade(
     Raises InputError for a source that cannot be read or names no release, for releases that are unknown or not newer,
     for unknown transformations and features, and if the test broker cannot be asked.
     """
-    source = topology if isinstance(topology, Topology | Source) else open_source(os.fspath(topology), vhost)
+    source = topology if isinstance(topology, Topology | Source) else open_source(topology, vhost)
     after = release_of(new)
     before = _release_in(source, after) if old is None else release_of(old)
     chosen = [transform] if isinstance(transform, str) else transform

@@ -40,7 +40,7 @@ from bridge.pump.outlet import Outlet
 from bridge.pump.policy import Policy
 from bridge.pump.pump import Pump
 from bridge.pump.window import Pending
-from exchange.text.display import list_some
+from exchange.text.display import count_noun, list_some
 
 __all__ = ["KINDS", "Health"]
 
@@ -288,14 +288,16 @@ class Health:
             causes.add(name, "stalled", self._stall(oldest, stalled_after, now), oldest.since, "see its target")
         if window.full_since is not None and now - window.full_since >= stalled_after:
             causes.add(
-                name, "window-full", f"nothing is read: {window.messages:,} messages of {window.bytes:,} bytes are not "
-                "settled", window.full_since, "see what the oldest waits for; window and window_bytes bound it",
+                name, "window-full", f"nothing is read: {count_noun(window.messages, 'message')} of {window.bytes:,} "
+                f"bytes {'is' if window.messages == 1 else 'are'} not settled", window.full_since,
+                "see what the oldest waits for; window and window_bytes bound it",
             )  # fmt: skip
         count, last = self._vanished.get(name, (0, now - VANISHED_FOR))
         if source.vanished > count:
             count, last = self._vanished[name] = source.vanished, now
         if now - last < VANISHED_FOR:
-            causes.add(name, "vanished", f"{count:,} messages were removed unread", last, "give it a longer retention")
+            reason = f"{count_noun(count, 'message')} {'was' if count == 1 else 'were'} removed unread"
+            causes.add(name, "vanished", reason, last, "give it a longer retention")
         fill = max(window.messages / window.capacity, window.bytes / max(1, window.capacity_bytes))
         return SourceState(
             up, None if name in self._metrics.ended_sources else source.lag, source.withheld, source.vanished,
@@ -325,7 +327,7 @@ class Health:
         reason = f"{first.delivery.origin} is on hold: {first.held_reason}"
         if len(held) > 1:
             reason += f"; so {'is' if len(held) == 2 else 'are'} {len(held) - 1:,} more"
-        reason += f"; {behind:,} messages read after it wait to be settled" if behind else ""
+        reason += f"; {count_noun(behind, 'message')} read after it must wait to be settled" if behind else ""
         reason += ", and nothing more is read" if window.room <= 0 else ""
         ways = []
         if first.delivery.message.exchange == "" and inlet.exchange is None:

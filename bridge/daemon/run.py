@@ -157,7 +157,8 @@ async def _run_pump(
         if web is not None:
             web.stop()
     left = pump.in_flight
-    journal.write("info" if not left else "warning", "stopped", not_settled=left)
+    counts = {"read": sum(metrics.read_messages.values()), "written": sum(metrics.written.values())}
+    journal.write("info" if not left else "warning", "stopped", not_settled=left, **counts)
     return not left
 
 

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from exchange.errors import HashstarError
 from exchange.partition.partitioning.key_source import KeySource
 from exchange.partition.partitioning.specification import parse_key_source
+from exchange.text.display import list_some
 
-__all__ = ["KeyCache", "TopicDestination", "parse_destination"]
+__all__ = ["MAX_LISTED_TOPICS", "KeyCache", "TopicDestination", "describe_missing", "parse_destination"]
+
+MAX_LISTED_TOPICS: Final = 5
+"""Maximum number of topics that an error or a finding names."""
 
 REMEMBERED: Final = 65_536
 """Maximum number of keys of a topic whose partition is remembered."""
 
 K = TypeVar("K", bound=Hashable)
+
+
+def describe_missing(topics: Sequence[str]) -> str:
+    """Return the error about topics that are not there, one or more: what is read or written needs all of them."""
+    listed = list_some([repr(topic) for topic in topics], MAX_LISTED_TOPICS, "or")
+    return f"there is no topic {listed}; create {'it' if len(topics) == 1 else 'them'}"
 
 
 @dataclass(frozen=True, slots=True)

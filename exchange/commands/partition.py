@@ -21,6 +21,7 @@ from exchange.partition.partitioning.key_source import KeySource
 from exchange.partition.partitioning.specification import parse_key_source, parse_partitioner, parse_partitions
 from exchange.partition.partitioning.strategies import OTHER_CLIENTS, STRATEGIES, find_strategy
 from exchange.partition.python_function import PREFIX, STRATEGY, PythonFunction
+from exchange.text.display import count_noun
 from exchange.values.field_json import decode, decode_message, encode_fields
 from exchange.values.forms import Form, Forms
 from exchange.values.json_text import draw_line, parse_line
@@ -255,7 +256,7 @@ def _report(lines: Iterator[_Line], before: _Described, after: _Described, form:
     for number, line in enumerate(lines, 1):
         counts.add(line.key)
         if number % STATUS_EVERY == 0:
-            write_status(f"{number:,} messages, {len(counts):,} keys")
+            write_status(f"{count_noun(number, 'message')}, {count_noun(len(counts), 'key')}")
     write_status("")
     moved = compare_distributions(counts, before.distribution, after.distribution)
     print_form(FORMS[form], moved, str(before), str(after))

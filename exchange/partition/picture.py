@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, TypedDict
 
 from exchange.partition.moves import MessageDistribution, Moves
-from exchange.text.display import escape_line
+from exchange.text.display import count_noun, escape_line
 from exchange.values.documents import document, encode_as
 
 __all__ = ["DescribedMoves", "describe", "to_json"]
@@ -84,9 +84,9 @@ def _lines(moves: Moves, before: str, after: str) -> Iterator[str]:
     largest = _largest(moves)[:FLOWS]
     if largest:
         yield ""
-        yield f"largest moves ({len(moves.flows):,} pairs of partitions in all)"
+        yield f"largest moves ({count_noun(len(moves.flows), 'pair')} of partitions in all)"
         for (old, new), count in largest:
-            yield f"  {old} -> {new}: {count:,} messages"
+            yield f"  {old} -> {new}: {count_noun(count, 'message')}"
 
 
 def _order(moves: Moves) -> Iterator[str]:

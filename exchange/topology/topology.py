@@ -12,6 +12,7 @@ from exchange.entities.indexes import Change, Tables
 from exchange.entities.profile import Profile
 from exchange.entities.releases import LATEST_PROFILE, RELEASES, find_profile_by_name
 from exchange.entities.unread import UnreadPart
+from exchange.text.display import count_noun
 from exchange.topology import rules
 
 __all__ = ["Topology"]
@@ -186,7 +187,8 @@ class Topology:
         return hash((self.vhost, self.profile, frozenset(self.exchanges), frozenset(self.queues)))
 
     def __repr__(self) -> str:
-        counts = f"{len(self.exchanges)} exchanges, {len(self.queues)} queues, {len(self.bindings)} bindings"
+        parts = ((self.exchanges, "exchange"), (self.queues, "queue"), (self.bindings, "binding"))
+        counts = ", ".join([count_noun(len(several), noun) for several, noun in parts])
         return f"<Topology {self.vhost!r}: {counts}, {self.profile.name}>"
 
 

@@ -286,7 +286,7 @@ def test_a_router_can_be_copied(again: Callable[[Router], Router]) -> None:
     router = Router(TOPOLOGY, cache=7)
     other = again(router)
     assert other.topology == TOPOLOGY
-    assert repr(other) == repr(router) == "<Router of <Topology 'v': 8 exchanges, 1 queues, 1 bindings, rabbitmq-4.0>>"
+    assert repr(other) == repr(router) == "<Router of <Topology 'v': 8 exchanges, 1 queue, 1 binding, rabbitmq-4.0>>"
     other.delete_queue("q")
     message = Message("t", "a.b")
     assert (router.route(message).queues, other.route(message).queues) == (("q",), ())

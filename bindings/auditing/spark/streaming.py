@@ -46,6 +46,7 @@ from bindings.auditing.spark.growth import STEP_BYTES, Growth, MicroBatch, write
 from bindings.auditing.spark.ledger import BatchLedger, LedgerEntry
 from bindings.sources.files import make_folders, open_file
 from exchange.errors import InputError
+from exchange.text.display import count_noun
 from exchange.values.json_text import parse_leniently
 
 try:
@@ -300,7 +301,7 @@ def _epoch(
         return folder, f"{folder}: a new epoch begins, with all that is in the archive"
     return folder, (
         f"{folder}: a new epoch begins, since the topology, the studies or the selection are not those of "
-        f"{len(others)} earlier one(s); it counts all that is in the archive, and the others stay as they are"
+        f"{count_noun(len(others), 'earlier one')}; it counts all that is in the archive; the others stay as they are"
     )
 
 

@@ -10,6 +10,7 @@ from bindings.checking.rules.words import list_names, quote_binding, quote_excha
 from exchange.entities.entities import Binding, Destination
 from exchange.kinds import Decider, KeyUse, Kind
 from exchange.text.display import LIKE_NAMES, suggest
+from exchange.topology.topology import Topology
 
 __all__ = ["find"]
 
@@ -43,11 +44,14 @@ def find(view: TopologyView) -> Iterator[Finding]:
     for end, bindings in missing.items():
         known = topology.queues if end.kind == "queue" else topology.exchanges
         is_left_out = topology.profile.import_skips_generated and end.kind == "queue" and end.name.startswith("amq.")
-        hint = (
-            "; an import leaves it out, with a warning"
-            if is_left_out
-            else suggest(end.name, known, likeness=LIKE_NAMES)
-        )
+        swapped = next((binding for binding in bindings if _is_swapped(topology, binding)), None)
+        if is_left_out:
+            hint = "; an import leaves it out, with a warning"
+        elif swapped is not None:
+            queue, exchange = swapped.source, swapped.destination.name
+            hint = f"; '{queue}' is a queue and '{exchange}' an exchange: did you mean {exchange} -> {queue}?"
+        else:
+            hint = suggest(end.name, known, likeness=LIKE_NAMES)
         yield from _missing(end, bindings, hint)
     for source, bindings in useless.items():
         yield Finding(
@@ -57,6 +61,12 @@ def find(view: TopologyView) -> Iterator[Finding]:
             f"{_keys(bindings)}",
             related=tuple(bindings[1:]),
         )
+
+
+def _is_swapped(topology: Topology, binding: Binding) -> bool:
+    """Return whether a binding leads from a queue to an exchange, which no broker has, by the names of its ends."""
+    source, destination = binding.source, binding.destination.name
+    return source in topology.queues and source not in topology.exchanges and destination in topology.exchanges
 
 
 def _kind_of(view: TopologyView, source: str) -> str:

@@ -13,6 +13,7 @@ from exchange.entities.entities import Binding, Exchange, Queue
 from exchange.kinds import Decider, KeyUse
 from exchange.patterns.matcher import Matcher
 from exchange.patterns.pattern import Pattern
+from exchange.text.display import count_noun
 
 __all__ = ["find"]
 
@@ -102,7 +103,8 @@ def _zero_words(exchange: str, bindings: Collection[Binding], odd: Sequence[Bind
         message = f"{quote_binding(first)} also matches '{base}', which {quote_binding(other)} asks for"
         if len(asked_for) > 1:
             message += (
-                f"; so do {len(asked_for) - 1} more bindings of {quote_exchange(exchange)} match what others ask for"
+                f"; {count_noun(len(asked_for) - 1, 'more binding')} of {quote_exchange(exchange)} "
+                f"{'matches' if len(asked_for) == 2 else 'match'} what others ask for"
             )
         yield Finding("HS401", first, message, base, (other, *list(asked_for)[1:]))
 

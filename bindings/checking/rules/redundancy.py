@@ -22,6 +22,7 @@ from exchange.kinds import Decider, KeyUse, Kind
 from exchange.kinds.condition import EVERYTHING
 from exchange.patterns.matcher import Matcher
 from exchange.patterns.pattern import AMQP, MANY, Pattern
+from exchange.text.display import count_noun
 
 __all__ = ["find"]
 
@@ -45,9 +46,8 @@ def find(view: TopologyView) -> Iterator[Finding]:
     for name in sources:
         yield from paths.find_needless(name)
     if paths.skipped:
-        message = (
-            f"whether {paths.skipped:,} bindings are needed beside other ways is undecided: there are too many ways"
-        )
+        needed = f"{count_noun(paths.skipped, 'binding')} {'is' if paths.skipped == 1 else 'are'} needed"
+        message = f"whether {needed} beside other ways is undecided: there are too many ways"
         yield Finding("HS190", None, message)
 
 

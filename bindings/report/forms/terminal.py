@@ -163,7 +163,7 @@ class _Writer:
             grid.add_row(Text(what, style="bold"), draw_bar(part, whole), Text(cover, style="bold"), Text(text))
         yield Text()
         yield grid
-        avoided = f", {totals.duplicates_avoided:,} duplicates avoided" if totals.duplicates_avoided else ""
+        avoided = f", {count_noun(totals.duplicates_avoided, 'duplicate')} avoided" if totals.duplicates_avoided else ""
         yield Text(f"queues got {count_noun(totals.copies, 'message')}{avoided}", style="dim")
 
     def _exchanges(self) -> Iterator[RenderableType]:

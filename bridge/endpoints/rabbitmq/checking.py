@@ -29,6 +29,7 @@ from bridge.endpoints.rabbitmq.queue_facts import (
 from bridge.endpoints.rabbitmq.refusals import NO_ACCESS, NOT_FOUND
 from bridge.endpoints.rabbitmq.routes import Expected, PublishRoute
 from exchange.errors import BrokerError
+from exchange.text.display import count_noun
 
 __all__ = ["SourceSettings", "check_source", "check_target", "find_places"]
 
@@ -174,7 +175,7 @@ async def check_source(
         answer = await look.declare("queue", name, "queue")
         if answer is not None:
             count, consumers = answer.method.message_count, answer.method.consumer_count
-            look.add("ok", f"queue {name!r}: there, with {count:,} messages ready", "queue")
+            look.add("ok", f"queue {name!r}: there, with {count_noun(count, 'message')} ready", "queue")
             look.check_right("read", name, f"queue {name!r}", "queue")
             known = await look.queue(name)
             if known is not None:
@@ -343,7 +344,7 @@ async def _other_consumers(look: Look, known: Mapping[str, Any]) -> int:
 def _warn_of_consumers(look: Look, name: str, count: int) -> None:
     look.add(
         "warning",
-        f"queue {name!r}: {count} consumer(s) read it beside this bridge, if they are not its own; each gets a share, "
+        f"queue {name!r}: {count_noun(count, 'consumer')} beside this bridge, unless its own; each gets a share, "
         "and order holds only with a single active consumer (x-single-active-consumer)",
         "queue",
     )
@@ -393,7 +394,7 @@ async def _check_exchange(look: Look, expected: Expected, queue: str, layout: Br
     if partitioning is not None and len(bindings) != partitioning.partitions.count:
         look.add(
             "error",
-            f"exchange {name!r}: {len(bindings)} bindings, and the topology spreads {queue!r} over "
+            f"exchange {name!r}: {count_noun(len(bindings), 'binding')}, and the topology spreads {queue!r} over "
             f"{partitioning.partitions.count}: change one of them",
             key,
         )

@@ -29,6 +29,7 @@ from bridge.rocketmq.remoting.errors import BrokerError, ConnectError, RemotingE
 from exchange.errors import HashstarError, InputError
 from exchange.partition.clients.rocketmq.queues import MASTER, READ, WRITE, MessageQueue, TopicRoute, subscribe_queues
 from exchange.partition.partitioning.specification import Partitioning
+from exchange.text.display import count_noun
 
 __all__ = ["check_source", "check_target", "find_places", "find_servers"]
 
@@ -106,7 +107,12 @@ async def _look_at_source(
             findings.append(Finding("error", text, "topics"))
             continue
         brokers = {MessageQueue.from_partition(queue).broker for queue in queues}
-        findings.append(Finding("ok", f"topic {topic!r}: {len(queues)} queues to read at {len(brokers)} broker(s)"))
+        findings.append(
+            Finding(
+                "ok",
+                f"topic {topic!r}: {count_noun(len(queues), 'queue')} to read at {count_noun(len(brokers), 'broker')}",
+            )
+        )
         findings += _unread(topic, route)
         if await holds_lite_topics(client, each.topic, find_servers(route)):
             text = "messages of all are read, each with its own in the header x-rocketmq-__LITE_TOPIC"
@@ -134,7 +140,9 @@ async def _look_at_target(
             findings.append(Finding("error", f"{error}; give it write queues, perm 6 and a master", "queues"))
             continue
         names = ", ".join([queue.name for queue in spread.queues])
-        findings.append(Finding("ok", f"topic {name_of(topic)!r}: {len(spread.queues)} queues to write ({names})"))
+        findings.append(
+            Finding("ok", f"topic {name_of(topic)!r}: {count_noun(len(spread.queues), 'queue')} to write ({names})")
+        )
         for queue, partitioning in partitioned.items():
             if destinations[queue].topic == topic:
                 findings += _disagreement(spread, queue, partitioning)
@@ -282,7 +290,7 @@ async def _group(client: Client, group: str, subscriptions: Sequence[Subscriptio
         )
         findings.append(Finding("warning", text, "group"))
     elif present:
-        findings.append(Finding("ok", f"group {name_of(group)!r}: there at {len(present)} broker(s)"))
+        findings.append(Finding("ok", f"group {name_of(group)!r}: there at {count_noun(len(present), 'broker')}"))
     if silent:
         text = f"group {name_of(group)!r}: whether broker(s) {', '.join(sorted(silent))} have it: they do not tell"
         findings.append(Finding("not checked", text, "group"))

@@ -10,11 +10,11 @@ queues of the topic take turns, as for Java's ``send(Message)``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from bridge.endpoint import Disconnected, Outgoing
-from bridge.endpoints.topics import KeyCache, TopicDestination
+from bridge.endpoints.topics import KeyCache, TopicDestination, describe_missing
 from bridge.interop import to_rocketmq
 from bridge.interop.marks import HOPS, mark_message
 from bridge.interop.requests import build_rocketmq_request
@@ -31,8 +31,9 @@ from exchange.partition.hashing.keys import serialize_key
 from exchange.partition.partitioning.key_source import ROUTING_KEY
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.partition.partitions import Partitions
+from exchange.text.display import count_noun
 
-__all__ = ["WritableQueues", "MessageWriter", "route_of"]
+__all__ = ["WritableQueues", "MessageWriter", "route_of", "routes_of"]
 
 
 class WritableQueues:
@@ -84,8 +85,9 @@ class WritableQueues:
         if wanted.is_numbered and wanted.count != len(self.queues):
             names = ", ".join(queue.name for queue in self.queues)
             raise Disconnected(
-                f"topic {self.topic!r} has {len(self.queues)} queues now ({names}), and the topology spreads {name!r} "
-                f"over {wanted.count}: change one of them, or name the brokers, as in rocketmq.hash over a:4,b:4"
+                f"topic {self.topic!r} has {count_noun(len(self.queues), 'queue')} now ({names}), and the topology "
+                f"spreads {name!r} over {wanted.count}: change one of them, or name the brokers, as in rocketmq.hash "
+                "over a:4,b:4"
             )
         self._agreed[name] = partitioning
 
@@ -129,12 +131,23 @@ class MessageWriter:
 
 async def route_of(client: Client, topic: str) -> TopicRoute:
     """Return the route of a topic. Raises Disconnected if there is no such topic, RemotingError."""
-    try:
-        return await client.route(topic)
-    except ClientError as error:
-        if error.code == ResponseCode.TOPIC_NOT_EXIST:
-            raise Disconnected(f"there is no topic {topic!r}; create it") from None
-        raise
+    return (await routes_of(client, [topic]))[topic]
+
+
+async def routes_of(client: Client, topics: Iterable[str]) -> dict[str, TopicRoute]:
+    """Return topic -> its route. Raises Disconnected, which names all topics that are missing, and RemotingError."""
+    routes: dict[str, TopicRoute] = {}
+    missing: list[str] = []
+    for topic in topics:
+        try:
+            routes[topic] = await client.route(topic)
+        except ClientError as error:
+            if error.code != ResponseCode.TOPIC_NOT_EXIST:
+                raise
+            missing.append(topic)
+    if missing:
+        raise Disconnected(describe_missing(missing))
+    return routes
 
 
 def _encode_key(key: Any) -> bytes | None:

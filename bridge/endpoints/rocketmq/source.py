@@ -28,7 +28,7 @@ from bridge.endpoints.outages import KnownRemovals
 from bridge.endpoints.rocketmq.backlog import Backlog, look_up_removals
 from bridge.endpoints.rocketmq.checking import check_source, find_places, find_servers
 from bridge.endpoints.rocketmq.lane import QueueLane
-from bridge.endpoints.rocketmq.placing import route_of
+from bridge.endpoints.rocketmq.placing import routes_of
 from bridge.rocketmq.consumer.assigned import AssignedQueue, PullLimits
 from bridge.rocketmq.consumer.consumer import Consumer
 from bridge.rocketmq.consumer.group import ConsumerSettings
@@ -182,13 +182,12 @@ class RocketmqSource(Source):
             client.on_broken.append(self._break)
             await client.open()
             servers: dict[str, str] = {}
-            for each in self._subscriptions:
-                route = await route_of(client, each.topic)
+            for topic, route in (await routes_of(client, [each.topic for each in self._subscriptions])).items():
                 servers |= find_servers(route)
                 try:
                     subscribe_queues(route)
                 except InputError:
-                    raise Disconnected(f"topic {each.topic!r} has no queue that may be read") from None
+                    raise Disconnected(f"topic {topic!r} has no queue that may be read") from None
             consumer = Consumer(
                 client, self._group, self._subscriptions, self._consuming, revoked=self._drop_lane,
                 answered=self._backlog.take_answer,

@@ -21,6 +21,7 @@ from exchange.patterns.columns.pattern_sets import PatternSets
 from exchange.patterns.columns.set_numbers import UNKNOWN, SetNumbers
 from exchange.patterns.columns.words import Vocabulary, split_words
 from exchange.patterns.pattern import Word
+from exchange.text.display import count_noun
 from exchange.values.field_values import to_bytes
 
 __all__ = ["ColumnMatcher", "Matches"]
@@ -53,7 +54,7 @@ class Matches(Generic[V]):
         return map(self.answers.__getitem__, self.index.tolist())
 
     def __repr__(self) -> str:
-        return f"<Matches of {len(self)} keys: {len(self.answers)} answers>"
+        return f"<Matches of {count_noun(len(self), 'key')}: {count_noun(len(self.answers), 'answer')}>"
 
 
 class ColumnMatcher(Generic[V]):

@@ -17,6 +17,7 @@ from exchange.partition.partitioning.specification import Partitioning
 from exchange.routing.columns.headers import HeaderColumn
 from exchange.routing.columns.outcomes import Outcomes
 from exchange.routing.route import Route
+from exchange.text.display import count_noun
 
 __all__ = ["RouteColumns"]
 
@@ -72,7 +73,8 @@ class RouteColumns:
             yield self.routes[outcome]
 
     def __repr__(self) -> str:
-        return f"<RouteColumns of {len(self)} rows: {len(self._used)} outcomes, {len(self.errors)} of them refusals>"
+        outcomes = count_noun(len(self._used), "outcome")
+        return f"<RouteColumns of {count_noun(len(self), 'row')}: {outcomes}, {len(self.errors)} of them refused>"
 
     def counts(self) -> npt.NDArray[np.int64]:
         """Return the number of rows of each outcome."""

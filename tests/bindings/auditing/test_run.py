@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,9 +14,12 @@ import pytest
 from click.testing import CliRunner
 
 from bindings.auditing.run import audit
+from bindings.checking.check import check
 from bindings.commands.audit import audit_command
+from bindings.diffing.diff import diff
 from bindings.report.forms.as_json import encode_json
 from bindings.sources.open import load
+from exchange import LATEST_PROFILE, Topology
 from exchange.errors import InputError
 
 TOPOLOGY = """
@@ -73,3 +78,26 @@ def test_arguments_that_are_something_else_are_named(tmp_path: Path) -> None:
         audit(path, "examples/orders/orders.bindings")
     with pytest.raises(TypeError, match=r"mapping must be a FieldMapping, not dict; such as FieldMapping"):
         audit("examples/orders/orders.bindings", path, mapping={"exchange": "exch"})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("archives", [5, None, [5], b"m.jsonl", {"m.jsonl"}, iter(["m.jsonl"])])
+def test_archives_that_are_no_paths_are_refused_by_their_type(files: tuple[str, str, str], archives: Any) -> None:
+    with pytest.raises(TypeError, match=r"audit: archives must be a path or a sequence of paths, not "):
+        audit(files[0], archives)
+
+
+@pytest.mark.parametrize("ask", [load, check, lambda path: audit(path, "m.jsonl"), lambda path: diff(path, Topology())])
+@pytest.mark.parametrize("path", [5, None, b"t.bindings"])
+def test_a_topology_that_is_no_path_is_refused_by_its_type(ask: Callable[[Any], object], path: Any) -> None:
+    with pytest.raises(TypeError, match=r"a path or an address is wanted, not (int|NoneType|bytes): "):
+        ask(path)
+
+
+def test_numbers_of_one_have_a_singular(files: tuple[str, str, str], tmp_path: Path) -> None:
+    (tmp_path / "one.bindings").write_text("exchange orders: topic\nqueue all\norders -> all: '#'\n")
+    (tmp_path / "one.jsonl").write_text('{"exchange": "orders", "routing_key": "k"}\nbad\n')
+    report = audit(tmp_path / "one.bindings", tmp_path / "one.jsonl")
+    assert repr(report).endswith("one.bindings': 1 message, 0 unroutable; 1 of 1 binding hit; 1 bad record>")
+    release = LATEST_PROFILE.name
+    assert repr(load(files[0])) == f"<Topology '/': 8 exchanges, 2 queues, 2 bindings, {release}>"
+    assert repr(load(tmp_path / "one.bindings")) == f"<Topology '/': 8 exchanges, 1 queue, 1 binding, {release}>"

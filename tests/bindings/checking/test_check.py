@@ -646,3 +646,26 @@ def test_a_search_for_circles_that_ends_early_is_reported(monkeypatch: pytest.Mo
     ring = [expiring(f"q{number}", f"q{(number + 1) % 200}") for number in range(200)]
     [found] = [one for one in check(Topology(queues=ring)) if one.code == "HS314"]
     assert found.message == "not all circles of expiry were looked for: the search ends after 100 dead letters"
+
+
+@pytest.mark.parametrize("destination", [Destination("queue", "e"), Destination("exchange", "e")])
+def test_a_binding_whose_ends_are_swapped_is_named_the_right_way_round(destination: Destination) -> None:
+    made = Topology([Exchange("e", "topic")], [Q], [Binding("q", destination, "k")])
+    found = [finding for finding in check(made) if finding.code in ("HS101", "HS102")]
+    assert {finding.code for finding in found} == ({"HS101", "HS102"} if destination.kind == "queue" else {"HS101"})
+    for finding in found:
+        assert finding.message.endswith("; 'q' is a queue and 'e' an exchange: did you mean e -> q?")
+
+
+def test_a_check_of_a_path_has_the_lines_that_the_command_shows(tmp_path: Path) -> None:
+    text = tmp_path / "shop.bindings"
+    text.write_text('exchange t: topic\nqueue q\nt -> q: "a#b"\n')
+    definitions = tmp_path / "shop.json"
+    Document.loads(text.read_text()).definitions().save(definitions)
+    for path in (text, definitions):
+        shown = json.loads(CliRunner().invoke(check_command, ["--json", str(path)]).output)
+        lines = [(each["code"], each["line"]) for of in shown["vhosts"] for each in of["findings"]]
+        found = [(finding.code, finding.line) for finding in check(path)]
+        assert ("HS402", 3) in found or path is definitions
+        assert all(line for _, line in found)
+        assert found == [each for each in lines if each[0] != "HS901"]

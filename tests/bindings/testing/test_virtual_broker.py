@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -282,13 +283,11 @@ def test_the_marker_and_the_ini_option_are_documented_to_pytest(tmp_path: Path) 
     assert "hashstar_definitions" in run_pytest(tmp_path, "--help")
 
 
-def test_the_plugin_imports_nothing_of_the_engine() -> None:
+def test_the_plugin_imports_nothing_of_the_engine_but_the_table_of_its_names() -> None:
     """Every pytest run on a machine with the project pays for its import."""
-    code = (
-        "import sys, bindings.pytest_plugin; print([m for m in sys.modules if m.split('.')[0] in ('exchange', 'lark')])"
-    )
+    code = "import sys, bindings.pytest_plugin; print(*[m for m in sys.modules if m[:8] in ('exchange', 'lark')])"
     answer = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert answer.stdout == "[]\n"
+    assert {*answer.stdout.split()} <= {"exchange", "exchange.public_names"}
 
 
 def test_the_example_of_a_consumer_passes() -> None:
@@ -301,3 +300,36 @@ def test_the_example_of_a_consumer_passes() -> None:
 def test_what_is_no_topology_is_refused_with_what_reads_one(given: Any) -> None:
     with pytest.raises(TypeError, match=r"a Topology is wanted, not .*: bindings\.load reads one"):
         VirtualBroker(given)
+
+
+@pytest.mark.parametrize(
+    ("ask", "noun", "meant"),
+    [
+        (lambda broker: broker.publish("order", "k"), "exchange 'order'", "orders"),
+        (lambda broker: broker.get("biling"), "queue 'biling'", "billing"),
+        (lambda broker: broker.consume("biling"), "queue 'biling'", "billing"),
+        (lambda broker: broker.purge("biling"), "queue 'biling'", "billing"),
+        (lambda broker: broker.queues["biling"], "queue 'biling'", "billing"),
+    ],
+)
+def test_a_misspelt_name_is_refused_in_rabbitmqs_words_with_a_note_of_the_right_one(
+    ask: Callable[[VirtualBroker], object], noun: str, meant: str
+) -> None:
+    with pytest.raises(NotFound) as caught:
+        ask(VirtualBroker(ORDERS))
+    assert str(caught.value) == f"404 NOT_FOUND - no {noun} in vhost '/'"
+    assert caught.value.__notes__ == [f"did you mean '{meant}'?"]
+
+
+def test_a_name_like_no_other_is_refused_without_a_note() -> None:
+    with pytest.raises(NotFound) as caught:
+        VirtualBroker(ORDERS).publish("zzz", "k")
+    assert not hasattr(caught.value, "__notes__")
+
+
+def test_a_test_without_its_marker_hears_that_the_topology_is_empty(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text("def test_it(virtual_broker):\n    virtual_broker.publish('orders', 'k')\n")
+    output = run_pytest(tmp_path)
+    assert "no exchange 'orders' in vhost '/'" in output
+    assert "the topology is empty" in output
+    assert "@pytest.mark.topology(PATH)" in output

@@ -311,7 +311,7 @@ def test_a_held_message_is_a_condition_that_names_the_way_out() -> None:
     first.held_reason = second.held_reason = "no queue of the topology gets it"
     assert state.after(1.0) == {
         ("rabbit", "held"): "queue orders is on hold: no queue of the topology gets it; so is 1 more; 7 messages read "
-        "after it wait to be settled"
+        "after it must wait to be settled"
     }
     [condition] = state.health.conditions
     assert 'write exchange = "..." in [sources.rabbit]' in condition.way_out

@@ -23,13 +23,12 @@ from bridge.endpoints.kafka.cluster.calls import Calls
 from bridge.endpoints.kafka.cluster.errors import Reasons, describe_error
 from bridge.endpoints.kafka.cluster.topics import ANSWER, Partitioned, check_partitions, fetch_removals
 from bridge.endpoints.outages import judge_removals
+from bridge.endpoints.topics import MAX_LISTED_TOPICS
 from exchange.errors import HashstarError
 from exchange.text.display import count_noun, list_some
 
 __all__ = ["check_source", "check_target", "run_check"]
 
-MAX_LISTED_TOPICS: Final = 5
-"""Maximum number of topics that a finding names."""
 WITHIN: Final = 14.0
 """Seconds that a check may take."""
 

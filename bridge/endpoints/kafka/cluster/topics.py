@@ -12,8 +12,9 @@ from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[at
 from bridge.endpoint import Disconnected, Removal
 from bridge.endpoints.kafka.cluster.asking import ASKING, METADATA_WITHIN, fetch_metadata, make_admin
 from bridge.endpoints.kafka.cluster.errors import PERMISSIONS, Reasons, describe_error
+from bridge.endpoints.topics import describe_missing
 from exchange.partition.partitions import Broker, Partition, Partitions
-from exchange.text.display import write_milliseconds
+from exchange.text.display import count_noun, write_milliseconds
 
 __all__ = [
     "ANSWER", "KafkaTopic", "Partitioned", "Racks", "check_partitions", "check_rights", "check_topics",
@@ -40,13 +41,13 @@ class KafkaTopic(NamedTuple):
 
 
 def count_partitions(metadata: Any, names: Sequence[str]) -> dict[str, int]:
-    """Return topic -> number of partitions, by a cluster's metadata. Raises Disconnected for one that is missing."""
+    """Return topic -> number of partitions, by a cluster's metadata. Raises Disconnected for those that are missing."""
+    missing = [name for name in dict.fromkeys(names) if name not in metadata.topics]
+    if missing:
+        raise Disconnected(describe_missing(missing))
     for name in names:
-        topic = metadata.topics.get(name)
-        if topic is None:
-            raise Disconnected(f"there is no topic {name!r}; create it")
-        if topic.error is not None:
-            raise Disconnected(f"topic {name!r}: {describe_error(topic.error)}")
+        if (error := metadata.topics[name].error) is not None:
+            raise Disconnected(f"topic {name!r}: {describe_error(error)}")
     return {name: len(metadata.topics[name].partitions) for name in names}
 
 
@@ -121,8 +122,8 @@ def check_partitions(topic: str, count: int, queue: str, wanted: int) -> None:
     """
     if count != wanted:
         raise Disconnected(
-            f"topic {topic!r} has {count} partitions, and the topology spreads queue {queue!r} over {wanted}: change "
-            "one of them; the bridge waits for that"
+            f"topic {topic!r} has {count_noun(count, 'partition')}, and the topology spreads queue {queue!r} over "
+            f"{wanted}: change one of them; the bridge waits for that"
         )
 
 

@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 
 from bridge.endpoints.deletions import Deletions
 from bridge.endpoints.kafka.cluster.errors import LOG
+from exchange.text.display import count_noun
 
 __all__ = ["OPEN_FOR", "Backlog", "find_partition"]
 
@@ -113,9 +114,10 @@ class Backlog:
         for (topic, partition, stable), since in self._open.items():
             if now - since >= OPEN_FOR:
                 count = found[topic, partition, stable]
+                are = "is" if count == 1 else "are"
                 self.trouble = (
-                    f"{topic}-{partition}: {count:,} records from offset {stable} on are not given out, as a "
-                    f"transaction there has not ended for {now - since:.0f} s; {HANGING}"
+                    f"{topic}-{partition}: {count_noun(count, 'record')} from offset {stable} on {are} not given out, "
+                    f"as a transaction there has not ended for {now - since:.0f} s; {HANGING}"
                 )
                 return
 

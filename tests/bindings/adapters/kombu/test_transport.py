@@ -212,3 +212,17 @@ def test_a_delayed_message_is_returned_at_once_and_delivered_later(channel: Any)
     assert channel.basic_get("q", no_ack=True) is None
     got = wait_until(lambda: channel.basic_get("q", no_ack=True))
     assert got.headers == {"x-delay": -100}
+
+
+def test_celery_takes_the_transport_by_its_path_where_it_is_not_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    celery = pytest.importorskip("celery")
+    monkeypatch.setattr("kombu.transport.TRANSPORT_ALIASES", {})
+    monkeypatch.setattr("kombu.transport._transport_cache", {})
+    app = celery.Celery("shop", broker="hashstar://by-path/")
+    with pytest.raises(KeyError, match="No such transport: hashstar"), app.connection_for_write() as connection:
+        connection.ensure_connection(max_retries=1)
+    app = celery.Celery("shop", broker="hashstar://by-path/")
+    app.conf.broker_transport = "bindings.adapters.kombu:Transport"
+    with app.connection_for_write() as connection:
+        connection.ensure_connection(max_retries=1)
+        assert connection.transport.broker is find_broker("by-path")

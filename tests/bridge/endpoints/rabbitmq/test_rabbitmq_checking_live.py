@@ -154,7 +154,7 @@ async def test_other_consumers_and_limits_of_a_queue_are_warnings(broker: Broker
             if found:
                 break
             await asyncio.sleep(0.2)
-        assert f"queue '{shared}': 1 consumer(s) read it beside this bridge" in found[0]
+        assert f"queue '{shared}': 1 consumer beside this bridge" in found[0]
         assert not warnings(await of_source(broker, single))
     finally:
         consuming.close()

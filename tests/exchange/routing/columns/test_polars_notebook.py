@@ -27,7 +27,7 @@ def test_the_notebook_counts_what_queues_get_and_what_is_lost(tmp_path: Path) ->
         for arguments in runs
     ]
     assert outputs[0] == outputs[1]
-    assert "<RouteColumns of 160 rows: 8 outcomes, 0 of them refusals>" in outputs[0]
+    assert "<RouteColumns of 160 rows: 8 outcomes, 0 of them refused>" in outputs[0]
     for row in (
         "audit          ┆ 117",
         "documents ┆                        ┆ 5",

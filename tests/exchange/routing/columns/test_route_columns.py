@@ -263,7 +263,7 @@ def test_refusals_are_raised_for_one_exchange_and_kept_for_many() -> None:
         found[1]
     assert [str(error) for error in found.errors.values()] == ["404 NOT_FOUND - no exchange 'nowhere' in vhost '/'"]
     assert found.outcomes.field("error").to_pylist().count(None) == 1
-    assert "1 of them refusals" in repr(found)
+    assert "1 of them refused" in repr(found)
 
 
 def test_columns_follow_the_changes_of_a_router() -> None:
