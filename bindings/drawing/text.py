@@ -44,7 +44,7 @@ def to_text(drawing: Drawing) -> str:
     if unbound:
         lines += ["queues without a binding (the default exchange reaches them)", *unbound, ""]
     if drawing.left_out:
-        lines += [f"and {drawing.left_out:,} exchanges and queues further away", ""]
+        lines += [f"and {drawing.left_out:,} further away, exchanges and queues", ""]
     return "\n".join(map(escape_line, lines[:-1]))
 
 

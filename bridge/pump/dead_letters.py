@@ -34,6 +34,7 @@ from typing import Any, Final
 
 from bridge.endpoint import Delivery, Outgoing
 from exchange.amqp import MalformedHeader, get_content
+from exchange.text.display import count_noun
 from exchange.values.field_json import encode_fields, encode_message
 from exchange.values.field_values import Typed
 from exchange.values.message import Message
@@ -228,8 +229,8 @@ class DeadLetterLimit:
         tally = self._tallies[queue]
         where = f" for queue {queue}" if queue else ""
         return (
-            f"of the latest {tally.messages:,} messages{where}, {tally.dead:,} ({tally.share:.0%}) became dead "
-            f"letters; {len(self._waiting):,} more would, and wait: {reason}"
+            f"of the latest {count_noun(tally.messages, 'message')}{where}, {tally.dead:,} ({tally.share:.0%}) became "
+            f"dead letters; {len(self._waiting):,} more would, and wait: {reason}"
         )
 
 

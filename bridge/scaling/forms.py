@@ -184,7 +184,7 @@ def count_moves(plan: ScalingPlan, partitioner: Partitioner, keys: KeyCounts | N
 def format_moves(moves: Moves, partitioner: str, *, sampled: bool) -> str:
     """Return which share of the keys moves, as a line."""
     share = 100 * moves.keys_moved / max(moves.keys, 1)
-    what = f"a sample of {moves.keys:,} keys" if sampled else count_noun(moves.keys, "key")
+    what = f"{'a sample of ' if sampled else ''}{count_noun(moves.keys, 'key')}"
     return f"{share:.1f}% of {what} move to another queue ({partitioner}); their new messages can overtake the old ones"
 
 

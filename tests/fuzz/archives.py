@@ -17,8 +17,8 @@ import google_crc32c
 import pyarrow as pa
 
 from bindings.archive.fields import decode_field
-from bindings.archive.formats.delimited import Delimited
 from bindings.archive.formats.connect import Connect
+from bindings.archive.formats.delimited import Delimited
 from bindings.archive.formats.detect import detect
 from bindings.archive.formats.fetched import Fetched
 from bindings.archive.formats.json_lines import JsonLines, add_line, encode_line, read_lines

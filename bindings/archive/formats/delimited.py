@@ -30,6 +30,7 @@ from bindings.archive.reading import Bad, Format, Item, Split, read_blocks, take
 from bindings.archive.record import SCHEMA
 from bindings.archive.unpacking import read_head
 from exchange.errors import InputError
+from exchange.text.display import count_noun
 
 __all__ = ["Delimited", "has_csv_name", "list_header"]
 
@@ -139,7 +140,8 @@ def _read_batches(split: Split, header: _Header) -> Iterator[tuple[int, list[lis
             row = start = 0
             continue
         if fields and len(fields) != len(header.names):
-            problem = f"a row of {len(fields)} fields, where the first row has {len(header.names)} names"
+            names = count_noun(len(header.names), "name")
+            problem = f"a row of {count_noun(len(fields), 'field')}, where the first row has {names}"
         if rows and (problem or fields is None or len(rows) == BATCH_ROWS or size > BATCH_CHARACTERS):
             yield start, rows
             rows, start, size = [], row, 0

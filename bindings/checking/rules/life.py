@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, Literal, NamedTuple
 
-from exchange.text.display import list_some, write_milliseconds
+from exchange.text.display import count_noun, list_some, write_milliseconds
 from exchange.values.documents import document
 
 __all__ = ["LifeEvent", "Life", "What"]
@@ -50,10 +50,10 @@ class LifeEvent(NamedTuple):
     def __str__(self) -> str:
         text = WORDS[self.what].format(f"'{self.queue}'")
         if self.after is not None and self.what in ("requeued", "nacked"):
-            return f"{text} {self.times:,} times, each time after {write_milliseconds(self.after)} at least"
+            return f"{text} {count_noun(self.times, 'time')}, each time after {write_milliseconds(self.after)} at least"
         if self.after is not None:
             text = f"{text} after {write_milliseconds(self.after)}"
-        return text if self.times == 1 else f"{text} {self.times:,} times"
+        return text if self.times == 1 else f"{text} {count_noun(self.times, 'time')}"
 
 
 @document("LifeJson")

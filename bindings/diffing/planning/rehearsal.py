@@ -240,7 +240,7 @@ class Rehearsal:
     def _require(self, times: int) -> None:
         self._require_time()
         if self._left < times * len(self._messages):
-            raise TooMuch(f"{len(self._messages):,} kinds of messages pass them")
+            raise TooMuch(f"too many kinds of messages pass them: {len(self._messages):,}")
 
 
 def mark(unit: Unit, danger: str) -> Unit:

@@ -38,6 +38,7 @@ from bridge.endpoints.archive.columns import FRAME_BYTES, FRAME_ROWS, prepare_ba
 from bridge.endpoints.archive.reading import ArchiveSource
 from bridge.endpoints.archive.rotation import BadSpool, Rotated, Rotator
 from bridge.endpoints.archive.spool import Spool, SpoolGone, find_spools
+from exchange.text.display import count_noun
 
 __all__ = ["ArchiveTarget"]
 
@@ -108,7 +109,7 @@ class ArchiveTarget(Target):
     def trouble(self) -> str | None:
         state = self._state
         if state is not None and len(state.full) > BEHIND and state.waiting:
-            return f"{self._root}: {len(state.full)} spools wait to become parts, and writing waits for them"
+            return f"{self._root}: writing waits until {count_noun(len(state.full), 'spool')} became parts"
         return None
 
     @property

@@ -27,6 +27,7 @@ from bridge.endpoints.rabbitmq.unrouted import SentMessage, Unrouted, match_retu
 from bridge.interop.marks import FIRST_HOP, list_origin_fields, mark_header
 from exchange.amqp import ContentHeader, get_content
 from exchange.errors import InputError
+from exchange.text.display import count_noun
 
 __all__ = ["ChannelPublishing"]
 
@@ -93,7 +94,8 @@ class ChannelPublishing:
         silent = asyncio.get_running_loop().time() - self._silent_since
         if not self._under_way or silent < SILENT:
             return self._connection.silence
-        return f"the broker has confirmed nothing for {silent:.0f} s, of {len(self._under_way):,} publishes"
+        publishes = count_noun(len(self._under_way), "publish", "publishes")
+        return f"the broker has confirmed nothing for {silent:.0f} s, of {publishes}"
 
     def send(self, messages: Sequence[Outgoing]) -> None:
         if self._connection.blocked or self._waiting or self._suspects.count:

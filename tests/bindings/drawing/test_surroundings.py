@@ -49,7 +49,7 @@ def test_the_text_has_what_is_cut_off() -> None:
         "   └─ -> service-11 (exchange: fanout)",
         "      └─ -> ... 1 more exchange",
         "",
-        "and 18 exchanges and queues further away",
+        "and 18 further away, exchanges and queues",
     ]
     assert to_text(crop_around(draw(CHAIN), ["inbox"], 0)).startswith(
         "inbox (queue: classic) <- ... 1 more exchange\n\nand 20 "

@@ -248,11 +248,14 @@ def test_a_source_may_have_its_own_stalled_after() -> None:
 
 
 def test_a_window_that_stays_full_is_a_condition_by_messages_and_by_bytes() -> None:
-    for count, size in ((10, 1), (1, 1 << 30)):
+    for count, size, messages in (
+        (10, 1, "10 messages of 10 bytes are"),
+        (1, 1 << 30, f"1 message of {1 << 30:,} bytes is"),
+    ):
         state = State()
         pendings = state.read(count, size=size)
         found = state.after(10.0)
-        reason = f"nothing is read: {count} messages of {count * size:,} bytes are not settled"
+        reason = f"nothing is read: {messages} not settled"
         assert found["rabbit", "window-full"] == reason
         assert state.health.sources["rabbit"].fill >= 1.0
         for pending in pendings:

@@ -31,6 +31,7 @@ from bridge.endpoints.rabbitmq.frames import Arrived, Event
 from bridge.endpoints.rabbitmq.management import ManagementClient, Unknown
 from exchange.amqp import ContentHeader
 from exchange.errors import BrokerError
+from exchange.text.display import count_noun
 
 __all__ = ["Backlog", "Reading", "Removed"]
 
@@ -255,16 +256,17 @@ class Backlog:
             self.withheld, self.trouble, self._passed_since = 0, None, None
             return
         self.withheld = count
+        ready = f"{count_noun(count, 'message')} {'is' if count == 1 else 'are'}"
         active = await self._find_active()
         if active is not None:
-            self.trouble = None if active == OURS else f"{count:,} messages are not given to this bridge: {active}"
+            self.trouble = None if active == OURS else f"{ready} not given to this bridge: {active}"
             return
         if before is not None and count < before[1]:  # another one takes them
             self._passed_since = None
         self._passed_since = self._passed_since or now
         is_trouble = now - self._passed_since >= PASSED_OVER
         self.trouble = (
-            f"{count:,} messages are ready, and this bridge is given none of them: another consumer, the single active "
+            f"{ready} ready, and this bridge is given none of them: another consumer, the single active "
             "one or of a higher priority, does not take them either"
             if is_trouble
             else None
