@@ -14,6 +14,8 @@ from typing import Final, NamedTuple
 
 import pytest
 
+from tests.support.syntax import walk
+
 ROOT: Final = Path(__file__).parents[1]
 FOLDERS: Final = (".ci", "benchmarks", "bindings", "bridge", "docs", "examples", "exchange", "tests")
 SUFFIXES: Final = (
@@ -87,7 +89,7 @@ def list_bound(body: list[ast.stmt]) -> Iterator[str]:
                     if isinstance(node, ast.stmt | ast.ExceptHandler):
                         yield from list_bound([node] if isinstance(node, ast.stmt) else node.body)
                     else:
-                        yield from (each.id for each in ast.walk(node) if isinstance(each, ast.Name))
+                        yield from (each.id for each in walk(node) if isinstance(each, ast.Name))
 
 
 def list_texts(path: Path) -> Iterator[str]:

@@ -10,6 +10,7 @@ from typing import Final
 import pytest
 
 from exchange.kinds import KINDS
+from tests.support.syntax import walk
 
 ROOT: Final = Path(__file__).parent.parent
 HOME: Final = "exchange/kinds/"
@@ -85,7 +86,7 @@ def comparisons(nodes: list[ast.AST]) -> Iterator[tuple[int, str]]:
                 texts = [text for argument in node.args for text in strings_of(argument)]
                 yield from ((node.lineno, text) for text in texts if any(text in name for name in KINDS))
         elif isinstance(node, ast.Match):
-            values = [case.value for case in ast.walk(node) if isinstance(case, ast.MatchValue)]
+            values = [case.value for case in walk(node) if isinstance(case, ast.MatchValue)]
             yield from ((node.lineno, text) for value in values for text in strings_of(value) if text in KINDS)
 
 
@@ -111,7 +112,7 @@ def arguments(nodes: list[ast.AST]) -> Iterator[tuple[int, str]]:
 
 
 def found_in(source: str) -> set[tuple[int, str]]:
-    nodes = list(ast.walk(ast.parse(source)))
+    nodes = list(walk(ast.parse(source)))
     return {*comparisons(nodes), *tables(nodes), *arguments(nodes)}
 
 

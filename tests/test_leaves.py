@@ -63,6 +63,12 @@ GUIDE = 'docs/leaf.md', ROOT / 'docs' / 'guide' / 'start.md', copy(EXAMPLES / 's
 }
 
 
+@pytest.fixture(scope="module")
+def _tree() -> None:
+    """Read the tree, once for all tests that look at it: that is no cost of the first of them."""
+    read_graph(TOP)
+
+
 @cache
 def parts_of(leaf: Leaf) -> Parts:
     return find_parts(leaf, read_graph(TOP))
@@ -140,6 +146,7 @@ def test_a_leaf_is_selected_by_all_that_it_reaches_and_by_nothing_else(seed: int
     assert selecting == {b for a, b in reached if a == 0}
 
 
+@pytest.mark.usefixtures("_tree")
 def test_what_grimp_finds_is_in_each_leaf() -> None:
     grimp = pytest.importorskip("grimp", reason="the group lint is not installed")
     graph = grimp.build_graph(*PRODUCT, cache_dir=None)

@@ -10,6 +10,8 @@ from typing import Final
 
 import pytest
 
+from tests.support.syntax import walk
+
 ROOT: Final = Path(__file__).parent
 LEFT_OUT: Final = ("support/waiting.py", "support/virtual_loop.py", "recorders/")
 """The one place that polls, the clock that nobody waits for, and programs that are no tests."""
@@ -120,7 +122,7 @@ def is_sleep(node: ast.AST) -> bool:
 
 def find_sleeps(source: str) -> Iterator[int]:
     """Yield the line of each sleep."""
-    return (node.lineno for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call) and is_sleep(node))
+    return (node.lineno for node in walk(ast.parse(source)) if isinstance(node, ast.Call) and is_sleep(node))
 
 
 def find_files() -> Iterator[tuple[str, list[int]]]:

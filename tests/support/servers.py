@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import pytest
 
-from tests.support.starting import START_SECONDS, Unavailable, has_ended, read_log, wait_for_service
+from tests.support.starting import Unavailable, has_ended, read_log, wait_for_service
 from tests.support.unique import free_port
 
 if TYPE_CHECKING:
@@ -337,16 +337,16 @@ def _management_beside(kind: ServerKind, url: str) -> str | None:
 def _in_container(kind: ServerKind, image: str, containers: ExitStack) -> Callable[[], Server]:
     container = _start(kind, image)
     containers.callback(container.stop)
-    return partial(_answering_in, kind, image, container, time.monotonic() + START_SECONDS)
+    return partial(_answering_in, kind, image, container, time.monotonic())
 
 
-def _answering_in(kind: ServerKind, image: str, container: DockerContainer, deadline: float) -> Server:
+def _answering_in(kind: ServerKind, image: str, container: DockerContainer, began: float) -> Server:
     url, version = wait_for_service(
         f"a container of {image}",
         partial(_ask, kind, container),
         partial(read_log, container),
         has_ended=partial(has_ended, container),
-        seconds=max(0.0, deadline - time.monotonic()),
+        began=began,
     )
     management = None
     if kind.find_management is not None and kind.management_port is not None:

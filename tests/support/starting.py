@@ -6,10 +6,12 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+from tests.support.waiting import stretch
+
 __all__ = ["START_SECONDS", "Unavailable", "has_ended", "read_log", "wait_for_service"]
 
 START_SECONDS: Final = 60.0
-"""Maximum time until a service answers that was started, in seconds; on a busy machine they take some 25."""
+"""Maximum time until a service answers that was started, in seconds, where a processor is to spare."""
 PAUSE: Final = 0.25
 CHARACTERS: Final = 3_000
 """Maximum number of characters shown of a log."""
@@ -28,12 +30,14 @@ def wait_for_service(
     *,
     has_ended: Callable[[], bool] = lambda: False,
     seconds: float = START_SECONDS,
+    began: float | None = None,
 ) -> Answer:
     """Return the answer of a service as soon as it gives one: `ask` raises an exception until then.
 
-    Raises Unavailable with name, reason and the end of its log if it has ended, or does not answer within `seconds`.
+    Raises Unavailable with name, reason and the end of its log if it has ended, or does not answer within `seconds`
+    since it `began` (by `time.monotonic`; now unless given), or more on a busy machine.
     """
-    deadline = time.monotonic() + seconds
+    began = time.monotonic() if began is None else began
     while True:
         try:
             return ask()
@@ -41,8 +45,8 @@ def wait_for_service(
             last = error
         if has_ended():
             raise Unavailable(f"{name} ended before it answered{_show(read_log)}")
-        if time.monotonic() > deadline:
-            reason = f"did not answer in {seconds:.0f} s ({type(last).__name__}: {last})"
+        if (passed := time.monotonic() - began) > stretch(seconds):
+            reason = f"did not answer in {passed:.0f} s ({type(last).__name__}: {last})"
             raise Unavailable(f"{name} {reason}{_show(read_log)}") from last
         time.sleep(PAUSE)
 

@@ -7,10 +7,13 @@ of the module's own package if the module calls what imports by name (``import_m
 from __future__ import annotations
 
 import ast
+import gc
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path, PurePath
 from typing import Final, NamedTuple
+
+from tests.support.syntax import walk
 
 __all__ = ["Graph", "Source", "read_graph"]
 
@@ -65,7 +68,11 @@ class Graph:
 def read_graph(top: Path) -> Graph:
     """Read all modules of the tree at `top`."""
     files = (path for root in ROOTS for path in (top / root).rglob("*.py"))
-    return Graph({path.relative_to(top).as_posix(): path.read_text("utf-8") for path in files})
+    gc.disable()  # syntax trees are freed by count, and each search for cycles goes through all that tests hold
+    try:
+        return Graph({path.relative_to(top).as_posix(): path.read_text("utf-8") for path in files})
+    finally:
+        gc.enable()
 
 
 def _name_module(path: str) -> str:
@@ -84,7 +91,7 @@ def _read_source(path: str, name: str, text: str, modules: Iterable[str]) -> Sou
     imported: set[str] = set()
     strings: set[str] = set()
     is_by_name = False
-    for node in ast.walk(ast.parse(text)):
+    for node in walk(ast.parse(text)):
         if isinstance(node, ast.Import):
             imported |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
