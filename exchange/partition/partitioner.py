@@ -203,14 +203,21 @@ class Producer:
         self._memories: Final[dict[str, Any]] = {}
 
     def choose(self, topic: str, key: Key, partitions: Partitions, value: Any = UNKNOWN) -> Choice:
-        """Return the choice for the next record of this topic. Raises InputError as `Partitioner.choose`."""
+        """Return the choice for the next record of this topic. Raises InputError as `Partitioner.choose`.
+
+        A memory that chooses a partition which is not there any more is forgotten: the topic has fewer than before.
+        """
         name, inputs = self._memory_name(topic), Inputs(self._draw, self._clock())
-        kept = self._recall(name, inputs)
-        if self.partitioner.reads_record:
-            answer = self.partitioner.answer(PartitionRequest(topic, key, value, partitions, inputs, kept))
-        else:
-            answer = self.partitioner.choose_next(key, partitions, kept, inputs)
-        choice, self._memories[name] = answer
+
+        def ask(kept: Any) -> tuple[Choice, Any]:
+            if self.partitioner.reads_record:
+                return self.partitioner.answer(PartitionRequest(topic, key, value, partitions, inputs, kept))
+            return self.partitioner.choose_next(key, partitions, kept, inputs)
+
+        choice, memory = ask(self._recall(name, inputs))
+        if choice.partition is not None and choice.partition not in partitions:
+            choice, memory = ask(self.partitioner.memory(inputs))
+        self._memories[name] = memory
         return choice
 
     def handle(self, topic: str, event: Event, partitions: Partitions) -> None:
