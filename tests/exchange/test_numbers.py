@@ -25,6 +25,7 @@ ALLOWED: Final = {
     "exchange/text/numbers.py",
     "exchange/selector/compiled.py",  # texts of Java's code, where all digits are ASCII
     "exchange/selector/numbers.py",  # Java's own conversions, which take the digits of all scripts
+    "exchange/partition/clients/rocketmq/priority.py",  # as Integer.parseInt
     "exchange/partition/clients/rocketmq/queues.py",  # as Integer.parseInt
     "bridge/interop/amqp_guest.py",  # bytes, of which only ASCII are digits
 }

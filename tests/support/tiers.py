@@ -26,12 +26,15 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from tests.support.leaves.table import LEAVES, find_leaf
+from tests.support.waiting import stretch
 
 Tier = Literal["quick", "rest", "all", "night"]
 TIERS: Final[tuple[Tier, ...]] = get_args(Tier)
 
 CPU_LIMIT: Final = 5.0
-"""Maximum processor time of a test without a mark in `quick`, with that of the processes it started, in seconds."""
+"""Maximum processor time of a test without a mark in `quick`, with that of the processes it started, in seconds.
+
+On a busy machine it is up to twice as much."""
 
 NEEDS: Final = ("live", "spark", "browser", "process")
 """Marks of tests that `quick` leaves out."""
@@ -132,9 +135,10 @@ def limit_cpu(item: pytest.Item) -> Iterator[None]:
     began = _cpu_seconds()
     yield
     took = _cpu_seconds() - began
-    if took > CPU_LIMIT and not needs(item):
+    limit = min(2 * CPU_LIMIT, stretch(CPU_LIMIT))  # threads that share a core get half of it each
+    if took > limit and not needs(item):
         pytest.fail(
-            f"took {took:.1f} s of processor time, more than {CPU_LIMIT:g}: make it cheaper, or mark what it needs"
+            f"took {took:.1f} s of processor time, more than {limit:g}: make it cheaper, or mark what it needs"
             f" ({', '.join(NEEDS)})",
             pytrace=False,
         )

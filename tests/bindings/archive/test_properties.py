@@ -95,7 +95,13 @@ def write_text(properties: Mapping[str, Any]) -> bytes:
     return f"{entry[:start]}[{','.join(terms)}]\nPayload: \nbody\n".encode()
 
 
+def write_csv(properties: Mapping[str, Any]) -> bytes:
+    text = json.dumps(encode_table(properties)).replace('"', '""')
+    return f'exchange,routing_key,properties\nx,all,"{text}"\n'.encode()
+
+
 WRITERS: Final[Mapping[str, tuple[str, Callable[[Mapping[str, Any]], bytes]]]] = {
+    "CSV": ("a.csv", write_csv),
     "JSON lines": ("a.jsonl", write_lines),
     "JSON lines of other programs": (
         "a.jsonl", lambda p: json.dumps({"exch": "x", "rkey": "k", "props": encode_table(p)}).encode() + b"\n",

@@ -362,6 +362,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.process
 def test_confirmed_messages_are_there_once_after_kill_9(tmp_path: Path) -> None:
     confirmed: list[int] = []
     for turn in range(3):
