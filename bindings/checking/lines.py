@@ -9,18 +9,17 @@ from typing import Any, Final, TypeAlias
 
 from bindings.checking.rules.finding import Finding
 from bindings.sources.definitions import Definitions
-from bindings.sources.definitions.entries import SECTIONS
+from bindings.sources.definitions.entries import SECTION_OF, SECTIONS
 from bindings.sources.definitions.text import find_objects
 from bindings.sources.files import decode_text, read_content
 from bindings.sources.open import Source
-from exchange.entities.entities import Binding, Exchange, Policy, Queue
+from exchange.entities.entities import Binding
 from exchange.entities.part import Part
 
 __all__ = ["with_lines"]
 
 PartOfVhost: TypeAlias = tuple[str, Part]
 
-SECTION_OF: Final = {Exchange: "exchanges", Queue: "queues", Policy: "policies", Binding: "bindings"}
 NAMES: Final = ("name", "source", "destination", "destination_type", "routing_key")
 
 

@@ -135,7 +135,7 @@ class VirtualBroker:
 
     def get(self, queue: str, *, auto_ack: bool = False) -> Delivery | None:
         """Take the next message of a queue, as basic.get; None if it has none."""
-        self._find(queue)
+        _find_queue(self._broker, queue)
         return self._broker.get(queue, auto_ack=auto_ack)
 
     def consume(
@@ -150,7 +150,7 @@ class VirtualBroker:
         takes back what it does not settle in time, and gives it no more until it has settled that. Raises InputError
         for a prefetch count that is not 0 to 65535.
         """
-        self._find(queue)
+        _find_queue(self._broker, queue)
         return self._broker.consume(
             queue, prefetch=prefetch, priority=priority, auto_ack=auto_ack, offset=offset, timeout=timeout
         )
@@ -184,7 +184,7 @@ class VirtualBroker:
 
     def purge(self, queue: str) -> int:
         """Delete the messages of a queue that are ready, as queue.purge; return their number."""
-        self._find(queue)
+        _find_queue(self._broker, queue)
         return self._broker.purge(queue)
 
     def advance(self, seconds: float) -> None:
@@ -254,9 +254,6 @@ class VirtualBroker:
     def clear_policy(self, name: str) -> None:
         """Remove a policy."""
         self._broker.clear_policy(name)
-
-    def _find(self, queue: str) -> None:
-        _find_queue(self._broker, queue)
 
     def __repr__(self) -> str:
         count = sum(map(len, self.queues.values()))

@@ -80,9 +80,8 @@ class Placing:
             if own is not None:
                 raise
             return placement._replace(partition=None, name=None)
-        chosen = choice.partition
-        name = None if chosen is None or chosen not in partitions else partitions[chosen].name
-        return placement._replace(partition=chosen, name=name, hash=choice.hash, rule=choice.rule)
+        name = None if choice.partition is None else partitions[choice.partition].name
+        return placement._replace(partition=choice.partition, name=name, hash=choice.hash, rule=choice.rule)
 
     def _producer(self, queue: str, partitioner: Partitioner, target: Target) -> AppendingProducer:
         producer = self._producers.get(queue)

@@ -101,6 +101,7 @@ class _Writer:
         self._wide: Final = wide
         self._listed: Final = listed
         self._digits: Final = report.precision
+        self._unexplained: Final = list_unexplained_exchanges(report)
 
     def parts(self) -> Iterator[RenderableType]:
         """Yield all sections that have something to show."""
@@ -258,7 +259,7 @@ class _Writer:
             grid.add_row(f"{shape.messages:,}{'+' if row.error else ''}", show_shape(shape, wide=self._wide))
         yield indent(grid, 4)
         yield from self._more(len(row.shapes), "shapes", 4)
-        if row.exchange in list_unexplained_exchanges(self._report) and not any(each.nearest for each in row.shapes):
+        if row.exchange in self._unexplained and not any(each.nearest for each in row.shapes):
             yield indent(Text(f"nearest: {NO_HEADERS}", style="dim"), 4)
         if row.error:
             yield indent(Text(f"counts of shapes are approximate: up to {row.error:,} more each", style="dim"), 4)

@@ -18,7 +18,7 @@ from exchange.values.field_json import decode_table, encode_table
 from exchange.values.field_values import EMPTY, FieldTable, thaw
 from exchange.values.json_text import JsonRefused
 
-__all__ = ["ENCODE", "SECTIONS", "Compactor", "Entry", "Object", "expand", "is_same_json", "read_section"]
+__all__ = ["ENCODE", "SECTIONS", "SECTION_OF", "Compactor", "Entry", "Object", "expand", "is_same_json", "read_section"]
 
 Object: TypeAlias = dict[str, Any]
 
@@ -196,6 +196,11 @@ SECTIONS: Final[Mapping[str, Callable[[Object, str], Part]]] = {
     "bindings": _binding,
 }
 """Section of a topology -> the function that reads its objects. All other sections are kept unchanged."""
+
+SECTION_OF: Final[Mapping[type, str]] = {
+    Exchange: "exchanges", Queue: "queues", Binding: "bindings", Policy: "policies",
+}  # fmt: skip
+"""Type of a part -> the section of its objects."""
 
 
 def _text(item: Object, key: str, place: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bindings.sources.definitions import Definitions
-from bindings.sources.definitions.entries import Entry
+from bindings.sources.definitions.entries import SECTION_OF, Entry
 from bindings.sources.definitions.import_warnings import (
     SourceWarning,
     describe,
@@ -16,16 +16,13 @@ from bindings.sources.definitions.import_warnings import (
     find_part_warnings,
 )
 from bindings.sources.formats.nodes import DocumentNode, format_path
-from exchange.entities.entities import Binding, Exchange, Policy, Queue
+from exchange.entities.entities import Binding, Policy
 from exchange.entities.part import Part
 from exchange.entities.unread import UnreadKind, UnreadPart
 from exchange.text.display import list_some
 
 __all__ = ["Collector", "Imported"]
 
-SECTION_OF: Final[Mapping[type, str]] = {
-    Exchange: "exchanges", Queue: "queues", Binding: "bindings", Policy: "policies",
-}  # fmt: skip
 MAX_LISTED_MOVERS: Final = 5
 """Maximum number of objects of a kind that move messages whose names are listed."""
 
