@@ -29,6 +29,9 @@ TOP: Final = Path(__file__).parents[1]
 KEPT: Final = Path(os.environ.get("HASHSTAR_NIGHT", TOP / "build" / "night"))
 """Folder of the logs of parts, and of what has passed. CI keeps it from one clone to the next."""
 PYTEST: Final = f"{sys.executable} -m pytest --maxprocesses=4 --dist=loadgroup"
+PACKAGES: Final = ("exchange", "bindings", "bridge")
+# Ten times the examples take ten times as long.
+TESTS: Final = f"{PYTEST} -n auto --tier=night --timeout=3600 -o faulthandler_timeout=3660"
 LOWEST: Final = (
     "tests/exchange/partition tests/bindings/sources/test_language.py tests/bindings/archive tests/bindings/counts"
     " tests/bindings/auditing/test_command.py"
@@ -43,8 +46,8 @@ WAITING: Final[Mapping[str, str]] = {
 """Name of a part that mostly waits, for servers or for moments -> its command, for a shell."""
 
 COMPUTING: Final[Mapping[str, str]] = {
-    # Ten times the examples take ten times as long.
-    "tests": f"{PYTEST} -n auto --tier=night --timeout=3600 -o faulthandler_timeout=3660",
+    **{f"tests of {package}": f"{TESTS} tests/{package}" for package in PACKAGES},
+    "other tests": " ".join([TESTS, *(f"--ignore=tests/{package}" for package in PACKAGES)]),
     "mutants": "make mutants",
     "fuzz": "make fuzz",
     "damage": "make damage",
