@@ -16,6 +16,7 @@ import pytest
 
 from exchange import Binding, Exchange, Queue, Topology
 from tests.support.program import run_program
+from tests.support.waiting import find_limit
 
 ROOT = Path(__file__).parent.parent
 DEFINITIONS: dict[str, Any] = {
@@ -375,7 +376,7 @@ def test_an_output_that_cannot_be_written_is_an_error_of_one_line(
     command = command.replace("D", definitions).replace("messages", str(messages))
     result = subprocess.run(
         ["bash", "-c", f"{sys.executable} -m bridge.cli {command} {redirected}"],
-        capture_output=True, text=True, check=False, cwd=ROOT, timeout=60,
+        capture_output=True, text=True, check=False, cwd=ROOT, timeout=find_limit(),
     )  # fmt: skip
     assert result.returncode == 2
     lines = [line for line in result.stderr.splitlines() if "is unknown here" not in line]
@@ -431,7 +432,7 @@ def test_a_closed_pipe_is_no_error_and_no_finding(definitions: str, tmp_path: Pa
     try:
         result = subprocess.run(
             [sys.executable, "-m", "bridge.cli", *command.split()], input=lines.encode(), stdout=writer,
-            stderr=writer if kind == "both" else subprocess.PIPE, check=False, cwd=ROOT, timeout=60,
+            stderr=writer if kind == "both" else subprocess.PIPE, check=False, cwd=ROOT, timeout=find_limit(),
         )  # fmt: skip
     finally:
         os.close(writer)

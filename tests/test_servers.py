@@ -13,6 +13,7 @@ from tests.support import servers
 from tests.support.servers import SERVERS, Server, ServerKind, listed, running
 from tests.support.starting import START_SECONDS, Unavailable, wait_for_service
 from tests.support.unique import unique_name
+from tests.support.waiting import find_limit
 
 NOWHERE = "amqp://guest:guest@127.0.0.1:1/%2F"
 
@@ -221,7 +222,7 @@ def test_every_live_kafka_keeps_a_record(kafka_servers: list[Server]) -> None:
     for server in kafka_servers:
         topic = unique_name("servers")
         admin = AdminClient({"bootstrap.servers": server.url})
-        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(find_limit())
         producer = Producer({"bootstrap.servers": server.url})
         producer.produce(topic, b"hello")
         assert producer.flush(30) == 0
@@ -233,7 +234,7 @@ def test_every_live_kafka_keeps_a_record(kafka_servers: list[Server]) -> None:
             assert message.value() == b"hello"
         finally:
             consumer.close()
-            admin.delete_topics([topic])[topic].result(30)
+            admin.delete_topics([topic])[topic].result(find_limit())
 
 
 @pytest.mark.live

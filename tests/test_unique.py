@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import unique
+from tests.support.waiting import find_limit
 
 TOP = Path(__file__).parents[1]
 ASK = "from tests.support.unique import free_ports; print(*free_ports(100), flush=True); input()"
@@ -30,7 +31,7 @@ def test_processes_are_given_different_ports_that_are_free() -> None:
         ports += unique.free_ports(100)
     finally:
         for each in processes:
-            each.communicate("\n", timeout=60)
+            each.communicate("\n", timeout=find_limit())
     assert len(ports) == len(set(ports)) == 500
     assert all(unique.FIRST < port < unique.LAST for port in ports)
 

@@ -69,17 +69,19 @@ def run_command(worker: int | None, path: Path) -> None:
 
 
 def _exit_after(work: Coroutine[Any, Any, int]) -> NoReturn:
-    """Run a coroutine on an event loop, and exit with its result, soon, whatever the threads of clients do.
+    """Run a coroutine on an event loop, and exit with its result: in a program soon, whatever threads of clients do.
 
-    The loop waits by select or better: pika's connections need such a one.
+    The process of a caller is not ours to end. The loop waits by select or better: pika's connections need such a one.
     """
     from bridge.daemon.signals import end_process_within
 
     leaving: list[threading.Timer] = []
+    owns_process = is_program()
 
     async def work_to_end() -> int:
         code = await work
-        leaving.append(end_process_within(LEAVING, code))
+        if owns_process:
+            leaving.append(end_process_within(LEAVING, code))
         return code
 
     try:

@@ -25,7 +25,7 @@ from bridge.endpoint import Disconnected, Source, Target
 from bridge.endpoints.kafka.cluster.topics import KafkaTopic
 from bridge.endpoints.rabbitmq.consumer.offsets import StreamOffsets
 from tests.support.bridge.behaviour import Reports
-from tests.support.waiting import stretch, wait_until
+from tests.support.waiting import find_limit, stretch, wait_until
 from tests.support.watchdog import LONGEST, watched
 
 ROOT = Path(__file__).parents[2]
@@ -167,7 +167,7 @@ def test_a_file_of_a_secret_that_hangs_blocks_its_endpoint_alone(tmp_path: Path,
             opening = asyncio.ensure_future(source.open() if which == "source" else target.open(Reports()))
             await asyncio.to_thread(held.wait)
             opening.cancel()
-            await asyncio.wait([opening], timeout=10)
+            await asyncio.wait([opening], timeout=find_limit())
             assert opening.cancelled()
             await (source if which == "source" else target).close()
         held.release()
@@ -221,7 +221,7 @@ class Held:
 
     def wait(self) -> None:
         """Wait until it is read."""
-        assert self._reached.wait(30)
+        assert self._reached.wait(find_limit())
 
     def release(self) -> None:
         """Let the reader come to the end."""
@@ -285,7 +285,7 @@ def test_a_bridge_whose_endpoints_hang_ends_in_time(tmp_path: Path, scheme: str)
             held.wait()
             process.send_signal(signal.SIGTERM)
             began = time.monotonic()
-            process.wait(30)
+            process.wait(find_limit())
             held.release()
             assert time.monotonic() - began < stretch(1 + 5)
         finally:

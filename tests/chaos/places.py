@@ -36,6 +36,7 @@ from tests.chaos.kinds import Brokers
 from tests.support.kafka.topics import Topics
 from tests.support.rocketmq.topics import Topics as RocketmqTopics
 from tests.support.unique import unique_name
+from tests.support.waiting import find_limit
 
 __all__ = [
     "HEARTBEAT", "PARTITIONS", "PERSISTENT", "Folder", "Place", "Queue", "Readable", "RocketmqTopic", "Topic",
@@ -205,7 +206,7 @@ class Queue(Readable, Writable):
             connection.write(b"".join(frames))
             while start + len(frames) > confirmed:
                 news.clear()
-                await asyncio.wait_for(news.wait(), 60)
+                await asyncio.wait_for(news.wait(), find_limit())
         await connection.close()
 
     def count_left(self) -> int | None:

@@ -34,6 +34,10 @@ PATIENCE: Final = 5.0
 """Seconds to wait beyond that, so that the table has a number."""
 KEYS: Final = 40
 WINDOW: Final = 200
+FLOWING: Final = 300
+"""Number of written messages from which on they flow."""
+LEFT: Final = 1_000
+"""Minimum number of messages that a fault finds unwritten."""
 QUIET: Final = 2.0
 """Seconds without any work left after which a trial is drained."""
 SECONDS: Final = 120.0
@@ -215,6 +219,15 @@ class Trial:
     def wait_for_written(self, count: int) -> None:
         """Wait until ``count`` messages were written, so that a fault comes while they flow."""
         self.wait_until(lambda: self.count_written() >= count, f"{count:,} messages were written")
+
+    def wait_until_flowing(self, source: Readable) -> None:
+        """Wait until messages flow from the source, and put more there if few are left for the fault that comes.
+
+        A slow bridge writes all that there was before a busy machine lets us see the first.
+        """
+        self.wait_for_written(FLOWING)
+        while self.sent - self.count_written() < LEFT:
+            self.put(source, LEFT)
 
     def wait_until_idle(self) -> None:
         """Wait until nothing was under way or written for a while: where the source cannot be asked what is left."""

@@ -26,6 +26,7 @@ from exchange.entities.releases import find_profile
 from tests.support import topologies
 from tests.support.amqp_wire import all_types_in_pika
 from tests.support.servers import Server
+from tests.support.waiting import find_limit
 
 END = b"end"
 
@@ -202,7 +203,7 @@ def manage(server: Server, method: str, path: str, body: object = None) -> Any:
         data=json.dumps(body).encode() if body is not None else None,
         headers={"Authorization": f"Basic {login}", "Content-Type": "application/json"},
     )
-    with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310  as above
+    with urllib.request.urlopen(request, timeout=find_limit()) as answer:  # noqa: S310  as above
         text = answer.read()
     return json.loads(text) if text else None
 

@@ -28,6 +28,7 @@ from exchange.text.site import build_install_command
 from tests.support import topologies
 from tests.support.amqp_wire import encode_field
 from tests.support.program import run_program
+from tests.support.waiting import find_limit
 
 ROOT = Path(__file__).parents[3]
 QUEUE, EXCHANGE = Queue("q"), Exchange("x", "topic")
@@ -221,7 +222,7 @@ def test_bad_usage_ends_with_2_and_without_a_password(tmp_path: Path, arguments:
 def test_pika_is_not_imported_before_it_is_needed() -> None:
     """Those who never apply anything can do without."""
     code = "import sys, bindings.commands.apply; sys.exit('pika' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False, cwd=ROOT, timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], check=False, cwd=ROOT, timeout=find_limit()).returncode == 0
 
 
 def test_the_text_of_a_step_describes_it() -> None:

@@ -37,6 +37,7 @@ from tests.support.bindings import pairs
 from tests.support.differential import manage
 from tests.support.servers import Server, missing
 from tests.support.unique import unique_name
+from tests.support.waiting import find_limit
 
 PAIRS = int(os.environ.get("HASHSTAR_LIVE_PAIRS", "12"))
 PASSWORD = "not-to-be-seen"  # noqa: S105  of a user that lives as long as a test
@@ -276,7 +277,7 @@ def proxy(server: str, most: int, *, silent: bool) -> Iterator[str]:
                     left -= len(data)
                     if left < 0:
                         if silent:
-                            stop.wait(60)
+                            stop.wait(find_limit())
                         break
                 target.sendall(data)
         except OSError:
@@ -293,7 +294,7 @@ def proxy(server: str, most: int, *, silent: bool) -> Iterator[str]:
             client, _ = listener.accept()
         except OSError:
             return
-        with client, socket.create_connection((parts.hostname, parts.port), timeout=30) as broker:
+        with client, socket.create_connection((parts.hostname, parts.port), timeout=find_limit()) as broker:
             back = threading.Thread(target=pass_on, args=(broker, client, most))
             back.start()
             pass_on(client, broker, None)
@@ -309,7 +310,7 @@ def proxy(server: str, most: int, *, silent: bool) -> Iterator[str]:
             stop.set()
             end_it(listener)
     for thread in threads:
-        thread.join(30)
+        thread.join(find_limit())
 
 
 @pytest.mark.live

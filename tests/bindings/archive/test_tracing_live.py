@@ -27,7 +27,7 @@ from tests.support.archives.reads import read, table
 from tests.support.archives.traced import open_traced
 from tests.support.servers import Server
 from tests.support.unique import unique_name
-from tests.support.waiting import wait_until
+from tests.support.waiting import find_limit, wait_until
 
 pytestmark = pytest.mark.live
 
@@ -130,7 +130,7 @@ def test_the_plugins_logs_are_read_as_what_was_published(
 
 def _trace(server: Server, vhost: str, name: str, form: str) -> None:
     assert server.management_url is not None
-    connection = http.client.HTTPConnection(urlsplit(server.management_url).netloc, timeout=30)
+    connection = http.client.HTTPConnection(urlsplit(server.management_url).netloc, timeout=find_limit())
     body = json.dumps({"format": form, "pattern": "#", "max_payload_bytes": 10_000})
     headers = {
         "Authorization": f"Basic {b64encode(b'guest:guest').decode()}", "Content-Type": "application/json",

@@ -29,6 +29,7 @@ from tests.support.archives import rocketmq_files
 from tests.support.archives.kafka_files import KafkaRecord, batch
 from tests.support.archives.reads import read
 from tests.support.pages import ROOT
+from tests.support.waiting import find_limit
 
 PLACES = FieldMapping("=x", "=k")
 RECORD = Record(Message("x", "k"), size=0)
@@ -186,7 +187,7 @@ def test_pipes_beside_files_of_brokers_are_not_waited_for(tmp_path: Path) -> Non
     for path in (kafka, store):
         ended = subprocess.run(
             [sys.executable, "-m", "bridge.cli", "archive", "inspect", str(path)],
-            capture_output=True, text=True, check=False, timeout=60, cwd=ROOT,
+            capture_output=True, text=True, check=False, timeout=find_limit(), cwd=ROOT,
         )  # fmt: skip
         assert ended.returncode in (0, 2), ended.stderr
         assert "Traceback" not in ended.stderr

@@ -29,7 +29,7 @@ from tests.support import topologies
 from tests.support.archives.lines import records_for, topology_for, write_lines
 from tests.support.bindings.exact import exact
 from tests.support.tiers import examples
-from tests.support.waiting import wait_until
+from tests.support.waiting import find_limit, wait_until
 
 LINE = '{"exchange": "amq.topic", "routing_key": "a"}\n'
 
@@ -175,7 +175,7 @@ def test_an_interrupt_ends_all_processes(tmp_path: Path) -> None:
         assert running.stdout.readline() == "began\n"
         wait_until(lambda: len(_members_of(running.pid)) == 3)
         os.killpg(running.pid, signal.SIGINT)
-        assert running.wait(60) != 0
+        assert running.wait(find_limit()) != 0
         wait_until(lambda: not _members_of(running.pid))
 
 

@@ -26,6 +26,7 @@ from exchange import InputError, Message
 from tests.support.archives.growing import STUDY
 from tests.support.archives.reads import facts
 from tests.support.servers import Server, missing
+from tests.support.waiting import find_limit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -112,10 +113,10 @@ def topic(kafka: Server) -> Iterator[str]:
     name = f"audit-{os.getpid()}"
     admin = AdminClient({"bootstrap.servers": kafka.url})
     for future in admin.create_topics([NewTopic(name, 3, 1, config={"retention.ms": "-1"})]).values():
-        future.result(30)
+        future.result(find_limit())
     yield name
     for future in admin.delete_topics([name]).values():
-        future.result(30)
+        future.result(find_limit())
 
 
 def produce(kafka: Server, topic: str, count: int) -> None:

@@ -93,7 +93,7 @@ def with_kombu(url: str) -> None:
             message.ack()
 
         with connection.Consumer(queue, callbacks=[take]):
-            connection.drain_events(timeout=10)
+            connection.drain_events(timeout=find_limit())
     assert got == [{"a": 1}]
 
 
@@ -154,7 +154,7 @@ def test_what_the_broker_closes_by_itself_is_no_refusal_of_a_request(proxy: Reco
 
 
 def test_what_is_no_amqp_passes_and_is_counted(proxy: Recorded) -> None:
-    with socket.create_connection((proxy.host, proxy.port), timeout=10) as client:
+    with socket.create_connection((proxy.host, proxy.port), timeout=find_limit()) as client:
         client.sendall(b"GET / HTTP/1.1\r\n\r\n")
         assert client.recv(8) == b"AMQP\x00\x00\x09\x01"  # the broker's own answer
     with_pika(proxy.url)
@@ -279,13 +279,13 @@ class Sink:
     def _read(self) -> None:
         connection, _ = self.socket.accept()
         with connection:
-            self.allowed.wait(30)
+            self.allowed.wait(find_limit())
             while data := connection.recv(1 << 16):
                 self.taken += data
             connection.sendall(b"end")
 
     def close(self) -> None:
-        self._thread.join(30)
+        self._thread.join(find_limit())
         self.socket.close()
 
 
@@ -339,7 +339,7 @@ def test_many_connections_at_a_time_are_each_carried(proxy: Recorded) -> None:
 
 def count_answered(proxy: Recorded, number: int) -> int:
     """Open connections, all at a time, and return how many the broker has answered."""
-    clients = [socket.create_connection((proxy.host, proxy.port), timeout=10) for _ in range(number)]
+    clients = [socket.create_connection((proxy.host, proxy.port), timeout=find_limit()) for _ in range(number)]
     answered = 0
     for client in clients:
         with suppress(OSError):

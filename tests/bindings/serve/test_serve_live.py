@@ -11,6 +11,7 @@ from tests.support.differential import manage
 from tests.support.served import Served, serve
 from tests.support.servers import Server, addresses_of
 from tests.support.unique import unique_name
+from tests.support.waiting import find_limit
 
 
 def explain(served: Served, exchange: str, key: str) -> list[str]:
@@ -21,7 +22,7 @@ def explain(served: Served, exchange: str, key: str) -> list[str]:
         json.dumps(question).encode(),
         {"Content-Type": "application/json", "X-Hashstar-Token": served.token},
     )
-    with urlopen(request, timeout=30) as answer:  # noqa: S310  as above
+    with urlopen(request, timeout=find_limit()) as answer:  # noqa: S310  as above
         queues: list[str] = json.load(answer)["queues"]
     return queues
 

@@ -16,6 +16,7 @@ from bindings.sources.language.statements import APPLY_TO, QUEUE_TYPES
 from bindings.sources.language.values import TYPES
 from exchange import Router
 from exchange.values.notation import KEYWORDS, MATCH_MODES
+from tests.support.waiting import find_limit
 
 ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "docs/bindings.md").read_text()
@@ -56,8 +57,8 @@ def test_a_command_prints_what_is_shown(block: str) -> None:
     command, _, output = block.removeprefix("$ ").partition("\n")
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     result = subprocess.run(
-        ["bash", "-c", command], cwd=ROOT, env={**os.environ, "PATH": path}, capture_output=True, text=True, timeout=60,
-        check=False,
+        ["bash", "-c", command], cwd=ROOT, env={**os.environ, "PATH": path}, capture_output=True, text=True,
+        timeout=find_limit(), check=False,
     )  # fmt: skip
     assert (result.stdout, result.stderr) == (output, "")
 

@@ -36,6 +36,7 @@ from tests.support.recorded import recorded
 from tests.support.recordings import random_recording, random_topology, text_of
 from tests.support.servers import addresses_of
 from tests.support.unique import unique_name
+from tests.support.waiting import find_limit
 
 if TYPE_CHECKING:
     from tests.support.servers import Server
@@ -107,7 +108,7 @@ def with_kombu(url: str) -> None:
             consumer = connection.Consumer(queue, callbacks=[lambda body, message: message.ack()])
             consumer.qos(prefetch_count=4, apply_global=True)
             with consumer:
-                connection.drain_events(timeout=20)
+                connection.drain_events(timeout=find_limit())
 
 
 def clean(server: Server) -> None:
@@ -243,5 +244,5 @@ def test_ctrl_c_deletes_the_virtual_hosts(rabbitmq: Server, tmp_path: Path) -> N
     while not hosts() and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=30) == 130
+    assert process.wait(timeout=find_limit()) == 130
     assert hosts() == []

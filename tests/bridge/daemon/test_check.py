@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from bridge.cli import hashstar
 from bridge.daemon.config import Config
 from bridge.daemon.probe import CheckReport, check, encode_report, format_report
 from bridge.endpoint import Disconnected, Finding
 from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.mistakes import ConfigWarning
 from bridge.pump.pump import Inlet
+from exchange.commands.console import PROGRAM
 from tests.bridge.daemon.test_config import RIGHT, read
 
 
@@ -140,3 +144,19 @@ def test_no_check_passes_over_in_silence_what_a_system_does_not_show(path: Path)
         and not any(isinstance(each, ast.Call) for each in ast.walk(handler))
     ]
     assert not silent
+
+
+def test_a_command_ends_the_process_of_a_program_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A caller, as these tests are, would end for a loop that takes a moment to close."""
+    ended: list[int] = []
+
+    def end(seconds: float, code: int) -> threading.Timer:
+        ended.append(code)
+        return threading.Timer(seconds, print)
+
+    monkeypatch.setattr("bridge.daemon.signals.end_process_within", end)
+    read(tmp_path, RIGHT)
+    for owner, expected in ((None, []), (PROGRAM, [0])):
+        command = ["bridge", "check", "--offline", str(tmp_path / "bridge.toml")]
+        done = CliRunner().invoke(hashstar, command, obj=owner)
+        assert (done.exit_code, ended) == (0, expected), done.output

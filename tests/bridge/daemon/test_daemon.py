@@ -24,7 +24,7 @@ from bridge.cli import main
 from bridge.daemon.signals import APART
 from exchange import Message
 from tests.bridge.endpoints.archive.test_archive import find_parts, read_bodies, write_part
-from tests.support.waiting import stretch, wait_until
+from tests.support.waiting import find_limit, stretch, wait_until
 
 pytestmark = pytest.mark.process
 
@@ -113,7 +113,7 @@ class Running:
     def request(self, method: str, path: str, headers: dict[str, str] | None = None) -> tuple[int, str]:
         """Send an HTTP request, and return status and body of the answer."""
         host = self.event("serving")["address"].removeprefix("http://").rstrip("/")
-        connection = HTTPConnection(host, timeout=10)
+        connection = HTTPConnection(host, timeout=find_limit())
         try:
             connection.request(method, path, headers=headers or {})
             answer = connection.getresponse()

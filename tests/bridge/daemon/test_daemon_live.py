@@ -20,7 +20,7 @@ from tests.bridge.daemon.test_examples import EXAMPLES, GUIDE
 from tests.support.differential import manage
 from tests.support.servers import Server, missing
 from tests.support.unique import unique_name
-from tests.support.waiting import wait_until
+from tests.support.waiting import find_limit, wait_until
 
 pytestmark = pytest.mark.live
 
@@ -92,7 +92,7 @@ def topics(kafka: Server, name: str) -> Iterator[dict[str, str]]:
     partitions = {"billing": 3, "orders-audit": 12, "lost-and-found": 1}
     made = {topic: f"{name}-{topic}" for topic in partitions}
     for future in admin.create_topics([NewTopic(made[topic], count) for topic, count in partitions.items()]).values():
-        future.result(30)
+        future.result(find_limit())
     yield made
     admin.delete_topics(list(made.values()))
 
@@ -101,7 +101,7 @@ def records_of(bootstrap: str, topic: str, count: int) -> list[tuple[int, int, d
     """Read partition, number and headers of ``count`` records."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": unique_name("group"), "enable.auto.commit": False})
     try:
-        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        partitions = consumer.list_topics(topic, timeout=find_limit()).topics[topic].partitions
         consumer.assign([TopicPartition(topic, each, 0) for each in partitions])
         found: list[tuple[int, int, dict[str, bytes]]] = []
         while len(found) < count:

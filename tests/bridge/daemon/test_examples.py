@@ -33,6 +33,7 @@ from docs.scripts.schemas import TABLES as PAGES_OF_KEYS
 from exchange import Message, Router
 from tests.bridge.daemon.test_metrics import Family, parse_metrics
 from tests.bridge.endpoints.archive.test_archive import find_parts, read_bodies, write_part
+from tests.support.waiting import find_limit
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "bridge"
 GUIDE = Path(__file__).parents[3] / "docs" / "bridge.md"
@@ -80,7 +81,7 @@ def test_the_replay_runs(examples: Path) -> None:
     write_part(examples / "archive", messages, [day + n * 1_000_000 for n in range(210)])
     done = subprocess.run(
         [sys.executable, "-m", "bridge.cli", "bridge", "run", str(examples / "replay.toml")],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=find_limit(), check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     where = examples / "partitioned"

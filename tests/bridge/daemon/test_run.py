@@ -23,6 +23,7 @@ from exchange import Message
 from exchange.errors import InputError
 from tests.bridge.endpoints.archive.test_archive import write_part
 from tests.soak_start_stop import base_config
+from tests.support.waiting import find_limit
 
 MESSAGES = [Message("all", "k", body=b"%d" % number) for number in range(20)]
 
@@ -70,7 +71,7 @@ def test_a_cancelled_bridge_leaves_the_process_as_it_was(tmp_path: Path) -> None
 
     thread = threading.Thread(target=lambda: asyncio.run(cancelled()))
     thread.start()
-    thread.join(30.0)
+    thread.join(find_limit())
     assert not thread.is_alive()
     assert during == [before]
     assert process_state() == before

@@ -28,7 +28,7 @@ from exchange import Binding, Exchange, InputError, Queue, Router, Topology
 from tests.bridge.daemon.test_metrics import parse_metrics
 from tests.support.bridge.behaviour import Silent, on_a_loop
 from tests.support.browser import CHROMIUM, NO_BROWSER, Browser
-from tests.support.waiting import until
+from tests.support.waiting import find_limit, until
 
 TOPOLOGY = (
     Topology().declare_exchange(Exchange("e", "topic")).declare_queue(Queue("q")).bind(Binding.to_queue("e", "q", "#"))
@@ -55,7 +55,7 @@ def serve(host: str = "127.0.0.1", port: int = 0, *names: str) -> tuple[Web, Met
 
 
 def send_request(address: str, method: str, path: str, headers: dict[str, str]) -> tuple[int, str, str]:
-    connection = HTTPConnection(address.removeprefix("http://").rstrip("/"), timeout=10)
+    connection = HTTPConnection(address.removeprefix("http://").rstrip("/"), timeout=find_limit())
     try:
         connection.request(method, path, headers=headers)
         answer = connection.getresponse()
@@ -197,7 +197,7 @@ def test_the_band_of_a_system_that_is_away_is_red(browser: Browser) -> None:
 
 
 def answer_of(address: str) -> tuple[Message[str, str], str]:
-    with urlopen(address, timeout=10) as answer:  # noqa: S310  it is our own
+    with urlopen(address, timeout=find_limit()) as answer:  # noqa: S310  it is our own
         return answer.headers, answer.read().decode()
 
 

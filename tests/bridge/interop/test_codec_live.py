@@ -21,6 +21,7 @@ from tests.support.bridge.identity import with_identity
 from tests.support.bridge.wires import long_string, sized, table_of
 from tests.support.servers import Server
 from tests.support.unique import unique_name
+from tests.support.waiting import find_limit
 
 pytestmark = pytest.mark.live
 
@@ -98,7 +99,9 @@ class Place:
         self.channel.basic_qos(prefetch_count=100)
         arguments = {"x-stream-offset": "first"} if self.kind == "stream" else None
         came: list[ContentHeader] = []
-        for method, properties, _ in self.channel.consume(self.queue, arguments=arguments, inactivity_timeout=20):
+        for method, properties, _ in self.channel.consume(
+            self.queue, arguments=arguments, inactivity_timeout=find_limit()
+        ):
             assert method is not None, f"{len(came)} of {len(contents)} came"
             self.channel.basic_ack(method.delivery_tag)
             content = ContentHeader(properties.raw)

@@ -22,6 +22,7 @@ from tests.support.bridge.events import Events
 from tests.support.kafka import topics as kafka_topics
 from tests.support.rocketmq import topics as rocketmq_topics
 from tests.support.servers import Server
+from tests.support.waiting import find_limit
 
 pytestmark = pytest.mark.live
 
@@ -39,7 +40,7 @@ def carry(spread: str, target: Target, queues: str) -> None:
     source.end()
     targets: Mapping[str, Target] = dict.fromkeys(queues, target)
     pump = Pump([Inlet(source)], Router(topology), targets, Events(), random=Random(7).random)
-    asyncio.run(asyncio.wait_for(pump.run(), 60))
+    asyncio.run(asyncio.wait_for(pump.run(), find_limit()))
 
 
 def test_turns_at_rocketmq_are_those_of_the_topic(rocketmq_servers: list[Server]) -> None:

@@ -15,6 +15,7 @@ from bridge.pump.policy import Policy, Unroutable
 from bridge.pump.pump import Inlet, Pump
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from tests.support.bridge.events import Events
+from tests.support.waiting import find_limit
 
 TOPOLOGY = Topology(
     [Exchange("in", "topic", arguments={"alternate-exchange": "rest"}), Exchange("rest", "fanout")],
@@ -47,7 +48,7 @@ def run_pump(
         source.end()
         policy = Policy(unroutable=Unroutable.DEAD_LETTER)
         pump = Pump([Inlet(source, routing_key=routing_key)], router, targets, Events(), policy, dead)
-        await asyncio.wait_for(pump.run(), 60)
+        await asyncio.wait_for(pump.run(), find_limit())
 
     asyncio.run(run())
     got = {queue: [each.message.headers["n"] for each in target.messages] for queue, target in targets.items()}

@@ -21,6 +21,7 @@ from exchange.values.field_json import decode_message_line
 from tests.support.bridge.events import Events
 from tests.support.tiers import examples
 from tests.support.virtual_loop import pass_time, run_virtually
+from tests.support.waiting import find_limit
 
 QUICK = Policy(window=16, tries=3, backoff=Backoff(0.001, 0.002), reconnect=Backoff(0.001, 0.002), drain=5.0)
 
@@ -57,7 +58,7 @@ def run_pump(
             lambda: 1_700_000_000.5,
         )  # fmt: skip
         acting = asyncio.ensure_future(act(source, pump)) if act is not None else None
-        await asyncio.wait_for(pump.run(), 60)
+        await asyncio.wait_for(pump.run(), find_limit())
         if acting is not None:
             acting.cancel()
         return source

@@ -19,7 +19,7 @@ from exchange.partition.clients.rocketmq.queues import publish_queues
 from tests.support.bridge.relay import relay_to
 from tests.support.servers import Server
 from tests.support.unique import unique_name
-from tests.support.waiting import until
+from tests.support.waiting import find_limit, until
 
 pytestmark = pytest.mark.live
 
@@ -122,7 +122,7 @@ def test_concurrent_requests_all_find_the_name_server_that_answers(rocketmq_serv
             async with Client(ClientSettings(f"{NOBODY};{server.url}")) as client:
                 await asyncio.gather(*[client.route(topic) for topic in made[:count]])
 
-    asyncio.run(asyncio.wait_for(test(rocketmq_servers[0]), 60))
+    asyncio.run(asyncio.wait_for(test(rocketmq_servers[0]), find_limit()))
 
 
 def test_a_closed_client_makes_no_connection(rocketmq_servers: list[Server]) -> None:
@@ -133,7 +133,7 @@ def test_a_closed_client_makes_no_connection(rocketmq_servers: list[Server]) -> 
             with pytest.raises(ClientError, match="the client is closed"):
                 await again()
 
-    asyncio.run(asyncio.wait_for(test(rocketmq_servers[0]), 60))
+    asyncio.run(asyncio.wait_for(test(rocketmq_servers[0]), find_limit()))
 
 
 def test_the_error_without_a_name_server_names_all_addresses() -> None:

@@ -20,7 +20,7 @@ from exchange.partition.clients.rocketmq.queues import MessageQueue
 from exchange.partition.clients.rocketmq.send import SendSettings
 from tests.support.rocketmq_cluster import Cluster
 from tests.support.unique import unique_name
-from tests.support.waiting import until
+from tests.support.waiting import find_limit, until
 
 pytestmark = pytest.mark.live
 
@@ -46,7 +46,7 @@ def run(cluster: Cluster, test: Callable[[Client, Producer, str], Awaitable[None
             await test(client, producer, topic)
 
     try:
-        asyncio.run(asyncio.wait_for(work(), 60))
+        asyncio.run(asyncio.wait_for(work(), find_limit()))
     finally:
         cluster.broker_b.relay.go_on()
 

@@ -24,6 +24,7 @@ from exchange.partition.clients.rocketmq.queues import MessageQueue
 from exchange.selector import Selector, SelectorError, Tags
 from tests.recorders.rocketmq_filter import EXPRESSIONS, PROPERTIES, WRITTEN
 from tests.support.servers import Server
+from tests.support.waiting import find_limit
 
 pytestmark = pytest.mark.live
 
@@ -65,7 +66,9 @@ class Queue:
         while True:
             fields = pull_fields(GROUP, self.queue, subscription, offset, 32, None)
             fields |= {"sysFlag": str(FLAG_SUBSCRIPTION), "subscription": subscription.expression}
-            answer = parse_pull(await self.client.invoke(self.address, RequestCode.PULL_MESSAGE, fields, timeout=10))
+            answer = parse_pull(
+                await self.client.invoke(self.address, RequestCode.PULL_MESSAGE, fields, timeout=find_limit())
+            )
             if answer.body:
                 # As the broker sent them: the client's own look at tags is left out.
                 found += answer.messages(self.queue, Subscription(self.queue.topic))
@@ -82,7 +85,7 @@ class Queue:
                 "classFilterMode": False,
             },
         }).encode()  # fmt: skip
-        answer = await self.client.invoke(self.address, RequestCode.CHECK_CLIENT_CONFIG, {}, body, timeout=10)
+        answer = await self.client.invoke(self.address, RequestCode.CHECK_CLIENT_CONFIG, {}, body, timeout=find_limit())
         assert answer.code in (ResponseCode.SUCCESS, ResponseCode.SUBSCRIPTION_PARSE_FAILED), answer
         return answer.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
 

@@ -23,7 +23,7 @@ def _alarm(trial: Trial) -> Sequence[Writable]:
     control = trial.brokers.rabbitmq().control
     trial.put(source, 2_000 if trial.short else 6_000)
     trial.bridge(source, target, policy=f"rate = {400 if trial.short else 200}")
-    trial.wait_for_written(300)
+    trial.wait_until_flowing(source)
     trial.suffer(
         lambda: control("set_vm_memory_high_watermark", "absolute", "1"),
         lambda: control("set_vm_memory_high_watermark", "absolute", WATERMARK),

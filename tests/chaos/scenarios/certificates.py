@@ -95,7 +95,7 @@ def _rotate(source_kind: str, target_kind: str, what: str, trial: Trial) -> Sequ
     trial.at_end(tls.end)
     tls.replace_brokers(OLD)
     trial.bridge(source, target, policy=f"rate = {400 if trial.short else 200}")
-    trial.wait_for_written(300)
+    trial.wait_until_flowing(source)
     trial.suffer(
         partial(tls.replace_brokers, NEW[what]),
         partial(tls.replace_files, NEW[what]),

@@ -13,6 +13,7 @@ from tests.chaos.clusters import KafkaCluster, RabbitmqCluster
 from tests.chaos.places import Queue, Topic, Writable
 from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial
+from tests.support.waiting import find_limit
 
 __all__ = ["SCENARIOS"]
 
@@ -44,7 +45,7 @@ class _Flow(NamedTuple):
 
     def kill_leader_of_partition(self) -> None:
         """Kill the node that leads the first partition."""
-        topics = self.topic.topics.admin.list_topics(self.topic.name, timeout=30).topics
+        topics = self.topic.topics.admin.list_topics(self.topic.name, timeout=find_limit()).topics
         self.kafka.kill_node(topics[self.topic.name].partitions[0].leader - 1)
 
     def kill_two(self, cluster: RabbitmqCluster | KafkaCluster) -> None:
@@ -64,7 +65,7 @@ def _flow(trial: Trial, *, from_queue: bool) -> _Flow:
     flow = _Flow(rabbitmq, kafka, *((queue, topic) if from_queue else (topic, queue)))
     trial.put(flow.source, 20_000)
     trial.bridge(flow.source, flow.target, policy="rate = 200")
-    trial.wait_for_written(300)
+    trial.wait_until_flowing(flow.source)
     return flow
 
 

@@ -28,7 +28,7 @@ def _kafka(trial: Trial) -> Sequence[Writable]:
     target = trial.use(Topic(False, trial.brokers, "target", trial.folder, kind=SMALL_DISK))
     trial.put(source, 6_000)
     trial.bridge(source, target, policy="rate = 200")
-    trial.wait_for_written(300)
+    trial.wait_until_flowing(source)
 
     def make_room() -> None:
         broker.make_room()
@@ -61,7 +61,7 @@ def _archive(trial: Trial) -> Sequence[Writable]:
     target.path = disk / "archive"
     trial.put(source, 2_000 if trial.short else 6_000)
     trial.bridge(source, target, policy=f"rate = {400 if trial.short else 200}")
-    trial.wait_for_written(300)
+    trial.wait_until_flowing(source)
 
     def grow() -> None:
         _run("mount", "-o", "remount,size=64m", str(disk))

@@ -24,7 +24,7 @@ def _flow(trial: Trial, *, alone: bool = True) -> tuple[Daemon, Topic, Topic]:
     trial.bound = 0
     trial.put(source, 6_000)
     daemon = trial.bridge(source, target, policy="rate = 300")
-    trial.wait_for_written(300)
+    trial.wait_until_flowing(source)
     return daemon, source, target
 
 

@@ -16,6 +16,7 @@ from tests.chaos.accounting import key_of
 from tests.chaos.places import Queue, Topic, Writable
 from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial
+from tests.support.waiting import find_limit
 
 __all__ = ["SCENARIOS", "set_limit"]
 
@@ -38,7 +39,7 @@ def set_limit(topic: Topic, size: int) -> None:
         [ConfigResource(ConfigResource.Type.TOPIC, topic.name, incremental_configs=[entry])]
     )
     for future in changed.values():
-        future.result(30)
+        future.result(find_limit())
 
 
 def _too_low(trial: Trial) -> Sequence[Writable]:

@@ -14,6 +14,7 @@ from tests.chaos.places import Queue, Topic, Writable
 from tests.chaos.scenarios.rights import PASSWORD, USER, prepare_flow, start_flow
 from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial
+from tests.support.waiting import find_limit
 
 __all__ = ["SCENARIOS"]
 
@@ -78,7 +79,7 @@ def _drained_node(trial: Trial) -> Sequence[Writable]:
     broker = trial.brokers.rabbitmq()
     trial.put(source, 2 * COUNT)
     trial.bridge(source, target, policy="rate = 200")
-    trial.wait_for_written(300)
+    trial.wait_until_flowing(source)
     trial.suffer(
         lambda: broker.run("rabbitmq-upgrade", "--quiet", "drain"),
         lambda: broker.run("rabbitmq-upgrade", "--quiet", "revive"),
@@ -99,7 +100,7 @@ def _deleted_group(trial: Trial) -> Sequence[Writable]:
     trial.running.remove(daemon)
     daemon.stop()
     trial.put(source, COUNT)
-    source.topics.admin.delete_consumer_groups([source.name])[source.name].result(30)
+    source.topics.admin.delete_consumer_groups([source.name])[source.name].result(find_limit())
     trial.start(daemon)
     trial.drain(source)
     trial.bound = COUNT

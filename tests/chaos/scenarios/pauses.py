@@ -33,7 +33,7 @@ def _amid_the_flow(trial: Trial, source: Readable, target: Writable) -> None:
     """Let messages flow slowly, so that most of them are left for the fault."""
     trial.put(source, 2_000 if trial.short else 6_000)
     trial.bridge(source, target, policy=f"rate = {400 if trial.short else 200}")
-    trial.wait_for_written(300)
+    trial.wait_until_flowing(source)
 
 
 def _pause(source_kind: str, target_kind: str, side: str, trial: Trial) -> Sequence[Writable]:

@@ -67,7 +67,7 @@ def prepare_flow(trial: Trial) -> tuple[_Login, Queue, Queue]:
 def start_flow(trial: Trial, source: Queue, target: Queue, *, dead_letters: bool = True) -> None:
     """Start a slow bridge, and wait until some messages are through."""
     trial.bridge(source, target, policy=f"rate = {400 if trial.short else 200}", dead_letters=dead_letters)
-    trial.wait_for_written(300)
+    trial.wait_until_flowing(source)
 
 
 def _seconds(trial: Trial) -> float:

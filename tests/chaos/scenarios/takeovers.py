@@ -24,7 +24,7 @@ def _flow(trial: Trial, source: Readable, target: Writable, bridges: int = 1) ->
     trial.put(source, 2_000 if trial.short else 8_000)
     policy = f"rate = {400 // bridges}"
     daemons = [trial.bridge(source, target, policy=policy, name=f"bridge-{n + 1}") for n in range(bridges)]
-    trial.wait_for_written(300)
+    trial.wait_until_flowing(source)
     return daemons
 
 

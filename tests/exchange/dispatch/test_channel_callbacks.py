@@ -17,6 +17,7 @@ from pika.adapters.asyncio_connection import AsyncioConnection
 from bindings import AmqpServer
 from exchange import Delivery, Dispatcher, PikaQueue, Queue, Topology
 from exchange.dispatch import open_channel
+from tests.support.waiting import find_limit
 
 
 @asynccontextmanager
@@ -56,5 +57,5 @@ def test_a_consumer_that_has_ended_is_forgotten_by_its_channel(client: str) -> N
             assert [each() for each in ended] == [None] * 5
 
     with AmqpServer(topology) as server:
-        asyncio.run(asyncio.wait_for(work(server), 60))
+        asyncio.run(asyncio.wait_for(work(server), find_limit()))
         assert len(server.messages("caller")) == 5

@@ -19,6 +19,7 @@ import pytest
 from exchange import Delivery, Dispatcher
 from tests.support.pages import ROOT, blocks
 from tests.support.servers import Server
+from tests.support.waiting import find_limit
 
 pytestmark = pytest.mark.live
 ADDRESS = "amqp://guest:guest@localhost/"
@@ -55,7 +56,7 @@ def test_the_first_consumer_of_the_guide_bills_and_replies(rabbitmq: Server) -> 
             connection.sleep(0.5)  # the request is acknowledged after its reply
         finally:
             process.send_signal(signal.SIGINT)
-            printed, errors = process.communicate(timeout=30)
+            printed, errors = process.communicate(timeout=find_limit())
             left = channel.queue_declare("orders", passive=True).method.message_count
             channel.queue_delete("orders")
     assert printed == "bill eu 17\n"
@@ -97,7 +98,7 @@ def test_the_other_consumers_of_the_guide_consume_until_they_are_ended(rabbitmq:
                 os.kill(os.getpid(), signal.SIGTERM)
             else:
                 task.cancel()
-            await asyncio.wait([task], timeout=20)
+            await asyncio.wait([task], timeout=find_limit())
             assert task.done()
             assert task.cancelled() or task.exception() is None
             assert (await queue.delete(if_unused=False, if_empty=False)).message_count == 0

@@ -17,7 +17,7 @@ from exchange.dispatch.consumer import Consumer
 from exchange.dispatch.middleware import deduplicate, log_deliveries, measure, observe, trace
 from tests.exchange.dispatch.test_consumer import all_handled, consumed, message, numbers
 from tests.support.memory_link import MemoryLink
-from tests.support.waiting import until
+from tests.support.waiting import find_limit, until
 
 
 def catching() -> Dispatcher[Message]:
@@ -82,7 +82,7 @@ def test_a_plain_handler_that_raises_stop_iteration_in_its_thread_has_failed() -
     async def work() -> None:
         async with dispatcher.consume(link, concurrency=1) as consumer:
             with pytest.raises(RuntimeError, match="a handler raised StopIteration") as caught:
-                await asyncio.wait_for(consumer.wait(), 60)
+                await asyncio.wait_for(consumer.wait(), find_limit())
         assert isinstance(caught.value.__cause__, StopIteration)
 
     link.put(message(1))
@@ -115,7 +115,7 @@ def test_a_thread_that_runs_on_after_its_time_keeps_its_turn() -> None:
         return consumer
 
     link.put(*map(message, range(3)))
-    consumer = asyncio.run(asyncio.wait_for(run(), 60))
+    consumer = asyncio.run(asyncio.wait_for(run(), find_limit()))
     assert (numbers(link, "reject"), numbers(link, "ack")) == ([0], [1, 2])
     assert together == [[b"0"], [b"1"], [b"2"]]
     assert consumer.in_flight == 0
@@ -146,7 +146,8 @@ asyncio.run(work())
 @pytest.mark.parametrize("kind", ["def", "async def"])
 def test_sys_exit_in_a_handler_ends_the_process(kind: str, concurrency: int) -> None:
     code = EXITING.format(kind=kind, concurrency=concurrency)
-    assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False, capture_output=True).returncode == 3
+    ended = subprocess.run([sys.executable, "-c", code], timeout=find_limit(), check=False, capture_output=True)
+    assert ended.returncode == 3
 
 
 def test_a_consumer_whose_tasks_were_cancelled_before_their_first_step_can_be_stopped() -> None:
@@ -160,7 +161,7 @@ def test_a_consumer_whose_tasks_were_cancelled_before_their_first_step_can_be_st
         link._deliver_now()
         for task in asyncio.all_tasks() - before:
             task.cancel()
-        await asyncio.wait_for(consumer.stop(), 60)
+        await asyncio.wait_for(consumer.stop(), find_limit())
         return consumer
 
     link.put(message(1))

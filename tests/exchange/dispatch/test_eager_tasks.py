@@ -11,7 +11,7 @@ import pytest
 from exchange import Delivery, Dispatcher, Message, Retry
 from exchange.dispatch.consumer import Consumer
 from tests.support.memory_link import MemoryLink
-from tests.support.waiting import until
+from tests.support.waiting import find_limit, until
 
 pytestmark = pytest.mark.skipif(sys.version_info < (3, 12), reason="Python 3.12 brought eager tasks")
 
@@ -58,7 +58,7 @@ def test_all_messages_are_handled_and_settled(link: MemoryLink, waits: bool, end
             await until(lambda: len(link.settled) >= COUNT)
             assert (consumer.in_flight, consumer.waiting) == (0, 0)
 
-    asyncio.run(asyncio.wait_for(work(), 60))
+    asyncio.run(asyncio.wait_for(work(), find_limit()))
     assert order == list(range(COUNT))
     assert {answer for answer, _ in link.settled} == {"reject" if ends == "raises" else "ack"}
     assert len(link.published) == (COUNT if ends in ("is retried", "replies") else 0)
@@ -79,5 +79,5 @@ def test_a_handler_may_stop_its_consumer_before_it_waits() -> None:
             link.put(Message("orders", "a"))
             await consumer.wait()
 
-    asyncio.run(asyncio.wait_for(work(), 60))
+    asyncio.run(asyncio.wait_for(work(), find_limit()))
     assert [answer for answer, _ in link.settled] == ["ack"]

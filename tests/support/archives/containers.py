@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.support.servers import Server
+from tests.support.waiting import find_limit
 
 __all__ = ["find_container", "copy_out", "run_inside"]
 
@@ -19,7 +20,7 @@ def find_container(server: Server) -> str:
     try:
         listed = subprocess.run(
             ["docker", "ps", "--filter", f"publish={port}", "--format", "{{.ID}}"],
-            capture_output=True, text=True, check=True, timeout=30,
+            capture_output=True, text=True, check=True, timeout=find_limit(),
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError) as reason:
         pytest.skip(f"the files of {server.origin} are out of reach: {reason}")

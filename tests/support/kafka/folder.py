@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.recorders.jvm import QUICK, find_classpath
+from tests.support.waiting import find_limit
 
 __all__ = ["GROUP_OPTIONS", "TOPICS", "ask_groups", "ask_tools", "check_json", "dump", "filled"]
 
@@ -37,7 +38,7 @@ def filled(url: str, *, is_modern: bool, prefix: str = "") -> Iterator[None]:
     admin = AdminClient(where)
     made = admin.create_topics([NewTopic(prefix + name, count, 1) for name, count in TOPICS.items()])
     for future in made.values():
-        future.result(30)
+        future.result(find_limit())
     plain = Producer(where | {"compression.type": "lz4", "enable.idempotence": True, "linger.ms": 20})
     for n in range(600):
         plain.produce(prefix + "orders", key=f"k{n % 50}", value=b"v" * (n % 90), partition=n % 3)

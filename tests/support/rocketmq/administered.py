@@ -18,6 +18,7 @@ from typing import Any
 from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode
 from bridge.rocketmq.remoting.command import RESPONSE, Command, Decoder, SerializeType, encode
 from tests.support.archives.rocketmq_files import message
+from tests.support.waiting import find_limit
 
 __all__ = ["Cluster", "Held", "Node", "cluster"]
 
@@ -299,9 +300,9 @@ def cluster(*nodes: Node, **settings: Any) -> Iterator[Cluster]:
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    ready.wait(10)
+    ready.wait(find_limit())
     try:
         yield served
     finally:
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
+        thread.join(find_limit())

@@ -10,6 +10,7 @@ import pika
 import pika.exceptions
 
 from tests.support.trials.lab import Lab, code_of, publish, take
+from tests.support.waiting import find_limit
 
 
 def unknown_types_close_the_channel(lab: Lab) -> bool:
@@ -106,7 +107,7 @@ def serves_no_rabbitmqadmin(lab: Lab) -> bool:
     """HSU211."""
     assert lab.server.management_url is not None
     try:
-        urllib.request.urlopen(f"{lab.server.management_url}/cli/rabbitmqadmin", timeout=10).close()  # noqa: S310
+        urllib.request.urlopen(f"{lab.server.management_url}/cli/rabbitmqadmin", timeout=find_limit()).close()  # noqa: S310
     except urllib.error.HTTPError as error:
         return error.code == 404
     return False

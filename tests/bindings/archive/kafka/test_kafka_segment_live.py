@@ -16,6 +16,7 @@ from tests.support.archives.containers import copy_out, run_inside
 from tests.support.archives.reads import read
 from tests.support.servers import Server
 from tests.support.unique import unique_name
+from tests.support.waiting import find_limit
 
 pytestmark = pytest.mark.live
 
@@ -44,7 +45,7 @@ def topic(kafka: Server, request: pytest.FixtureRequest) -> Iterator[tuple[str, 
 
     name = unique_name(f"archive-{request.param}")
     admin = AdminClient({"bootstrap.servers": kafka.url})
-    admin.create_topics([NewTopic(name, 1, 1)])[name].result(30)
+    admin.create_topics([NewTopic(name, 1, 1)])[name].result(find_limit())
     settings = {"bootstrap.servers": kafka.url, "compression.type": request.param, "linger.ms": 20}
     producer = Producer(settings)
     for message in _messages(request.param):
@@ -53,7 +54,7 @@ def topic(kafka: Server, request: pytest.FixtureRequest) -> Iterator[tuple[str, 
     try:
         yield name, str(request.param)
     finally:
-        admin.delete_topics([name])[name].result(30)
+        admin.delete_topics([name])[name].result(find_limit())
 
 
 def codecs_in(segment: bytes) -> set[int]:

@@ -37,7 +37,7 @@ from tests.support.archives import containers
 from tests.support.archives.containers import find_container
 from tests.support.archives.reads import read
 from tests.support.servers import SERVERS, Server, missing
-from tests.support.waiting import until
+from tests.support.waiting import find_limit, until
 
 pytestmark = pytest.mark.live
 
@@ -86,7 +86,7 @@ async def wait_for_confirmed(sent: Sent, more: int = 100) -> Sent:
     async def look(wanted: int) -> None:
         await until(lambda: len(sent) >= wanted)
 
-    await asyncio.wait_for(look(len(sent) + more), 60)
+    await asyncio.wait_for(look(len(sent) + more), find_limit())
     return list(sent)
 
 
@@ -146,7 +146,7 @@ def test_files_agree_with_the_answers_of_the_broker(rocketmq_servers: list[Serve
             address = client.address(sent[0][1].queue.broker)
 
             async def ask(code: RequestCode, **fields: str) -> Any:
-                return await client.ask(address, code, fields, timeout=20)
+                return await client.ask(address, code, fields, timeout=find_limit())
 
             for queue in topic.queues:
                 where = {"topic": "files", "queueId": str(queue.queue)}
@@ -234,7 +234,7 @@ def test_a_broker_that_was_killed_has_all_that_it_had_confirmed(rocketmq_servers
             sending = asyncio.create_task(send(producer, "killed", 100_000, into))
             await wait_for_confirmed(into)
             killing = ["docker", "kill", "--signal", "KILL", of_name]
-            subprocess.run(killing, check=True, timeout=60, capture_output=True)  # noqa: ASYNC221  as sending goes on
+            subprocess.run(killing, check=True, timeout=find_limit(), capture_output=True)  # noqa: ASYNC221  amid sending
             with suppress(RemotingError, asyncio.TimeoutError):
                 await asyncio.wait_for(sending, 5)
 

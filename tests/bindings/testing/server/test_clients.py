@@ -25,7 +25,7 @@ from bindings.adapters.declaring import declare, declare_async
 from bindings.testing.server import AmqpServer
 from exchange import Binding, Exchange, InputError, NotFound, Policy, Queue, Topology, Typed
 from exchange.amqp.methods import encode_method
-from tests.support.waiting import wait_until
+from tests.support.waiting import find_limit, wait_until
 
 START = b"AMQP\x00\x00\x09\x01"
 
@@ -124,7 +124,7 @@ def test_a_message_may_name_the_user_who_publishes_it(server: AmqpServer, mechan
     with kombu.Connection(server.url.replace("guest:guest", "shop:secret"), login_method=mechanism) as connection:
         queue = connection.SimpleQueue("q")
         queue.put("mine", user_id="shop")
-        assert queue.get(timeout=10).properties["user_id"] == "shop"
+        assert queue.get(timeout=find_limit()).properties["user_id"] == "shop"
         queue.close()
 
 
@@ -310,7 +310,8 @@ def test_a_server_of_what_is_no_topology_is_refused() -> None:
 def test_hostile_bytes_close_their_own_connection_only(
     server: AmqpServer, channel: BlockingChannel, sent: bytes
 ) -> None:
-    with socket.create_connection(("127.0.0.1", int(server.url.split(":")[3].partition("/")[0])), timeout=5) as client:
+    port = int(server.url.split(":")[3].partition("/")[0])
+    with socket.create_connection(("127.0.0.1", port), timeout=find_limit()) as client:
         client.sendall(sent)
         client.shutdown(socket.SHUT_WR)
         while client.recv(4_096):
@@ -331,7 +332,8 @@ def test_names_that_are_no_text_are_answered(server: AmqpServer) -> None:
         frame("connection.tune-ok", frame_max=131_072), frame("connection.open", virtual_host="/"),
         frame("channel.open", 1), frame("queue.declare", 1, queue="\udcff", passive=True),
     ]  # fmt: skip
-    with socket.create_connection(("127.0.0.1", int(server.url.split(":")[3].partition("/")[0])), timeout=5) as client:
+    port = int(server.url.split(":")[3].partition("/")[0])
+    with socket.create_connection(("127.0.0.1", port), timeout=find_limit()) as client:
         client.sendall(b"".join(hello))
         answer = b""
         while b"NOT_FOUND" not in answer:

@@ -10,7 +10,7 @@ import pytest
 from bindings import AmqpServer
 from bridge.consumers.groups import ConsumerGroup, Publisher, create
 from exchange import Dispatcher, Message
-from tests.support.waiting import until
+from tests.support.waiting import find_limit, until
 
 
 async def publish_one(url: str) -> None:
@@ -37,10 +37,10 @@ def test_a_handler_that_catches_the_end_of_its_time_to_drain_leaves_its_message_
 
         group = ConsumerGroup(url, "orders", catch, drain_seconds=0.1)
         running = asyncio.create_task(group.run())
-        await asyncio.wait_for(began.wait(), 60)
+        await asyncio.wait_for(began.wait(), find_limit())
         await group.stop()
         assert group.plan is None, "it has left"
-        await asyncio.wait_for(running, 60)
+        await asyncio.wait_for(running, find_limit())
         await group.stop()
 
     with AmqpServer() as server:
@@ -63,11 +63,11 @@ def test_a_handler_that_was_cancelled_from_within_has_failed_and_the_connection_
         running = asyncio.create_task(group.run())
         if on_error == "raise":
             with pytest.raises(RuntimeError, match="a handler was cancelled from within"):
-                await asyncio.wait_for(running, 60)
+                await asyncio.wait_for(running, find_limit())
             return
         await until(lambda: any(not each.waiting for each in group.partitions.values()) and not left(server))
         group.stop()
-        await asyncio.wait_for(running, 60)
+        await asyncio.wait_for(running, find_limit())
         assert lost == []
 
     with AmqpServer() as server:

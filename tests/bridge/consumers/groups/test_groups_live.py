@@ -31,7 +31,7 @@ from exchange.partition.slots import place_slots
 from exchange.values.message import Message
 from tests.support.bridge.groups.scenario import Findings, Members, find, start_module
 from tests.support.servers import Server
-from tests.support.waiting import until
+from tests.support.waiting import find_limit, until
 
 pytestmark = pytest.mark.live
 
@@ -505,7 +505,7 @@ def close_connections(server: Server, name: str) -> int:
     def ask(method: str, path: str) -> bytes:
         address = f"{server.management_url}/api/connections{path}"
         request = urllib.request.Request(address, method=method, headers={"Authorization": f"Basic {token}"})  # noqa: S310
-        with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=find_limit()) as answer:  # noqa: S310
             return bytes(answer.read())
 
     while True:

@@ -15,6 +15,7 @@ from exchange import Delivery, Dispatcher
 from exchange.values.message import Message
 from tests.support.servers import Server
 from tests.support.unique import unique_name
+from tests.support.waiting import find_limit
 
 pytestmark = pytest.mark.live
 
@@ -46,10 +47,11 @@ async def serving(url: str) -> AsyncIterator[str]:
 
 def run(server: Server, replies: Replies, test: Callable[[Requester, str], Awaitable[None]]) -> None:
     async def main() -> None:
-        async with serving(server.url) as queue, Requester(server.url, replies=replies) as requester:
+        requester = Requester(server.url, replies=replies, timeout=find_limit())
+        async with serving(server.url) as queue, requester:
             await test(requester, queue)
 
-    asyncio.run(asyncio.wait_for(main(), 60))
+    asyncio.run(asyncio.wait_for(main(), find_limit()))
 
 
 @pytest.mark.smoke
@@ -93,7 +95,7 @@ def test_calls_go_on_over_the_next_connection(rabbitmq: Server) -> None:
             connections.append(await aio_pika.connect(rabbitmq.url))
             return connections[-1]
 
-        async with serving(rabbitmq.url) as queue, Requester(connect) as requester:
+        async with serving(rabbitmq.url) as queue, Requester(connect, timeout=find_limit()) as requester:
             waiting = asyncio.create_task(requester.request(Message("", queue, body=b"never")))
             await asyncio.sleep(0.2)
             await connections[0].close(ConnectionError("cut"))

@@ -15,6 +15,7 @@ import pytest
 
 from tests.support.pages import ROOT, blocks
 from tests.support.servers import Server
+from tests.support.waiting import find_limit
 
 pytestmark = pytest.mark.live
 
@@ -44,10 +45,11 @@ def test_client_and_server_print_what_the_example_shows(rabbitmq: Server) -> Non
     [shown] = re.findall(r"```text\n(.*?)```", (EXAMPLE / "README.md").read_text("utf-8"), re.DOTALL)
     with example_server(rabbitmq.url) as server:
         command = [sys.executable, str(EXAMPLE / "client.py"), rabbitmq.url]
-        client = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=60, check=True)
+        limit = find_limit()
+        client = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=limit, check=True)
         assert client.stdout == shown
         server.terminate()
-        errors = server.communicate(timeout=30)[1]
+        errors = server.communicate(timeout=find_limit())[1]
         assert server.returncode == 0
         assert "failed: rejected" in errors
 

@@ -25,6 +25,7 @@ from exchange.partition.partitioning.specification import parse_key_source
 from tests.support.bridge.behaviour import Reports, on_a_loop
 from tests.support.kafka.topics import Topics, topics_at
 from tests.support.servers import Server
+from tests.support.waiting import find_limit
 from tests.support.watchdog import LONGEST, watched
 
 pytestmark = pytest.mark.live
@@ -92,7 +93,7 @@ async def test_a_limit_that_was_lowered_since_makes_dead_letters_of_larger_messa
         [ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])]
     )
     for future in changed.values():
-        future.result(30)
+        future.result(find_limit())
     bodies = [(b"%d" % n).ljust(6_000 if n in GUILTY else 300) for n in range(COUNT)]
     await write(target, reports, [Message("", f"k{n % 10}", body=bodies[n]) for n in range(COUNT)])
     assert {failure.reason.partition(":")[0] for _, failure in reports.failures} == {"MSG_SIZE_TOO_LARGE"}

@@ -25,6 +25,7 @@ from exchange import Message
 from tests.support.bridge.behaviour import Reports, on_a_loop, read_all_of, send_to
 from tests.support.kafka.broker import PASSWORD, SCRAM_PASSWORD, USER, Broker
 from tests.support.kafka.topics import Topics, topics_at
+from tests.support.waiting import find_limit
 
 pytestmark = pytest.mark.live
 
@@ -39,7 +40,7 @@ def topics(broker: Broker) -> Iterator[Topics]:
             altered = made.admin.alter_user_scram_credentials(
                 [UserScramCredentialUpsertion(USER, info, SCRAM_PASSWORD.encode())]
             )
-            altered[USER].result(30)
+            altered[USER].result(find_limit())
         yield made
 
 

@@ -43,7 +43,7 @@ from tests.support.bridge.behaviour import (
 )
 from tests.support.kafka.broker import PASSWORD, USER, Broker
 from tests.support.kafka.topics import SOON, Topics, eventually
-from tests.support.waiting import until
+from tests.support.waiting import find_limit, until
 
 pytestmark = pytest.mark.live
 
@@ -404,7 +404,7 @@ async def test_a_partition_whose_offsets_go_back_is_a_new_lane_and_the_old_one_s
 
 async def make_anew(topics: Topics, topic: str, partitions: int) -> None:
     """Delete a topic, and make it once more."""
-    topics.admin.delete_topics([topic])[topic].result(30)
+    topics.admin.delete_topics([topic])[topic].result(find_limit())
     topics.made.remove(topic)
     while True:
         try:
@@ -500,7 +500,7 @@ async def test_new_partitions_are_read(topics: Topics) -> None:
     topics.put(topic, [(b"k", b"0")])
     await read_all_of(source, 1)
     for made in topics.admin.create_partitions([NewPartitions(topic, 3)]).values():
-        made.result(30)
+        made.result(find_limit())
     producer = Producer(topics.settings)
     await asyncio.sleep(1)
     producer.produce(topic, b"1", b"k", partition=2)
@@ -515,7 +515,7 @@ async def test_offsets_that_are_gone_are_an_error_or_skipped_as_configured(topic
     topic = topics.make(1)
     topics.put(topic, [(b"k", b"%d" % n) for n in range(10)])
     for deleted in topics.admin.delete_records([TopicPartition(topic, 0, 5)]).values():
-        deleted.result(30)
+        deleted.result(find_limit())
     strict = make_source(topics, topic, settings={"auto.offset.reset": "error"})
     await strict.open()
     with pytest.raises(Disconnected, match="_AUTO_OFFSET_RESET"):
@@ -534,7 +534,7 @@ async def test_a_topic_that_is_deleted_ends_the_connection(topics: Topics) -> No
     source = make_source(topics, topic, settings={"topic.metadata.refresh.interval.ms": 500})
     await source.open()
     await read_all_of(source, 1)
-    topics.admin.delete_topics([topic])[topic].result(30)
+    topics.admin.delete_topics([topic])[topic].result(find_limit())
     topics.made.remove(topic)
     with pytest.raises(Disconnected, match="UNKNOWN_TOPIC"):
         await asyncio.wait_for(source.read(10), 120)
@@ -642,9 +642,9 @@ async def test_a_check_finds_what_is_there_and_leaves_no_trace(topics: Topics) -
     assert "it survives an outage of 7 d" in found[4].text  # of a topic that is named, and matches a pattern
     assert f"topic '{topic}': 3 partitions" in found[0].text
     assert "there is no topic 'hashstar-none'" in found[1].text
-    asked = [each.group_id for each in topics.admin.list_consumer_groups().result(30).valid]
+    asked = [each.group_id for each in topics.admin.list_consumer_groups().result(find_limit()).valid]
     assert group not in asked
-    assert "hashstar-none" not in topics.admin.list_topics(timeout=30).topics
+    assert "hashstar-none" not in topics.admin.list_topics(timeout=find_limit()).topics
     target = KafkaTarget("written", topics.settings, {"queue": TopicDestination(topic)})
     target._partitioned = {"queue": (topic, 4)}
     levels = {each.key: each for each in await target.check() if each.level != "ok"}

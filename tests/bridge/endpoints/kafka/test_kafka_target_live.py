@@ -23,6 +23,7 @@ from exchange.routing.route import Placement
 from tests.support.bridge.behaviour import Reports, on_a_loop, send_to
 from tests.support.kafka.topics import Topics, topics_at
 from tests.support.servers import Server
+from tests.support.waiting import find_limit
 
 pytestmark = pytest.mark.live
 
@@ -172,7 +173,7 @@ async def test_a_partition_that_is_added_is_used_or_loses_the_target_of_a_partit
     await free.open(reports)
     await bound.open(told_too)
     for made in topics.admin.create_partitions([NewPartitions(topic, 3)]).values():
-        made.result(30)
+        made.result(find_limit())
     await told_too.loss()
     assert f"topic '{topic}' has 3 partitions, and the topology spreads queue 'queue' over 1" in str(told_too.losses[0])
     await bound.close()
@@ -194,7 +195,7 @@ async def test_a_topic_that_is_missing_is_reported_and_not_made(topics: Topics) 
     with pytest.raises(Disconnected, match="there is no topic 'hashstar-none'; create it"):
         await target.open(Reports())
     await target.close()
-    assert "hashstar-none" not in topics.admin.list_topics(timeout=30).topics
+    assert "hashstar-none" not in topics.admin.list_topics(timeout=find_limit()).topics
 
 
 @on_a_loop
@@ -205,7 +206,7 @@ async def test_a_topic_that_is_deleted_meanwhile_loses_the_target(topics: Topics
     }  # fmt: skip
     target, reports = KafkaTarget("written", settings, {"queue": TopicDestination(topic)}), Reports()
     await target.open(reports)
-    topics.admin.delete_topics([topic])[topic].result(30)
+    topics.admin.delete_topics([topic])[topic].result(find_limit())
     topics.made.remove(topic)
     await asyncio.sleep(1.0)
     send_to(target, reports, [Message("", "k")], "queue")

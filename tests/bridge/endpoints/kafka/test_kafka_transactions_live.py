@@ -25,7 +25,7 @@ from tests.support.bridge.behaviour import QUICK, Reports, Silent, on_a_loop, ro
 from tests.support.kafka.broker import Broker, brokers, image_for_transactions
 from tests.support.kafka.copy import Copying
 from tests.support.kafka.topics import PATIENCE, SOON, Topics, eventually, topics_at
-from tests.support.waiting import until
+from tests.support.waiting import find_limit, until
 
 pytestmark = pytest.mark.live
 
@@ -280,7 +280,7 @@ async def test_a_topic_that_is_deleted_meanwhile_loses_the_target(topics: Topics
     pump = copy.pump(observer=heard, **known)
     running = asyncio.ensure_future(pump.run())
     await asyncio.to_thread(copy.wait, running=[running])
-    topics.admin.delete_topics([copy.written])[copy.written].result(30)
+    topics.admin.delete_topics([copy.written])[copy.written].result(find_limit())
     topics.made.remove(copy.written)
     await asyncio.sleep(1.0)
     await asyncio.to_thread(copy.put, 200)

@@ -158,8 +158,7 @@ async def test_a_queue_without_a_known_limit_or_with_a_single_active_consumer_is
     know(monkeypatch, facts)
     source = make_source(server)
     await source.open()
-    async with asyncio.timeout(20):
-        await until(partial(has_arrived, source, 50))
+    await until(partial(has_arrived, source, 50))
     assert len(await source.read(1_000)) == 50
     await source.close()
     assert len(server.messages("q")) == COUNT
@@ -174,7 +173,6 @@ async def test_a_queue_that_has_another_limit_at_the_next_connection_is_read_by_
     for facts, size in ((QueueFacts("quorum", None), 50), (QueueFacts("quorum", 3), 1), (QueueFacts("classic"), 50)):
         know(monkeypatch, facts)
         await source.open()
-        async with asyncio.timeout(20):
-            await until(partial(has_arrived, source, size))
+        await until(partial(has_arrived, source, size))
         assert len(await source.read(1_000)) == size
         await source.close()

@@ -16,7 +16,7 @@ from exchange import Message
 from tests.bridge.endpoints.rabbitmq.test_rabbitmq_live import Broker
 from tests.support.bridge.behaviour import Reports, Silent, on_a_loop, router_to
 from tests.support.servers import Server
-from tests.support.waiting import until
+from tests.support.waiting import find_limit, until
 
 pytestmark = pytest.mark.live
 
@@ -105,7 +105,7 @@ async def test_what_was_routed_waits_while_its_queue_is_remade_beside_others(bro
     broker.channel.queue_declare(remade, durable=True)
     bind(remade, "remade")
     source.end()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(find_limit()):
         await running
     assert broker.bodies(remade) == [b"remade %d" % n for n in range(1, 31)]
     assert sorted(outgoing.message.body for outgoing in dead.messages) == sorted(b"wrong %d" % n for n in range(1, 31))

@@ -16,6 +16,7 @@ from exchange.partition.partitioning.specification import Partitioning
 from tests.support.bridge.behaviour import QUICK, Silent, by_key
 from tests.support.rocketmq.topics import topics_at
 from tests.support.rocketmq_cluster import Cluster
+from tests.support.waiting import find_limit
 
 pytestmark = pytest.mark.live
 
@@ -46,7 +47,7 @@ def test_a_queue_whose_broker_is_killed_is_waited_for(rocketmq_cluster: Cluster)
             await asyncio.sleep(2.0)
             assert not running.done()
             await asyncio.to_thread(broker.start)
-            await asyncio.wait_for(running, 90)
+            await asyncio.wait_for(running, find_limit())
             assert not source.unsettled
 
         asyncio.run(fill())

@@ -22,6 +22,7 @@ from tests.recorders.jvm import PROGRAMS, QUICK, ask, find_classpath
 from tests.recorders.keys import KEYS
 from tests.support.servers import Server, missing
 from tests.support.unique import unique_name
+from tests.support.waiting import find_limit
 
 pytestmark = pytest.mark.live
 
@@ -65,12 +66,12 @@ def topics(server: Server, *counts: int) -> Iterator[list[str]]:
     names = [unique_name(f"partitions-{count}") for count in counts]
     wanted = [NewTopic(name, count, 1) for name, count in zip(names, counts, strict=True)]
     for created in admin.create_topics(wanted).values():
-        created.result(30)
+        created.result(find_limit())
     try:
         yield names
     finally:
         for deleted in admin.delete_topics(names).values():
-            deleted.result(30)
+            deleted.result(find_limit())
 
 
 def consumed(server: Server, topic: str, count: int) -> list[tuple[bytes | None, int]]:

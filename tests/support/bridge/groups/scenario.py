@@ -16,6 +16,7 @@ from pathlib import Path
 
 from exchange.partition.slots import count_moves
 from tests.support.bridge.groups.member import RECORD
+from tests.support.waiting import find_limit
 
 
 @dataclass
@@ -50,7 +51,7 @@ class Members:
         for process in leaving:
             process.send_signal(signal.SIGTERM)
         for process in leaving:
-            assert process.wait(60) == 0
+            assert process.wait(find_limit()) == 0
 
     def pause(self, seconds: float, at: int = 0) -> None:
         """Stop a member's process for a time, as a debugger or a busy host does."""

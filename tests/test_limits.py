@@ -1,0 +1,71 @@
+"""Waits end at a limit that grows with the load, not at a number of seconds that a busy machine needs for nothing."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from tests.support.syntax import walk
+
+ROOT: Final = Path(__file__).parent
+WAITS: Final = {
+    "communicate": None, "create_connection": None, "drain_events": None, "HTTPConnection": None, "join": 0,
+    "list_topics": None, "Requester": None, "result": 0, "run": None, "timeout": 0, "urlopen": None, "wait": 0,
+    "wait_for": 1,
+}  # fmt: skip
+"""Name of a function that waits -> place of its limit among the arguments; None: it is given by name only."""
+NAMES: Final = {"timeout", "request_timeout", "inactivity_timeout"}
+MOST: Final = 120
+"""Limits of so many seconds and more are those of a whole test."""
+LEAST: Final = 5
+"""Less than so many seconds is a time that is meant, by a virtual clock or a short look."""
+PROBES: Final = "asked again and again by what has a limit of its own"
+MEANT: Final = "the time that a test is about"
+ALLOWED: Final = {
+    "bindings/archive/rocketmq/test_rocketmq_store_live.py": (1, "how long sending may go on after the kill"),
+    "bridge/consumers/requests/test_requester.py": (1, "has a virtual clock"),
+    "bridge/endpoints/kafka/test_kafka_transactions.py": (1, "has a virtual clock"),
+    "bridge/endpoints/rocketmq/test_rocketmq_hung_live.py": (1, MEANT),
+    "bridge/rocketmq/test_rocketmq_share.py": (1, MEANT),
+    "chaos/daemon.py": (1, PROBES),
+    "dist/compose.py": (1, PROBES),
+    "support/servers.py": (4, PROBES),
+    "support/unsteady.py": (1, PROBES),
+}
+"""A file -> how many limits it has that are numbers, and why."""
+
+
+def find_limits(source: str) -> Iterator[int]:
+    """Yield the line of each limit of a wait that is a number of seconds."""
+    for call in walk(ast.parse(source)):
+        if not isinstance(call, ast.Call):
+            continue
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        if name not in WAITS:
+            continue
+        place = WAITS[name]
+        given = [call.args[place]] if place is not None and len(call.args) > place else []
+        for each in given + [keyword.value for keyword in call.keywords if keyword.arg in NAMES]:
+            if isinstance(each, ast.Constant) and isinstance(each.value, int | float) and LEAST <= each.value < MOST:
+                yield each.lineno
+
+
+def test_a_limit_that_is_a_number_is_found() -> None:
+    source = "future.result(30)\nwait_for(work(), 60)\nprocess.wait(timeout=10.0)\n"
+    assert sorted(find_limits(source)) == [1, 2, 3]
+    assert not [*find_limits("future.result(find_limit())\nlost.wait(0.1)\nrun(command, timeout=600)\n")]
+
+
+def test_waits_end_at_the_limit_for_all_tests() -> None:
+    faults = []
+    for path in sorted(ROOT.rglob("*.py")):
+        name, source = path.relative_to(ROOT).as_posix(), path.read_text()
+        lines = [] if name.startswith("recorders/") else sorted(find_limits(source))
+        allowed, _ = ALLOWED.get(name, (0, ""))
+        if len(lines) > allowed:
+            faults.append(f"{name} waits for numbers of seconds in lines {lines}, {allowed} may: wait for find_limit()")
+        elif len(lines) < allowed:
+            faults.append(f"{name} has only {len(lines)} limits: lower its number in this table")
+    assert not faults, "\n".join(faults)
