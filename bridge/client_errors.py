@@ -88,6 +88,10 @@ MEANINGS: Final = (
         "it closes the connection: is it a name server of RocketMQ (port 9876), and does it expect TLS (tls = true)?",
     ),
     _meaning(
+        r"connection limit \([0-9]+\) is reached",
+        "RabbitMQ takes no more connections: raise that limit, or close connections that nobody needs",
+    ),
+    _meaning(
         "(?i)connection refused|connect call failed", "nothing listens there: is the broker up, and is this its port?"
     ),
     _meaning(

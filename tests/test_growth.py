@@ -21,7 +21,7 @@ from bindings.serve.drafts import edit
 from bindings.sources.document import Document
 from exchange import Topology
 
-GROWTH: Final = 2.3
+GROWTH: Final = 2.2
 """Maximum of the work for twice as much, divided by the work for once."""
 
 

@@ -25,6 +25,7 @@ from bridge.endpoint import Disconnected, Source, Target
 from bridge.endpoints.kafka.cluster.topics import KafkaTopic
 from bridge.endpoints.rabbitmq.consumer.offsets import StreamOffsets
 from tests.support.bridge.behaviour import Reports
+from tests.support.hanging_resolver import IS_AVAILABLE, HangingResolver
 from tests.support.waiting import find_limit, stretch, wait_until
 from tests.support.watchdog import LONGEST, watched
 
@@ -288,5 +289,31 @@ def test_a_bridge_whose_endpoints_hang_ends_in_time(tmp_path: Path, scheme: str)
             process.wait(find_limit())
             held.release()
             assert time.monotonic() - began < stretch(1 + 5)
+        finally:
+            process.kill()
+
+
+@pytest.mark.skipif(not IS_AVAILABLE, reason="needs a C compiler of Linux")
+@pytest.mark.process
+@pytest.mark.smoke
+def test_a_producer_that_waits_for_a_name_server_stops_nothing_else_when_it_is_ended(tmp_path: Path) -> None:
+    """Not even the thread that ends a process in time."""
+    program = """if True:
+        import os, threading, time
+        from confluent_kafka import Producer
+        from bridge.endpoints.kafka.producer.plain import end_producer
+        threading.Timer(1 + 5, os._exit, (3,)).start()
+        producer = Producer({"bootstrap.servers": "broker:9092"})
+        producer.produce("t", b"x")
+        time.sleep(1)
+        end_producer(producer)
+        assert not len(producer)
+        del producer  # which may hang, as long as others go on
+    """
+    resolver = HangingResolver(tmp_path)
+    resolver.hang()
+    with subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, env=resolver.environment) as process:
+        try:
+            assert process.wait(30) == 3
         finally:
             process.kill()

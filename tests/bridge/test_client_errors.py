@@ -191,6 +191,7 @@ RECORDED = (
     "h:9876: no connection in 3 s",
     "h:5672: [Errno 110] Connection timed out",
     "h:5672: ProtocolSyntaxError('x')",
+    "h:5672: virtual host '/': 530 NOT_ALLOWED - connection refused for user 'u': user connection limit (1) is reached",
 )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any, Final
@@ -60,6 +60,8 @@ class Daemon:
         self._process: subprocess.Popen[bytes] | None = None
         self.started = 0
         """Number of processes that were started."""
+        self.environment: Mapping[str, str] | None = None
+        """Environment of the next process; None for that of this one."""
         self.log: int | None = None
         """Descriptor that the next process writes its log to; None for a file in the folder."""
         self.configure(policy=policy, rest=rest, topology=topology)
@@ -81,7 +83,8 @@ class Daemon:
         self.started += 1
         with (self.folder / f"bridge-{self.started:03}.log").open("wb") as log:
             command = [sys.executable, "-m", "bridge.cli", "bridge", "run", str(self.config)]
-            self._process = subprocess.Popen(command, stderr=log if self.log is None else self.log)
+            stderr = log if self.log is None else self.log
+            self._process = subprocess.Popen(command, stderr=stderr, env=self.environment)
 
     def kill(self) -> None:
         """End the process with SIGKILL, if it runs."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections.abc import Sequence
+from heapq import heappop, heappush
 from typing import Final
 
 __all__ = ["count_crossings", "order_columns"]
@@ -109,20 +110,36 @@ def _sort_by_neighbours(
 def _transpose(
     columns: Sequence[list[int]], before: Sequence[Sequence[int]], after: Sequence[Sequence[int]], position: list[int]
 ) -> None:
-    """Exchange neighbours in a column as long as that removes crossings."""
+    """Exchange neighbours in a column as long as that removes crossings.
+
+    After the first round only those are looked at whose own place, or that of a slot they are joined to, has changed:
+    all others would stay as they are again.
+    """
+    moved = [set(column) for column in columns]
     pending = set(range(len(columns)))
     for _ in range(TRANSPOSITIONS):
         changed: set[int] = set()
         for at in sorted(pending):
             column = columns[at]
-            left = {slot: sorted([position[other] for other in before[slot]]) for slot in column}
-            right = {slot: sorted([position[other] for other in after[slot]]) for slot in column}
-            for row in range(len(column) - 1):
+            last = len(column) - 1
+            rows = sorted(
+                {row for slot in moved[at] for row in (position[slot] - 1, position[slot]) if 0 <= row < last}
+            )
+            moved[at].clear()
+            while rows:
+                row = heappop(rows)
                 one, two = column[row], column[row + 1]
-                gain = _gain(left[one], left[two]) + _gain(right[one], right[two])
+                gain = _gain(one, two, before, position) + _gain(one, two, after, position)
                 if gain > 0:
                     column[row], column[row + 1] = two, one
                     position[one], position[two] = row + 1, row
+                    if row + 1 < last and (not rows or rows[0] > row + 1):
+                        heappush(rows, row + 1)
+                    moved[at] |= {one, two}
+                    for near, beside in ((before, at - 1), (after, at + 1)):
+                        joined = {*near[one], *near[two]}
+                        if joined:
+                            moved[beside] |= joined
                     changed |= {at - 1, at, at + 1}
         pending = changed & set(range(len(columns)))
         if not pending:
@@ -155,11 +172,12 @@ def _sort_twins(columns: list[list[int]], near: Sequence[Sequence[int]], far: Se
                 columns[at][row] = slot
 
 
-def _gain(one: Sequence[int], two: Sequence[int]) -> int:
-    """Return how many crossings go when slots with these sorted neighbours change places; negative if more come."""
-    if not one or not two or one[-1] <= two[0]:
-        return -_count_pairs(one, two)
-    return _count_pairs(two, one) - _count_pairs(one, two)
+def _gain(one: int, two: int, near: Sequence[Sequence[int]], position: Sequence[int]) -> int:
+    """Return how many crossings go when two slots change places; negative if more come."""
+    low, high = (sorted([position[other] for other in near[slot]]) for slot in (one, two))
+    if not low or not high or low[-1] <= high[0]:
+        return -_count_pairs(low, high)
+    return _count_pairs(high, low) - _count_pairs(low, high)
 
 
 def _count_pairs(low: Sequence[int], high: Sequence[int]) -> int:

@@ -137,7 +137,7 @@ async def _look_at_target(
         try:
             spread = WritableQueues.from_route(topic, route)
         except Disconnected as error:
-            findings.append(Finding("error", f"{error}; give it write queues, perm 6 and a master", "queues"))
+            findings.append(Finding("error", str(error), "queues"))
             continue
         names = ", ".join([queue.name for queue in spread.queues])
         findings.append(

@@ -25,7 +25,7 @@ from bridge.rocketmq.remoting.command import now_ms
 from bridge.rocketmq.remoting.errors import ClientError
 from bridge.rocketmq.remoting.message import RocketMessage
 from exchange.errors import InputError
-from exchange.partition.clients.rocketmq.queues import MessageQueue, TopicRoute, publish_queues
+from exchange.partition.clients.rocketmq.queues import WRITE, MessageQueue, TopicRoute, publish_queues
 from exchange.partition.clients.rocketmq.round_robin import RoundRobin
 from exchange.partition.hashing.keys import serialize_key
 from exchange.partition.partitioning.key_source import ROUTING_KEY
@@ -55,7 +55,9 @@ class WritableQueues:
         try:
             return cls(topic, publish_queues(route))
         except InputError as error:
-            raise Disconnected(f"topic {topic!r}: {error}") from None
+            is_read_only = bool(route.queues) and not any(data.perm & WRITE for data in route.queues)
+            reason = f"perm {route.queues[0].perm} lets nobody write to it" if is_read_only else str(error)
+            raise Disconnected(f"topic {topic!r}: {reason}; give it write queues, perm 6 and a master") from None
 
     def queue_for(self, key: Any) -> MessageQueue | None:
         """Return the queue for a key; None if it decides nothing, as it is none, or has no hashCode in Java."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from itertools import combinations, pairwise
 from random import Random
@@ -14,11 +15,13 @@ from bindings.drawing.layout import NOTHING, LaidEdge, Point, Size, lay_out
 from bindings.drawing.layout import slots as slots_module
 from bindings.drawing.layout.coordinates import GAP, LINE_GAP, place_slots, relax
 from bindings.drawing.layout.layout import PART_GAP, find_parts, pack
-from bindings.drawing.layout.order import count_crossings, order_columns
+from bindings.drawing.layout.order import TRANSPOSITIONS, count_crossings, order_columns
+from bindings.drawing.layout.order import _transpose as transpose
 from bindings.drawing.layout.ranks import find_back_edges, rank_nodes
 from bindings.drawing.layout.slots import MAX_SLOTS, build_slots
 
 Graph = tuple[int, list[tuple[int, int]]]
+Neighbours = Sequence[Sequence[int]]
 
 
 @cache
@@ -95,6 +98,47 @@ def test_crossings_are_counted_as_by_comparing_all_pairs(graph: Graph) -> None:
     ordered = order_columns(columns, before, after)
     assert [sorted(column) for column in ordered] == columns
     assert count(ordered) <= count(columns)
+
+
+@given(graphs, st.randoms())
+def test_neighbours_change_places_as_if_all_were_looked_at_in_each_round(graph: Graph, random: Random) -> None:
+    count, edges = graph[0], without_cycles(graph)
+    lines = [LaidEdge(source, target) for source, target in edges]
+    slots = build_slots([Size(10, 10)] * count, rank_nodes(count, edges), lines)
+    columns = [random.sample(column, len(column)) for column in slots.columns]
+    expected = [list(column) for column in columns]
+    transpose_slowly(expected, slots.after)
+    position = [0] * len(slots.after)
+    for column in columns:
+        for at, slot in enumerate(column):
+            position[slot] = at
+    transpose(columns, slots.before, slots.after, position)
+    assert columns == expected
+    assert all(position[slot] == at for column in columns for at, slot in enumerate(column))
+
+
+def transpose_slowly(columns: list[list[int]], after: Neighbours) -> None:
+    def count_around(at: int) -> int:
+        position = {slot: row for column in columns for row, slot in enumerate(column)}
+        lines = [
+            [(position[a], position[b]) for a in column for b in after[a]]
+            for column in columns[max(0, at - 1) : at + 1]
+        ]
+        return sum((a[0] - b[0]) * (a[1] - b[1]) < 0 for each in lines for a, b in combinations(each, 2))
+
+    pending = {*range(len(columns))}
+    for _ in range(TRANSPOSITIONS):
+        changed: set[int] = set()
+        for at in sorted(pending):
+            column = columns[at]
+            for row in range(len(column) - 1):
+                crossings = count_around(at)
+                column[row], column[row + 1] = column[row + 1], column[row]
+                if count_around(at) < crossings:
+                    changed |= {at - 1, at, at + 1}
+                else:
+                    column[row], column[row + 1] = column[row + 1], column[row]
+        pending = changed & {*range(len(columns))}
 
 
 @pytest.mark.parametrize("size", [3, 10, 40])

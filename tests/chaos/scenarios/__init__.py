@@ -18,6 +18,7 @@ from tests.chaos.scenarios import (
     keys,
     limits,
     logs,
+    names,
     oddities,
     operators,
     pauses,
@@ -43,4 +44,5 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     *limits.SCENARIOS, *remade_queues.SCENARIOS, *crashes.SCENARIOS, *batches.SCENARIOS, *withheld.SCENARIOS,
     *unrouted.SCENARIOS, *logs.SCENARIOS, *certificates.SCENARIOS,
     *operators.SCENARIOS, *clusters.SCENARIOS, *wiped.SCENARIOS, *expiries.SCENARIOS,
+    *names.SCENARIOS,
 )  # fmt: skip

@@ -12,7 +12,9 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, TypeVar
 
-__all__ = ["Calls"]
+from confluent_kafka import Producer
+
+__all__ = ["Calls", "take_back"]
 
 T = TypeVar("T")
 
@@ -57,3 +59,12 @@ class Calls:
     def end(self) -> None:
         """End the thread after the calls that are queued."""
         self._queue.put(None)
+
+
+def take_back(producer: Producer, *, in_flight: bool = True) -> None:
+    """Have a producer write nothing more of what it has; delivery reports give it back. It does not wait for that.
+
+    confluent-kafka, up to 2.16.1, takes ``blocking`` the wrong way round. Waiting, it holds Python's lock: as long as a
+    thread of librdkafka waits for a name server, nothing in the process runs, also not what ends it in time.
+    """
+    producer.purge(in_queue=True, in_flight=in_flight, blocking=True)

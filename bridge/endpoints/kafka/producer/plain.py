@@ -19,7 +19,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from bridge.endpoint import Disconnected, Failure, Outgoing, Receiver
-from bridge.endpoints.kafka.cluster.calls import Calls
+from bridge.endpoints.kafka.cluster.calls import Calls, take_back
 from bridge.endpoints.kafka.cluster.errors import PURGED, REFUSALS, Reasons, to_disconnected, to_failure
 from bridge.endpoints.kafka.producer.batches import ONE_BY_ONE
 from bridge.endpoints.kafka.producer.target import CLOSING, Connection, TopicTarget
@@ -180,7 +180,7 @@ class Producing(Connection):
             return
         if self.under_way:
             if not batching.alone:  # librdkafka takes back what had left behind the refused batch, and keeps it
-                self.producer.purge(in_queue=True, in_flight=False, blocking=False)
+                take_back(self.producer, in_flight=False)
             return
         returned, self._returned = self._returned, []
         self.waiting.extendleft(sorted(returned, key=by_number, reverse=True))
@@ -257,5 +257,5 @@ class KafkaTarget(TopicTarget[Producing]):
 def end_producer(producer: Producer) -> None:
     """Forget what was not written, and end the producer."""
     with suppress(KafkaException, SystemError):  # a fatal error that was not reported yet; `flush` has no text for it
-        producer.purge(blocking=False)
+        take_back(producer)
         producer.flush(CLOSING)

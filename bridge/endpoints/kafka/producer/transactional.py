@@ -30,7 +30,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from bridge.endpoint import BridgeLayout, Disconnected, Misfit, Outgoing, Receiver
 from bridge.endpoints.kafka.cluster.addresses import Settings
 from bridge.endpoints.kafka.cluster.asking import fetch_cluster_id
-from bridge.endpoints.kafka.cluster.calls import Calls
+from bridge.endpoints.kafka.cluster.calls import Calls, take_back
 from bridge.endpoints.kafka.cluster.errors import LOG, PERMISSIONS, Reasons, describe_error, to_disconnected
 from bridge.endpoints.kafka.consumer.source import KafkaSource
 from bridge.endpoints.kafka.producer.batches import ONE_BY_ONE
@@ -269,7 +269,7 @@ class TransactionalTarget(TopicTarget[Transacting]):
                     await self._transact(connection, calls)
 
     def _end(self, producer: Producer) -> None:
-        producer.purge(blocking=False)
+        take_back(producer)
         with suppress(KafkaException):  # as when there is no transaction
             producer.abort_transaction(CLOSING)
         end_producer(producer)

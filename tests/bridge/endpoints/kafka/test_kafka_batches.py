@@ -89,7 +89,7 @@ class Producer:
         self._queue.append(Record(place, value, report))
 
     def purge(self, *, in_queue: bool, in_flight: bool, blocking: bool) -> None:
-        assert (in_queue, in_flight, blocking) == (True, False, False)
+        assert (in_queue, in_flight, blocking) == (True, False, True)
         self._reports += [(record, KafkaError._PURGE_QUEUE) for record in self._queue]
         self._queue.clear()
 
@@ -123,7 +123,7 @@ class Producer:
             return
         if code is not None and self.stops and not self._fatal:
             self._fatal = True
-            self.purge(in_queue=True, in_flight=False, blocking=False)  # reported before its cause
+            self.purge(in_queue=True, in_flight=False, blocking=True)  # reported before its cause
         self._reports += [(record, code) for record in batch]
 
 

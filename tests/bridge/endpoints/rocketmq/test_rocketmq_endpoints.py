@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import ssl
 import struct
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -234,8 +235,11 @@ def test_a_topology_that_disagrees_with_the_topic_is_disconnected() -> None:
     by_name = outgoing(message, "rocketmq.hash over b:1")
     with pytest.raises(Disconnected, match="topic 't' has no queue b:0 now, to which 'q' is spread"):
         writer(route(a=2)).place(by_name)
-    with pytest.raises(Disconnected, match="topic 't': the route has no queue"):
+    with pytest.raises(Disconnected, match=r"topic 't': the route has no queue .*; give it write queues, perm 6"):
         WritableQueues.from_route("t", TopicRoute())
+    read_only = replace(route(a=2), queues=(QueueData("a", 2, 2, perm=4),))
+    with pytest.raises(Disconnected, match="topic 't': perm 4 lets nobody write to it; give it write queues, perm 6"):
+        WritableQueues.from_route("t", read_only)
 
 
 def test_a_batch_has_messages_of_one_wait_setting_and_a_bounded_size() -> None:

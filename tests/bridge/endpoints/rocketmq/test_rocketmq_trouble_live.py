@@ -35,6 +35,10 @@ def own() -> Iterator[Broker]:
         yield started
 
 
+REFRESH = 0.5
+"""Seconds until a client looks routes up again, in place of Java's 30."""
+
+
 class Watched:
     """An open source and an open target of one topic, and their troubles."""
 
@@ -232,5 +236,43 @@ def test_an_endpoint_whose_cluster_hangs_cannot_be_opened_and_is_closed_in_time(
                 assert loop.time() - began < 8
         finally:
             await asyncio.to_thread(own.unpause)
+
+    run(own.url, test)
+
+
+def test_a_topic_that_becomes_read_only_or_smaller_is_written_as_its_route_says(own: Broker) -> None:
+    async def test(watched: Watched) -> None:
+        settings, topic, told = ClientSettings(own.url, poll_name_server_interval=REFRESH), watched.topic, Reports()
+        target = RocketmqTarget("t", settings, {"q": TopicDestination(topic)})
+        async with Client(settings) as client:
+            await admin.create_topic(client, admin.TopicConfig(topic, 4, 4))
+            await target.open(told)
+            keys = [f"k{number}" for number in range(40)]
+
+            async def write(number: int, queues: int) -> None:
+                await until(
+                    lambda: target._writing and target._writing.writer.spreads[topic].partitions.count == queues
+                )
+                send_to(target, told, [Message("", key, body=b"%d" % number) for key in keys], "q")
+                await until(lambda: len(told.confirmations) == number * len(keys) or told.losses)
+                assert not told.losses
+
+            try:
+                await write(1, 4)
+                await admin.create_topic(client, admin.TopicConfig(topic, 4, 2))
+                await write(2, 2)
+                await admin.create_topic(client, admin.TopicConfig(topic, 4, 4, perm=4))
+                await until(lambda: told.losses)
+                assert "perm 4 lets nobody write to it" in str(told.losses[0])
+                await target.close()
+                with pytest.raises(Disconnected, match="perm 4 lets nobody write to it"):
+                    await target.open(told)
+                await target.close()
+                await admin.create_topic(client, admin.TopicConfig(topic, 4, 4))
+                told.losses.clear()
+                await target.open(told)
+                await write(3, 4)
+            finally:
+                await target.close()
 
     run(own.url, test)
