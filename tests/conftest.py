@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support import tiers, unsteady
+from tests.support import passed, tiers, unsteady
 from tests.support.browser import Browser, open_browser
 from tests.support.rocketmq_cluster import Cluster, cluster_with
 from tests.support.servers import SERVERS, Server, running
@@ -30,6 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     tiers.choose(config.getoption("tier"))
     unsteady.register(config)
+    passed.register(config)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,9 +1,10 @@
 """``make night``: everything there is to prove, part by part, and a row in ``docs/measured.md`` if all has passed.
 
 It needs servers: a test without its server fails. ``.ci/run night`` provides them. Parts that wait run beside parts
-that compute. What has passed is kept for the files that are checked out, and is not run again for them: a night that
-was broken off goes on where it was, and `--part NAME` runs some parts only. `--list` lists all, with what has passed,
-and `--again` runs that, too. Nothing is kept, and no row is written, if files here differ from the commit.
+that compute. What has passed, each part and each test, is kept for the files that are checked out, and is not run again
+for them: a night that was broken off goes on where it was, and `--part NAME` runs some parts only. `--list` lists all,
+with what has passed, and `--again` runs that, too. Nothing is kept, and no row is written, if files here differ from
+the commit.
 """
 
 from __future__ import annotations
@@ -23,15 +24,13 @@ from pathlib import Path
 from typing import Final
 
 from tests.recorders import golden
+from tests.support import passed as listing
 from tests.support.measured import PAGE, CompleteRun, add_complete_run
 
 TOP: Final = Path(__file__).parents[1]
 KEPT: Final = Path(os.environ.get("HASHSTAR_NIGHT", TOP / "build" / "night"))
 """Folder of the logs of parts, and of what has passed. CI keeps it from one clone to the next."""
 PYTEST: Final = f"{sys.executable} -m pytest --maxprocesses=4 --dist=loadgroup"
-PACKAGES: Final = ("exchange", "bindings", "bridge")
-# Ten times the examples take ten times as long.
-TESTS: Final = f"{PYTEST} -n auto --tier=night --timeout=3600 -o faulthandler_timeout=3660"
 LOWEST: Final = (
     "tests/exchange/partition tests/bindings/sources/test_language.py tests/bindings/archive tests/bindings/counts"
     " tests/bindings/auditing/test_command.py"
@@ -46,8 +45,8 @@ WAITING: Final[Mapping[str, str]] = {
 """Name of a part that mostly waits, for servers or for moments -> its command, for a shell."""
 
 COMPUTING: Final[Mapping[str, str]] = {
-    **{f"tests of {package}": f"{TESTS} tests/{package}" for package in PACKAGES},
-    "other tests": " ".join([TESTS, *(f"--ignore=tests/{package}" for package in PACKAGES)]),
+    # Ten times the examples take ten times as long.
+    "tests": f"{PYTEST} -n auto --tier=night --timeout=3600 -o faulthandler_timeout=3660",
     "mutants": "make mutants",
     "fuzz": "make fuzz",
     "damage": "make damage",
@@ -59,15 +58,18 @@ COMPUTING: Final[Mapping[str, str]] = {
 """The same of parts that compute all the time: one at a time, beside one that waits."""
 
 
-def run_part(name: str, command: str) -> str | None:
-    """Run a part, and return what is to be told of it; None if it failed."""
+def run_part(name: str, command: str, passed: Path | None = None) -> str | None:
+    """Run a part, and return what is to be told of it; None if it failed.
+
+    The file `passed` lists the tests that have passed, which it need not run again (`tests.support.passed`).
+    """
     log = KEPT / f"{name.replace(' ', '-')}.log"
     began = time.monotonic()
     outer = {key: value for key, value in os.environ.items() if key not in {"ARGS", "HASHSTAR_TIER"}}
     with log.open("w", encoding="utf-8") as output:
         done = subprocess.run(  # noqa: S602  commands of the table
             command, shell=True, cwd=TOP, stdout=output, stderr=subprocess.STDOUT, check=False,
-            env={**outer, "HASHSTAR_REQUIRE_LIVE": "1"},
+            env={**outer, "HASHSTAR_REQUIRE_LIVE": "1", **({listing.VARIABLE: str(passed)} if passed else {})},
         )  # fmt: skip
     text = log.read_text("utf-8", errors="replace")
     minutes = (time.monotonic() - began) / 60
@@ -75,8 +77,10 @@ def run_part(name: str, command: str) -> str | None:
         print(f"night: {name} FAILED after {minutes:.0f} min (exit {done.returncode}); {log} ends:")
         print("\n".join(text.splitlines()[-40:]), flush=True)
         return None
-    passed = re.findall(r"(\d+) passed", text)
-    told = f"{name} {f'{int(passed[-1]):,} passed in ' if passed else ''}{minutes:.0f} min"
+    counts: Sequence[object] = re.findall(r"(\d+) passed", text)
+    if passed is not None and passed.exists():
+        counts = [len(passed.read_text("utf-8").splitlines())]
+    told = f"{name} {f'{int(str(counts[-1])):,} passed in ' if counts else ''}{minutes:.0f} min"
     print(f"night: {told}", flush=True)
     return told
 
@@ -97,12 +101,18 @@ def main(arguments: Sequence[str]) -> int:
     for old in golden.find_old(datetime.now(UTC).date()):
         print(f"night: recorded more than a year ago: {old}", flush=True)
     commit = _git("rev-parse", "HEAD")
+    for path in KEPT.glob("tests-*.txt"):
+        if options.again or path != passed.tests:
+            path.unlink()
     chosen = [name for name in options.part or parts if options.again or name not in passed.figures]
     for name in parts.keys() - chosen & passed.figures.keys():
         print(f"night: passed before, for these files: {passed.figures[name]}", flush=True)
 
     def run_each(names: Sequence[str]) -> bool:
-        outcomes = [passed.keep(name, run_part(name, parts[name])) for name in names]  # each, whatever comes of others
+        # Each, whatever comes of others.
+        outcomes = [
+            passed.keep(name, run_part(name, parts[name], passed.tests if name == "tests" else None)) for name in names
+        ]
         return all(outcomes)
 
     lanes = [[name for name in chosen if name in lane] for lane in (WAITING, COMPUTING)]
@@ -127,6 +137,8 @@ class Passed:
         """Digest of all files of the commit; None if there are others here, so that nothing is kept."""
         self.figures = figures
         """Name of a part -> what is told of it."""
+        self.tests = None if files is None else KEPT / f"tests-{files}.txt"
+        """The file that lists the tests of the part `tests` that have passed."""
 
     @classmethod
     def read(cls) -> Passed:

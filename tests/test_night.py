@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -103,6 +106,31 @@ def test_a_night_that_was_broken_off_goes_on_for_the_same_files_only(
     assert night.main(["--again"]) == 1
     assert night.main([]) == 1  # what passed earlier and failed since has to pass again
     assert count() == [4, 6]
+
+
+@pytest.mark.process
+def test_a_run_of_tests_goes_on_after_those_that_have_passed(tmp_path: Path) -> None:
+    listed = tmp_path / "listed.txt"
+    for name, text in {
+        "pytest.ini": "[pytest]\n",
+        "conftest.py": "from tests.support import passed\ndef pytest_configure(config): passed.register(config)\n",
+        "test_it.py": "import pathlib\ndef test_a(): pass\ndef test_b(): assert pathlib.Path('works').exists()\n",
+    }.items():
+        (tmp_path / name).write_text(text)
+
+    def run() -> tuple[int, list[str], str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-n2"], cwd=tmp_path, capture_output=True, text=True, check=False,
+            env={**os.environ, "PYTHONPATH": str(TOP), "HASHSTAR_PASSED": str(listed)},
+        )  # fmt: skip
+        return done.returncode, listed.read_text("utf-8").splitlines(), done.stdout
+
+    assert run()[:2] == (1, ["test_it.py::test_a"])
+    (tmp_path / "works").touch()
+    code, names, output = run()
+    assert (code, names) == (0, ["test_it.py::test_a", "test_it.py::test_b"])
+    assert "1 passed" in output
+    assert run()[:2] == (0, names)
 
 
 def test_the_rows_of_the_page_are_read() -> None:
