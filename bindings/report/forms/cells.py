@@ -11,14 +11,14 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from bindings.archive.figures import to_percent
-from bindings.report.model import BindingRow, Count, FindingRow, Shape
+from bindings.archive.figures import format_share, to_percent
+from bindings.report.model import BindingRow, Count, FindingRow, QueueRow, Shape
 from bindings.report.words import describe_condition, name_destination, name_exchange
-from exchange.text.display import clip_line
+from exchange.text.display import clip_line, count_noun
 
 __all__ = [
-    "LONGEST", "draw_bar", "draw_steps", "indent", "make_heading", "make_pairs", "make_table", "show_binding",
-    "show_coverage", "show_finding", "show_hot_key", "show_key", "show_name", "show_shape",
+    "LONGEST", "draw_bar", "indent", "make_heading", "make_pairs", "make_table", "show_binding", "show_coverage",
+    "show_finding", "show_key", "show_name", "show_partitions", "show_shape", "show_top_share",
 ]  # fmt: skip
 
 LONGEST: Final = 100
@@ -94,7 +94,7 @@ def draw_bar(part: int, whole: int) -> Text:
     return Text.assemble(("━" * full, "green"), ("─" * (BAR - full), "red"))
 
 
-def draw_steps(counts: Sequence[int]) -> str:
+def _draw_steps(counts: Sequence[int]) -> str:
     """Return counts as columns of different heights; "" if there are more than `COUNTS`."""
     if len(counts) > COUNTS:
         return ""
@@ -102,10 +102,39 @@ def draw_steps(counts: Sequence[int]) -> str:
     return "".join([BAR_CHARACTERS[-(-8 * count // most)] for count in counts])
 
 
-def show_hot_key(key: Count) -> str:
+def _show_hot_key(key: Count) -> str:
     """Return a frequent key, its number of messages and its partition."""
     where = "" if key.partition is None else f" in {key.partition}"
     return f"{show_key(key.text)} {key.messages:,}{where}"
+
+
+def show_top_share(row: QueueRow) -> str:
+    """Return the share of the most frequent key, or bounds of that share if the count is approximate."""
+    least, most = row.hot[0].messages, min(row.hot[0].messages + row.hot_error, row.use.messages)
+    if least == most:
+        return format_share(least / row.use.messages)
+    return f"{format_share(least / row.use.messages).removesuffix(' %')} to {format_share(most / row.use.messages)}"
+
+
+def show_partitions(row: QueueRow) -> RenderableType:
+    """Return the partitions of a queue: how uneven they are, one column for each, and the keys that are hottest."""
+    title = Text(f"{clip_line(row.use.queue, LONGEST)}: {row.partitioning}")
+    skew = row.skew
+    if skew is None:
+        return title.append("; no message has a partition that its key decides")
+    rest = ""
+    if undecided := sum([part.messages for part in row.partitions if part.partition is None]):
+        rest = f"\n{count_noun(undecided, 'message')} whose key does not decide the partition"
+    if row.hot:
+        rest += f"\nhottest: {', '.join(map(_show_hot_key, row.hot[:3]))}"
+        rest += f" (up to {row.hot_error:,} more each)" if row.hot_error else ""
+    text = Text.assemble(
+        (f"max/mean {skew.max_to_mean:.2f}", "bold"),
+        f", top {format_share(skew.top_share)}, Gini {skew.gini:.2f}, CV {skew.variation:.2f}  ",
+        (_draw_steps([part.messages for part in row.partitions if part.partition is not None]), "bold"),
+        rest,
+    )
+    return Group(title, indent(text, 2))
 
 
 def show_shape(shape: Shape, *, wide: bool) -> Text:

@@ -21,7 +21,6 @@ from bindings.counts.sketch import ERROR
 from bindings.report.forms.cells import (
     LONGEST,
     draw_bar,
-    draw_steps,
     indent,
     make_heading,
     make_pairs,
@@ -29,19 +28,14 @@ from bindings.report.forms.cells import (
     show_binding,
     show_coverage,
     show_finding,
-    show_hot_key,
     show_key,
     show_name,
+    show_partitions,
     show_shape,
+    show_top_share,
 )
 from bindings.report.inspection import draw_bad
-from bindings.report.model import (
-    STATES,
-    ExchangeRow,
-    QueueRow,
-    Report,
-    UnroutableRow,
-)
+from bindings.report.model import STATES, ExchangeRow, QueueRow, Report, UnroutableRow
 from bindings.report.words import (
     NO_HEADERS,
     describe_change,
@@ -301,7 +295,7 @@ class _Writer:
     def _add_queue(self, table: Table, row: QueueRow) -> None:
         use = row.use
         possible = f" (+{use.possible:,}?)" if use.possible else ""
-        often = _hottest(row) if row.hot and use.messages else ""
+        often = show_top_share(row) if row.hot and use.messages else ""
         hot = Text(show_key(row.hot[0].text) if row.hot else "", overflow="fold")
         avoided = f"{use.duplicates_avoided:,}" if use.duplicates_avoided else ""
         wide = (avoided, "" if use.last is None else format_minute(use.last)[:10]) if self._wide else ()
@@ -317,31 +311,8 @@ class _Writer:
             return
         yield make_heading("Partitions", "the fullest against the mean: 1 is even")
         for row in rows[: self._listed]:
-            yield from self._partitioned(row)
+            yield indent(show_partitions(row), 2)
         yield from self._more(len(rows))
-
-    def _partitioned(self, row: QueueRow) -> Iterator[RenderableType]:
-        skew = row.skew
-        title = Text(f"{clip_line(row.use.queue, LONGEST)}: {row.partitioning}")
-        if skew is None:
-            title.append("; no message has a partition that its key decides")
-            yield indent(title, 2)
-            return
-        yield indent(title, 2)
-        shape = Text(f"max/mean {skew.max_to_mean:.2f}", style="bold")
-        shape.append(
-            f", top {format_share(skew.top_share)}, Gini {skew.gini:.2f}, CV {skew.variation:.2f}  ", style="not bold"
-        )
-        shape.append(draw_steps([part.messages for part in row.partitions if part.partition is not None]))
-        undecided = sum([part.messages for part in row.partitions if part.partition is None])
-        if undecided:
-            shape.append(
-                f"\n{count_noun(undecided, 'message')} whose key does not decide the partition", style="not bold"
-            )
-        if row.hot:
-            shape.append(f"\nhottest: {', '.join(map(show_hot_key, row.hot[:3]))}", style="not bold")
-            shape.append(f" (up to {row.hot_error:,} more each)" if row.hot_error else "", style="not bold")
-        yield indent(shape, 4)
 
     def _verification(self) -> Iterator[RenderableType]:
         verification = self._report.verification
@@ -448,11 +419,3 @@ class _Writer:
             what = f" {what}" if what else ""
             way = f"; {ALL_HINT}" if held > shown else ""
             yield indent(Text(f"and {count - shown:,} more{what}{way}", style="dim"), by)
-
-
-def _hottest(row: QueueRow) -> str:
-    """Return the share of the most frequent key, or bounds of that share if the count is approximate."""
-    least, most = row.hot[0].messages, min(row.hot[0].messages + row.hot_error, row.use.messages)
-    if least == most:
-        return format_share(least / row.use.messages)
-    return f"{format_share(least / row.use.messages).removesuffix(' %')} to {format_share(most / row.use.messages)}"
