@@ -13,9 +13,9 @@ import click
 from click.shell_completion import CompletionItem
 
 from bindings.cli import MODULES, find_command
-from bindings.operating_system import is_closed_by_reader
 from exchange.commands.console import PROGRAM
 from exchange.commands.options import CommandGroup
+from exchange.files.operating_system import is_closed_by_reader
 from exchange.text.display import escape_line, escape_lines, hide_logins
 
 __all__ = ["main"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bindings.operating_system import lock_file, unlock_file
+from exchange.files.operating_system import lock_file, unlock_file
 from tests.support.pages import ROOT
 
 SITE = '''\

@@ -7,23 +7,20 @@ type. A bridge could not send such a message, so it never was one, or the archiv
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from bindings.archive.names import unescape
-from exchange.amqp.content import WIDTHS, encode_property
+from exchange.amqp.content import RAW_HEADER, WIDTHS, encode_property
 from exchange.errors import InputError
 from exchange.limits import SHORTSTR_BYTES
 from exchange.values.field_text import decode_field
 from exchange.values.field_values import Typed
 
-__all__ = ["RAW_HEADER", "check_properties", "find_wrong_properties"]
-
-RAW_HEADER: Final = "hashstar-content-header"
-"""Property with the bytes of a content header that the schema cannot hold, which a bridge writes."""
+__all__ = ["check_properties", "find_wrong_properties"]
 
 
 def check_properties(properties: Mapping[str, Any]) -> None:

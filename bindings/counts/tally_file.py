@@ -22,9 +22,10 @@ from bindings.counts.codec import TableFormat, build_column, build_schema, sprea
 from bindings.counts.outcome import Facts, Outcome, sort_bindings
 from bindings.counts.slots import HOUR, LAST_TIME, WIDTHS, SlotCounts
 from bindings.counts.tally import Tally
-from bindings.sources.files import make_folders, open_file, replace_file
+from bindings.sources.files import make_folders, open_file
 from exchange.entities.entities import Binding
 from exchange.errors import InputError, name_os_errors
+from exchange.files.replacing import replace_file
 from exchange.topology.topology import Topology
 
 __all__ = ["SCHEMA", "check_fit", "load_tally", "save_tally", "build_table", "decode_tally"]

@@ -21,12 +21,13 @@ from bindings.fix.candidates import Fix, Removal, find_fixes
 from bindings.fix.definitions_text import DefinitionsText
 from bindings.fix.proof import prove, without
 from bindings.sources.definitions import Definitions
-from bindings.sources.files import GZIP, decode_text, open_file, read_whole, replace_file
+from bindings.sources.files import GZIP, decode_text, open_file, read_whole
 from bindings.sources.management import is_address
 from bindings.sources.open import STDIN, Source, read_source
 from bindings.sources.tree import SkippedFile, find_files, find_reason_to_skip
 from exchange.entities.profile import Profile
 from exchange.errors import HashstarError, InputError, name_os_errors
+from exchange.files.replacing import replace_file
 
 __all__ = [
     "SECONDS",

@@ -24,7 +24,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from typing import Any, Final
 
-from bindings.operating_system import read_file_limit
+from exchange.files.operating_system import read_file_limit
 
 __all__ = ["CONNECTIONS", "IDLE_SECONDS", "LOOK_EVERY", "REQUEST_SECONDS", "Server", "make_server"]
 

@@ -22,12 +22,12 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
 
-from bindings.operating_system import raise_file_limit, read_file_limit
 from bindings.recording.conversation import Conversation
 from bindings.recording.ledger import Ledger
-from bindings.sources.files import replace_file
 from bindings.sources.recording.file import format_recording
 from bindings.sources.recording.model import Recording
+from exchange.files.operating_system import raise_file_limit, read_file_limit
+from exchange.files.replacing import replace_file
 from exchange.text.numbers import write_time
 
 __all__ = ["CONNECTIONS", "Proxy", "Upstream", "leads_back", "read_clock", "run_proxy"]

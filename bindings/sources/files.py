@@ -1,4 +1,4 @@
-"""Read and write whole files, gzipped or not, of limited size; a file is replaced only when the new one is complete."""
+"""Read and write whole files, gzipped or not, of limited size."""
 
 from __future__ import annotations
 
@@ -6,34 +6,30 @@ import errno
 import gzip
 import io
 import os
-import re
 import stat
 import zlib
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Iterable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from bindings.operating_system import NOT_INHERITED, NOT_WAITING, set_mode
 from exchange.errors import InputError, name_os_errors
+from exchange.files.operating_system import NOT_WAITING
+from exchange.files.replacing import GIVEN, replace_file
 from exchange.limits import DOCUMENT_BYTES
 from exchange.values.forms import Form
 
 __all__ = [
-    "NO_FILE", "PRIVATE", "PRIVATE_FOLDER", "create_exclusively", "decode_text", "gunzip", "list_files", "make_folders",
-    "open_file", "read_content", "read_whole", "replace_file", "save_form", "save_lines",
+    "NO_FILE", "PRIVATE_FOLDER", "decode_text", "gunzip", "list_files", "make_folders", "open_file", "read_content",
+    "read_whole", "save_form", "save_lines",
 ]  # fmt: skip
 
 GZIP: Final = b"\x1f\x8b"
-PRIVATE: Final = 0o640
-"""Mode of new files that hold messages, or definitions with hashes of passwords; the umask can only narrow it."""
 PRIVATE_FOLDER: Final = 0o750
 """Mode of new folders of such files."""
 NO_FILE: Final = "it is a pipe or a device; save what it gives to a file"
 CHUNK: Final = 1 << 20
 """Number of bytes read at once."""
-GIVEN: Final = re.compile(r"/dev/(?:null|stdin|fd/[0-9]+)|/proc/self/fd/[0-9]+")
-"""Paths that are already open, such as those of a shell's ``<(...)``, or that never block."""
 
 
 def read_content(name: str) -> bytes:
@@ -127,38 +123,6 @@ def save_form(form: Form, *result: Any, path: Path, with_folders: bool = False) 
         save_lines(str(path), [form.encode(*result).decode()])
 
 
-@contextmanager
-def replace_file(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
-    """Yield a new file that replaces ``path`` when the block ends; after an exception, ``path`` is unchanged.
-
-    The file has its final mode before its first byte: that of the file it replaces, `PRIVATE` if there is none. With
-    ``durable``, its bytes are on the disk before it replaces the old one. A link stays one. A device, a pipe, and what
-    is open already are written to directly. Raises OSError.
-    """
-    known = None
-    with suppress(FileNotFoundError):
-        known = path.stat().st_mode
-    is_open = GIVEN.fullmatch(str(path)) or str(path) in ("/dev/stdout", "/dev/stderr")
-    if is_open or (known is not None and not (stat.S_ISREG(known) or stat.S_ISDIR(known))):
-        with path.open("ab") as file:
-            yield file
-        return
-    path = path.resolve()
-    partial = path.with_name(f".{path.name[:200]}.{os.getpid()}.part")
-    mode = PRIVATE if known is None else stat.S_IMODE(known) & 0o777
-    try:
-        with open(create_exclusively(partial, mode), "wb") as file:
-            if known is not None:
-                set_mode(file.fileno(), mode)  # the umask has narrowed it
-            yield file
-            if durable:
-                file.flush()
-                os.fsync(file.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
 def make_folders(path: Path) -> None:
     """Create a folder and its missing parents, accessible to their owner and group only. Raises OSError."""
     missing = [path]
@@ -166,15 +130,6 @@ def make_folders(path: Path) -> None:
         missing.append(missing[-1].parent)
     for folder in reversed(missing):
         folder.mkdir(PRIVATE_FOLDER, exist_ok=True)
-
-
-def create_exclusively(path: Path, mode: int = PRIVATE) -> int:
-    """Return the descriptor of a new file, open for writing; a file that a killed run left is removed first.
-
-    A link that someone planted there is removed, too, and not followed. Raises OSError.
-    """
-    path.unlink(missing_ok=True)
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOT_INHERITED, mode)
 
 
 def _compress(file: BinaryIO) -> gzip.GzipFile:

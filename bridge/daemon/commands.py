@@ -13,11 +13,11 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from bindings.operating_system import find_signals
 from exchange.commands.console import catch_signals, echo_error, is_program
 from exchange.commands.options import CommandGroup
 from exchange.commands.output import form_options, output_option, print_form
 from exchange.errors import HashstarError
+from exchange.files.operating_system import find_signals
 from exchange.values.forms import Form, Forms
 
 __all__ = ["bridge_command"]

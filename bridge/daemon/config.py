@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from bindings.operating_system import find_signals
 from bindings.sources.open import open_source
 from bindings.sources.toml_file import read_toml
 from bridge.daemon import keys
@@ -30,6 +29,7 @@ from bridge.pump.replies import Replies
 from bridge.table import Table
 from exchange.entities.releases import RELEASES, find_profile_by_name
 from exchange.errors import InputError
+from exchange.files.operating_system import find_signals
 from exchange.partition.partitioner import Partitioner
 from exchange.text.display import suggest
 from exchange.text.numbers import is_digits

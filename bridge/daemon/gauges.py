@@ -12,11 +12,11 @@ from pathlib import Path
 from platform import python_version
 from typing import Final
 
-from bindings.operating_system import read_file_limit
 from bridge.daemon.config import Config
 from bridge.daemon.health import KINDS, Health
 from bridge.daemon.metrics import Gauges, Metrics
 from bridge.pump.pump import Pump
+from exchange.files.operating_system import read_file_limit
 from exchange.text.site import find_version
 
 __all__ = ["build_info", "read_gauges", "read_process_metrics"]

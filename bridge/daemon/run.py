@@ -16,7 +16,6 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from bindings.operating_system import find_signals
 from bridge.daemon.config import Config, read_config
 from bridge.daemon.health import Health
 from bridge.daemon.journal import Journal
@@ -29,6 +28,7 @@ from bridge.pump.events import PumpEvents
 from bridge.pump.pump import Inlet, Pump
 from bridge.pump.replies import ReplyOutcome, RequestOutcome
 from exchange.errors import InputError
+from exchange.files.operating_system import find_signals
 from exchange.routing.router import Router
 from exchange.text.site import build_install_command
 

@@ -26,12 +26,12 @@ from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Final
 
-from bindings.operating_system import find_signals
 from bridge.daemon.config import Config
 from bridge.daemon.journal import Journal
 from bridge.daemon.signals import Handlers
 from bridge.pump.policy import Backoff
 from exchange.concurrency.processes import build_command, build_environment
+from exchange.files.operating_system import find_signals
 
 __all__ = ["SETTLED", "WRONG", "build_worker_command", "run_workers"]
 

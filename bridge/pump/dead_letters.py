@@ -34,6 +34,7 @@ from typing import Any, Final
 
 from bridge.endpoint import Delivery, Outgoing
 from exchange.amqp import MalformedHeader, get_content
+from exchange.amqp.content import RAW_HEADER
 from exchange.text.display import count_noun
 from exchange.values.field_json import encode_fields, encode_message
 from exchange.values.field_values import Typed
@@ -70,14 +71,14 @@ def build_dead_letter(delivery: Delivery, reason: str, target: str, queue: str, 
                 added[f"hashstar-{name}"] = values.pop(name)
         return replace(message, headers={**headers, **added}, properties=properties)
     except MalformedHeader:
-        added["hashstar-content-header"] = get_content(message).raw
+        added[RAW_HEADER] = get_content(message).raw
         return replace(message, headers=added, properties={})
 
 
 def pack(dead: Message) -> Message:
     """Return a dead letter with its whole message in the body, for a system that refuses its headers."""
     headers = {name: value for name, value in dead.headers.items() if name.startswith("hashstar-")}
-    headers.pop("hashstar-content-header", None)
+    headers.pop(RAW_HEADER, None)
     return Message(
         dead.exchange, dead.routing_key, {**headers, PACKED: True}, {"content_type": "application/json"},
         encode_fields(encode_message(dead)),

@@ -26,13 +26,16 @@ from exchange.amqp.fields import (
 from exchange.values.field_values import Typed, resolve_type
 from exchange.values.message import BASIC_PROPERTIES
 
-__all__ = ["PROPERTIES", "WIDTHS", "ContentHeader", "encode_property"]
+__all__ = ["PROPERTIES", "RAW_HEADER", "WIDTHS", "ContentHeader", "encode_property"]
 
 _OTHER_TYPES: Final = {"headers": "table", "delivery_mode": "octet", "priority": "octet", "timestamp": "timestamp"}
 PROPERTIES: Final[Mapping[str, str]] = {
     name: _OTHER_TYPES.get(name, "shortstr") for name in (*BASIC_PROPERTIES[:2], "headers", *BASIC_PROPERTIES[2:])
 }
 """Properties of class basic -> their types, in their order: from flag 15 down to flag 2."""
+
+RAW_HEADER: Final = "hashstar-content-header"
+"""Name of the field that keeps a content header as bytes, where its properties and headers cannot be read."""
 
 BITS: Final = {name: 1 << bit for name, bit in zip(PROPERTIES, range(15, 1, -1), strict=True)}
 HEADERS: Final = BITS.pop("headers")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
-import stat
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from functools import wraps
+from io import TextIOWrapper
 from pathlib import Path, PurePath
 from typing import Any, Final, TypeVar
 
@@ -18,6 +17,7 @@ import click
 from exchange.commands.console import fail, is_quiet
 from exchange.commands.options import STDOUT, ReportOption
 from exchange.errors import InputError
+from exchange.files.replacing import replace_file
 from exchange.text.display import suggest
 from exchange.values.forms import Form, Forms, Screen, find_by_suffix
 
@@ -25,12 +25,12 @@ __all__ = ["FormType", "OutputOption", "choose_form", "form_option", "form_optio
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-OPENED: Final = re.compile(r"/dev/(?:stdout|stderr|fd/[0-9]+)$|/proc/self/fd/[0-9]+$", re.ASCII)
-"""Files that are open already, whatever they are: they are written to, and not replaced."""
 COLOUR: Final = "hashstar.color"
 """Key of the click context that has the value of --color."""
 KEPT: Final = (None, 0, 1)
 """Exit codes of commands whose output is whole."""
+USUAL_MODE: Final = 0o666
+"""Mode of a new file with the output of a command, which the umask narrows, as for the files of a shell."""
 
 
 class OutputOption(ReportOption):
@@ -157,28 +157,20 @@ def output_option(function: Function) -> Function:
 @contextmanager
 def _written_to(path: Path) -> Iterator[None]:
     """Send standard output to a file, which is kept unless an exception or bad input ends the command."""
-    is_special = OPENED.match(str(path)) is not None or (path.exists() and not path.is_file())
-    path = path if is_special else path.resolve()  # a link stays a link
-    target = path if is_special else path.with_name(f".{path.name[:200]}.{os.getpid()}.part")
-    before, is_kept = sys.stdout, False
+    leaving = None
     try:
-        with target.open("a" if is_special else "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
-            if not is_special and path.exists():
-                target.chmod(stat.S_IMODE(path.stat().st_mode))
-            sys.stdout = file
+        with (
+            replace_file(path, mode=USUAL_MODE) as raw,
+            TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", newline="\n") as file,
+        ):
             try:
-                yield
-                is_kept = True
-            except SystemExit as leave:
-                is_kept = leave.code in KEPT
-                raise
-            finally:
-                sys.stdout = before
-                file.flush()
-                if is_kept and not is_special:
-                    target.replace(path)
+                with redirect_stdout(file):
+                    yield
+            except SystemExit as exit_:
+                if exit_.code not in KEPT:
+                    raise
+                leaving = exit_
     except OSError as error:
         fail(InputError(f"{path}: cannot be written: {error.strerror or error}"))
-    finally:
-        if not is_special:
-            target.unlink(missing_ok=True)
+    if leaving is not None:
+        raise leaving

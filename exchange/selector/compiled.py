@@ -32,7 +32,7 @@ from exchange.selector.expression import (
     walk,
 )
 from exchange.selector.meaning import SelectorFailure, evaluate
-from exchange.selector.numbers import NotANumber, compare_doubles, parse_double, parse_integer, parse_long
+from exchange.text.java_numbers import NotANumber, compare_doubles, parse_double, parse_integer, parse_long
 
 __all__ = ["Test", "Tests", "Wanted", "compile_expression"]
 

@@ -27,7 +27,7 @@ from exchange.selector.expression import (
     TextTest,
     Truth,
 )
-from exchange.selector.numbers import (
+from exchange.text.java_numbers import (
     NotANumber,
     compare_doubles,
     parse_boolean,

@@ -25,8 +25,8 @@ from exchange.selector.expression import (
     walk,
 )
 from exchange.selector.meaning import evaluate
-from exchange.selector.numbers import NotANumber
 from exchange.selector.reading import build_ignored_error, parse_expression
+from exchange.text.java_numbers import NotANumber
 
 __all__ = ["LATEST_RELEASE", "RELEASES", "Remark", "Selector", "find_remarks"]
 

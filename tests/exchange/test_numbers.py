@@ -24,8 +24,7 @@ ROOT: Final = Path(__file__).parents[2]
 ALLOWED: Final = {
     "exchange/text/numbers.py",
     "exchange/selector/compiled.py",  # texts of Java's code, where all digits are ASCII
-    "exchange/selector/numbers.py",  # Java's own conversions, which take the digits of all scripts
-    "exchange/partition/clients/rocketmq/priority.py",  # as Integer.parseInt
+    "exchange/text/java_numbers.py",  # Java's own conversions, which take the digits of all scripts
     "exchange/partition/clients/rocketmq/queues.py",  # as Integer.parseInt
     "bridge/interop/amqp_guest.py",  # bytes, of which only ASCII are digits
 }

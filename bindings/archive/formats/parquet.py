@@ -45,8 +45,9 @@ from bindings.archive.reading import (
     Split,
 )
 from bindings.archive.record import SCHEMA, sift_rows
-from bindings.sources.files import create_exclusively, make_folders, open_file
+from bindings.sources.files import make_folders, open_file
 from exchange.errors import InputError
+from exchange.files.replacing import create_exclusively
 
 __all__ = ["Parquet", "ParquetWriter"]
 

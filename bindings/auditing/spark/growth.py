@@ -28,8 +28,9 @@ from bindings.archive.formats.detect import detect, list_formats
 from bindings.archive.mapping import USUAL, FieldMapping
 from bindings.archive.reading import SPLIT_BYTES, CompletePart, Format, Split
 from bindings.archive.rocketmq.store import find_log_folder, is_store
-from bindings.sources.files import make_folders, open_file, replace_file
+from bindings.sources.files import make_folders, open_file
 from exchange.errors import InputError
+from exchange.files.replacing import replace_file
 from exchange.values.json_text import parse_leniently
 
 __all__ = ["STEP_BYTES", "Growth", "MicroBatch", "write_whole"]

@@ -16,9 +16,10 @@ import pyarrow.parquet as pq
 
 from bindings.archive.names import escape
 from bindings.report.model import Report
-from bindings.sources.files import make_folders, replace_file
+from bindings.sources.files import make_folders
 from exchange.entities.entities import Binding
 from exchange.errors import name_os_errors
+from exchange.files.replacing import replace_file
 from exchange.values.field_json import encode_message, encode_table
 
 __all__ = ["COUNT", "TABLES", "TEXT", "Rows", "make_table", "to_tables", "write_tables"]

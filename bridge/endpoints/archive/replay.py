@@ -23,9 +23,10 @@ from bindings.archive.formats.detect import Archive, detect
 from bindings.archive.mapping import USUAL, FieldMapping
 from bindings.archive.reading import NOT_READ, Bad, Format, Skipped, Split
 from bindings.archive.record import Record, to_records_or_bad
-from bindings.sources.files import open_file, replace_file
+from bindings.sources.files import open_file
 from bridge.endpoints.archive.files import NEVER_SEEN, ArchiveFile, ArchiveFiles, Fingerprint
 from exchange.errors import InputError
+from exchange.files.replacing import replace_file
 from exchange.values.json_text import parse_leniently
 
 __all__ = ["Chunk", "Done", "Item", "Replay", "Settled", "ReplayWindow"]

@@ -28,13 +28,13 @@ import pyarrow.compute as pc
 from bindings.archive.formats.parquet import ParquetWriter
 from bindings.archive.names import unescape
 from bindings.archive.reading import Bias
-from bindings.operating_system import sync_folder
 from bindings.sources.files import PRIVATE_FOLDER, make_folders
 from bridge.endpoint import Disconnected
 from bridge.endpoints.archive.rows import to_rows
 from bridge.endpoints.archive.spool import DAMAGED, lock_spool, read_frames, read_token
 from exchange.concurrency.processes import build_command, build_environment
 from exchange.errors import InputError
+from exchange.files.operating_system import sync_folder
 from exchange.values.json_text import parse_leniently
 
 __all__ = ["BadSpool", "Rotated", "Rotator", "rotate"]

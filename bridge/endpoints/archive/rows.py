@@ -28,11 +28,10 @@ import pyarrow.compute as pc
 
 from bindings.archive.fields import TableBuilder, encode_field
 from bindings.archive.names import unescape
-from bindings.archive.properties import RAW_HEADER
 from bindings.archive.record import EARLIEST_TIME, LATEST_TIME, SCHEMA, TOMBSTONE, ListBuilder, make_empty_column
 from bridge.interop import IDENTITY
 from exchange.amqp import ContentHeader, build_lazy_message, get_content
-from exchange.amqp.content import WIDTHS
+from exchange.amqp.content import RAW_HEADER, WIDTHS
 from exchange.amqp.fields import decode_value
 from exchange.values.field_values import Typed
 from exchange.values.message import Message

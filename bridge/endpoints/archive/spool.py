@@ -28,7 +28,7 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from bindings.operating_system import NOT_INHERITED, lock_file, read_at, sync_data, sync_folder, unlock_file
+from exchange.files.operating_system import NOT_INHERITED, lock_file, read_at, sync_data, sync_folder, unlock_file
 
 __all__ = ["SPOOLED", "SpoolFrame", "SpoolGone", "Spool", "find_spools", "lock_spool", "read_frames", "read_token"]
 

@@ -15,12 +15,12 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from bindings.sources.files import replace_file
 from bridge.aside import call_aside
 from bridge.rocketmq.consumer.assigned import TopicQueue
 from bridge.rocketmq.consumer.pulling import BrokerQueues
 from bridge.rocketmq.remoting.errors import BrokerError, RemotingError
 from exchange.errors import InputError
+from exchange.files.replacing import replace_file
 from exchange.values.json_text import scan_value
 
 __all__ = ["BrokerOffsets", "ConsumeFrom", "LocalOffsets", "OffsetStore", "parse_table", "start_offset", "format_table"]

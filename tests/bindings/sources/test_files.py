@@ -11,19 +11,10 @@ from pathlib import Path
 import pytest
 
 from bindings.sources import files
-from bindings.sources.files import (
-    PRIVATE,
-    create_exclusively,
-    gunzip,
-    make_folders,
-    open_file,
-    read_content,
-    read_whole,
-    replace_file,
-    save_lines,
-)
+from bindings.sources.files import gunzip, make_folders, open_file, read_content, read_whole, save_lines
 from bindings.sources.open import open_source
 from exchange.errors import InputError
+from exchange.files.replacing import PRIVATE, create_exclusively, replace_file
 from tests.support.program import run_program
 
 

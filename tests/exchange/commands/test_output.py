@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -82,6 +84,27 @@ def test_a_suffix_of_no_form_is_refused_where_no_other_program_opens_the_file(tm
     assert result.exit_code == 2
     assert "no form has the suffix .png: there are .txt, .json, .bin; --format text|json|indented" in result.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_output_is_new_or_stays_as_it_was_and_no_planted_link_is_followed(tmp_path: Path) -> None:
+    victim, file = tmp_path / "victim", tmp_path / "file.txt"
+    for code, kept in ((0, True), (1, True), (2, False)):
+        victim.write_text("kept")
+        (tmp_path / f".file.txt.{os.getpid()}.part").symlink_to(victim)
+
+        @command("try", example="try")
+        @form_options(FORMS)
+        @output_option
+        def run(form: str, code: int = code) -> None:
+            print_form(FORMS[form], str(code))
+            sys.exit(code)
+
+        before = file.read_text() if file.exists() else None
+        assert CliRunner().invoke(run, ["-o", str(file)]).exit_code == code
+        assert file.read_text() == (FORMS["text"].encode(str(code)).decode() if kept else before)
+        assert {victim.read_text(), *(each.name for each in tmp_path.iterdir())} == {"kept", "victim", "file.txt"}
+    refused = CliRunner().invoke(make(), ["-o", str(tmp_path)])
+    assert (refused.exit_code, "cannot be written: Is a directory" in refused.stderr) == (2, True)
 
 
 def test_a_misspelt_form_is_answered_with_the_one_that_it_may_mean() -> None:

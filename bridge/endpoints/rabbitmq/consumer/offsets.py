@@ -18,10 +18,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from bindings.sources.files import replace_file
 from bridge.aside import call_aside
 from exchange.amqp import ContentHeader
 from exchange.errors import InputError
+from exchange.files.replacing import replace_file
 from exchange.values.field_values import resolve_type
 from exchange.values.message import Message
 

@@ -10,7 +10,6 @@ where the client puts them.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,20 +20,23 @@ from exchange.partition.hashing.java import decode_string
 from exchange.partition.hashing.keys import describe_key
 from exchange.partition.partitioner import Choice, Inputs, Key
 from exchange.partition.partitions import Partition, Partitions
+from exchange.text.java_numbers import NotANumber, parse_integer
 from exchange.values.field_values import INTEGER_TYPES, Typed
 
 __all__ = ["PRIORITY", "Priority", "parse_priority"]
 
 PRIORITY: Final = "_SYS_MSG_PRIORITY_"
 """The property that has the priority, in digits."""
-DIGITS: Final = re.compile(r"\+?0*(\d{1,10})")
 GREATEST: Final = (1 << 31) - 1
 
 
 def parse_priority(text: str) -> int | None:
     """Return the priority that a broker reads; None for what it takes for none (`NumberUtils.toInt`)."""
-    digits = DIGITS.fullmatch(text)
-    return int(digits[1]) if digits is not None and int(digits[1]) <= GREATEST else None
+    try:
+        priority = parse_integer(text)
+    except NotANumber:
+        return None
+    return priority if priority >= 0 else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,6 @@ from click.testing import CliRunner
 
 from bindings.archive.formats.detect import detect
 from bindings.archive.formats.parquet import ParquetWriter
-from bindings.archive.properties import RAW_HEADER
 from bindings.archive.reading import COPIES, Bias
 from bindings.archive.record import Record, build_batch, to_records
 from bridge.cli import hashstar
@@ -36,6 +35,7 @@ from bridge.pump.policy import Backoff, Policy
 from bridge.pump.pump import Inlet, Pump
 from exchange import Message, Topology
 from exchange.amqp import ContentHeader, build_lazy_message, get_content
+from exchange.amqp.content import RAW_HEADER
 from exchange.values.field_values import Typed
 from tests.bridge.endpoints.archive.test_archive import (
     NOON,

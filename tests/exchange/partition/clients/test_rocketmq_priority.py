@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from exchange.errors import InputError
@@ -49,9 +49,13 @@ def test_a_priority_that_has_no_effect_is_taken_away_but_not_from_a_batch() -> N
 
 
 @given(st.text(max_size=14) | st.integers().map(str) | st.integers(0, 2**33).map(lambda n: f"+0{n}"))
+@example("-0")  # Java's Integer.parseInt reads 0
+@example("\N{ARABIC-INDIC DIGIT FIVE}")
+@example("\N{MATHEMATICAL DOUBLE-STRUCK DIGIT FIVE}")  # two chars to Java, neither of them a digit
 def test_what_is_no_priority_is_none_and_never_an_error(text: str) -> None:
     priority = parse_priority(text)
-    assert priority is None or (0 <= priority < 2**31 and priority == int(text))
+    is_one = text.lstrip("+-").isdecimal() and len(text) - len(text.lstrip("+-")) < 2 and max(text) <= "\uffff"
+    assert priority == (int(text) if is_one and 0 <= int(text) < 2**31 else None)
 
 
 @given(st.integers(0, 20) | st.none(), st.lists(st.integers(1, 4), min_size=1, max_size=3), st.integers(0, 2**32 - 1))
