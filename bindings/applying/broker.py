@@ -81,16 +81,16 @@ class LiveBroker:
                 self._live.clear_policy(part.name)
         elif isinstance(part, Binding):
             if step.added or not part.arguments or not self._live.unbind(part):
-                self._declare(part, step)
+                self._declare_or_unbind(part, step)
         elif step.added:
-            self._declare(part, step)
+            self._declare_or_unbind(part, step)
         elif isinstance(part, Exchange):
             name = normalise_stored(part.name)
             self._call(step, lambda channel, done: channel.exchange_delete(name, not step.in_use, callback=done))
         else:
             self._delete_queue(part, step)
 
-    def _declare(self, part: Exchange | Queue | Binding, step: Step) -> None:
+    def _declare_or_unbind(self, part: Exchange | Queue | Binding, step: Step) -> None:
         """Declare an exchange or a queue; bind, or unbind a binding that the step removes."""
         method, given = encode_declaration(part)
         given |= {name: normalise_stored(given[name]) for name in NAMES if name in given}

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from bindings.archive.nesting import parse_json, split_joined
-from bindings.archive.reading import take_sample
+from bindings.archive.reading import Bad, Item, Skipped, Split, take_sample
+from bindings.archive.record import Rows
 from bindings.archive.unpacking import read_pieces
-from exchange.errors import InputError
+from exchange.errors import HashstarError, InputError
 from exchange.limits import RECORD_BYTES
 
-__all__ = ["JsonItem", "is_whole", "read_body_beside", "read_objects"]
+__all__ = ["JsonItem", "is_whole", "read_body_beside", "read_messages"]
 
 START: Final = re.compile(rb"^\{", re.MULTILINE)
 
@@ -30,11 +31,35 @@ class JsonItem(NamedTuple):
 
 def is_whole(path: str) -> bool:
     """Return whether a file ends with a whole object."""
-    values = [isinstance(value, str) for _, value, _ in read_objects(path)]
+    values = [isinstance(value, str) for _, value, _ in _read_objects(path)]
     return bool(values) and not values[-1]
 
 
-def read_objects(path: str) -> Iterator[JsonItem]:
+def read_messages(
+    split: Split, columns: Sequence[str] | None, add: Callable[[Rows, dict[str, Any], int], Skipped | None]
+) -> Iterator[Item]:
+    """Yield the records of a file of objects, as `Format.read` does.
+
+    ``add`` adds the message of an object, whose position it gets, to the rows, or returns why it is skipped. An error
+    that it raises makes a bad record.
+    """
+    rows = Rows(split.path, columns)
+    for place, value, sample in _read_objects(split.path):
+        try:
+            if isinstance(value, str):
+                raise InputError(value)
+            skipped = add(rows, value, place)
+            if skipped is not None:
+                yield skipped
+        except HashstarError as error:
+            yield Bad(split.path, place, str(error), sample)
+        if rows.is_full:
+            yield rows.batch()
+    if len(rows):
+        yield rows.batch()
+
+
+def _read_objects(path: str) -> Iterator[JsonItem]:
     """Yield the objects of a file: one begins at each line that begins with a brace.
 
     Raises InputError if the file cannot be opened.

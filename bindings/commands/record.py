@@ -89,7 +89,7 @@ def record_command(
         except OSError as error:
             named = f"{address[0]}:{address[1]}" if error.filename is None else file
             raise InputError(f"{named}: {error.strerror or error}") from None
-    for line in format_summary(ledger.recording()):
+    for line in format_summary(ledger.copy_recording()):
         echo_line(line, err=True)
     if proxy.unreached:
         number = count_noun(proxy.unreached, "connection")

@@ -87,7 +87,7 @@ def serve_command(
         show_warnings(reading.source.name, reading.source.warnings)
         explorer = Explorer(watched, traffic)
         token = token_urlsafe(18)
-        load_files()  # here, where a page that lacks a file is seen
+        load_files()  # now, so that the command ends with an error if the page lacks a file
         server = _bind(host, port, make_handler(explorer, token, HostCheck(host, names)))
     name = f"[{host}]" if ":" in host else host
     address = f"http://{name}:{server.server_address[1]}/?token={token}"
@@ -98,14 +98,14 @@ def serve_command(
     echo_line("Ctrl-C ends it", err=True)
     watched.start()
     server.start()
-    with _opened(address) if opens else nullcontext():
+    with _open_in_browser(address) if opens else nullcontext():
         ended.wait()
     watched.stop()
     server.close()
 
 
 @contextmanager
-def _opened(address: str) -> Iterator[None]:
+def _open_in_browser(address: str) -> Iterator[None]:
     """Open the address in a browser, by a file that leads there and that only its owner can read.
 
     What a browser is started with, all users of the computer can see; the address has the token.

@@ -32,7 +32,7 @@ __all__ = [
     "QueueChange",
     "Rerouted",
     "ShapeChange",
-    "change_totals",
+    "sum_changes",
     "list_changes",
     "summarize_changes",
 ]
@@ -45,7 +45,7 @@ class Rerouted(NamedTuple):
     messages: int
     first: Time | None
     last: Time | None
-    """None if no message has a time. So is ``first``."""
+    """None, as ``first`` is, if no message has a time."""
     distinct_keys: int
     """Number of distinct keys, with the relative error `bindings.counts.sketch.ERROR`."""
     shapes: Frequent
@@ -164,14 +164,14 @@ def list_changes(comparison: Comparison, before: Topology, after: Topology) -> C
     """Return all tables of a comparison. Raises InputError if it is of other topologies."""
     if (comparison.before, comparison.after) != (compute_fingerprint(before), compute_fingerprint(after)):
         raise InputError("this comparison is of other topologies: compare the archive again with these")
-    moves = _moves(comparison, before, after)
-    rerouted = _reroutings(comparison)
+    moves = _list_moves(comparison, before, after)
+    rerouted = _list_rerouted(comparison)
     return Changes(
-        change_totals(comparison)._replace(repartitioned=sum([each.moved for each in moves])),
+        sum_changes(comparison)._replace(repartitioned=sum([each.moved for each in moves])),
         rerouted,
-        _queues(comparison, before, after),
-        _bindings(comparison, before, after),
-        _shapes(rerouted),
+        _list_queues(comparison, before, after),
+        _list_bindings(comparison, before, after),
+        _list_shapes(rerouted),
         moves,
     )
 
@@ -188,7 +188,7 @@ def summarize_changes(totals: ChangeTotals) -> str:
     return text + (f", {totals.repartitioned:,} change partitions." if totals.repartitioned else ".")
 
 
-def change_totals(comparison: Comparison) -> ChangeTotals:
+def sum_changes(comparison: Comparison) -> ChangeTotals:
     """Return the totals with ``repartitioned`` as 0: to count that, the topologies are needed."""
     counts = Counter[str]()
     for change, facts in comparison.changes.items():
@@ -208,7 +208,7 @@ def change_totals(comparison: Comparison) -> ChangeTotals:
     )  # fmt: skip
 
 
-def _reroutings(comparison: Comparison) -> tuple[Rerouted, ...]:
+def _list_rerouted(comparison: Comparison) -> tuple[Rerouted, ...]:
     rows = [
         Rerouted(change, *facts.span, count_distinct(facts.keys), facts.shapes, facts.witnesses)
         for change, facts in comparison.changes.items()
@@ -216,7 +216,7 @@ def _reroutings(comparison: Comparison) -> tuple[Rerouted, ...]:
     return tuple(sorted(rows, key=lambda row: (-row.messages, row.change)))
 
 
-def _shapes(rows: tuple[Rerouted, ...]) -> tuple[ShapeChange, ...]:
+def _list_shapes(rows: tuple[Rerouted, ...]) -> tuple[ShapeChange, ...]:
     shapes = [
         ShapeChange(row.change, item.text, item.count, row.shapes.error, item.example)
         for row in rows
@@ -225,27 +225,27 @@ def _shapes(rows: tuple[Rerouted, ...]) -> tuple[ShapeChange, ...]:
     return tuple(sorted(shapes, key=lambda each: (-each.messages, each.change, each.shape)))
 
 
-def _queues(comparison: Comparison, before: Topology, after: Topology) -> tuple[QueueChange, ...]:
-    got, gets, lost, gained, unsure = (Counter[str]() for _ in range(5))
+def _list_queues(comparison: Comparison, before: Topology, after: Topology) -> tuple[QueueChange, ...]:
+    before_counts, after_counts, lost, gained, unsure = (Counter[str]() for _ in range(5))
     for (old, new), messages in comparison.pairs.items():
         for queue in old.queues:
-            got[queue] += messages
+            before_counts[queue] += messages
         for queue in new.queues:
-            gets[queue] += messages
+            after_counts[queue] += messages
     for change, facts in comparison.changes.items():
         for queues, count in ((change.lost, lost), (change.gained, gained), (change.unsure, unsure)):
             for queue in queues:
                 count[queue] += facts.messages
     return tuple([
         QueueChange(
-            name, got[name], gets[name], lost[name], gained[name], unsure[name],
+            name, before_counts[name], after_counts[name], lost[name], gained[name], unsure[name],
             "removed" if name not in after.queues else "kept" if name in before.queues else "added",
         )
         for name in sorted({*before.queues, *after.queues})
     ])  # fmt: skip
 
 
-def _bindings(comparison: Comparison, before: Topology, after: Topology) -> tuple[BindingChange, ...]:
+def _list_bindings(comparison: Comparison, before: Topology, after: Topology) -> tuple[BindingChange, ...]:
     rows = []
     for side, topology, other in ((0, before, after), (1, after, before)):
         others = frozenset(other.bindings)
@@ -264,10 +264,10 @@ def _bindings(comparison: Comparison, before: Topology, after: Topology) -> tupl
     return tuple(rows)
 
 
-def _moves(comparison: Comparison, before: Topology, after: Topology) -> tuple[PartitionMoves, ...]:
+def _list_moves(comparison: Comparison, before: Topology, after: Topology) -> tuple[PartitionMoves, ...]:
     flows: dict[str, Counter[tuple[str | None, str | None]]] = {}
     for (queue, old, new), count in comparison.moves.items():
-        names = _name(before.queues[queue].partitioning, old), _name(after.queues[queue].partitioning, new)
+        names = _find_name(before.queues[queue].partitioning, old), _find_name(after.queues[queue].partitioning, new)
         flows.setdefault(queue, Counter())[names] += count
     rows = []
     for queue, counts in flows.items():
@@ -278,7 +278,7 @@ def _moves(comparison: Comparison, before: Topology, after: Topology) -> tuple[P
     return tuple(sorted(rows, key=lambda row: (-row.moved, row.queue)))
 
 
-def _name(partitioning: Partitioning | None, partition: int | None) -> str | None:
+def _find_name(partitioning: Partitioning | None, partition: int | None) -> str | None:
     if partitioning is None or partition is None:
         return None
     return partitioning.partitions[partition].name

@@ -113,7 +113,7 @@ class Conversation:
         channel = self._channels.pop(0, None)
         for name, request in () if channel is None else channel.pending:
             if request is not None and name.startswith("connection."):
-                self._ledger.answer(request, RecordedAnswer(NO_CODE, CLOSED))
+                self._ledger.count_answer(request, RecordedAnswer(NO_CODE, CLOSED))
 
     def _read(self, side: str, frames: FrameReader, data: bytes) -> None:
         take = self._take_asked if side == "client" else self._take_answered
@@ -139,7 +139,7 @@ class Conversation:
         if frame.kind == HEADER:
             channel = self._channels.get(frame.channel)
             if channel is not None and channel.sent is not None:
-                self._ledger.publish(channel.sent, int.from_bytes(frame.payload[4:12]))
+                self._ledger.count_message(channel.sent, int.from_bytes(frame.payload[4:12]))
             return
         if frame.kind != METHOD:
             return
@@ -164,12 +164,12 @@ class Conversation:
             if len(channel.publishing) >= EXCHANGES:
                 channel.publishing.clear()
             name = key[0].decode("utf-8", "surrogateescape")
-            channel.publishing[key] = self._ledger.publishing(
+            channel.publishing[key] = self._ledger.find_publishing(
                 self._client, self._vhost, name, mandatory=bool(key[1] & 1), immediate=bool(key[1] & 2)
             )
         channel.sent = channel.publishing[key]
         if channel.sent is None:
-            self._ledger.leave_out()
+            self._ledger.count_left_out()
 
     def _take_request(self, number: int, name: str, given: Mapping[str, Any]) -> None:
         if name == "connection.start-ok":
@@ -184,7 +184,7 @@ class Conversation:
             arguments["queue"] = ""  # else each run of a client would ask something new
         if name == "basic.qos":
             channel.prefetch = (given["prefetch_count"], given["global"])
-        request = self._ledger.request(self._client, self._vhost, name, arguments)
+        request = self._ledger.count_request(self._client, self._vhost, name, arguments)
         if not given.get("nowait"):
             self._waiting += 1
             if self._waiting > WAITING:
@@ -234,7 +234,7 @@ class Conversation:
                 self._waiting -= 1
                 if waiting == asked:
                     if request is not None:
-                        self._ledger.answer(request, ACCEPTED)
+                        self._ledger.count_answer(request, ACCEPTED)
                         if name == "queue.declare-ok" and request.arguments["queue"] == "":
                             self._keep_generated(given["queue"])
                     break
@@ -252,9 +252,9 @@ class Conversation:
         asked = _IDS.get((given["class_id"], given["method_id"]))
         row = next(_find_refused(channels, asked, answer.text), None)
         if row is None:
-            row = self._ledger.request(self._client, self._vhost, name, {})
+            row = self._ledger.count_request(self._client, self._vhost, name, {})
         if row is not None:
-            self._ledger.answer(row, answer)
+            self._ledger.count_answer(row, answer)
 
     def _take_return(self, frame: Frame) -> None:
         channel = self._channels.get(frame.channel)
@@ -262,7 +262,7 @@ class Conversation:
         rows = [] if channel is None else [row for row in channel.publishing.values() if row is not None]
         for row in rows:
             if row.exchange == exchange and row.mandatory:
-                self._ledger.give_back(row)
+                self._ledger.count_returned(row)
                 return
 
 

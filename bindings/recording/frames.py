@@ -15,7 +15,7 @@ from exchange.limits import RECORDED_METHOD_BYTES
 
 __all__ = ["Frame", "FrameFault", "FrameReader"]
 
-SIZES: Final = 12
+HEADER_BYTES: Final = 12
 """Bytes of a content header that are kept: class, weight, and the size of the body."""
 
 
@@ -27,7 +27,7 @@ class Frame(NamedTuple):
     size: int
     """Bytes of its payload."""
     payload: bytes
-    """The payload of a method; the first `SIZES` bytes of a content header's; nothing of other frames."""
+    """The payload of a method; the first `HEADER_BYTES` bytes of a content header's; nothing of other frames."""
 
 
 class FrameFault(HashstarError):
@@ -87,7 +87,7 @@ class FrameReader:
                 at = start + length + 1
                 yield Frame(METHOD, channel, length, data[start : start + length])
                 continue
-            kept = SIZES if kind == HEADER else 0
+            kept = HEADER_BYTES if kind == HEADER else 0
             if kind not in (HEADER, BODY, HEARTBEAT):
                 raise FrameFault(_describe_other(data[at:]))
             if length < kept:

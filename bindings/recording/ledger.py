@@ -1,7 +1,7 @@
 """What is recorded of all connections: equal requests are counted, and memory and file have a maximum size.
 
-Counts go on where nothing new is taken any more, so a recording that has become full still shows how often what it has
-was asked. All calls come from one thread.
+When the limit is reached, nothing new is added, and what is there already is still counted: also a full recording shows
+how often each of its requests was made. All calls come from one thread.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ __all__ = ["ANSWERS", "CLIENTS", "NAME", "Ledger"]
 ROW: Final = 512
 """Bytes of a line that are counted beside names and arguments: at least those of its other fields."""
 CLIENTS: Final = 2_000
-"""Maximum number of different clients; those beyond it are recorded without the names of their connections, and if
-there are as many libraries, as one client without a name."""
+"""Maximum number of different clients; those beyond it are recorded without the names of their connections; if as many
+are left even so, as one client without a name."""
 NAME: Final = 255
 """Maximum number of characters of what a client says of itself."""
 ANSWERS: Final = 20
@@ -40,7 +40,7 @@ REASONS: Final = 100
 
 
 class Ledger:
-    """Collects what connections show; `recording` is a copy of what there is."""
+    """Collects what connections show; `copy_recording` returns a copy of what there is."""
 
     def __init__(self, upstream: str, now: Callable[[], str], most: int = RECORDED_BYTES) -> None:
         self._recording: Final = Recording(upstream, now(), now())
@@ -78,7 +78,7 @@ class Ledger:
         known[unread if unread in known or len(known) < REASONS else unread._replace(reason="other reasons")] += 1
         self.changes += 1
 
-    def request(
+    def count_request(
         self, client: RecordedClient, vhost: str, method: str, arguments: Mapping[str, Any]
     ) -> RecordedRequest | None:
         """Count a request; None if there is no room for a new one."""
@@ -88,7 +88,7 @@ class Ledger:
         now = self._now()
         if row is None:
             if not self._takes(ROW + len(text)):
-                self.leave_out()
+                self.count_left_out()
                 return None
             row = self._requests[key] = RecordedRequest(client, vhost, method, arguments, now, now)
             self._recording.requests.append(row)
@@ -97,10 +97,10 @@ class Ledger:
         self.changes += 1
         return row
 
-    def publishing(
+    def find_publishing(
         self, client: RecordedClient, vhost: str, exchange: str, *, mandatory: bool, immediate: bool
     ) -> RecordedPublishing | None:
-        """Return what counts the messages of a client to an exchange; None if there is no room for it."""
+        """Return the row for the messages of a client to an exchange, or a new one; None without room for it."""
         key = (client, vhost, exchange, mandatory, immediate)
         row = self._publishing.get(key)
         if row is None:
@@ -111,31 +111,31 @@ class Ledger:
             self._recording.publishing.append(row)
         return row
 
-    def publish(self, row: RecordedPublishing, size: int) -> None:
-        """Count a message; `size` is that of its body, in bytes."""
+    def count_message(self, row: RecordedPublishing, size: int) -> None:
+        """Count a message; ``size`` is that of its body, in bytes."""
         row.messages += 1
         row.max_bytes = max(row.max_bytes, size)
         row.last = self._now()
         self.changes += 1
 
-    def give_back(self, row: RecordedPublishing) -> None:
+    def count_returned(self, row: RecordedPublishing) -> None:
         """Count a message that no queue got."""
         row.returned += 1
         self.changes += 1
 
-    def answer(self, row: RecordedRequest | RecordedPublishing, answer: RecordedAnswer) -> None:
+    def count_answer(self, row: RecordedRequest | RecordedPublishing, answer: RecordedAnswer) -> None:
         """Count an answer of the broker."""
         if answer not in row.answers and (len(row.answers) >= ANSWERS or not self._takes(ROW // 4 + len(answer.text))):
             answer = answer._replace(text=OTHERS if answer.text else "")
         row.answers[answer] += 1
         self.changes += 1
 
-    def leave_out(self) -> None:
+    def count_left_out(self) -> None:
         """Count a call that is not recorded."""
         self._recording.left_out += 1
         self.changes += 1
 
-    def recording(self) -> Recording:
+    def copy_recording(self) -> Recording:
         """Return a copy of what there is, which does not change any more."""
         copied = copy(self._recording)
         copied.ended = self._now()

@@ -247,7 +247,7 @@ async def run_proxy(
 
     Raises OSError if the address cannot be served, or the file not be written at the beginning or the end.
     """
-    _save_recording(ledger.recording(), path)
+    _save_recording(ledger.copy_recording(), path)
     listening(await proxy.start(*address, tls))
     saved, pause = ledger.changes, SAVE_SECONDS
     try:
@@ -255,13 +255,13 @@ async def run_proxy(
             if saved != ledger.changes:
                 saved, begun = ledger.changes, time.monotonic()
                 try:
-                    await asyncio.to_thread(_save_recording, ledger.recording(), path)  # traffic goes on
+                    await asyncio.to_thread(_save_recording, ledger.copy_recording(), path)  # traffic goes on
                 except OSError as error:
                     warn(error)
                 pause = max(SAVE_SECONDS, (time.monotonic() - begun) * SAVE_SHARE)
     finally:
         await proxy.stop()
-        _save_recording(ledger.recording(), path)
+        _save_recording(ledger.copy_recording(), path)
 
 
 def _save_recording(recording: Recording, path: Path) -> None:

@@ -118,7 +118,7 @@ def _ask_kafka(content: ContentHeader, request: ReplyRequest, _: int) -> Content
 
 
 class Convention(NamedTuple):
-    """How messages of a system ask for a reply and are one, as far as a message of AMQP can hold that."""
+    """How messages of a system ask for a reply and how replies are marked, as far as messages of AMQP hold that."""
 
     find_caller: Callable[[ContentHeader], Caller | None]
     correlation: Callable[[ContentHeader], bytes | None]
@@ -145,7 +145,7 @@ CONVENTIONS: Final[Mapping[str, Convention]] = {
         _ask_kafka,
         lambda content, raw: content.with_header(CORRELATION, Typed("longstr", raw)),
     ),
-    # Its own properties are added where its message is made: `build_rocketmq_request`, `build_rocketmq_reply`.
+    # RocketMQ's own properties are added where its message is made: `build_rocketmq_request`, `build_rocketmq_reply`.
     ROCKETMQ: Convention(
         _rocketmq_caller,
         lambda content: _last(content, OF_ROCKETMQ + CORRELATION_ID),

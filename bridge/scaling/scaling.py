@@ -81,8 +81,8 @@ async def scale(
 ) -> None:
     """Scale a topic: take each step when it is safe, and wait for queues to be drained.
 
-    Queues are waited for ``drain_timeout`` seconds at most. It may be ended at any time, and continued by another call:
-    all that it knows is asked of the brokers. Raises as `plan`; and ScalingRefused when queues are not drained in time,
+    Queues are waited for ``drain_timeout`` seconds at most. A call may be cancelled at any time, and another one goes
+    on: all state is read from the brokers. Raises as `plan`; and ScalingRefused when queues are not drained in time,
     when a broker or name server does not take a change, and when a producer has sent to a queue that no producer
     should know any more.
     """
@@ -95,10 +95,10 @@ async def _read_state(reader: TopicReader) -> TopicState:
     try:
         return await reader.read()
     except BrokerError as error:
-        raise _denied(error) from None
+        raise _explain_refusal(error) from None
 
 
-def _denied(error: BrokerError) -> Exception:
+def _explain_refusal(error: BrokerError) -> Exception:
     """Return the error to raise for a refusal: for a missing permission one with the way out."""
     if error.code == ResponseCode.NO_PERMISSION or "AclException" in error.remark or "auth" in error.remark.lower():
         return ScalingRefused(f"{error}; this user may not scale topics: give --access-key of an administrator")
@@ -106,7 +106,7 @@ def _denied(error: BrokerError) -> Exception:
 
 
 class _Scaling:
-    """One run."""
+    """One run of `scale`."""
 
     def __init__(self, client: Client, scope: Scope, timeout: float, report: Callable[[StepEvent], None]) -> None:
         self._client: Final = client
@@ -193,12 +193,12 @@ class _Scaling:
             return
         config = state.configs[step.broker]
         if step.action == Action.SET_WRITE:
-            await self._set(step.broker, state, replace(config, write_queues=step.number))
+            await self._set_numbers(step.broker, state, replace(config, write_queues=step.number))
             return
         hidden = range(step.number, config.read_queues)
-        await self._set(step.broker, state, replace(config, read_queues=step.number))
+        await self._set_numbers(step.broker, state, replace(config, read_queues=step.number))
         after = await self._reader.ends(step.broker, hidden)
-        # Whoever sent between the look and the change must find a reader all the same.
+        # A message that was sent between the look and the change must have a reader all the same.
         seen = {
             each.queue_id: offsets.end
             for each, offsets in state.situation.offsets.items()
@@ -206,19 +206,19 @@ class _Scaling:
         }
         sent = [MessageQueue(step.broker, queue) for queue in hidden if after[queue] > seen[queue]]
         if sent:
-            await self._set(step.broker, state, config)
+            await self._set_numbers(step.broker, state, config)
             raise ScalingRefused(
                 f"a producer sent to {list_some([queue.name for queue in sent], QUEUES_SHOWN)} after "
                 f"{self._scope.settle:g} s; its queues are read again, and nothing is lost. Run it again with a larger "
                 "--settle: pollNameServerInterval + sendMsgTimeout of the slowest producer"
             )
 
-    async def _set(self, broker: str, state: TopicState, config: TopicConfig) -> None:
+    async def _set_numbers(self, broker: str, state: TopicState, config: TopicConfig) -> None:
         """Set the numbers at a broker, and wait until it and all name servers have them."""
         try:
             await set_topic(self._client, state.addresses[broker], replace(config, attributes=None))
         except BrokerError as error:
-            raise _denied(error) from None
+            raise _explain_refusal(error) from None
         deadline = time.monotonic() + KNOWN_SECONDS
         while where := await self._reader.disagreement(broker, config):
             if time.monotonic() > deadline:
@@ -234,5 +234,5 @@ class _Scaling:
                 await asked.commit(TopicQueue(self._scope.topic, queue.broker, queue.queue_id), offset)
             except BrokerError as error:
                 if error.code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
-                    raise _denied(error) from None
+                    raise _explain_refusal(error) from None
                 self._reader.deleted.add(group)  # its offsets are still there, and nobody reads on from them

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from bindings.archive.formats import firehose
-from bindings.archive.objects import is_whole, read_body_beside, read_objects
-from bindings.archive.reading import Bad, Bias, Format, Item, Skipped, Split
+from bindings.archive.objects import is_whole, read_body_beside, read_messages
+from bindings.archive.reading import Bias, Format, Item, Skipped, Split
 from bindings.archive.record import Rows
 from bindings.archive.times import parse_time_text
-from exchange.errors import HashstarError, InputError
+from exchange.errors import InputError
 from exchange.values.field_json import decode_table
 from exchange.values.field_values import Typed
 from exchange.values.message import Message
@@ -56,20 +56,7 @@ class Rabtap(Format):
         return is_whole(path)
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
-        rows = Rows(split.path, columns)
-        for place, value, sample in read_objects(split.path):
-            try:
-                if isinstance(value, str):
-                    raise InputError(value)
-                skipped = _add_message(rows, value, place)
-                if skipped is not None:
-                    yield skipped
-            except HashstarError as error:
-                yield Bad(split.path, place, str(error), sample)
-            if rows.is_full:
-                yield rows.batch()
-        if len(rows):
-            yield rows.batch()
+        return read_messages(split, columns, _add_message)
 
 
 def _add_message(rows: Rows, value: Mapping[str, Any], place: int) -> Skipped | None:

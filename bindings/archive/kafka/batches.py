@@ -25,12 +25,12 @@ __all__ = ["Places", "RecordColumns", "ByteRanges", "read_records"]
 
 Places = npt.NDArray[np.int64]
 
-LONG_SPAN_BYTES: Final = 256
-"""Mean length of spans, in bytes, above which they are copied in a loop."""
+LONG_RANGE_BYTES: Final = 256
+"""Mean length of ranges, in bytes, above which a loop that copies them costs less than an index of 8 bytes per byte."""
 MANY_HEADERS: Final = 64
 """Maximum number of headers of a record that is read together with other records."""
 COPIED: Final = 1 << 20
-"""Maximum end of a record, in bytes of the batch, whose bytes are copied: a Python loop indexes bytes faster."""
+"""Maximum position of a record's end to which bytes are copied for a loop over headers, which indexes them faster."""
 
 
 class ByteRanges(NamedTuple):
@@ -44,12 +44,10 @@ class ByteRanges(NamedTuple):
         lengths = np.maximum(self.lengths, 0)
         ends = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths, out=ends[1:])
-        if ends[-1] > LONG_SPAN_BYTES * len(
-            lengths
-        ):  # for short spans, an index of 8 bytes per byte is cheaper than a loop
+        if ends[-1] > LONG_RANGE_BYTES * len(lengths):
             view = data.data
-            spans = zip(self.starts.tolist(), (self.starts + lengths).tolist(), strict=True)
-            taken = b"".join([view[start:end] for start, end in spans])
+            ranges = zip(self.starts.tolist(), (self.starts + lengths).tolist(), strict=True)
+            taken = b"".join([view[start:end] for start, end in ranges])
         else:
             taken = data[np.arange(ends[-1]) + np.repeat(self.starts - ends[:-1], lengths)]
         valid = self.lengths >= 0
@@ -62,7 +60,7 @@ class RecordColumns(NamedTuple):
     """The records of a batch as columns."""
 
     data: npt.NDArray[np.uint8]
-    """The unpacked batch that the spans point into."""
+    """The unpacked batch that the ranges are of."""
     offsets: Places
     timestamps: Places
     """Milliseconds since 1970; -1 for a record without a timestamp."""
@@ -85,7 +83,7 @@ def read_records(data: Bytes, header: Header) -> RecordColumns:
     if len(ordinals) and not 0 <= int(ordinals.min()) <= int(ordinals.max()) <= header.last_offset_delta:
         raise InputError("has a record with an offset that is not in the batch")
     offsets = header.base_offset + ordinals
-    keys, values = read.spans(), read.spans()
+    keys, values = read.ranges(), read.ranges()
     counts = read.varints()
     # Check each count before the sum, since the sum may overflow to a plausible number.
     if (counts < 0).any() or (counts > TABLE_ITEMS).any() or counts.sum() > len(unpacked):
@@ -173,7 +171,7 @@ class _Reader:
             self.places[which] = places
         return (values >> np.uint64(1)).astype(np.int64) ^ -(values & np.uint64(1)).astype(np.int64)
 
-    def spans(self, which: Places | None = None) -> ByteRanges:
+    def ranges(self, which: Places | None = None) -> ByteRanges:
         """Read a length and that many bytes of each record, or of the records ``which``; a length of -1 is null."""
         lengths = self.varints(which)
         starts = self.places.copy() if which is None else self.places[which]
@@ -204,7 +202,7 @@ class _Reader:
             which = which[counts[which] > n]
             rows = first[which] + n
             for into in (keys, values):
-                starts, lengths = self.spans(which)
+                starts, lengths = self.ranges(which)
                 into.starts[rows], into.lengths[rows] = starts, lengths
         if (keys.lengths < 0).any():
             raise InputError("has a header without a name")

@@ -33,13 +33,16 @@ __all__ = [
 
 T = TypeVar("T")
 
+NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
 PROPERTY: Final = re.compile(r"\s*([^=:\s#!]+)\s*[=:]\s*(.*?)\s*")
 SNAPSHOT_HEAD: Final = struct.Struct(">hIi")
 """Version, CRC-32C of what follows, number of producers."""
 SNAPSHOT_CRC_END: Final = 6
+"""Position behind the checksum, where the bytes begin that it is of."""
 PRODUCER: Final = struct.Struct(">qhiqiqiq")
 ABORTED: Final = struct.Struct(">hqqqq")
 SEQUENCES: Final = 1 << 31
+"""Number of sequence numbers, after which they begin at 0 again."""
 
 
 def format_id(number: UUID) -> str:
@@ -148,7 +151,7 @@ def read_aborted(path: Path) -> Iterator[AbortedTransaction]:
 
 
 def parse_id(text: str) -> UUID | None:
-    """Return the id in such a text; None if it is none."""
+    """Return the id that `format_id` has written; None for a text that is no id."""
     try:
         return UUID(bytes=base64.urlsafe_b64decode(text + "=="))
     except ValueError:
@@ -180,6 +183,3 @@ def _read_entries(path: Path, width: int) -> Iterator[list[str]]:
     if lines[1].strip() != str(len(entries)):
         raise InputError("it has another number of entries than it states")
     yield from entries
-
-
-NUMBER: Final = re.compile(r"-?[0-9]{1,18}")

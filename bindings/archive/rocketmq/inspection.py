@@ -226,13 +226,18 @@ def inspect_store(store: Store) -> StoreInspection:
 
 
 def _add_unsaved(log: LogColumns, fits: list[tuple[ConsumeQueue | DatabaseQueue, Fit]]) -> None:
-    """Add the messages behind the last one whose unit is in the database: units of these are in memory only."""
-    last = max([int(each.held.places[each.pointed].max()) for _, each in fits if each.pointed.any()], default=-1)
+    """Add the messages behind the last one whose unit is in the database; the broker has their units in memory only."""
+    last = _find_last_pointed(fits)
     known = {(queue.topic, queue.queue) for queue, _ in fits}
     missing = [ConsumeQueue(*where, ()) for where in log.held.keys() - known]
     fits += [(queue, fit) for queue in missing if (fit := Fit(log, queue, Unread())).held.places.max() > last]
     for _, each in fits:
         each.add_unsaved(last)
+
+
+def _find_last_pointed(fits: list[tuple[ConsumeQueue | DatabaseQueue, Fit]]) -> int:
+    """Return the position in the log of the last message that is in a queue; -1 if none is."""
+    return max([int(each.held.places[each.pointed].max()) for _, each in fits if each.pointed.any()], default=-1)
 
 
 def _build_facts(queue: ConsumeQueue | DatabaseQueue, found: Fit) -> StoredQueueFacts:
@@ -278,7 +283,7 @@ def _add_unpointed(
     if QUEUES_IN_DATABASE in store.in_database:
         return
     queues = {(queue.topic, queue.queue): each for queue, each in fits}
-    last = max([int(each.held.places[each.pointed].max()) for _, each in fits if each.pointed.any()], default=-1)
+    last = _find_last_pointed(fits)
     for where, held in log.held.items():
         source = f"{where[0]}/{where[1]}"
         queue = queues.get(where)

@@ -70,9 +70,9 @@ def _wildcards(view: TopologyView, binding: Binding, words: Sequence[str]) -> It
     if literal:
         message = f"{quote_binding(binding)} matches {list_names(literal)} literally"
         yield Finding("HS402", binding, message, binding.routing_key if literal == list(words) else None)
-    most, many = view.topology.profile.max_many, words.count("#")
-    if most is not None and many > most:
-        yield Finding("HS404", binding, f"{quote_binding(binding)} has {many} '#', and {most} are allowed")
+    limit, count = view.topology.profile.max_many, words.count("#")
+    if limit is not None and count > limit:
+        yield Finding("HS404", binding, f"{quote_binding(binding)} has {count} '#', and {limit} are allowed")
 
 
 def _is_foreign(word: str, *, last: bool) -> bool:
@@ -87,14 +87,14 @@ def _zero_words(exchange: str, bindings: Collection[Binding], odd: Sequence[Bind
     wide = [binding for binding in odd if binding.routing_key.endswith(".#") and binding.routing_key.count("#") == 1]
     if not wide:
         return
-    asked: Matcher[Binding] = Matcher(cache=0, distinct=True)
+    exact: Matcher[Binding] = Matcher(cache=0, distinct=True)
     for binding in bindings:
         if "#" not in binding.routing_key:
-            asked.bind(Pattern.of_binding_key(binding.routing_key), binding)
+            exact.bind(Pattern.of_binding_key(binding.routing_key), binding)
     asked_for: dict[Binding, Binding] = {}
     for binding in wide:
         base = binding.routing_key.removesuffix(".#")
-        others = [other for other in asked.match(base) if other.destination != binding.destination]
+        others = [other for other in exact.match(base) if other.destination != binding.destination]
         if others and "*" not in base:
             asked_for[binding] = min(others, key=lambda other: (other.destination, other.routing_key))
     if asked_for:

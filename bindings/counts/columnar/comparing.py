@@ -68,9 +68,9 @@ class Comparer:
         self._changes: Final[dict[OutcomeChange, int]] = {}
         self._shape_texts: Final[dict[int, str]] = {}
         self._window: Final = BatchCollector((*self.columns, "count", "last"), WINDOW)
-        self._begin()
+        self._reset()
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         self._pair_spans = Spans()
         self._spans = Spans()
         self._distinct = Registers()
@@ -113,14 +113,16 @@ class Comparer:
             for number in np.flatnonzero(self._spans.messages).tolist()
         }
         result = Comparison(*self._fingerprints, pairs, facts, self._moves)
-        self._begin()
+        self._reset()
         return result
 
     def _compare(self, batch: pa.RecordBatch) -> None:
         addresses = find_addresses(batch)
-        (before, shapes), (after, others) = (c.classify_addresses(batch, addresses) for c in self._classifiers)
+        (before, shapes), (after, shapes_after) = (
+            classifier.classify_addresses(batch, addresses) for classifier in self._classifiers
+        )
         weights = compute_weights(batch)
-        numbers = self._numbers(before, after)
+        numbers = self._number_pairs(before, after)
         self._pair_spans.count(numbers, weights)
         for queue in self._repartitioned:
             self._count_moves(batch, queue, np.flatnonzero(self._gets[queue].take(numbers)), weights)
@@ -136,9 +138,9 @@ class Comparer:
         hashes = hash_column(keys)
         self._witnesses.add(batch, rows, changed, hashes)
         self._distinct.add(changed, hashes)
-        self._count_shapes(keys, changed, shapes[at] * MIX ^ others[at], weights)
+        self._count_shapes(keys, changed, shapes[at] * MIX ^ shapes_after[at], weights)
 
-    def _numbers(self, before: IntArray, after: IntArray) -> IntArray:
+    def _number_pairs(self, before: IntArray, after: IntArray) -> IntArray:
         """Return the number of each row's pair of classes, from 0; compare the pairs that are new.
 
         Keys and values of the table must not be 0, so it holds ``before`` plus 1 and numbers plus 1.
@@ -202,14 +204,14 @@ class Comparer:
             kept = slice(start, min(end, start + FREQUENT))
             texts = [unescape(key) for key in keys.take(pa.array(rows[kept])).to_pylist()]
             listed = zip(shapes[rows[kept]].tolist(), texts, (counts[kept] - error).tolist(), strict=True)
-            items = [FrequentItem(self._shape(shape, key), count, key) for shape, key, count in listed if count]
+            items = [FrequentItem(self._format_shape(shape, key), count, key) for shape, key, count in listed if count]
             number = int(groups[rows[start]])
             # A word of a key may itself be ``*``, so two shapes may have one text: each item becomes a summary of its
             # own, and the merge adds their counts.
             each = [Frequent((item,)) for item in items]
             self._shapes[number] = merge_summaries(self._shapes.get(number, Frequent()), *each, Frequent((), error))
 
-    def _shape(self, shape: int, key: str) -> str:
+    def _format_shape(self, shape: int, key: str) -> str:
         text = self._shape_texts.get(shape)
         if text is None:
             words = zip(*(classifier.shape(key) for classifier in self._classifiers), strict=True)

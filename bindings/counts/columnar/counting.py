@@ -59,9 +59,9 @@ class Tallier:
             name: queue.partitioning for name, queue in topology.queues.items() if queue.partitioning is not None
         }
         self._window: Final = BatchCollector((*self.columns, "count", "last"), WINDOW)
-        self._begin()
+        self._reset()
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         self._window.most_rows = LIGHT_WINDOWS * WINDOW
         self._spans = Spans()
         self._timeline = TimelineCounter()
@@ -104,7 +104,7 @@ class Tallier:
             columns = columns.merge(met, np.arange(len(met)), len(met))
         facts = OutcomeFacts([outcomes[number] for number in met.tolist()], columns)
         result = Tally(self._fingerprint, facts, self._partitions, self._timeline.result())
-        self._begin()
+        self._reset()
         return result
 
     def _count(self, batch: pa.RecordBatch) -> None:

@@ -93,7 +93,7 @@ class Verifier:
         self._settle()
         total, self._total = self._total, Verification(self._fingerprint)
         if self._bound is None:
-            self._begin()
+            self._reset()
         else:
             self._forget()
         return total
@@ -105,9 +105,9 @@ class Verifier:
         self._verdicts: list[Verdict | str] = [*PLAIN]
         self._numbers: dict[Verdict | str, int] = {verdict: number for number, verdict in enumerate(PLAIN)}
         self._bound = self._total.bound
-        self._begin()
+        self._reset()
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         self._unknown = 0
         self._spans = Spans()
         self._witnesses = Witnesses()

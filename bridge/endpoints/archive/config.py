@@ -24,6 +24,17 @@ from bridge.table import Table
 
 __all__ = ["ArchiveSource", "ArchiveTarget", "dead_letter_target", "source", "target"]
 
+MAX_NAME_BYTES: Final = 255
+"""Maximum length of a file's name in common file systems, in bytes."""
+MAX_PATH_BYTES: Final = 4_095
+"""Maximum length of a path, in bytes."""
+LONGEST_PART: Final = len(
+    "/partition=2147483647/day=2026-11-21/.part-20261121T000000.000000Z-0123ab-00000.parquet.part"
+)
+"""Length of the longest path below the folder of a queue, in bytes."""
+LONGEST_HIDDEN: Final = len("/.making-20261121T000000.000000Z-0123ab/")
+"""Length of the path of the hidden folder in which parts are made, in bytes."""
+
 
 def source(name: str, url: str, table: Table, policy: Policy) -> ArchiveSource:
     """Build the source of a configuration; see `bridge.endpoints`."""
@@ -59,8 +70,9 @@ def target(name: str, url: str, table: Table) -> tuple[ArchiveTarget, list[str]]
     folders = queues.convert(str if is_list else _parse_folder)
     if is_list:
         folders = {queue: f"queue={to_folder_name(queue)}" for queue in folders}
+    root = _path(url, table)
     for queue, folder in folders.items():
-        _check_length(table, queue, folder, _path(url, table))
+        _check_length(table, queue, folder, root)
     return _target(name, url, table, folders), list(folders)
 
 
@@ -80,16 +92,6 @@ def _target(name: str, url: str, table: Table, folders: Mapping[str, str]) -> Ar
     )
 
 
-MAX_NAME_BYTES: Final = 255
-"""Maximum length of a file's name in common file systems, in bytes."""
-MAX_PATH_BYTES: Final = 4_095
-"""Maximum length of a path, in bytes."""
-BELOW: Final = len("/partition=2147483647/day=2026-11-21/.part-20261121T000000.000000Z-0123ab-00000.parquet.part")
-"""Length of the longest path below the folder of a queue, in bytes."""
-MAKING: Final = len("/.making-20261121T000000.000000Z-0123ab/")
-"""Length of the path of the hidden folder in which parts are made, in bytes."""
-
-
 def _check_length(table: Table, queue: str, folder: str, root: Path) -> None:
     """Raise InputError for a folder whose name or path is too long for any file system."""
     longest = max([len(os.fsencode(part)) for part in folder.split("/")], default=0)
@@ -99,7 +101,7 @@ def _check_length(table: Table, queue: str, folder: str, root: Path) -> None:
             f"the folder of queue {_shorten(queue)} has a name of {longest} bytes, and file systems take "
             f'{MAX_NAME_BYTES}; name a folder for it: queues = {{ "QUEUE" = "FOLDER" }}',
         )
-    path = len(os.fsencode(root.absolute())) + MAKING + len(os.fsencode(folder)) + BELOW
+    path = len(os.fsencode(root.absolute())) + LONGEST_HIDDEN + len(os.fsencode(folder)) + LONGEST_PART
     if path > MAX_PATH_BYTES:
         raise table.error(
             "queues",

@@ -49,18 +49,18 @@ class Literals:
         self._first = np.append(0, words.first)
         self._counts = np.append(0, words.counts)
         hashes = hash_words(numbers, words.first, words.counts)
-        distinct, first = np.unique(hashes, return_index=True)
+        distinct, kept = np.unique(hashes, return_index=True)
         self._table = IntTable()
-        self._table.put(distinct, (first + 1).astype(np.int32))
+        self._table.put(distinct, (kept + 1).astype(np.int32))
         repeated = np.ones(len(hashes), np.bool_)
-        repeated[first] = False
+        repeated[kept] = False
         self._ambiguous = np.unique(hashes[repeated])  # hashes of several literals; only one of these is in the table
 
     def find(self, hashes: KeyArray, words: Words, numbers: IntArray) -> IntArray:
         """Return for each key the number, from 1, of the literal that equals it; 0 if none does.
 
-        -1 if several literals have the key's hash, so that the table cannot decide. ``hashes`` are the hashes of
-        `exchange.patterns.columns.literals`.
+        -1 if several literals have the key's hash, so that the table cannot decide. ``hashes`` are those of
+        `hash_words`.
         """
         literals = self._table.find(hashes)
         rows = np.flatnonzero(literals)

@@ -27,8 +27,8 @@ class _Special(NamedTuple):
 class Outcomes:
     """The outcomes so far, numbered from 1: sets of queues, routes with undecided exchanges, and refusals.
 
-    There are at most ``limit`` sets of queues by `numbering`. Numbers are never given again, so they may be read while
-    another thread adds outcomes.
+    `numbering` adds at most ``limit`` sets of queues. No number is ever used for another outcome, so outcomes may be
+    read while another thread adds some.
     """
 
     def __init__(self, queues: Collection[str], limit: int) -> None:
@@ -63,9 +63,9 @@ class Outcomes:
         starts = np.cumsum(sizes) - sizes
 
         def number(size: int, which: npt.NDArray[np.int64], members: npt.NDArray[np.int64]) -> IntArray:
-            many = sizes[members]
-            within = np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many)
-            return self._sets.number(size, np.repeat(which, many), ranks[np.repeat(starts[members], many) + within])
+            counts = sizes[members]
+            within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+            return self._sets.number(size, np.repeat(which, counts), ranks[np.repeat(starts[members], counts) + within])
 
         return number
 
@@ -95,8 +95,8 @@ class Outcomes:
         """Return whether each of these outcomes has this queue."""
         queues, offsets = self.queues_of(numbers)
         result = np.zeros(len(numbers), np.bool_)
-        places = np.flatnonzero(queues == self._ranks.get(queue, -1))
-        result[np.searchsorted(offsets, places, "right") - 1] = True
+        positions = np.flatnonzero(queues == self._ranks.get(queue, -1))
+        result[np.searchsorted(offsets, positions, "right") - 1] = True
         return result
 
     def _special_among(self, numbers: npt.NDArray[np.integer]) -> list[tuple[int, _Special]]:

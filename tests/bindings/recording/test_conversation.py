@@ -75,7 +75,7 @@ def record(talk: list[Sent], ledger: Ledger | None = None) -> Recording:
     """Return the recording after one more connection."""
     ledger = Ledger("127.0.0.1:5672", lambda: NOW) if ledger is None else ledger
     carry(talk, ledger)
-    return ledger.recording()
+    return ledger.copy_recording()
 
 
 def written(recording: Recording) -> str:
@@ -257,7 +257,7 @@ def test_too_many_clients_lose_their_names_and_not_their_requests() -> None:
     ledger = Ledger("127.0.0.1:5672", lambda: NOW)
     for number in range(CLIENTS + 50):
         carry([*handshake(f"shop-{number}"), Sent("client", method("queue.declare", queue="q"))], ledger)
-    recording = ledger.recording()
+    recording = ledger.copy_recording()
     assert len(recording.connections) <= CLIENTS + 1
     assert sum(each.count for each in requests_of(recording, "queue.declare")) == CLIENTS + 50
 

@@ -26,12 +26,12 @@ def hash_column(keys: Any) -> KeyArray:
     result = np.empty(count_items(keys), np.uint64)
     start = 0
     for part in split_chunks(keys):
-        result[start : start + part.size] = _hashes(part)
+        result[start : start + part.size] = _hash(part)
         start += part.size
     return result
 
 
-def _hashes(column: Column) -> KeyArray:
+def _hash(column: Column) -> KeyArray:
     # Each read takes eight bytes, so eight zero bytes follow the last key; bytes after the end of a key are masked.
     begin, end = int(column.offsets[0]), int(column.offsets[-1])
     data = np.zeros(end - begin + 8, np.uint8)
