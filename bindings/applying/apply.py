@@ -54,11 +54,7 @@ def _with_operator_policies(after: Topology, before: Topology) -> Topology:
     """Return a topology with the operator policies that the broker has: no step changes these."""
     if after.operator_policies == before.operator_policies:
         return after
-    policies = [*after.policies.values(), *before.operator_policies.values()]
-    return Topology(
-        after.exchanges.values(), after.queues.values(), after.bindings, policies,
-        vhost=after.vhost, profile=after.profile, unread=after.unread,
-    )  # fmt: skip
+    return after.with_parts(policies=[*after.policies.values(), *before.operator_policies.values()])
 
 
 class Stopped(HashstarError):

@@ -63,11 +63,7 @@ class Live:
         for binding, name in self._with_names(self._list("bindings/{}", ())):
             if binding.arguments and binding.source:
                 bindings.append(by_name.get((binding[:3], name.rpartition("~")[2]), binding))
-        return Topology(
-            current.exchanges.values(), current.queues.values(), bindings,
-            current.all_policies,
-            vhost=self.vhost, profile=profile,
-        )  # fmt: skip
+        return current.with_parts(bindings=bindings)
 
     def exclusive_queues(self) -> list[str]:
         """Return the names of the queues that are exclusive to a connection, which `topology` does not have."""
@@ -89,23 +85,21 @@ class Live:
         queue_type = None if default in UNDEFINED_TYPES else default
         if queue_type is None and not any(set("\r\n") & set(name) for name in (*topology.exchanges, *topology.queues)):
             return topology
-        return Topology(
-            [replace(exchange, name=normalise_stored(exchange.name)) for exchange in topology.exchanges.values()],
-            [
+        return topology.with_parts(
+            exchanges=[
+                replace(exchange, name=normalise_stored(exchange.name)) for exchange in topology.exchanges.values()
+            ],
+            queues=[
                 replace(_of_type(queue, queue_type), name=normalise_stored(queue.name))
                 for queue in topology.queues.values()
             ],
-            [
+            bindings=[
                 binding._replace(
                     source=normalise_stored(binding.source),
                     destination=binding.destination._replace(name=normalise_stored(binding.destination.name)),
                 )
                 for binding in topology.bindings
             ],
-            topology.all_policies,
-            vhost=topology.vhost,
-            profile=topology.profile,
-            unread=topology.unread,
         )
 
     def set_policy(self, policy: Policy) -> None:

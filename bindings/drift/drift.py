@@ -263,10 +263,7 @@ def _with_partitions(live: Topology, wanted: Topology) -> Topology:
         replace(queue, partitioning=wanted.queues[name].partitioning) if name in wanted.queues else queue
         for name, queue in live.queues.items()
     ]
-    return Topology(
-        live.exchanges.values(), queues, live.bindings, live.policies.values(), vhost=live.vhost, profile=live.profile,
-        unread=live.unread,
-    )  # fmt: skip
+    return live.with_parts(queues=queues)
 
 
 def _without_drift(live: Topology, items: Iterable[Object]) -> Topology:
@@ -284,7 +281,9 @@ def _without_drift(live: Topology, items: Iterable[Object]) -> Topology:
             table.pop(key, None)
         else:
             table[key] = item.part
-    return Topology(
-        tables[Exchange].values(), tables[Queue].values(), list(tables[Binding]), tables[Policy].values(),
-        vhost=live.vhost, profile=live.profile,
-    )  # fmt: skip
+    return live.with_parts(
+        exchanges=tables[Exchange].values(),
+        queues=tables[Queue].values(),
+        bindings=list(tables[Binding]),
+        policies=[*tables[Policy].values(), *live.operator_policies.values()],
+    )

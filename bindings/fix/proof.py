@@ -66,12 +66,9 @@ def _reason(meaning: Meaning) -> str:
 def without(topology: Topology, parts: Iterable[Part]) -> Topology:
     """Return a topology without some of its parts."""
     gone = frozenset(parts)
-    return Topology(
-        [exchange for exchange in topology.exchanges.values() if exchange not in gone],
-        [queue for queue in topology.queues.values() if queue not in gone],
-        [binding for binding in topology.bindings if binding not in gone],
-        [policy for policy in topology.policies.values() if policy not in gone],
-        vhost=topology.vhost,
-        profile=topology.profile,
-        unread=topology.unread,
+    return topology.with_parts(
+        exchanges=[exchange for exchange in topology.exchanges.values() if exchange not in gone],
+        queues=[queue for queue in topology.queues.values() if queue not in gone],
+        bindings=[binding for binding in topology.bindings if binding not in gone],
+        policies=[policy for policy in topology.all_policies if policy not in gone],
     )

@@ -39,9 +39,8 @@ class Document:
     """The profile that the file names."""
     name: str = "bindings"
     """The name in errors and warnings."""
-    _again: tuple[tuple[int, str], ...] = field(
-        default=(), repr=False
-    )  # line, text about a binding that is there twice
+    _again: tuple[tuple[int, str], ...] = field(default=(), repr=False)
+    """Bindings that are there twice: the line, and a text about it."""
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Document:
@@ -177,14 +176,10 @@ def _sort(topology: Topology) -> Topology:
         binding._replace(arguments=_sort_table(binding.arguments)) if binding.arguments else binding
         for binding in topology.bindings
     ]
-    return Topology(
-        [_sort_arguments_of(part) for _, part in sorted(topology.exchanges.items())],
-        [_sort_arguments_of(part) for _, part in sorted(topology.queues.items())],
-        sorted(bindings, key=sort_key),
-        topology.all_policies,
-        vhost=topology.vhost,
-        profile=topology.profile,
-        unread=topology.unread,
+    return topology.with_parts(
+        exchanges=[_sort_arguments_of(part) for _, part in sorted(topology.exchanges.items())],
+        queues=[_sort_arguments_of(part) for _, part in sorted(topology.queues.items())],
+        bindings=sorted(bindings, key=sort_key),
     )
 
 

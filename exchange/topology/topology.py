@@ -105,6 +105,30 @@ class Topology:
         tables.unread, tables.allows_unread = tuple(unread), allowed
         return Topology.of_tables(tables, self.vhost, self.profile)
 
+    def with_parts(
+        self,
+        *,
+        exchanges: Iterable[Exchange] | None = None,
+        queues: Iterable[Queue] | None = None,
+        bindings: Iterable[Binding] | None = None,
+        policies: Iterable[Policy] | None = None,
+    ) -> Topology:
+        """Return the topology with these parts in place of its own of a kind; all else stays, also what is missing.
+
+        ``policies`` are the operator policies, too.
+        """
+        changed = Topology(
+            self.exchanges.values() if exchanges is None else exchanges,
+            self.queues.values() if queues is None else queues,
+            self.bindings if bindings is None else bindings,
+            self.all_policies if policies is None else policies,
+            vhost=self.vhost,
+            profile=self.profile,
+            unread=self.unread,
+        )
+        changed._tables.allows_unread = self.allows_unread
+        return changed
+
     def policies_in_force(self) -> Policies:
         """Return what computes the settings in force for queues and exchanges, of policies as they are now."""
         return Policies(self.policies, self.operator_policies, self.profile)

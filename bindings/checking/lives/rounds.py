@@ -21,7 +21,6 @@ from exchange.lifecycle.possible import Way, find_lives
 from exchange.routing.router import Router
 from exchange.text.display import list_some
 from exchange.topology.graph import find_cycles
-from exchange.topology.topology import Topology
 from exchange.values.message import Message
 
 __all__ = ["find"]
@@ -176,8 +175,7 @@ class _Rounds:
             replace(each, type=CHANCE) if find_kind(each).decider is Decider.CHANCE else each
             for each in topology.exchanges.values()
         ]
-        parts = exchanges, topology.queues.values(), topology.bindings, topology.policies.values()
-        return Router(Topology(*parts, vhost=topology.vhost, profile=topology.profile))
+        return Router(topology.with_parts(exchanges=exchanges))
 
     def find_retries(self) -> Iterator[Finding]:
         """Yield a finding for each way of waiting, about all queues to which messages come back by it."""

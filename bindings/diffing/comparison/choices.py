@@ -26,7 +26,6 @@ from exchange.entities.entities import Destination, Exchange
 from exchange.errors import BrokerError
 from exchange.kinds import Decider, find_kind
 from exchange.routing.router import Router
-from exchange.topology.topology import Topology
 from exchange.values.message import Message
 
 __all__ = ["ChoiceComparison"]
@@ -296,13 +295,10 @@ class Trial:
             topology = self._topology
             reached = sorted(self._graph.downstream([entry]))
             bindings = [binding for name in reached for binding in topology.bindings_from(name)]
-            part = Topology(
-                [topology.exchanges[name] for name in reached if name],
-                [replace(queue, partitioning=None) for queue in topology.queues.values()],
-                bindings,
-                topology.policies.values(),
-                vhost=topology.vhost,
-                profile=topology.profile,
+            part = topology.with_parts(
+                exchanges=[topology.exchanges[name] for name in reached if name],
+                queues=[replace(queue, partitioning=None) for queue in topology.queues.values()],
+                bindings=bindings,
             )
             router = self._routers[entry] = Router(part, choose=self._choose, cache=0)
         return router

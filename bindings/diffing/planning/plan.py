@@ -66,17 +66,14 @@ def make_plan(before: Topology, after: Topology, *, deadline: Deadline | None = 
 
 def keep_extras(before: Topology, after: Topology) -> Topology:
     """Return the second topology plus all that only the first one has: the goal of a plan that may delete nothing."""
-    return Topology(
-        {**before.exchanges, **after.exchanges}.values(),
-        {**before.queues, **after.queues}.values(),
-        [
+    return after.with_parts(
+        exchanges={**before.exchanges, **after.exchanges}.values(),
+        queues={**before.queues, **after.queues}.values(),
+        bindings=[
             *(binding for binding in before.bindings if not _of_hidden_queue(binding, before)),
             *(binding for binding in after.bindings if binding not in before.bindings),
         ],
-        {**before.policies, **after.policies}.values(),
-        vhost=after.vhost,
-        profile=after.profile,
-        unread=after.unread,
+        policies={**before.policies, **after.policies}.values(),
     )
 
 

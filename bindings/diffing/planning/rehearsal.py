@@ -204,13 +204,9 @@ class Rehearsal:
         self._require(1)
         self._left -= len(self._messages)
         names = self._names & topology.exchanges.keys()
-        part = Topology(
-            [topology.exchanges[name] for name in names],
-            topology.queues.values(),
-            [self._simplify(binding) for name in names for binding in topology.bindings_from(name)],
-            topology.policies.values(),
-            vhost=topology.vhost,
-            profile=topology.profile,
+        part = topology.with_parts(
+            exchanges=[topology.exchanges[name] for name in names],
+            bindings=[self._simplify(binding) for name in names for binding in topology.bindings_from(name)],
         )
         router = Router(part, cache=0)
         routes: list[AbstractSet[str]] = []

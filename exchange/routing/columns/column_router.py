@@ -103,9 +103,7 @@ class ColumnRouter:
         # Partitions are computed for whole columns, see `RouteColumns.partitions`.
         topology = self._topology
         queues = [replace(queue, partitioning=None) for queue in topology.queues.values()]
-        parts = (topology.exchanges.values(), queues, topology.bindings, topology.policies.values())
-        plain = Topology(*parts, profile=topology.profile, vhost=topology.vhost)
-        return self._make_router(plain, choose=self._draw, cache=0)
+        return self._make_router(topology.with_parts(queues=queues), choose=self._draw, cache=0)
 
     def _begin(self) -> None:
         self._outcomes = Outcomes(self._topology.queues, SETS)

@@ -13,7 +13,7 @@ from bindings.sources.definitions import Definitions
 from bindings.sources.document import Document
 from bindings.sources.language.formatter import format_text
 from bindings.sources.open import read_source
-from exchange import Message, Router, Topology
+from exchange import Message, Policy, Router, Topology
 from exchange.entities.releases import LATEST_PROFILE
 from exchange.errors import BrokerError
 from tests.bindings.checking.test_check_laws import small
@@ -145,6 +145,16 @@ def test_fixed_definitions_route_as_before(seed: int) -> None:
     assert bool(done) == (fixed != text)
     if not any("undecided" in change.obstacle for change in left):  # which depends on the time
         assert fix(fixed, "x.json")[:2] == (fixed, [])
+
+
+@examples(20)
+@given(st.integers(0, 2**32))
+def test_an_operator_policy_about_lengths_hinders_no_fix(seed: int) -> None:
+    before = topologies.topology(Random(seed), LATEST_PROFILE)
+    limit = Policy("limit", ".", {"max-length": 9}, operator=True)
+    both = before, before.with_parts(policies=[*before.all_policies, limit])
+    done, done_below = (fix(Definitions().with_topology(each).dump(), "x.json")[1] for each in both)
+    assert [change.message for change in done] == [change.message for change in done_below]
 
 
 @SETTINGS

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from exchange import Binding, BrokerError, Destination, Exchange, PreconditionFailed, Queue, Topology
+from exchange import Binding, BrokerError, Destination, Exchange, Policy, PreconditionFailed, Queue, Topology
+from exchange.entities.unread import UnreadPart
 
 X = Exchange("x", "topic", arguments={"alternate-exchange": "ae"})
 BASE = Topology().declare_exchange(X).declare_queue(Queue("q")).declare_exchange(Exchange("f", "fanout"))
@@ -84,6 +85,22 @@ def test_more_hashes_than_a_release_allows_still_route_when_they_are_there() -> 
     old = Topology(BASE.exchanges.values(), BASE.queues.values(), [Binding.to_queue("x", "q", "#.#.#")])
     assert old.unbind(Binding.to_queue("x", "q", "#.#.#")) == BASE
     assert BASE.with_profile("rabbitmq-4.0").bind(Binding.to_queue("x", "q", "#.#.#")).bindings
+
+
+def test_other_parts_leave_the_rest_as_it_was() -> None:
+    """Policies of both kinds, release, virtual host and what was not read: a copy that forgets one proves too much."""
+    policies = [Policy("p", "q", {"max-length": 1}), Policy("o", "q", {"max-length": 1}, operator=True)]
+    unread = UnreadPart("expression", "d.json", "cannot be read")
+    whole = Topology([X], [Queue("q")], [TO_Q], policies, vhost="v", profile="rabbitmq-4.0", unread=[unread])
+    for topology in (whole, whole.with_unread([unread], allowed=True)):
+        same = topology.with_parts()
+        assert (same, same.allows_unread) == (topology, topology.allows_unread)
+        for parts in ({"exchanges": []}, {"queues": []}, {"bindings": []}, {"policies": []}):
+            changed = topology.with_parts(**parts)
+            assert changed != topology
+            back = {name: list(getattr(topology, name).values()) for name in ("exchanges", "queues")}
+            again = changed.with_parts(**back, bindings=topology.bindings, policies=topology.all_policies)
+            assert (again, again.allows_unread) == (topology, topology.allows_unread)
 
 
 def test_arguments_make_bindings_different() -> None:
