@@ -166,8 +166,8 @@ class Failure(NamedTuple):
     """Whether it is back-pressure: the queue takes no message now, whichever it is. All messages of the queue wait, and
     none of them becomes a dead letter because of the number of its tries."""
     waits: bool = False
-    """Whether what it needs may still come, as the binding of its key: the messages of its key wait, and it becomes no
-    dead letter because of the number of its tries, either; others pass."""
+    """Whether what it needs may still come, such as a binding for its key. The messages of its key wait, others pass,
+    and none becomes a dead letter because of the number of its tries."""
 
 
 class Receiver(Protocol):
@@ -287,7 +287,7 @@ class Source(Endpoint):
     def lag(self) -> int | None:
         """Number of messages that wait at the system and were not read yet; None if unknown.
 
-        These are all that a reader will get or would get, had it room and were nothing withheld: not what the system
+        It counts all that a reader will get, or would get if it had room and nothing were withheld: not what the system
         has removed (`vanished`), nor what is not due yet, as a delayed message. What was read counts no more, settled
         or not. It is read every second, on the event loop, so it must not wait: return the last known value.
         """
@@ -380,7 +380,7 @@ class Target(Endpoint):
     def view_for(self, message: Message, placement: Placement) -> tuple[str, Any, Partitions]:
         """Return what a partitioner is given beside the message: topic, key, and partitions.
 
-        The partitions are those that the system has now, or, as long as it is not known, those of the topology. A
+        The partitions are those that the system has now, or, as long as these are unknown, those of the topology. A
         target that does not override this has no topics: the topic is the queue of the topology.
         """
         return placement.queue, placement.key, placement.partitioning.partitions

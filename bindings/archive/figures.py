@@ -16,8 +16,9 @@ __all__ = [
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 EARLIEST_TIME: Final = -62_135_596_800_000_000
+"""Beginning of the year 1, in microseconds since 1970."""
 LATEST_TIME: Final = 253_402_300_799_999_999
-"""The years 1 to 9999, in microseconds since 1970."""
+"""End of the year 9999, in microseconds since 1970."""
 
 
 def format_time(time: int) -> str:
@@ -32,11 +33,8 @@ def format_time(time: int) -> str:
 
 def format_timestamp(milliseconds: int | None) -> str | None:
     """Return milliseconds since 1970 in ISO 8601; None for a time that is unknown, before 1970 or after 9999."""
-    return (
-        None
-        if milliseconds is None or not 0 <= milliseconds <= LATEST_TIME // 1000
-        else format_time(milliseconds * 1000)
-    )
+    is_known = milliseconds is not None and 0 <= milliseconds <= LATEST_TIME // 1000
+    return format_time(milliseconds * 1000) if is_known else None
 
 
 Time: TypeAlias = Annotated[int, "int64", As(format_time, str)]
@@ -44,9 +42,9 @@ Time: TypeAlias = Annotated[int, "int64", As(format_time, str)]
 Milliseconds: TypeAlias = Annotated[int, As(lambda time: format_time(time * 1000), str)]
 """Milliseconds since 1970, UTC; in JSON, ISO 8601."""
 Timestamp: TypeAlias = Annotated[int, As(format_timestamp, str | None)]
-"""The same; a negative one is unknown, and null in JSON."""
+"""Milliseconds since 1970, UTC, negative if unknown; in JSON, ISO 8601, or null if unknown."""
 Share: TypeAlias = Annotated[float, As(lambda share: round(share, 6), float)]
-"""A part of 1; in JSON, rounded."""
+"""A part of 1; in JSON, rounded to six decimals."""
 
 
 def to_percent(part: int, whole: int, precision: int) -> Decimal:

@@ -109,7 +109,7 @@ def find_all(
     """
     view = TopologyView(topology, filled_in)
     unread = find_unread(topology)
-    yield from (_missing(topology, each, unread) for each in unread)
+    yield from (_report_unread(topology, part, unread) for part in unread)
     for find in [*FAMILIES, *(find for code, find in OPTIONAL.items() if code in optional)]:
         for finding in find(view):
             is_open = bool(unread) and finding.code in ABSENCES
@@ -117,11 +117,12 @@ def find_all(
     yield from _find_failures(topology, expectations)
 
 
-def _missing(topology: Topology, each: UnreadPart, unread: Sequence[UnreadPart]) -> Finding:
-    """Return the finding about a part that was not read; one that a plugin makes is about its exchange."""
-    made = [part for part in topology.exchanges.values() if each.where == f"exchange '{part.name}'"]
-    part = made[0] if each.kind == "plugin-made" and made else None
-    return Finding(NOT_READ, part, f"{each}; {format_not_proved(unread)}", detail="" if part is not None else str(each))
+def _report_unread(topology: Topology, part: UnreadPart, unread: Sequence[UnreadPart]) -> Finding:
+    """Return the finding about a part that was not read; where a plugin makes it, it is about the plugin's exchange."""
+    exchanges = topology.exchanges.values() if part.kind == "plugin-made" else ()
+    maker = next((exchange for exchange in exchanges if part.where == f"exchange '{exchange.name}'"), None)
+    detail = "" if maker is not None else str(part)
+    return Finding(NOT_READ, maker, f"{part}; {format_not_proved(unread)}", detail=detail)
 
 
 def list_findings(findings: Iterable[Finding], topology: Topology) -> list[Finding]:
@@ -133,10 +134,10 @@ def list_findings(findings: Iterable[Finding], topology: Topology) -> list[Findi
 
 
 def _sort_key(finding: Finding) -> tuple[str, bool, tuple[str, ...], str]:
-    return finding.code, finding.part is None, _names(finding.part), finding.message
+    return finding.code, finding.part is None, _list_names(finding.part), finding.message
 
 
-def _names(part: Part | None) -> tuple[str, ...]:
+def _list_names(part: Part | None) -> tuple[str, ...]:
     if part is None:
         return ()
     if isinstance(part, Binding):

@@ -89,7 +89,7 @@ def apply_command(
     does not mention is deleted with --prune only. The command stops at the first surprise, reports what is done, and
     can be run again.
 
-    A TOPOLOGY with parts that cannot be read needs --allow-unread. By such a one, and by an empty one, nothing is
+    A TOPOLOGY with parts that cannot be read needs --allow-unread. With such a one, or an empty one, nothing is
     deleted unless --prune is given twice.
 
     Exit codes: 0 applied, or nothing to do; 1 stopped, or not allowed to go on; 2 bad usage or input.
@@ -105,44 +105,44 @@ def apply_command(
         if allow_unread or prune >= TWICE:
             wanted = wanted.with_unread(wanted.unread, allowed=True)
         live = Live(addresses.management, wanted.vhost)
-        made = plan_for(live, wanted, prune=prune > 0)
-        todo = made.plan
-        _show(
-            todo,
-            live.mark_unread(made.before, live.exclusive_queues()),
-            made.after,
+        planned = plan_for(live, wanted, prune=prune > 0)
+        plan = planned.plan
+        _show_plan(
+            plan,
+            live.mark_unread(planned.before, live.exclusive_queues()),
+            planned.after,
             f"virtual host {live.vhost!r} at {live.management.address}",
         )
         if not prune:
-            _show_unknown(made.before, made.wanted)
-        if todo.refused:
+            _show_kept(planned.before, planned.wanted)
+        if plan.refused:
             raise InputError(f"{opened.name}: the broker would refuse what is marked above; nothing was changed")
     if wanted.unread and not wanted.allows_unread:  # what plugins make is no part of the file
-        nothing = "" if todo.steps else "nothing to do for what was read; "
+        nothing = "" if plan.steps else "nothing to do for what was read; "
         _stop(f"{nothing}{format_not_proved(wanted.unread)}; --allow-unread applies the rest. Nothing was changed")
-    if not todo.steps:
+    if not plan.steps:
         echo_line("nothing to do")
         return
     if dry_run:
         return
-    if todo.replaced and not replace:
-        names = ", ".join(f"{type(part).__name__.lower()} {part.name!r}" for part in todo.replaced[:MAX_LISTED_STEPS])
+    if plan.replaced and not replace:
+        names = ", ".join(f"{type(part).__name__.lower()} {part.name!r}" for part in plan.replaced[:MAX_LISTED_STEPS])
         _stop(f"cannot be changed in place: {names}; --replace deletes and declares again. Nothing was changed")
-    _ask(todo, yes)
+    _ask(plan, yes)
     try:
         broker = LiveBroker.connect(addresses, live.vhost, force=force)
     except HashstarError as error:
         _stop(f"{error}. Nothing was changed")
     with broker:
         try:
-            if live.topology(made.wanted) != made.before:
+            if live.topology(planned.wanted) != planned.before:
                 _stop("the broker has changed since the plan was made. Nothing was done; run it again")
         except HashstarError as error:
             _stop(f"{error}. Nothing was changed")
-        _carry_out(todo, broker)
-    done = count_noun(len(todo.steps), "step")
+        _carry_out(plan, broker)
+    done = count_noun(len(plan.steps), "step")
     try:
-        left = made.left_over(live)
+        left = planned.left_over(live)
     except HashstarError as error:
         _stop(f"{done} done, but what the broker has now cannot be read: {error}")
     _print_steps("still different:", left)
@@ -171,13 +171,13 @@ def _open(file: str, vhost: str | None) -> Source:
     return opened
 
 
-def _show(todo: Plan, before: Topology, after: Topology, where: str) -> None:
+def _show_plan(plan: Plan, before: Topology, after: Topology, where: str) -> None:
     show_caveat(before.profile)
-    if todo.steps:
+    if plan.steps:
         echo_line(f"plan for {where}:")
-    for line in plan_lines(todo):
+    for line in plan_lines(plan):
         echo_line(line)
-    if not todo.steps:
+    if not plan.steps:
         for line in format_unread(find_unread(after)):
             echo_line(line)
         return
@@ -190,22 +190,22 @@ def _show(todo: Plan, before: Topology, after: Topology, where: str) -> None:
         echo_line(f"  and {count_noun(len(lines) - MEANING_LINES, 'more line')}; hashstar diff prints all")
 
 
-def _show_unknown(before: Topology, wanted: Topology) -> None:
+def _show_kept(before: Topology, wanted: Topology) -> None:
     """Print what --prune would delete."""
     exchanges = [name for name in before.exchanges if name not in wanted.exchanges and not is_reserved(name)]
     queues = [name for name in before.queues if name not in wanted.queues and not is_reserved(name)]
     bindings = [binding for binding in before.bindings if binding not in wanted.bindings]
     policies = [name for name in before.policies if name not in wanted.policies]
     counts = (
-        (len(exchanges), "exchange", "exchanges"), (len(queues), "queue", "queues"),
-        (len(bindings), "binding", "bindings"), (len(policies), "policy", "policies"),
+        (exchanges, "exchange", "exchanges"), (queues, "queue", "queues"), (bindings, "binding", "bindings"),
+        (policies, "policy", "policies"),
     )  # fmt: skip
-    kept = ", ".join([count_noun(*each) for each in counts if each[0]])
+    kept = ", ".join([count_noun(len(parts), *nouns) for parts, *nouns in counts if parts])
     if kept:
         echo_line(f"kept, although the file does not have it: {kept} (--prune deletes)")
 
 
-def _ask(todo: Plan, yes: bool) -> None:
+def _ask(plan: Plan, yes: bool) -> None:
     if yes:
         return
     if not _at_terminal():
@@ -214,9 +214,9 @@ def _ask(todo: Plan, yes: bool) -> None:
                 "cannot ask for confirmation without a terminal; --yes applies the plan, --dry-run only shows it"
             )
         )
-    dangerous = sum(step.danger is not None for step in todo.steps)
+    dangerous = sum(step.danger is not None for step in plan.steps)
     warned = f", {dangerous} of which can lose messages or lead them astray" if dangerous else ""
-    if not click.confirm(f"carry out {count_noun(len(todo.steps), 'step')}{warned}?"):
+    if not click.confirm(f"carry out {count_noun(len(plan.steps), 'step')}{warned}?"):
         _stop("Nothing was changed")
 
 
@@ -224,7 +224,7 @@ def _at_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def _carry_out(todo: Plan, broker: LiveBroker) -> None:
+def _carry_out(plan: Plan, broker: LiveBroker) -> None:
     """Apply a plan, and end the process if it stops on the way."""
     done: list[Step] = []
     try:
@@ -232,14 +232,14 @@ def _carry_out(todo: Plan, broker: LiveBroker) -> None:
 
             def report_step(step: Step) -> None:
                 done.append(step)
-                step_bar(len(done), len(todo.steps))
+                step_bar(len(done), len(plan.steps))
 
-            apply(todo.steps, broker, progress=report_step)
+            apply(plan.steps, broker, progress=report_step)
     except Stopped as error:
         certain = isinstance(error.cause, OperationRefused | InUse | ValueError | TypeError)
-        _show_stop(done, todo.steps[len(done) :], str(error), certain=certain)
+        _show_stop(done, plan.steps[len(done) :], str(error), certain=certain)
     except KeyboardInterrupt:
-        _show_stop(done, todo.steps[len(done) :], "interrupted", certain=False)
+        _show_stop(done, plan.steps[len(done) :], "interrupted", certain=False)
 
 
 def _show_stop(done: Sequence[Step], left: Sequence[Step], reason: str, *, certain: bool) -> NoReturn:

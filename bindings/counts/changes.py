@@ -45,7 +45,7 @@ class Rerouted(NamedTuple):
     messages: int
     first: Time | None
     last: Time | None
-    """None, as ``first`` is, if no message has a time."""
+    """None if no message has a time; so is ``first`` then."""
     distinct_keys: int
     """Number of distinct keys, with the relative error `bindings.counts.sketch.ERROR`."""
     shapes: Frequent

@@ -30,6 +30,15 @@ __all__ = ["is_recording", "read_recording", "format_recording"]
 
 FORMAT: Final = 1
 """Number of the form of the file; a reader refuses a higher one."""
+METHODS_READ: Final = {**RECORDED, **CLOSINGS}
+"""Method that a line may be about -> the arguments that it has."""
+ARGUMENT_TYPES: Final[Mapping[str, Callable[[Any], bool]]] = {
+    "shortstr": lambda value: type(value) is str,
+    "longstr": lambda value: type(value) in (str, bytes),
+    "table": lambda value: type(value) is dict,
+    "bit": lambda value: type(value) is bool,
+}
+"""Type of an argument -> whether a value is of it; the others are numbers."""
 
 
 class UnreadJson(TypedDict):
@@ -85,7 +94,7 @@ class AnswerJson(TypedDict):
 class RequestJson(TypedDict):
     """A method that a client has called, with the same arguments each time.
 
-    `connection.close` and `channel.close` are the broker's own: `answers` has why, where it blames no call.
+    `connection.close` and `channel.close` are closings by the broker that blame no call; `answers` has the reasons.
     """
 
     kind: Literal["request"]
@@ -131,12 +140,12 @@ def format_recording(recording: Recording) -> Iterator[bytes]:
         connections = recording.connections[client]
         yield _format_row(ClientJson, client, kind="client", client=number, connections=connections)
     for request in recording.requests:
-        arguments, answers = encode_table(request.arguments), _answers_json(request.answers)
+        arguments, answers = encode_table(request.arguments), _encode_answers(request.answers)
         named = {"kind": "request", "client": numbers[request.client]}
         yield _format_row(RequestJson, request, arguments=arguments, answers=answers, **named)
     for publishing in recording.publishing:
         named = {"kind": "publishing", "client": numbers[publishing.client]}
-        yield _format_row(PublishingJson, publishing, answers=_answers_json(publishing.answers), **named)
+        yield _format_row(PublishingJson, publishing, answers=_encode_answers(publishing.answers), **named)
 
 
 def _format_row(form: type, row: object, **others: Any) -> bytes:
@@ -145,7 +154,7 @@ def _format_row(form: type, row: object, **others: Any) -> bytes:
     return encode_fields({name: others[name] if name in others else getattr(row, name) for name in names})
 
 
-def _answers_json(answers: Mapping[RecordedAnswer, int]) -> list[AnswerJson]:
+def _encode_answers(answers: Mapping[RecordedAnswer, int]) -> list[AnswerJson]:
     return [{"code": answer.code, "text": answer.text, "count": count} for answer, count in answers.items()]
 
 
@@ -164,7 +173,6 @@ def is_recording(text: str) -> bool:
 def read_recording(text: str, name: str) -> Recording:
     """Read the file of a recording; errors call it ``name``. Raises InputError, which names the line."""
     reader = _Reader()
-    number = 0
     for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
         if line.strip():
             try:
@@ -174,10 +182,6 @@ def read_recording(text: str, name: str) -> Recording:
     if reader.recording is None:
         raise InputError(f"{name}: no recording of hashstar record")
     return reader.recording
-
-
-METHODS_READ: Final = {**RECORDED, **CLOSINGS}
-"""Method that a line may be about -> the arguments that it has."""
 
 
 class _Reader:
@@ -214,19 +218,19 @@ class _Reader:
         arguments = decode_table(line.get("arguments"), "arguments")
         _check_arguments(method, arguments)
         return RecordedRequest(
-            self._client(line), _get(line, "vhost", str), method, arguments, _get(line, "first", str),
+            self._find_client(line), _get(line, "vhost", str), method, arguments, _get(line, "first", str),
             _get(line, "last", str), _get(line, "count", int), _read_answers(line),
         )  # fmt: skip
 
     def _read_publishing(self, line: Mapping[str, Any]) -> RecordedPublishing:
         return RecordedPublishing(
-            self._client(line), _get(line, "vhost", str), _get(line, "exchange", str), _get(line, "mandatory", bool),
-            _get(line, "immediate", bool), _get(line, "first", str), _get(line, "last", str),
-            _get(line, "messages", int), _get(line, "max_bytes", int), _get(line, "returned", int),
-            _read_answers(line),
+            self._find_client(line), _get(line, "vhost", str), _get(line, "exchange", str),
+            _get(line, "mandatory", bool), _get(line, "immediate", bool), _get(line, "first", str),
+            _get(line, "last", str), _get(line, "messages", int), _get(line, "max_bytes", int),
+            _get(line, "returned", int), _read_answers(line),
         )  # fmt: skip
 
-    def _client(self, line: Mapping[str, Any]) -> RecordedClient:
+    def _find_client(self, line: Mapping[str, Any]) -> RecordedClient:
         client = self._clients.get(_get(line, "client", int))
         if client is None:
             raise InputError("no line before it is about its client")
@@ -252,19 +256,9 @@ def _read_answers(line: Mapping[str, Any]) -> Counter[RecordedAnswer]:
     answers: Counter[RecordedAnswer] = Counter()
     for each in _get_objects(line, "answers"):
         code = each.get("code")
-        answers[RecordedAnswer(None if code is None else _get(each, "code", int), _get(each, "text", str))] += _get(
-            each, "count", int
-        )
+        answer = RecordedAnswer(None if code is None else _get(each, "code", int), _get(each, "text", str))
+        answers[answer] += _get(each, "count", int)
     return answers
-
-
-FORMS: Final[Mapping[str, Callable[[Any], bool]]] = {
-    "shortstr": lambda value: type(value) is str,
-    "longstr": lambda value: type(value) in (str, bytes),
-    "table": lambda value: type(value) is dict,
-    "bit": lambda value: type(value) is bool,
-}
-"""Type of an argument -> whether a value is of it; the others are numbers."""
 
 
 def _check_arguments(method: str, arguments: Mapping[str, Any]) -> None:
@@ -276,7 +270,7 @@ def _check_arguments(method: str, arguments: Mapping[str, Any]) -> None:
     if method == "basic.consume":
         shape |= {"prefetch_count": "short", "prefetch_global": "bit"}
     for name, value in arguments.items():
-        if not FORMS.get(shape[name], _is_number)(value):
+        if not ARGUMENT_TYPES.get(shape[name], _is_number)(value):
             raise InputError(f"the argument {name} of {method} is no {shape[name]}")
 
 

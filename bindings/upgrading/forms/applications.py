@@ -8,7 +8,7 @@ from typing import Final, TypedDict
 from bindings.recording.summary import describe_request
 from bindings.sources.recording.model import ACCEPTED, RecordedRequest
 from bindings.upgrading.facts.table import FACTS
-from bindings.upgrading.requests.applications import FOUND, Applications, RefusedByRelease
+from bindings.upgrading.requests.applications import REFUSALS, Applications, RefusedByRelease
 from exchange.text.display import count_noun, list_some
 from exchange.text.markdown import escape_text, quote_code
 from exchange.values.documents import write_as
@@ -116,7 +116,7 @@ def format_applications_markdown(applications: Applications) -> Iterator[str]:
 
 def explain_fact(fact: str) -> tuple[str, str]:
     """Return what a fact or kind of refusal means, and the way out."""
-    kind = FOUND.get(fact)
+    kind = REFUSALS.get(fact)
     if kind is not None:
         return kind.what, kind.way_out
     [found] = [each for each in FACTS if each.id == fact]

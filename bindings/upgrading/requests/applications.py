@@ -19,7 +19,7 @@ from exchange.topology.topology import Topology
 from exchange.values.documents import document
 from exchange.values.field_values import FieldTable
 
-__all__ = ["FOUND", "Applications", "RefusedByRelease", "find_refused"]
+__all__ = ["REFUSALS", "Applications", "RefusedByRelease", "find_refused"]
 
 
 class RefusalKind(NamedTuple):
@@ -29,14 +29,14 @@ class RefusalKind(NamedTuple):
     way_out: str
 
 
-FOUND: Final[dict[str, RefusalKind]] = {
+REFUSALS: Final[dict[str, RefusalKind]] = {
     "HSU301": RefusalKind(
         "an application declares with other arguments what the topology has",
         "declare it as the topology has it, or delete it before, once its messages are consumed",
     ),
     "HSU302": RefusalKind(
         "an application uses what will not be there",
-        "add it to the topology, or let the application declare it; if the new release refuses it, see there",
+        "add it to the topology, or let the application declare it; where the release refuses that, see its own line",
     ),
     "HSU303": RefusalKind(
         "an application asks what this type of queue does not support",
@@ -54,11 +54,11 @@ class RefusedByRelease(NamedTuple):
     """The request as the first client has made it."""
     answer: RecordedAnswer
     fact: str
-    """Id of a fact about releases, or of `FOUND`."""
+    """Id of a fact about releases, or of `REFUSALS`."""
     clients: tuple[tuple[RecordedClient, int], ...]
     """Each client that makes it, and how often it did."""
-    now: bool
-    """Whether the broker that was recorded has refused it each time, too."""
+    was_refused: bool
+    """Whether the recorded broker has refused it each time, too."""
 
 
 @document("ApplicationsJson", "requests, refused, changed, refused_already = already, unknown_vhosts, unread, left_out")
@@ -101,7 +101,7 @@ def find_refused(
     virtual host is compared.
     """
     known = {topology.vhost: topology for topology in topologies}
-    names = [vhost] if vhost is not None else _vhosts(recordings)
+    names = [vhost] if vhost is not None else _list_vhosts(recordings)
     asks = [*list_tunings(recordings, release)]
     for name in names:
         topology = known.get(name, Topology(vhost=name))
@@ -110,9 +110,9 @@ def find_refused(
     refused = [each for each in found if each.answer != ACCEPTED]
     return Applications(
         len(asks),
-        tuple(each for each in refused if not each.now),
+        tuple(each for each in refused if not each.was_refused),
         tuple(each for each in found if each.answer == ACCEPTED),
-        tuple(each for each in refused if each.now),
+        tuple(each for each in refused if each.was_refused),
         tuple(name for name in names if name not in known),
         sum(sum(recording.unread.values()) for recording in recordings),
         sum(recording.left_out for recording in recordings),
@@ -123,7 +123,7 @@ def _is_recorded(ask: Ask) -> bool:
     return isinstance(ask.cause, RecordedRequest | RecordedPublishing)
 
 
-def _vhosts(recordings: Iterable[Recording]) -> list[str]:
+def _list_vhosts(recordings: Iterable[Recording]) -> list[str]:
     names = {request.vhost for recording in recordings for request in recording.requests}
     names |= {each.vhost for recording in recordings for each in recording.publishing}
     return sorted(names - {""})
@@ -136,12 +136,13 @@ def _group(asks: Iterable[Ask]) -> list[RefusedByRelease]:
         row = ask.cause
         if isinstance(row, RecordedRequest | RecordedPublishing):
             arguments = row.arguments if isinstance(row, RecordedRequest) else {"exchange": row.exchange}
-            key = (row.vhost, ask.method, FieldTable(dict(arguments)), ask.foretold.answer, _refuses(row))
+            key = (row.vhost, ask.method, FieldTable(dict(arguments)), ask.foretold.answer, _was_refused(row))
             groups.setdefault(key, []).append(ask)
-    return [_refused(group) for group in groups.values()]
+    return [_merge(group) for group in groups.values()]
 
 
-def _refused(asks: list[Ask]) -> RefusedByRelease:
+def _merge(asks: list[Ask]) -> RefusedByRelease:
+    """Return the refusal of equal requests, with the clients that made them."""
     rows = [ask.cause for ask in asks if isinstance(ask.cause, RecordedRequest | RecordedPublishing)]
     counts: dict[RecordedClient, int] = {}
     for row in rows:
@@ -149,10 +150,10 @@ def _refused(asks: list[Ask]) -> RefusedByRelease:
             row.count if isinstance(row, RecordedRequest) else row.messages
         )
     answer, fact = asks[0].foretold
-    return RefusedByRelease(rows[0], answer, fact, tuple(counts.items()), _refuses(rows[0]))
+    return RefusedByRelease(rows[0], answer, fact, tuple(counts.items()), _was_refused(rows[0]))
 
 
-def _refuses(row: RecordedRequest | RecordedPublishing) -> bool:
+def _was_refused(row: RecordedRequest | RecordedPublishing) -> bool:
     """Return whether the recorded broker has refused it each time."""
     if isinstance(row, RecordedPublishing):
         return sum(row.answers.values()) >= row.messages > 0

@@ -17,6 +17,8 @@ ANSWER_BYTES: Final = 8 << 20
 """Maximum size of the messages unpacked from one answer of a broker, in bytes; only the last record may exceed it.
 Without this bound, a compressed answer of 256 KiB could block the event loop for seconds. The rest of the answer is
 pulled again."""
+UNBOUNDED: Final = 1 << 30
+"""Number of messages without a bound: more than any pull returns."""
 
 
 class PulledQueue:
@@ -40,8 +42,8 @@ class PulledQueue:
 class Room:
     """The bound on the bytes that are kept of all queues together; ``most`` is in bytes, -1 is no bound.
 
-    No queue has a share of its own, so one busy queue may use all of the bytes. No queue starves: the messages that are
-    kept are acknowledged sooner or later, and then all queues that wait try again.
+    No queue has a share of its own, so one busy queue may use all of the bytes. None starves: kept messages are
+    acknowledged sooner or later, and then all queues that wait try again.
     """
 
     def __init__(self, readings: Mapping[TopicQueue, PulledQueue], most: int) -> None:
@@ -78,7 +80,3 @@ class Room:
         """Forget a queue that was given up."""
         self._waiting.discard(reading)
         self.wake()
-
-
-UNBOUNDED: Final = 1 << 30
-"""A number of messages that no pull reaches: no bound."""

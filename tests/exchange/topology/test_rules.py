@@ -90,16 +90,18 @@ def test_more_hashes_than_a_release_allows_still_route_when_they_are_there() -> 
 def test_other_parts_leave_the_rest_as_it_was() -> None:
     """Policies of both kinds, release, virtual host and what was not read: a copy that forgets one proves too much."""
     policies = [Policy("p", "q", {"max-length": 1}), Policy("o", "q", {"max-length": 1}, operator=True)]
-    unread = UnreadPart("expression", "d.json", "cannot be read")
+    unread = UnreadPart("unknown", "d.json", "cannot be read")
     whole = Topology([X], [Queue("q")], [TO_Q], policies, vhost="v", profile="rabbitmq-4.0", unread=[unread])
     for topology in (whole, whole.with_unread([unread], allowed=True)):
         same = topology.with_parts()
         assert (same, same.allows_unread) == (topology, topology.allows_unread)
-        for parts in ({"exchanges": []}, {"queues": []}, {"bindings": []}, {"policies": []}):
-            changed = topology.with_parts(**parts)
+        for kind in ("exchanges", "queues", "bindings", "policies"):
+            changed = topology.with_parts(**{kind: []})
             assert changed != topology
-            back = {name: list(getattr(topology, name).values()) for name in ("exchanges", "queues")}
-            again = changed.with_parts(**back, bindings=topology.bindings, policies=topology.all_policies)
+            again = changed.with_parts(
+                exchanges=topology.exchanges.values(), queues=topology.queues.values(), bindings=topology.bindings,
+                policies=topology.all_policies,
+            )  # fmt: skip
             assert (again, again.allows_unread) == (topology, topology.allows_unread)
 
 
