@@ -1,10 +1,13 @@
-"""The alternate exchange of an exchange: from its argument, or from the policy in force."""
+"""The alternate exchange of an exchange: from its argument, or from the policy in force.
+
+Who asks for many exchanges gives the policies as `Ranked`, which is built once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from exchange.entities.entities import PREDECLARED, Exchange, Policy
+from exchange.entities.entities import PREDECLARED, Exchange, Policy, Ranked
 from exchange.entities.in_force import find_possible_policies
 from exchange.values.field_values import resolve_type
 
@@ -16,7 +19,7 @@ __all__ = [
 ]
 
 
-def find_alternate(exchange: Exchange, policies: Mapping[str, Policy]) -> str | None:
+def find_alternate(exchange: Exchange, policies: Mapping[str, Policy] | Ranked) -> str | None:
     """Return the name of the alternate exchange in force: from the argument, else from the policy in force.
 
     None stands for no alternate exchange, and for an unknown one: if several policies of the same priority apply,
@@ -27,7 +30,7 @@ def find_alternate(exchange: Exchange, policies: Mapping[str, Policy]) -> str | 
     return possible[0] if len(possible) == 1 else None
 
 
-def find_possible_alternates(exchange: Exchange, policies: Mapping[str, Policy]) -> tuple[str | None, ...]:
+def find_possible_alternates(exchange: Exchange, policies: Mapping[str, Policy] | Ranked) -> tuple[str | None, ...]:
     """Return the alternate exchanges that may be in force, with None for none; exactly one element if it is known."""
     if "alternate-exchange" in exchange.arguments:
         kind, value = resolve_type(exchange.arguments["alternate-exchange"])
@@ -36,7 +39,7 @@ def find_possible_alternates(exchange: Exchange, policies: Mapping[str, Policy])
     return tuple(dict.fromkeys(alternates))
 
 
-def find_alternates_in_effect(exchange: Exchange, policies: Mapping[str, Policy]) -> tuple[str | None, ...]:
+def find_alternates_in_effect(exchange: Exchange, policies: Mapping[str, Policy] | Ranked) -> tuple[str | None, ...]:
     """Return the alternate exchanges that may route a message, None for none; exactly one element if it is known.
 
     They are `find_possible_alternates`. But the default exchange routes nothing that reaches it as an alternate: in its
@@ -50,7 +53,7 @@ def find_alternates_in_effect(exchange: Exchange, policies: Mapping[str, Policy]
     return tuple(dict.fromkeys([*(name for name in possible if name != ""), *behind]))
 
 
-def find_policy_in_force(exchange: Exchange, policies: Mapping[str, Policy]) -> Policy | None:
+def find_policy_in_force(exchange: Exchange, policies: Mapping[str, Policy] | Ranked) -> Policy | None:
     """Return the policy that RabbitMQ applies to an exchange; None if there is none or it is unknown.
 
     If several policies of the same priority apply and have the same alternate exchange, the result is one of them.

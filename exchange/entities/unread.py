@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
-from exchange.entities.entities import Exchange, Policy
+from exchange.entities.entities import Exchange, Policy, Ranked
 from exchange.entities.in_force import find_possible_policies
 from exchange.values.documents import document
 
@@ -41,7 +41,7 @@ SHARDS: Final = "shards-per-node"
 SHARDS_MADE: Final = "the plugin rabbitmq_sharding makes its queues and bindings"
 
 
-def has_shards_made(exchange: Exchange, policies: Mapping[str, Policy]) -> bool:
+def has_shards_made(exchange: Exchange, policies: Mapping[str, Policy] | Ranked) -> bool:
     """Return whether the plugin rabbitmq_sharding makes queues of the exchange, or may."""
     return exchange.type == SHARDED and any(
         policy is not None and SHARDS in policy.definition for policy in find_possible_policies(exchange, policies)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from exchange.entities.alternates import find_possible_alternates
-from exchange.entities.entities import Binding, Destination, Exchange, Policy, Queue
+from exchange.entities.entities import Binding, Destination, Exchange, Policy, Queue, Ranked
 from exchange.entities.indexes import Change, Tables
 from exchange.entities.unread import has_shards_made
 from exchange.errors import InputError, PatternError
@@ -65,8 +65,9 @@ class Compiled:
         self._beyond_key: frozenset[str] | None = None
         for queue in tables.queues.values():
             self._compile_queue(queue)
+        policies = Ranked(tables.policies.values())
         for exchange in tables.exchanges.values():
-            self._compile(exchange)
+            self._compile(exchange, policies)
 
     def beyond_key(self) -> frozenset[str]:
         """Return the exchanges whose routes may depend on more than the routing key, there or at later exchanges.
@@ -122,7 +123,7 @@ class Compiled:
                 del policies[part.name]
             self._compile_alternates(policies)
         elif change.added:
-            self._compile(part)
+            self._compile(part, self.tables.policies)
         else:
             self.exchanges.pop(part.name, None)
         self._beyond_key = None
@@ -156,7 +157,7 @@ class Compiled:
                 name = part.name if isinstance(part, Exchange) else part.source
                 exchange = self.tables.exchanges.get(name)
                 if exchange is not None:
-                    self._compile(exchange)
+                    self._compile(exchange, self.tables.policies)
                 else:
                     self.exchanges.pop(name, None)
         self._beyond_key = None
@@ -166,10 +167,11 @@ class Compiled:
             self.partitioned[queue.name] = queue.partitioning
 
     def _compile_alternates(self, policies: Mapping[str, Policy]) -> None:
-        compiled = [self._with_alternate(each.exchange, each.kind, policies) for each in self.exchanges.values()]
+        ranked = Ranked(policies.values())
+        compiled = [self._with_alternate(each.exchange, each.kind, ranked) for each in self.exchanges.values()]
         self.exchanges.update((each.exchange.name, each) for each in compiled)
 
-    def _compile(self, exchange: Exchange) -> None:
+    def _compile(self, exchange: Exchange, policies: Mapping[str, Policy] | Ranked) -> None:
         kind_class = find_kind(exchange)
         kind = None
         if kind_class is not UnknownExchange:
@@ -179,10 +181,10 @@ class Compiled:
                     kind.bind(binding)
                 except PatternError as error:
                     raise InputError(kind.fault(binding) or error.message) from None
-        self.exchanges[exchange.name] = self._with_alternate(exchange, kind, self.tables.policies)
+        self.exchanges[exchange.name] = self._with_alternate(exchange, kind, policies)
 
     def _with_alternate(
-        self, exchange: Exchange, kind: Kind | None, policies: Mapping[str, Policy]
+        self, exchange: Exchange, kind: Kind | None, policies: Mapping[str, Policy] | Ranked
     ) -> CompiledExchange:
         possible = find_possible_alternates(exchange, policies)
         is_unsure = len(possible) > 1 or has_shards_made(exchange, policies)

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Final, TypeVar
 
 from exchange.entities.alternates import find_alternates_in_effect, find_possible_alternates
-from exchange.entities.entities import Binding, Destination
+from exchange.entities.entities import Binding, Destination, Ranked
 from exchange.entities.in_force import NO_DEAD_LETTERS, DeadLetters, Policies, SettingsInForce
 from exchange.entities.unread import has_shards_made
 from exchange.topology.topology import Topology
@@ -84,11 +84,12 @@ class TopologyGraph:
         """
         self.alternates_in_effect: Final[dict[str, tuple[str | None, ...]]] = {}
         """The same, with the default exchange replaced by its own alternates: it hands such messages on to them."""
+        ranked = Ranked(topology.policies.values())
         for name, exchange in topology.exchanges.items():
-            possible = find_possible_alternates(exchange, topology.policies) if name else (None,)
+            possible = find_possible_alternates(exchange, ranked) if name else (None,)
             if possible != (None,):
                 self.possible_alternates[name] = possible
-                in_effect = find_alternates_in_effect(exchange, topology.policies) if "" in possible else possible
+                in_effect = find_alternates_in_effect(exchange, ranked) if "" in possible else possible
                 self.alternates_in_effect[name] = in_effect
 
     @cached_property

@@ -8,7 +8,7 @@ upstream first, so that a path is closed before its end is removed; queues and e
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from math import inf
 from typing import Final
@@ -18,7 +18,7 @@ from bindings.diffing.planning.rehearsal import Rehearsal, TooMuch, mark
 from bindings.diffing.planning.step import Step, StepState, Unit
 from bindings.diffing.planning.tangles import Alteration, find_tangled
 from exchange.entities.alternates import find_alternate, find_possible_alternates
-from exchange.entities.entities import Binding, Destination, Exchange, Policy, Queue
+from exchange.entities.entities import Binding, Destination, Exchange, Policy, Queue, Ranked
 from exchange.kinds import Decider, UnknownExchange, find_kind
 from exchange.text.display import list_some
 from exchange.topology.graph import Graph
@@ -235,11 +235,12 @@ class _Order:
 
     def _left_open(self) -> set[str]:
         """Return the names of alternate exchanges that do not exist before, or after."""
+        sides = [(topology, Ranked(topology.policies.values())) for topology in (self._before, self._after)]
         return {
             name
-            for topology in (self._before, self._after)
+            for topology, policies in sides
             for exchange in topology.exchanges.values()
-            for name in find_possible_alternates(exchange, topology.policies)
+            for name in find_possible_alternates(exchange, policies)
             if name is not None and name not in topology.exchanges
         }
 
@@ -292,8 +293,9 @@ def _source(binding: Binding) -> Destination:
 def _alternates(topology: Topology) -> dict[str, str]:
     """Return exchange -> its alternate, where both exist."""
     alternates = {}
+    policies = Ranked(topology.policies.values())
     for exchange in topology.exchanges.values():
-        alternate = find_alternate(exchange, topology.policies)
+        alternate = find_alternate(exchange, policies)
         if alternate is not None and alternate in topology.exchanges:
             alternates[exchange.name] = alternate
     return alternates
@@ -310,7 +312,11 @@ def _between(before: Topology, after: Topology, difference: PartsToChange) -> It
         versions.setdefault(policy.name, [None]).append(policy)
     for policy in difference.cleared:
         versions[policy.name].append(None)
-    possible = {name: _possible_alternates(exchange, versions) for name, exchange in exchanges.items()}
+    ranked = Ranked(policy for known in versions.values() for policy in known if policy is not None)
+    possible = {}
+    for name, exchange in exchanges.items():
+        near = dict.fromkeys(policy.name for policy in ranked.near(name))
+        possible[name] = _possible_alternates(exchange, [versions[each] for each in near])
     for turn in range(max(map(len, possible.values()), default=0)):
         alternates = {name: values[min(turn, len(values) - 1)] for name, values in possible.items()}
         yield {
@@ -320,11 +326,11 @@ def _between(before: Topology, after: Topology, difference: PartsToChange) -> It
         }
 
 
-def _possible_alternates(exchange: Exchange, versions: Mapping[str, Collection[Policy | None]]) -> list[str | None]:
-    """Return the alternates of an exchange under every choice of a version of each policy."""
+def _possible_alternates(exchange: Exchange, versions: Iterable[Collection[Policy | None]]) -> list[str | None]:
+    """Return the alternates of an exchange under every choice of a version of each policy that may apply to it."""
     applying = [
         [policy if policy is not None and policy.applies_to_exchange(exchange.name) else None for policy in known]
-        for known in versions.values()
+        for known in versions
     ]
     # A version of a policy can be in force if it applies and no other policy has a higher priority in all its versions.
     # ``least`` is the lowest priority of a policy's versions, or -inf if one of them does not apply.
