@@ -33,8 +33,9 @@ def format_time(time: int) -> str:
 
 def format_timestamp(milliseconds: int | None) -> str | None:
     """Return milliseconds since 1970 in ISO 8601; None for a time that is unknown, before 1970 or after 9999."""
-    is_known = milliseconds is not None and 0 <= milliseconds <= LATEST_TIME // 1000
-    return format_time(milliseconds * 1000) if is_known else None
+    if milliseconds is None or not 0 <= milliseconds <= LATEST_TIME // 1000:
+        return None
+    return format_time(milliseconds * 1000)
 
 
 Time: TypeAlias = Annotated[int, "int64", As(format_time, str)]
