@@ -19,18 +19,9 @@ from bindings.sources.document import Document
 from exchange.entities.entities import Binding, Exchange, Queue
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
+from tests.bindings.diffing.test_diff_cli import BEFORE
 from tests.support.git import make_repository
 
-BEFORE = """\
-exchange orders: topic, alternate unrouted
-exchange unrouted: fanout
-queue billing
-queue audit: partitioned kafka.murmur2 over 12
-queue lost
-orders -> billing: "order.*.paid"
-orders -> audit: "order.#"
-unrouted -> lost
-"""
 GITHUB = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 """A parser of GitHub's Markdown."""
 

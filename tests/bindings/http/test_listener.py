@@ -155,19 +155,19 @@ def test_without_a_free_descriptor_connections_wait_and_take_no_processor_time()
         print(file=process.stdin, flush=True)
 
 
+def takes_a_byte(client: socket.socket) -> bool:
+    try:
+        client.sendall(b"x")
+    except OSError:
+        return False
+    return True
+
+
 def test_a_client_that_sends_a_byte_now_and_then_is_disconnected_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "REQUEST_SECONDS", 0.5)
     with serve() as (server, port), connect(port, HALF) as client:
         wait_until(lambda: len(server._clients) == 1)
-
-        def is_ended() -> bool:
-            try:
-                client.sendall(b"x")
-            except OSError:
-                return True
-            return False
-
-        wait_until(is_ended)
+        wait_until(lambda: not takes_a_byte(client))
         assert not server._clients
 
 
@@ -345,15 +345,7 @@ def test_a_body_that_comes_byte_by_byte_ends_with_the_time_for_the_request(monke
     monkeypatch.setattr(listener, "REQUEST_SECONDS", 0.5)
     with serve(Echo) as (server, port), connect(port, HEAD + b"Content-Length: 100\r\n\r\n") as client:
         wait_until(lambda: len(server._clients) == 1)
-
-        def is_ended() -> bool:
-            try:
-                client.sendall(b"x")
-            except OSError:
-                return True
-            return False
-
-        wait_until(is_ended)
+        wait_until(lambda: not takes_a_byte(client))
         assert not server._clients
 
 

@@ -17,6 +17,7 @@ from bindings.adapters.kombu import find_broker, register
 from exchange import LATEST_PROFILE, Binding, Topology
 from exchange.values.field_values import FieldTable
 from tests.support import oracle, topologies
+from tests.support.bindings.kombu_channels import bodies, take
 from tests.support.waiting import find_limit, wait_until
 
 TYPES = ("direct", "fanout", "topic", "topic", "headers", "x-recent-history", "x-consistent-hash", "x-modulus-hash")
@@ -33,20 +34,6 @@ def connection() -> Iterator[Any]:
 @pytest.fixture
 def channel(connection: Any) -> Any:
     return connection.channel()
-
-
-def take(message: Any, got: list[Any]) -> None:
-    """Keep what is in a message, and acknowledge it."""
-    got.append(message.payload)
-    message.ack()
-
-
-def bodies(channel: Any, queue: str) -> list[Any]:
-    """Take all messages of a queue."""
-    found = []
-    while (message := channel.basic_get(queue, no_ack=True)) is not None:
-        found.append(message.payload)
-    return found
 
 
 @pytest.mark.parametrize("seed", range(int(os.environ.get("HASHSTAR_ADAPTER_SEEDS", "12"))))

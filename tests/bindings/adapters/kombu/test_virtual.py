@@ -14,6 +14,7 @@ from kombu.transport import memory
 from kombu.transport.virtual import base
 
 from bindings.adapters.kombu import install, route_exactly, uninstall
+from tests.support.bindings.kombu_channels import bodies, take
 from tests.support.waiting import find_limit
 
 
@@ -23,20 +24,6 @@ def channel() -> Iterator[Any]:
         yield connection.channel()
     memory.Transport.global_state.clear()
     memory.Channel.queues.clear()
-
-
-def take(message: Any, got: list[Any]) -> None:
-    """Keep what is in a message, and acknowledge it."""
-    got.append(message.payload)
-    message.ack()
-
-
-def bodies(channel: Any, queue: str) -> list[Any]:
-    """Take all messages of a queue."""
-    found = []
-    while (message := channel.basic_get(queue, no_ack=True)) is not None:
-        found.append(message.payload)
-    return found
 
 
 def test_wildcards_match_as_in_rabbitmq(channel: Any) -> None:

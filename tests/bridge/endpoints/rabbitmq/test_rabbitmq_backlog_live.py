@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from bridge.endpoints.rabbitmq.config import RabbitmqSource
 from bridge.endpoints.rabbitmq.consumer.offsets import read_offset
 from exchange.amqp import get_content
-from tests.bridge.endpoints.rabbitmq.test_rabbitmq_live import Broker
 from tests.support.bridge.behaviour import on_a_loop, read_all_of
-from tests.support.servers import Server, missing
+from tests.support.bridge.live_rabbitmq import Broker
+from tests.support.servers import missing
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.live
-
-
-@pytest.fixture
-def broker(rabbitmq: Server) -> Iterator[Broker]:
-    broker = Broker(rabbitmq)
-    yield broker
-    broker.close()
 
 
 @pytest.fixture(autouse=True)

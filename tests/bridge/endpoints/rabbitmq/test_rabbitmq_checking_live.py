@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -15,21 +15,13 @@ from bridge.endpoints.rabbitmq.checking import SourceSettings, check_source, fin
 from bridge.endpoints.rabbitmq.config import PublishAddress, RabbitmqTarget
 from exchange import Queue, Topology
 from exchange.partition.partitioning.specification import Partitioning
-from tests.bridge.endpoints.rabbitmq.test_rabbitmq_live import Broker, closed_port
+from tests.bridge.endpoints.rabbitmq.test_rabbitmq_live import closed_port
 from tests.support.bridge.behaviour import on_a_loop
-from tests.support.servers import Server, missing
+from tests.support.bridge.live_rabbitmq import Broker
+from tests.support.servers import missing
 from tests.support.unique import unique_name
 
 pytestmark = pytest.mark.live
-
-
-@pytest.fixture
-def broker(rabbitmq: Server) -> Iterator[Broker]:
-    found = Broker(rabbitmq)
-    try:
-        yield found
-    finally:
-        found.close()
 
 
 def management(broker: Broker) -> str:
@@ -225,7 +217,9 @@ async def test_partitions_are_compared_with_what_the_broker_has(broker: Broker) 
 
 
 @on_a_loop
-async def test_a_missing_queue_is_an_error_with_its_key_and_a_missing_management_api_is_not(broker: Broker) -> None:
+async def test_a_missing_queue_is_an_error_with_its_key_and_a_missing_management_api_is_not(
+    broker: Broker,
+) -> None:
     nowhere = f"http://127.0.0.1:{closed_port()}"
     findings = await check_source([broker.address], SourceSettings("hashstar-none"), nowhere)
     assert [(each.level, each.key) for each in findings] == [("not checked", ""), ("error", "queue")]

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pika
 import pytest
@@ -27,106 +26,14 @@ from exchange import Message
 from exchange.amqp import ContentHeader, build_lazy_message
 from exchange.errors import InputError
 from tests.support.bridge.behaviour import Reports, Silent, on_a_loop, open_again, read_all_of, router_to, send_to
+from tests.support.bridge.live_rabbitmq import Broker
 from tests.support.bridge.relay import Relay, relay_to
-from tests.support.servers import Server, missing
 from tests.support.unique import unique_name
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.live
 
 QUICK = Policy(window=200, tries=4, backoff=Backoff(0.01, 0.1), reconnect=Backoff(0.01, 0.2), drain=10.0)
-
-
-class Broker:
-    """A live broker, with the queues and exchanges that a test declares."""
-
-    def __init__(self, server: Server) -> None:
-        self.server = server
-        self.host, self.port = urlsplit(server.url).hostname or "", urlsplit(server.url).port or 5672
-        self.address = parse_broker(server.url)
-        self.connection = pika.BlockingConnection(pika.URLParameters(f"{server.url}?heartbeat=0"))
-        self.channel = self.connection.channel()
-        self.channel.confirm_delivery()
-        self._queues: list[str] = []
-        self._exchanges: list[str] = []
-
-    def queue(self, **arguments: Any) -> str:
-        name = unique_name("rabbitmq")
-        self._queues.append(name)
-        self.channel.queue_declare(name, durable=True, arguments={k.replace("_", "-"): v for k, v in arguments.items()})
-        return name
-
-    def exchange(self, kind: str) -> str:
-        name = unique_name("rabbitmq")
-        self._exchanges.append(name)
-        self.channel.exchange_declare(name, kind)
-        return name
-
-    def put(self, queue: str, *bodies: bytes, **properties: Any) -> None:
-        for body in bodies:
-            self.channel.basic_publish("", queue, body, pika.BasicProperties(**properties))
-
-    def get(self, queue: str) -> tuple[Any, pika.BasicProperties, bytes]:
-        """Get one message of a queue."""
-        end = time.monotonic() + 10
-        while time.monotonic() < end:
-            method, properties, body = self.channel.basic_get(queue, auto_ack=True)
-            if method is not None and properties is not None and body is not None:
-                return method, properties, body
-            time.sleep(0.05)
-        pytest.fail("the queue is empty")
-
-    def bodies(self, queue: str) -> list[bytes]:
-        """Get the bodies of all messages of a queue."""
-        found = []
-        while (got := self.channel.basic_get(queue, auto_ack=True))[0] is not None:
-            found.append(got[2] or b"")
-        return found
-
-    def ready(self, queue: str) -> int:
-        """Return the number of messages that wait in a queue."""
-        return int(self.channel.queue_declare(queue, passive=True).method.message_count)
-
-    def consumers(self, queue: str) -> int:
-        """Return the number of consumers of a queue."""
-        return int(self.channel.queue_declare(queue, passive=True).method.consumer_count)
-
-    def source(self, queue: str, **options: Any) -> RabbitmqSource:
-        return RabbitmqSource("from", [self.address], queue, **options)
-
-    def target(self, exchange: str, routing_key: str | None = None, patience: float = 0.5) -> RabbitmqTarget:
-        return RabbitmqTarget(
-            "to", [self.address], {"queue": PublishAddress(exchange, routing_key)}, unrouted_after=patience
-        )
-
-    def control(self, *arguments: str) -> str:
-        """Run rabbitmqctl in the broker's container, and return its output."""
-        found = subprocess.run(
-            ["docker", "ps", "-q", "--filter", f"publish={self.port}"], capture_output=True, text=True, check=False
-        ).stdout.split()
-        if len(found) != 1:
-            missing("the broker is in no container of this machine, where rabbitmqctl could be run")
-        run = subprocess.run(
-            ["docker", "exec", found[0], "rabbitmqctl", *arguments], capture_output=True, text=True, check=True
-        )
-        return run.stdout
-
-    def close(self) -> None:
-        channel = self.connection.channel()
-        for queue in self._queues:
-            channel.queue_delete(queue)
-        for exchange in self._exchanges:
-            channel.exchange_delete(exchange)
-        self.connection.close()
-
-
-@pytest.fixture
-def broker(rabbitmq: Server) -> Iterator[Broker]:
-    found = Broker(rabbitmq)
-    try:
-        yield found
-    finally:
-        found.close()
 
 
 def failures_of(reports: Reports) -> dict[int, str]:
@@ -398,7 +305,9 @@ async def test_the_bridge_waits_for_a_missing_queue_and_names_it_once(broker: Br
 
 
 @on_a_loop
-async def test_the_bridge_waits_for_a_right_password_or_virtual_host_and_shows_no_password(broker: Broker) -> None:
+async def test_the_bridge_waits_for_a_right_password_or_virtual_host_and_shows_no_password(
+    broker: Broker,
+) -> None:
     for user, vhost in (("guest:wrong-secret", "%2F"), ("guest:guest", "hashstar-none")):
         address = parse_broker(f"amqp://{user}@{broker.host}:{broker.port}/{vhost}")
         with pytest.raises(Disconnected) as caught:

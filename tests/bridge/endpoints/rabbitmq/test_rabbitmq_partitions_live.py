@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from bridge.endpoint import BridgeLayout, Delivery, Disconnected, Outgoing
 from bridge.endpoints.rabbitmq.config import PublishAddress, RabbitmqTarget
 from exchange import Message, Queue, Router, Topology
 from exchange.partition.partitioning.specification import Partitioning
-from tests.bridge.endpoints.rabbitmq.test_rabbitmq_live import Broker
 from tests.support.bridge.behaviour import Reports, on_a_loop
-from tests.support.servers import Server, missing
+from tests.support.bridge.live_rabbitmq import Broker
+from tests.support.servers import missing
 
 pytestmark = pytest.mark.live
 
 COUNT = 600
-
-
-@pytest.fixture
-def broker(rabbitmq: Server) -> Iterator[Broker]:
-    found = Broker(rabbitmq)
-    try:
-        yield found
-    finally:
-        found.close()
 
 
 def topology_of(partitioning: str) -> Topology:
@@ -94,7 +83,9 @@ def by_partition(chosen: list[str | None]) -> dict[str, list[int]]:
 
 
 @on_a_loop
-async def test_600_messages_of_a_super_stream_are_in_the_streams_that_its_partitioner_chooses(broker: Broker) -> None:
+async def test_600_messages_of_a_super_stream_are_in_the_streams_that_its_partitioner_chooses(
+    broker: Broker,
+) -> None:
     base = broker.queue(x_queue_type="stream")  # a name of its own
     streams = [declare_queue(broker, f"{base}-{n}", "stream") for n in range(3)]
     for text, names in ((f"over {','.join(streams)}", streams), ("over 3", ["0", "1", "2"])):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing
+from bridge.endpoint import Delivery, Disconnected, Outgoing
 from bridge.endpoints.rabbitmq.frames import Acked, Returned
 from bridge.endpoints.rabbitmq.permissions import CALM, Permissions
 from bridge.endpoints.rabbitmq.publishing import ChannelPublishing
@@ -20,6 +20,7 @@ from bridge.endpoints.rabbitmq.routes import PublishAddress, build_routes
 from bridge.endpoints.rabbitmq.suspects import Suspects
 from bridge.endpoints.rabbitmq.unrouted import Unrouted
 from exchange import Message
+from tests.support.bridge.answers import Answers
 from tests.support.tiers import examples
 from tests.support.virtual_loop import pass_time, run_virtually
 
@@ -80,23 +81,6 @@ class Broker:
             channel.published += 1
             self.taken.append((exchange, key, body))
             channel.on_events([Acked(channel.published, multiple=False, nack=False)])
-
-
-class Answers:
-    """What the pump is reported; a message that waits is sent again later, as the outlet does."""
-
-    def __init__(self) -> None:
-        self.good: list[int] = []
-        self.bad: list[tuple[int, Failure]] = []
-
-    def confirmed(self, messages: Sequence[Outgoing]) -> None:
-        self.good += [outgoing.number for outgoing in messages]
-
-    def failed(self, message: Outgoing, failure: Failure) -> None:
-        self.bad.append((message.number, failure))
-
-    def lost(self, error: Disconnected) -> None:
-        raise AssertionError(error)
 
 
 class Scene:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing
+from bridge.endpoint import Delivery, Failure, Outgoing
 from bridge.endpoints.rabbitmq.frames import Acked, Returned
 from bridge.endpoints.rabbitmq.permissions import Permissions
 from bridge.endpoints.rabbitmq.publishing import ChannelPublishing
@@ -20,6 +20,7 @@ from bridge.endpoints.rabbitmq.suspects import Suspects
 from bridge.endpoints.rabbitmq.unrouted import Unrouted
 from exchange import Message
 from exchange.amqp.methods import decode_method
+from tests.support.bridge.answers import Answers
 from tests.support.tiers import examples
 from tests.support.virtual_loop import pass_time, run_virtually
 
@@ -41,23 +42,6 @@ class Wire:
 
     def write(self, data: bytes) -> None:
         self.writes += 1
-
-
-class Answers:
-    """What the pump is reports: numbers of messages, and reasons of those that failed."""
-
-    def __init__(self) -> None:
-        self.good: list[int] = []
-        self.bad: list[tuple[int, Failure]] = []
-
-    def confirmed(self, messages: Sequence[Outgoing]) -> None:
-        self.good += [outgoing.number for outgoing in messages]
-
-    def failed(self, message: Outgoing, failure: Failure) -> None:
-        self.bad.append((message.number, failure))
-
-    def lost(self, error: Disconnected) -> None:
-        raise AssertionError(error)
 
 
 class Scene:

@@ -13,8 +13,8 @@ from bridge.endpoints.rabbitmq.config import PublishAddress, RabbitmqTarget
 from bridge.pump.policy import Backoff, Policy
 from bridge.pump.pump import Inlet, Pump
 from exchange import Message
-from tests.bridge.endpoints.rabbitmq.test_rabbitmq_live import Broker
 from tests.support.bridge.behaviour import Reports, Silent, on_a_loop, router_to
+from tests.support.bridge.live_rabbitmq import Broker
 from tests.support.servers import Server
 from tests.support.waiting import find_limit, until
 

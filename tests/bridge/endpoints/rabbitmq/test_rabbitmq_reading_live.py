@@ -18,8 +18,8 @@ from bridge.endpoints.rabbitmq.config import RabbitmqSource
 from bridge.endpoints.rabbitmq.consumer.redeliveries import CAREFUL_PREFETCH, Redeliveries
 from bridge.pump.policy import Policy
 from bridge.pump.pump import Inlet, Pump
-from tests.bridge.endpoints.rabbitmq.test_rabbitmq_live import Broker
 from tests.support.bridge.behaviour import Silent, on_a_loop, read_all_of, router_to
+from tests.support.bridge.live_rabbitmq import Broker
 from tests.support.bridge.relay import relay_to
 from tests.support.servers import Server, missing
 from tests.support.waiting import until
