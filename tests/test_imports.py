@@ -1,14 +1,21 @@
-"""No two files of the product import each other, on whatever way round: imports in functions and for types count."""
+"""The rooms of the product: no two files import each other, imports in functions and for types included; none is too
+long, and no folder has too many.
+"""
 
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parent.parent
+MAX_LINES: Final = 420
+"""Maximum number of lines of a module."""
+MAX_MODULES: Final = 16
+"""Maximum number of modules in a folder, beside its ``__init__.py``."""
 
 
 def read_imports(names: Mapping[str, Path]) -> dict[str, set[str]]:
@@ -38,8 +45,19 @@ def find_circle(imports: Mapping[str, Iterable[str]]) -> list[str]:
     return []
 
 
+def list_modules() -> list[Path]:
+    return [path for package in ("exchange", "bindings", "bridge") for path in (ROOT / package).rglob("*.py")]
+
+
+def test_modules_and_folders_are_of_a_size_that_one_idea_takes() -> None:
+    lengths = {path.relative_to(ROOT).as_posix(): path.read_bytes().count(b"\n") for path in list_modules()}
+    assert {name: length for name, length in lengths.items() if length > MAX_LINES} == {}
+    folders = Counter(path.parent.relative_to(ROOT).as_posix() for path in list_modules() if path.stem != "__init__")
+    assert {folder: count for folder, count in folders.items() if count > MAX_MODULES} == {}
+
+
 def test_no_files_import_each_other() -> None:
-    paths = [path for package in ("exchange", "bindings", "bridge") for path in (ROOT / package).rglob("*.py")]
+    paths = list_modules()
     names = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
     imports = read_imports(names)
     assert len(imports["exchange.routing.router"]) > 10

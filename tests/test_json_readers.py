@@ -320,7 +320,7 @@ READERS: Final = {
         of_file("msg-0001-headers+properties.json", read_archive)
     ),
     "bindings/archive/nesting.py parse_json": Reader(MESSAGE, of_file("b.ndjson", read_archive)),
-    "bindings/archive/objects.py _parse_objects": Reader(
+    "bindings/archive/formats/objects.py _parse_objects": Reader(
         MESSAGE, of_file("c.json", read_archive)
     ),
     "bindings/archive/reading.py _is_object": Reader('{"a": 1}', of_file("d.jsonl", read_archive)),

@@ -1,4 +1,7 @@
-"""The type of a line of JSON that `bindings.archive.formats.json_lines` writes; see there for what it reads."""
+"""The type of a line of JSON that `bindings.archive.formats.json_lines` writes; see there for what it reads.
+
+It is a module of its own because `hashstar schema` knows it without pyarrow.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from bindings.archive.formats import firehose
-from bindings.archive.objects import is_whole, read_body_beside, read_messages
+from bindings.archive.formats.objects import is_whole, read_body_beside, read_messages
 from bindings.archive.reading import Bias, Format, Item, Skipped, Split
 from bindings.archive.record import Rows
 from bindings.archive.times import parse_time_text

@@ -362,9 +362,8 @@ class _Writer:
         grid = make_pairs()
         for moves in [each for each in changes.partitions if each.moved][: self._listed]:
             part = f", {format_share(moves.share)} of those whose key decides it" if moves.share else ""
-            grid.add_row(
-                f"{moves.moved:,}", Text(f"move to another partition of {clip_line(moves.queue, LONGEST)}{part}")
-            )
+            text = Text(f"move to another partition of {clip_line(moves.queue, LONGEST)}{part}")
+            grid.add_row(f"{moves.moved:,}", text)
         yield indent(grid, 2)
 
     def _findings(self) -> Iterator[RenderableType]:
