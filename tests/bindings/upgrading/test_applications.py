@@ -73,9 +73,9 @@ def refused(
         (request("queue.bind", queue="jobs", exchange="orders", routing_key="#.a.#.b.#"), "HSU003", 406,
          "PRECONDITION_FAILED"),
         (request("queue.declare", queue="gone", passive=True), "HSU302", 404,
-         "NOT_REFUSALS - no queue 'gone' in vhost '/'"),
-        (request("basic.consume", queue="gone"), "HSU302", 404, "NOT_REFUSALS - no queue 'gone' in vhost '/'"),
-        (publishing("gone"), "HSU302", 404, "NOT_REFUSALS - no exchange 'gone' in vhost '/'"),
+         "NOT_FOUND - no queue 'gone' in vhost '/'"),
+        (request("basic.consume", queue="gone"), "HSU302", 404, "NOT_FOUND - no queue 'gone' in vhost '/'"),
+        (publishing("gone"), "HSU302", 404, "NOT_FOUND - no exchange 'gone' in vhost '/'"),
         (publishing("inner"), "HSU304", 403,
          "ACCESS_REFUSED - cannot publish to internal exchange 'inner' in vhost '/'"),
         (publishing("orders", size=(16 << 20) + 1), "HSU102", 406,
@@ -126,7 +126,7 @@ def test_what_the_new_release_accepts_is_no_finding(row: RecordedRequest | Recor
 
 
 def test_what_was_refused_when_it_was_recorded_is_counted_apart() -> None:
-    answer = RecordedAnswer(404, "NOT_REFUSALS - no queue 'gone' in vhost '/'")
+    answer = RecordedAnswer(404, "NOT_FOUND - no queue 'gone' in vhost '/'")
     found = find_refused([THERE], [recording(request("basic.consume", queue="gone", answer=answer))], release_of("4.3"))
     assert (found.refused, len(found.already), found.severity) == ((), 1, None)
 
