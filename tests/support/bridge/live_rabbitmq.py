@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from typing import Any
 from urllib.parse import urlsplit
 
 import pika
-import pytest
 
 from bridge.endpoints.rabbitmq.addresses import parse_broker
 from bridge.endpoints.rabbitmq.config import PublishAddress, RabbitmqSource, RabbitmqTarget
 from tests.support.servers import Server, missing
 from tests.support.unique import unique_name
+from tests.support.waiting import wait_until
 
 
 class Broker:
@@ -47,13 +46,12 @@ class Broker:
 
     def get(self, queue: str) -> tuple[Any, pika.BasicProperties, bytes]:
         """Get one message of a queue."""
-        end = time.monotonic() + 10
-        while time.monotonic() < end:
-            method, properties, body = self.channel.basic_get(queue, auto_ack=True)
-            if method is not None and properties is not None and body is not None:
-                return method, properties, body
-            time.sleep(0.05)
-        pytest.fail("the queue is empty")
+        wait_until(lambda: self.ready(queue) > 0)
+        method, properties, body = self.channel.basic_get(queue, auto_ack=True)
+        assert method is not None
+        assert properties is not None
+        assert body is not None
+        return method, properties, body
 
     def bodies(self, queue: str) -> list[bytes]:
         """Get the bodies of all messages of a queue."""
