@@ -11,7 +11,7 @@ from bindings.sources.language.blocks import find_levels
 from bindings.sources.language.errors import Mistake
 from bindings.sources.language.expectations import Expectation
 from bindings.sources.language.syntax import Shapes, SyntaxNode, parse
-from bindings.sources.language.tokens import Statement, Token, split_rows, split_statements
+from bindings.sources.language.tokens import SourceLine, Statement, Token, split_runs, split_statements
 from bindings.sources.language.values import ExpansionBudget, Terms, VariableValue
 from bindings.sources.section import Section, identify_part
 from exchange.entities.entities import Binding, Destination, Exchange, Policy, Queue
@@ -50,7 +50,7 @@ def read(
     lines = text.removeprefix("\ufeff").split("\n")
     reader = _Reader(observe)
     try:
-        reader.run(find_levels(split_statements(split_rows(lines))), {})
+        reader.run(find_levels(split_statements(split_runs(lines))), {})
     except Mistake as mistake:
         raise mistake.in_file(name, lines) from None
     except RecursionError:
@@ -121,6 +121,9 @@ class _Reader:
             if loop is not None:
                 self._repeat(*loop, block, scope)
                 loop, block = None, []
+            if statement.rows[0].run:  # at the outermost level, since it is not indented
+                self._declare_run(statement.rows[0])
+                continue
             if self._loops:
                 self._budget.repeat(tokens[0])
             node = parse(tokens, self._shapes)
@@ -200,6 +203,22 @@ class _Reader:
                 raise Mistake(f"{what} is declared already, in line {known_part[1]}", terms.tokens[1])
             self._here.parts[identity] = part, line
             self._observe(self._vhost, line, 0, part)
+
+    def _declare_run(self, row: SourceLine) -> None:
+        """Declare the bindings of a run, as `_declare` does one by one."""
+        known, destinations, vhost = self._here.bindings, self._destinations, self._vhost
+        source = ""
+        for line, (name, queue, key) in enumerate(row.run, row.number):
+            if name != source:
+                source = name  # the same text for all bindings of an exchange
+            destination = destinations.get(("queue", queue))
+            if destination is None:
+                destination = destinations["queue", queue] = Destination("queue", queue)
+            binding = Binding(source, destination, key)
+            self._observe(vhost, line, 0, binding)
+            first = known.setdefault(binding, line)
+            if first != line:
+                self._again.append((line, f"this binding exists already, from line {first}"))
 
     @property
     def _here(self) -> _Vhost:

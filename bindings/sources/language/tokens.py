@@ -4,12 +4,15 @@ The terminals are those of ``grammar.lark``, tried at each position in the order
 by itself, since no token spans lines. A statement is a line and the lines that continue it: while a bracket is open,
 all lines up to the closing one; else the lines right below that are indented deeper. Lines indented below a ``for`` do
 not continue it: they are statements themselves.
+
+Bindings of the plainest form, one to a line, may come as *runs*: one row for many lines, of which only the first is
+split into tokens. A file with a million bindings is little else.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -25,11 +28,18 @@ __all__ = [
     "Token",
     "load_grammar",
     "split_rows",
+    "split_runs",
     "build_scanner",
     "split_statements",
 ]
 
 KEYWORD_KINDS: Final = frozenset(word.upper() for word in KEYWORDS)
+
+PLAIN_NAME: Final = rf"(?!(?:partitioned|{'|'.join(KEYWORDS)})\b)([A-Za-z_][A-Za-z0-9_.-]*)"
+PLAIN: Final = re.compile(rf'{PLAIN_NAME} -> {PLAIN_NAME}: "([^"\\{{\x00-\x1f]*)"').fullmatch
+"""Matches a line with one binding to a queue, without variables, escapes and comment."""
+RUN: Final = 1_000
+"""Maximum number of lines in a run."""
 
 TAB: Final = 4
 """Width of a tab in the indentation, in columns: a tab ends at the next multiple of this."""
@@ -52,6 +62,8 @@ class SourceLine(NamedTuple):
     tokens: list[Token]
     comment: str
     opens: int
+    run: Sequence[tuple[str, str, str]] = ()
+    """Source, queue and key of this binding and of those in the lines below, if this row stands for several lines."""
 
 
 class Statement(NamedTuple):
@@ -110,10 +122,10 @@ def build_scanner() -> Callable[[str, int], tuple[list[Token], str]]:
     return scan
 
 
-def split_rows(lines: Iterable[str]) -> Iterator[SourceLine]:
-    """Yield a row for each line."""
+def split_rows(lines: Iterable[str], first: int = 1) -> Iterator[SourceLine]:
+    """Yield a row for each line; ``first`` is the number of the first one."""
     scan = build_scanner()
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(lines, first):
         tokens, comment = scan(line, number)
         indent = 0
         if line[:1] in (" ", "\t"):
@@ -123,6 +135,42 @@ def split_rows(lines: Iterable[str]) -> Iterator[SourceLine]:
         if "{" in line or "[" in line or "}" in line or "]" in line:
             opens = sum((kind in ("LBRACE", "LSQB")) - (kind in ("RBRACE", "RSQB")) for kind, *_ in tokens)
         yield SourceLine(number, indent, tokens, comment, opens)
+
+
+def split_runs(lines: Iterable[str]) -> Iterator[SourceLine]:
+    """Yield the rows of `split_rows`, with runs of plain bindings as one row each.
+
+    The last line of a run is a row of its own, since the line below may continue it. In an open bracket a run is as wrong
+    as its first line: no arrow is in brackets.
+    """
+    scan = build_scanner()
+    run: list[tuple[str, str, str]] = []
+    begun = 1  # line of the run
+    waiting = ""  # the last plain line, not in the run yet
+
+    def finish() -> Iterator[SourceLine]:
+        if run:
+            source, queue, key = run[0]
+            yield SourceLine(begun, 0, scan(f'{source} -> {queue}: "{key}"', begun)[0], "", 0, tuple(run))
+        if waiting:
+            yield SourceLine(begun + len(run), 0, scan(waiting, begun + len(run))[0], "", 0)
+        run.clear()
+
+    last: tuple[str, str, str] = "", "", ""
+    for number, line in enumerate(lines, 1):
+        match = PLAIN(line)
+        if match is None or len(run) == RUN:
+            yield from finish()
+            waiting = ""
+        if match is None:
+            yield from split_rows((line,), number)
+            continue
+        if waiting:
+            run.append(last)
+        else:
+            begun = number
+        waiting, last = line, match.groups()  # type: ignore[assignment]
+    yield from finish()
 
 
 def split_statements(lines: Iterable[SourceLine]) -> Iterator[Statement]:

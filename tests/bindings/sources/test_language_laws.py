@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from bindings.sources.definitions import Definitions
 from bindings.sources.document import Document
+from bindings.sources.document_reader import read
+from bindings.sources.language import tokens
 from bindings.sources.language.errors import Mistake
 from bindings.sources.language.formatter import format_text
 from bindings.sources.language.syntax import Shapes, SyntaxNode, parse
@@ -18,6 +20,7 @@ from bindings.sources.language.tokens import Token, build_scanner, load_grammar,
 from bindings.sources.language.values import ExpansionBudget, Terms
 from bindings.sources.section import Section
 from exchange.entities.releases import PROFILES
+from exchange.errors import InputError
 from exchange.values.field_values import FieldTable
 from exchange.values.notation import quote, write_value
 from tests.bindings.sources.test_definitions import FILES, dumped, exactly, loads
@@ -202,6 +205,39 @@ def test_formatting_keeps_meaning_and_comments(text: str) -> None:
     kinds = [[token[:2] for token in statement.tokens] for statement in split_statements(split_rows(text.split("\n")))]
     again = [[token[:2] for token in statement.tokens] for statement in split_statements(split_rows(after.split("\n")))]
     assert [tokens for tokens in again if tokens] == [tokens for tokens in kinds if tokens]
+
+
+PLAIN = ('e -> q: "a.*"', 'e -> q: "a.*"', 'e -> r: "b"', 'x-2 -> q: ""', 'in2 -> queue.x: "{"')
+NEAR = (
+    "exchange e: topic", "queue q", 'e -> q, r: "a", "b"', 'e -> exchange e: "a"', 'for -> q: "a"', 'e -> in: "a"', "",
+    'e -> q: "a" # why', ' e -> q: "a"', '    e -> q: "a"', '  , "c"', '  "c"', "  all { h = 1 }", "# why", "  # why",
+    "e -> q: all {", "  h = 1", "}", "queue z: x = [", "]", "for n in 1..2:", '    e -> "q{n}": "a.{n}"', 'vhost "/v"',
+    'let v = "k"', 'e -> q: "{v}"', "e -> q: 'a'", 'e -> q: "\\u0041"', 'e -> q: "a" \r', 'partitioned -> q: "a"', 'e -> q: "',
+    'e ->q: "a"', 'expect e "a" -> q', 'e -> q: "\t"', 'é -> q: "a"', "profile rabbitmq-4.0",
+)  # fmt: skip
+
+
+@given(st.lists(st.one_of(st.sampled_from(PLAIN), st.sampled_from(PLAIN), st.sampled_from(NEAR)), max_size=12))
+@example(['e -> q: "a"', 'e -> q: "a"', '  , "c"', 'e -> q: "a"', 'e -> q: "a"'])
+@example(["e -> q: all {", 'e -> q: "a"', 'e -> q: "a"', "}"])
+@example(["for n in 1..2:", '    e -> q: "a.{n}"', 'e -> q: "a.1"', 'e -> q: "b"', 'vhost "/v"', 'e -> q: "c"'])
+def test_runs_of_plain_bindings_are_read_as_one_by_one(lines: list[str]) -> None:
+    """The short way is equal to the grammar: parts, their lines, what is there twice, and each mistake with its place."""
+
+    def outcome(run: int) -> Any:
+        seen: list[tuple[Any, ...]] = []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(tokens, "RUN", run)
+            if not run:
+                patch.setattr(tokens, "PLAIN", lambda _: None)
+            try:
+                content = read("\n".join(lines), "file", lambda *part: seen.append(part))
+            except InputError as error:
+                return str(error)
+        places = {vhost: (each, dict(each.lines), [*each.binding_lines.items()]) for vhost, each in content[0].items()}
+        return places, content[1:], seen
+
+    assert outcome(2) == outcome(1_000) == outcome(0)
 
 
 def test_the_odd_texts_are_tried_at_every_position() -> None:

@@ -55,7 +55,7 @@ COMPARED: Final = {
 ASK: Final = r"""
 Show = fun(K, R, P) ->
   {resource, V, _, N} = R,
-  D = case P of undefined -> []; L -> L end,
+  D = case P of undefined -> []; M when is_map(M) -> maps:to_list(M); L -> L end,
   io:format("EFFECTIVE ~s~n", [base64:encode(rabbit_json:encode(#{vhost => V, kind => K, name => N,
     definition => maps:from_list(D)}))]) end,
 lists:foreach(fun(Q) -> Show(queue, amqqueue:get_name(Q), rabbit_policy:effective_definition(Q)) end,
