@@ -17,7 +17,7 @@ from exchange.errors import BrokerError, PreconditionFailed
 from exchange.values.erlang_terms import show_string
 from exchange.values.field_values import INTEGER_TYPES, resolve_type
 
-__all__ = ["RULES", "find_compared_arguments", "refuse_consumer", "refuse_queue", "find_rules"]
+__all__ = ["PLUGIN_TYPES", "RULES", "find_compared_arguments", "refuse_consumer", "refuse_queue", "find_rules"]
 
 MAX_EXPIRY: Final = 315_360_000_000
 """Maximum duration in milliseconds: ten years."""

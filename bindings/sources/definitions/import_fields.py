@@ -52,6 +52,8 @@ class Known(NamedTuple):
     """Virtual host -> the type of durable queues that are declared there without x-queue-type."""
     exchanges: frozenset[tuple[object, object]]
     """Virtual host and name of each exchange in the file."""
+    queues_again: frozenset[tuple[object, object]]
+    """Virtual host and name of each queue that the file has more than once."""
     profile: Profile
 
 

@@ -7,6 +7,7 @@ queues, types of exchanges, ends of bindings, settings of policies.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
@@ -28,7 +29,7 @@ from bindings.sources.definitions.operator_policies import read_operator_policie
 from exchange.entities.entities import PREDECLARED_NAMES, Queue
 from exchange.entities.policy_definitions import refuse_policy
 from exchange.entities.profile import Profile
-from exchange.entities.queue_arguments import refuse_queue
+from exchange.entities.queue_arguments import PLUGIN_TYPES, refuse_queue
 from exchange.errors import BrokerError
 from exchange.text.display import count_noun
 from exchange.values.field_values import FieldTable
@@ -69,6 +70,7 @@ def find_refusals(document: Mapping[str, Any], profile: Profile, *, of_one_vhost
         frozenset({DEFAULT_VHOST, *_names(document, "vhosts"), *([] if of_one_vhost is None else [of_one_vhost])}),
         _default_types(document) if profile.queues_have_a_type else {},
         frozenset((entry.vhost, entry.part.name) for entry in document.get("exchanges", ())),
+        _queues_again(document),
         profile,
     )
     missing: set[str] = set()
@@ -240,12 +242,19 @@ def _find_in_queue(entry: Any, item: Mapping[str, Any], place: str, known: Known
     if item.get("exclusive") is True:
         text = "RabbitMQ's import leaves it out, and makes a queue that is not exclusive"
         yield Refusal(f"{place}.exclusive", text, is_sure=False)
+    written = entry.part.arguments.get("x-queue-type")
+    if isinstance(written, str) and written in PLUGIN_TYPES and known.profile.settings.has_plugin_types:
+        text = (
+            f"a broker without the plugin of queues of type '{written}' refuses it (unsupported queue type '{written}')"
+        )
+        yield Refusal(f"{place}.arguments", text, is_sure=False)
     queue = _typed_by_default(entry, known.default_types)
     if queue is not None:
         try:
             refuse_queue(queue, f"queue '{queue.name}' in vhost '{entry.vhost}'", known.profile)
         except BrokerError as error:
-            yield Refusal(place, f"a queue here is a {queue.type} queue by default: {error}")
+            again = (entry.vhost, queue.name) in known.queues_again  # then the other one may be there before it
+            yield Refusal(place, f"a queue here is a {queue.type} queue by default: {error}", is_sure=not again)
 
 
 More = Callable[[Any, Mapping[str, Any], str, Known], Iterator[Refusal]]
@@ -275,6 +284,12 @@ def find_typed_by_default(document: Mapping[str, Any], profile: Profile) -> Iter
         queue = _typed_by_default(entry, default_types)
         if queue is not None:
             yield index, entry.vhost, queue
+
+
+def _queues_again(document: Mapping[str, Any]) -> frozenset[tuple[object, object]]:
+    """Return virtual host and name of each queue that a file has more than once."""
+    count = Counter((entry.vhost, entry.part.name) for entry in document.get("queues", ()))
+    return frozenset(name for name, number in count.items() if number > 1)
 
 
 def _default_types(document: Mapping[str, Any]) -> dict[str, str]:

@@ -140,8 +140,8 @@ def split_rows(lines: Iterable[str], first: int = 1) -> Iterator[SourceLine]:
 def split_runs(lines: Iterable[str]) -> Iterator[SourceLine]:
     """Yield the rows of `split_rows`, with runs of plain bindings as one row each.
 
-    The last line of a run is a row of its own, since the line below may continue it. In an open bracket a run is as wrong
-    as its first line: no arrow is in brackets.
+    The last line of a run is a row of its own, since the line below may continue it. In an open bracket a run is as
+    wrong as its first line: no arrow is in brackets.
     """
     scan = build_scanner()
     run: list[tuple[str, str, str]] = []

@@ -793,6 +793,12 @@ def test_what_an_import_refuses_is_named_for_each_release(section: Any, refusals
         ({"parameters": [operator_policy({"max-length": 5})]},
          dict.fromkeys(("3.10", "4.0", "4.3"), "applies to nothing")),
         ({"parameters": [operator_policy({"max-length": 5}, **{"apply-to": "queues"})]}, {}),
+        ({"queues": [{**QUEUE, "arguments": {"x-queue-type": "MQTT-QoS-0"}}]},
+         dict.fromkeys(("4.0", "4.3"), "without the plugin of queues of type 'MQTT-QoS-0' refuses it")),
+        (  # if the first one is there before it, the import leaves the second one out
+            {**default_type("stream"), "queues": [{**QUEUE, "arguments": {"x-queue-type": "classic"}}, QUEUE]},
+            {**dict.fromkeys(("4.0", "4.3"), "a queue here is a stream queue by default"), "3.10": "left to chance"},
+        ),
         *((of_two_queues(most), {}) for most in (2, -1)),
         *((of_two_queues(most), dict.fromkeys(("4.0", "4.3"), "leaves out those over")) for most in (0, 1)),
     ],
@@ -804,6 +810,7 @@ def test_what_an_import_makes_otherwise_is_named_for_each_release(section: Any, 
         warnings = definitions.warnings_under(PROFILES[f"rabbitmq-{release}"])
         found = [str(warning) for warning in warnings if warning.code in ("HS903", "HS904")]
         assert bool(found) == (release in otherwise), (release, found)
+        assert all(warning.code == "HS904" for warning in warnings if "by default" in str(warning)), found
         assert otherwise.get(release, "") in "".join(found)
 
 

@@ -212,8 +212,8 @@ NEAR = (
     "exchange e: topic", "queue q", 'e -> q, r: "a", "b"', 'e -> exchange e: "a"', 'for -> q: "a"', 'e -> in: "a"', "",
     'e -> q: "a" # why', ' e -> q: "a"', '    e -> q: "a"', '  , "c"', '  "c"', "  all { h = 1 }", "# why", "  # why",
     "e -> q: all {", "  h = 1", "}", "queue z: x = [", "]", "for n in 1..2:", '    e -> "q{n}": "a.{n}"', 'vhost "/v"',
-    'let v = "k"', 'e -> q: "{v}"', "e -> q: 'a'", 'e -> q: "\\u0041"', 'e -> q: "a" \r', 'partitioned -> q: "a"', 'e -> q: "',
-    'e ->q: "a"', 'expect e "a" -> q', 'e -> q: "\t"', 'é -> q: "a"', "profile rabbitmq-4.0",
+    'let v = "k"', 'e -> q: "{v}"', "e -> q: 'a'", 'e -> q: "\\u0041"', 'e -> q: "a" \r', 'partitioned -> q: "a"',
+    'e -> q: "', 'e ->q: "a"', 'expect e "a" -> q', 'e -> q: "\t"', 'é -> q: "a"', "profile rabbitmq-4.0",
 )  # fmt: skip
 
 
@@ -222,7 +222,7 @@ NEAR = (
 @example(["e -> q: all {", 'e -> q: "a"', 'e -> q: "a"', "}"])
 @example(["for n in 1..2:", '    e -> q: "a.{n}"', 'e -> q: "a.1"', 'e -> q: "b"', 'vhost "/v"', 'e -> q: "c"'])
 def test_runs_of_plain_bindings_are_read_as_one_by_one(lines: list[str]) -> None:
-    """The short way is equal to the grammar: parts, their lines, what is there twice, and each mistake with its place."""
+    """The short way is equal to the grammar: parts, lines, what is there twice, each mistake with its place."""
 
     def outcome(run: int) -> Any:
         seen: list[tuple[Any, ...]] = []
