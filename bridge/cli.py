@@ -88,6 +88,23 @@ class Program(CommandGroup):
             return command
         return find_command(cmd_name) if cmd_name in MODULES else None
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; of one that another command has, the error says where it is."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            groups = [
+                name
+                for name in self.list_commands(ctx)
+                if args[0] in getattr(self.get_command(ctx, name), "commands", ())
+            ]
+            if not groups:
+                raise
+            ways = " or ".join(f"hashstar {name} {args[0]}" for name in groups)
+            raise click.UsageError(f"{error.message.partition(';')[0].rstrip('.')}; it is {ways}", ctx) from None
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)

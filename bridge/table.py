@@ -104,11 +104,14 @@ class Table:
             return self.error(close, f"is not known here{suggest(close, [key])}", masked=True)
         return self.error(key, way_out)
 
-    def check_keys(self, known: Collection[str]) -> None:
-        """Check that all keys are among these, before any is read. Raises InputError naming the first unknown one."""
+    def check_keys(self, known: Collection[str], *, listed: bool = True) -> None:
+        """Check that all keys are among these, before any is read. Raises InputError naming the first unknown one.
+
+        The error lists them unless they are too many.
+        """
         for key in self._values:
             if key not in known:
-                self._refuse_unknown(key, known)
+                self._refuse_unknown(key, known, listed=listed)
 
     def error(self, key: str, problem: str, *, masked: bool = False) -> InputError:
         """Build the error for a key, whose value is not shown if it is ``masked``."""
@@ -122,9 +125,10 @@ class Table:
             raise error
         self.mistakes.keep(error)
 
-    def _refuse_unknown(self, key: str, known: Collection[str]) -> None:
+    def _refuse_unknown(self, key: str, known: Collection[str], *, listed: bool = True) -> None:
         """Keep or raise the error of a key that is not known, whose value may be a secret under a misspelt name."""
-        self.keep(self.error(key, f"is not known here; known: {', '.join(known)}{suggest(key, known)}", masked=True))
+        names = f"; known: {', '.join(known)}" if listed else ""
+        self.keep(self.error(key, f"is not known here{names}{suggest(key, known)}", masked=True))
 
     def text(self, key: str, default: str | None = None) -> str:
         """Read a text that is not empty. The key is required if there is no default."""

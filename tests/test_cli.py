@@ -146,6 +146,8 @@ def test_a_line_that_is_not_utf8_is_a_bad_line(definitions: str, tmp_path: Path)
         (["explain", "-t", "DEFINITIONS", "order.eu"], "the exchange comes before the key"),
         (["explain", "-t", "DEFINITIONS", "x", "-H", "nonsense"], "NAME=VALUE"),
         (["nonsense"], "No such command"),
+        (["inspect", "x"], "No such command 'inspect'; it is hashstar archive inspect"),
+        (["run"], "it is hashstar audit run or hashstar bridge run"),
     ],
 )
 def test_bad_usage_is_an_error_without_a_traceback(definitions: str, arguments: list[str], reason: str) -> None:

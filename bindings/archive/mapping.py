@@ -40,6 +40,8 @@ class FieldMapping:
     """Field and column, path or constant, of Parquet, JSON lines and CSV; a field not listed is found by its name."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.columns, tuple) or not isinstance(self.exchange, str):
+            raise TypeError('FieldMapping: columns are pairs, columns=(("exchange", "exch"), ("headers", "hdrs"))')
         check_place(self.exchange)
         check_place(self.routing_key)
         for field, place in self.columns:
@@ -62,7 +64,10 @@ def check_place(place: str) -> str:
     """Return the text if it names a place, else raise InputError."""
     if place in ("topic", "key", "tag") or place.startswith(("header:", "=")):
         return place
-    raise InputError(f"{place!r} is no place for an exchange or routing key: topic, key, tag, header:NAME or =TEXT")
+    raise InputError(
+        f"{place!r} is no place for an exchange or routing key: topic, key, tag, header:NAME or =TEXT; "
+        f"the text itself is written ={place}"
+    )
 
 
 def parse_columns(texts: Iterable[str]) -> tuple[tuple[str, str], ...]:

@@ -91,6 +91,10 @@ def build_caller_target(name: str, source: Table) -> tuple[Target, frozenset[str
     return None if build is None else build(name, url, source)
 
 
+ROLES: Final = ("SOURCE", "TARGET", "DEAD_LETTERS")
+"""Names of the keys of a table in the modules ``keys`` of the endpoints."""
+
+
 def find_system(table: Table) -> str:
     """Return the folder of the endpoint that a table describes. Raises InputError."""
     return _import_config(table.copy())[1]
@@ -104,6 +108,9 @@ def list_keys(folder: str, role: str) -> Keys:
 
 def _import_config(table: Table) -> tuple[str, str, Any]:
     """Return the URL of a table, the folder of its endpoints, and the module ``config`` in it. Raises InputError."""
+    if not table.has(keys.URL.name):  # its system is not known, and a key that none has is a mistake all the same
+        roles = [list_keys(folder, role) for folder in dict.fromkeys(SCHEMES.values()) for role in ROLES]
+        table.check_keys({name for role in roles for name in role.names}, listed=False)
     url = keys.URL.read(table)
     scheme, colon, _ = url.partition(":")
     module = SCHEMES.get(scheme)

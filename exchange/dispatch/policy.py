@@ -48,7 +48,9 @@ class NoHandler(HashstarError):
     """A message whose key matches no handler's pattern."""
 
     def __init__(self, key: str) -> None:
-        super().__init__(f"no handler for key {key!r}")
+        super().__init__(
+            f'no handler for key {key!r}; Dispatcher(no_handler=...) takes one for all others, or "ignore"'
+        )
         self.key = key
 
 

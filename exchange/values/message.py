@@ -133,4 +133,5 @@ def assemble_message(
 def _require(value: object, kind: type, name: str) -> None:
     if not isinstance(value, kind):
         wanted = "a mapping" if kind is Mapping else kind.__name__
-        raise TypeError(f"Message: {name} must be {wanted}, not {type(value).__name__}: {value!r:.60}")
+        hint = "; the body is body=..." if name == "headers" and isinstance(value, bytes) else ""
+        raise TypeError(f"Message: {name} must be {wanted}, not {type(value).__name__}: {value!r:.60}{hint}")

@@ -225,6 +225,7 @@ NOT_FIELDS: list[tuple[Any, type[Exception], str]] = [
     ({"a": Decimal("NaN")}, InputError, "'a': NaN is not a finite decimal"),
     ({"a": functools.reduce(lambda value, _: [value], range(100_000), NOTHING)}, InputError, "'a': nested too deeply"),
     ([1], TypeError, "must be a mapping, not list: [1]"),
+    (b"{}", TypeError, "must be a mapping, not bytes: b'{}'"),
     (None, TypeError, "must be a mapping, not NoneType: None"),
 ]
 

@@ -202,6 +202,12 @@ def test_a_field_that_is_none_is_named_with_the_way_out(field: str, place: str, 
         FieldMapping(columns=((field, place),))
 
 
+@pytest.mark.parametrize("wrong", [{"columns": {"exchange": "exch"}}, {"exchange": {"exchange": "exch"}}])
+def test_a_dict_is_no_mapping_of_fields_and_the_error_shows_one(wrong: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match=r'columns are pairs, columns=\(\("exchange", "exch"\)'):
+        FieldMapping(**wrong)
+
+
 def test_a_mapping_goes_to_workers_and_comes_back() -> None:
     mapping = FieldMapping("=x", "header:h", tuple(sorted((field, f"c.{field}") for field in COLUMNS)))
     assert decode_mapping(encode_options(mapping)) == mapping

@@ -165,6 +165,7 @@ def mistakes() -> list[tuple[str, str]]:
         ('http = "9410"' + RIGHT, 'http: must be "HOST:PORT" or "off", and is \'9410\''),
         ('log_format = "yaml"' + RIGHT, "log_format: must be one of text, json, and is 'yaml'"),
         ('log_level = "warn"' + RIGHT, r"log_level: must be one of .*, and is 'warn'; did you mean 'warning'\?"),
+        (edit('url = "archive:in"', "spede = 1"), r"spede: is not known here; did you mean 'speed'\?"),
         ("polcy = 1" + RIGHT, r"polcy: is not known here; .*did you mean 'policy'\?"),
         (RIGHT + "[policy]\nwindow = 0", r"\[policy\] window: must be a whole number, at least 1"),
         (RIGHT + "[policy]\nrate = inf", r"\[policy\] rate: must be a number above zero, and is inf"),
