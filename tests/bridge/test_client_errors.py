@@ -22,10 +22,11 @@ from bridge.endpoint import Disconnected, Source
 from bridge.endpoints.kafka.config import KafkaSource
 from bridge.endpoints.rabbitmq.addresses import parse_broker
 from bridge.endpoints.rabbitmq.config import RabbitmqSource
-from bridge.endpoints.rabbitmq.refusals import explain_connect_error
+from bridge.endpoints.rabbitmq.refusals import explain_connect_error, explain_refusal, to_answer_error, to_disconnected
 from bridge.endpoints.rocketmq.source import RocketmqSource
 from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.remoting.client import ClientSettings
+from exchange.errors import BrokerError
 from tests.support.bridge.behaviour import on_a_loop
 from tests.support.bridge.certificates import authority_in
 
@@ -250,3 +251,13 @@ def test_no_reason_begins_with_the_name_of_its_endpoint() -> None:
 )
 def test_what_pika_knows_by_its_text_only_is_told_in_the_words_of_the_broker(error: Exception, text: str) -> None:
     assert str(explain_connect_error(parse_broker("amqp://127.0.0.1"), error)) == text
+
+
+@pytest.mark.parametrize(("code", "name"), [(403, "ACCESS_REFUSED"), (404, "NOT_FOUND"), (406, "PRECONDITION_FAILED")])
+def test_the_code_of_a_refusal_is_there_once_whoever_passes_it_on(code: int, name: str) -> None:
+    closed = pika.exceptions.ChannelClosedByBroker(code, f"{name} - inequivalent arg")
+    answer = to_answer_error(closed)
+    assert isinstance(answer, BrokerError)
+    for each in (closed, answer, to_disconnected(closed), to_disconnected(answer)):
+        assert str(to_disconnected(each)) == f"{code} {name} - inequivalent arg"
+    assert explain_refusal(answer, "queue 'q'").count(str(code)) <= 1

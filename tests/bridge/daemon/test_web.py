@@ -21,6 +21,7 @@ from bridge.daemon.config import Config, Http
 from bridge.daemon.health import Health
 from bridge.daemon.journal import Journal
 from bridge.daemon.metrics import Metrics
+from bridge.daemon.views import Condition
 from bridge.daemon.web import Web
 from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.pump.pump import Inlet, Pump
@@ -171,29 +172,41 @@ async def test_a_browser_runs_the_script_of_the_page_and_no_other() -> None:
     assert not re.search(r'\s(style|on\w+)="', page)  # which the policy forbids
 
 
+Shown = dict[str, tuple[bool, str]]
+"""Endpoint -> whether its band is red, and the word for its state."""
+
+
 @pytest.mark.skipif(not CHROMIUM, reason=NO_BROWSER)
-def test_the_band_of_a_system_that_is_away_is_red(browser: Browser) -> None:
+def test_a_system_that_is_away_or_not_well_has_a_red_band_and_is_not_called_connected(browser: Browser) -> None:
     """And no other; as all others once it is there again."""
 
-    async def run() -> tuple[dict[str, bool], dict[str, bool]]:
+    async def run() -> tuple[Shown, Shown, Shown]:
         web, metrics, _, address = serve()
         metrics.connected("in")
         metrics.disconnected("out", OSError("no broker answers"), 1.0)
-        away = await asyncio.to_thread(bands, address)
+        away = await asyncio.to_thread(show, address)
         metrics.connected("out")
-        there = await asyncio.to_thread(bands, address)
+        there = await asyncio.to_thread(show, address)
+        web._health.conditions = (Condition("out", "backpressure", "queue q takes nothing", 0.0, "see the queue"),)
+        unwell = await asyncio.to_thread(show, address)
         web.stop()
-        return away, there
+        return away, there, unwell
 
-    def bands(address: str) -> dict[str, bool]:
+    def show(address: str) -> Shown:
         browser.visit(address)
         browser.wait("document.querySelectorAll('#flow path').length === 2")
-        script = "[...document.querySelectorAll('#flow path')].map((each) => each.classList.contains('unwell'))"
-        left, right = browser.evaluate(script)
+        red = browser.evaluate(
+            "[...document.querySelectorAll('#flow path')].map((each) => each.classList.contains('unwell'))"
+        )
+        words = browser.evaluate("[...document.querySelectorAll('span.up, span.down')].map((each) => each.textContent)")
         assert browser.errors == []
-        return {"in": left, "out": right}
+        return dict(zip(("in", "out"), zip(red, words, strict=True), strict=True))
 
-    assert asyncio.run(run()) == ({"in": False, "out": True}, {"in": False, "out": False})
+    assert asyncio.run(run()) == (
+        {"in": (False, "connected"), "out": (True, "not well")},
+        {"in": (False, "connected"), "out": (False, "connected")},
+        {"in": (False, "connected"), "out": (True, "connected, not well")},
+    )
 
 
 def answer_of(address: str) -> tuple[Message[str, str], str]:

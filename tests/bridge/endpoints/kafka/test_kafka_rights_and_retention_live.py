@@ -104,3 +104,16 @@ async def test_a_source_that_runs_knows_how_long_its_topics_keep_records(topics:
         assert await asyncio.to_thread(look_up_removals, source.settings, [topic]) is None
         assert (list(source.removals), source.lost) == ([], None)
         await source.close()
+
+
+@on_a_loop
+async def test_a_topic_whose_limit_may_not_be_seen_takes_batches_that_are_halved_until_they_fit(topics: Topics) -> None:
+    topic, count = topics.make(1, config={"max.message.bytes": "20000"}), 3_000
+    with topics.not_allowed(topic, AclOperation.DESCRIBE_CONFIGS):
+        target, reports = KafkaTarget("written", topics.settings, {"q": TopicDestination(topic)}), Reports()
+        await target.open(reports)
+        send_to(target, reports, [Message("", "k", body=(b"%d" % n).ljust(300)) for n in range(count)], "q")
+        await reports.answers(count)
+        await target.close()
+    assert reports.failures == []
+    assert [int(record.value()) for record in topics.read(topic, count)] == [*range(count)]
