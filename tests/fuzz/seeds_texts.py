@@ -53,7 +53,7 @@ def languages() -> Mapping[str, list[bytes]]:
             b"a/#\na",
         ],
         "pattern-nats": [b"order.*.created\norder.eu.created\n>\na.b\n*.>\na\norder.>\norder.eu\n*.*\na.b"],
-        **{name: [_in_format(name, each) for each in examples] for name in ("operator", "terraform", "asyncapi")},
+        **{name: [_in_format(name, each) for each in examples] for name in FORMATS},
         "bindings-language": [each for each in [*examples, *blocks] if len(each) < 2_500],
         "definitions": [consumer, *[dump for dump in dumps if len(dump) <= 8_000]],
         "selector": [expression.encode() + PART + b"a=5\nb=x'y\nregion=eu\nc=-2.5" for expression in EXPRESSIONS[::180]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from bindings.sources.formats import FORMATS
 from tests.fuzz import archives, crossings, documents, languages, wire
 from tests.fuzz.target import Target
 
@@ -25,7 +26,7 @@ TARGETS: Final[Mapping[str, Target]] = {
         **{f"pattern-{name}": Target(languages.patterns(name)) for name in ("amqp", "mqtt", "nats")},
         "bindings-language": Target(languages.bindings_language),
         "definitions": Target(languages.definitions),
-        **{name: Target(languages.other_format(name)) for name in ("operator", "terraform", "asyncapi")},
+        **{name: Target(languages.other_format(name)) for name in FORMATS},
         "message-line": Target(languages.message_line),
         "message-value": Target(languages.message_from_value),
         "typed-value": Target(languages.typed_value),

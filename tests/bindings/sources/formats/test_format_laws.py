@@ -57,6 +57,10 @@ def topology_in(definitions: Definitions, vhost: str) -> Topology:
     return definitions.topology(vhost) if vhost in definitions.vhosts else Topology(vhost=vhost)
 
 
+def test_each_format_is_written_to_a_file_here() -> None:
+    assert TARGETS.keys() == FORMATS.keys()
+
+
 @pytest.mark.parametrize(("known", "target"), CASES)
 @examples(60)
 @given(document=documents())
