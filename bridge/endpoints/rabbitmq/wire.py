@@ -166,10 +166,13 @@ async def open_wire(parameters: pika.URLParameters) -> Wire:
     )  # retrieve the error even if nothing awaits it any more
     ended = asyncio.Event()
 
+    ends: list[Disconnected] = []
+
     def fail(_: Any, error: BaseException) -> None:
         ended.set()
+        ends.append(explain_connect_error(parameters, error))
         if not opened.done():
-            opened.set_exception(explain_connect_error(parameters, error))
+            opened.set_exception(ends[0])
 
     wire = Wire(
         parameters,
@@ -183,6 +186,8 @@ async def open_wire(parameters: pika.URLParameters) -> Wire:
         if not opened.done():
             raise Disconnected(f"{parameters.host}:{parameters.port}: no answer in {2 * OPEN_SECONDS:g} s")
         opened.result()
+        if ends:  # it was opened and ended at once
+            raise ends[0]
         done = True
     finally:
         if not done:

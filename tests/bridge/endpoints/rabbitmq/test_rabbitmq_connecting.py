@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import struct
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
@@ -86,6 +87,35 @@ async def test_missing_tls_and_an_unknown_authority_are_reported_in_words(tmp_pa
     context.load_cert_chain(authority / "server.pem", authority / "server.key")
     assert (await reason_from(be_silent, server_tls=context)).endswith("is this an AMQP port?")
     assert "no authority in ca_file knows" in await reason_from(be_silent, tls=True, server_tls=context)
+
+
+def method(number: tuple[int, int], arguments: bytes) -> bytes:
+    payload = struct.pack(">HH", *number) + arguments
+    return struct.pack(">BHI", 1, 0, len(payload)) + payload + b"\xce"
+
+
+START = method((10, 10), b"\0\x09" + bytes(4) + struct.pack(">I5sI5s", 5, b"PLAIN", 5, b"en_US"))
+TUNE = method((10, 30), struct.pack(">HIH", 2047, 131072, 60))
+OPEN_OK = method((10, 41), b"\0")
+CLOSE = method((10, 50), struct.pack(">HB17sHH", 320, 17, b"CONNECTION_FORCED", 0, 0))
+
+
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [(CLOSE, "CONNECTION_FORCED"), (b"", "hung up during the handshake: is this an AMQP port?")],
+    ids=["by its method", "by the socket"],
+)
+@on_a_loop
+async def test_a_connection_that_is_ended_at_the_moment_when_it_is_open_has_a_reason(end: bytes, reason: str) -> None:
+    async def end_at_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(8)
+        for answer in (START, TUNE):
+            writer.write(answer)
+            await reader.read(1_000)
+        writer.write(OPEN_OK + end)
+        writer.close()
+
+    assert await reason_from(end_at_once) == f"127.0.0.1:PORT: {reason}"
 
 
 @on_a_loop
