@@ -83,10 +83,19 @@ class Program(CommandGroup):
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name in OURS:
-            command: click.Command = getattr(import_module(OURS[cmd_name]), f"{cmd_name}_command")
+        if ctx.resilient_parsing:  # a shell completes
+            from bridge.completions import build_sketch  # no other command line needs it
+
+            return build_sketch(cmd_name, self.load)
+        return self.load(cmd_name)
+
+    @staticmethod
+    def load(name: str) -> click.Command | None:
+        """Import and return a command; None if there is none of this name."""
+        if name in OURS:
+            command: click.Command = getattr(import_module(OURS[name]), f"{name}_command")
             return command
-        return find_command(cmd_name) if cmd_name in MODULES else None
+        return find_command(name) if name in MODULES else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -14,6 +14,7 @@ import click
 import pytest
 from click.shell_completion import ShellComplete
 
+from bridge import completions
 from bridge.cli import hashstar
 from exchange.commands.options import AddressType, Duration, HashstarCommand, Renamed, TopologyOption
 from tests.support.program import run_program
@@ -156,6 +157,36 @@ def test_shells_complete_commands_files_and_names(
     found = ShellComplete(hashstar, {}, "hashstar", "_HASHSTAR_COMPLETE").get_completions(words, begun)
     assert [each.type for each in found] == ["file"] * are_files + ["plain"] * len(names)  # bash forgets what is before
     assert [each.value for each in found][are_files:] == names
+
+
+@pytest.mark.parametrize("context", CONTEXTS[1:], ids=lambda context: context.command_path)
+def test_a_line_is_completed_by_the_table_as_by_the_command(
+    context: click.Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If it is not, ``python -m docs.scripts.completions`` writes the table anew."""
+    path = context.command_path.split()[1:]
+    values = [each for each in context.command.params if isinstance(each, click.Option) and not each.is_flag]
+    lines = [[], [SHOP], [SHOP, "orders"], ["-t", SHOP], *([option.opts[0]] for option in values)]
+    lines += [[SHOP, name] for option in values for name in option.opts]
+
+    def complete() -> list[list[tuple[str, str, str | None]]]:
+        shell = ShellComplete(hashstar, {}, "hashstar", "_HASHSTAR_COMPLETE")
+        answers = [shell.get_completions([*path, *line], begun) for line in lines for begun in ("", "-", "--f", "o")]
+        return [[(each.value, each.type, each.help) for each in answer if each.value != "-h"] for answer in answers]
+
+    by_table = complete()
+    monkeypatch.setattr(completions, "build_sketch", lambda name, load: load(name))
+    assert by_table == complete()
+
+
+def test_options_are_completed_without_the_engine() -> None:
+    code = (
+        "import sys; from bridge.cli import hashstar; from click.shell_completion import ShellComplete\n"
+        "shell = ShellComplete(hashstar, {}, 'hashstar', '_H')\n"
+        "assert '--format' in [each.value for each in shell.get_completions(['check'], '--')]\n"
+        "assert not {'bindings.commands', 'exchange.entities', 'exchange.topology'} & {*sys.modules}"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env=ENVIRONMENT)
 
 
 @EVERY
