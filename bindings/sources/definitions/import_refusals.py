@@ -160,7 +160,11 @@ def _find_users_again(entries: list[Any]) -> Iterator[Refusal]:
     for index, entry in enumerate(entries):
         name = entry.get("name") if isinstance(entry, dict) else None
         if isinstance(name, str) and name in seen:
-            yield Refusal(f"users[{index}]", f"{name!r} is here again ({{user_already_exists,{show_value(name)}}})")
+            text = (
+                f"{name!r} is here again, and RabbitMQ imports them at the same time: one is refused, unless the other"
+            )
+            text = f"{text} is there before it ({{user_already_exists,{show_value(name)}}})"
+            yield Refusal(f"users[{index}]", text)
         elif isinstance(name, str):
             seen.add(name)
 

@@ -41,6 +41,8 @@ OTHERWISE: Final = frozenset({"HS706", "HS904"})
 """Codes of warnings about what an import may refuse, or makes otherwise."""
 OF_NO_USE: Final = re.compile(r" is no string \(function_clause\)$| more than 255|; an import of definitions stores it")
 """Texts about names and keys that a release may store, and that no client can use."""
+BY_CHANCE: Final = " at the same time: one is refused, unless the other is there before it "
+"""What texts about entries say that a broker refuses mostly."""
 EXCHANGE: Final = ("name", "vhost", "type", "durable", "auto_delete", "internal", "arguments")
 BINDING: Final = ("vhost", "source", "destination", "destination_type", "routing_key", "arguments")
 COMPARED: Final = {
@@ -276,6 +278,8 @@ def draw_file(version: str, seed: int, again: str = "") -> JudgedFile:
     found = [finding for of in report.vhosts for finding in of.findings]
     refused = [finding.message for finding in found if finding.code in REFUSED_BY]
     otherwise = [finding.message for finding in found if finding.code in OTHERWISE]
+    if refused and all(BY_CHANCE in message for message in refused):
+        return JudgedFile(file, "otherwise", refused)
     verdict = "refused" if refused else "otherwise" if otherwise else "fine"
     return JudgedFile(file, verdict, refused or otherwise)
 
