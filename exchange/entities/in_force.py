@@ -151,14 +151,22 @@ class Policies:
         There are several if RabbitMQ does not define which of several policies of one priority is in force and their
         definitions differ, or if it is not known here whether a pattern matches (`exchange.patterns.pcre`).
         """
-        if not self._ranked:
-            self._ranked[:] = Ranked(self.policies.values()), Ranked(self.operator_policies.values())
-        ours, operators = (find_possible_policies(part, ranked, self.profile) for ranked in self._ranked)
+        ours, operators = (find_possible_policies(part, ranked, self.profile) for ranked in self._rank())
         alike = type(part), part.type, part.arguments, tuple(map(id, ours)), tuple(map(id, operators))
         known = self._merged.get(alike)
         if known is None:
             known = self._merged[alike] = self._merge_each(part, ours, operators)
         return known
+
+    def find_names(self, part: Queue | Exchange, *, operator: bool) -> frozenset[str | None]:
+        """Return the names of the policies, or operator policies, that may be in force in a part; None for none."""
+        possible = find_possible_policies(part, self._rank()[operator], self.profile)
+        return frozenset([None if policy is None else policy.name for policy in possible])
+
+    def _rank(self) -> list[Ranked]:
+        if not self._ranked:
+            self._ranked[:] = Ranked(self.policies.values()), Ranked(self.operator_policies.values())
+        return self._ranked
 
     def _merge_each(
         self, part: Queue | Exchange, ours: Sequence[Policy | None], operators: Sequence[Policy | None]

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Final, TypeAlias
 
 from exchange.entities.entities import Exchange, Policy, Queue
-from exchange.entities.in_force import DeadLetters, SettingsInForce, find_possible_policies
+from exchange.entities.in_force import DeadLetters, Policies, SettingsInForce
 from exchange.entities.part import Part
 from exchange.entities.policy_definitions import find_wrong_settings
 from exchange.entities.profile import Profile
@@ -98,8 +98,9 @@ class PolicyShifts:
         mended = {name: self._mended.get((operator, name), policy) for name, policy in policies.items()}
         mended = {name: policy for name, policy in mended.items() if policy.definition or name not in refused}
         parts: list[Queue | Exchange] = [*before.queues.values(), *before.exchanges.values()]
+        old, new = Policies(policies, profile=before.profile), Policies(mended, profile=self._new)
         for part in parts:
-            was, now = _names(part, policies, before.profile), _names(part, mended, self._new)
+            was, now = old.find_names(part, operator=False), new.find_names(part, operator=False)
             for name in refused & (was - now):
                 for other in now - was - {None}:
                     self._below.setdefault((operator, name), {}).setdefault(other, []).append(part)
@@ -121,11 +122,6 @@ class PolicyShifts:
 
 def _key(policy: Policy) -> Key:
     return policy.operator, policy.name
-
-
-def _names(part: Queue | Exchange, policies: Mapping[str, Policy], profile: Profile) -> set[str | None]:
-    """Return the names of the policies that may be in force in a part, None for none."""
-    return {None if policy is None else policy.name for policy in find_possible_policies(part, policies, profile)}
 
 
 def _is_refused(policy: Policy, profile: Profile) -> bool:

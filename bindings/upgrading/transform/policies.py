@@ -17,7 +17,6 @@ from bindings.upgrading.transform.transformation import (
     Names,
     Place,
     TransformedPart,
-    find_names_in_force,
     place_of,
 )
 from exchange.entities.entities import Exchange, Policy, Queue
@@ -153,7 +152,7 @@ def _names_if_for(
 ) -> dict[Place, Names]:
     """Return the names of the policies that may be in force in some parts if this policy applies to others."""
     changed = draft.with_changes([TransformedPart(policy, replace(policy, apply_to=apply_to))]).policies
-    return {place: find_names_in_force(part, changed, operator=policy.operator) for place, part in found.items()}
+    return {place: changed.find_names(part, operator=policy.operator) for place, part in found.items()}
 
 
 def _because(policy: Policy, parts: list[Queue | Exchange], draft: Draft) -> str:
@@ -180,9 +179,7 @@ def drop_empty(draft: Draft) -> Iterator[TransformedPart | Left]:
             continue
         without = draft.with_changes([TransformedPart(policy, None)]).policies
         others = {
-            name
-            for part in _parts_with(policy, draft)
-            for name in find_names_in_force(part, without, operator=policy.operator)
+            name for part in _parts_with(policy, draft) for name in without.find_names(part, operator=policy.operator)
         } - {None}
         if not others:
             yield TransformedPart(policy, None)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, NamedTuple, TypeAlias
 
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
-from exchange.entities.in_force import Policies, find_possible_policies
+from exchange.entities.in_force import Policies
 from exchange.entities.indexes import Change as Edit
 from exchange.entities.part import PartJson, encode_part
 from exchange.topology.topology import Topology
@@ -22,7 +23,6 @@ __all__ = [
     "Part",
     "Place",
     "Transformation",
-    "find_names_in_force",
     "place_of",
 ]
 
@@ -30,7 +30,7 @@ Part: TypeAlias = Annotated[Queue | Binding | Policy, As(encode_part, PartJson)]
 """What transformations change."""
 Place: TypeAlias = tuple[type, str]
 """Kind and name of a queue or an exchange."""
-Names: TypeAlias = set[str | None]
+Names: TypeAlias = AbstractSet[str | None]
 InForce: TypeAlias = Mapping[bool, Mapping[Place, Names]]
 """Whether operator policies -> part -> the names of those that may be in force there, None for none."""
 
@@ -100,19 +100,12 @@ class Draft:
 def _names_in_force(topology: Topology, *, operator: bool) -> dict[Place, Names]:
     policies = topology.policies_in_force()
     parts: list[Queue | Exchange] = [*topology.queues.values(), *topology.exchanges.values()]
-    return {place_of(part): find_names_in_force(part, policies, operator=operator) for part in parts}
+    return {place_of(part): policies.find_names(part, operator=operator) for part in parts}
 
 
 def place_of(part: Queue | Exchange) -> Place:
     """Return what identifies a queue or an exchange."""
     return type(part), part.name
-
-
-def find_names_in_force(part: Queue | Exchange, policies: Policies, *, operator: bool) -> Names:
-    """Return the names of the policies, or operator policies, that may be in force in a part; None for none."""
-    given = policies.operator_policies if operator else policies.policies
-    possible = find_possible_policies(part, given, policies.profile)
-    return {None if policy is None else policy.name for policy in possible}
 
 
 class Transformation(NamedTuple):
