@@ -23,7 +23,8 @@ import pytest
 from click.testing import CliRunner
 
 from bindings.archive.columns import to_table
-from bindings.archive.formats import foreign
+from bindings.archive.formats import avro_file, foreign
+from bindings.archive.formats.avro_schema import convert_schema
 from bindings.archive.rocketmq.store import open_store
 from bindings.auditing.local.selection import Selection
 from bindings.checking.baseline import Baseline
@@ -217,6 +218,10 @@ def call(read: Callable[[Any], object], *, as_bytes: bool = False) -> Callable[[
     return lambda text, folder: read(text.encode("utf-8", "surrogatepass") if as_bytes else text)
 
 
+def read_schema(schema: bytes) -> object:
+    return convert_schema(avro_file.read_header(avro_file.encode_container(schema, 0, b"")).schema)
+
+
 ORDERS: Final = str(ROOT / "examples/orders/orders.bindings")
 MESSAGE: Final = (
     '{"exchange": "e", "routing_key": "k", "headers": {"a": {"!long": 5}, "b": [1, {"c": "x"}]}, '
@@ -298,6 +303,10 @@ READERS: Final = {
     "bindings/archive/columns.py to_table": Reader('{"a": {"!long": 5}}', call(partial(to_table, field="headers"))),
     "bindings/archive/columns.py find_value": Reader(
         '{"a": {"b": 5}}', call(lambda text: foreign._from_json(pa.array([text]), "a", "headers"))
+    ),
+    "bindings/archive/formats/avro_file.py read_header": Reader(
+        '{"type": "record", "name": "E", "fields": [{"name": "a", "type": "string"}]}',
+        call(read_schema, as_bytes=True),
     ),
     "bindings/archive/formats/connect.py _parse_side": Reader('[{"a": "b"}]', read_beside),
     "bindings/archive/formats/fetched.py _read_elements": Reader(

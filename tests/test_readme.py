@@ -243,8 +243,10 @@ def test_the_settings_of_the_audit_are_right(tmp_path: Path) -> None:
 def test_all_kinds_of_blocks_are_tested() -> None:
     """No block escapes by its language or its page."""
     drawn = {block.page for block in BLOCKS if block.language in {"text", "mermaid"}}
-    # Diagrams, and the forms of what `bridge check`, `drift` and `upgrade --live` print.
-    assert drawn == {"docs/architecture.md", "docs/bridge.md", "docs/topology.md", "docs/upgrade.md"}
+    # Diagrams, the forms of what `bridge check`, `drift` and `upgrade --live` print, and records of other programs.
+    assert drawn == {
+        "docs/architecture.md", "docs/bridge.md", "docs/layouts.md", "docs/topology.md", "docs/upgrade.md",
+    }  # fmt: skip
     assert {block.language for block in BLOCKS} == {
         "python",
         "console",

@@ -8,7 +8,7 @@ Kafka and RocketMQ have only topics and keys, so the user names the places of ex
 ``=TEXT``            this text, for all records
 
 By default the topic is the exchange and the key the routing key, which is empty for a record without a key. For
-Parquet, JSON lines and CSV of other programs, `bindings.archive.columns` has the fields and the places.
+Parquet, Avro, JSON lines and CSV of other programs, `bindings.archive.columns` has the fields and the places.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class FieldMapping:
     exchange: str = "topic"
     routing_key: str = "key"
     columns: tuple[tuple[str, str], ...] = ()
-    """Field and column, path or constant, of Parquet, JSON lines and CSV; a field not listed is found by its name."""
+    """Field and column, path or constant, of tables and JSON lines; a field not listed is found by its name."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.columns, tuple) or not isinstance(self.exchange, str):

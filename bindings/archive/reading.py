@@ -170,6 +170,10 @@ class Format(ABC):
         """Return the caveat of a file, for formats whose files state it."""
         return self.note
 
+    def list_columns(self, path: str) -> Sequence[str]:
+        """Return the names of a file's columns that a user may name; empty if it has none, or is not of this format."""
+        return ()
+
     def is_companion(self, path: Path) -> bool:
         """Return whether a file belongs to an archive of this format but is none itself: an index, or a body's file."""
         return False

@@ -40,7 +40,7 @@ mapping_options: Final[list[Callable[[Any], Any]]] = [
     ),
     click.option(
         "--column", "columns", metavar="FIELD=COLUMN", multiple=True,
-        help="Column, path (payload.key) or =TEXT for a field of messages in Parquet, JSON lines or CSV: exchange, "
+        help="Column, path (payload.key) or =TEXT for a field of messages in Parquet, Avro, JSON lines, CSV: exchange, "
         "routing_key, headers, properties, timestamp, body, vhost, size. Repeatable.  [default: by name]",
     ),
 ]  # fmt: skip

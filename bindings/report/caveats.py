@@ -49,7 +49,7 @@ def list_caveats(report: Report) -> Iterator[str]:
         yield (
             "No message was published to an exchange of the topology. --exchange and --routing-key say where records "
             "of Kafka and RocketMQ have them: header:amqp.exchange and header:amqp.routing_key if a bridge wrote them. "
-            "--column does so for Parquet, JSON lines and CSV."
+            "--column does so for Parquet, Avro, JSON lines and CSV."
         )
     for bias, sentence in BIASES.items():
         paths = [archive.path for archive in audited.archives if bias in [each.name for each in archive.biases]]

@@ -17,6 +17,7 @@ import google_crc32c
 import pyarrow as pa
 
 from bindings.archive.fields import decode_field
+from bindings.archive.formats.avro import Avro
 from bindings.archive.formats.connect import Connect
 from bindings.archive.formats.delimited import Delimited
 from bindings.archive.formats.detect import detect
@@ -334,6 +335,7 @@ FORMATS: Final[Mapping[str, Callable[[bytes], None]]] = {
     "json-lines": json_lines,
     "tracing-json": lines(TracingJson(), "trace.json"),
     "tracing-text": lines(TracingText(), "trace.log"),
+    "avro": whole(Avro(), "rows.avro"),
     "csv": whole(Delimited(), "rows.csv"),
     "rabtap": whole(Rabtap(), "rabtap-1.json"),
     "queue-dump": whole(QueueDump(), f"dump/msg-0000{SUFFIX}", beside="dump/msg-0000"),

@@ -30,6 +30,7 @@ from tests.fuzz.seeds_wire import HEADERS
 from tests.fuzz.target import PART
 from tests.recorders import golden
 from tests.support.archives import kafka_files, rocketmq_files
+from tests.support.archives.avro_files import CODECS, encode_rows, record_schema
 from tests.support.archives.kafka_files import KafkaRecord
 from tests.support.archives.rocketmq_files import Sent
 from tests.support.bindings import reports
@@ -48,6 +49,19 @@ def sample_records() -> list[Record]:
         Record(Message("e", "k"), None, None, None, False, None, "", 0),
         *[Record(message(rng, drawn)) for _ in range(4)],
     ]
+
+
+def _avro() -> list[bytes]:
+    """Return files with records of nested and of several types, packed and not."""
+    headers = {"type": "map", "values": ["null", "string", "long", "bytes"]}
+    more = record_schema(n={"type": "int", "logicalType": "date"}, items={"type": "array", "items": "string"})
+    schema = record_schema(
+        exchange="string", routing_key=["null", "string"], headers=headers, more=["null", more | {"name": "More"}],
+        time={"type": "long", "logicalType": "timestamp-millis"},
+    )  # fmt: skip
+    row = {"exchange": "e", "routing_key": "a.b", "headers": {"h": "v", "n": 5, "b": b"\xff"}, "time": 5}
+    rows = [row | {"more": None}, row | {"routing_key": None, "more": {"n": 5, "items": ["a", "b"]}}]
+    return [encode_rows(schema, rows, block_bytes=1, codec=codec) for codec in sorted(CODECS)]
 
 
 def archives() -> Mapping[str, list[bytes]]:
@@ -112,6 +126,7 @@ def archives() -> Mapping[str, list[bytes]]:
         "json-lines-splits": [plain_lines, mixed],
         "tracing-json": [trace],
         "tracing-text": [text, text[:-1] + received + text],
+        "avro": _avro(),
         "csv": [b'exchange,routing_key,headers,ts\nx,"a ""b""\n.c","{""n"": 1}",5\nx,y\n', b"exch;rkey\r\nx;a\r\n"],
         "rabtap": [rabtap, rabtap + b"\n" + rabtap + b'\n{]\n{"Exch'],
         "queue-dump": [dump + PART + b"body"],

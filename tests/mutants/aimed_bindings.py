@@ -649,6 +649,25 @@ BINDINGS: Final[list[Mutant]] = [
         ("a time of 1970 is none", "born * 1000 if born > 0 else None", "born * 1000 if born > 1 else None"),
     ),
     *mutants_of(
+        "bindings/archive/formats/avro.py",
+        "bindings/archive/test_avro.py",
+        ("records of no bytes are decoded", "if block.rows > len(records):", "if False:"),
+        (
+            "rows after a damaged block have its number",
+            "                row += block.rows\n",
+            "                row += 1\n",
+        ),
+        ("splits of a file begin with row 0", "floor=first)", "floor=0)"),
+        ("a record that is no row costs all beside it", "if len(records) == 1:", "if True:"),
+    ),
+    *mutants_of(
+        "bindings/archive/formats/avro_schema.py",
+        "bindings/archive/test_avro.py",
+        ("arrays of nothing are read", 'if self._is_empty(schema["items"]):', "if False:"),
+        ("a schema that contains itself is read", 'if schema["name"] in around:', "if False:"),
+        ("values of several types become one", "if len({*kinds}) > 1:", "if False:"),
+    ),
+    *mutants_of(
         "bindings/archive/formats/delimited.py",
         "bindings/archive/test_delimited.py",
         ("an empty time is a time", "is_kept=name in kept)", "is_kept=True)"),

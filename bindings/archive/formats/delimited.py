@@ -32,7 +32,7 @@ from bindings.archive.unpacking import read_head
 from exchange.errors import InputError
 from exchange.text.display import count_noun
 
-__all__ = ["Delimited", "has_csv_name", "list_header"]
+__all__ = ["Delimited"]
 
 DELIMITERS: Final = ",;\t|"
 SUFFIXES: Final = (".csv", ".tsv")
@@ -70,7 +70,7 @@ class Delimited(Format):
         Raises InputError, with the names that are there, for a file that is CSV by its name and lacks what is asked.
         """
         names = _Header(head).names
-        is_named = has_csv_name(path)
+        is_named = _has_csv_name(path)
         if not is_named and len(names) < 2:
             return False
         asked = [place for field, place in self.mapping.columns if field in NEEDED and not place.startswith("=")]
@@ -83,8 +83,12 @@ class Delimited(Format):
         return {*NEEDED} <= places.keys() and any(not places[field].startswith("=") for field in NEEDED)
 
     def note_of(self, path: str) -> str:
-        places = self._places(list_header(path), path)
+        places = self._places(_list_header(path), path)
         return "" if all(field == place for field, place in places.items()) else TAKEN + describe_places(places)
+
+    def list_columns(self, path: str) -> Sequence[str]:
+        names = _list_header(path)
+        return names if _has_csv_name(Path(path)) or {*NEEDED} <= self._places(names, path).keys() else ()
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
         wanted = list(SCHEMA.names if columns is None else columns)
@@ -110,12 +114,12 @@ class Delimited(Format):
         return find_places(names, dict(self.mapping.columns), path)
 
 
-def has_csv_name(path: Path) -> bool:
+def _has_csv_name(path: Path) -> bool:
     """Return whether a file is CSV by its name."""
     return path.name.lower().removesuffix(".gz").endswith(SUFFIXES)
 
 
-def list_header(path: str) -> list[str]:
+def _list_header(path: str) -> list[str]:
     """Return the names in the first row of a file."""
     return _Header(read_head(path)).names
 

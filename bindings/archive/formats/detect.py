@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Final
 
 from bindings.archive.columns import NEEDED, explain_absent, explain_missing, find_first_name
+from bindings.archive.formats.avro import Avro
 from bindings.archive.formats.connect import Connect
-from bindings.archive.formats.delimited import Delimited, has_csv_name, list_header
+from bindings.archive.formats.delimited import Delimited
 from bindings.archive.formats.fetched import Fetched
 from bindings.archive.formats.json_lines import JsonLines
-from bindings.archive.formats.mapped_lines import SEARCHED, KafkaLines, MappedLines, list_all_names, list_names
+from bindings.archive.formats.mapped_lines import SEARCHED, KafkaLines, MappedLines
 from bindings.archive.formats.parquet import Parquet
 from bindings.archive.formats.queue_dump import QueueDump
 from bindings.archive.formats.rabtap import Rabtap
@@ -41,6 +42,7 @@ def list_formats(mapping: FieldMapping) -> tuple[Format, ...]:
     return (
         Connect(mapping),
         Parquet(mapping),
+        Avro(mapping),
         RocketmqLog(mapping),  # first: its checksum may look like a length of Kafka; no offset is so high
         KafkaSegment(mapping),
         TracingText(),
@@ -142,9 +144,8 @@ def _check_columns(path: str, files: Sequence[tuple[str, Format]], given: Mappin
     for name, form in files:
         if not absent:
             return
-        if isinstance(form, Parquet | MappedLines | Delimited):
-            there |= {*list_header(name)} if isinstance(form, Delimited) else list_all_names(name)
-            there |= {part.partition("=")[0] for part in Path(name).parts if "=" in part}
+        if columns := form.list_columns(name):
+            there |= {*columns} | {part.partition("=")[0] for part in Path(name).parts if "=" in part}
             absent = {place for place in absent if find_first_name(there, place) is None}
     if absent and there:
         raise InputError(explain_absent(path, min(absent), there))
@@ -208,15 +209,14 @@ def _describe_nothing(path: str, others: Sequence[str], known: Sequence[Format])
     if not others:
         return f"{path}: there is nothing in it, or nothing but empty files"
     for other in others[:1]:
-        columns = list_names(other) or (list_header(other) if has_csv_name(Path(other)) else [])
-        if columns:
+        if columns := next(filter(None, (form.list_columns(other) for form in known)), ()):
             return f"{other}: it has no exchange and routing key: {explain_missing(columns, _columns_of(known), other)}"
     names = "; ".join(form.name for form in known)
     number = f"none of its {len(others)} files is an archive" if len(others) > 1 else "its one file is no archive"
     what = "the file is no archive" if others == [path] else number
     return (
         f"{path}: {what} that can be audited. Known are {names}. "
-        "Of JSON, CSV and Parquet it needs an exchange and a routing key with each message"
+        "Of JSON, CSV, Parquet and Avro it needs an exchange and a routing key with each message"
     )
 
 

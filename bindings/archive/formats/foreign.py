@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bindings.archive.columns import find_first_name, find_value, to_name, to_table
+from bindings.archive.columns import TAKEN, describe_places, find_first_name, find_value, to_name, to_table
 from bindings.archive.fields import TABLE, TableBuilder
 from bindings.archive.names import decode_bytes_array, escape
-from bindings.archive.reading import Bad
+from bindings.archive.reading import TEXTS_ONLY, Bad
 from bindings.archive.record import SCHEMA, ListBuilder, make_empty_column, sift_rows
 from bindings.archive.times import parse_time
 from exchange.errors import BrokerError, HashstarError, InputError
@@ -28,7 +28,7 @@ from exchange.text.display import escape_line
 from exchange.values.field_json import decode_message
 from exchange.values.message import Message
 
-__all__ = ["WrongColumn", "select_columns", "shorten_error", "has_texts_only", "may_hold", "read_foreign"]
+__all__ = ["WrongColumn", "select_columns", "shorten_error", "describe_columns", "may_hold", "read_foreign"]
 
 FIELD_OF: Final = {"time": "timestamp", "body_size": "size"}
 """Column of a record -> its field in a mapping; all others have one name."""
@@ -85,7 +85,16 @@ def may_hold(schema: pa.Schema, field: str, name: str) -> bool:
     return is_text or (field != "vhost" and bool(kinds.is_nested(kind)))
 
 
-def has_texts_only(schema: pa.Schema, places: Mapping[str, str]) -> bool:
+def describe_columns(schema: pa.Schema, places: Mapping[str, str]) -> str:
+    """Return the note of a file of another program: which columns are which fields, and whether headers lost types."""
+    plain = all(field == place for field, place in places.items())
+    notes = [] if plain else [TAKEN + describe_places(places)]
+    if _has_texts_only(schema, places):
+        notes.append(TEXTS_ONLY)
+    return "; ".join(notes)
+
+
+def _has_texts_only(schema: pa.Schema, places: Mapping[str, str]) -> bool:
     """Return whether the column of headers is a map of texts, in which all values have lost their types."""
     found = find_first_name(schema.names, places.get("headers", "="))
     kind = schema.field(found[0]).type if found else None

@@ -13,8 +13,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-import pyarrow.parquet as pq
-
 from bindings.archive.columns import (
     NEEDED,
     TAKEN,
@@ -27,14 +25,13 @@ from bindings.archive.columns import (
     to_table,
 )  # fmt: skip
 from bindings.archive.formats.json_lines import JsonLines, add_line, parse_objects, read_lines
-from bindings.archive.formats.parquet import MAGIC, UNREADABLE
 from bindings.archive.mapping import RECORDS_NOTE, USUAL, FieldMapping
 from bindings.archive.reading import Bias, Item, Skipped, Split
 from bindings.archive.record import Rows
 from bindings.archive.unpacking import read_head
 from exchange.errors import InputError
 
-__all__ = ["SEARCHED", "KafkaLines", "MappedLines", "list_all_names", "list_names"]
+__all__ = ["SEARCHED", "KafkaLines", "MappedLines"]
 
 SEARCHED: Final = 4 << 20
 """Number of bytes that are searched for the first lines, and for a column that the user names."""
@@ -71,6 +68,9 @@ class MappedLines(JsonLines):
 
     def note_of(self, path: str) -> str:
         return TAKEN + describe_places(self._places(_names_of(path), path))
+
+    def list_columns(self, path: str) -> Sequence[str]:
+        return list(_names(read_head(path, SEARCHED), None))  # of all lines: some columns may begin late
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
         names = _names_of(split.path)
@@ -133,29 +133,11 @@ class KafkaLines(JsonLines):
         return add_line(rows, to_line(row, {field: field for field in row}), place)
 
 
-def list_names(path: str) -> list[str]:
-    """Return the columns of a Parquet file, or the fields of the first JSON objects of a file; empty if neither."""
-    if not read_head(path).startswith(MAGIC):
-        return list(_names_of(path))
-    try:
-        return list(pq.read_schema(path).names)
-    except UNREADABLE:
-        return []
-
-
-def list_all_names(path: str) -> set[str]:
-    """Return the columns of a Parquet file, or the fields of the JSON objects in the first part of a file."""
-    if read_head(path).startswith(MAGIC):
-        return {*list_names(path)}
-    objects = parse_objects(read_head(path, SEARCHED).split(b"\n"))
-    return {name for each in objects for name in each}
-
-
 def _names_of(path: str) -> dict[str, None]:
     return _names(read_head(path)) or _names(read_head(path, SEARCHED))  # a first line may be long
 
 
-def _names(head: bytes) -> dict[str, None]:
-    """Return the names of the fields of the first objects, in their order."""
-    objects = parse_objects(head.split(b"\n", LINES)[:LINES])
+def _names(head: bytes, lines: int | None = LINES) -> dict[str, None]:
+    """Return the names of the fields of the objects in the first lines, or in all, in their order."""
+    objects = parse_objects(head.split(b"\n", lines or -1)[:lines])
     return dict.fromkeys(name for each in objects for name in each)

@@ -21,10 +21,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from bindings.archive.columns import TAKEN, describe_places, explain_missing, find_places, resolve_folders
+from bindings.archive.columns import explain_missing, find_places, resolve_folders
 from bindings.archive.formats.foreign import (
     WrongColumn,
-    has_texts_only,
+    describe_columns,
     may_hold,
     read_foreign,
     select_columns,
@@ -36,7 +36,6 @@ from bindings.archive.reading import (
     BATCH_ROWS,
     COPIES,
     SPLIT_BYTES,
-    TEXTS_ONLY,
     Bad,
     Bias,
     CompletePart,
@@ -97,6 +96,12 @@ class Parquet(Format):
         """Return field -> its place among columns of another program."""
         return find_places(schema.names, dict(self.mapping.columns), path, partial(may_hold, schema))
 
+    def list_columns(self, path: str) -> Sequence[str]:
+        try:
+            return list(pq.read_schema(path).names)
+        except UNREADABLE:
+            return ()
+
     def expects(self, path: Path) -> bool:
         if path.suffix != ".parquet":
             return False
@@ -153,12 +158,7 @@ class Parquet(Format):
             schema = pq.read_schema(path)
         except UNREADABLE:
             return self.note
-        places = self.places(schema, path)
-        plain = all(field == place for field, place in places.items())
-        notes = [] if plain else [TAKEN + describe_places(places)]
-        if has_texts_only(schema, places):
-            notes.append(TEXTS_ONLY)
-        return "; ".join(notes)
+        return describe_columns(schema, self.places(schema, path))
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
         return _read(split, columns, self, coded=False)

@@ -22,6 +22,7 @@ from bridge.cli import hashstar
 from bridge.endpoints.archive.rotation import Rotator, rotate
 from exchange.values.message import Message
 from tests.bindings.archive.test_traces import RABTAP, TRACED, text_entry
+from tests.support.archives.avro_files import encode_rows, record_schema, start_of_block
 from tests.support.archives.kafka_files import KafkaRecord, batch
 from tests.support.archives.reads import read
 from tests.support.archives.rocketmq_files import message
@@ -62,6 +63,9 @@ def parquet() -> bytes:
     return bytes(sink.getvalue().to_pybytes())
 
 
+AVRO: Final = encode_rows(
+    record_schema(exchange="string", routing_key="string"), [{"exchange": "x", "routing_key": "all"}] * 2, block_bytes=1
+)
 TERMS: Final = text_entry("body").index("[<<")
 LOGGED: Final = message(0, "t", {"KEYS": "k"}, b"body")
 CASES: Final = [
@@ -87,6 +91,7 @@ CASES: Final = [
     two(
         LOGGED, message(len(LOGGED), "t", {"KEYS": "k"}, b"body") + bytes(500), "log.copy", "RocketMQ commit log", 4,
     ),
+    Case("Avro", {"theirs.avro": AVRO}, start_of_block(AVRO, 0)),
     Case("Parquet", {"a.parquet": parquet()}, 8),
     Case("Parquet", {"renamed": parquet()}, 8),
     twice(json.dumps(TRACED).encode() + b"\n", "trace.log", "RabbitMQ tracing log, JSON", 0),

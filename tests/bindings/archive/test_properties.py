@@ -26,6 +26,7 @@ from exchange.values.field_values import Typed, resolve_type
 from exchange.values.message import BASIC_PROPERTIES
 from tests.bindings.archive.test_every_format import FETCHED
 from tests.bindings.archive.test_traces import TRACED, text_entry
+from tests.support.archives.avro_files import encode_rows, record_schema
 from tests.support.archives.reads import FILES, read
 
 VALUES: Final = st.one_of(
@@ -101,7 +102,14 @@ def write_csv(properties: Mapping[str, Any]) -> bytes:
     return f'exchange,routing_key,properties\nx,all,"{text}"\n'.encode()
 
 
+def write_avro(properties: Mapping[str, Any]) -> bytes:
+    schema = record_schema(exchange="string", routing_key="string", properties="string")
+    text = json.dumps(encode_table(properties))
+    return encode_rows(schema, [{"exchange": "x", "routing_key": "all", "properties": text}])
+
+
 WRITERS: Final[Mapping[str, tuple[str, Callable[[Mapping[str, Any]], bytes]]]] = {
+    "Avro": ("a.avro", write_avro),
     "CSV": ("a.csv", write_csv),
     "JSON lines": ("a.jsonl", write_lines),
     "JSON lines of other programs": (

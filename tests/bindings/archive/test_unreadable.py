@@ -26,6 +26,7 @@ from exchange.errors import InputError
 from exchange.values.message import Message
 from tests.bindings.archive.test_traces import RABTAP, TRACED, text_entry
 from tests.support.archives import rocketmq_files
+from tests.support.archives.avro_files import encode_rows, record_schema
 from tests.support.archives.kafka_files import KafkaRecord, batch
 from tests.support.archives.reads import read
 from tests.support.pages import ROOT
@@ -43,6 +44,9 @@ CONTENTS = {
     "orders+3+0000000010.json": b'{"v": 1}\n',
     "lines.jsonl": encode_line(RECORD),
     "rows.csv": b"exchange,routing_key\nx,k\n",
+    "rows.avro": encode_rows(
+        record_schema(exchange="string", routing_key="string"), [{"exchange": "x", "routing_key": "k"}]
+    ),
 }
 """A file of each format but Parquet, with one record."""
 

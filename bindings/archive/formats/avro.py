@@ -1,0 +1,218 @@
+"""Read Avro's container files of any program: fields by the names that the user gives, or by plain ones, as in Parquet.
+
+Records become columns of Arrow (`bindings.archive.formats.avro_schema`), and are then read as any other table. Their
+offsets are their numbers in the file. fastavro decodes them.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+import pyarrow as pa
+
+from bindings.archive.columns import NEEDED, explain_missing, find_places, resolve_folders
+from bindings.archive.formats.avro_file import (
+    MAGIC,
+    Block,
+    Header,
+    encode_container,
+    read_header,
+    unpack_block,
+    walk_blocks,
+)
+from bindings.archive.formats.avro_schema import Columns, convert_schema
+from bindings.archive.formats.foreign import (
+    WrongColumn,
+    describe_columns,
+    may_hold,
+    read_foreign,
+    select_columns,
+    shorten_error,
+)
+from bindings.archive.mapped import Bytes, Mapped
+from bindings.archive.mapping import USUAL, FieldMapping
+from bindings.archive.reading import SPLIT_BYTES, Bad, Format, Item, Split, take_sample
+from bindings.archive.record import SCHEMA
+from bindings.archive.unpacking import is_gzipped
+from exchange.errors import InputError
+
+__all__ = ["Avro"]
+
+BATCH_ROWS: Final = 8_192
+"""Maximum number of rows of a batch."""
+BATCH_BYTES: Final = 16 << 20
+"""Number of unpacked bytes after which a batch ends."""
+PACKAGE: Final = "fastavro>=1.9"
+"""The requirement of the extra ``avro``."""
+
+
+@dataclass(frozen=True)
+class Avro(Format):
+    """The format of Avro's container files."""
+
+    mapping: FieldMapping = USUAL
+
+    name: ClassVar[str] = "Avro"
+
+    def recognises(self, head: bytes, path: Path) -> bool:
+        """Return whether a file is Avro with columns of exchange and routing key, or with a header that is not read.
+
+        Raises InputError without fastavro, and if the mapping names a column that the file does not have.
+        """
+        if not head.startswith(MAGIC):
+            return False
+        if find_spec("fastavro") is None:
+            raise InputError(f"{path}: this is Avro, which fastavro reads; install it with: pip install '{PACKAGE}'")
+        try:
+            schema = _read_columns(str(path)).schema
+        except InputError:
+            return True
+        return {*NEEDED} <= self._places(schema, str(path)).keys()
+
+    def list_columns(self, path: str) -> Sequence[str]:
+        try:
+            return list(_read_columns(path).schema.names)
+        except InputError:
+            return ()
+
+    def note_of(self, path: str) -> str:
+        try:
+            schema = _read_columns(path).schema
+        except InputError:
+            return self.note
+        return describe_columns(schema, self._places(schema, path))
+
+    def plan(self, path: str, split_bytes: int = SPLIT_BYTES) -> list[Split]:
+        if is_gzipped(path):
+            return [Split(path)]
+        with Mapped(path) as data:
+            try:
+                header = read_header(data)
+            except InputError:
+                return [Split(path)]
+            splits: list[Split] = []
+            start, row, first = header.end, 0, 0
+            for block in walk_blocks(data, header.end, len(data), header.marker):
+                row += block.rows
+                if block.end - start >= split_bytes or block.end >= len(data):
+                    splits.append(Split(path, start, block.end, exact=True, floor=first))
+                    start, first = block.end, row
+        return splits or [Split(path)]
+
+    def is_complete(self, path: str) -> bool:
+        with Mapped(path) as data:
+            try:
+                header = read_header(data)
+            except InputError:
+                return False
+            return all(not block.problem for block in walk_blocks(data, header.end, len(data), header.marker))
+
+    def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
+        wanted = list(SCHEMA.names if columns is None else columns)
+        row = max(split.floor, 0)
+        file = Mapped(split.path)
+        with file as data:
+            try:
+                header = read_header(data)
+                reader = self._open(header, split.path, wanted)
+            except InputError as error:
+                yield Bad(split.path, 0, str(error), take_sample(data[:]))
+                return
+            end = len(data) if split.end is None else min(split.end, len(data))
+            for block in walk_blocks(data, max(split.start, header.end), end, header.marker):
+                yield from reader.read(block, data, row)
+                row += block.rows
+            yield from reader.flush()
+        if file.problem:
+            yield Bad(split.path, row, file.problem)
+
+    def _open(self, header: Header, path: str, wanted: list[str]) -> _Reader:
+        columns = convert_schema(header.schema)
+        names = columns.schema.names
+        places = resolve_folders(self._places(columns.schema, path), names, path)
+        if not {*NEEDED} <= places.keys():
+            raise InputError(explain_missing(names, dict(self.mapping.columns), path))
+        return _Reader(path, header, columns, wanted, places)
+
+    def _places(self, schema: pa.Schema, path: str) -> dict[str, str]:
+        """Return field -> its place. Raises InputError as `find_places`."""
+        return find_places(schema.names, dict(self.mapping.columns), path, partial(may_hold, schema))
+
+
+def _read_columns(path: str) -> Columns:
+    with Mapped(path) as data:
+        return convert_schema(read_header(data).schema)
+
+
+class _Reader:
+    """Collects the records of blocks, and reads them as tables."""
+
+    def __init__(self, path: str, header: Header, columns: Columns, wanted: list[str], places: dict[str, str]) -> None:
+        self._path = path
+        self._codec = header.codec
+        self._columns = columns
+        self._wanted = wanted
+        self._places = places
+        self._selected = select_columns(columns.schema.names, places, wanted)
+        self._records: list[dict[str, Any]] = []
+        self._row = self._bytes = 0
+        """The number of the first record, and the size of all of them."""
+
+    def read(self, block: Block, data: Bytes, row: int) -> Iterator[Item]:
+        """Yield items for a block whose first record has the number ``row``; some only with later blocks."""
+        problem, found = block.problem, row
+        if not problem:
+            try:
+                for record in self._decode(block, data):
+                    if len(self._records) >= BATCH_ROWS or self._bytes >= BATCH_BYTES:
+                        yield from self.flush()
+                    if not self._records:
+                        self._row = found
+                    self._records.append(record)
+                    found += 1
+            except InputError as error:
+                problem = str(error)
+            except Exception as error:  # noqa: BLE001  the library raises plain exceptions for damaged records
+                problem = f"a damaged block of Avro: {shorten_error(error)}"
+            self._bytes += block.end - block.start
+        if problem:
+            yield from self.flush()
+            yield Bad(self._path, found, problem, take_sample(data[block.start : block.end]))
+
+    def _decode(self, block: Block, data: Bytes) -> Iterator[dict[str, Any]]:
+        from fastavro import reader
+
+        records = unpack_block(self._codec, bytes(data[slice(*block.data)]))
+        if block.rows > len(records):  # each has a byte or more: it names an exchange and a key
+            raise InputError("a block of Avro with more records than bytes")
+        return iter(reader(io.BytesIO(encode_container(self._columns.stored, block.rows, records))))  # type: ignore[arg-type]
+
+    def flush(self) -> Iterator[Item]:
+        """Yield the records that were collected."""
+        records, self._records, self._bytes = self._records, [], 0
+        if records:
+            yield from self._to_rows(records, self._row)
+
+    def _to_rows(self, records: list[dict[str, Any]], row: int) -> Iterator[Item]:
+        try:
+            arrays = [self._columns.build(records, name) for name in self._selected]
+        except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+            if len(records) == 1:
+                yield Bad(self._path, row, f"a record of Avro that is no row: {shorten_error(error)}")
+                return
+            middle = len(records) // 2
+            yield from self._to_rows(records[:middle], row)
+            yield from self._to_rows(records[middle:], row + middle)
+            return
+        # Where names of folders are exchange and routing key, there may be no column; there are rows all the same.
+        batch = pa.RecordBatch.from_arrays([*arrays, pa.nulls(len(records))], [*self._selected, ""])
+        try:
+            yield from read_foreign(batch, self._path, row, self._wanted, self._places)
+        except WrongColumn as error:
+            yield Bad(self._path, row, shorten_error(error))
