@@ -22,9 +22,10 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
+from bindings.archive.avro import container
+from bindings.archive.avro.schema import convert_schema
 from bindings.archive.columns import to_table
-from bindings.archive.formats import avro_file, foreign
-from bindings.archive.formats.avro_schema import convert_schema
+from bindings.archive.formats import foreign
 from bindings.archive.rocketmq.store import open_store
 from bindings.auditing.local.selection import Selection
 from bindings.checking.baseline import Baseline
@@ -219,7 +220,7 @@ def call(read: Callable[[Any], object], *, as_bytes: bool = False) -> Callable[[
 
 
 def read_schema(schema: bytes) -> object:
-    return convert_schema(avro_file.read_header(avro_file.encode_container(schema, 0, b"")).schema)
+    return convert_schema(container.read_header(container.encode_container(schema, 0, b"")).schema)
 
 
 ORDERS: Final = str(ROOT / "examples/orders/orders.bindings")
@@ -304,7 +305,7 @@ READERS: Final = {
     "bindings/archive/columns.py find_value": Reader(
         '{"a": {"b": 5}}', call(lambda text: foreign._from_json(pa.array([text]), "a", "headers"))
     ),
-    "bindings/archive/formats/avro_file.py read_header": Reader(
+    "bindings/archive/avro/container.py read_header": Reader(
         '{"type": "record", "name": "E", "fields": [{"name": "a", "type": "string"}]}',
         call(read_schema, as_bytes=True),
     ),

@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple
 import google_crc32c
 import pyarrow as pa
 
+from bindings.archive.avro.records import Avro
 from bindings.archive.fields import decode_field
-from bindings.archive.formats.avro import Avro
 from bindings.archive.formats.connect import Connect
 from bindings.archive.formats.delimited import Delimited
 from bindings.archive.formats.detect import detect

@@ -649,7 +649,7 @@ BINDINGS: Final[list[Mutant]] = [
         ("a time of 1970 is none", "born * 1000 if born > 0 else None", "born * 1000 if born > 1 else None"),
     ),
     *mutants_of(
-        "bindings/archive/formats/avro.py",
+        "bindings/archive/avro/records.py",
         "bindings/archive/test_avro.py",
         ("records of no bytes are decoded", "if block.rows > len(records):", "if False:"),
         (
@@ -661,7 +661,7 @@ BINDINGS: Final[list[Mutant]] = [
         ("a record that is no row costs all beside it", "if len(records) == 1:", "if True:"),
     ),
     *mutants_of(
-        "bindings/archive/formats/avro_schema.py",
+        "bindings/archive/avro/schema.py",
         "bindings/archive/test_avro.py",
         ("arrays of nothing are read", 'if self._is_empty(schema["items"]):', "if False:"),
         ("a schema that contains itself is read", 'if schema["name"] in around:', "if False:"),

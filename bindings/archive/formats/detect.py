@@ -14,12 +14,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from bindings.archive.avro.records import Avro
 from bindings.archive.columns import NEEDED, explain_absent, explain_missing, find_first_name
-from bindings.archive.formats.avro import Avro
 from bindings.archive.formats.connect import Connect
 from bindings.archive.formats.delimited import Delimited
 from bindings.archive.formats.fetched import Fetched
 from bindings.archive.formats.json_lines import JsonLines
+from bindings.archive.formats.lakes import explain_address, list_table_files
 from bindings.archive.formats.mapped_lines import SEARCHED, KafkaLines, MappedLines
 from bindings.archive.formats.parquet import Parquet
 from bindings.archive.formats.queue_dump import QueueDump
@@ -114,7 +115,7 @@ def detect(path: str, mapping: FieldMapping | None = None) -> Archive:
 def _detect(path: str, known: Sequence[Format]) -> Archive:
     root = Path(path)
     if not root.exists():
-        raise InputError(f"{path}: there is no such file or folder")
+        raise InputError(f"{path}: there is no such file or folder{explain_address(path)}")
     if not (root.is_file() or root.is_dir()):
         raise InputError(f"{path}: cannot be read: {NO_FILE}")
     files: list[tuple[str, Format]] = []
@@ -192,6 +193,9 @@ def _detect_format(head: bytes, path: Path, known: Sequence[Format]) -> Format |
 
 
 def _list_files(folder: str) -> Iterator[str]:
+    if (table := list_table_files(folder)) is not None:
+        yield from table
+        return
     if is_store(folder):
         folder = find_log_folder(folder)
     with os.scandir(folder) as entries:

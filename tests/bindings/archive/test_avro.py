@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.archive.formats import avro
-from bindings.archive.formats.avro import Avro
-from bindings.archive.formats.avro_file import encode_container, read_header
-from bindings.archive.formats.avro_schema import convert_schema
+from bindings.archive.avro import records
+from bindings.archive.avro.container import encode_container, read_header
+from bindings.archive.avro.records import Avro
+from bindings.archive.avro.schema import convert_schema
 from bindings.archive.formats.detect import detect
 from bindings.archive.mapping import FieldMapping, parse_columns
 from bindings.archive.reading import Bad
@@ -86,7 +86,7 @@ def test_avro_has_the_messages_that_json_lines_have(
         for _ in range(chance.randrange(1, 12))
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(avro, "BATCH_ROWS", batch)
+        patch.setattr(records, "BATCH_ROWS", batch)
         data = encode_rows(ROWS, rows, block_bytes=block, codec=codec)
         found = read(write(folder / "a.avro", data), split_bytes=split)
     lines = [row | {"payload": row["payload"].decode(), "ts": row["ts"] / 1_000} for row in rows]
@@ -183,7 +183,7 @@ def test_a_gzipped_file_is_read(tmp_path: Path) -> None:
 
 def test_without_the_package_the_error_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "a.avro", encode_rows(KEYED, [{"exchange": "x", "routing_key": "k"}]))
-    monkeypatch.setattr(avro, "find_spec", lambda name: None if name == "fastavro" else util.find_spec(name))
+    monkeypatch.setattr(records, "find_spec", lambda name: None if name == "fastavro" else util.find_spec(name))
     with pytest.raises(InputError, match=r"this is Avro, .* install it with: pip install 'fastavro>=1\.9'$"):
         detect(str(path))
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import fastavro
 import pyarrow as pa
 
-from bindings.archive.formats.avro_file import read_header, walk_blocks
+from bindings.archive.avro.container import read_header, walk_blocks
 
 __all__ = ["CODECS", "encode_rows", "record_schema", "start_of_block"]
 

@@ -1,6 +1,6 @@
 """Read Avro's container files of any program: fields by the names that the user gives, or by plain ones, as in Parquet.
 
-Records become columns of Arrow (`bindings.archive.formats.avro_schema`), and are then read as any other table. Their
+Records become columns of Arrow (`bindings.archive.avro.schema`), and are then read as any other table. Their
 offsets are their numbers in the file. fastavro decodes them.
 """
 
@@ -16,8 +16,7 @@ from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
-from bindings.archive.columns import NEEDED, explain_missing, find_places, resolve_folders
-from bindings.archive.formats.avro_file import (
+from bindings.archive.avro.container import (
     MAGIC,
     Block,
     Header,
@@ -26,7 +25,8 @@ from bindings.archive.formats.avro_file import (
     unpack_block,
     walk_blocks,
 )
-from bindings.archive.formats.avro_schema import Columns, convert_schema
+from bindings.archive.avro.schema import Columns, convert_schema
+from bindings.archive.columns import NEEDED, explain_missing, find_places, resolve_folders
 from bindings.archive.formats.foreign import (
     WrongColumn,
     describe_columns,

@@ -1,0 +1,1 @@
+"""Read container files of Avro: their blocks, their schemas as columns, and their records."""
