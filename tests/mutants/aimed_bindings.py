@@ -654,8 +654,8 @@ BINDINGS: Final[list[Mutant]] = [
         ("records of no bytes are decoded", "if block.rows > len(records):", "if False:"),
         (
             "rows after a damaged block have its number",
-            "                row += block.rows\n",
-            "                row += 1\n",
+            "row += block.rows\n            yield from reader.flush()",
+            "row += 1\n            yield from reader.flush()",
         ),
         ("splits of a file begin with row 0", "floor=first)", "floor=0)"),
         ("a record that is no row costs all beside it", "if len(records) == 1:", "if True:"),
