@@ -19,6 +19,8 @@ from exchange.text.faults import find_position
 __all__ = ["read_toml"]
 
 PLACE: Final = re.compile(r"line ([0-9]+), column ([0-9]+)\)$")
+NAME: Final = re.compile(r"\(('[^']*'(?:, '[^']*')*),?\)")
+"""A name of a table, as Python's parser quotes it."""
 DIGITS: Final = re.compile(rf"[0-9](?:_?[0-9]){{{INTEGER_DIGITS}}}")
 
 
@@ -52,6 +54,7 @@ def read_toml(path: Path, parse_float: Callable[[str], float | Decimal] = float)
 def _locate(error: tomllib.TOMLDecodeError, name: str, text: str) -> InputError:
     """Return the error with its line and a caret; Python states the position at the end of its text."""
     reason, _, where = str(error).rpartition(" (at ")
+    reason = NAME.sub(lambda match: f"[{match[1].replace(chr(39), '').replace(', ', '.')}]", reason)
     text = text.replace("\r\n", "\n")  # as Python's parser counts
     found = PLACE.match(where)
     if found is not None:

@@ -47,7 +47,7 @@ NEEDS: Final = {
 
 def build_source(name: str, table: Table, policy: Policy) -> Source:
     """Build the source that a table describes. Raises InputError."""
-    url, folder, module = _import_config(table)
+    url, folder, module = _import_config(table, "SOURCE")
     source = cast(Source, module.source(name, url, table, policy))
     table.refuse_unread(list_keys(folder, "SOURCE").names)
     return source
@@ -55,7 +55,7 @@ def build_source(name: str, table: Table, policy: Policy) -> Source:
 
 def build_target(name: str, table: Table) -> tuple[Target, Collection[str]]:
     """Build the target that a table describes, and return it with its queues. Raises InputError."""
-    url, folder, module = _import_config(table)
+    url, folder, module = _import_config(table, "TARGET")
     target, queues = module.target(name, url, table)
     if not queues:
         raise table.missing("queues", 'there is none; write queues = { QUEUE = "where" }')
@@ -65,7 +65,7 @@ def build_target(name: str, table: Table) -> tuple[Target, Collection[str]]:
 
 def build_dead_letter_target(table: Table) -> Target:
     """Build the target of dead letters that a table describes. Raises InputError."""
-    url, folder, module = _import_config(table)
+    url, folder, module = _import_config(table, "DEAD_LETTERS")
     target = cast(Target, module.dead_letter_target("dead_letters", url, table))
     table.refuse_unread(list_keys(folder, "DEAD_LETTERS").names)
     return target
@@ -106,8 +106,11 @@ def list_keys(folder: str, role: str) -> Keys:
     return keys.SOURCE | own if role == "SOURCE" else own
 
 
-def _import_config(table: Table) -> tuple[str, str, Any]:
-    """Return the URL of a table, the folder of its endpoints, and the module ``config`` in it. Raises InputError."""
+def _import_config(table: Table, role: str | None = None) -> tuple[str, str, Any]:
+    """Return the URL of a table, the folder of its endpoints, and the module ``config`` in it. Raises InputError.
+
+    The keys are checked before any is read: where one is missing, it is often there under another name.
+    """
     if not table.has(keys.URL.name):  # its system is not known, and a key that none has is a mistake all the same
         roles = [list_keys(folder, role) for folder in dict.fromkeys(SCHEMES.values()) for role in ROLES]
         table.check_keys({name for role in roles for name in role.names}, listed=False)
@@ -119,6 +122,8 @@ def _import_config(table: Table) -> tuple[str, str, Any]:
         raise table.error(
             "url", f"must begin with one of {begin}, and begins with {scheme[:20]!r}{suggest(scheme[:20], SCHEMES)}"
         )
+    if role is not None:
+        table.check_keys(list_keys(module, role).names)
     try:
         return url, module, import_module(f"{__name__}.{module}.config")
     except ImportError as error:

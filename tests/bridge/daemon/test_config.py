@@ -129,6 +129,7 @@ def mistakes() -> list[tuple[str, str]]:
     """Return configurations with a mistake each, and what its error matches."""
     return [
         ("topology = ", r"bridge.toml:1:12: not TOML"),
+        (RIGHT + "[targets.out]", r"not TOML: Cannot declare \[targets\.out\] twice"),
         ("", "topology: is missing; write topology = ..."),
         (edit('"t.bindings"', '"none.bindings"'), "topology: .*none.bindings"),
         (edit('"t.bindings"', "3"), 'topology: must be a text in quotes, and is 3: topology = "..."'),
@@ -165,6 +166,7 @@ def mistakes() -> list[tuple[str, str]]:
         ('http = "9410"' + RIGHT, 'http: must be "HOST:PORT" or "off", and is \'9410\''),
         ('log_format = "yaml"' + RIGHT, "log_format: must be one of text, json, and is 'yaml'"),
         ('log_level = "warn"' + RIGHT, r"log_level: must be one of .*, and is 'warn'; did you mean 'warning'\?"),
+        (edit('"archive:in"', '"kafka://h:1"\nqueue = "a"'), r"queue: is not known here; "),
         (edit('url = "archive:in"', "spede = 1"), r"spede: is not known here; did you mean 'speed'\?"),
         ("polcy = 1" + RIGHT, r"polcy: is not known here; .*did you mean 'policy'\?"),
         (RIGHT + "[policy]\nwindow = 0", r"\[policy\] window: must be a whole number, at least 1"),
