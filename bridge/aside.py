@@ -10,14 +10,18 @@ ending nor takes the place of other calls.
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
 from contextlib import suppress
 from threading import Thread
-from typing import TypeVar
+from typing import Final, TypeVar
 
-__all__ = ["call_aside"]
+__all__ = ["call_aside", "is_look_up_hanging"]
 
 T = TypeVar("T")
+
+LOOK_UP_SECONDS: Final = 1.0
+"""Seconds in which name servers are to answer."""
 
 
 async def call_aside(function: Callable[[], T]) -> T:
@@ -45,3 +49,15 @@ async def call_aside(function: Callable[[], T]) -> T:
 
     Thread(target=run, name="hashstar-aside", daemon=True).start()
     return await future
+
+
+async def is_look_up_hanging(host: str) -> bool:
+    """Return whether name servers give no answer about a host; that they do not know it is an answer."""
+    try:
+        async with asyncio.timeout(LOOK_UP_SECONDS):
+            await call_aside(lambda: socket.getaddrinfo(host, None))
+    except TimeoutError:
+        return True
+    except OSError:
+        return False
+    return False

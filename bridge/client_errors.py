@@ -35,6 +35,7 @@ DESCRIPTORS: Final = (
 
 MEANINGS: Final = (
     _meaning(r"Too many open files|Errno 2[34]\b|No file descriptors available", DESCRIPTORS),
+    _meaning("no answer from name servers", "can this machine reach the name servers that it asks (/etc/resolv.conf)?"),
     _meaning(
         "Timeout while setting up AMQP|Connection setup timed out in state|: no answer in [0-9.]+ s",
         "it accepts connections and is silent: is the broker stopped or overloaded, and is this its port?",

@@ -51,7 +51,8 @@ NEVER_LONG = "on the loop: "
 FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 PLACES: Mapping[str, str] = {
-    "cli": START, "schema": START, "table": f"{START}; secrets again {ASIDE}", "tls": f"{START}; again {ASIDE}",
+    "aside": THREAD, "cli": START, "completions": START, "schema": START, "table": f"{START}; secrets again {ASIDE}",
+    "tls": f"{START}; again {ASIDE}",
     "daemon.commands": START, "scaling.commands": START,
     "daemon.gauges": f"{THREAD}: that of the HTTP server; /proc", "daemon.web": f"{THREAD}: that of the HTTP server",
     "daemon.writer": f"{THREAD}: the log's", "daemon.journal": f"{THREAD}: the log's; `Journal.flush` is bounded",

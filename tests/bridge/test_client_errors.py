@@ -6,8 +6,10 @@ import ast
 import asyncio
 import os
 import resource
+import socket
 import ssl
 import struct
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
@@ -137,6 +139,28 @@ async def test_what_each_client_says_of_a_fault_is_said_in_words(monkeypatch: py
         )
 
 
+@pytest.mark.parametrize("make", [rabbit, rocket])
+@on_a_loop
+async def test_name_servers_that_do_not_answer_are_named(
+    make: Callable[..., Source], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over = threading.Event()
+
+    def hang(*_: object, **__: object) -> list[Any]:
+        over.wait()
+        raise OSError("it is over")
+
+    monkeypatch.setattr("bridge.endpoints.rabbitmq.wire.OPEN_SECONDS", 0.5)
+    monkeypatch.setattr("bridge.endpoints.rabbitmq.wire.CLOSE_SECONDS", 0.5)
+    monkeypatch.setattr(socket, "getaddrinfo", hang)
+    try:
+        reason = await reason_of(make("broker.example", 1))
+    finally:
+        over.set()
+    assert "broker.example:1: no answer from name servers in" in reason
+    assert reason.endswith("can this machine reach the name servers that it asks (/etc/resolv.conf)?")
+
+
 @on_a_loop
 async def test_certificates_of_others_are_named(tmp_path: Path) -> None:
     authority = authority_in(tmp_path)
@@ -188,6 +212,7 @@ RECORDED = (
     "TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Broker: Transactional Id authorization failed",
     "CLUSTER_AUTHORIZATION_FAILED: Broker: Cluster authorization failed",
     "127.0.0.1:10911: NO_PERMISSION (16): check permission failed",
+    "h:5672: no answer from name servers in 24 s",
     "h:9876: No route to host",
     "h:9876: no connection in 3 s",
     "h:5672: [Errno 110] Connection timed out",

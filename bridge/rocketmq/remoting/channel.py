@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -101,11 +102,14 @@ class Channel(asyncio.Protocol):
         settings = settings or ChannelSettings()
         host, port = split_address(address)
         loop = asyncio.get_running_loop()
+        missing = "answer from name servers"
         try:
             async with asyncio.timeout(settings.connect_timeout):
+                await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)  # only to know what hangs
+                missing = "connection"
                 _, channel = await loop.create_connection(lambda: cls(address, settings), host, port, ssl=settings.tls)
         except TimeoutError:
-            raise ConnectError(f"{address}: no connection in {settings.connect_timeout:g} s") from None
+            raise ConnectError(f"{address}: no {missing} in {settings.connect_timeout:g} s") from None
         except ssl.SSLError as error:
             raise ConnectError(f"{address}: TLS: {error}") from None
         except OSError as error:
