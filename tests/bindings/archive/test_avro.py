@@ -165,6 +165,15 @@ def test_a_damaged_block_costs_that_block(tmp_path: Path) -> None:
         assert [each.offset for each in found if isinstance(each, Record)] == [0, 1, 3, 4, 5]
 
 
+def test_records_behind_a_damaged_block_keep_their_numbers(tmp_path: Path) -> None:
+    data = bytearray(encode_rows(KEYED, [{"exchange": "x", "routing_key": "k" * 10}] * 6, block_bytes=14))
+    data[start_of_block(bytes(data), 1) + 2] ^= 0x59
+    found = read(write(tmp_path / "a.avro", bytes(data)))
+    assert [(type(each), each.offset) for each in found] == [
+        (Record, 0), (Record, 1), (Bad, 2), (Record, 4), (Record, 5),
+    ]  # fmt: skip
+
+
 def test_a_file_that_is_cut_off_is_read_up_to_there_and_is_not_complete(tmp_path: Path) -> None:
     data = encode_rows(KEYED, [{"exchange": "x", "routing_key": f"k{n}"} for n in range(4)], block_bytes=1)
     path = write(tmp_path / "a.avro", data[:-3])
