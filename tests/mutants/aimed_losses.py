@@ -105,4 +105,25 @@ LOSSES: Final[list[Mutant]] = [
         ("too many bad records in all are no error", "    check_bad(results.account, max_bad)\n", ""),
         ("the part of an archive that was read counts as all", "._replace(share=share)", ""),
     ),
+    *mutants_of(
+        "bridge/endpoints/kafka/cluster/calls.py",
+        "bridge/endpoints/kafka/test_kafka_batches.py",
+        ("a purge waits with Python's lock", "blocking=True", "blocking=False"),
+    ),
+    *mutants_of(
+        "bridge/endpoints/rabbitmq/wire.py",
+        "bridge/endpoints/rabbitmq/test_rabbitmq_connecting.py",
+        ("a connection that has ended counts as open", "        if ends:", "        if False:"),
+    ),
+    *mutants_of(
+        "bridge/rocketmq/remoting/channel.py",
+        "bridge/test_client_errors.py",
+        ("a look-up that hangs is a firewall", 'missing = "answer from name servers"', 'missing = "connection"'),
+    ),
+    *mutants_of(
+        "bindings/drawing/layout/order.py",
+        "bindings/drawing/test_layout.py",
+        ("slots beside a pair that changed places stay as they are", "moved[at] |= {one, two}", "pass"),
+        ("slots that are joined to them stay as they are", "moved[beside] |= joined", "pass"),
+    ),
 ]
