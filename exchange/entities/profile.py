@@ -23,6 +23,10 @@ class SettingRules:
     """Arguments of classic queues, in the order in which a second declaration is compared with them."""
     quorum_arguments: tuple[str, ...]
     stream_arguments: tuple[str, ...]
+    classic_consumer_arguments: frozenset[str]
+    """Arguments of consumers of classic queues. What no type of queues has is accepted for all."""
+    quorum_consumer_arguments: frozenset[str]
+    stream_consumer_arguments: frozenset[str]
     unchecked_arguments: frozenset[str]
     """Arguments that are accepted with any value, and with valid ones only in a later release (4.3.0 and 4.3.1)."""
     has_version_1: bool
@@ -64,6 +68,18 @@ class SettingRules:
         """Return the arguments of a type of queues; of a plugin's type, those of classic queues."""
         by_type = {"quorum": self.quorum_arguments, "stream": self.stream_arguments}
         return by_type.get(queue_type, self.classic_arguments)
+
+    def consumer_arguments(self, queue_type: str) -> frozenset[str] | None:
+        """Return the arguments of consumers of a type of queues; None, which is any, of a plugin's type."""
+        return {
+            "classic": self.classic_consumer_arguments, "quorum": self.quorum_consumer_arguments,
+            "stream": self.stream_consumer_arguments,
+        }.get(queue_type)  # fmt: skip
+
+    @property
+    def all_consumer_arguments(self) -> frozenset[str]:
+        """The arguments of consumers of all types of queues."""
+        return self.classic_consumer_arguments | self.quorum_consumer_arguments | self.stream_consumer_arguments
 
     @property
     def all_arguments(self) -> frozenset[str]:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from exchange.entities.entities import Queue
 from exchange.entities.profile import Profile, SettingRules
 from exchange.errors import BrokerError, PreconditionFailed
-from exchange.values.erlang_terms import show_string
+from exchange.values.erlang_terms import show_binary, show_string
 from exchange.values.field_values import INTEGER_TYPES, resolve_type
 
 __all__ = ["PLUGIN_TYPES", "RULES", "find_compared_arguments", "refuse_consumer", "refuse_queue", "find_rules"]
@@ -156,25 +156,39 @@ MODULES: Final = {
 }
 
 
-CONSUMER_ARGUMENTS: Final[Mapping[str, frozenset[str]]] = {
-    "classic": frozenset({"x-priority"}),
-    "quorum": frozenset({"x-priority"}),
-    "stream": frozenset({"x-stream-offset", "x-stream-filter", "x-stream-match-unfiltered"}),
+def _stream_offset(kind: str, value: Any, arguments: Arguments) -> str | None:
+    if kind in INTEGER_TYPES or kind == "timestamp" or value in NAMED_OFFSETS:
+        return None
+    if kind == "longstr":
+        return None if is_max_age(value) else f"{{invalid_stream_offset_arg,{{longstr,{show_binary(value)}}}}}"
+    raise BrokerError(f"the channel crashes on an x-stream-offset that is a {kind}")
+
+
+NAMED_OFFSETS: Final = (b"first", b"last", b"next")
+CONSUMER_RULES: Final[Mapping[str, Rule]] = {
+    "x-priority": _integer,
+    "x-consumer-timeout": _not_negative,
+    "x-cancel-on-ha-failover": _boolean,
+    "x-stream-offset": _stream_offset,
 }
-"""Type of queue -> arguments of its consumers; those that no type knows are accepted."""
-_KNOWN: Final = frozenset().union(*CONSUMER_ARGUMENTS.values())
+"""Argument of a consumer -> rule of its values, in the order in which the broker checks them."""
 
 
-def refuse_consumer(queue: Queue, what: str, arguments: Mapping[str, Any]) -> None:
-    """Raise PreconditionFailed if a queue refuses the arguments of a consumer; ``what`` names the queue."""
-    accepted = CONSUMER_ARGUMENTS.get(queue.type, frozenset(arguments))
+def refuse_consumer(queue: Queue, what: str, given: Mapping[str, Any], profile: Profile) -> None:
+    """Raise BrokerError if a queue refuses the arguments of a consumer; ``what`` names the queue."""
+    settings = profile.settings
+    accepted = settings.consumer_arguments(queue.type)
+    if accepted is None:
+        return
+    arguments = {name: resolve_type(value) for name, value in given.items()}
+    for name, rule in CONSUMER_RULES.items():
+        if name in arguments and name in accepted and name not in settings.unchecked_arguments:
+            wrong = rule(*arguments[name], arguments)
+            if wrong is not None:
+                raise PreconditionFailed(f"invalid arg '{name}' for {what}: {wrong}")
     for name in arguments:
-        if name in _KNOWN and name not in accepted:
-            raise PreconditionFailed(f"invalid arg '{name}' for {what} of queue type rabbit_{queue.type}_queue")
-    kind, _ = resolve_type(arguments.get("x-priority", 0))
-    if kind not in INTEGER_TYPES:
-        wrong = show_string(f"expected integer, got {kind}")
-        raise PreconditionFailed(f"invalid arg 'x-priority' for {what}: {wrong}")
+        if name in settings.all_consumer_arguments and name not in accepted:
+            raise PreconditionFailed(f"invalid arg '{name}' for {what} of queue type {MODULES[queue.type]}")
 
 
 def find_compared_arguments(queue: Queue, profile: Profile) -> tuple[str, ...]:

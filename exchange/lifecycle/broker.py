@@ -10,11 +10,12 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from heapq import heappop, heappush
 from math import inf
-from typing import Final
+from typing import Any, Final
 
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.entities.in_force import Policies
 from exchange.entities.profile import QueueBehaviour
+from exchange.entities.queue_arguments import refuse_consumer
 from exchange.errors import InputError, NotFound, PreconditionFailed
 from exchange.kinds import Choose
 from exchange.lifecycle.classic import ClassicQueue
@@ -30,6 +31,7 @@ from exchange.lifecycle.streams import Offset, StreamQueue
 from exchange.routing.explain import Explanation
 from exchange.routing.route import LaterRoute
 from exchange.routing.router import Router
+from exchange.topology.rules import VirtualHost
 from exchange.topology.topology import Topology
 from exchange.values.message import Message
 
@@ -136,11 +138,18 @@ class Broker:
 
         ``prefetch`` is the maximum number of its unacknowledged messages, 0 for no maximum. ``offset`` is where it
         begins to read a stream. ``timeout`` is its argument x-consumer-timeout, in milliseconds. Raises NotFound,
-        PreconditionFailed for a stream without prefetch, and InputError for a prefetch count that cannot be sent.
+        PreconditionFailed for a stream without prefetch and for arguments that the queue refuses, and InputError for a
+        prefetch count that cannot be sent.
         """
         if not isinstance(prefetch, int) or not 0 <= prefetch <= MAX_PREFETCH:
             raise InputError(f"the prefetch count is a number from 0 to {MAX_PREFETCH}, not {prefetch!r}")
-        consumer = Consumer(queue, prefetch, priority, auto_ack, timeout)
+        arguments: dict[str, Any] = {"x-priority": priority} if priority else {}
+        if timeout is not None:
+            arguments["x-consumer-timeout"] = timeout
+        live, topology = self.queue(queue), self.topology
+        what = VirtualHost(topology.vhost, topology.profile).describe("queue", queue)
+        refuse_consumer(topology.queues[live.name], what, arguments, topology.profile)
+        consumer = Consumer(queue, prefetch, priority, auto_ack, timeout if isinstance(timeout, int) else None)
         self.start(consumer, offset)
         return consumer
 

@@ -67,6 +67,7 @@ def tables_of(release: str) -> dict[str, list[str]]:
     rules = find_profile(release).settings
     return {
         **{f"queue_arguments of {kind}": sorted(rules.arguments(kind)) for kind in TYPES},
+        **{f"consumer_arguments of {kind}": sorted(rules.consumer_arguments(kind) or ()) for kind in TYPES},
         **{f"unsupported_policies of {kind}": sorted(rules.unsupported(kind)) for kind in TYPES},
         "policy_validator": sorted(rules.policy_settings),
         "operator_policy_validator": sorted(rules.operator_settings),

@@ -9,42 +9,21 @@ from typing import Any, Final
 from uuid import uuid4
 
 from bindings.testing.server.broker import FrameSender
+from bindings.testing.server.consumers import ChannelConsumer, find_offset, is_heard
 from exchange.amqp import ContentHeader, get_content
 from exchange.entities.entities import DIRECT_REPLY_TO
 from exchange.entities.part import decode_binding, decode_exchange, decode_queue, with_last_queue
 from exchange.entities.queue_arguments import refuse_consumer
 from exchange.errors import AccessRefused, BrokerError, NotAllowed, NotFound, NotImplementedByBroker, PreconditionFailed
-from exchange.lifecycle.consumers import Consumer, Delivery
+from exchange.lifecycle.consumers import Delivery
 from exchange.lifecycle.queues import LiveQueue
-from exchange.lifecycle.streams import Offset
 from exchange.topology.rules import VirtualHost
-from exchange.values.field_values import resolve_type
 from exchange.values.message import Message
 
 __all__ = ["Channel"]
 
 Arguments = Mapping[str, Any]
 CONFIGURE: Final = "This timeout value can be configured, see consumers doc guide to learn more"
-
-
-class ChannelConsumer(Consumer):
-    """A consumer whose channel may limit how many messages all of its consumers hold together."""
-
-    __slots__ = ("_own", "cancels", "channel", "is_exclusive")
-
-    cancels: int
-    """How often its client was sent basic.cancel, as it was too slow."""
-    channel: Channel
-    is_exclusive: bool
-
-    @property
-    def most(self) -> float:  # an attribute there
-        """Maximum number of messages that it may hold now."""
-        return min(self._own, self.held + self.channel.room)
-
-    @most.setter
-    def most(self, value: float) -> None:
-        self._own: float = value
 
 
 class Channel:
@@ -205,15 +184,10 @@ class Channel:
             raise AccessRefused(f"queue '{queue.name}' in vhost '{self._broker.vhost}' in exclusive use")
         arguments, life = given["arguments"], self._broker.life
         what = VirtualHost(self._broker.vhost, life.topology.profile).describe("queue", queue.name)
-        refuse_consumer(life.topology.queues[queue.name], what, arguments)
-        priority = resolve_type(arguments.get("x-priority", 0))[1]
-        timeout = resolve_type(arguments.get("x-consumer-timeout"))[1]
-        timeout = timeout if isinstance(timeout, int) else None
-        consumer = ChannelConsumer(queue.name, self._limit_of_new, priority, given["no_ack"], timeout)
-        consumer.channel, consumer.is_exclusive, consumer.cancels = self, given["exclusive"], 0
-        self._consumers[tag] = consumer
+        refuse_consumer(life.topology.queues[queue.name], what, arguments, life.topology.profile)
+        consumer = self._consumers[tag] = ChannelConsumer(self, queue.name, self._limit_of_new, given)
         try:
-            self._broker.life.start(consumer, _offset(arguments))
+            self._broker.life.start(consumer, find_offset(arguments))
         except BrokerError:
             del self._consumers[tag]
             raise
@@ -223,12 +197,16 @@ class Channel:
         """End a consumer that was too slow, and whose client agrees."""
         if self._broker.life.release.consumer_timeout is None:
             raise NotImplementedByBroker("basic.cancel-ok is not implemented by this server")
+        if given["consumer_tag"] not in self._consumers:
+            raise BrokerError("the channel crashes on basic.cancel-ok for a consumer that it does not have")
         self._basic_cancel({**given, "nowait": True})
 
     def _basic_cancel(self, given: Arguments) -> None:
         tag = given["consumer_tag"]
         consumer = self._consumers.pop(tag, None)
         if consumer is not None:
+            if self._connection.hears_cancels:
+                consumer.hear_timeouts()
             self._broker.life.cancel(consumer)
         elif tag == self._reply_tag:
             self._reply_tag = None
@@ -242,11 +220,10 @@ class Channel:
                 self._send_delivery(tag, delivery.message, delivery)
             if not consumer.is_active:
                 del self._consumers[tag]
-            if not consumer.is_active or (consumer.cancels < consumer.timeouts and self._connection.hears_cancels):
-                consumer.cancels = consumer.timeouts
+            if not consumer.is_active or (self._connection.hears_cancels and not consumer.is_heard):
+                consumer.hear_timeouts()
                 self._connection.send(self._number, "basic.cancel", consumer_tag=tag, nowait=True)
-        heard = {consumer for consumer in self._consumers.values() if consumer.cancels == consumer.timeouts}
-        if any(delivery.is_late and delivery.consumer not in heard for delivery in self._unacked.values()):
+        if any(delivery.is_late and not is_heard(delivery.consumer) for delivery in self._unacked.values()):
             text = (
                 f"delivery acknowledgement on channel {self._number} timed out. Timeout value used: -1 ms. {CONFIGURE}"
             )
@@ -410,9 +387,3 @@ class Channel:
         if not given["active"]:
             raise NotImplementedByBroker("active=false")
         self._answer(given, "channel.flow-ok", active=True)
-
-
-def _offset(arguments: Arguments) -> Offset:
-    """Return where a consumer of a stream begins to read."""
-    value = resolve_type(arguments.get("x-stream-offset", "next"))[1]
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value if isinstance(value, int) else "next"

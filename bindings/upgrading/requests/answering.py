@@ -201,7 +201,7 @@ class AnsweringHost:
         if queue is None:
             return
         what = self._host.describe("queue", queue.name)
-        refuse_consumer(queue, what, given["arguments"])
+        refuse_consumer(queue, what, given["arguments"], self._host.profile)
         shares = given["prefetch_global"] and self._shares_prefetch
         if queue.type == "stream":
             if shares or not given["prefetch_count"]:  # what all consumers of a channel share is not their own

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -76,6 +77,24 @@ def test_what_an_unknown_exchange_may_route_is_in_no_list() -> None:
     assert route.undecided == ("odd",)
     assert not broker.unroutable
     assert not broker.returned
+
+
+@pytest.mark.parametrize(
+    ("kind", "timeout", "text"),
+    [
+        ("classic", 5, "of queue type rabbit_classic_queue"),
+        ("stream", 5, "of queue type rabbit_stream_queue"),
+        ("quorum", -1, "{value_negative,-1}"),
+        ("quorum", "3000", "expected integer, got longstr"),
+        ("quorum", 1.5, "expected integer, got double"),
+    ],
+)
+def test_a_timeout_that_the_broker_refuses_starts_no_consumer(kind: str, timeout: Any, text: str) -> None:
+    broker = VirtualBroker(Topology(queues=[Queue("q", arguments={"x-queue-type": kind})]))
+    with pytest.raises(PreconditionFailed, match=re.escape(text)):
+        broker.consume("q", prefetch=1, timeout=timeout)
+    old = VirtualBroker(broker.topology.with_profile("4.2"))
+    assert old.consume("q", prefetch=1, timeout=timeout).timeouts == 0  # older releases look at no such argument
 
 
 def test_a_bcc_header_routes_and_is_removed() -> None:

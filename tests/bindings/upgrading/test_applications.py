@@ -84,6 +84,12 @@ def refused(
          "PRECONDITION_FAILED - consumer prefetch count is not set for stream queue 'log' in vhost '/'"),
         (request("basic.consume", queue="log", prefetch_count=5, no_ack=True), "HSU303", 540,
          "NOT_IMPLEMENTED - automatic acknowledgement not supported by stream queue 'log' in vhost '/'"),
+        (request("basic.consume", queue="jobs", arguments={"x-consumer-timeout": 50}), "HSU303", 406,
+         ("PRECONDITION_FAILED - invalid arg 'x-consumer-timeout' for queue 'jobs' in vhost '/' of queue type "
+         "rabbit_classic_queue")),
+        (request("basic.consume", queue="replicated", arguments={"x-consumer-timeout": "3000"}), "HSU303", 406,
+         ("PRECONDITION_FAILED - invalid arg 'x-consumer-timeout' for queue 'replicated' in vhost '/': \"expected "
+         'integer, got longstr"')),
         (request("basic.get", queue="log"), "HSU303", 540,
          "NOT_IMPLEMENTED - basic.get not supported by stream queues queue 'log' in vhost '/'"),
         (request("queue.delete", queue="replicated", if_unused=True), "HSU303", 540,

@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pika
 import pytest
+from pika.exceptions import ChannelClosedByBroker, ConnectionClosedByBroker
 
 from exchange import Policy, Queue, Topology
+from exchange.entities.queue_arguments import MODULES, refuse_consumer
 from exchange.entities.releases import find_profile
 from exchange.errors import BrokerError
+from exchange.values.field_values import Typed
 from tests.recorders import policy_patterns
 from tests.recorders.policy_patterns import NAMES, PATTERNS
 from tests.recorders.rabbitmq_arguments import NAME, TYPES, VALUES, Declarer
+from tests.support.amqp_wire import all_types_in_pika
 
 if TYPE_CHECKING:
     from tests.support.servers import Server
 
 QUEUES = 300
+CONSUMER_VALUES: dict[str, tuple[Any, ...]] = {
+    "x-priority": (0, -1, "1", True, None, Typed("short", 5)),
+    "x-consumer-timeout": (0, -1, 60_000, 2**40, "3000", b"3000", True, None, 1.5, Typed("timestamp", 1)),
+    "x-cancel-on-ha-failover": (True, False, 1, "true"),
+    "x-stream-offset": ("first", "next", "1h", "0h", "later", "", b"last", 0, -1, Typed("timestamp", 1), True, 1.5),
+    "x-stream-filter": ("a", 1),
+    "x-stream-match-unfiltered": (True, 1),
+    "x-unknown-to-all": ("anything", -1),
+}
+CONSUMERS = 150
 
 
 @pytest.mark.live
@@ -39,6 +54,42 @@ def test_a_live_broker_refuses_the_same_random_queues(rabbitmq_servers: list[Ser
             failed = answer is not None and answer.startswith("541")
             assert ours is not None if failed else ours == answer, (server.version, arguments)
         declarer.close()
+
+
+@pytest.mark.live
+def test_a_live_broker_refuses_the_same_random_consumers(rabbitmq_servers: list[Server]) -> None:
+    """So does the virtual broker, and with the same words, where it is not that the broker itself fails."""
+    for server in rabbitmq_servers:
+        rng, profile = Random(32), find_profile(server.version)
+        queues = {kind: Queue(f"{NAME}-{kind}", arguments={"x-queue-type": kind}) for kind in MODULES}
+        connection = pika.BlockingConnection(pika.URLParameters(server.url))
+        for queue in queues.values():
+            connection.channel().queue_declare(queue.name, durable=True, arguments={**queue.arguments})
+        for _ in range(CONSUMERS):
+            queue = queues[rng.choice([*queues])]
+            some = rng.sample(sorted(CONSUMER_VALUES), rng.randrange(1, 4))
+            arguments = {name: rng.choice(CONSUMER_VALUES[name]) for name in some}
+            ours = answer = None
+            try:
+                refuse_consumer(queue, f"queue '{queue.name}' in vhost '/'", arguments, profile)
+            except BrokerError as error:
+                ours = str(error)
+            channel = connection.channel()
+            channel.basic_qos(prefetch_count=1)
+            try:
+                with all_types_in_pika():
+                    channel.basic_consume(queue.name, lambda *_: None, arguments=arguments)
+                channel.close()
+            except ChannelClosedByBroker as error:
+                answer = f"{error.reply_code} {error.reply_text}"
+            except ConnectionClosedByBroker as error:
+                answer = f"{error.reply_code} {error.reply_text}"
+                connection = pika.BlockingConnection(pika.URLParameters(server.url))
+            failed = answer is not None and answer.startswith("541")
+            assert ours is not None if failed else ours == answer, (server.version, queue, arguments, answer, ours)
+        for queue in queues.values():
+            connection.channel().queue_delete(queue.name)
+        connection.close()
 
 
 @pytest.mark.live

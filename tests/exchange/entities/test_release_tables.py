@@ -13,7 +13,7 @@ from bindings.checking.check import check
 from exchange import Exchange, Policy, Queue, Topology
 from exchange.entities.effects import OF_QUEUES
 from exchange.entities.policy_definitions import PLUGINS
-from exchange.entities.queue_arguments import CONSUMER_ARGUMENTS, RULES, find_rules
+from exchange.entities.queue_arguments import RULES, find_rules
 from exchange.entities.releases import ROWS, find_profile
 from exchange.lifecycle.limits import NOT_MODELLED
 from tests.recorders.release_tables import RECORDING, TYPES, compare, tables_of
@@ -47,13 +47,6 @@ def test_each_argument_that_a_release_checks_has_a_rule(release: str) -> None:
     assert (find_rules(settings).keys() & settings.all_arguments) - settings.unchecked_arguments <= checked | AFTER.get(
         release, set()
     )
-
-
-@pytest.mark.parametrize("release", [*RECORDED][-2:])
-def test_the_arguments_of_consumers_are_those_of_the_source(release: str) -> None:
-    for kind in TYPES:
-        recorded = {*RECORDED[release]["tables"][f"consumer_arguments of {kind}"]}
-        assert CONSUMER_ARGUMENTS[kind] <= recorded
 
 
 def test_no_rule_is_of_an_argument_that_no_release_has() -> None:

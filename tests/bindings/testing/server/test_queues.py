@@ -121,6 +121,66 @@ def test_a_client_may_agree_to_a_cancel_since_4_3(profile: str, is_known: bool) 
                 channel.queue_declare("q", passive=True)
 
 
+@pytest.mark.parametrize("method", [spec.Basic.CancelOk("mine"), spec.Basic.Cancel("mine")])
+@pytest.mark.parametrize("then", ["ack", "nack", "ack all", None])
+def test_a_client_may_agree_that_its_slow_consumer_is_cancelled(
+    server: AmqpServer, channel: BlockingChannel, method: Any, then: str | None
+) -> None:
+    """As on 4.3.6: the channel stays open, and settling what the queue took back does nothing."""
+    channel.queue_declare("q", durable=True, arguments=SLOW)
+    cancelled: list[str] = []
+    channel.add_on_cancel_callback(lambda frame: cancelled.append(frame.method.consumer_tag))
+    for _ in range(3):
+        channel.basic_publish("", "q", b"")
+    channel.basic_qos(prefetch_count=2)
+    channel.basic_consume("q", lambda *_: None, consumer_tag="mine")
+    wait_until(lambda: channel.connection.process_data_events(0) or cancelled)
+    cast("Any", channel)._impl._send_method(method)
+    if then == "ack all":
+        channel.basic_ack(0, multiple=True)
+    for tag in (1, 2) if then in ("ack", "nack") else ():
+        channel.basic_ack(tag) if then == "ack" else channel.basic_nack(tag)
+    assert channel.queue_declare("q", passive=True).method.consumer_count == 0
+    assert (channel.is_open, len(server.messages("q"))) == (True, 3)
+
+
+def test_a_consumer_that_was_cancelled_in_time_closes_its_channel_for_what_it_still_holds(
+    server: AmqpServer, channel: BlockingChannel
+) -> None:
+    channel.queue_declare("q", durable=True, arguments=SLOW)
+    channel.basic_publish("", "q", b"")
+    channel.basic_consume("q", lambda *_: None, consumer_tag="mine")
+    cast("Any", channel)._impl._send_method(spec.Basic.Cancel("mine"))
+    assert TIMED_OUT in why_closed(channel)
+    assert len(server.messages("q")) == 1
+
+
+def test_a_client_that_agrees_to_the_cancel_of_no_consumer_loses_its_connection(channel: BlockingChannel) -> None:
+    cast("Any", channel)._impl._send_method(spec.Basic.CancelOk("mine"))
+    with pytest.raises(ConnectionClosedByBroker, match="541"):
+        channel.queue_declare("q")
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "text"),
+    [
+        ("classic", 50, "of queue type rabbit_classic_queue"),
+        ("stream", 50, "of queue type rabbit_stream_queue"),
+        ("quorum", -1, r": \{value_negative,-1\}"),
+        ("quorum", "3000", ': "expected integer, got longstr"'),
+    ],
+)
+def test_a_timeout_of_a_consumer_is_refused_as_by_4_3(
+    channel: BlockingChannel, kind: str, value: Any, text: str
+) -> None:
+    channel.queue_declare("q", durable=True, arguments={"x-queue-type": kind})
+    channel.basic_qos(prefetch_count=1)
+    with pytest.raises(
+        ChannelClosedByBroker, match=rf"invalid arg .*x-consumer-timeout.* for queue .*q.* in vhost .*/.* ?{text}"
+    ):
+        channel.basic_consume("q", lambda *_: None, arguments={"x-consumer-timeout": value})
+
+
 def test_a_message_of_basic_get_that_is_not_acknowledged_in_time_closes_its_channel(
     server: AmqpServer, channel: BlockingChannel
 ) -> None:

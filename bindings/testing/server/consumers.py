@@ -1,0 +1,67 @@
+"""A consumer of a channel of the test server: its arguments, its limits, and what its client knows of its timeouts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+from exchange.lifecycle.consumers import Consumer
+from exchange.lifecycle.streams import Offset
+from exchange.values.field_values import resolve_type
+
+__all__ = ["ChannelConsumer", "find_offset", "is_heard"]
+
+
+class SharedLimit(Protocol):
+    """A channel, which may limit how many messages all of its consumers hold together."""
+
+    @property
+    def room(self) -> float:
+        """Number of messages that its consumers may still get."""
+
+
+class ChannelConsumer(Consumer):
+    """A consumer whose channel may limit how many messages all of its consumers hold together."""
+
+    __slots__ = ("_heard", "_own", "channel", "is_exclusive")
+
+    def __init__(self, channel: SharedLimit, queue: str, prefetch: int, given: Mapping[str, Any]) -> None:
+        arguments = given["arguments"]
+        timeout = resolve_type(arguments.get("x-consumer-timeout"))[1]
+        super().__init__(
+            queue, prefetch, resolve_type(arguments.get("x-priority", 0))[1], given["no_ack"],
+            timeout if isinstance(timeout, int) else None,
+        )  # fmt: skip
+        self.channel: Final = channel
+        self.is_exclusive: Final[bool] = given["exclusive"]
+        self._heard = 0
+        """How often its client was sent basic.cancel, as it was too slow."""
+
+    @property
+    def most(self) -> float:  # an attribute there
+        """Maximum number of messages that it may hold now."""
+        return min(self._own, self.held + self.channel.room)
+
+    @most.setter
+    def most(self, value: float) -> None:
+        self._own: float = value
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether its client knows of each of its timeouts; one that had cancelled it before hears of none."""
+        return self._heard == self.timeouts
+
+    def hear_timeouts(self) -> None:
+        """Note that its client knows of them: it is sent basic.cancel, or has just agreed to one."""
+        self._heard = self.timeouts
+
+
+def is_heard(consumer: Consumer | None) -> bool:
+    """Return whether the client of a delivery's consumer knows of its timeouts; basic.get has no consumer."""
+    return isinstance(consumer, ChannelConsumer) and consumer.is_heard
+
+
+def find_offset(arguments: Mapping[str, Any]) -> Offset:
+    """Return where a consumer of a stream begins to read."""
+    value = resolve_type(arguments.get("x-stream-offset", "next"))[1]
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value if isinstance(value, int) else "next"
