@@ -53,7 +53,7 @@ def _describe_releases() -> Iterator[str]:
     before = None
     for series, row in SERIES.items():
         seen = [version for version in live if version.startswith(f"{series}.")]
-        read = [release for release in tables if release.startswith(f"{series}.")]
+        read = [_describe_source(*item) for item in tables.items() if item[0].startswith(f"{series}.")]
         is_neighbour = before is not None and row.profile.lives is before.profile.lives and not seen
         neighbour = f"as {before.series}" if before is not None and is_neighbour else ""
         routes = f"live brokers of {seen[0]}" if seen else neighbour or "the release notes and the source"
@@ -62,6 +62,13 @@ def _describe_releases() -> Iterator[str]:
         begun = ", ".join(f"{count} {source}" for source, count in sources.most_common()) or "none"
         yield f"| {series} | {routes} | {f'live brokers, {rules}' if seen else rules} | {begun} |\n"
         before = row
+
+
+def _describe_source(release: str, recorded: Mapping[str, str]) -> str:
+    """Name the source that was recorded for a release: that of its tag, else of a branch at a day."""
+    if recorded["revision"] == f"v{release}":
+        return release
+    return f"{recorded['revision']} of {recorded['commit'].split()[1]}, before {release}"
 
 
 def with_facts(page: str) -> str:

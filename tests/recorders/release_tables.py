@@ -1,24 +1,30 @@
 """Record what releases of RabbitMQ accept, from the tables in its source; compare two, or one with the product's table.
 
-    python -m tests.recorders.release_tables record PATH 3.13.7=v3.13.7 4.3.5=v4.3.5 4.4.0=main
+    git clone --bare https://github.com/rabbitmq/rabbitmq-server PATH
     python -m tests.recorders.release_tables compare PATH v4.3.5 main
-    python -m tests.recorders.release_tables check 4.3.5
+    python -m tests.recorders.release_tables record PATH 4.4.0=main
+    python -m tests.recorders.release_tables check 4.4.1
 
-PATH is a clone of rabbitmq-server, with or without a work tree. ``record`` writes ``rabbitmq-tables.json`` of the
-recordings; ``compare`` prints the tables that differ between two revisions, the release notes that only the second one
-has, and which other modules that decide routing changed; ``check`` what the product's row of a release says otherwise.
+PATH is a clone of rabbitmq-server, with or without a work tree. ``compare`` prints the tables that differ between two
+revisions, the release notes that only the second one has, and which other modules that decide routing changed.
+``record`` reads the tables of revisions and keeps them in ``tests/golden/rabbitmq-tables.json``, each for the release
+that it is given for; those of other releases stay. ``check`` prints what the product's row of a release says otherwise
+than the recording of that release, or of the newest one before it in its series. Without a difference, it prints none.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from exchange.entities.profile import read_release
 from exchange.entities.releases import find_profile
+from exchange.errors import InputError
 from tests.recorders.golden import GOLDEN
 
 RECORDING: Final = GOLDEN / "rabbitmq-tables.json"
@@ -75,7 +81,10 @@ def tables_of(release: str) -> dict[str, list[str]]:
 
 
 def _git(path: str, *arguments: str) -> str:
-    return subprocess.run(["git", "-C", path, *arguments], capture_output=True, text=True, check=True).stdout
+    done = subprocess.run(["git", "-C", path, *arguments], capture_output=True, text=True, check=False)
+    if done.returncode and done.stderr:
+        raise InputError(f"git {arguments[0]} in {path}: {done.stderr.strip().splitlines()[0]}")
+    return done.stdout
 
 
 def _show(path: str, revision: str, module: str) -> str:
@@ -92,28 +101,71 @@ def _names(text: str) -> list[str]:
     return sorted({*re.findall(r'<<"([^"]+)">>', text)})
 
 
-def main(command: str, *arguments: str) -> None:
+def find_recorded(release: str, recorded: Iterable[str]) -> str:
+    """Return the newest recorded release of a series up to a release. Raises InputError if there is none."""
+    numbers = read_release(release)
+    if numbers is not None:
+        known = sorted((each, name) for name in recorded if (each := read_release(name)) is not None)
+        found = [name for each, name in known if each[:2] == numbers[:2] and each <= numbers]
+        if found:
+            return found[-1]
+    raise InputError(f"nothing is recorded of {release!r}, only of {', '.join(recorded)}: record it first")
+
+
+def record(path: str, pairs: Iterable[str]) -> None:
+    """Read the tables of revisions, given as RELEASE=REVISION, into the recording."""
+    recorded = json.loads(RECORDING.read_text("utf-8"))
+    for pair in pairs:
+        release, separator, revision = pair.partition("=")
+        if not separator or read_release(release) is None:
+            raise InputError(f"{pair!r}: give RELEASE=REVISION, as 4.4.0=v4.4.0")
+        commit = _git(path, "log", "-1", "--format=%H %cs", revision).strip()
+        recorded[release] = {"revision": revision, "commit": commit, "tables": read_tables(path, revision)}
+    order = sorted(recorded, key=lambda name: read_release(name) or ())
+    RECORDING.write_text(json.dumps({name: recorded[name] for name in order}, indent=1) + "\n", "utf-8")
+
+
+def show_differences(path: str, old: str, new: str) -> None:
+    """Print what differs between two revisions."""
+    print(*compare(read_tables(path, old), read_tables(path, new)), sep="\n")
+    notes = [{*_git(path, "ls-tree", "--name-only", each, "release-notes/").split()} for each in (old, new)]
+    print("release notes of the second only:", *sorted(notes[1] - notes[0]), sep="\n  ")
+    changed = _git(path, "diff", "--stat", old, new, "--", *(f"{SOURCE}/{name}" for name in DECIDING))
+    print("modules that changed:", changed, sep="\n")
+
+
+def check(release: str) -> None:
+    """Print what the product's row of a release says otherwise than the recording."""
+    recordings = json.loads(RECORDING.read_text("utf-8"))
+    name = find_recorded(release, recordings)
+    recorded, ours = recordings[name]["tables"], tables_of(release)
+    print(f"our row of {release}, beside the source of {name} ({recordings[name]['revision']}):")
+    print(*(compare({table: recorded[table] for table in ours}, ours)), sep="\n")
+
+
+def main(arguments: Sequence[str]) -> None:
     """Record, compare or check."""
-    if command == "record":
-        path, *pairs = arguments
-        recorded = {}
-        for release, revision in (pair.split("=") for pair in pairs):
-            commit = _git(path, "log", "-1", "--format=%H %cs", revision).strip()
-            recorded[release] = {"revision": revision, "commit": commit, "tables": read_tables(path, revision)}
-        RECORDING.write_text(json.dumps(recorded, indent=1) + "\n", "utf-8")
-    elif command == "compare":
-        path, old, new = arguments
-        print(*compare(read_tables(path, old), read_tables(path, new)), sep="\n")
-        notes = [{*_git(path, "ls-tree", "--name-only", each, "release-notes/").split()} for each in (old, new)]
-        print("release notes of the second only:", *sorted(notes[1] - notes[0]), sep="\n  ")
-        changed = _git(path, "diff", "--stat", old, new, "--", *(f"{SOURCE}/{name}" for name in DECIDING))
-        print("modules that changed:", changed, sep="\n")
-    else:
-        [release] = arguments
-        recorded = json.loads(RECORDING.read_text("utf-8"))[release]["tables"]
-        ours = tables_of(release)
-        print(*compare({table: recorded[table] for table in ours}, ours), sep="\n")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.recorders.release_tables", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, names in (("record", ("PATH", "RELEASE=REVISION")), ("compare", ("PATH", "OLD", "NEW")),
+                        ("check", ("RELEASE",))):  # fmt: skip
+        command = commands.add_parser(name)
+        for each in names:
+            command.add_argument(each, nargs="+" if "=" in each else None)
+    given = vars(parser.parse_args(arguments))
+    try:
+        if given["command"] == "record":
+            record(given["PATH"], given["RELEASE=REVISION"])
+        elif given["command"] == "compare":
+            show_differences(given["PATH"], given["OLD"], given["NEW"])
+        else:
+            check(given["RELEASE"])
+    except InputError as error:
+        parser.exit(2, f"{error}\n")
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(sys.argv[1:])
