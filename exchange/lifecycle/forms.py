@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
-from exchange.lifecycle.limits import RetryKind
+from exchange.lifecycle.limits import RETURNS, describe_retry
 from exchange.lifecycle.outcomes import Cause
 from exchange.lifecycle.possible import REASONS, Deletion, PossibleLives, Return, Way, goes_alone
 from exchange.text.display import count_rest, list_some, write_milliseconds
@@ -27,6 +27,8 @@ CAUSES: Final[Mapping[Cause, str]] = {
 def format_life(lives: PossibleLives) -> Iterator[str]:
     """Yield possible lives as lines of text, which are not escaped."""
     yield "possible lives:"
+    for refused in lives.refused or ():
+        yield f"  queue '{refused.queue}' is there only if an older release has made it; the broker: {refused.answer}"
     others: dict[str, list[str]] = {}
     for each in lives.returns:
         others.setdefault(each.queue, []).append(_describe_return(each))
@@ -68,18 +70,11 @@ def _outcomes(ways: Sequence[Way]) -> Iterator[str]:
             yield f"{'kept, and sent again later' if is_kept else 'lost'}, as {why}{suffix}"
 
 
-RETURNS: Final[Mapping[RetryKind, str]] = {
-    "all": "given back", "failed": "given back as failed", "returned": "given back, not as failed",
-}  # fmt: skip
-"""Which messages wait -> the same in words."""
-
-
 def _describe_return(each: Return) -> str:
     after, suffix = write_milliseconds(each.after), "" if each.condition is None else f", {each.condition}"
     if each.type is None:
         return f"    not settled for {after}: taken back from its consumer{suffix}"
-    most = "" if each.most is None else f", later up to {write_milliseconds(each.most)}"
-    return f"    {RETURNS[each.type]}: waits {after}{most}, then delivered again{suffix}"
+    return f"    {RETURNS[each.type]}: {describe_retry(each.after, each.most)}{suffix}"
 
 
 def _describe_deletion(deletion: Deletion) -> str:

@@ -9,8 +9,13 @@ from typing import Final, Literal, NamedTuple, get_args
 from exchange.entities.entities import Queue
 from exchange.entities.in_force import NO_DEAD_LETTERS, DeadLetters, Overflow, Policies, SettingsInForce
 from exchange.entities.profile import Profile
+from exchange.text.display import write_milliseconds
 
-__all__ = ["NOT_MODELLED", "Limits", "RetryDelay", "RetryKind", "find_delivery_limit", "build_limits", "find_limits"]
+__all__ = [
+    "NOT_MODELLED", "NOT_MODELLED_OF_STREAMS", "RETURNS", "Limits", "RetryDelay", "RetryKind", "build_limits",
+    "describe_retry", "explain_not_modelled", "find_delivery_limit", "find_limits",
+    "find_retry_delay",
+]  # fmt: skip
 
 NOT_MODELLED: Final[Mapping[str, str]] = {
     name: what
@@ -30,6 +35,15 @@ NOT_MODELLED: Final[Mapping[str, str]] = {
     for name in names.split()
 }  # fmt: skip
 """Setting that the model of a message's life leaves out, as policies name it -> what it does."""
+NOT_MODELLED_OF_STREAMS: Final = {"max-length-bytes": NOT_MODELLED["max-age"]}
+"""The same of streams, in whose place other queues have limits that are modelled."""
+
+
+def explain_not_modelled(name: str, queue_type: str, profile: Profile) -> str | None:
+    """Return what a setting that the model leaves out does; None for one that it has."""
+    if name == "consumer-timeout" and profile.lives.consumer_timeout is not None:
+        return None
+    return NOT_MODELLED.get(name) or (NOT_MODELLED_OF_STREAMS.get(name) if queue_type == "stream" else None)
 
 
 RetryKind = Literal["all", "failed", "returned"]
@@ -53,6 +67,18 @@ class RetryDelay(NamedTuple):
     def milliseconds(self, failures: int | None) -> int:
         """Return how long a message waits after so many failed deliveries."""
         return min(self.least * max(failures or 1, 1), self.most)
+
+
+RETURNS: Final[Mapping[RetryKind, str]] = {
+    "all": "given back", "failed": "given back as failed", "returned": "given back, not as failed",
+}  # fmt: skip
+"""Which messages wait -> the same in words."""
+
+
+def describe_retry(least: int, most: int | None) -> str:
+    """Return for how long a message waits at first, and at most if that is longer."""
+    later = "" if most is None else f", later up to {write_milliseconds(most)}"
+    return f"waits {write_milliseconds(least)}{later}, then delivered again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +148,13 @@ def build_limits(settings: SettingsInForce, queue: Queue, profile: Profile) -> L
         0 if is_quorum or is_stream else _max_priority(settings.integer("max-priority")),
         settings.get("single-active-consumer") is True,
         settings.dead_letters,
-        _find_retry_delay(settings) if is_quorum else None,
+        find_retry_delay(settings) if is_quorum else None,
         _find_consumer_timeout(settings, profile) if is_quorum else None,
     )
 
 
-def _find_retry_delay(settings: SettingsInForce) -> RetryDelay | None:
+def find_retry_delay(settings: SettingsInForce) -> RetryDelay | None:
+    """Return how long messages wait that come back to a quorum queue with these settings; None for no time."""
     kind, least = settings.text("delayed-retry-type"), settings.integer("delayed-retry-min")
     if kind not in RETRIES or least is None:
         return None

@@ -8,10 +8,14 @@ from typing import Final, NamedTuple, TypeAlias
 
 from exchange.entities.in_force import DeadLetters, SettingsInForce
 from exchange.entities.profile import Profile
-from exchange.lifecycle.limits import find_delivery_limit
+from exchange.lifecycle.limits import RETURNS, describe_retry, find_delivery_limit, find_retry_delay
 from exchange.text.display import count_noun, describe_exchange, write_milliseconds
 
 __all__ = ["Consequence", "QueueSide", "find_consequence"]
+
+
+HALF_AN_HOUR: Final = 1_800_000
+"""Milliseconds for which a consumer may keep a message where nothing else is set, in all releases since 3.10."""
 
 
 class Consequence(NamedTuple):
@@ -66,6 +70,12 @@ class QueueSide(NamedTuple):
     def delivery_limit(self) -> int | None:
         """How often a message may come back to consumers, by default, too; None for ever."""
         return find_delivery_limit(self.number("delivery-limit"), self.profile) if self.type == "quorum" else None
+
+    @property
+    def consumer_timeout(self) -> int:
+        """Milliseconds for which a consumer may keep a message, by default, too."""
+        given = self.number("consumer-timeout")
+        return HALF_AN_HOUR if given is None else given
 
     def beyond(self, limit: str) -> str:
         """Return what happens to messages above a limit."""
@@ -146,6 +156,45 @@ def _delivery_limit(name: str, before: QueueSide, after: QueueSide) -> Consequen
     return Consequence(text, loses=old is None or new < old)
 
 
+def _retry(name: str, before: QueueSide, after: QueueSide) -> Consequence | None:
+    """Return what becomes of messages that come back: once, for the first of the three settings that changes."""
+    if name != next(each for each in _RETRIES if before.settings.get(each) != after.settings.get(each)):
+        return None
+    old, new = (find_retry_delay(side.settings) if side.type == "quorum" else None for side in (before, after))
+    if new == old:
+        return (
+            Consequence("without effect: nothing waits that comes back to the queue", loses=False) if not new else None
+        )
+    if new is None:
+        return Consequence("what comes back to the queue is delivered again at once", loses=False)
+    most = None if new.most == new.milliseconds(1) else new.most
+    return Consequence(f"{RETURNS[new.kind]}: {describe_retry(new.milliseconds(1), most)}", loses=False)
+
+
+def _consumer_timeout(name: str, before: QueueSide, after: QueueSide) -> Consequence:
+    default = after.number(name) is None
+    time = write_milliseconds(after.consumer_timeout)
+    start = f"{'by default, ' if default else ''}a consumer that does not settle a message for {time}"
+    if after.profile.lives.consumer_timeout is None:
+        return Consequence(f"{start} loses its channel, within a minute, and what it holds comes back", loses=False)
+    return Consequence(f"{start} is cancelled: the queue takes the message back", loses=False)
+
+
+def _active_consumer(name: str, before: QueueSide, after: QueueSide) -> Consequence:
+    one = "one consumer at a time gets the messages, in their order"
+    return Consequence(one if after.settings.get(name) is True else "consumers share the messages", loses=False)
+
+
+def _priorities(name: str, before: QueueSide, after: QueueSide) -> Consequence | None:
+    if after.type != "classic":
+        return None
+    most = after.number(name)
+    text = (
+        "messages have no priorities" if most is None else f"messages have priorities up to {most}: higher ones first"
+    )
+    return Consequence(text, loses=False)
+
+
 def _max_age(name: str, before: QueueSide, after: QueueSide) -> Consequence | None:
     if after.type != "stream":
         return None
@@ -197,6 +246,7 @@ def _queue_type(name: str, before: QueueSide, after: QueueSide) -> Consequence:
 _SECONDS: Final = {"Y": 365 * 86_400, "M": 30 * 86_400, "D": 86_400, "h": 3_600, "m": 60, "s": 1}
 """Unit of a maximum age -> its seconds."""
 _LIMITS: Final = ("max-length", "max-length-bytes")
+_RETRIES: Final = ("delayed-retry-type", "delayed-retry-min", "delayed-retry-max")
 
 _MEANINGS: Final[Mapping[str, Find]] = {
     "max-length": _limit,
@@ -205,6 +255,12 @@ _MEANINGS: Final[Mapping[str, Find]] = {
     "message-ttl": _time_to_live,
     "expires": _expires,
     "delivery-limit": _delivery_limit,
+    "delayed-retry-type": _retry,
+    "delayed-retry-min": _retry,
+    "delayed-retry-max": _retry,
+    "consumer-timeout": _consumer_timeout,
+    "single-active-consumer": _active_consumer,
+    "max-priority": _priorities,
     "max-age": _max_age,
     "dead-letter-exchange": _dead_letters,
     "dead-letter-routing-key": _dead_letters,

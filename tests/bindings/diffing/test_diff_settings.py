@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from bindings.commands.diff import diff_command
 from bindings.diffing.settings.changes import Letters, compare_settings
 from exchange import Binding, Exchange, Message, Policy, Queue, Router, Topology
+from exchange.entities.effects import OF_QUEUES
 from exchange.entities.in_force import DeadLetters
+from exchange.lifecycle.limits import NOT_MODELLED
 
 SHOP = """\
 exchange orders: topic
@@ -275,3 +277,57 @@ def test_dead_letters_may_arrive_where_one_of_some_key_does(bound: list[Binding]
             exists = exchange in topology.exchanges
             arrives = exists and any(router.route(Message(exchange or "", key)).queues for key in keys)
             assert [letters.may_arrive(side, DeadLetters(exchange, own)) for side in (0, 1)] == [arrives] * 2
+
+
+RETRY = 'x-delayed-retry-type = "failed", x-delayed-retry-min = 100'
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "meaning"),
+    [
+        ("", RETRY, "given back as failed: waits 100 ms, then delivered again"),
+        (RETRY, f"{RETRY}, x-delayed-retry-max = 1000",
+         "given back as failed: waits 100 ms, later up to 1 s, then delivered again"),
+        (RETRY, RETRY.replace("100", "200"), "given back as failed: waits 200 ms, then delivered again"),
+        (RETRY, "", "what comes back to the queue is delivered again at once"),
+        ("", "x-consumer-timeout = 5000",
+         "a consumer that does not settle a message for 5 s is cancelled: the queue takes the message back"),
+        ("x-consumer-timeout = 5000", "", ("by default, a consumer that does not settle a message for 30 min is "
+         "cancelled: the queue takes the message back")),
+        ("", "x-single-active-consumer = true", "one consumer at a time gets the messages, in their order"),
+    ],
+)  # fmt: skip
+def test_a_change_of_times_says_once_what_it_means(tmp_path: Path, before: str, after: str, meaning: str) -> None:
+    queues = [f"queue w: quorum{', ' if each else ''}{each}" for each in (before, after)]
+    lines = settings_of(run(tmp_path, *queues))
+    assert [line.partition("): ")[2] or line.partition("none: ")[2] for line in lines].count(meaning) == 1
+    assert sum(meaning in line for line in lines) == 1
+
+
+def test_a_timeout_of_4_2_closes_the_channel_of_a_slow_consumer(tmp_path: Path) -> None:
+    policy = 'policy p: "^jobs$", queues, consumer-timeout = 60000'
+    [_, line] = settings_of(run(tmp_path, "", policy, "--profile", "4.2"))
+    assert line.endswith("for 1 min loses its channel, within a minute, and what it holds comes back")
+
+
+def test_each_setting_that_lives_depend_on_has_a_meaning() -> None:
+    """As arguments of quorum queues, and of classic ones what these alone have; where two values differ."""
+    values: dict[str, tuple[Any, Any]] = {
+        "overflow": ("drop-head", "reject-publish"), "single-active-consumer": (False, True),
+        "dead-letter-exchange": ("a", "b"), "dead-letter-routing-key": ("a", "b"),
+        "dead-letter-strategy": ("at-most-once", "at-least-once"), "delayed-retry-type": ("all", "failed"),
+    }  # fmt: skip
+    beside = {"max-length": 9, "overflow": "reject-publish", "dead-letter-exchange": "a",
+              "delayed-retry-type": "all", "delayed-retry-min": 5, "delayed-retry-max": 500}  # fmt: skip
+    modelled = {name for name, reach in OF_QUEUES.items() if reach.argument} - NOT_MODELLED.keys() - {
+        "queue-type", "message-deduplication", "internal-purpose",
+    }  # fmt: skip
+    for name in sorted(modelled | {"consumer-timeout"}):
+        sides = []
+        for value in values.get(name, (20, 40)):
+            kind = "classic" if name == "max-priority" else "quorum"
+            given = {**(beside if kind == "quorum" else {}), name: value, "queue-type": kind}
+            arguments = {f"x-{key}": each for key, each in given.items()}
+            sides.append(Topology([Exchange("a"), Exchange("b")], [Queue("q", arguments=arguments)]))
+        [change] = compare_settings(*sides)
+        assert [each.means for each in change.changes if each.name == name and each.means], name
