@@ -25,6 +25,7 @@ from bindings.checking.rules.life import Life, LifeEvent, What
 from bindings.checking.rules.view import TopologyView
 from bindings.checking.rules.words import list_names
 from exchange.entities.entities import Queue
+from exchange.entities.profile import QueueBehaviour
 from exchange.lifecycle.limits import Limits
 from exchange.text.display import count_noun, list_some, write_milliseconds
 from exchange.topology.graph import find_cycles
@@ -229,23 +230,33 @@ def find_many_tries(view: TopologyView) -> Iterator[Finding]:
         limits = view.limits_of(name)
         if limits is None or limits.type == "stream" or limits.ttl == 0 or not holds_messages(limits):
             continue
-        limit, how = limits.delivery_limit, LifeEvent(name, "requeued", times=TRIES + 1)
-        if limit is None:
-            kind = "classic queues have none" if limits.type != "quorum" else "it sets none"
-            often = f"any number of times, as there is no delivery limit: {kind}"
-        elif limit > TRIES:
-            often = f"{count_noun(limit, 'time')}, which is its delivery limit"
-        elif release.nack_is_no_failure:
-            often = "any number of times by basic.nack, which the delivery limit does not count"
-            how = how._replace(what="nacked")
-        else:
-            continue
-        delay, pause = limits.retry_delay, ""
-        if delay is not None and delay.applies_to(failed=how.what == "requeued"):
-            how = how._replace(after=delay.milliseconds(1))
-            pause = f", each time after {write_milliseconds(delay.milliseconds(1))} at least"
-        message = f"a message may come back to queue '{name}' {often}{pause}"
-        yield Finding("HS324", queue, message, name, life=Life("", name, (how,)))
+        ways = [*_list_returns(limits, release)]
+        delay = limits.retry_delay
+        if delay is not None:  # one without a pause is worse
+            ways.sort(key=lambda way: delay.applies_to(failed=way[0] == "requeued"))
+        for what, often in ways[:1]:
+            how, pause = LifeEvent(name, what, times=TRIES + 1), ""
+            if delay is not None and delay.applies_to(failed=what == "requeued"):
+                how = how._replace(after=delay.milliseconds(1))
+                pause = f", each time after {write_milliseconds(delay.milliseconds(1))} at least"
+            message = f"a message may come back to queue '{name}' {often}{pause}"
+            yield Finding("HS324", queue, message, name, life=Life("", name, (how,)))
+
+
+def _list_returns(limits: Limits, release: QueueBehaviour) -> Iterator[tuple[What, str]]:
+    """Yield how a message may come back more than `TRIES` times: the event of a life, and how often."""
+    limit = limits.delivery_limit
+    if limit is None:
+        kind = "classic queues have none" if limits.type != "quorum" else "it sets none"
+        often = f"as there is no delivery limit: {kind}"
+        yield "requeued", f"any number of times, {often}"
+        if release.nack_is_no_failure and limits.type == "quorum":
+            yield "nacked", f"any number of times by basic.nack, {often}"
+        return
+    if limit > TRIES:
+        yield "requeued", f"{count_noun(limit, 'time')}, which is its delivery limit"
+    if release.nack_is_no_failure:
+        yield "nacked", "any number of times by basic.nack, which the delivery limit does not count"
 
 
 def find_standstill(view: TopologyView) -> Iterator[Finding]:

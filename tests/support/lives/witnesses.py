@@ -84,10 +84,11 @@ class Player:
         for _ in range(event.times):
             if event.what == "rejected":
                 broker.reject(self._take(), requeue=False)
-            elif event.what == "requeued":
-                broker.reject(self._take())
-            elif event.what == "nacked":
-                broker.nack(self._take())
+            elif event.what in ("requeued", "nacked"):
+                (broker.nack if event.what == "nacked" else broker.reject)(self._take())
+                if event.after is not None:
+                    assert self.message_in(event.queue) is None
+                    broker.advance(1)
             elif event.what == "unused":
                 broker.advance(INSTANT)
             elif event.what == "expired":
@@ -100,6 +101,7 @@ class Player:
             elif event.what == "delivery_limit":
                 for _ in range(MOST):
                     broker.reject(self._take())
+                    broker.advance(1)  # it may wait for a retry
                     if self.message_in(event.queue) is None or event.target == event.queue:
                         break
 

@@ -145,6 +145,12 @@ def test_what_vanishes(text: str, messages: list[str]) -> None:
     assert [message for code, message in found(text) if code == "HS323"] == messages
 
 
+RETRY = "x-delayed-retry-type = '{}', x-delayed-retry-min = 9"
+NO_LIMIT = "as there is no delivery limit: it sets none"
+BY_NACK = "any number of times by basic.nack, which the delivery limit does not count"
+WAITS = "each time after 9 ms at least"
+
+
 @pytest.mark.parametrize(
     ("text", "often"),
     [
@@ -157,11 +163,42 @@ def test_what_vanishes(text: str, messages: list[str]) -> None:
          "any number of times, as there is no delivery limit: it sets none"),
         ("profile rabbitmq-4.3\nqueue a: quorum",
          "any number of times by basic.nack, which the delivery limit does not count"),
+        *(
+            (f"profile rabbitmq-4.3\nqueue a: quorum, x-delivery-limit = {limit}, {RETRY.format(kind)}", often)
+            for limit, kind, often in (
+                (-1, "all", f"any number of times, {NO_LIMIT}, {WAITS}"),
+                (-1, "failed", f"any number of times by basic.nack, {NO_LIMIT}"),
+                (-1, "returned", f"any number of times, {NO_LIMIT}"),
+                (99, "all", f"99 times, which is its delivery limit, {WAITS}"),
+                (99, "failed", BY_NACK),
+                (99, "returned", "99 times, which is its delivery limit"),
+                (9, "failed", BY_NACK),
+                (9, "returned", f"{BY_NACK}, {WAITS}"),
+            )
+        ),
     ],
 )  # fmt: skip
 def test_how_often_a_message_comes_back(text: str, often: str | None) -> None:
     expected = [] if often is None else [f"a message may come back to queue 'a' {often}"]
     assert [message for code, message in found(text) if code == "HS324"] == expected
+
+
+@pytest.mark.parametrize("kind", ["all", "failed", "returned"])
+@pytest.mark.parametrize("limit", [-1, 9, 99])
+def test_a_message_that_comes_back_often_waits_as_the_finding_says(kind: str, limit: int) -> None:
+    arguments = {"x-queue-type": "quorum", "x-delivery-limit": limit, "x-delayed-retry-type": kind}
+    topology = Topology(queues=[Queue("a", arguments={**arguments, "x-delayed-retry-min": 9})])
+    [finding] = [each for each in check(topology, optional=OPTIONAL) if each.code == "HS324"]
+    assert finding.life is not None
+    [event] = finding.life.events
+    broker = VirtualBroker(topology)
+    broker.publish("", "a")
+    for _ in range(event.times):
+        delivery = broker.get("a")
+        assert delivery is not None, "it ended, or waits for longer"
+        (broker.nack if event.what == "nacked" else broker.reject)(delivery)
+        assert bool(broker.queues["a"]) is (event.after is None)
+        broker.advance(1)
 
 
 @pytest.mark.parametrize(("second", "found"), [("fanout", {"HS321", "HS325"}), ("x-random", set())])
