@@ -73,6 +73,10 @@ class PatternError(TextError):
     """A pattern that its dialect does not allow."""
 
 
+class UnknownReleaseWarning(UserWarning):
+    """A named release of RabbitMQ is newer than all that are known here: the rules of an older one are applied."""
+
+
 class BrokerError(HashstarError):
     """A refusal by RabbitMQ; ``code`` is the AMQP 0-9-1 reply code."""
 

@@ -320,7 +320,9 @@ def report_on(
     if subject.other is not None:
         compared = more.pop(0)
         moved = list_changes(compared, subject.topology, subject.other)
-        comparison = Compared(subject.other_name, compared.after, moved, find_unread(subject.other))
+        comparison = Compared(
+            subject.other_name, compared.after, moved, find_unread(subject.other), subject.other.profile.caveat
+        )
     return build_report(
         subject.topology, tally, sources, _now(), settings=settings, findings=subject.findings,
         verification=verification, comparison=comparison,

@@ -30,7 +30,7 @@ class VhostFindings(NamedTuple):
     """Code -> number of findings, listed or not."""
 
 
-@document("ReportJson", "source = name, profile, vhosts, counts")
+@document("ReportJson", "source = name, profile, caveat if any, vhosts, counts")
 class SourceReport(NamedTuple):
     """The findings about a file or a broker."""
 
@@ -43,8 +43,8 @@ class SourceReport(NamedTuple):
     """Why this profile was chosen; None where the user or the file names it, or the source is a broker."""
     path: str | None = None
     """The file that was read; None for standard input and brokers."""
-    caveat: str = ""
-    """What is to be said of the profile before the findings; "" for nothing."""
+    caveat: str | None = None
+    """Why the rules are not those of the release that was named: it is newer than all that are known here."""
     known: int = 0
     """Number of findings that are not reported, as the baseline has them."""
 

@@ -68,7 +68,7 @@ def check_source(
         tally = Counter(finding.code for finding in kept)
         checked.append(VhostFindings(name, list_findings(kept, topology), tally))
     chosen_by = source.chosen_by if profile is None else None
-    caveat = topology.profile.caveat
+    caveat = topology.profile.caveat or None
     found_lines = with_lines(source, {of.vhost: of.findings for of in checked})
     vhosts = [of._replace(findings=found_lines[of.vhost]) for of in checked]
     return SourceReport(source.name, vhosts, topology.profile.name, chosen_by, source.path, caveat)

@@ -23,10 +23,11 @@ from bindings.commands.audit_options import (
 )
 from bindings.sources.open import open_source
 from exchange.commands.completion import SOURCE
-from exchange.commands.console import echo_line, exit_on_error, show_progress, show_warnings
+from exchange.commands.console import echo_line, exit_on_error, show_caveat, show_progress, show_warnings
 from exchange.commands.options import CommandGroup, Duration, read_timeout
 from exchange.commands.output import output_option
-from exchange.commands.route import ProfileType, topology_options
+from exchange.commands.release import ProfileType
+from exchange.commands.route import topology_options
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
 
@@ -275,6 +276,8 @@ def _open_subject(source: str, vhost: str | None, profile: str | None, threshold
 
     opened = open_source(source, vhost, seconds=read_timeout()).allowing_unread(thresholds.allow_unread)
     subject = Subject.from_source(opened, vhost, profile)
+    if profile is None:  # else the option has said it
+        show_caveat(subject.topology.profile)
     show_warnings(opened.name, opened.warnings)
     return subject
 

@@ -31,7 +31,7 @@ from exchange.commands.options import (
     topology_option,
 )
 from exchange.commands.output import OutputOption, form_options, print_form
-from exchange.commands.route import profile_option
+from exchange.commands.release import profile_option
 from exchange.errors import InputError
 from exchange.text.display import count_noun
 
@@ -174,7 +174,7 @@ def check_command(
         )
     result = result._replace(fail_on=fail_on, statistics=statistics, root=_find_root(os.environ))
     for report in result.reports:
-        if report.caveat and profile is None:  # the option has said it
+        if report.caveat and profile is None:  # else the option has said it
             show_warnings(report.name, [report.caveat])
     output = None if output == STDOUT else output
     if output is not None:

@@ -15,7 +15,7 @@ from bindings.sources.formats import FORMATS, NAMED_YAML, TopologyFormat
 from bindings.sources.formats.format import WriteTarget
 from bindings.sources.open import Source, open_source
 from exchange.commands.completion import SOURCE
-from exchange.commands.console import echo_line, exit_on_error, show_warnings
+from exchange.commands.console import echo_line, exit_on_error, show_caveat, show_warnings
 from exchange.commands.options import accept_old_name, command, read_timeout, timeout_option, topology_option
 from exchange.errors import InputError
 
@@ -84,6 +84,8 @@ def convert_command(
     target = target or output or STDOUT
     with exit_on_error():
         opened = open_source(source, vhost, seconds=read_timeout())
+        if opened.profile is not None:
+            show_caveat(opened.profile)
         show_warnings(opened.name, opened.warnings)
         form = form or _form_of(target) or ("definitions" if isinstance(opened.content, Document) else "bindings")
         if base is not None and form != "definitions":

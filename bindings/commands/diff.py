@@ -8,14 +8,22 @@ from typing import IO, Final
 
 import click
 
-from bindings.diffing.against import Comparison, FileDiff, VhostDiff, diff_against
+from bindings.diffing.against import Comparison, FileDiff, VhostDiff, diff_against, list_caveats
 from bindings.diffing.diff import SECONDS, Diff, diff
 from bindings.diffing.forms import FORMS
 from bindings.diffing.forms.words import describe_release
 from bindings.diffing.messages import Moved, count_moves
 from bindings.sources.open import open_source
 from exchange.commands.completion import SOURCE
-from exchange.commands.console import echo_error, echo_line, exit_on_error, show_progress, show_status, show_warnings
+from exchange.commands.console import (
+    echo_error,
+    echo_line,
+    exit_on_error,
+    show_caveat,
+    show_progress,
+    show_status,
+    show_warnings,
+)
 from exchange.commands.options import (
     accept_old_name,
     allow_unread_option,
@@ -26,7 +34,7 @@ from exchange.commands.options import (
     wait_option,
 )
 from exchange.commands.output import form_options, output_option, print_form
-from exchange.commands.route import ProfileType, profile_option
+from exchange.commands.release import ProfileType, profile_option
 from exchange.entities.releases import LATEST_PROFILE
 from exchange.routing.router import Router
 
@@ -155,13 +163,15 @@ def _compare(
         one, other = sources[0], sources[-1]
         rules = profile if isinstance(profile, tuple) else [profile or one.profile or other.profile] * 2
         old, new = (source.routable(vhost, rule) for source, rule in zip((one, other), rules, strict=True))
+    if profile is None:  # else the option has said it
+        show_caveat(new.profile)
     for source in sources:
         show_warnings(source.name, source.warnings)
     with show_progress(f"comparing, {wait:.0f} s at most") as step:
         result = diff(old, new, upgraded=isinstance(profile, tuple), seconds=wait, progress=step)
     moved = None if messages is None else count_moves(messages, Router(old), Router(new))
     old_profile = None if old.profile == new.profile else old.profile.name
-    each = VhostDiff(new.vhost, new.profile.name, result, old_profile)
+    each = VhostDiff(new.vhost, new.profile.name, result, old_profile, caveats=list_caveats(old, new))
     if isinstance(profile, tuple):
         given = zip(profile, (one, other), (old, new), strict=True)
         before, after = (

@@ -164,7 +164,8 @@ class _Look:
     def read_file(self) -> Topology:
         """Return the topology of the file, and print its warnings if they are new. Raises InputError."""
         opened = open_source(self._file, self._vhost, seconds=self._seconds).allowing_unread(self._allow_unread)
-        warnings = list(map(str, opened.warnings))
+        caveat = "" if opened.profile is None else opened.profile.caveat
+        warnings = [*([caveat] if caveat else []), *map(str, opened.warnings)]
         if warnings != self._warned:
             show_warnings(opened.name, warnings)
             self._warned = warnings

@@ -18,10 +18,10 @@ from bindings.sources.files import save_form
 from bindings.sources.management import is_address
 from bindings.sources.open import open_source
 from exchange.commands.completion import SOURCE, complete_names
-from exchange.commands.console import echo_line, exit_on_error, show_status, show_warnings
+from exchange.commands.console import echo_line, exit_on_error, show_caveat, show_status, show_warnings
 from exchange.commands.options import STDOUT, command, read_timeout, timeout_option, topology_option
 from exchange.commands.output import OutputOption, form_options, print_form
-from exchange.commands.route import profile_option
+from exchange.commands.release import profile_option
 
 __all__ = ["graph_command"]
 
@@ -99,6 +99,8 @@ def graph_command(
     with exit_on_error():
         opened = open_source(source, vhost, seconds=read_timeout())
         topology = opened.topology(vhost, profile)
+        if profile is None:  # else the option has said it
+            show_caveat(topology.profile)
         show_warnings(opened.name, opened.warnings)
         shown = check(topology, opened.expectations(topology.vhost)) if findings else ()
         drawing = draw(topology, shown)

@@ -6,7 +6,7 @@ import click
 
 from exchange.commands.console import exit_on_error
 from exchange.commands.options import command, topology_option
-from exchange.commands.route import profile_option
+from exchange.commands.release import profile_option
 from exchange.errors import InputError
 from exchange.text.site import build_install_command
 

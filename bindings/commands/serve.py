@@ -27,7 +27,7 @@ from bindings.sources.open import Source, open_source
 from exchange.commands.completion import SOURCE
 from exchange.commands.console import catch_signals, echo_line, exit_on_error, show_status, show_warnings
 from exchange.commands.options import AddressType, command, read_timeout, timeout_option, topology_option
-from exchange.commands.route import profile_option
+from exchange.commands.release import profile_option
 from exchange.errors import InputError
 
 __all__ = ["serve_command"]
@@ -84,7 +84,7 @@ def serve_command(
             watched = WatchedSource(_make_reader(source, vhost, read_timeout()), path, vhost, profile)
             traffic = None if report is None else ReportTraffic.load(report)
         reading = watched.reading
-        show_warnings(reading.source.name, reading.source.warnings)
+        show_warnings(reading.source.name, reading.warnings if profile is None else reading.source.warnings)
         explorer = Explorer(watched, traffic)
         token = token_urlsafe(18)
         load_files()  # now, so that the command ends with an error if the page lacks a file

@@ -43,7 +43,7 @@ from exchange.commands.options import (
     wait_option,
 )
 from exchange.commands.output import form_options, print_form
-from exchange.commands.route import ProfileType
+from exchange.commands.release import ProfileType
 from exchange.errors import InputError
 
 if TYPE_CHECKING:

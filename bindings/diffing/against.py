@@ -27,12 +27,17 @@ from exchange.errors import HashstarError, InputError
 from exchange.topology.topology import Topology
 from exchange.topology.unread import find_unread
 
-__all__ = ["FileDiff", "State", "VhostDiff", "diff_against"]
+__all__ = ["FileDiff", "State", "VhostDiff", "diff_against", "list_caveats"]
 
 SHARE: Final = 4
 """One virtual host may take this many times its equal share of the time left."""
 
 State: TypeAlias = Literal["same", "changed", "renamed", "new", "gone"]
+
+
+def list_caveats(*topologies: Topology) -> tuple[str, ...] | None:
+    """Return which releases of topologies are newer than all that are known here; None for none of them."""
+    return tuple(dict.fromkeys(each.profile.caveat for each in topologies if each.profile.caveat)) or None
 
 
 class VhostDiff(NamedTuple):
@@ -46,6 +51,8 @@ class VhostDiff(NamedTuple):
     """Name of the profile of the old topology, if it is another one."""
     releases: tuple[str, str] | None = None
     """The two releases that are compared, for people; None if there is one."""
+    caveats: tuple[str, ...] | None = None
+    """Which releases are newer than all that are known here, and by whose rules they are judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +219,7 @@ def _compare(pairs: Sequence[_Pair], seconds: float, progress: Callable[[int, in
             # One that is hard to decide leaves time for the others.
             left = max(0.0, end - time.monotonic())
             result = diff(old, new, seconds=left * min(1.0, SHARE / (total - done)))
-            vhosts.append(VhostDiff(old.vhost, old.profile.name, result))
+            vhosts.append(VhostDiff(old.vhost, old.profile.name, result, caveats=list_caveats(old, new)))
             done += 1
         results.append(replace(file, vhosts=tuple(vhosts)))
     return results

@@ -153,6 +153,11 @@ def _time(report: DriftReport) -> str:
     return write_time(report.time)
 
 
+def _caveat(report: DriftReport) -> str | None:
+    """Why the rules are not those of the broker's release: it is newer than all that are known here."""
+    return report.drift.live.profile.caveat or None
+
+
 def _ignored(report: DriftReport) -> dict[Reason, int]:
     """Reason -> number of objects that differ and are ignored."""
     ignored = report.drift.ignored
@@ -161,9 +166,10 @@ def _ignored(report: DriftReport) -> dict[Reason, int]:
 
 document(
     "DriftJson",
-    "version = 1, time, file, broker, drift.vhost, drift.profile, drift.state, drift.objects, ignored, meaning, "
-    "drift.settings, drift.unread",
+    "version = 1, time, file, broker, drift.vhost, drift.profile, caveat if any, drift.state, drift.objects, ignored, "
+    "meaning, drift.settings, drift.unread",
     time=_time,
+    caveat=_caveat,
     ignored=_ignored,
 )(DriftReport)
 

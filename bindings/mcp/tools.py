@@ -88,6 +88,8 @@ class Tools:
         router = Router(routed)
         explanation = follow_dead_letters(routed, router, router.explain(message, queue))
         answer = {**to_json(explanation), "profile": routed.profile.name, "text": str(explanation)}
+        if routed.profile.caveat:
+            answer["caveat"] = routed.profile.caveat
         return shorten(answer)
 
     def check_topology(
@@ -121,7 +123,9 @@ class Tools:
             if len(changed_text) > TEXT_LENGTH:
                 raise InputError(f"changed_text has more than {TEXT_LENGTH:,} characters")
             new = Document.loads(changed_text, "changed_text").topology(self._vhost, self._profile)
-        return shorten(diff_to_json(diff(old, new.with_profile(old.profile), seconds=SECONDS), old.profile.name))
+        result = diff(old, new.with_profile(old.profile), seconds=SECONDS)
+        answer = diff_to_json(result, old.profile.name)
+        return shorten({**answer, **({"caveats": [old.profile.caveat]} if old.profile.caveat else {})})
 
     def choose_partitions(self, partitioner: str, partitions: str, keys: Sequence[str | None]) -> dict[str, Any]:
         """Return the partition that a client chooses for each key, exactly as the client does.

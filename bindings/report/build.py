@@ -140,7 +140,7 @@ def build_report(
     audited = Audited(
         sources.topology, topology.vhost, topology.profile.name, tally.topology, len(topology.exchanges),
         len(topology.queues), len(bindings), sources.archives, sources.tallies, records, window,
-        totals.messages - timed, sources.since, sources.until, missing,
+        totals.messages - timed, sources.since, sources.until, missing, _list_caveats(topology, comparison),
     )  # fmt: skip
     report = Report(
         made=now,
@@ -170,6 +170,11 @@ def build_report(
         listing=None if sources.listing is None else Listed(sources.listing.text, sum_lines(rows)),
     )  # fmt: skip
     return replace(report, caveats=tuple(list_caveats(report)))
+
+
+def _list_caveats(topology: Topology, comparison: Compared | None) -> tuple[str, ...]:
+    found = topology.profile.caveat, "" if comparison is None else comparison.caveat
+    return tuple(dict.fromkeys(filter(None, found)))
 
 
 def _binding_row(use: BindingUse, entry: IgnoreUse | None, before: int, line: int | None) -> BindingRow:

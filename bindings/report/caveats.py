@@ -37,6 +37,7 @@ def list_caveats(report: Report) -> Iterator[str]:
     """Yield the caveats of a report in sentences, the most severe first."""
     audited, totals = report.audited, report.summary.totals
     records = audited.records
+    yield from (f"{each}." for each in audited.unknown)
     if audited.missing:
         listed = list_some([str(each) for each in audited.missing], MAX_NAMED_PATHS)
         yield (

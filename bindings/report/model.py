@@ -108,6 +108,8 @@ class Audited(NamedTuple):
     until: Time | None = None
     missing: tuple[UnreadPart, ...] = ()
     """Parts of the topology, and of the one to compare with, that were not read."""
+    unknown: tuple[str, ...] = ()
+    """Which releases are newer than all that are known here, and by whose rules they are judged."""
 
 
 class Summary(NamedTuple):
@@ -339,6 +341,8 @@ class Compared(NamedTuple):
     changes: Changes
     missing: tuple[UnreadPart, ...] = ()
     """Parts of it that were not read."""
+    caveat: str = ""
+    """Why the rules are not those of its release; "" if they are."""
 
 
 @dataclass(frozen=True, slots=True)

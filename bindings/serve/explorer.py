@@ -118,7 +118,7 @@ def _source(explorer: Explorer, parameters: Parameters) -> Json:
         "read": reading.time,
         "watched": watched.is_watched,
         "fault": None if watched.fault is None else watched.fault._asdict(),
-        "warnings": [str(warning) for warning in reading.source.warnings[:MAX_ROWS]],
+        "warnings": [str(warning) for warning in reading.warnings[:MAX_ROWS]],
         "vhosts": list(reading.source.vhosts),
         "vhost": watched.vhost,
         "profile": reading.profile,

@@ -9,9 +9,11 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from bindings.serve.view import View
+from bindings.sources.definitions.import_warnings import SourceWarning
 from bindings.sources.files import list_files
 from bindings.sources.language.errors import LanguageError
 from bindings.sources.open import Source
+from exchange.entities.releases import resolve_profile
 from exchange.errors import HashstarError, InputError
 
 __all__ = ["ReadFault", "SourceReading", "WatchedSource"]
@@ -40,6 +42,13 @@ class SourceReading:
         self.time: Final = time.time()
         self._views: Final[dict[str, View]] = {}
         self._lock: Final = threading.Lock()
+
+    @property
+    def warnings(self) -> list[SourceWarning]:
+        """What is to be known before anything is asked: of an unknown release, then of what is not read as written."""
+        rules = self.source.profile if self.profile is None else resolve_profile(self.profile)
+        first = [SourceWarning(rules.caveat)] if rules is not None and rules.caveat else []
+        return [*first, *self.source.warnings]
 
     def view(self, vhost: str | None) -> View:
         """Return the view of a virtual host; None stands for the only one, else "/".

@@ -26,7 +26,7 @@ from bindings.sources.management import Management, build_unread_queues, is_addr
 from bindings.sources.section import Listing, Section
 from exchange.entities.part import Part
 from exchange.entities.profile import Profile
-from exchange.entities.releases import find_closest_profile
+from exchange.entities.releases import find_closest_profile, resolve_profile, warn_of
 from exchange.entities.unread import UnreadPart
 from exchange.errors import InputError
 from exchange.kinds import KeyUse, find_kind
@@ -79,7 +79,8 @@ class Source:
         Raises InputError, naming the source, when there is no such virtual host or several to choose from.
         """
         try:
-            topology = self.content.topology(vhost, self.profile if profile is None else profile)
+            rules = self.profile if profile is None else resolve_profile(profile)
+            topology = self.content.topology(vhost, rules)
         except InputError as error:
             raise InputError(f"{self.name}: {error}; choose with --vhost") from None
         unread = self._unread_in(topology.vhost)
@@ -120,10 +121,9 @@ class Source:
     @property
     def warnings(self) -> list[SourceWarning]:
         """What RabbitMQ would refuse or interpret differently, and what routing cannot follow; with positions."""
-        caveat = "" if self.profile is None else self.profile.caveat
         found = self.content.warnings if self.imported is None else self.imported.warnings
         hidden = map(SourceWarning.of_unread, self.hidden.values())
-        return [*([SourceWarning(caveat)] if caveat else []), *hidden, *found]
+        return [*hidden, *found]
 
     def warnings_under(self, profile: Profile) -> list[SourceWarning]:
         """Return `warnings`, with those about what the import of this release refuses."""
@@ -166,7 +166,7 @@ class Source:
         if is_address(self.name) or (isinstance(self.content, Definitions) and self.content.names_profile):
             return None
         if self.profile is not None and self.profile.applied_to:
-            return f"the newest, as it names {self.profile.applied_to}, which is newer than all that are known here"
+            return f"the newest known here, as it names {self.profile.applied_to}, which is newer"
         if isinstance(self.content, Document):
             return None if self.profile is not None else "the newest, as it names no profile"
         if self.profile is not None:
@@ -306,4 +306,6 @@ def load(
     >>> load("examples/orders/orders.bindings").vhost
     '/shop'
     """
-    return open_source(where, vhost, seconds=seconds).topology(vhost, profile)
+    topology = open_source(where, vhost, seconds=seconds).topology(vhost, profile)
+    warn_of(topology.profile, 2)
+    return topology

@@ -184,7 +184,7 @@ class VirtualBroker:
         self._broker.reject(delivery, requeue=requeue)
 
     def purge(self, queue: str) -> int:
-        """Delete the messages of a queue that are ready, as queue.purge; return their number."""
+        """Delete the messages of a queue that are ready or wait for a retry, as queue.purge; return their number."""
         _find_queue(self._broker, queue)
         return self._broker.purge(queue)
 

@@ -143,6 +143,12 @@ class Upgrade(NamedTuple):
     live: Shown | None = None
     """What a test broker of the new release has answered; None without one."""
 
+    @property
+    def caveats(self) -> tuple[str, ...] | None:
+        """Which of the two releases is newer than all that are known here, and by whose rules it is judged."""
+        found = dict.fromkeys(each.profile.caveat for each in (self.old, self.new) if each.profile.caveat)
+        return tuple(found) or None
+
     def __repr__(self) -> str:
         """Return a line: the parts have thousands of characters."""
         found = [f"{vhost.vhost!r} {vhost.severity or 'nothing found'}" for vhost in self.vhosts]

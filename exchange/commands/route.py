@@ -20,7 +20,9 @@ from exchange.commands.completion import SOURCE, complete_names
 from exchange.commands.console import fail, show_caveat, show_progress
 from exchange.commands.options import accept_old_name, command, timeout_option, topology_option
 from exchange.commands.output import form_options, output_option, print_form
-from exchange.entities.releases import LATEST_PROFILE, RELEASES, find_profile_by_name
+from exchange.commands.release import profile_option
+from exchange.entities.profile import Profile
+from exchange.entities.releases import LATEST_PROFILE
 from exchange.errors import BrokerError, HashstarError, InputError, NotFound
 from exchange.lifecycle.forms import format_life
 from exchange.lifecycle.possible import PossibleLives, find_lives
@@ -41,7 +43,7 @@ from exchange.values.json_text import JsonFault, draw_line, parse, parse_line
 from exchange.values.lines import read_lines
 from exchange.values.message import Message
 
-__all__ = ["ErrorLine", "Load", "ProfiledExplanation", "ProfileType", "RouteLine", "build_commands", "topology_options"]
+__all__ = ["ErrorLine", "Load", "ProfiledExplanation", "RouteLine", "build_commands", "topology_options"]
 
 Load = Callable[[str, str | None, str | None], Topology]
 """Source of a topology, virtual host or None, name of a profile or None -> a topology that a router can be built from.
@@ -189,38 +191,11 @@ def build_commands(load: Load) -> tuple[click.Command, click.Command]:
             fail(InputError(f"{error}{'' if exchange in topology.exchanges else near}"))
         except HashstarError as error:
             fail(error)
-        print_form(FORMS[form], explanation, topology.profile.name, lives)
+        print_form(FORMS[form], explanation, topology.profile, lives)
         if form == "text" and profile is None and topology.profile != LATEST_PROFILE:
             click.echo(f"by the rules of {topology.profile.name}, for the release that the source names")
 
     return route_command, explain_command
-
-
-class ProfileType(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """The type of an option that names a profile or a version of RabbitMQ."""
-
-    name = "release"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the name if there is such a profile; else end the command."""
-        profile = find_profile_by_name(value)
-        if profile is None:
-            self.fail(f"{value!r} is no release of RabbitMQ that is known here: give {RELEASES}")
-        show_caveat(profile)
-        return str(value)
-
-
-def profile_option(
-    default: str = "the one that the source names, else the newest",
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return the option that names the release of RabbitMQ."""
-    return click.option(
-        "--profile",
-        type=ProfileType(),
-        metavar="RELEASE",
-        help="RabbitMQ release whose rules apply, such as 4.1 or rabbitmq-3.10; 3.10 is the oldest.  "
-        f"[default: {default}]",
-    )
 
 
 def topology_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -246,6 +221,8 @@ allow_python_option: Final = click.option(
 def _load_or_fail(load: Load, source: str, vhost: str | None, profile: str | None, allow_python: bool) -> Topology:
     try:
         topology = load(source, vhost, profile)
+        if profile is None:  # else the option has said it
+            show_caveat(topology.profile)
         return import_partitioners(topology, str(Path.cwd())) if allow_python else topology
     except HashstarError as error:
         fail(error)
@@ -268,6 +245,7 @@ class _Notes:
 def _route_lines(router: Router, file: IO[bytes], notes: _Notes) -> Iterator[bytes]:
     """Yield the output lines. Raises InputError for a bad line; with --skip-bad, notes it and yields its error."""
     lines: dict[tuple[str, str], tuple[Route, bytes]] = {}
+    caveat = router.topology.profile.caveat
     for number, raw in read_lines(file):
         try:
             value = parse_line(raw)
@@ -290,7 +268,7 @@ def _route_lines(router: Router, file: IO[bytes], notes: _Notes) -> Iterator[byt
         if known is None or known[0] is not route:  # the router caches routes: the same object means the same line
             if len(lines) >= CACHED_LINES:
                 lines.clear()
-            known = lines[key] = route, _format_line(message, route)
+            known = lines[key] = route, _format_line(message, route, caveat)
         yield known[1]
 
 
@@ -317,7 +295,7 @@ def _with_progress(file: IO[bytes], lines: Iterator[bytes]) -> Iterator[bytes]:
             yield line
 
 
-@document("ExplanationJson", "*explanation, profile, lives if any")
+@document("ExplanationJson", "*explanation, profile, caveat if any, lives if any")
 class ProfiledExplanation(NamedTuple):
     """The route of a message and its reasons: `hashstar explain --json`."""
 
@@ -326,15 +304,20 @@ class ProfiledExplanation(NamedTuple):
     """The release of RabbitMQ whose rules were applied."""
     lives: PossibleLives | None
     """With --life, what its queues may do with the message."""
+    caveat: str | None
+    """Why the rules are not those of the release that was named: it is newer than all that are known here."""
 
 
-def encode_explanation(explanation: Explanation, profile: str, lives: PossibleLives | None) -> Any:
+def encode_explanation(explanation: Explanation, profile: Profile, lives: PossibleLives | None) -> Any:
     """Return an explanation as JSON values, with the lives of its message if they were asked for."""
-    return encode_as(ProfiledExplanation, ProfiledExplanation(explanation, profile, lives))
+    value = ProfiledExplanation(explanation, profile.name, lives, profile.caveat or None)
+    return encode_as(ProfiledExplanation, value)
 
 
-def format_explanation(explanation: Explanation, _: str, lives: PossibleLives | None) -> Iterator[str]:
+def format_explanation(explanation: Explanation, profile: Profile, lives: PossibleLives | None) -> Iterator[str]:
     """Yield the lines of an explanation, and those of the lives of its message."""
+    if profile.caveat:
+        yield profile.caveat
     yield from str(explanation).split("\n")
     yield from () if lives is None else format_life(lives)
 
@@ -364,6 +347,8 @@ class RouteLine(TypedDict):
     returned."""
     later: NotRequired[tuple[LaterRoute, ...]]
     """The exchanges that delay it, and the queues that get it then; absent if none does."""
+    caveat: NotRequired[str]
+    """Why the rules are not those of the release that was named: it is newer than all that are known here."""
 
 
 class ErrorLine(TypedDict):
@@ -372,7 +357,7 @@ class ErrorLine(TypedDict):
     error: str
 
 
-def _format_line(message: Message, route: Route) -> bytes:
+def _format_line(message: Message, route: Route, caveat: str) -> bytes:
     fields: RouteLine = {
         "exchange": message.exchange,
         "routing_key": message.routing_key,
@@ -386,6 +371,8 @@ def _format_line(message: Message, route: Route) -> bytes:
     if route.delayed is not None:
         fields["at_once"] = list(route.at_once.queues)
         fields["later"] = route.later
+    if caveat:
+        fields["caveat"] = caveat
     return encode_fields(encode_as(RouteLine, fields))
 
 

@@ -90,10 +90,11 @@ _OF_MIRRORING: Final[Mapping[str, SettingRule]] = {
 """Rules of their own of releases that mirror queues."""
 _NO_NEGATIVE_LIMIT: Final = SettingRule(_integer_from(0), "delivery limit")
 
-PLUGINS: Final = frozenset({
+COMMERCIAL_SETTINGS: Final = frozenset({"selector-fields", "selector-field-max-bytes"})
+"""Settings of Tanzu RabbitMQ, the commercial edition; RabbitMQ itself refuses them."""
+PLUGINS: Final = COMMERCIAL_SETTINGS | {
     "federation-upstream", "federation-upstream-set", "federation-upstream-pattern", "shards-per-node", "routing-key",
-    "selector-fields", "selector-field-max-bytes",
-})  # fmt: skip
+}  # fmt: skip
 """Settings that plugins and commercial editions add, whose values are not checked."""
 
 _MIRRORING: Final = {

@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
+from exchange.entities.entities import Destination
+
 __all__ = ["NEWEST_PATCH", "VERSION", "Profile", "QueueBehaviour", "SettingRules", "read_release"]
 
 
@@ -186,6 +188,8 @@ class Profile:
     delay_is_annotation: bool = field(repr=False)
     """x-delayed-message reads x-delay as an annotation (since 3.13): bytes are text, a signed byte is no delay, void
     crashes the channel, and consumers get the negated delay."""
+    names_queues_by_prefix: bool = field(repr=False)
+    """The argument x-name-prefix begins the name of a queue that the broker names, and is not kept (since 4.4)."""
     import_needs_queue_flags: bool = field(repr=False)
     """An import of definitions refuses queues without durable or auto_delete (3.10; not 4.0)."""
     import_needs_durable: bool = field(repr=False)
@@ -211,19 +215,19 @@ class Profile:
     routes_as: str = field(default="", repr=False)
     """Name of an older profile with the same rules of routing; "" for none. Kept counts of both add."""
     applied_to: str = field(default="", repr=False, compare=False)
-    """The release, newer than all that are known here, that the newest profile is applied to; "" for none."""
+    """The release, newer than all of its series or than all series that are known here, that the profile is applied to;
+    "" for none."""
+    caveat: str = field(default="", repr=False, compare=False)
+    """What is to be said before anything that is derived from the profile; "" for nothing."""
+
+    def leaves_out(self, destination: Destination) -> bool:
+        """Return whether an import leaves out bindings to this destination if it does not exist, with a warning."""
+        return self.import_skips_generated and destination.kind == "queue" and destination.name.startswith("amq.")
 
     @property
     def written(self) -> str:
         """The name by which a file names it, which keeps the release that it is applied to."""
         return f"rabbitmq-{self.applied_to}" if self.applied_to else self.name
-
-    @property
-    def caveat(self) -> str:
-        """What is to be said before anything that is derived from the profile; "" for nothing."""
-        if not self.applied_to:
-            return ""
-        return f"RabbitMQ {self.applied_to} is newer than all that are known here: the rules of {self.name} are applied"
 
 
 NEWEST_PATCH: Final = 999
@@ -249,8 +253,8 @@ def read_release(name: str) -> tuple[int, int, int] | None:
 
 
 VERSION: Final = re.compile(
-    r"(?:[Rr]abbit[Mm][Qq][- :])?v?([0-9]{1,4}\.[0-9]{1,4})"
-    r"(?:(?:\.[xX*])?(?:-(?:management|alpine))*|\.([0-9]{1,4})(?:\.[0-9]{1,4})?(?:[-+~_][-+~_.0-9A-Za-z]*)?)"
+    r"(?:[Rr]abbit[Mm][Qq][- :])?v?((?:0|[1-9][0-9]{0,3})\.(?:0|[1-9][0-9]{0,3}))"
+    r"(?:(?:\.[xX*])?(?:-(?:management|alpine))*|\.(0|[1-9][0-9]{0,3})(?:\.[0-9]{1,4})?(?:[-+~_][-+~_.0-9A-Za-z]*)?)"
 )
 """A release as users, brokers, packages and images write it; its groups are the series, and the number of the patch
 release unless the newest is meant."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from exchange.entities.entities import Queue
@@ -17,7 +18,10 @@ from exchange.errors import BrokerError, PreconditionFailed
 from exchange.values.erlang_terms import show_binary, show_string
 from exchange.values.field_values import INTEGER_TYPES, resolve_type
 
-__all__ = ["PLUGIN_TYPES", "RULES", "find_compared_arguments", "refuse_consumer", "refuse_queue", "find_rules"]
+__all__ = [
+    "COMMERCIAL_TYPES", "PLUGIN_TYPES", "RULES", "find_compared_arguments", "find_rules", "refuse_consumer",
+    "refuse_queue", "take_name_prefix",
+]  # fmt: skip
 
 MAX_EXPIRY: Final = 315_360_000_000
 """Maximum duration in milliseconds: ten years."""
@@ -147,7 +151,9 @@ def find_rules(settings: SettingRules) -> Mapping[str, Rule]:
     return _RULES_WITH_VERSION_1 if settings.has_version_1 else RULES
 
 
-PLUGIN_TYPES: Final = frozenset({"MQTT-QoS-0", "rabbit_mqtt_qos0_queue", "delayed", "jms"})
+COMMERCIAL_TYPES: Final = frozenset({"delayed", "jms"})
+"""Queue types of Tanzu RabbitMQ, the commercial edition; RabbitMQ itself refuses them."""
+PLUGIN_TYPES: Final = COMMERCIAL_TYPES | {"MQTT-QoS-0", "rabbit_mqtt_qos0_queue"}
 """Queue types that plugins and commercial editions add since 4.0."""
 MODULES: Final = {
     "classic": "rabbit_classic_queue",
@@ -189,6 +195,25 @@ def refuse_consumer(queue: Queue, what: str, given: Mapping[str, Any], profile: 
     for name in arguments:
         if name in settings.all_consumer_arguments and name not in accepted:
             raise PreconditionFailed(f"invalid arg '{name}' for {what} of queue type {MODULES[queue.type]}")
+
+
+NAME_PREFIX: Final = "x-name-prefix"
+MAX_PREFIX_BYTES: Final = 64
+
+
+def take_name_prefix(queue: Queue, profile: Profile) -> tuple[Queue, str]:
+    """Return a queue as the broker keeps it, without x-name-prefix, and the prefix of the name that it gives it.
+
+    The prefix is "" for the broker's own. Raises PreconditionFailed for one that is too long.
+    """
+    if not profile.names_queues_by_prefix or NAME_PREFIX not in queue.arguments:
+        return queue, ""
+    kind, value = resolve_type(queue.arguments[NAME_PREFIX])
+    prefix = _decode(value) if kind == "longstr" else ""
+    if not queue.name and prefix and len(value) > MAX_PREFIX_BYTES:
+        raise PreconditionFailed(f"Queue name prefix '{prefix}' exceeds the {MAX_PREFIX_BYTES}-byte limit")
+    arguments = {name: given for name, given in queue.arguments.items() if name != NAME_PREFIX}
+    return replace(queue, arguments=arguments), prefix
 
 
 def find_compared_arguments(queue: Queue, profile: Profile) -> tuple[str, ...]:

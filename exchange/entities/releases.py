@@ -6,6 +6,7 @@ its predecessor with what changed, so a new release is a row here, with its fact
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -21,10 +22,11 @@ from exchange.entities.release_settings import (
     SETTINGS_4_3_1,
     SETTINGS_4_4,
 )
+from exchange.errors import UnknownReleaseWarning
 
 __all__ = [
     "LATEST_PROFILE", "PROFILES", "RELEASES", "ROWS", "SERIES", "ReleaseRow", "find_closest_profile", "find_profile",
-    "find_profile_by_name", "find_row",
+    "find_profile_by_name", "find_row", "resolve_profile", "warn_of",
 ]  # fmt: skip
 
 _LIVES_3_10: Final = QueueBehaviour(
@@ -91,6 +93,7 @@ _3_10: Final = Profile(
     selectors_are_checked=False,
     like_without_text_matches_nothing=False,
     delay_is_annotation=False,
+    names_queues_by_prefix=False,
     import_needs_queue_flags=True,
     import_needs_durable=True,
     import_skips_bindings=True,
@@ -148,7 +151,7 @@ _4_3_0: Final = replace(
 _4_3_1: Final = replace(_4_3_0, settings=SETTINGS_4_3_1)
 _4_3_2: Final = replace(_4_3_0, settings=SETTINGS_4_3, max_regex_bytes=1_024)
 _4_3: Final = replace(_4_3_2, name="rabbitmq-4.3", max_many=2, hashes_empty_arrays=True)
-_4_4_0: Final = replace(_4_3, name="", routes_as="rabbitmq-4.3", settings=SETTINGS_4_4)
+_4_4_0: Final = replace(_4_3, name="", routes_as="rabbitmq-4.3", names_queues_by_prefix=True, settings=SETTINGS_4_4)
 _4_4: Final = replace(_4_4_0, name="rabbitmq-4.4", import_skips_generated=True)
 
 
@@ -293,6 +296,14 @@ def find_profile(version: str) -> Profile:
     return find_closest_profile(version) or OLDEST.profile
 
 
+def resolve_profile(profile: Profile | str) -> Profile:
+    """Return the profile of a name, or the profile itself. Raises ValueError listing the names."""
+    found = profile if isinstance(profile, Profile) else find_profile_by_name(profile)
+    if found is None:
+        raise ValueError(f"no profile {profile!r}; there are {RELEASES}")
+    return found
+
+
 def find_profile_by_name(name: str) -> Profile | None:
     """Return the profile that a user names, in any form that `read_release` takes: ``4.2.6`` or ``rabbitmq-4.2``.
 
@@ -302,13 +313,30 @@ def find_profile_by_name(name: str) -> Profile | None:
     return None if numbers is None or numbers < OLDEST.since else find_closest_profile(name)
 
 
+def warn_of(profile: Profile, stacklevel: int) -> None:
+    """Warn a caller of the library that a profile is not that of the release which was named; see `Profile.caveat`."""
+    if profile.caveat:
+        warnings.warn(profile.caveat, UnknownReleaseWarning, stacklevel + 1)
+
+
 def find_closest_profile(name: str) -> Profile | None:
     """Return the profile as `find_profile_by_name`, but the oldest one for an older release; None for no release."""
     numbers = read_release(name)
     if numbers is None:
         return None
-    profile = find_row(numbers).profile
+    row = find_row(numbers)
     release = ".".join(map(str, numbers if numbers[2] != NEWEST_PATCH else numbers[:2]))
-    if numbers[:2] > ROWS[-1].since[:2]:
-        return replace(profile, applied_to=release)
-    return profile if profile.name else replace(profile, name=f"rabbitmq-{release}")
+    is_known = row.since[:2] >= numbers[:2]
+    if is_known and numbers[2] in (NEWEST_PATCH, *range(row.newest_patch + 1)):
+        return row.profile if row.profile.name else replace(row.profile, name=f"rabbitmq-{release}")
+    newest = f"{row.series}.{row.newest_patch}"
+    rules = row.profile.name or f"rabbitmq-{newest}"
+    if is_known:
+        why = f"is newer than {newest}, the newest of {row.series} that is known here"
+    elif row is ROWS[-1]:
+        why = "is newer than all that are known here"
+    else:
+        why = "is not known here"  # there is none between two series
+    caveat = f"RabbitMQ {release} {why}: the rules of {rules} are applied"
+    applied_to = release if is_known or row is ROWS[-1] else ""
+    return replace(row.profile, name=rules, applied_to=applied_to, caveat=caveat)

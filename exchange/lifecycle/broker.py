@@ -214,7 +214,7 @@ class Broker:
         self._settle(delivery, "requeue" if requeue else "discard", failed)
 
     def purge(self, queue: str) -> int:
-        """Delete the messages of a queue that are ready, as queue.purge, and return their number.
+        """Delete the messages of a queue that are ready or wait for a retry, as queue.purge, and return their number.
 
         Raises NotFound, and BrokerError for a stream.
         """

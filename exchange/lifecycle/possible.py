@@ -12,15 +12,20 @@ from typing import Final, Literal, NamedTuple
 
 from exchange.entities.entities import Policy, Queue
 from exchange.entities.in_force import Policies
+from exchange.entities.queue_arguments import refuse_queue
+from exchange.errors import BrokerError
 from exchange.lifecycle.content import Content, identify_death, publish_content, record_death
 from exchange.lifecycle.limits import Limits, RetryKind, build_limits
 from exchange.lifecycle.outcomes import NO_EXCHANGE, Cause, find_targets
 from exchange.routing.router import Router
+from exchange.topology.rules import VirtualHost
 from exchange.topology.topology import Topology
 from exchange.values.documents import document
 from exchange.values.message import Message
 
-__all__ = ["REASONS", "Deletion", "PossibleLives", "Reason", "Return", "Way", "find_lives", "goes_alone"]
+__all__ = [
+    "REASONS", "Deletion", "PossibleLives", "Reason", "RefusedQueue", "Return", "Way", "find_lives", "goes_alone",
+]  # fmt: skip
 
 Reason = Literal["rejected", "expired", "maxlen", "delivery_limit"]
 STATES: Final = 500
@@ -81,7 +86,16 @@ class Return(NamedTuple):
     """Which policy must be in force, in words; absent if that is known."""
 
 
-@document("LivesJson", "ways, rounds, leads, losses, deletions, returns, whole = is_whole")
+@document("RefusedQueueJson")
+class RefusedQueue(NamedTuple):
+    """A queue of the topology that a broker refuses to declare: its life is that of a queue of an older release."""
+
+    queue: str
+    answer: str
+    """What the broker answers."""
+
+
+@document("LivesJson", "ways, rounds, leads, losses, deletions, returns, refused if any, whole = is_whole")
 class PossibleLives(NamedTuple):
     """What may become of a message in its queues."""
 
@@ -97,6 +111,9 @@ class PossibleLives(NamedTuple):
     """Queues on the way that may be deleted with the message."""
     returns: tuple[Return, ...]
     """How it comes back to queues on the way, where that takes time by their settings."""
+    refused: tuple[RefusedQueue, ...] | None
+    """Queues on the way that the release refuses to declare: they exist only if an older one has made them; absent if
+    there is none."""
     is_whole: bool
     """Whether all of its lives were followed, and not only so far as ``STATES`` and ``WAYS`` allow."""
 
@@ -160,8 +177,18 @@ def find_lives(topology: Topology, router: Router, message: Message) -> Possible
         tuple(_losses(edges, came)),
         tuple(deletions),
         tuple(returns),
+        tuple(_find_refused(topology, order)) or None,
         came.keys() <= edges.keys(),
     )
+
+
+def _find_refused(topology: Topology, names: Iterable[str]) -> Iterator[RefusedQueue]:
+    host = VirtualHost(topology.vhost, topology.profile)
+    for name in names:
+        try:
+            refuse_queue(topology.queues[name], host.describe("queue", name), topology.profile)
+        except BrokerError as error:
+            yield RefusedQueue(name, str(error))
 
 
 def goes_alone(round_: Iterable[Way]) -> bool:

@@ -10,7 +10,7 @@ from exchange.entities.entities import PREDECLARED, Binding, Destination, Exchan
 from exchange.entities.in_force import Policies
 from exchange.entities.indexes import Change, Tables
 from exchange.entities.profile import Profile
-from exchange.entities.releases import LATEST_PROFILE, RELEASES, find_profile_by_name
+from exchange.entities.releases import LATEST_PROFILE, resolve_profile, warn_of
 from exchange.entities.unread import UnreadPart
 from exchange.text.display import count_noun
 from exchange.topology import rules
@@ -217,10 +217,8 @@ class Topology:
 
 
 def _to_profile(profile: Profile | str) -> Profile:
-    """Return the profile of a name, or the profile itself. Raises ValueError listing the names."""
-    if isinstance(profile, Profile):
-        return profile
-    known = find_profile_by_name(profile)
-    if known is None:
-        raise ValueError(f"no profile {profile!r}; there are {RELEASES}")
-    return known
+    """Return the profile of a name, with a warning for an unknown release. Raises ValueError listing the names."""
+    found = resolve_profile(profile)
+    if isinstance(profile, str):
+        warn_of(found, 3)
+    return found

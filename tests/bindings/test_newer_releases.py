@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+import bindings
+from bindings.checking.forms import FORMS as CHECK
 from bindings.counts.tally import compute_fingerprint
+from bindings.diffing.forms import FORMS as DIFF
+from bindings.report.forms import FORMS as REPORT
 from bridge.cli import hashstar
+from exchange.commands.route import FORMS as EXPLANATION
 from exchange.entities.releases import PROFILES
+from exchange.errors import UnknownReleaseWarning
 from exchange.topology.topology import Topology
+from exchange.values.forms import Forms
 
 SAID = "RabbitMQ 5.0.1 is newer than all that are known here: the rules of rabbitmq-"
 EXPORT = {
@@ -20,25 +28,86 @@ EXPORT = {
     "queues": [{"name": "q", "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}}],
     "exchanges": [], "bindings": [], "policies": [],
 }  # fmt: skip
-SOURCES = {"export.json": json.dumps(EXPORT), "file.bindings": "profile rabbitmq-5.0.1\nqueue q\n"}
+SOURCES = {
+    "export.json": json.dumps(EXPORT),
+    "file.bindings": "profile rabbitmq-5.0.1\nqueue q\n",
+    "patch.bindings": "profile rabbitmq-4.4.9\nqueue q\n",
+}
+PATCHED = "RabbitMQ 4.4.9 is newer than 4.4.1, the newest of 4.4 that is known here: the rules of rabbitmq-4.4"
+FORMS_OF: dict[tuple[str, ...], Forms] = {
+    ("check", "FILE"): CHECK,
+    ("diff", "FILE", "other.bindings"): DIFF,
+    ("explain", "FILE", "", "q"): EXPLANATION,
+    ("audit", "FILE", "archive.jsonl", "--no-spark"): REPORT,
+}
+"""Command -> its forms."""
+NO_TEXT = {"tables", "total"}
+"""Forms of an audit that are tables of numbers, or a sum to be continued."""
 COMMANDS = (
-    ("check", "FILE"), ("check", "FILE", "--format", "json"), ("route", "FILE", "-"),
-    ("explain", "FILE", "", "q"), ("diff", "FILE", "FILE"), ("graph", "FILE"), ("convert", "FILE", "out.json"),
-    ("audit", "FILE", "archive.jsonl", "--no-spark"),
-    ("upgrade", "FILE", "--from", "4.2", "--to", "4.3"),
+    *((*words, "--format", form) for words, forms in FORMS_OF.items() for form, each in forms.items()
+      if each.is_printed and form not in NO_TEXT),
+    ("check", "FILE", "--statistics"), ("check", "FILE", "FILE"), ("route", "FILE", "archive.jsonl"),
+    ("audit", "FILE", "archive.jsonl", "--no-spark", "--html", "out"),
 )  # fmt: skip
+OTHERS = (("graph", "FILE"), ("convert", "FILE", "out.json"))
+"""Commands whose output has no room for it: standard error says it."""
+
+
+def run(command: tuple[str, ...], text: str, folder: Path, name: str) -> tuple[str, str]:
+    """Return what a command writes to standard error, and its output."""
+    (folder / name).write_text(text)
+    (folder / "other.bindings").write_text("queue q\nqueue r: x-max-length = 5\n")
+    (folder / "archive.jsonl").write_text('{"exchange": "", "routing_key": "q"}\n')
+    names = {"FILE": name, "out": "out.html", "out.json": "o.json"}
+    names |= {each: each for each in ("other.bindings", "archive.jsonl")}
+    words = [str(folder / names[word]) if word in names else word for word in command]
+    result = CliRunner().invoke(hashstar, words)
+    assert result.exit_code != 2, result.output
+    made = folder / "out.html"
+    return result.stderr, made.read_text() if made.exists() else result.stdout
 
 
 @pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("command", [*COMMANDS, *OTHERS], ids=" ".join)
+def test_each_command_says_it_first_and_each_form_has_it(command: tuple[str, ...], source: str, tmp_path: Path) -> None:
+    """Standard error for those who run it, and the output for those who are sent it."""
+    errors, output = run(command, SOURCES[source], tmp_path, source)
+    said = PATCHED if source.startswith("patch") else SAID
+    assert said in errors.splitlines()[0]
+    assert command in OTHERS or said in " ".join(output.split())
+    assert "HS901" not in output or "junit" in command  # which lists all rules
+
+
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_each_command_says_it_first(command: tuple[str, ...], source: str, tmp_path: Path) -> None:
-    file = tmp_path / source
-    file.write_text(SOURCES[source])
-    (tmp_path / "archive.jsonl").write_text('{"exchange": "", "routing_key": "q"}\n')
-    names = {"FILE": str(file), "archive.jsonl": str(tmp_path / "archive.jsonl"), "out.json": str(tmp_path / "o.json")}
-    run = CliRunner().invoke(hashstar, [names.get(word, word) for word in command], input="")
-    assert run.exit_code != 2, run.output
-    assert SAID in run.stderr.splitlines()[0], run.output
+def test_each_form_has_it_for_an_option_and_nothing_for_a_known_release(
+    command: tuple[str, ...], tmp_path: Path
+) -> None:
+    profile = ("--profile", "5.0.1")
+    assert SAID in run((*command, *profile), "queue q\n", tmp_path, "a.bindings")[1]
+    assert "newer than" not in "".join(run((*command, "--profile", "4.4"), "queue q\n", tmp_path, "a.bindings"))
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "json"])
+def test_an_upgrade_says_it_of_both_releases(form: str, tmp_path: Path) -> None:
+    command = ("upgrade", "FILE", "--from", "4.4.9", "--to", "5.0.1", "--format", form)
+    errors, output = run(command, "queue q\n", tmp_path, "a.bindings")
+    assert [said in errors for said in (PATCHED, SAID)] == [True, True]
+    assert [said in output for said in (PATCHED, SAID)] == [True, True]
+
+
+def test_callers_of_the_library_are_warned(tmp_path: Path) -> None:
+    newer = tmp_path / "newer.bindings"
+    newer.write_text(SOURCES["file.bindings"])
+    makers: tuple[Callable[[], Topology], ...] = (
+        lambda: Topology(profile="5.0.1"),
+        lambda: Topology().with_profile("5.0.1"),
+        lambda: bindings.load(newer),
+        lambda: bindings.load("examples/orders/orders.bindings", profile="5.0.1"),
+    )
+    for make in makers:
+        with pytest.warns(UnknownReleaseWarning, match="^RabbitMQ 5.0.1 is newer than") as warned:
+            make()
+        assert [each.filename for each in warned] == [__file__]
 
 
 @pytest.mark.parametrize("form", ["text", "markdown", "json"])

@@ -29,6 +29,8 @@ def to_workflow_commands(result: CheckResult) -> Iterator[str]:
     """Yield one command for each finding, and one for each source that could not be checked."""
     for report in result.reports:
         file = find_relative_path(report, result.root) if report.path is not None else ""
+        if report.caveat:
+            yield _command("warning", {"file": file, "title": "unknown release"}, [report.caveat])
         for _, finding in report.findings():
             yield _of_finding(file, finding)
     for failed in result.errors:

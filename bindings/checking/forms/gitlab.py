@@ -38,6 +38,11 @@ def to_code_quality(result: CheckResult) -> list[dict[str, Any]]:
         for path in [find_relative_path(report, result.root)]
         for vhost, finding in report.findings()
     ]
+    for report in result.reports:
+        if report.caveat:
+            path = find_relative_path(report, result.root)
+            identity = _number(seen, f"{path}\0unknown release")
+            entries.insert(0, _entry(report.caveat, "unknown-release", "info", path, 1, identity))
     for failed in result.errors:
         place = locate(failed, result.root)
         text = split_error(str(failed.error))[0]

@@ -36,6 +36,8 @@ def _cases(report: SourceReport, result: CheckResult) -> Iterator[Case]:
     findings: dict[str, list[str]] = defaultdict(list)
     for vhost, finding in report.findings():
         findings[finding.code] += _finding_lines(report, vhost, finding)
+    if report.caveat:
+        yield Case("release", skipped=report.caveat)
     for code in result.codes:
         rule, lines = RULES[code], findings[code]
         name = f"{code} {rule.name}"

@@ -40,6 +40,7 @@ def to_sarif(result: CheckResult) -> dict[str, Any]:
     invocation = {
         "executionSuccessful": not result.errors,
         "toolExecutionNotifications": [
+            *(_notification("warning", f"{each.name}: {each.caveat}") for each in result.reports if each.caveat),
             *(_notification("error", hide_logins(str(error))) for _, error in result.errors),
             *(_notification("note", f"{name}: skipped: {reason}") for name, reason in result.skipped),
         ],

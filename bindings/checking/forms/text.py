@@ -34,7 +34,7 @@ def to_text(result: CheckResult) -> Iterator[str]:
     code means is printed once.
     """
     if result.statistics:
-        return chain(format_statistics(result), _outcome_lines(result))
+        return chain(_caveats(result.reports), format_statistics(result), _outcome_lines(result))
     if result.several:
         return _lines_of_several(result)
     return chain.from_iterable(map(_lines_of_one, result.reports))
@@ -42,6 +42,7 @@ def to_text(result: CheckResult) -> Iterator[str]:
 
 def _lines_of_one(report: SourceReport) -> Iterator[str]:
     several = len(report.vhosts) > 1
+    yield from _caveats([report])
     for of in report.vhosts:
         if several and of.findings:
             yield f"virtual host '{of.vhost}'"
@@ -53,6 +54,13 @@ def _lines_of_one(report: SourceReport) -> Iterator[str]:
     yield f"{report.name}: {_counts(report.counts, report.known)}"
 
 
+def _caveats(reports: Iterable[SourceReport]) -> Iterator[str]:
+    for report in reports:
+        if report.caveat:
+            yield f"{report.name}: {report.caveat}"
+            yield ""
+
+
 def _lines_of_several(result: CheckResult) -> Iterator[str]:
     placed = [
         _Placed(finding, f"{_position(report.name, finding, report.name)}{where}")
@@ -61,6 +69,7 @@ def _lines_of_several(result: CheckResult) -> Iterator[str]:
         for where in [f"virtual host '{of.vhost}': " if len(report.vhosts) > 1 else ""]
         for finding in of.findings
     ]
+    yield from _caveats(result.reports)
     yield from _groups(sorted(placed, key=lambda each: each.finding.code))
     for report in result.reports:
         rules = "" if report.chosen_by is None else f" (by the rules of {report.profile}, {report.chosen_by})"

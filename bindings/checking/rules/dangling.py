@@ -43,11 +43,16 @@ def find(view: TopologyView) -> Iterator[Finding]:
             )
     for end, bindings in missing.items():
         known = topology.queues if end.kind == "queue" else topology.exchanges
-        is_left_out = topology.profile.import_skips_generated and end.kind == "queue" and end.name.startswith("amq.")
         swapped = next((binding for binding in bindings if _is_swapped(topology, binding)), None)
-        if is_left_out:
-            hint = "; an import leaves it out, with a warning"
-        elif swapped is not None:
+        if topology.profile.leaves_out(end):
+            sources = list_names(dict.fromkeys(binding.source for binding in bindings))
+            message = (
+                f"{end} does not exist, and {_count(bindings)} to it, which an import leaves out: from {sources} with "
+                f"{_keys(bindings)}"
+            )
+            yield Finding("HS112", bindings[0], message, related=tuple(bindings[1:]))
+            continue
+        if swapped is not None:
             queue, exchange = swapped.source, swapped.destination.name
             hint = f"; '{queue}' is a queue and '{exchange}' an exchange: did you mean {exchange} -> {queue}?"
         else:

@@ -125,6 +125,9 @@ TABLE: Final = (
     Rule("HS190", "undecided", "note",
          "Whether other bindings cover this one would cost too many steps to find out; it may be needed or not.",
          "use fewer '#' in the patterns of this destination"),
+    Rule("HS112", "left-out-binding", "note",
+         "A binding leads to a queue amq.* that does not exist. Imports leave it out since 4.4.1; older ones fail.",
+         "nothing, if the client that owns the queue makes both again; else remove the binding"),
     # 2xx: reach
     Rule("HS201", "exchange-without-exit", "note",
          "No queue can be reached from the exchange, so every message published to it is dropped, or returned if it "
@@ -229,7 +232,7 @@ TABLE: Final = (
          "the queue as routing key, or to an exchange of its own"),
     Rule("HS326", "not-modelled", "note",
          "RabbitMQ has the setting and check knows its rules, but what it does is left out where the life of a message "
-         "is followed: in explain --life, VirtualBroker, the test server, and HS321 to HS325.",
+         "is followed: in explain --life, VirtualBroker, the test server, and HS321 to HS327.",
          "nothing, if what it does decides no test or question; else ask a broker"),
     Rule("HS327", "retries-stop-the-queue", "warning",
          "Messages that wait for a delayed retry count for the limits of a quorum queue, but it cannot drop them. Once "
@@ -314,6 +317,9 @@ TABLE: Final = (
     Rule("HS607", "unknown-argument", "note",
          "No release of RabbitMQ knows the argument, so it has no effect on the broker.",
          "nothing, if an application or a plugin reads it; else correct or remove it"),
+    Rule("HS608", "commercial-edition", "warning",
+         "The type of the queue, or the setting of the policy, is one of Tanzu RabbitMQ. RabbitMQ itself refuses it.",
+         "nothing, if the broker is of that edition; else remove it, or declare a queue of another type"),
     # 7xx: policies
     Rule("HS701", "bad-expression", "error",
          "RabbitMQ refuses the pattern of the policy, which is no regular expression for PCRE, and a whole import of "
@@ -409,6 +415,6 @@ RULES: Final = MappingProxyType({rule.code: rule for rule in TABLE})
 """Code -> rule."""
 
 ABSENCES: Final = frozenset({
-    "HS101", "HS102", "HS110", "HS702", *(code for code in RULES if code.startswith(("HS20", "HS3"))),
+    "HS101", "HS102", "HS110", "HS112", "HS702", *(code for code in RULES if code.startswith(("HS20", "HS3"))),
 }) - {"HS206", "HS207", "HS326", "HS327"}  # fmt: skip
 """Codes of findings that rest on what is *not* there: none is proved of a topology of which parts are missing."""

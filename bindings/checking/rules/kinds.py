@@ -15,13 +15,15 @@ from exchange.entities.effects import AT_MOST_ONCE, NoEffect
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Destination, Exchange, Policy, Queue
 from exchange.entities.in_force import Setting, SettingsInForce
 from exchange.entities.indexes import Tables
+from exchange.entities.policy_definitions import COMMERCIAL_SETTINGS
+from exchange.entities.queue_arguments import COMMERCIAL_TYPES
 from exchange.errors import BrokerError
 from exchange.kinds import KINDS, Decider, KeyUse, UnknownExchange, find_kind
-from exchange.lifecycle.limits import NOT_MODELLED
+from exchange.lifecycle.limits import explain_not_modelled
 from exchange.text.display import suggest
 from exchange.topology import rules
 
-__all__ = ["find", "find_refused_queues", "find_without_effect"]
+__all__ = ["find", "find_commercial", "find_refused_queues", "find_without_effect"]
 
 
 def find(view: TopologyView) -> Iterator[Finding]:
@@ -92,10 +94,9 @@ def _weights(view: TopologyView, exchange: Exchange) -> Iterator[Finding]:
 
 def find_without_effect(view: TopologyView) -> Iterator[Finding]:
     """Yield findings about arguments, HS606 and HS607, then about policies, HS709, and what is not modelled, HS326."""
-    unmodelled: dict[tuple[str, Setting], dict[str, Queue | Exchange]] = {}
+    unmodelled: dict[tuple[str, str, Setting], dict[str, Queue | Exchange]] = {}
     idle: dict[tuple[Policy, str], dict[str, NoEffect]] = {}
     effective: set[tuple[Policy, str]] = set()
-    has_timeouts = view.topology.profile.lives.consumer_timeout is not None
     has_policies = bool(view.topology.policies or view.topology.operator_policies)
     parts: list[Queue | Exchange] = [*view.topology.queues.values(), *view.topology.exchanges.values()]
     for part in parts:
@@ -106,8 +107,9 @@ def find_without_effect(view: TopologyView) -> Iterator[Finding]:
             yield from _arguments(part, possible)
         for settings in possible:
             for name, setting in settings.values.items():
-                if name in NOT_MODELLED and not (name == "consumer-timeout" and has_timeouts):
-                    unmodelled.setdefault((name, setting._replace(value=None)), {})[part.name] = part
+                what = explain_not_modelled(name, part.type, view.topology.profile)
+                if what is not None:
+                    unmodelled.setdefault((name, what, setting._replace(value=None)), {})[part.name] = part
             for policy in filter(None, (settings.policy, settings.operator_policy)):
                 for name in policy.definition:
                     key = policy, name
@@ -123,14 +125,25 @@ def find_without_effect(view: TopologyView) -> Iterator[Finding]:
             kind = f"{'operator ' if policy.operator else ''}policy '{policy.name}'"
             message = f"'{name}' of {kind} has no effect on {list_names(named)}: {ignored[named[0]]}"
             yield Finding("HS709", policy, message, detail=name)
-    for (name, setting), found in unmodelled.items():
+    for (name, what, setting), found in unmodelled.items():
         owners = view.topology.operator_policies if setting.source == "operator policy" else view.topology.policies
         owner = None if setting.policy is None else owners[setting.policy]
         used = f"'{name}' of {setting.source} '{setting.policy}'" if owner else f"the argument 'x-{name}'"
         named = [part for part in found if part not in PREDECLARED_NAMES]
         if named:
-            message = f"not modelled: {used} of {list_names(named)}, which is about {NOT_MODELLED[name]}"
+            message = f"not modelled: {used} of {list_names(named)}, which is about {what}"
             yield Finding("HS326", owner or found[named[0]], message, detail=name)
+
+
+def find_commercial(view: TopologyView) -> Iterator[Finding]:
+    """Yield findings about types of queues and settings of policies that only the commercial edition has."""
+    for name, queue in view.topology.queues.items():
+        if queue.type in COMMERCIAL_TYPES and name not in view.refused_queues:
+            yield Finding("HS608", queue, f"queue '{name}' is of the type '{queue.type}' of Tanzu RabbitMQ")
+    for policy in view.topology.all_policies:
+        for setting in sorted(COMMERCIAL_SETTINGS & policy.definition.keys()):
+            kind = f"{'operator ' if policy.operator else ''}policy '{policy.name}'"
+            yield Finding("HS608", policy, f"'{setting}' of {kind} is a setting of Tanzu RabbitMQ", detail=setting)
 
 
 def _possible(view: TopologyView, part: Queue | Exchange) -> tuple[SettingsInForce, ...]:

@@ -69,7 +69,9 @@ document(
 )(Effect)
 
 
-@document("DiffJson", "profile, diff.plan, diff.meaning, diff.settings, old_profile if any, messages if any")
+@document(
+    "DiffJson", "profile, caveats if any, diff.plan, diff.meaning, diff.settings, old_profile if any, messages if any"
+)
 class DiffDocument(NamedTuple):
     """What it takes to get from one topology to another, and what that means to messages: `hashstar diff --json`."""
 
@@ -80,9 +82,13 @@ class DiffDocument(NamedTuple):
     """The release of the old topology, only if it is another one."""
     messages: Moved | None = None
     """Only with `--messages`."""
+    caveats: tuple[str, ...] | None = None
+    """Which releases are newer than all that are known here, and by whose rules they are judged."""
 
 
-document("VhostDiffJson", "vhost, profile, diff.plan, diff.meaning, diff.settings, old_profile if any")(VhostDiff)
+document("VhostDiffJson", "vhost, profile, caveats if any, diff.plan, diff.meaning, diff.settings, old_profile if any")(
+    VhostDiff
+)
 
 
 def _error(file: FileDiff) -> str | None:
@@ -112,4 +118,5 @@ def comparison_to_json(comparison: Comparison) -> Any:
         value: AgainstJson = {"against": comparison.against, "files": comparison.files}
         return encode_as(AgainstJson, value)
     [each] = comparison.files[0].vhosts
-    return to_json(each.diff, each.profile, each.old_profile, comparison.messages)
+    diff = DiffDocument(each.diff, each.profile, each.old_profile, comparison.messages, each.caveats)
+    return encode_as(DiffDocument, diff)

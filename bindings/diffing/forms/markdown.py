@@ -75,6 +75,8 @@ def to_markdown(files: Sequence[FileDiff], *, most: int = LONGEST) -> str:
     )
     page = _Page(most)
     page.add(f"### hashstar diff: {_title(files, [each.diff for _, each in parts])}", "")
+    for caveat in dict.fromkeys(text for file in files for each in file.vhosts for text in each.caveats or ()):
+        page.add(_plain(caveat), "")
     failed = [file for file in files if file.error is not None]
     page.add_list([f"- {_code(file.name)} was not compared: {_plain(_reason(file))}" for file in failed], most // 4)
     for at, (file, each) in enumerate(parts):

@@ -58,6 +58,7 @@ def comparison_to_text(comparison: Comparison) -> Iterator[str]:
     if comparison.against is not None:
         yield from _files_to_text(comparison.files)
         return
+    yield from comparison.files[0].vhosts[0].caveats or ()
     [each] = comparison.files[0].vhosts
     yield from to_text(each.diff, each.releases)
     if comparison.messages is not None:
@@ -73,7 +74,7 @@ def _files_to_text(files: Sequence[FileDiff]) -> Iterator[str]:
                 yield f"{where} against {file.old_name!r} at {file.before}"
             else:
                 yield f"{where} {notes.get(file.state, 'against')} {file.before}"
-            yield from (f"  {line}" for line in to_text(each.diff))
+            yield from (f"  {line}" for line in [*(each.caveats or ()), *to_text(each.diff)])
             yield ""
     differing = sum(file.differs for file in files)
     failed = sum(file.error is not None for file in files)

@@ -34,6 +34,8 @@ def to_junit(report: Report) -> bytes:
         by_exchange.setdefault(source, []).append(_binding_case(row, failed=failed))
     suites = [Suite(f"exchange {name_exchange(name)}", cases) for name, cases in sorted(by_exchange.items())]
     suites.append(Suite(GATES, list(map(_gate_case, report.gates))))
+    if report.audited.unknown:
+        suites.append(Suite("release", [Case("rules", skipped=" ".join(report.audited.unknown))]))
     if report.audited.missing:
         reason = format_not_proved(report.audited.missing)
         suites.append(Suite("not read", [Case(str(part), skipped=reason) for part in report.audited.missing]))

@@ -115,7 +115,7 @@ def _find_default_bindings(document: Mapping[str, Any], profile: Profile) -> Ite
     """Yield the bindings from the default exchange, which no topology holds, to queues that do not exist."""
     queues = {(entry.vhost, entry.part.name) for entry in document.get("queues", ())}
     for index, (part, vhost, _) in enumerate(document.get("bindings", ())):
-        if profile.import_skips_generated and part.destination.name.startswith("amq."):
+        if profile.leaves_out(part.destination):
             continue
         if not part.source and part.destination.kind == "queue" and (vhost, part.destination.name) not in queues:
             text = f"{part.destination} does not exist (resources_missing)"

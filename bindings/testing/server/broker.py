@@ -16,6 +16,7 @@ from uuid import uuid4
 
 from exchange.amqp import ContentHeader, build_lazy_message
 from exchange.entities.entities import Queue
+from exchange.entities.queue_arguments import take_name_prefix
 from exchange.errors import BrokerError, ResourceLocked
 from exchange.kinds import Choose
 from exchange.lifecycle.broker import Broker as Life
@@ -27,7 +28,7 @@ from exchange.values.message import Message
 
 __all__ = ["FrameSender", "MessageReceiver", "ServedBroker"]
 
-GENERATED: Final = "gen-"
+GENERATED: Final = "gen"
 """Beginning of the names of queues that are declared without one. RabbitMQ's own prefix, ``amq.gen-``, is reserved."""
 
 
@@ -120,8 +121,9 @@ class ServedBroker:
 
     def declare_queue(self, queue: Queue, connection: object, *, exclusive: bool) -> LiveQueue:
         """Declare a queue; it gets a name if it has none."""
+        queue, prefix = take_name_prefix(queue, self.life.topology.profile)
         if not queue.name:
-            queue = replace(queue, name=f"{GENERATED}{uuid4().hex}")
+            queue = replace(queue, name=f"{prefix or GENERATED}-{uuid4().hex}")
         elif queue.name in self.life.queues:
             self.queue(queue.name, connection)
         is_new = queue.name not in self.life.queues

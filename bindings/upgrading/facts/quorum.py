@@ -71,12 +71,6 @@ that_dead_letter_what_is_too_much: Final = build_queue_finder(
 that_dead_letter_at_least_once: Final = build_queue_finder(
     lambda queue, old, new: any(settings.text("dead-letter-strategy") == "at-least-once" for settings in new), "quorum"
 )
-with_a_consumer_timeout: Final = build_queue_finder(
-    lambda queue, old, new: (
-        _gives(new, "consumer-timeout") or any(settings.get("single-active-consumer") is True for settings in new)
-    ),
-    "quorum",
-)
 
 FACTS: Final[tuple[Fact, ...]] = (
     Fact("HSU007", (4, 0, 0), "error",
@@ -144,7 +138,7 @@ FACTS: Final[tuple[Fact, ...]] = (
          "takes the messages back, and gives it no more until it has settled these; before 4.3 its channel is closed "
          "with 406, up to a minute later",
          "acknowledge what was delivered before basic.cancel, too, or close the channel",
-         "live brokers", with_a_consumer_timeout, link_notes("4.3.0")),
+         "live brokers", quorum_queues, link_notes("4.3.0")),
     Fact("HSU042", (4, 3, 0), "note",
          "a consumer on a channel with a global prefetch is accepted, with a prefetch of its own; before 4.3 it is "
          "refused with 540",

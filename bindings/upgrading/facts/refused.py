@@ -72,11 +72,28 @@ def find_refused_by_both(crossing: Crossing) -> Iterator[Seen]:
     Exchanges of unknown types are not among it: where their plugin is, both accept them.
     """
     topology, rest = crossing.before, Crossing(crossing.after, crossing.new)
-    tables, host = topology.tables(), rules.VirtualHost(topology.vhost, crossing.new)
     for find in (find_refused_queues, find_refused_exchanges, find_refused_bindings, find_refused_policies):
         newly = {part for part, _ in find(crossing)} if topology.profile != crossing.new else set()
         yield from (seen for seen in find(rest) if seen[0] not in newly and not _may_have_a_plugin(seen[0]))
-    for binding in () if topology.unread else topology.bindings:  # an end may be among what was not read
+    if not topology.profile.import_skips_bindings:
+        yield from _find_refused_ends(crossing)
+
+
+def find_left_out_bindings(crossing: Crossing) -> Iterator[Seen]:
+    """Yield the bindings without one of their ends, which an import of the old release leaves out in silence."""
+    if crossing.before.profile.import_skips_bindings:
+        yield from _find_refused_ends(crossing)
+
+
+def _find_refused_ends(crossing: Crossing) -> Iterator[Seen]:
+    """Yield the bindings for which the new release refuses a whole file, as one of their ends does not exist."""
+    topology, new = crossing.before, crossing.new
+    tables, host = topology.tables(), rules.VirtualHost(topology.vhost, new)
+    if topology.unread or new.import_skips_bindings:  # an end may be among what was not read
+        return
+    for binding in topology.bindings:
+        if new.leaves_out(binding.destination) and not tables.exists(binding.destination):
+            continue
         try:
             rules.require_ends(tables, host, binding)
         except BrokerError as error:
@@ -128,5 +145,9 @@ FACTS: Final[tuple[Fact, ...]] = (
          "the old release refuses it, too: neither imports the file, nor lets an application declare it",
          "correct it, or remove it: hashstar check says what is wrong", "live brokers", find_refused_by_both,
          recurs=True),
+    Fact("HSU056", ALWAYS, "error",
+         "the new release refuses the whole file for the binding, as one of its ends does not exist; an import of the "
+         "old release leaves it out, without a word",
+         "declare what is missing, or remove the binding", "live brokers", find_left_out_bindings, recurs=True),
 )  # fmt: skip
 """Many facts in each row: the rules of both releases are asked, which are not written down here again."""

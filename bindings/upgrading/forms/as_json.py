@@ -120,9 +120,11 @@ def _sections(upgrade: Upgrade) -> tuple[SectionChange, ...]:
     return () if upgrade.definitions is None else upgrade.definitions[1]
 
 
-document("UpgradeJson", "from = old, to = new, steps, vhosts, sections, applications, live", sections=_sections)(
-    Upgrade
-)
+document(
+    "UpgradeJson",
+    "from = old, to = new, caveats if any, steps, vhosts, sections, applications, live",
+    sections=_sections,
+)(Upgrade)
 
 
 def to_json(upgrade: Upgrade) -> Any:

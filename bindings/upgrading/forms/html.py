@@ -63,8 +63,8 @@ def _style() -> str:
 
 def _body(upgrade: Upgrade, source: str) -> Iterator[str]:
     yield f"<h1>Upgrade of RabbitMQ from {_text(str(upgrade.old))} to {_text(str(upgrade.new))}</h1>"
-    if upgrade.new.profile.caveat:
-        yield f"<p>{_text(upgrade.new.profile.caveat)}</p>"
+    for caveat in upgrade.caveats or ():
+        yield f"<p>{_text(caveat)}</p>"
     verdicts = [_verdict(vhost) for vhost in upgrade.vhosts]
     yield "<dl>"
     yield f"<dt>Topology</dt><dd><code>{_text(source)}</code></dd>"

@@ -41,8 +41,8 @@ def to_markdown(upgrade: Upgrade) -> str:
 
 def _lines(upgrade: Upgrade) -> Iterator[str]:
     yield f"### hashstar upgrade: from {upgrade.old} to {upgrade.new}"
-    if upgrade.new.profile.caveat:
-        yield from ("", upgrade.new.profile.caveat)
+    for caveat in upgrade.caveats or ():
+        yield from ("", caveat)
     yield ""
     for vhost in upgrade.vhosts:
         if len(upgrade.vhosts) > 1:

@@ -27,8 +27,7 @@ __all__ = ["to_text"]
 def to_text(upgrade: Upgrade) -> Iterator[str]:
     """Yield what an upgrade does, and its steps."""
     yield f"upgrade from {upgrade.old} to {upgrade.new}"
-    if upgrade.new.profile.caveat:
-        yield upgrade.new.profile.caveat
+    yield from upgrade.caveats or ()
     for vhost in upgrade.vhosts:
         if len(upgrade.vhosts) > 1:
             yield f"virtual host {vhost.vhost!r}:"

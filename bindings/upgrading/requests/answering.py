@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from bindings.sources.recording.model import ACCEPTED, CLOSED, NO_CODE, RecordedAnswer
@@ -16,7 +17,7 @@ from bindings.upgrading.releases import Release
 from exchange.entities.entities import DIRECT_REPLY_TO, Exchange, Queue
 from exchange.entities.indexes import Change
 from exchange.entities.part import decode_binding, decode_exchange, decode_queue, with_last_queue
-from exchange.entities.queue_arguments import refuse_consumer, refuse_queue
+from exchange.entities.queue_arguments import refuse_consumer, refuse_queue, take_name_prefix
 from exchange.errors import AccessRefused, BrokerError, InputError, NotFound, PreconditionFailed
 from exchange.kinds import KINDS
 from exchange.limits import SHORTSTR_BYTES
@@ -137,7 +138,8 @@ class AnsweringHost:
         if given["passive"]:
             self._find("queue", given["queue"])
             return
-        queue = decode_queue({**given, "queue": name})
+        declared, _ = take_name_prefix(decode_queue(given), self._host.profile)
+        queue = replace(declared, name=name)
         if name in self._tables.queues and (given["exclusive"] or name in self._exclusive):
             raise _Fault(405, "RESOURCE_LOCKED", self._host.describe_lock(name), "HSU301")
         if name in self._tables.queues or (name.startswith("amq.") and name != GENERATED):

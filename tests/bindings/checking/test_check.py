@@ -76,6 +76,8 @@ WRITTEN: dict[str, tuple[str, str | None]] = {
     "HS327": ("queue q: quorum, x-max-length = 5, x-delayed-retry-type = 'all', x-delayed-retry-min = 9", "q"),
     "HS323": ("queue q: quorum, x-message-ttl = 5", "q"),
     "HS324": ("queue q", "q"),
+    "HS112": (f'{T}t -> amq.gen-x: "a"', None),
+    "HS608": ('queue q: x-queue-type = "jms"', None),
     "HS401": (f'{T}t -> q: "a.#"\nt -> r: "a"', "a"),
     "HS402": (f'{T}t -> q: "a#b"', "a#b"),
     "HS403": (f'{T}t -> q: "a."', None),

@@ -179,6 +179,8 @@ TWINS: Final[dict[str, tuple[Twin, ...]]] = {
         Twin("queue q", "queue q: x-message-ttl = 0"),
         Twin("queue q", "queue q: x-max-length = 0"),
     ),
+    "HS112": (Twin("amq.gen-x", "gone"), Twin("exchange t", "profile rabbitmq-4.3\nexchange t")),
+    "HS608": (Twin('"jms"', '"quorum"'), Twin("queue q", "profile rabbitmq-3.13\nqueue q")),
     "HS401": (Twin('"a.#"', '"a.*"'), Twin('t -> r: "a"', "")),
     "HS402": (Twin("a#b", "a.#.b"),),
     "HS403": (Twin('"a."', '"a"'),),

@@ -76,10 +76,10 @@ EVERY = {"HSU010", "HSU030", "HSU031", "HSU032", "HSU036", "HSU037", "HSU042", "
         (of_queue(queue_type="quorum", delivery_limit=50), "3.13", "4.0", set()),
         (of_queue({"delivery-limit": 50}, queue_type="quorum"), "3.13", "4.0", set()),
         (of_queue({"dead-letter-exchange": "x"}, queue_type="quorum"), "3.13", "4.0", {"HSU008", "HSU014", "HSU029"}),
-        (of_queue(queue_type="quorum"), "4.0", "4.3", {"HSU016"}),
-        (of_queue(queue_type="quorum", delivery_limit=-1), "4.0", "4.3", {"HSU052"}),
-        (of_queue(queue_type="quorum"), "3.13", "4.3", {"HSU007"}),
-        (of_queue(queue_type="quorum", delivery_limit=5), "3.13", "4.3", {"HSU016"}),
+        (of_queue(queue_type="quorum"), "4.0", "4.3", {"HSU016", "HSU041"}),
+        (of_queue(queue_type="quorum", delivery_limit=-1), "4.0", "4.3", {"HSU041", "HSU052"}),
+        (of_queue(queue_type="quorum"), "3.13", "4.3", {"HSU007", "HSU041"}),
+        (of_queue(queue_type="quorum", delivery_limit=5), "3.13", "4.3", {"HSU016", "HSU041"}),
         (of_queue({"queue-mode": "lazy"}), "3.10", "3.12", {"HSU009"}),
         (of_queue(), "3.13", "4.0", {"HSU010"}),
         (of_queue({"queue-version": 2}), "3.12", "4.0", set()),
@@ -163,6 +163,13 @@ def test_what_neither_release_accepts_is_an_error_that_no_transformation_mends()
             for sightings in (upgrade.sightings, upgrade.transformed.left if upgrade.transformed else ()):
                 assert [each.fact.severity for each in sightings if each.fact.id == "HSU055"] == ["error"], topology
             assert upgrade.severity == "error"
+    dangling = Topology([Exchange("e")], [], [Binding.to_queue("e", "amq.gen-x", "a")])
+    for old, new, fact in (
+        ("3.10", "3.12", None), ("3.12", "4.3", "HSU056"), ("4.0", "4.3", "HSU055"), ("4.3", "4.4.0", "HSU055"),
+        ("4.4.0", "4.4.1", None), ("4.3", "4.4", None), ("3.10", "4.4", None),
+    ):  # fmt: skip
+        found = {"HSU055", "HSU056"} & {*ids(dangling, old, new)}
+        assert found == ({fact} if fact else set()), (old, new)
     assert "HSU055" not in ids(
         Topology([Exchange("e")], [Queue("q")], [Binding.to_queue("e", "q", "a")]), "3.13", "4.3"
     )

@@ -6,6 +6,7 @@ import json
 import re
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from exchange.entities.effects import OF_QUEUES
 from exchange.entities.policy_definitions import PLUGINS
 from exchange.entities.queue_arguments import RULES, find_rules
 from exchange.entities.releases import ROWS, find_profile
-from exchange.lifecycle.limits import NOT_MODELLED
+from exchange.lifecycle.limits import NOT_MODELLED, NOT_MODELLED_OF_STREAMS, find_limits
 from tests.recorders.release_tables import RECORDING, TYPES, compare, tables_of
 
 RECORDED = json.loads(RECORDING.read_text("utf-8"))
@@ -68,7 +69,8 @@ def test_what_is_not_modelled_is_listed() -> None:
     section = page.partition("### Not modelled")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| ([a-z].*?) \| (.*) \|$", section, re.MULTILINE)
     listed = {name: what for names, what in rows[1:] for name in names.split(", ")}
-    assert listed == NOT_MODELLED
+    of_streams = {f"{name} of streams": what for name, what in NOT_MODELLED_OF_STREAMS.items()}
+    assert listed == {**NOT_MODELLED, **of_streams}
     every = {
         name.removeprefix("x-")
         for recorded in RECORDED.values()
@@ -82,6 +84,45 @@ def test_what_is_not_modelled_is_listed() -> None:
     }
     assert NOT_MODELLED.keys() | MODELLED == every | AFTER_NAMES
     assert NOT_MODELLED.keys() & MODELLED == set()
+
+
+TWO_VALUES: dict[str, tuple[Any, Any]] = {
+    "overflow": ("drop-head", "reject-publish"),
+    "single-active-consumer": (False, True),
+    "dead-letter-exchange": ("", "d"),
+    "dead-letter-routing-key": ("a", "b"),
+    "dead-letter-strategy": ("at-most-once", "at-least-once"),
+    "delayed-retry-type": ("disabled", "all"),
+    "max-age": ("1D", "2D"),
+}
+BESIDE = {
+    "x-dead-letter-exchange": "", "x-overflow": "reject-publish", "x-delayed-retry-type": "all",
+    "x-delayed-retry-min": 3, "x-delayed-retry-max": 90,
+}  # fmt: skip
+"""Other arguments, without which some have no effect."""
+FOR_ALL = {"queue-type", "message-deduplication", "internal-purpose"}
+"""What is the type itself, and arguments of plugins."""
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("name", [name for name, reach in OF_QUEUES.items() if reach.argument and name not in FOR_ALL])
+def test_an_argument_with_an_effect_counts_for_the_life_of_a_message_or_is_said_to_be_left_out(
+    name: str, kind: str
+) -> None:
+    """In each release that reads it, for each type of queues."""
+    for row in ROWS:
+        made = []
+        for value in TWO_VALUES.get(name, (20, 40)):
+            accepted = {key: given for key, given in BESIDE.items() if key in row.profile.settings.arguments(kind)}
+            arguments = {"x-queue-type": kind, **accepted, f"x-{name}": value}
+            made.append(Topology(queues=[Queue("q", arguments=arguments)], profile=row.profile))
+        findings = [check(topology) for topology in made]
+        codes = {finding.code for each in findings for finding in each if finding.detail == f"x-{name}"}
+        if codes & {"HS606", "HS607"} or any(each.code == "HS605" for each in findings[0]):
+            continue  # nothing reads it, or the queue is refused
+        one, other = (find_limits(each.queues["q"], each.policies_in_force()) for each in made)
+        left_out = any(each.code == "HS326" and each.detail == name for each in findings[0])
+        assert (one != other) != left_out, (row.profile.name, one)
 
 
 def test_check_reports_each_setting_that_is_not_modelled_where_it_has_an_effect() -> None:

@@ -102,7 +102,24 @@ def test_an_unknown_newer_release_is_judged_by_the_newest_and_says_so(newer: str
     assert find_profile(profile.written).caveat == profile.caveat
 
 
-@pytest.mark.parametrize("known", [*PROFILES, "4.4.0", "4.4.99", "4.2.6", "3.8"])
+@pytest.mark.parametrize(
+    ("release", "words", "rules"),
+    [
+        ("4.4.2", "newer than 4.4.1, the newest of 4.4 that is known here", "rabbitmq-4.4"),
+        ("4.3.99", "newer than 4.3.6, the newest of 4.3 that is known here", "rabbitmq-4.3"),
+        ("rabbitmq-4.2.10", "newer than 4.2.9, the newest of 4.2 that is known here", "rabbitmq-4.2.9"),
+        ("3.14", "not known here", "rabbitmq-3.13"),
+    ],
+)
+def test_an_unknown_patch_release_is_judged_by_the_newest_of_its_series(release: str, words: str, rules: str) -> None:
+    profile = find_profile(release)
+    name = release.removeprefix("rabbitmq-")
+    assert profile.caveat == f"RabbitMQ {name} is {words}: the rules of {rules} are applied"
+    assert profile.name == rules
+    assert profile == find_profile(".".join(rules.removeprefix("rabbitmq-").split("."))) or rules == "rabbitmq-3.13"
+
+
+@pytest.mark.parametrize("known", [*PROFILES, "4.4.0", "4.4.1", "4.4.x", "4.2.6", "3.8"])
 def test_nothing_is_said_of_a_release_that_is_known_or_older(known: str) -> None:
     assert find_profile(known).caveat == ""
 

@@ -284,3 +284,19 @@ def test_a_round_names_what_must_happen_before_it() -> None:
             assert way.target is not None
             broker.advance(1)
             assert broker.messages(way.target)
+
+
+def test_a_queue_that_the_release_refuses_is_said_to_be_so() -> None:
+    """An older release may have made it, so its life is followed all the same."""
+    queue = Queue("q", arguments={"x-queue-type": "classic", "x-consumer-timeout": 5, "x-message-ttl": 9})
+    for profile, answer in (
+        ("4.2", None),
+        ("4.3", "406 PRECONDITION_FAILED - invalid arg 'x-consumer-timeout' for queue 'q' in vhost '/' of queue type"),
+    ):
+        topology = Topology(queues=[queue], profile=profile)
+        lives = find_lives(topology, Router(topology), Message("", "q"))
+        assert (lives.refused is None) is (answer is None)
+        text = "\n".join(format_life(lives))
+        assert ("is there only if an older release has made it; the broker: " in text) is (answer is not None)
+        assert answer is None or answer in text
+        assert "expired after 9 ms" in text

@@ -161,6 +161,23 @@ def test_a_client_that_agrees_to_the_cancel_of_no_consumer_loses_its_connection(
         channel.queue_declare("q")
 
 
+@pytest.mark.parametrize(("profile", "prefix"), [("4.3", "gen"), ("4.4.0", "svc"), ("4.4", "svc")])
+def test_since_4_4_a_queue_that_the_broker_names_may_have_a_prefix(profile: str, prefix: str) -> None:
+    with (
+        AmqpServer(Topology(profile=profile)) as server,
+        pika.BlockingConnection(pika.URLParameters(server.url)) as connection,
+    ):
+        channel = connection.channel()
+        name = channel.queue_declare("", arguments={"x-name-prefix": "svc", "x-max-length": 5}).method.queue
+        assert name.startswith(f"{prefix}-")
+        assert channel.queue_declare("mine", arguments={"x-name-prefix": "svc"}).method.queue == "mine"
+        if prefix == "svc":
+            assert channel.queue_declare("", arguments={"x-name-prefix": 5}).method.queue.startswith("gen-")
+            assert channel.queue_declare("own", arguments={"x-name-prefix": "x" * 65}).method.queue == "own"
+            with pytest.raises(ChannelClosedByBroker, match=r"x{65}.* exceeds the 64-byte limit"):
+                channel.queue_declare("", arguments={"x-name-prefix": "x" * 65})
+
+
 @pytest.mark.parametrize(
     ("kind", "value", "text"),
     [

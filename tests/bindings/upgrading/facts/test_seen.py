@@ -110,7 +110,7 @@ CASES: dict[str, tuple[Topology, Topology]] = {
     "HSU038": (quorum(delivery_limit=-1), quorum(delivery_limit=0)),
     "HSU039": (quorum({"delivery-limit": 9}), quorum(delivery_limit=9)),
     "HSU040": (quorum(dead_letter_strategy="at-least-once", overflow="reject-publish", **DLX), quorum(**DLX)),
-    "HSU041": (quorum({"consumer-timeout": 5}), queue({"consumer-timeout": 5})),
+    "HSU041": (quorum(), queue({"consumer-timeout": 5})),
     "HSU042": (quorum(), queue()),
     "HSU043": (retries(queue_type="quorum"), retries("done", queue_type="quorum")),
     "HSU044": (to_a("stream"), to_a("quorum")),
