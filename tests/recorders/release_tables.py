@@ -22,6 +22,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from exchange.entities.policy_definitions import PLUGINS
 from exchange.entities.profile import read_release
 from exchange.entities.releases import find_profile
 from exchange.errors import InputError
@@ -140,7 +141,8 @@ def check(release: str) -> None:
     name = find_recorded(release, recordings)
     recorded, ours = recordings[name]["tables"], tables_of(release)
     print(f"our row of {release}, beside the source of {name} ({recordings[name]['revision']}):")
-    print(*(compare({table: recorded[table] for table in ours}, ours)), sep="\n")
+    of_plugins = {table: sorted({*ours[table], *PLUGINS & {*recorded[table]}}) for table in ours}
+    print(*(compare({table: recorded[table] for table in ours}, of_plugins)), sep="\n")
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -17,7 +17,7 @@ from exchange.entities.policy_definitions import PLUGINS
 from exchange.entities.queue_arguments import RULES, find_rules
 from exchange.entities.releases import ROWS, find_profile
 from exchange.lifecycle.limits import NOT_MODELLED, NOT_MODELLED_OF_STREAMS, find_limits
-from tests.recorders.release_tables import RECORDING, TYPES, compare, tables_of
+from tests.recorders.release_tables import RECORDING, TYPES, compare, main, tables_of
 
 RECORDED = json.loads(RECORDING.read_text("utf-8"))
 NO_RULE = {"x-queue-type"}
@@ -147,3 +147,36 @@ def test_check_reports_each_setting_that_is_not_modelled_where_it_has_an_effect(
             ):
                 reported |= {each.detail for each in check(topology) if each.code == "HS326"}
     assert reported == NOT_MODELLED.keys() - {"max-in-memory-length", "max-in-memory-bytes"}
+
+
+@pytest.mark.parametrize(
+    ("release", "source"), [("4.4.1", "4.4.0 (main)"), ("4.3.6", "4.3.5 (v4.3.5)"), ("4.2", "4.2.9 (v4.2.9)")]
+)
+def test_a_release_is_checked_against_the_newest_recording_before_it(
+    release: str, source: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["check", release])
+    first, *rest = capsys.readouterr().out.splitlines()
+    assert first == f"our row of {release}, beside the source of {source}:"
+    assert [*filter(None, rest)] == ["+ queue_arguments of stream: x-stream-initial-offset"] * (release == "4.4.1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["check", "3.11"], 2, "nothing is recorded of '3.11', only of 3.10.25, "),
+        (["check", "nonsense"], 2, "nothing is recorded of 'nonsense'"),
+        (["compare", "no-such-folder", "v1", "v2"], 2, "no-such-folder"),
+        (["record", ".", "4.4.0"], 2, "'4.4.0': give RELEASE=REVISION"),
+        (["check"], 2, "the following arguments are required: RELEASE"),
+        (["--help"], 0, "keeps them in ``tests/golden/rabbitmq-tables.json``"),
+    ],
+)
+def test_the_script_says_what_is_wrong(
+    arguments: list[str], code: int, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    printed = capsys.readouterr()
+    assert ended.value.code == code
+    assert words in printed.out + printed.err
