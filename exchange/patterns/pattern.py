@@ -196,8 +196,13 @@ class Pattern:
                 parts.append(dialect.many if word is MANY else dialect.one)
             elif dialect.separator in word or word in (dialect.one, dialect.many):
                 start = self.text.find(word)
+                cause = (
+                    f"the {dialect.separator!r} in it parts words there" if dialect.separator in word else "a wildcard"
+                )
                 raise PatternError(
-                    f"a literal word that {dialect.name} would read otherwise", self.text, (start, start + len(word))
+                    f"a literal word that {dialect.name} would read otherwise: {cause}",
+                    self.text,
+                    (start, start + len(word)),
                 )
             else:
                 parts.append(word)
