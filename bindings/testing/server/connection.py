@@ -62,6 +62,10 @@ class FrameError(HashstarError):
     """501: bytes that are no AMQP frames, or not the expected ones."""
 
 
+class NoChannelError(FrameError):
+    """A method on a channel that is not open."""
+
+
 class ServerConnection:
     """Serves one client; `run` ends when the connection is closed."""
 
@@ -88,6 +92,8 @@ class ServerConnection:
             await self._serve()
         except (asyncio.IncompleteReadError, ConnectionError, TimeoutError):
             pass  # the client is gone
+        except NoChannelError as error:
+            await self._refuse(504, f"CHANNEL_ERROR - {error}")
         except FrameError as error:
             await self._refuse(501, f"FRAME_ERROR - {error}")
         except MalformedHeader as error:
@@ -188,7 +194,7 @@ class ServerConnection:
             self.send(number, "channel.open-ok")
             return
         if number not in self._channels:
-            raise FrameError(f"channel {number} is not open")
+            raise NoChannelError("expected 'channel.open'")
         channel = self._channels[number]
         if method.name in ("channel.close", "channel.close-ok"):
             del self._channels[number]

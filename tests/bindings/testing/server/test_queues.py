@@ -155,6 +155,13 @@ def test_a_consumer_that_was_cancelled_in_time_closes_its_channel_for_what_it_st
     assert len(server.messages("q")) == 1
 
 
+def test_a_method_on_a_channel_that_is_not_open_ends_the_connection(channel: BlockingChannel) -> None:
+    connection = cast("Any", channel.connection)
+    connection._impl._send_method(9, spec.Basic.Qos(prefetch_count=1))
+    with pytest.raises(ConnectionClosedByBroker, match=r"504.*expected 'channel.open'"):
+        channel.queue_declare("q")
+
+
 def test_a_client_that_agrees_to_the_cancel_of_no_consumer_loses_its_connection(channel: BlockingChannel) -> None:
     cast("Any", channel)._impl._send_method(spec.Basic.CancelOk("mine"))
     with pytest.raises(ConnectionClosedByBroker, match="541"):
