@@ -160,7 +160,7 @@ def _exchange(item: Object, place: str) -> Exchange:
         _text(item, "name", place),
         _text(item, "type", place),
         _flag(item, "durable", place, default=True),
-        _flag(item, "auto_delete", place),
+        item.get("auto_delete") != UNDEFINED and _flag(item, "auto_delete", place),
         _flag(item, "internal", place),
         _arguments(item, place),
     )
@@ -188,6 +188,9 @@ def _binding(item: Object, place: str) -> Binding:
         _text(item, "source", place), destination, _text(item, "routing_key", place), _arguments(item, place)
     )
 
+
+UNDEFINED: Final = "undefined"
+"""How brokers export `auto_delete` of an exchange that was imported without it (seen on 3.10.8 and 4.3.6): false."""
 
 SECTIONS: Final[Mapping[str, Callable[[Object, str], Part]]] = {
     "exchanges": _exchange,
