@@ -270,11 +270,13 @@ def test_a_brokers_export_has_a_topology_for_each_virtual_host() -> None:
 
 def test_what_a_broker_was_not_told_of_an_exchange_is_read_as_it_takes_it() -> None:
     """Imported without `auto_delete`, an exchange is exported as undefined: RabbitMQ 3.10.8, 4.3.6, 2026-11-29."""
-    text = '{"exchanges": [{"name": "e", "vhost": "/", "type": "topic", "auto_delete": %s}]}'
-    undefined, false = (loads(text % value).topology("/") for value in ('"undefined"', "false"))
+    item = {"name": "e", "vhost": "/", "type": "topic"}
+    undefined, false = (
+        loads({"exchanges": [item | {"auto_delete": value}]}).topology("/") for value in ("undefined", False)
+    )
     assert undefined == false
     with pytest.raises(InputError, match=r'exchanges\[0\]\.auto_delete: "true" is not true or false'):
-        loads(text % '"true"').topology("/")
+        loads({"exchanges": [item | {"auto_delete": "true"}]}).topology("/")
 
 
 def test_operator_policies_go_to_the_language_and_back() -> None:
