@@ -315,6 +315,6 @@ def test_a_producer_that_waits_for_a_name_server_stops_nothing_else_when_it_is_e
     resolver.hang()
     with subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, env=resolver.environment) as process:
         try:
-            assert process.wait(30) == 3
+            assert process.wait(find_limit()) == 3
         finally:
             process.kill()

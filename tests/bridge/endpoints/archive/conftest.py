@@ -19,15 +19,23 @@ class Pool:
 
     def __init__(self) -> None:
         self._idle: list[subprocess.Popen[bytes]] = []
-        self._start, self._end = rotation._start, rotation._end
+        self._asked: set[subprocess.Popen[bytes]] = set()
+        self._start, self._ask, self._end = rotation._start, rotation._ask, rotation._end
 
     def start(self) -> subprocess.Popen[bytes]:
         """Take a process, or start one."""
         return self._idle.pop() if self._idle else self._start()
 
+    def ask(self, process: subprocess.Popen[bytes], request: bytes) -> bytes:
+        """Ask a process; until it has answered, it is no process to keep."""
+        self._asked.add(process)
+        answer = self._ask(process, request)
+        self._asked.discard(process)
+        return answer
+
     def end(self, process: subprocess.Popen[bytes]) -> None:
-        """Keep a process, if it has not died."""
-        if rotation._ask(process, QUESTION):
+        """Keep a process, unless it has died, or owes an answer to a caller who has given up."""
+        if process not in self._asked and self._ask(process, QUESTION):
             self._idle.append(process)
         else:
             self._end(process)
@@ -48,4 +56,5 @@ def pool() -> Iterator[Pool]:
 @pytest.fixture(autouse=True)
 def rotate_in_kept_processes(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rotation, "_start", pool.start)
+    monkeypatch.setattr(rotation, "_ask", pool.ask)
     monkeypatch.setattr(rotation, "_end", pool.end)
