@@ -67,6 +67,8 @@ class _Writing:
     handed_on: asyncio.Event = field(default_factory=asyncio.Event)
     """Wakes the task that rotates."""
     closing: bool = False
+    all_handed_on: bool = False
+    """Whether the task that writes has ended, so that no spool follows those in `full`."""
     trouble: Disconnected | None = None
     task: asyncio.Task[None] | None = None
 
@@ -171,7 +173,7 @@ class ArchiveTarget(Target):
                 await self._write_all(state, spool)
             except Exception as error:  # noqa: BLE001  if it were not reported, the target would hang
                 state.trouble = state.trouble or self._disconnected(error)
-            state.closing = True
+            state.all_handed_on = True
             state.handed_on.set()
             await rotating
             await self._leave(state)
@@ -238,7 +240,7 @@ class ArchiveTarget(Target):
 
     async def _rotate_all(self, state: _Writing) -> None:
         """Rotate spools until no more are handed on."""
-        while state.trouble is None and (state.full or not state.closing):
+        while state.trouble is None and (state.full or not state.all_handed_on):
             if not state.full:
                 state.handed_on.clear()
                 await state.handed_on.wait()

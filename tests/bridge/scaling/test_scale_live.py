@@ -163,7 +163,9 @@ async def scaled(url: str, topic: str, to: int, *options: str) -> tuple[int | No
 
 async def counts(url: str, topic: str) -> set[tuple[int, int]]:
     async with Client(ClientSettings(url)) as client:
-        return {(data.write_queues, data.read_queues) for data in (await client.update_route(topic)).queues}
+        queues = (await client.update_route(topic)).queues
+    assert len(queues) == 1, f"another broker is known there, too: {queues}"
+    return {(data.write_queues, data.read_queues) for data in queues}
 
 
 def on_each(servers: list[Server], test: Callable[[Server, str], object]) -> None:

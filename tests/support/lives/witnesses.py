@@ -101,7 +101,8 @@ class Player:
             elif event.what == "delivery_limit":
                 for _ in range(MOST):
                     broker.reject(self._take())
-                    broker.advance(1)  # it may wait for a retry
+                    if not self.targets():
+                        broker.advance(1)  # it waits for a retry, or is gone
                     if self.message_in(event.queue) is None or event.target == event.queue:
                         break
 

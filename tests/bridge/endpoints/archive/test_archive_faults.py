@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import logging
 import os
 import shutil
 import struct
+import threading
 from base64 import b64encode
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -51,6 +53,7 @@ from tests.bridge.endpoints.archive.test_archive import (
 )
 from tests.support.archives.kafka_files import KafkaRecord, batch
 from tests.support.bridge.behaviour import Reports, Silent, on_a_loop, router_to, send_to
+from tests.support.waiting import find_limit
 
 FAST = Policy(300, reconnect=Backoff(0.01, 0.02))
 
@@ -323,6 +326,41 @@ async def test_a_bad_spool_does_not_stop_the_target_that_wrote_it(
     assert read_bodies(tmp_path) == [b"good"]
     assert len(find_spools(tmp_path)) == 1
     assert "stays there" in caplog.text
+
+
+@on_a_loop
+async def test_the_last_spool_becomes_parts_whenever_those_before_it_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those before become parts after the target was told to close, and before the last one is handed on."""
+    may_rotate, has_rotated, may_open = asyncio.Event(), asyncio.Event(), threading.Event()
+    rotate_at_once, open_at_once, spools = Rotator.rotate, Spool, itertools.count(1)
+
+    async def rotate(self: Rotator, path: Path) -> Any:
+        await may_rotate.wait()
+        rotated = await rotate_at_once(self, path)
+        has_rotated.set()
+        return rotated
+
+    def open_spool(root: Path) -> Spool:
+        if next(spools) == 3:
+            may_open.wait(find_limit())
+        return open_at_once(root)
+
+    monkeypatch.setattr(Rotator, "rotate", rotate)
+    monkeypatch.setattr("bridge.endpoints.archive.writing.Spool", open_spool)
+    target, reports = ArchiveTarget("a", tmp_path, {"queue": ""}, rotate_bytes=1, gather_seconds=0), Reports()
+    await target.open(reports)
+    for number in (1, 2):
+        send_to(target, reports, [Message("", "k", body=b"%d" % number)], "queue", number)
+        await reports.answers(number)
+    closing = asyncio.create_task(target.close())
+    await asyncio.sleep(0)
+    may_rotate.set()
+    await has_rotated.wait()
+    may_open.set()
+    await closing
+    assert sorted(read_bodies(tmp_path)) == [b"1", b"2"]
 
 
 # Folders that are moved or removed.
