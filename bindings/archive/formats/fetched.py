@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from bindings.archive.formats import firehose
+from bindings.archive.formats.objects import JsonItem, read_messages
 from bindings.archive.nesting import parse_json
-from bindings.archive.reading import Bad, Bias, Format, Item, Skipped, Split, take_sample
+from bindings.archive.reading import Bias, Format, Item, Skipped, Split, take_sample
 from bindings.archive.record import Rows
 from bindings.archive.unpacking import read_pieces
-from exchange.errors import HashstarError, InputError
+from exchange.errors import InputError
 from exchange.limits import RECORD_BYTES
 from exchange.values.field_json import decode_table
 from exchange.values.field_values import Typed
@@ -50,20 +51,7 @@ class Fetched(Format):
         return not problem and data.rstrip().endswith(b"]")
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
-        rows = Rows(split.path, columns)
-        for number, (value, sample) in enumerate(_read_elements(split.path)):
-            try:
-                if isinstance(value, str):
-                    raise InputError(value)
-                skipped = _add_message(rows, value, number)
-                if skipped is not None:
-                    yield skipped
-            except HashstarError as error:
-                yield Bad(split.path, number, str(error), sample)
-            if rows.is_full:
-                yield rows.batch()
-        if len(rows):
-            yield rows.batch()
+        return read_messages(split, columns, _add_message, _read_objects)
 
 
 def _read_bytes(path: str) -> tuple[bytes, str]:
@@ -78,6 +66,11 @@ def _read_bytes(path: str) -> tuple[bytes, str]:
         if size > RECORD_BYTES:
             return b"".join(pieces), f"an array of more than {RECORD_BYTES >> 20} MiB: fetch fewer messages at once"
     return b"".join(pieces), ""
+
+
+def _read_objects(path: str) -> Iterator[JsonItem]:
+    for number, (value, sample) in enumerate(_read_elements(path)):
+        yield JsonItem(number, value, sample)
 
 
 def _read_elements(path: str) -> Iterator[tuple[Any, bytes]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -14,7 +14,7 @@ from bindings.archive.unpacking import read_pieces
 from exchange.errors import HashstarError, InputError
 from exchange.limits import RECORD_BYTES
 
-__all__ = ["JsonItem", "is_whole", "read_body_beside", "read_messages"]
+__all__ = ["JsonItem", "is_whole", "read_body_beside", "read_messages", "read_objects"]
 
 START: Final = re.compile(rb"^\{", re.MULTILINE)
 
@@ -23,7 +23,7 @@ class JsonItem(NamedTuple):
     """A JSON object of a file, or the reason why it cannot be read."""
 
     place: int
-    """The byte of the unpacked file at which it begins."""
+    """The byte of the unpacked file at which it begins; in an array, its index."""
     value: dict[str, Any] | str
     """The object, or the reason."""
     sample: bytes
@@ -31,35 +31,11 @@ class JsonItem(NamedTuple):
 
 def is_whole(path: str) -> bool:
     """Return whether a file ends with a whole object."""
-    values = [isinstance(value, str) for _, value, _ in _read_objects(path)]
+    values = [isinstance(value, str) for _, value, _ in read_objects(path)]
     return bool(values) and not values[-1]
 
 
-def read_messages(
-    split: Split, columns: Sequence[str] | None, add: Callable[[Rows, dict[str, Any], int], Skipped | None]
-) -> Iterator[Item]:
-    """Yield the records of a file of objects, as `Format.read` does.
-
-    ``add`` adds the message of an object, whose position it gets, to the rows, or returns why it is skipped. An error
-    that it raises makes a bad record.
-    """
-    rows = Rows(split.path, columns)
-    for place, value, sample in _read_objects(split.path):
-        try:
-            if isinstance(value, str):
-                raise InputError(value)
-            skipped = add(rows, value, place)
-            if skipped is not None:
-                yield skipped
-        except HashstarError as error:
-            yield Bad(split.path, place, str(error), sample)
-        if rows.is_full:
-            yield rows.batch()
-    if len(rows):
-        yield rows.batch()
-
-
-def _read_objects(path: str) -> Iterator[JsonItem]:
+def read_objects(path: str) -> Iterator[JsonItem]:
     """Yield the objects of a file: one begins at each line that begins with a brace.
 
     Raises InputError if the file cannot be opened.
@@ -90,6 +66,33 @@ def _read_objects(path: str) -> Iterator[JsonItem]:
         reason = f"the file ends in the middle of an object: {last[-1].value}"
         last[-1] = last[-1]._replace(value=reason)
     yield from last
+
+
+def read_messages(
+    split: Split,
+    columns: Sequence[str] | None,
+    add: Callable[[Rows, dict[str, Any], int], Skipped | None],
+    read: Callable[[str], Iterable[JsonItem]] = read_objects,
+) -> Iterator[Item]:
+    """Yield the records of a file of objects, as `Format.read` does; ``read`` yields the objects of a path.
+
+    ``add`` adds the message of an object, whose position it gets, to the rows, or returns why it is skipped. An error
+    that it raises makes a bad record.
+    """
+    rows = Rows(split.path, columns)
+    for place, value, sample in read(split.path):
+        try:
+            if isinstance(value, str):
+                raise InputError(value)
+            skipped = add(rows, value, place)
+            if skipped is not None:
+                yield skipped
+        except HashstarError as error:
+            yield Bad(split.path, place, str(error), sample)
+        if rows.is_full:
+            yield rows.batch()
+    if len(rows):
+        yield rows.batch()
 
 
 def _split_at(data: bytes, place: int, starts: list[int]) -> Iterator[JsonItem]:
