@@ -77,10 +77,8 @@ def run_part(name: str, command: str, passed: Path | None = None) -> str | None:
         print(f"night: {name} FAILED after {minutes:.0f} min (exit {done.returncode}); {log} ends:")
         print("\n".join(text.splitlines()[-40:]), flush=True)
         return None
-    counts: Sequence[object] = re.findall(r"(\d+) passed", text)
-    if passed is not None and passed.exists():
-        counts = [len(passed.read_text("utf-8").splitlines())]
-    told = f"{name} {f'{int(str(counts[-1])):,} passed in ' if counts else ''}{minutes:.0f} min"
+    counts = re.findall(r"(\d+) passed", text)
+    told = f"{name} {f'{int(counts[-1]):,} passed in ' if counts else ''}{minutes:.0f} min"
     print(f"night: {told}", flush=True)
     return told
 

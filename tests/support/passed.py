@@ -45,6 +45,10 @@ class Passed:
         if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and self._before:
             session.exitstatus = pytest.ExitCode.OK
 
+    def pytest_unconfigure(self) -> None:
+        if self._file is not None and self._file.exists():
+            print(f"{len(self._file.read_text('utf-8').splitlines())} passed, with those of earlier runs")
+
 
 def register(config: pytest.Config) -> None:
     """Register the plugin if the environment names a file: all processes leave out, the one with all reports lists."""
