@@ -39,7 +39,7 @@ from exchange import Message
 from tests.support.servers import SERVERS, running
 from tests.support.starting import Unavailable
 from tests.support.unique import unique_name
-from tests.support.waiting import stretch
+from tests.support.waiting import find_limit, stretch
 
 DRAIN: Final = 0.3
 SLACK: Final = 3.0
@@ -207,7 +207,7 @@ def process_round(config: Path, delay: float, *, after_start: bool) -> tuple[flo
     with log.open("wb") as out:
         process = subprocess.Popen([sys.executable, "-m", "bridge.cli", "bridge", "run", str(config)], stderr=out)
     if after_start:
-        until = time.monotonic() + 30.0
+        until = time.monotonic() + find_limit()
         while "started" not in log.read_text() and process.poll() is None and time.monotonic() < until:
             time.sleep(0.002)
     time.sleep(delay)

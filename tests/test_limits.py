@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeGuard
 
 from tests.support.syntax import walk
+from tests.test_sleeps import is_sleep
 
 ROOT: Final = Path(__file__).parent
 WAITS: Final = {
@@ -30,7 +31,9 @@ ALLOWED: Final = {
     "bridge/endpoints/rocketmq/test_rocketmq_hung_live.py": (1, MEANT),
     "bridge/rocketmq/test_rocketmq_share.py": (1, MEANT),
     "chaos/daemon.py": (1, PROBES),
+    "chaos/places.py": (2, "how long nothing comes at most until what is there is taken for all"),
     "dist/compose.py": (1, PROBES),
+    "fuzz/watch.py": (1, "the time a process gets to write its stacks before it is killed"),
     "support/servers.py": (4, PROBES),
     "support/unsteady.py": (1, PROBES),
 }
@@ -38,8 +41,10 @@ ALLOWED: Final = {
 
 
 def find_limits(source: str) -> Iterator[int]:
-    """Yield the line of each limit of a wait that is a number of seconds."""
+    """Yield the line of each limit of a wait that is a number: of seconds, or of looks between which it sleeps."""
     for call in walk(ast.parse(source)):
+        if _adds_number_to_clock(call) or _counts_looks(call):
+            yield call.lineno
         if not isinstance(call, ast.Call):
             continue
         name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
@@ -52,9 +57,44 @@ def find_limits(source: str) -> Iterator[int]:
                 yield each.lineno
 
 
+def _adds_number_to_clock(node: ast.AST) -> TypeGuard[ast.BinOp]:
+    """Return whether a node is a time in so many seconds from now, a number or a constant."""
+    if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and isinstance(node.left, ast.Call)):
+        return False
+    function, added = node.left.func, node.right
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    return name == "monotonic" and (
+        (isinstance(added, ast.Constant) and isinstance(added.value, int | float) and added.value >= LEAST)
+        or (isinstance(added, ast.Name) and added.id.isupper())
+    )
+
+
+def _walk_turn(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield what one turn of a loop does, without loops in it."""
+    for child in ast.iter_child_nodes(node):
+        yield child
+        if not isinstance(child, ast.For | ast.While | ast.AsyncFor):
+            yield from _walk_turn(child)
+
+
+def _counts_looks(node: ast.AST) -> TypeGuard[ast.For]:
+    """Return whether a node is a loop of so many turns that sleeps in each, unless it ends before."""
+    if not (isinstance(node, ast.For) and isinstance(node.iter, ast.Call)):
+        return False
+    inner = [*_walk_turn(node)]
+    return (
+        getattr(node.iter.func, "id", "") == "range"
+        and any(map(is_sleep, inner))
+        and any(isinstance(each, ast.Break | ast.Return) for each in inner)
+    )
+
+
 def test_a_limit_that_is_a_number_is_found() -> None:
     source = "future.result(30)\nwait_for(work(), 60)\nprocess.wait(timeout=10.0)\n"
     assert sorted(find_limits(source)) == [1, 2, 3]
+    assert [*find_limits("end = time.monotonic() + 30\n")] == [*find_limits("end = monotonic() + SECONDS\n")] == [1]
+    assert [*find_limits("for _ in range(100):\n    if found():\n        break\n    time.sleep(0.1)\n")] == [1]
+    assert not [*find_limits("for n in range(3):\n    time.sleep(n)\n")]
     assert not [*find_limits("future.result(find_limit())\nlost.wait(0.1)\nrun(command, timeout=600)\n")]
 
 

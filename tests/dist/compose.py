@@ -27,6 +27,7 @@ from tests.dist.__main__ import ROOT, output, step
 from tests.dist.container import IMAGE
 from tests.support.servers import SERVERS
 from tests.support.unique import free_port, unique_name
+from tests.support.waiting import find_limit
 
 __all__ = ["main"]
 
@@ -34,8 +35,6 @@ FOLDER: Final = ROOT / "examples/compose"
 ORDERS: Final = 3_000
 KEYS: Final = ("order.eu.created", "order.us.paid", "order.us.shipped", "invoice.printed")
 TOPICS: Final = {"billing": "shop-billing", "audit": "shop-audit", "lost-and-found": "shop-lost-and-found"}
-SECONDS: Final = 60
-"""Maximum number of seconds until all orders are in Kafka."""
 
 Arrival = tuple[str, int | None, bytes]
 """Topic, partition where the key decides it, body."""
@@ -118,7 +117,7 @@ def read_topics(port: int, count: int) -> Iterator[Arrival]:
         "bootstrap.servers": f"127.0.0.1:{port}", "group.id": "compose", "auto.offset.reset": "earliest",
     })  # fmt: skip
     consumer.subscribe(list(TOPICS.values()))
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + find_limit()
     seen = 0
     try:
         while seen < count and time.monotonic() < deadline:

@@ -25,6 +25,7 @@ import pika
 from tests.dist.__main__ import DIST, ROOT, output, step, write_requirements
 from tests.support.servers import SERVERS, Server, running
 from tests.support.unique import unique_name
+from tests.support.waiting import find_limit
 
 __all__ = ["main"]
 
@@ -34,8 +35,6 @@ EXTRAS: Final = "rabbitmq,kafka"
 PYTHON: Final = "3.13"
 """The Python of Debian 13, for which wheels are fetched."""
 MESSAGES: Final = 40_000
-SECONDS: Final = 60
-"""Maximum number of seconds until the container is healthy."""
 
 CONFIG: Final = """\
 topology = "shop.bindings"
@@ -147,7 +146,7 @@ def bodies(channel: Any, queue: str) -> list[bytes]:
 
 def wait_until_healthy(container: str) -> None:
     """Wait for the health check of the container to succeed."""
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + find_limit()
     while (state := inspect(container))["Health"]["Status"] != "healthy":
         if time.monotonic() > deadline or not state["Running"]:
             raise click.ClickException(f"not healthy: {state}\n{logs(container)}")

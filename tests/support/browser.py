@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from tests.support.waiting import find_limit
+
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
 CHROMIUM: Final = next((found for name in NAMES if (found := shutil.which(name))), "")
 NO_BROWSER: Final = f"there is none of {', '.join(NAMES)} on the path"
@@ -71,7 +73,7 @@ class Browser:
 
     def wait(self, condition: str) -> None:
         """Wait until an expression is true."""
-        until = time.monotonic() + SECONDS
+        until = time.monotonic() + find_limit()
         while not self.evaluate(f"Boolean({condition})"):  # an element alone would be an empty object
             assert time.monotonic() < until, f"not in {SECONDS:.0f} s: {condition}"
             time.sleep(0.02)

@@ -184,7 +184,7 @@ def publish(
     # What is published last to a queue arrives last, and returns come before what is published after them.
     for queue in names:
         channel.basic_publish("", queue, END)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + find_limit()
     while waiting and time.monotonic() < deadline:
         channel.connection.process_data_events(time_limit=1)
     if waiting:

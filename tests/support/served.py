@@ -22,6 +22,7 @@ from bindings.serve.site import make_handler
 from bindings.serve.traffic import ReportTraffic
 from bindings.serve.watching import WatchedSource
 from bindings.sources.open import open_source
+from tests.support.waiting import find_limit
 
 __all__ = ["Served", "serve", "serve_here"]
 
@@ -85,7 +86,7 @@ def serve(*arguments: str) -> Iterator[Process]:
     )  # fmt: skip
     assert process.stdout is not None
     try:
-        until = time.monotonic() + SECONDS
+        until = time.monotonic() + find_limit()
         line = b""
         while not line.endswith(b"\n"):
             ready, _, _ = select.select([process.stdout], [], [], max(0.0, until - time.monotonic()))

@@ -28,6 +28,7 @@ import pytest
 
 from tests.support.starting import Unavailable, has_ended, read_log, wait_for_service
 from tests.support.unique import free_port
+from tests.support.waiting import stretch
 
 if TYPE_CHECKING:
     from testcontainers.core.container import DockerContainer
@@ -351,7 +352,7 @@ def _answering_in(kind: ServerKind, image: str, container: DockerContainer, bega
     management = None
     if kind.find_management is not None and kind.management_port is not None:
         # It may come up after the broker itself, or never.
-        deadline = time.monotonic() + MANAGEMENT_SECONDS
+        deadline = time.monotonic() + stretch(MANAGEMENT_SECONDS)
         at = _address(container, kind.management_port)
         while (management := kind.find_management(url, *at)) is None and time.monotonic() < deadline:
             time.sleep(0.25)

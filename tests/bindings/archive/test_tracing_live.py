@@ -143,14 +143,16 @@ def _trace(server: Server, vhost: str, name: str, form: str) -> None:
 def _log(server: Server, name: str, into: Path) -> Path:
     """Return a copy of the log once the delivery is in it, which is logged last, and the log does not grow any more."""
     before = b""
-    for _ in range(100):
+
+    def read() -> Path | None:
+        nonlocal before
         time.sleep(0.5)
         path = copy_out(server, f"{FOLDER}/{name}.log", into)
-        data = path.read_bytes()
-        if b"received" in data and data == before:
-            return path
-        before = data
-    raise AssertionError("the log does not come to an end")
+        last, before = before, path.read_bytes()
+        return path if b"received" in before and before == last else None
+
+    found: Path = wait_until(read, lambda: "the log does not come to an end")
+    return found
 
 
 def test_a_capture_of_the_firehose_is_read_as_what_was_published(

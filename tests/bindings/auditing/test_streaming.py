@@ -19,6 +19,7 @@ from bindings.auditing.spark.streaming import LATE, STARTS, Following, Update, f
 from exchange import InputError, Queue, Topology
 from tests.bindings.auditing.test_growth import LINE, counts
 from tests.support.archives.growing import STUDY, count_at_once, make_growing_files
+from tests.support.waiting import find_limit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -193,7 +194,7 @@ def test_following_goes_on_while_the_archive_grows(spark: SparkSession, tmp_path
 
 def until(happens: object, following: Following) -> None:
     """Wait for a condition; a failure of the stream fails the test."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + find_limit()
     while not happens():  # type: ignore[operator]
         assert not following.wait(0.1)
         assert time.monotonic() < end

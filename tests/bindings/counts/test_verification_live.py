@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -23,6 +22,7 @@ from tests.support.archives.traced import open_traced
 from tests.support.differential import declare
 from tests.support.servers import Server
 from tests.support.unique import unique_name
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.live
 
@@ -94,10 +94,10 @@ def told(server: Server, topology: Topology, messages: list[Message], path: Path
 
 
 def _told(channel: Any, queue: str) -> bytes:
-    for _ in range(300):
-        method, properties, body = channel.basic_get(queue, auto_ack=True)
-        if method is not None:
-            message = Message(method.exchange, method.routing_key, properties.headers, {}, body)
-            return encode_fields(encode_message(message))
-        time.sleep(0.1)
-    raise AssertionError("the firehose tells of fewer messages than were published")
+    def get() -> Any:
+        found = channel.basic_get(queue, auto_ack=True)
+        return found if found[0] is not None else None
+
+    method, properties, body = wait_until(get, lambda: "the firehose tells of fewer messages than were published")
+    message = Message(method.exchange, method.routing_key, properties.headers, {}, body)
+    return encode_fields(encode_message(message))

@@ -34,9 +34,6 @@ from tests.support.schemas import closed
 from tests.support.tiers import examples
 from tests.support.waiting import find_limit
 
-WITHIN = 20.0
-"""Maximum number of seconds that a test waits for a watch."""
-
 
 @pytest.fixture(scope="module", params=RECORDINGS)
 def broker(request: pytest.FixtureRequest) -> Iterator[RecordedBroker]:
@@ -361,7 +358,7 @@ class Watching:
 
     def until(self, met: Callable[[], Any]) -> Any:
         """Wait until a condition is met, and return its value."""
-        deadline = time.monotonic() + WITHIN
+        deadline = time.monotonic() + find_limit()
         while not (value := met()):
             assert time.monotonic() < deadline, (self.out.read_text(), self.err.read_text())
             assert self.process.poll() is None, self.err.read_text()

@@ -240,7 +240,7 @@ def test_ctrl_c_deletes_the_virtual_hosts(rabbitmq: Server, tmp_path: Path) -> N
     def hosts() -> list[str]:
         return [each["name"] for each in manage(rabbitmq, "GET", "vhosts") if each["name"].startswith(PREFIX)]
 
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + find_limit()
     while not hosts() and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)

@@ -17,6 +17,7 @@ import pytest
 from tests.chaos.daemon import Daemon
 from tests.support.bridge.callers import KafkaSide, RabbitmqSide, RocketmqSide, Side, TimedOut, answer_to
 from tests.support.servers import Server
+from tests.support.waiting import find_limit
 
 pytestmark = pytest.mark.live
 
@@ -34,7 +35,6 @@ KILLS = 2 if WANTED else 1
 SECONDS = 30.0
 """Time limit of a call: a group of Kafka takes ten seconds to notice that its member was killed."""
 AT_ONCE = 50
-READY = 60.0
 
 
 @pytest.mark.parametrize(("callers", "servers"), PAIRS if WANTED else IN_CI)
@@ -62,7 +62,7 @@ async def call_through(folder: Path, asking: Side, serving: Side) -> tuple[Count
     bridge.start()
     try:
         async with serving.serve(), asking.caller(SECONDS) as call:
-            until = monotonic() + READY
+            until = monotonic() + find_limit()
             while not await asyncio.to_thread(lambda: bridge.is_ready):
                 assert bridge.code is None
                 assert monotonic() < until, list(bridge.events())

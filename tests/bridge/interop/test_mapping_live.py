@@ -16,6 +16,7 @@ from tests.bridge.interop.test_codec_live import QUEUED, WIRES, WRITTEN_ANEW
 from tests.support.bridge.wires import long_string, table_of
 from tests.support.servers import Server
 from tests.support.unique import unique_name
+from tests.support.waiting import find_limit
 
 pytestmark = pytest.mark.live
 
@@ -46,7 +47,7 @@ class Topic:
         try:
             consumer.assign([TopicPartition(self.name, 0, start)])
             came: list[Record] = []
-            deadline = time.monotonic() + SECONDS
+            deadline = time.monotonic() + find_limit()
             while len(came) < len(records):
                 assert time.monotonic() < deadline, f"{len(came)} of {len(records)} came"
                 message = consumer.poll(1.0)

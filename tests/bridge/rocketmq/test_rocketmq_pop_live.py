@@ -33,7 +33,7 @@ from tests.support.rocketmq.broker import broker
 from tests.support.rocketmq.groups import consumer_of, on_each, send, topic_at
 from tests.support.rocketmq.member import java, member
 from tests.support.servers import Server
-from tests.support.waiting import until
+from tests.support.waiting import stretch, until
 
 pytestmark = pytest.mark.live
 
@@ -340,9 +340,12 @@ def test_requests_about_popped_messages_need_no_membership(rocketmq_servers: lis
         handles = [PopHandle.parse(each.properties[POP_CK]) for each in messages]
         await requests.ack(topic, handles[0])
         await requests.ack_all([(topic, each) for each in handles[1:]])
-        waiting = asyncio.create_task(requests.pop(queue, subscription, poll_time=3.0))
-        await asyncio.sleep(0.5)
-        assert await requests.polling_number(queue) == 1
+        waiting = asyncio.create_task(requests.pop(queue, subscription, poll_time=stretch(3.0)))
+
+        async def is_polling() -> bool:
+            return await requests.polling_number(queue) == 1
+
+        await until(is_polling)
         assert (await waiting).messages == ()
         with pytest.raises(BrokerError, match="NO_MESSAGE"):
             await requests.ack(topic, handles[0]._replace(offset=1 << 40))

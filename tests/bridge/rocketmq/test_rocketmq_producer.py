@@ -264,7 +264,7 @@ def test_an_unreachable_broker_counts_as_a_try() -> None:
 def test_an_asynchronous_send_waits_for_room() -> None:
     async def test(client: Client, producer: Producer, a: Broker, b: Broker) -> None:
         a.script = [SILENCE, SILENCE]
-        futures = [await producer.send_async(MESSAGE, queue=MessageQueue("a", 0), timeout_ms=300) for _ in range(2)]
+        futures = [await producer.send_async(MESSAGE, queue=MessageQueue("a", 0), timeout_ms=1_000) for _ in range(2)]
         third = asyncio.ensure_future(producer.send_async(MESSAGE))
         await asyncio.sleep(0.1)
         assert not third.done()

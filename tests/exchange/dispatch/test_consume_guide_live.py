@@ -48,7 +48,7 @@ def test_the_first_consumer_of_the_guide_bills_and_replies(rabbitmq: Server) -> 
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + find_limit()
             while not answers:
                 assert time.monotonic() < deadline
                 assert process.poll() is None, process.communicate()

@@ -22,7 +22,7 @@ from exchange.dispatch import LinkLost, open_channel
 from tests.support.bridge.relay import Relay, relay_to
 from tests.support.servers import Server
 from tests.support.unique import unique_name
-from tests.support.waiting import until
+from tests.support.waiting import find_limit, until
 
 pytestmark = pytest.mark.live
 
@@ -65,7 +65,7 @@ class Place:
 
     def drain(self, queue: str) -> list[bytes]:
         """Take all messages of a queue that no consumer holds."""
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + find_limit()
         while True:  # what a closed connection held is back a moment later
             state = self.channel.queue_declare(queue, passive=True).method
             if state.consumer_count == 0 or time.monotonic() > deadline:

@@ -13,6 +13,7 @@ from exchange import Message
 from exchange.dispatch.dispatcher import Dispatcher
 from tests.support.servers import Server
 from tests.support.unique import unique_name
+from tests.support.waiting import find_limit
 
 pytestmark = pytest.mark.live
 
@@ -39,7 +40,7 @@ class Place:
 
     def consume_until(self, done: Any) -> None:
         """Run the handlers until the condition holds."""
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + find_limit()
         while not done():
             assert time.monotonic() < deadline, "nothing came"
             self.connection.process_data_events(time_limit=0.1)
@@ -142,7 +143,7 @@ def test_raise_leaves_the_message_in_the_queue(place: Place) -> None:
         place.consume_until(lambda: False)
     place.channel.close()
     place.channel = place.connection.channel()
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + find_limit()
     while (back := place.channel.basic_get(place.queue))[0] is None:
         assert time.monotonic() < deadline, "the message did not come back"
         time.sleep(0.05)

@@ -19,6 +19,7 @@ import pytest
 from tests.support.pages import ROOT
 from tests.support.servers import Server
 from tests.support.unique import free_port, unique_name
+from tests.support.waiting import find_limit
 
 pytestmark = pytest.mark.live
 SECONDS = 40.0
@@ -44,7 +45,7 @@ def service(url: str, queue: str) -> Iterator[tuple[httpx.Client, subprocess.Pop
 
 
 def until(condition: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + find_limit()
     while True:
         try:
             if result := condition():

@@ -21,6 +21,7 @@ from exchange.entities.releases import find_profile
 from exchange.values.field_values import thaw
 from tests.support.differential import manage
 from tests.support.unique import unique_name
+from tests.support.waiting import find_limit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,7 +112,7 @@ def declare(server: Server, queue: Queue) -> None:
 
 def await_definition(server: Server, queue: Queue, wanted: dict[str, Any]) -> dict[str, Any]:
     """Return the broker's definition, as soon as it is the one wanted; the last one after some seconds."""
-    last = time.monotonic() + 15
+    last = time.monotonic() + find_limit()
     while True:
         there = dict(manage(server, "GET", f"queues/%2F/{queue.name}").get("effective_policy_definition") or {})
         if there == wanted or time.monotonic() > last:

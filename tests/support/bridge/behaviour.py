@@ -21,6 +21,7 @@ from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.pump.policy import Backoff, Policy
 from bridge.pump.pump import Inlet, Pump
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
+from tests.support.waiting import until
 
 __all__ = [
     "Place",
@@ -110,11 +111,7 @@ def router_of_parity() -> Router:
 
 async def eventually_many(targets: Mapping[str, MemoryTarget], count: int) -> None:
     """Wait until these targets have ``count`` messages together."""
-    for _ in range(int(SECONDS / 0.05)):
-        if sum(len(target.messages) for target in targets.values()) >= count:
-            return
-        await asyncio.sleep(0.05)
-    raise TimeoutError
+    await until(lambda: sum(len(target.messages) for target in targets.values()) >= count)
 
 
 def bodies(carriers: Sequence[Delivery | Outgoing]) -> list[bytes]:
@@ -354,15 +351,14 @@ class SourceBehaviour:
         source = place.make_source()
         pump = Pump([Inlet(source, "in")], router_to("queue"), {"queue": target}, Silent(), QUICK)
         running = asyncio.ensure_future(pump.run())
-        for n in range(1_000):
-            await asyncio.sleep(0.01)
-            if place.cut is not None and n in (5, 20):
+        for seconds in (0.05, 0.15):
+            await asyncio.sleep(seconds)
+            if place.cut is not None:
                 place.cut()
-            arrived = {*bodies(target.messages)}
-            if len(arrived) == 1_000:
-                break
+        await until(lambda: len({*bodies(target.messages)}) == 1_000)
         pump.stop()
         await running
+        arrived = {*bodies(target.messages)}
         first = dict.fromkeys((o.message.routing_key, int(o.message.body)) for o in target.messages)
         assert by_key([Message("", key, body=b"%d" % n) for key, n in first]) == by_key(make_messages(0, 1_000))
         again = place.make_source()
@@ -437,15 +433,16 @@ def send_to(
 
 async def open_again(endpoint: Source | Target, *receiver: Reports) -> None:
     """Open an endpoint, and try again as the pump would."""
-    for _ in range(100):
+
+    async def opens() -> bool:
         try:
             await endpoint.open(*receiver)
         except Disconnected:
             await endpoint.close()
-            await asyncio.sleep(0.1)
-        else:
-            return
-    pytest.fail(f"{endpoint.name} cannot be opened again")
+            return False
+        return True
+
+    await until(opens, lambda: f"{endpoint.name} cannot be opened again")
 
 
 class TargetBehaviour:

@@ -61,7 +61,7 @@ def filled(url: str, *, is_modern: bool, prefix: str = "") -> Iterator[None]:
         def join(group: str, **settings: Any) -> Consumer:
             consumer = Consumer(where | {"group.id": prefix + group, "enable.auto.commit": False} | settings)
             consumer.subscribe([prefix + "orders"])
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + find_limit()
             count = 0
             while count < 250 and time.monotonic() < deadline:
                 count += len(consumer.consume(250 - count, 1))

@@ -21,6 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from tests.support.unique import unique_name
+from tests.support.waiting import find_limit
 
 __all__ = ["PATIENCE", "SECONDS", "SOON", "Topics", "eventually", "topics_at"]
 
@@ -72,7 +73,7 @@ class Topics:
         made = self.admin.create_topics([NewTopic(topic, partitions, replicas, config=dict(config or {}))])
         made[topic].result(SECONDS)
         self.made.append(topic)
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + find_limit()
         while topic not in self.admin.list_topics(timeout=SECONDS).topics:
             assert time.monotonic() < deadline
         return topic
@@ -115,7 +116,7 @@ class Topics:
 
     def committed(self, group: str, topic: str) -> dict[int, int]:
         """Partition -> the offset that the group committed; what an open transaction would change it to is not."""
-        deadline = time.monotonic() + STARTING
+        deadline = time.monotonic() + find_limit()
         # By default, brokers answer only when no transaction is open, be it that of a process that was killed.
         own = {"group.id": group, "isolation.level": "read_uncommitted", "reconnect.backoff.max.ms": 1_000}
         if group not in self._askers:

@@ -21,6 +21,7 @@ from tests.support.bridge.certificates import authority_in
 from tests.support.servers import SERVERS, _have_image, connect_docker, listed, missing, started
 from tests.support.starting import START_SECONDS, Unavailable
 from tests.support.unique import free_ports
+from tests.support.waiting import stretch
 
 __all__ = ["OWNER", "folder_of", "secured_brokers"]
 
@@ -80,7 +81,7 @@ def _secured(image: str, folder: Path) -> Iterator[str]:
 
 
 async def _until_it_is_there(address: str, container: Any) -> None:
-    deadline = time.monotonic() + START_SECONDS
+    deadline = time.monotonic() + stretch(START_SECONDS)
     while True:
         try:
             async with Client(ClientSettings(address, channel=ChannelSettings(credentials=OWNER))) as client:

@@ -25,7 +25,7 @@ from bindings.adapters.declaring import declare, declare_async
 from bindings.testing.server import AmqpServer
 from exchange import Binding, Exchange, InputError, NotFound, Policy, Queue, Topology, Typed
 from exchange.amqp.methods import encode_method
-from tests.support.waiting import find_limit, wait_until
+from tests.support.waiting import find_limit, until, wait_until
 
 START = b"AMQP\x00\x00\x09\x01"
 
@@ -437,12 +437,15 @@ def test_a_robust_connection_survives_a_restart(server: AmqpServer) -> None:
         await asyncio.to_thread(server.stop)
         await asyncio.to_thread(server.start)
         await asyncio.wait_for(connection.ready(), 120)
-        for _ in range(100):
+
+        async def publish() -> bool:
             try:
                 await channel.default_exchange.publish(aio_pika.Message(b"after"), "work")
-                break
             except aio_pika.exceptions.CONNECTION_EXCEPTIONS:
-                await asyncio.sleep(0.05)
+                return False
+            return True
+
+        await until(publish)
         body = await asyncio.wait_for(got.get(), 120)
         if body == b"before":  # it comes again if its acknowledgement was under way
             body = await asyncio.wait_for(got.get(), 120)

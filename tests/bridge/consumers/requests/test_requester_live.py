@@ -15,7 +15,7 @@ from exchange import Delivery, Dispatcher
 from exchange.values.message import Message
 from tests.support.servers import Server
 from tests.support.unique import unique_name
-from tests.support.waiting import find_limit
+from tests.support.waiting import find_limit, until
 
 pytestmark = pytest.mark.live
 
@@ -26,13 +26,16 @@ Replies = Literal["direct", "queue"]
 async def serving(url: str) -> AsyncIterator[str]:
     """Reply to requests with a dispatcher; yield the name of its queue."""
     dispatcher: Dispatcher[Any] = Dispatcher()
+    released = asyncio.Event()
 
     @dispatcher.on("#")
     async def reply(delivery: Delivery) -> bytes | None:
         if delivery.body == b"never":
             return None
         if delivery.body == b"late":
-            await asyncio.sleep(0.5)
+            await released.wait()
+        if delivery.body == b"release":
+            released.set()
         if delivery.body == b"typed":
             delivery.reply(b"", headers={"status": 200, "ok": True, "names": ["a", None]})
             return None
@@ -80,8 +83,8 @@ def test_what_cannot_be_answered_fails_with_its_reason(rabbitmq: Server, replies
             await requester.request(Message("", queue, body=b"never"), timeout=0.2)
         with pytest.raises(ReplyTimeout):
             await requester.request(Message("", queue, body=b"late"), timeout=0.2)
-        await asyncio.sleep(0.6)
-        assert requester.counts.late == 1
+        assert (await requester.request(Message("", queue, body=b"release"))).body == b"re:release"
+        await until(lambda: requester.counts.late == 1)
         assert (await requester.request(Message("", queue, body=b"1"))).body == b"re:1"
 
     run(rabbitmq, replies, test)

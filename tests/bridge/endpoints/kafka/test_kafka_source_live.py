@@ -43,7 +43,7 @@ from tests.support.bridge.behaviour import (
 )
 from tests.support.kafka.broker import PASSWORD, USER, Broker
 from tests.support.kafka.topics import SOON, Topics, eventually
-from tests.support.waiting import find_limit, until
+from tests.support.waiting import find_limit, stretch, until
 
 pytestmark = pytest.mark.live
 
@@ -613,7 +613,7 @@ async def test_a_broker_that_is_silent_is_reported_and_so_is_one_that_is_back(br
     assert [each.trouble for each in endpoints] == [None] * 3
 
     async def all_are(well: bool, seconds: float) -> None:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(stretch(seconds)):
             await until(lambda: not any((each.trouble is None) != well for each in endpoints))
 
     await asyncio.sleep(3.0)  # nothing is wrong, and so it stays

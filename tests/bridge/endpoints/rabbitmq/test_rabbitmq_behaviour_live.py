@@ -17,10 +17,9 @@ from tests.support.bridge.behaviour import Place, SourceBehaviour, TargetBehavio
 from tests.support.bridge.relay import relay_to
 from tests.support.servers import Server
 from tests.support.unique import unique_name
+from tests.support.waiting import find_limit
 
 pytestmark = pytest.mark.live
-
-SECONDS = 30.0
 
 
 @pytest.fixture(params=["classic", "quorum", "stream"])
@@ -53,7 +52,7 @@ def place(request: pytest.FixtureRequest, rabbitmq: Server, tmp_path: Path) -> I
         if kind == "stream":
             bodies.clear()
         reading.basic_consume(written, keep, arguments={"x-stream-offset": "first"} if kind == "stream" else {})
-        end = time.monotonic() + SECONDS
+        end = time.monotonic() + find_limit()
         before = -1
         while (len(bodies) < count or len(bodies) > before) and time.monotonic() < end:
             before = len(bodies)

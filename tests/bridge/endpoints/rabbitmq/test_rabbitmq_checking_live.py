@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from tests.support.bridge.behaviour import on_a_loop
 from tests.support.bridge.live_rabbitmq import Broker
 from tests.support.servers import missing
 from tests.support.unique import unique_name
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.live
 
@@ -101,12 +101,12 @@ async def test_a_quorum_queue_that_drops_messages_is_a_warning(broker: Broker) -
     policy = unique_name("checking")
     broker.control("set_policy", policy, f"^{plain}$", '{"delivery-limit": 7}')
     try:
-        for _ in range(100):  # the API shows a policy some seconds later
+
+        async def shows() -> bool:  # the API, some seconds later
             [warning] = warnings(await of_source(broker, plain))
-            if "delivered 8 times" in warning:
-                break
-            await asyncio.sleep(0.2)
-        assert "delivered 8 times" in warning
+            return "delivered 8 times" in warning
+
+        await until(shows)
     finally:
         broker.control("clear_policy", policy)
 
@@ -140,12 +140,11 @@ async def test_other_consumers_and_limits_of_a_queue_are_warnings(broker: Broker
         consuming.basic_consume(queue, lambda *_: None)
     broker.connection.process_data_events(0)
     try:
-        found: list[str] = []
-        for _ in range(100):  # the API learns of consumers every few seconds
-            found = warnings(await of_source(broker, shared))
-            if found:
-                break
-            await asyncio.sleep(0.2)
+
+        async def find() -> list[str]:  # the API learns of consumers every few seconds
+            return warnings(await of_source(broker, shared))
+
+        found = await until(find)
         assert f"queue '{shared}': 1 consumer beside this bridge" in found[0]
         assert not warnings(await of_source(broker, single))
     finally:
