@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import re
 import subprocess
 import sys
@@ -120,9 +119,7 @@ def main(arguments: Sequence[str]) -> int:
     if passed.files is None or passed.figures.keys() < parts.keys():
         print(f"night: all passed; no row in {PAGE}, as {'parts are left' if passed.files else 'files have changed'}")
         return 0
-    machine = f"{os.cpu_count()} processors, Python {platform.python_version()}"
-    today = datetime.now(UTC).date().isoformat()
-    add_complete_run(TOP, CompleteRun(today, commit[:12], machine, "; ".join(passed.figures[name] for name in parts)))
+    add_complete_run(TOP, CompleteRun.of_today(commit, "; ".join(passed.figures[name] for name in parts)))
     print(f"night: all passed; a row was added to {PAGE}: commit it")
     return 0
 

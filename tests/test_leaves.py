@@ -22,6 +22,7 @@ from tests.support.leaves.changes import VARIABLE, Proof, find_changes, find_pro
 from tests.support.leaves.choice import PRODUCT, Parts, find_parts, find_reasons
 from tests.support.leaves.graph import Graph, read_graph
 from tests.support.leaves.table import LEAVES, Leaf, find_leaf
+from tests.support.measured import read_complete_runs
 from tests.support.tiers import examples
 
 TOP = Path(__file__).parents[1]
@@ -299,7 +300,7 @@ def test_a_proof_is_named_kept_or_that_of_the_last_complete_run_that_is_here(rep
     (repository / "docs" / "measured.md").write_text(page(first, "0123456789"))
     second = commit(repository)
     assert find_proof(repository, "serve", environ) == Proof(first, "docs/measured.md, 2026-11-20")
-    keep_proofs(repository, ["serve"], environ)
+    assert keep_proofs(repository, ["serve"], environ) == second
     assert find_proof(repository, "serve", environ) == Proof(second, "CI on this machine")
     assert find_proof(repository, "upgrade", environ) == Proof(first, "docs/measured.md, 2026-11-20")
     assert find_proof(repository, "serve", {**environ, VARIABLE: "HEAD~1"}) == Proof(first, VARIABLE)
@@ -311,8 +312,26 @@ def test_a_proof_is_named_kept_or_that_of_the_last_complete_run_that_is_here(rep
 
 def test_files_that_are_no_commit_are_not_proved(repository: Path, tmp_path: Path) -> None:
     (repository / "b.py").write_text("2")
-    keep_proofs(repository, ["serve"], {"HASHSTAR_CACHE": str(tmp_path)})
+    assert keep_proofs(repository, ["serve"], {"HASHSTAR_CACHE": str(tmp_path)}) is None
     assert not (tmp_path / "proved.json").exists()
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_ci_adds_a_row_when_every_leaf_has_run_whole(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: bool
+) -> None:
+    monkeypatch.setattr(program, "TOP", repository)
+    monkeypatch.setenv("HASHSTAR_CACHE", str(tmp_path))
+    monkeypatch.delenv(VARIABLE, raising=False)
+    (repository / "docs").mkdir()
+    (repository / "docs/measured.md").write_text(page())
+    proved = commit(repository)
+    program.main(["prove", ",".join(leaf.name for leaf in LEAVES[not whole :]), "1234"])
+    rows = read_complete_runs(repository)
+    assert [row.commit for row in rows] == [proved[:12]] * whole
+    assert all(row.figures == "CI with every leaf whole, in 1,234 s; no night" for row in rows)
+    (tmp_path / "proved.json").unlink()
+    assert isinstance(find_proof(repository, "serve"), Proof) is whole, "as on another machine"
 
 
 def test_a_clone_without_the_proof_runs_all_leaves_whole(

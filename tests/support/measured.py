@@ -1,11 +1,15 @@
 """The table of complete runs in ``docs/measured.md``: when, of which commit, and what was measured.
 
-`tests.night` writes a row when all has passed. CI compares files with those of the last one (`tests.support.leaves`).
+`tests.night` writes a row when all has passed, CI when all leaves ran whole. CI compares files with those of the last
+one (`tests.support.leaves`).
 """
 
 from __future__ import annotations
 
+import os
+import platform
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -16,12 +20,18 @@ ROW: Final = re.compile(r"^\| (\d{4}-\d\d-\d\d) \| `([0-9a-f]{8,40})` \| ([^|\n]
 
 
 class CompleteRun(NamedTuple):
-    """A run of everything, in which all has passed."""
+    """A run of everything, or of all leaves, in which all has passed."""
 
     date: str
     commit: str
     machine: str
     figures: str
+
+    @classmethod
+    def of_today(cls, commit: str, figures: str) -> CompleteRun:
+        """Return a run of today on this machine."""
+        machine = f"{os.cpu_count()} processors, Python {platform.python_version()}"
+        return cls(datetime.now(UTC).date().isoformat(), commit[:12], machine, figures)
 
 
 def read_complete_runs(top: Path) -> list[CompleteRun]:

@@ -4,7 +4,7 @@ A proof is a run of all tests of a leaf that passed. Proofs are known from, in t
 
 - the environment variable `HASHSTAR_PROVED`: a commit, or ``none``;
 - ``proved.json`` in the folder `HASHSTAR_CACHE`: what CI has proved on this machine, leaf by leaf;
-- the last complete run in ``docs/measured.md``, which ``make night`` writes: a new machine and a fresh clone have it.
+- the last row of ``docs/measured.md``, which a night or a run of CI of all leaves adds: a new machine has it, too.
 
 A commit that this clone does not have proves nothing.
 """
@@ -60,13 +60,17 @@ def find_changes(top: Path, commit: str) -> frozenset[str]:
     return frozenset(paths)
 
 
-def keep_proofs(top: Path, leaves: list[str], environ: Mapping[str, str] = os.environ) -> None:
-    """Note in `HASHSTAR_CACHE` that these leaves are proved at the commit that is checked out; not of other files."""
+def keep_proofs(top: Path, leaves: list[str], environ: Mapping[str, str] = os.environ) -> str | None:
+    """Note in `HASHSTAR_CACHE` that these leaves are proved at the commit that is checked out, and return that.
+
+    Nothing is noted, and None returned, if there are other files than those of the commit.
+    """
     if _git(top, "status", "--porcelain"):
-        return
+        return None
     commit = _git(top, "rev-parse", "HEAD").strip()
     kept = {**_read_kept(environ), **dict.fromkeys(leaves, commit)}
     _kept_file(environ).write_text(json.dumps(kept, indent=1) + "\n", "utf-8")
+    return commit
 
 
 def _kept_file(environ: Mapping[str, str]) -> Path:
