@@ -277,9 +277,9 @@ class Health:
         held = self._scan.held.get(name, ())
         limit = window.limit
         if limit is not None and limit.since is not None:
-            if now - limit.since >= STOPPED_AFTER:
+            if now - limit.since >= STOPPED_AFTER and (why := limit.describe()) is not None:
                 causes.add(
-                    name, "dead-letters", limit.describe(), limit.since, "remove the cause: what waits is tried again, "
+                    name, "dead-letters", why, limit.since, "remove the cause: what waits is tried again, "
                     "and written; POST /resume or SIGUSR2 lets ten more become dead letters, max_dead_letters = 1 all",
                 )  # fmt: skip
         elif held:

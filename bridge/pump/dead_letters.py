@@ -29,7 +29,8 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
-from math import ceil
+from math import ceil, floor
+from sys import maxsize
 from typing import Any, Final
 
 from bridge.endpoint import Delivery, Outgoing
@@ -115,6 +116,13 @@ class _Tally:
         self.messages += count
         self.dead += count * dead
 
+    def find_room(self, share: float) -> int:
+        """Return how many more may become dead letters: until there are `FEWEST`, or the share is reached with them."""
+        if share >= 1:
+            return maxsize
+        # with n more: (dead + n) / (messages + n) <= share
+        return max(FEWEST - self.dead, floor((share * self.messages - self.dead) / (1 - share)), 0)
+
     def forget_old(self, latest: int) -> None:
         """Forget all but the latest messages."""
         while (excess := self.messages - latest) > 0:
@@ -132,18 +140,22 @@ class DeadLetterLimit:
 
     Of the latest messages for each queue, at most the ``share`` may become dead letters: of the latest 20 if it is a
     half, as `FEWEST` always may. A message beyond that waits, and is tried again. While one waits, no message is
-    forgotten: so it may become a dead letter once enough others were written, those that were read after it, too. The
-    wait ends for all when the cause is removed, as they are written then, or with `lift`. The queue ``""`` stands for
-    the topology: its messages are all that were read, its dead letters those that cannot be routed.
+    forgotten: so it may become a dead letter once enough others were written, those that were read after it, too, and
+    is tried again then: ``later`` calls a function soon, some writes later. The wait ends for all when the cause is
+    removed, as they are written then, or with `lift`. The queue ``""`` stands for the topology: its messages are all
+    that were read, its dead letters those that cannot be routed.
     """
 
-    def __init__(self, share: float) -> None:
+    def __init__(self, share: float, later: Callable[[Callable[[], None]], object]) -> None:
         self.share: Final = share
+        self._later: Final = later
+        self._is_due = False
+        """Whether what waits is tried again soon."""
         self._latest: Final = ceil(FEWEST / share)
         """Number of messages of a queue that are looked at while none waits."""
         self._tallies: dict[str, _Tally] = {}
-        self._waiting: dict[tuple[Hashable, str], tuple[str, Callable[[], None]]] = {}
-        """Message and queue -> why it waits, and what tries it again."""
+        self._waiting: dict[tuple[Hashable, str], tuple[str, Callable[[], bool]]] = {}
+        """Message and queue -> why it waits, and what tries it again, if it may be tried now, and returns whether."""
         self._ahead: Final = Counter[str]()
         """Queue -> number of messages that were counted before they were written."""
         self.since: float | None = None
@@ -151,7 +163,7 @@ class DeadLetterLimit:
 
     @property
     def is_reached(self) -> bool:
-        """Whether messages wait because too many others became dead letters."""
+        """Whether messages wait because too many others became dead letters, or are tried again after that."""
         return bool(self._waiting)
 
     @property
@@ -171,6 +183,17 @@ class DeadLetterLimit:
         tally.add(count, 0)
         if not self._waiting:
             tally.forget_old(self._latest)
+        elif not self._is_due and tally.find_room(self.share):
+            self._is_due = True
+            self._later(self._try_permitted)
+
+    def _try_permitted(self) -> None:
+        """Try those messages again that may become dead letters now, in the order in which they came to wait."""
+        self._is_due = False
+        room = {queue: tally.find_room(self.share) for queue, tally in self._tallies.items()}
+        for (_, queue), (_, again) in [*self._waiting.items()]:
+            if room.get(queue) and again():
+                room[queue] -= 1
 
     def note_accepted(self, queue: str, count: int) -> None:
         """Take note that a target has ``count`` messages, which it writes together with others, as in a transaction.
@@ -183,10 +206,10 @@ class DeadLetterLimit:
             self.note_written(queue, count - ahead)
             self._ahead[queue] = count
 
-    def permit(self, message: Hashable, queue: str, reason: str, again: Callable[[], None], now: float) -> bool:
-        """Return whether a message may become a dead letter now; if not, it waits, and `lift` calls ``again``."""
+    def permit(self, message: Hashable, queue: str, reason: str, again: Callable[[], bool], now: float) -> bool:
+        """Return whether a message may become a dead letter now; if not, it waits, and is tried with ``again``."""
         tally = self._tallies.setdefault(queue, _Tally())
-        if self.share >= 1 or tally.dead < max(FEWEST, int(self.share * tally.messages)):
+        if tally.find_room(self.share):
             tally.add(1, 1)
             self.release(message, queue)
             if not self._waiting:
@@ -197,7 +220,7 @@ class DeadLetterLimit:
         self._waiting[message, queue] = reason, again
         return False
 
-    def release(self, message: Hashable, queue: str, again: Callable[[], None] | None = None) -> bool:
+    def release(self, message: Hashable, queue: str, again: Callable[[], bool] | None = None) -> bool:
         """Take note that a message does not wait any more; with ``again``, unless it has another by now.
 
         Return whether it did wait.
@@ -224,14 +247,18 @@ class DeadLetterLimit:
         for _, again in waiting:
             again()
 
-    def describe(self) -> str:
-        """Return why messages wait; only while some do."""
-        (_, queue), (reason, _) = next(iter(self._waiting.items()))
+    def describe(self) -> str | None:
+        """Return why messages wait; None if none does, or those that do may become dead letters and are tried again."""
+        stopped = [queue for _, queue in self._waiting if not self._tallies[queue].find_room(self.share)]
+        if not stopped:
+            return None
+        queue = stopped[0]
+        reason = next(reason for (_, each), (reason, _) in self._waiting.items() if each == queue)
         tally = self._tallies[queue]
         where = f" for queue {queue}" if queue else ""
         return (
             f"of the latest {count_noun(tally.messages, 'message')}{where}, {tally.dead:,} ({tally.share:.0%}) became "
-            f"dead letters; {len(self._waiting):,} more would, and wait: {reason}"
+            f"dead letters; {len(stopped):,} more would, beyond max_dead_letters = {self.share:g}, and wait: {reason}"
         )
 
 

@@ -49,6 +49,9 @@ LOG: Final = logging.getLogger(__name__)
 BATCH: Final = 1_000
 """Maximum number of deliveries that one read asks for."""
 
+SOON: Final = 0.05
+"""Seconds until messages are tried again that wait for a share of dead letters which has fallen."""
+
 LOOK: Final = 0.25
 """Seconds between checks of what an inlet waits for, such as whether the open source has lost its connection."""
 
@@ -138,7 +141,9 @@ class InletReader:
         self.inlet = inlet
         own = inlet.policy or policy
         inlet.window = Window(own.window, own.window_bytes, self._settle)
-        self.limit: Final = DeadLetterLimit(own.max_dead_letters)
+        self.limit: Final = DeadLetterLimit(
+            own.max_dead_letters, lambda call: asyncio.get_running_loop().call_later(SOON, call)
+        )
         inlet.window.limit = self.limit
         self._outlets = outlets
         self._policy = policy

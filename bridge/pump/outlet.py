@@ -258,12 +258,11 @@ class Outlet:
         """Return whether the limit of the message's source permits that; else it is tried again until it does."""
         pending: Pending = outgoing.context
         limit = pending.window.limit
-        if limit is None or not self._is_limited:
-            return True
-        now = asyncio.get_running_loop().time()
-        if not limit.permit(pending, outgoing.queue, failure.reason, partial(self._retry, outgoing), now):
-            return False
-        pending.held_reason = None
+        if limit is not None and self._is_limited:
+            again, now = partial(self._retry, outgoing, outgoing.attempts), asyncio.get_running_loop().time()
+            if not limit.permit(pending, outgoing.queue, failure.reason, again, now):
+                return False
+            pending.held_reason = None
         return True
 
     def _wait(self, outgoing: Outgoing, failure: Failure) -> None:
@@ -288,7 +287,7 @@ class Outlet:
         if fate is Unroutable.HOLD and pending.held_reason is None:
             pending.held_reason = failure.reason
             self._events.gave_up(self.target.name, outgoing, failure, fate.value)
-        asyncio.get_running_loop().call_later(wait, self._retry, outgoing)
+        asyncio.get_running_loop().call_later(wait, self._retry, outgoing, outgoing.attempts)
 
     def _send_dead_letter(self, outgoing: Outgoing, failure: Failure) -> None:
         """Call ``dead_letter`` to send a dead letter instead of the message."""
@@ -299,9 +298,11 @@ class Outlet:
             pending.window.limit.release(pending, outgoing.queue)
         self._dead_letter(outgoing, failure, self.target.name)
 
-    def _retry(self, outgoing: Outgoing) -> None:
-        if self._held.is_first(outgoing):
+    def _retry(self, outgoing: Outgoing, attempts: int) -> bool:
+        """Return whether a message is tried again: if it is the first of its key, and was not tried since."""
+        if is_due := self._held.is_first(outgoing) and outgoing.attempts == attempts:
             self._release([outgoing])
+        return is_due
 
     # Back-pressure.
 

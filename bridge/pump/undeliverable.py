@@ -87,11 +87,12 @@ class Undeliverable:
             return True
         loop = asyncio.get_running_loop()
 
-        def again() -> None:
+        def again() -> bool:
             timer.cancel()
             self._route(inlet, pending)
             if limit.release(pending, queue, again):  # else it waits once more
                 pending.held_reason = None
+            return True
 
         timer = loop.call_later(LIMITED, again)
         if limit.permit(pending, queue, reason, again, loop.time()):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
@@ -14,9 +15,11 @@ from hypothesis import strategies as st
 from bridge.endpoint import Disconnected, Failure, Outgoing
 from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.pump.dead_letters import FEWEST, DeadLetterLimit
+from bridge.pump.inlet import SOON
 from bridge.pump.policy import Policy
 from bridge.pump.pump import Inlet, Pump
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
+from exchange.text.display import count_noun
 from tests.support.bridge.events import Events
 from tests.support.tiers import examples
 from tests.support.virtual_loop import pass_time, run_virtually
@@ -34,7 +37,8 @@ class Slow:
     def __init__(self, share: float) -> None:
         self.share = share
         self.events: dict[str, list[str]] = {}
-        self.waiting: set[tuple[int, str]] = set()
+        self.waiting: dict[tuple[int, str], None] = {}
+        """In the order in which they came to wait."""
         self.ahead: dict[str, int] = {}
         """Messages that were accepted, and are not written yet."""
 
@@ -56,20 +60,48 @@ class Slow:
         if not self.waiting:
             self.events[queue] = events[-round(FEWEST / self.share) :]
 
-    def permit(self, message: int, queue: str) -> bool:
-        events = self.events.setdefault(queue, [])
+    def room(self, queue: str) -> int:
+        events, more = self.events.get(queue, []), 0
         dead = events.count("dead")
-        if dead >= FEWEST and dead >= int(self.share * len(events)):
-            self.waiting.add((message, queue))
+        while more < 2_000 and (
+            dead + more + 1 <= FEWEST or dead + more + 1 <= self.share * (len(events) + more + 1) + 1e-9
+        ):
+            more += 1
+        return more
+
+    def permitted(self, ready: int) -> list[int]:
+        room = {queue: self.room(queue) for _, queue in self.waiting}
+        tried = []
+        for number, queue in self.waiting:
+            if number % ready == 0 and room[queue]:
+                room[queue] -= 1
+                tried.append(number)
+        return tried
+
+    def describe(self) -> str | None:
+        stopped = [queue for _, queue in self.waiting if not self.room(queue)]
+        if not stopped:
+            return None
+        events, where = self.events[stopped[0]], f" for queue {stopped[0]}" if stopped[0] else ""
+        dead = events.count("dead")
+        assert (dead + 1) / (len(events) + 1) > self.share  # one more would be beyond it
+        return (
+            f"of the latest {count_noun(len(events), 'message')}{where}, {dead} ({dead / len(events):.0%}) became dead "
+            f"letters; {len(stopped)} more would, beyond max_dead_letters = {self.share}, and wait: large"
+        )
+
+    def permit(self, message: int, queue: str) -> bool:
+        if not self.room(queue):
+            self.waiting.setdefault((message, queue))
             return False
-        self.waiting.discard((message, queue))
+        self.waiting.pop((message, queue), None)
         self.note(queue, "dead", 1)
         return True
 
 
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["write", "accept", "give up", "give up", "try again", "written", "lift", "drop"]),
+        st.sampled_from(["write", "accept", "give up", "give up", "try again", "written", "lift", "drop", "soon"]),
         st.sampled_from(["", "q"]), st.sampled_from([1, 3, 12, 40]),
     ),
     max_size=60,
@@ -77,16 +109,27 @@ STEPS = st.lists(
 
 
 @examples(300)
-@given(STEPS, st.sampled_from([0.01, 0.2, 0.5]))
-@example([("give up", "q", 12), ("write", "q", 40), ("try again", "q", 1), ("try again", "q", 1)], 0.5)
-def test_the_limit_is_that_of_a_slow_count_of_everything(steps: list[tuple[str, str, int]], share: float) -> None:
-    limit, slow, message = DeadLetterLimit(share), Slow(share), 0
+@given(STEPS, st.sampled_from([0.01, 0.2, 0.5]), st.sampled_from([1, 2]))
+@example([("give up", "q", 12), ("write", "q", 40), ("try again", "q", 1), ("try again", "q", 1)], 0.5, 1)
+@example([("give up", "q", 12), ("write", "q", 40), ("soon", "q", 1)], 0.5, 1)
+def test_the_limit_is_that_of_a_slow_count_of_everything(
+    steps: list[tuple[str, str, int]], share: float, ready: int
+) -> None:
+    """One of ``ready`` messages can be tried at once; the others wait behind older ones of their keys."""
+    due: list[Callable[[], None]] = []
+    limit, slow, message = DeadLetterLimit(share, due.append), Slow(share), 0
     lifted: list[object] = []
 
     def judge(message: int, queue: str) -> None:
-        permitted = limit.permit(message, queue, "large", lambda: lifted.append(message), 0.0)
+        def again() -> bool:
+            if message % ready == 0:
+                lifted.append(message)
+            return message % ready == 0
+
+        permitted = limit.permit(message, queue, "large", again, 0.0)
         assert permitted == slow.permit(message, queue)
 
+    written_since = False
     for what, queue, count in steps:
         first = min(slow.waiting, default=None)
         if what == "write":
@@ -103,18 +146,25 @@ def test_the_limit_is_that_of_a_slow_count_of_everything(steps: list[tuple[str, 
             judge(*first)
         elif what == "written" and first is not None:
             limit.release(*first)
-            slow.waiting.discard(first)
+            slow.waiting.pop(first)
+        elif what == "soon" and (due or (written_since and any(slow.room(each) for _, each in slow.waiting))):
+            lifted.clear()
+            due.pop()()
+            assert not due  # however much was written since
+            assert lifted == slow.permitted(ready)
+            written_since = False
         elif what in ("lift", "drop"):
             lifted.clear()
             limit.lift() if what == "lift" else limit.forget_waiting()
-            assert {*lifted} == ({number for number, _ in slow.waiting} if what == "lift" else set())
+            waited = {number for number, _ in slow.waiting if number % ready == 0}
+            assert {*lifted} == (waited if what == "lift" else set())
             slow.waiting.clear()
             slow.ahead.clear()
             if what == "lift":
                 slow.events.clear()
         assert limit.is_reached == bool(slow.waiting) == (limit.since is not None)
-        if limit.is_reached:
-            assert f"{len(slow.waiting):,} more would" in limit.describe()
+        written_since |= what in ("write", "accept")
+        assert limit.describe() == slow.describe()
 
 
 class Scene:
@@ -213,6 +263,66 @@ def test_a_run_of_wrong_messages_waits_only_until_as_many_others_were_written(ba
         await pass_time(120)
         assert not scene.waits()
         assert sorted(scene.bodies(scene.dead)) == list(range(1_000, 1_000 + bad))
+        await end(scene, running)
+
+    play(act)
+
+
+def test_what_waits_goes_on_as_soon_as_the_share_has_fallen_and_is_tried_no_more_often_for_that() -> None:
+    async def act() -> None:
+        tried: Counter[int] = Counter()
+
+        def refuse(outgoing: Outgoing) -> bool:
+            number = int(outgoing.message.body)
+            tried[number] += number < 100
+            return number < 100
+
+        scene = Scene(refuse)
+        running = asyncio.ensure_future(scene.pump.run())
+        scene.add(range(100))
+        await pass_time(3_600)  # tries are as far apart as they get
+        assert len(scene.dead.messages) == FEWEST
+        number = 100
+        for letters in range(FEWEST + 1, 101):
+            while number - 100 < letters:  # with one dead letter more, half of all
+                scene.add([number], key="k.other.{}")
+                number += 1
+            await pass_time(2 * SOON)
+            assert len(scene.dead.messages) == letters
+        assert not scene.waits()
+        most = tried.total()
+        await pass_time(3_600)
+        assert tried.total() == most
+        await end(scene, running)
+
+    play(act)
+
+
+def test_early_tries_leave_no_second_clock_behind() -> None:
+    async def act() -> None:
+        tried = 0
+
+        def refuse(outgoing: Outgoing) -> bool:
+            nonlocal tried
+            tried += int(outgoing.message.body) == FEWEST
+            return int(outgoing.message.body) <= FEWEST
+
+        scene = Scene(refuse)
+        running = asyncio.ensure_future(scene.pump.run())
+        scene.add(range(FEWEST))
+        await pass_time(600)
+        limit = scene.inlet.window.limit
+        assert limit is not None
+        scene.add([FEWEST])
+        for _ in range(50):  # tried early, and refused a permission again
+            for _, again in [*limit._waiting.values()]:
+                again()
+            await pass_time(1)
+        tried = 0
+        await pass_time(3_600)
+        assert scene.waits()
+        assert 3_600 / 30 <= tried <= 3_600 / 15
+        scene.refuses = lambda _: False
         await end(scene, running)
 
     play(act)
