@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from bindings.report.forms.html import report_in
 from bindings.sources.definitions import load_topology
 from bindings.sources.open import load
 from examples.demo import generate
@@ -25,6 +24,7 @@ from exchange.entities.entities import PREDECLARED
 from exchange.partition.hashing.hashes import murmur2
 from exchange.values.field_json import decode_message
 from tests.support import oracle, topologies
+from tests.support.bindings.report_pages import report_in
 
 ROOT = Path(__file__).parents[1]
 SAMPLE = ROOT / "examples" / "demo" / "definitions.json"

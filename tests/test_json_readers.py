@@ -31,7 +31,6 @@ from bindings.auditing.local.selection import Selection
 from bindings.checking.baseline import Baseline
 from bindings.cli import find_command
 from bindings.mcp.tools import Tools
-from bindings.report.forms.html import report_in
 from bindings.serve.questions import Parameters
 from bindings.serve.traffic import ReportTraffic
 from bindings.sources.definitions.text import find_objects
@@ -352,10 +351,6 @@ READERS: Final = {
     ),
     "bindings/mcp/tools.py _read_report": Reader(
         REPORT, of_file("r.json", lambda path: Tools([], [path]).read_audit("queues"))
-    ),
-    "bindings/report/forms/html.py report_in": Reader(
-        '{"report": {"a": {"$columns": ["x"], "$rows": [[1]]}}}',
-        call(lambda text: report_in(f'<script type="application/json" id="report">{text}</script>')), (ValueError,),
     ),
     "bindings/serve/questions.py Parameters.__init__": Reader(
         '{"message": {"exchange": "e"}, "n": 5, "parts": [{"kind": "queue", "name": "q"}]}',

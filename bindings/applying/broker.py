@@ -11,11 +11,12 @@ from typing import Any, Final, Self
 
 from bindings.applying.address import Addresses
 from bindings.applying.amqp import SECONDS, BrokerConnection, OperationRefused
-from bindings.applying.live import Live, normalise_stored
+from bindings.applying.live import Live
 from bindings.diffing.planning.step import Step
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.entities.part import encode_declaration
 from exchange.errors import HashstarError, InputError
+from exchange.topology.rules import strip_line_ends
 
 __all__ = ["LiveBroker", "InUse"]
 
@@ -85,7 +86,7 @@ class LiveBroker:
         elif step.added:
             self._declare_or_unbind(part, step)
         elif isinstance(part, Exchange):
-            name = normalise_stored(part.name)
+            name = strip_line_ends(part.name)
             self._call(step, lambda channel, done: channel.exchange_delete(name, not step.in_use, callback=done))
         else:
             self._delete_queue(part, step)
@@ -93,11 +94,11 @@ class LiveBroker:
     def _declare_or_unbind(self, part: Exchange | Queue | Binding, step: Step) -> None:
         """Declare an exchange or a queue; bind, or unbind a binding that the step removes."""
         method, given = encode_declaration(part)
-        given |= {name: normalise_stored(given[name]) for name in NAMES if name in given}
+        given |= {name: strip_line_ends(given[name]) for name in NAMES if name in given}
         self._connection.send(str(step), method if step.added else method.replace("bind", "unbind"), given)
 
     def _delete_queue(self, part: Queue, step: Step) -> None:
-        name = normalise_stored(part.name)
+        name = strip_line_ends(part.name)
         # Only classic queues support if-unused and if-empty. With other types, a message that arrives between the
         # passive declaration below and the deletion is lost.
         careful = not self._force and part.type == "classic"

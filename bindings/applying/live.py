@@ -17,12 +17,13 @@ from exchange.entities.entities import Binding, Destination, Policy, Queue
 from exchange.entities.releases import find_profile
 from exchange.errors import InputError
 from exchange.partition.hashing.erlang import Atom, encode_field_term, phash2
+from exchange.topology.rules import strip_line_ends
 from exchange.topology.topology import Topology
 from exchange.values.erlang_terms import encode_binary
 from exchange.values.field_json import decode_table
 from exchange.values.field_values import EMPTY, FieldTable, resolve_type, thaw
 
-__all__ = ["Live", "normalise_stored", "hash_arguments"]
+__all__ = ["Live", "hash_arguments"]
 
 UNDEFINED_TYPES: Final = (None, "undefined", '<<"undefined">>', "classic")
 """Values of a virtual host's default queue type that mean classic, the usual type."""
@@ -87,16 +88,16 @@ class Live:
             return topology
         return topology.with_parts(
             exchanges=[
-                replace(exchange, name=normalise_stored(exchange.name)) for exchange in topology.exchanges.values()
+                replace(exchange, name=strip_line_ends(exchange.name)) for exchange in topology.exchanges.values()
             ],
             queues=[
-                replace(_of_type(queue, queue_type), name=normalise_stored(queue.name))
+                replace(_of_type(queue, queue_type), name=strip_line_ends(queue.name))
                 for queue in topology.queues.values()
             ],
             bindings=[
                 binding._replace(
-                    source=normalise_stored(binding.source),
-                    destination=binding.destination._replace(name=normalise_stored(binding.destination.name)),
+                    source=strip_line_ends(binding.source),
+                    destination=binding.destination._replace(name=strip_line_ends(binding.destination.name)),
                 )
                 for binding in topology.bindings
             ],
@@ -180,11 +181,6 @@ def hash_arguments(arguments: Mapping[str, Any]) -> str:
 
 def _key(field: tuple[str, str, Any]) -> bytes:
     return encode_binary(field[0])
-
-
-def normalise_stored(name: str) -> str:
-    """Return a name as a broker stores it: without line breaks."""
-    return name.replace("\n", "").replace("\r", "")
 
 
 def _of_type(queue: Queue, default: str | None) -> Queue:

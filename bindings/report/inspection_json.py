@@ -23,7 +23,7 @@ from bindings.report.kafka import measure_lag
 from exchange.text.numbers import is_digits
 from exchange.values.documents import document, encode_as
 
-__all__ = ["BiasKey", "Inspected", "encode_folder", "encode_inspection"]
+__all__ = ["BiasKey", "Inspected", "encode_inspection"]
 
 BiasKey = Literal["EVERYTHING", "SURVIVORS", "SAMPLE", "UNKNOWN"]
 DIGITS: Final = 19
@@ -108,11 +108,6 @@ document(
 def encode_inspection(archive: Archive, inspection: Inspection, folder: FolderInspection | None = None) -> Any:
     """Return what an archive holds as one JSON object; ``folder`` is the data folder of a broker that it is in."""
     return encode_as(Inspected, Inspected(archive, inspection, folder))
-
-
-def encode_folder(folder: FolderInspection) -> Any:
-    """Return the data folder of a broker as one JSON object."""
-    return encode_as(FolderInspection, folder)
 
 
 def _bias_key(bias: Bias) -> BiasKey:

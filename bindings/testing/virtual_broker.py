@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final, Literal, SupportsIndex, overload
 
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
-from exchange.entities.profile import Profile
 from exchange.errors import NotFound
 from exchange.kinds import Choose
 from exchange.lifecycle.broker import Broker
@@ -83,20 +81,6 @@ class VirtualBroker:
             topology, now=now, choose=choose, on_loss=self.lost.append, on_dropped=self.unroutable.append
         )
         self.queues = _Queues(self._broker)
-
-    @classmethod
-    def from_definitions(
-        cls,
-        path: str | Path,
-        vhost: str | None = None,
-        profile: Profile | str | None = None,
-        *,
-        choose: Choose = random.randrange,
-    ) -> VirtualBroker:
-        """Return a broker with the topology of a definitions or .bindings file; see `bindings.sources.open.load`."""
-        from bindings.sources.open import load  # a broker made of a Topology reads no files
-
-        return cls(load(str(path), vhost, profile), choose=choose)
 
     @property
     def topology(self) -> Topology:

@@ -35,6 +35,7 @@ __all__ = [
     "delete_queue",
     "require_ends",
     "set_policy",
+    "strip_line_ends",
     "unbind",
 ]
 
@@ -67,7 +68,7 @@ def declare_exchange(tables: Tables, host: VirtualHost, exchange: Exchange) -> l
     if kind is None or not kind.is_known_to(host.profile):
         text = f"unknown exchange type '{exchange.type}'"
         raise CommandInvalid(text) if host.profile.unknown_type_closes_connection else PreconditionFailed(text)
-    name = _strip(_check_short(exchange.name, "the name of an exchange"))
+    name = strip_line_ends(_check_short(exchange.name, "the name of an exchange"))
     _check_arguments(exchange.arguments)
     _refuse_default(name)
     what = host.describe("exchange", name)
@@ -89,7 +90,7 @@ def declare_exchange(tables: Tables, host: VirtualHost, exchange: Exchange) -> l
 def declare_queue(tables: Tables, host: VirtualHost, queue: Queue) -> list[Change]:
     """Return the changes of queue.declare, for a queue that has a name. Raises as the broker."""
     _require(queue, Queue)
-    name = _strip(_check_short(queue.name, "the name of a queue"))
+    name = strip_line_ends(_check_short(queue.name, "the name of a queue"))
     _check_arguments(queue.arguments)
     what = host.describe("queue", name)
     existing = tables.queues.get(name)
@@ -143,7 +144,7 @@ def unbind(tables: Tables, binding: Binding) -> list[Change]:
 def delete_exchange(tables: Tables, host: VirtualHost, name: str, if_unused: bool) -> list[Change]:
     """Return the changes of exchange.delete: none if there is no such exchange. Raises as the broker."""
     _require(name, str)
-    name = _strip(name)
+    name = strip_line_ends(name)
     _refuse_default(name)
     if name.startswith("amq."):
         raise AccessRefused(f"deletion of system {host.describe('exchange', name)} not allowed")
@@ -158,7 +159,7 @@ def delete_exchange(tables: Tables, host: VirtualHost, name: str, if_unused: boo
 def delete_queue(tables: Tables, name: str) -> list[Change]:
     """Return the changes of queue.delete: none if there is no such queue."""
     _require(name, str)
-    queue = tables.queues.get(_strip(name))
+    queue = tables.queues.get(strip_line_ends(name))
     return [] if queue is None else _remove(tables, [queue])
 
 
@@ -209,7 +210,7 @@ def _remove(tables: Tables, parts: list[Exchange | Queue | Binding]) -> list[Cha
 
 def _strip_binding(binding: Binding) -> Binding:
     """Return the binding with stripped names. Raises AccessRefused if no user may bind these."""
-    source, destination = _strip(binding.source), _strip(binding.destination.name)
+    source, destination = strip_line_ends(binding.source), strip_line_ends(binding.destination.name)
     if binding.destination.kind == "queue" and destination.startswith(DIRECT_REPLY_TO):
         raise AccessRefused("cannot bind or unbind to a volatile (direct reply-to) queue")
     if binding.destination.kind == "exchange":
@@ -243,8 +244,8 @@ def _check_arguments(arguments: Mapping[str, Any]) -> None:
             raise InputError("arguments are nested too deeply") from None
 
 
-def _strip(name: str) -> str:
-    """Remove line ends from a name, as RabbitMQ does."""
+def strip_line_ends(name: str) -> str:
+    """Return a name as RabbitMQ stores it: without line ends."""
     return name.replace("\n", "").replace("\r", "")
 
 

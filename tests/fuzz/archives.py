@@ -29,7 +29,7 @@ from bindings.archive.formats.queue_dump import SUFFIX, QueueDump
 from bindings.archive.formats.rabtap import Rabtap
 from bindings.archive.formats.tracing import TracingJson, TracingText
 from bindings.archive.inspection import inspect_splits
-from bindings.archive.kafka.folder import inspect_folder
+from bindings.archive.kafka.folder import FolderInspection, inspect_folder
 from bindings.archive.kafka.segment import KafkaSegment
 from bindings.archive.reading import SPLIT_BYTES, Bad, Format, Item, Skipped, Split
 from bindings.archive.record import SCHEMA, Record, build_batch, to_records
@@ -38,10 +38,10 @@ from bindings.archive.rocketmq.inspection import inspect_store
 from bindings.archive.rocketmq.log import RocketmqLog
 from bindings.archive.rocketmq.store import open_store
 from bindings.archive.times import parse_time, parse_time_text
-from bindings.report.inspection_json import encode_folder
 from bindings.report.kafka import format_kafka
 from bridge.endpoints.archive.rows import restore_message
 from exchange.errors import HashstarError, InputError
+from exchange.values.documents import encode_as
 from exchange.values.erlang_parser import parse
 from exchange.values.field_values import FieldTable
 from tests.fuzz.target import cut, folder, is_same, text_of, write
@@ -268,7 +268,7 @@ def kafka_folder(data: bytes) -> None:
         write(f"kafka/{name}", bytes(whole))
     with suppress(InputError):
         found = inspect_folder(str(folder() / "kafka"))
-        json.dumps(encode_folder(found))
+        json.dumps(encode_as(FolderInspection, found))
         list(format_kafka(found))
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
@@ -21,10 +21,9 @@ from bindings.checking.rules.finding import SEVERITIES
 from bindings.report.forms.as_json import to_json
 from bindings.report.model import Report
 from bindings.sources.management import is_address
-from exchange.values.json_text import parse_leniently
 from exchange.values.notation import write_encoded_arguments
 
-__all__ = ["build_page", "report_in", "to_html"]
+__all__ = ["build_page", "to_html"]
 
 SCRIPTS: Final = (
     "dom", "data", "bars", "table", "columns", "slots", "timeline", "flow_layout", "flow_layers", "flow_model", "flow",
@@ -82,18 +81,6 @@ def build_page(report: Mapping[str, Any], text: str | None = None) -> str:
     return re.sub("@@([A-Z]+)@@", lambda match: parts[match[1]], _read_part("page.html"))
 
 
-def report_in(text: str) -> dict[str, Any]:
-    """Return the report of a page as JSON values. Raises ValueError if there is none."""
-    block = re.search(r'<script type="application/json" id="report">(.*?)</script>', text, re.DOTALL)
-    if block is None:
-        raise ValueError("there is no report in this page")
-    try:
-        report: dict[str, Any] = _unpack(parse_leniently(block[1]))["report"]
-    except (KeyError, TypeError, AttributeError):
-        raise ValueError("what is in this page is no report") from None
-    return report
-
-
 def _read_part(name: str) -> str:
     return files("bindings.report.forms").joinpath("page", name).read_text("utf-8")
 
@@ -121,24 +108,6 @@ def _pack(value: Any) -> Any:
 def _name(name: str) -> str:
     """Return a name with one more ``$`` if it begins with one, so that ``$columns`` marks packed lists only."""
     return f"${name}" if name.startswith("$") else name
-
-
-def _unpack(value: Any) -> Any:
-    """Return the value that `_pack` packed."""
-    if isinstance(value, list):
-        return list(map(_unpack, value))
-    if not isinstance(value, dict):
-        return value
-    if "$columns" in value:
-        return [_object(value["$columns"], row) for row in value["$rows"]]
-    return _object(value, value.values())
-
-
-def _object(names: Iterable[str], values: Iterable[Any]) -> dict[str, Any]:
-    return {
-        name.removeprefix("$"): _unpack(value)  # only the first $, which marks names that begin with one
-        for name, value in zip(names, values, strict=True)
-    }
 
 
 def _cut(report: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, int]]:

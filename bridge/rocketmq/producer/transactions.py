@@ -34,7 +34,7 @@ from exchange.errors import HashstarError, InputError
 from exchange.partition.clients.rocketmq.queues import MessageQueue
 from exchange.partition.partitioner import Partitioner
 
-__all__ = ["CHECK_IMMUNITY_TIME", "Check", "Transaction", "Transactions"]
+__all__ = ["Check", "Transaction", "Transactions"]
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -42,9 +42,6 @@ Check = Callable[[StoredMessage], Decision | Awaitable[Decision]]
 """Function that returns the outcome of the local transaction of a half message, where no decision is stored."""
 
 PRODUCER_GROUP: Final = "PGROUP"
-CHECK_IMMUNITY_TIME: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
-"""Property of a message: seconds until the broker asks about it for the first time, in place of its own 6 s. The
-broker refuses a decision that comes later unasked, and asks."""
 END_TIMEOUT: Final = 3.0
 """Seconds until the broker must have answered a decision."""
 SEND_OK: Final = "SEND_OK"

@@ -21,8 +21,8 @@ from bridge.rocketmq.remoting.errors import BrokerError, ClientError
 from exchange.partition.clients.rocketmq.queues import MASTER, READ, WRITE
 
 __all__ = [
-    "GroupConfig", "TopicConfig", "create_group", "create_topic", "delete_group", "delete_topic", "fetch_cluster",
-    "fetch_runtime", "fetch_topic_config", "fetch_topics", "list_masters", "set_request_mode", "set_topic",
+    "GroupConfig", "TopicConfig", "create_group", "create_topic", "delete_topic", "fetch_cluster",
+    "fetch_topic_config", "fetch_topics", "list_masters", "set_request_mode", "set_topic",
 ]  # fmt: skip
 
 KNOWN_SECONDS: Final = 10.0
@@ -75,12 +75,6 @@ async def fetch_topics(client: Client) -> set[str]:
     """Return the names of all topics (`fetchAllTopicList`), with the servers' own and those of groups."""
     answer = await client.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
     return read_json(answer.body, lambda body: set(map(str, body.get("topicList") or ())))
-
-
-async def fetch_runtime(client: Client, address: str) -> dict[str, str]:
-    """Return a broker's statistics (`fetchBrokerRuntimeStats`): ``brokerVersionDesc``, ``msgPutTotalTodayNow`` ..."""
-    answer = await client.ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
-    return read_json(answer.body, lambda body: {str(name): str(value) for name, value in body["table"].items()})
 
 
 async def create_topic(client: Client, topic: TopicConfig, brokers: Collection[str] | None = None) -> None:
@@ -172,13 +166,6 @@ async def create_group(client: Client, group: GroupConfig) -> None:
     body = json.dumps(config).encode()
     for address in (await list_masters(client)).values():
         await client.ask(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, body)
-
-
-async def delete_group(client: Client, group: str, *, clean_offset: bool = True) -> None:
-    """Delete a consumer group, with its offsets, from all masters. Raises BrokerError where one refuses."""
-    fields = {"groupName": group, "cleanOffset": "true" if clean_offset else "false"}
-    for address in (await list_masters(client)).values():
-        await client.ask(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, fields)
 
 
 async def set_request_mode(

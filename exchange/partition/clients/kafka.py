@@ -23,7 +23,7 @@ from exchange.partition.partitions import Partitions
 from exchange.values.field_values import INTEGER_TYPES
 
 __all__ = [
-    "Counter", "Custom", "Explicit", "Keyed", "KeyedOneCounter", "Random", "RoundRobin", "STRATEGIES", "Scala",
+    "Counter", "Explicit", "Keyed", "KeyedOneCounter", "Random", "RoundRobin", "STRATEGIES", "Scala",
     "Sticky", "build_default_3_3", "build_nearest",
 ]  # fmt: skip
 
@@ -184,17 +184,6 @@ class Explicit(Partitioner):
         if kind not in INTEGER_TYPES:
             raise InputError(f"the key is to be the partition's number, an integer, not {describe_key(key)}")
         return Choice(_check_number(number, partitions), None, "the key is the partition's number")
-
-
-@dataclass(frozen=True, slots=True)
-class Custom(Partitioner):
-    """A partitioner of your own: a function of the key's bytes (None for no key) and the partitions (`Partitioner`)."""
-
-    function: Callable[[bytes | None, Partitions], int]
-
-    def choose(self, key: Key, partitions: Partitions) -> Choice:
-        name = getattr(self.function, "__name__", repr(self.function))
-        return Choice(_check_number(self.function(serialize_key(key), partitions), partitions), None, name)
 
 
 def _check_number(number: int, partitions: Partitions) -> int:

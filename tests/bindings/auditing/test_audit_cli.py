@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
-from bindings.report.forms.html import report_in
 from bindings.sources.document import Document
 from bridge.cli import hashstar
+from tests.support.bindings.report_pages import report_in
 
 TOPOLOGY = """\
 exchange orders: topic

@@ -25,6 +25,7 @@ from bindings.sources.section import Listing
 from exchange import Binding, Exchange, Message, Queue, Topology
 from tests.bindings.report.test_forms import compared, odd
 from tests.bindings.report.test_html import HOSTILE, hostile, large, layered
+from tests.support.bindings.report_pages import report_in
 from tests.support.bindings.reports import NOW, ORDERS, ORDERS_TEXT, START, hand_made, report_of, tally_of
 from tests.support.bindings.texts import ALL_STATES, ALL_STATES_IGNORED, ALL_STATES_KEYS
 from tests.support.browser import CHROMIUM, NO_BROWSER, Browser
@@ -485,4 +486,4 @@ def test_a_page_of_ten_thousand_bindings_keeps_few_rows_in_the_document(pages: P
 def test_the_json_in_a_page_is_the_report_beside_the_text() -> None:
     report = all_states()
     page = build_page(deepcopy(report), ALL_STATES)
-    assert subject.report_in(page) == json.loads(json.dumps(report))
+    assert report_in(page) == json.loads(json.dumps(report))

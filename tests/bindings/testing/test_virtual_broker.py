@@ -196,15 +196,6 @@ def test_expect_refuses_one_name_for_a_collection() -> None:
         VirtualBroker(ORDERS).expect("orders", "order", queues="audit")
 
 
-def test_a_broker_is_made_of_a_definitions_file(tmp_path: Path) -> None:
-    """Without pytest too."""
-    path = tmp_path / "definitions.json"
-    path.write_text(json.dumps(DEFINITIONS))
-    broker = VirtualBroker.from_definitions(path, vhost="shop", profile="rabbitmq-4.0")
-    assert broker.topology.vhost == "shop"
-    assert broker.publish("orders", "order.new").queues == ("all",)
-
-
 # The plugin, in a pytest of its own.
 
 PLAIN = {"durable": True, "auto_delete": False, "arguments": {}}

@@ -16,6 +16,7 @@ from bridge.rocketmq.remoting import admin
 from bridge.rocketmq.remoting.acl import Credentials
 from bridge.rocketmq.remoting.channel import ChannelSettings
 from bridge.rocketmq.remoting.client import Client, ClientSettings
+from bridge.rocketmq.remoting.codes import RequestCode
 from bridge.rocketmq.remoting.errors import RemotingError
 from tests.support.bridge.certificates import authority_in
 from tests.support.servers import SERVERS, _have_image, connect_docker, listed, missing, started
@@ -86,7 +87,7 @@ async def _until_it_is_there(address: str, container: Any) -> None:
         try:
             async with Client(ClientSettings(address, channel=ChannelSettings(credentials=OWNER))) as client:
                 ((_, broker),) = (await admin.list_masters(client)).items()
-                await admin.fetch_runtime(client, broker)
+                await client.ask(broker, RequestCode.GET_BROKER_RUNTIME_INFO)
                 return
         except (RemotingError, ValueError) as error:
             if time.monotonic() > deadline:

@@ -45,18 +45,6 @@ class QueueCounts(NamedTuple):
     read: int
     """``readQueueNums``."""
 
-    def accepts_send(self, queue_id: int) -> bool:
-        """Return whether the broker stores a message for this queue (`AbstractSendMessageProcessor.msgCheck`).
-
-        It also stores it in a queue that is only read, as producers with an old route send there. For a negative id it
-        chooses one of the written queues at random.
-        """
-        return queue_id < max(self.write, self.read)
-
-    def accepts_pull(self, queue_id: int) -> bool:
-        """Return whether the broker delivers messages of this queue (`PullMessageProcessor.processRequest`)."""
-        return 0 <= queue_id < self.read
-
 
 class QueueOffsets(NamedTuple):
     """The offsets of a queue and of its consumer groups (``mqadmin topicStatus`` and ``consumerProgress``)."""

@@ -16,7 +16,6 @@ from exchange.partition import Broker, Inputs, NewBatch, Partition, Partitioner,
 from exchange.partition.clients.kafka import (
     STRATEGIES,
     Counter,
-    Custom,
     Explicit,
     Keyed,
     KeyedOneCounter,
@@ -322,17 +321,6 @@ def test_an_explicit_partition_is_the_key(key: Any) -> None:
 def test_a_number_that_is_no_partition_is_an_error(key: Any, words: str) -> None:
     with pytest.raises(InputError, match=words):
         Explicit().choose(key, Partitions.from_count(4))
-
-
-def test_a_partitioner_of_ones_own_gets_the_bytes_of_the_key() -> None:
-    def by_length(key: bytes | None, partitions: Partitions) -> int:
-        return -1 if key is None else len(key)
-
-    assert Custom(by_length).choose("é", Partitions.from_count(4)) == (2, None, "by_length")
-    with pytest.raises(InputError, match="IllegalArgumentException"):
-        Custom(by_length).choose(None, Partitions.from_count(4))
-    with pytest.raises(InputError, match="TimeoutException"):
-        Custom(by_length).choose("four", Partitions.from_count(4))
 
 
 def test_the_scala_producer_takes_strings_and_needs_a_leader() -> None:
