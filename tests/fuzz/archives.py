@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 import google_crc32c
 import pyarrow as pa
 
+import bindings.report.inspection_json  # noqa: F401  it says what the JSON of a folder is
 from bindings.archive.avro.records import Avro
 from bindings.archive.fields import decode_field
 from bindings.archive.formats.connect import Connect
