@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support import passed, tiers, unsteady
+from tests.support import passed, tiers, unsteady, waiting
 from tests.support.browser import Browser, open_browser
 from tests.support.rocketmq_cluster import Cluster, cluster_with
-from tests.support.servers import SERVERS, Server, running
+from tests.support.servers import SERVERS, Server, ServerSet, server_set
 
 # Their asserts are those of tests, in modules that are none.
 pytest.register_assert_rewrite("tests.support.bridge.behaviour", "tests.support.kafka.folder")
@@ -41,11 +42,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left)
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
+    """Give each test the time that this machine needs, before pytest-timeout asks how much that is."""
+    marked = item.get_closest_marker("timeout")
+    limit = waiting.begin_test(marked.args[0] if marked else waiting.TEST_LIMIT)
+    item.add_marker(pytest.mark.timeout(limit), append=False)
+    return (yield)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Let a test with a limit of its own take its time: faulthandler_timeout, which ends the process, is for all."""
-    if item.get_closest_marker("timeout"):
-        faulthandler.cancel_dump_traceback_later()
+    """End the process if a test cannot be interrupted, somewhat after its own limit."""
+    faulthandler.cancel_dump_traceback_later()
+    marked = item.get_closest_marker("timeout")
+    if marked is not None and marked.args[0] and fault_handler_stderr_fd_key in item.config.stash:
+        stderr = item.config.stash[fault_handler_stderr_fd_key]
+        faulthandler.dump_traceback_later(1.1 * marked.args[0], file=stderr, exit=True)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -96,46 +109,70 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 @pytest.fixture(scope="session")
-def rabbitmq_servers() -> Iterator[list[Server]]:
-    """Yield all RabbitMQ servers of this run, at least one."""
-    with running(SERVERS["rabbitmq"]) as servers:
+def rabbitmq_set() -> Iterator[ServerSet]:
+    """Yield the RabbitMQ servers of this run, which start when a test needs them."""
+    with server_set(SERVERS["rabbitmq"]) as servers:
         yield servers
 
 
 @pytest.fixture(scope="session")
-def rabbitmq(rabbitmq_servers: list[Server]) -> Server:
-    """Return the RabbitMQ server for tests that need only one."""
-    return rabbitmq_servers[0]
+def rabbitmq_servers(rabbitmq_set: ServerSet) -> list[Server]:
+    """Return all RabbitMQ servers of this run, at least one."""
+    return rabbitmq_set.all()
 
 
 @pytest.fixture(scope="session")
-def kafka_servers() -> Iterator[list[Server]]:
-    """Yield all Kafka servers of this run, at least one; each is a cluster of one broker, at the address in its url."""
-    with running(SERVERS["kafka"]) as servers:
+def rabbitmq(rabbitmq_set: ServerSet) -> Server:
+    """Return the RabbitMQ server for tests that need only one; the others are not started for them."""
+    return rabbitmq_set.first()
+
+
+@pytest.fixture(scope="session")
+def kafka_set() -> Iterator[ServerSet]:
+    """Yield the Kafka servers of this run, which start when a test needs them."""
+    with server_set(SERVERS["kafka"]) as servers:
         yield servers
+
+
+@pytest.fixture(scope="session")
+def kafka_servers(kafka_set: ServerSet) -> list[Server]:
+    """Return all Kafka servers of this run, at least one; each is a cluster of one broker, at its url."""
+    return kafka_set.all()
+
+
+@pytest.fixture(scope="session")
+def kafka(kafka_set: ServerSet) -> Server:
+    """Return the Kafka server for tests that need only one; the others are not started for them."""
+    return kafka_set.first()
 
 
 @pytest.fixture(scope="module")
-def rocketmq_servers() -> Iterator[list[Server]]:
-    """Yield all RocketMQ name servers of this run, at least one; each has one broker.
+def rocketmq_set() -> Iterator[ServerSet]:
+    """Yield the RocketMQ name servers of this run, which start when a test needs them.
 
     For one module: few have use for them, and they are large.
     """
-    with running(SERVERS["rocketmq"]) as servers:
+    with server_set(SERVERS["rocketmq"]) as servers:
         yield servers
 
 
 @pytest.fixture(scope="module")
-def rocketmq_cluster(rocketmq_servers: list[Server]) -> Iterator[Cluster]:
+def rocketmq_servers(rocketmq_set: ServerSet) -> list[Server]:
+    """Return all RocketMQ name servers of this run, at least one; each has one broker."""
+    return rocketmq_set.all()
+
+
+@pytest.fixture(scope="module")
+def rocketmq(rocketmq_set: ServerSet) -> Server:
+    """Return the RocketMQ name server for tests that need only one; the others are not started for them."""
+    return rocketmq_set.first()
+
+
+@pytest.fixture(scope="module")
+def rocketmq_cluster(rocketmq: Server) -> Iterator[Cluster]:
     """Yield the first RocketMQ server with a second broker, which can be slowed and killed."""
-    with cluster_with(rocketmq_servers[0]) as cluster:
+    with cluster_with(rocketmq) as cluster:
         yield cluster
-
-
-@pytest.fixture(scope="session")
-def kafka(kafka_servers: list[Server]) -> Server:
-    """Return the Kafka server for tests that need only one."""
-    return kafka_servers[0]
 
 
 @pytest.fixture(scope="session")

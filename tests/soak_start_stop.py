@@ -36,7 +36,7 @@ from bridge.endpoint import Delivery, Disconnected, Outgoing, Receiver
 from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.pump.pump import Inlet
 from exchange import Message
-from tests.support.servers import SERVERS, running
+from tests.support.servers import SERVERS, server_set
 from tests.support.starting import Unavailable
 from tests.support.unique import unique_name
 from tests.support.waiting import find_limit, stretch
@@ -372,11 +372,11 @@ def main(times: int, processes: int, memory: float, seed: int | None) -> None:
     outcomes = []
     lost: set[int] = set()
     try:
-        with TemporaryDirectory() as name, running(SERVERS["rabbitmq"]) as servers:
+        with TemporaryDirectory() as name, server_set(SERVERS["rabbitmq"]) as servers:
             folder = Path(name)
             base = base_config(folder)
             outcomes.append(soak([lambda c: in_memory(base, c)], round(times * memory), chance))
-            with rabbit_at(servers[0].url, folder) as rabbit:
+            with rabbit_at(servers.first().url, folder) as rabbit:
                 outcomes.append(soak(rabbit.configs(), times - round(times * memory), chance, rabbit.after))
                 outcomes.append(soak_processes(rabbit.files, processes, chance))
                 lost = rabbit.missing()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+import warnings
 from collections.abc import Mapping
 
 import pytest
 
 from tests.support import servers
-from tests.support.servers import SERVERS, Server, ServerKind, listed, running
+from tests.support.servers import SERVERS, Server, ServerKind, listed, running, server_set
 from tests.support.starting import START_SECONDS, Unavailable, wait_for_service
 from tests.support.unique import unique_name
 from tests.support.waiting import find_limit
@@ -55,6 +56,42 @@ def test_every_url_of_the_variable_is_a_server_in_its_order() -> None:
             Server("amqp://one", "HASHSTAR_RABBITMQ_URL", "4.0.5"),
             Server("amqp://two", "HASHSTAR_RABBITMQ_URL", "3.10.8"),
         ]
+
+
+def test_the_first_server_is_started_alone_and_the_others_once_all_are_needed() -> None:
+    asked: list[str] = []
+    known = {"amqp://one": "4.0.5", "amqp://two": "3.10.8"}
+
+    def read_version(url: str) -> str:
+        asked.append(url)
+        return known[url]
+
+    kind = dataclasses.replace(kind_of(known), read_version=read_version)
+    for others, warned in (("amqp://two", []), ("amqp://gone amqp://two", ["amqp://gone"])):
+        asked.clear()
+        with server_set(kind, {"HASHSTAR_RABBITMQ_URL": f"amqp://one {others}"}) as found:
+            assert asked == []
+            first = found.first()
+            assert (first.url, asked) == ("amqp://one", ["amqp://one"])
+            with warnings.catch_warnings(record=True) as shown:
+                assert [each.url for each in found.all()] == ["amqp://one", "amqp://two"]
+            assert found.all()[0] is found.first() is first
+            assert asked == ["amqp://one", *others.split()]
+            assert [name for name in warned if name in str([each.message for each in shown])] == warned
+
+
+def test_the_next_server_is_the_first_where_one_is_missing() -> None:
+    environ = {"HASHSTAR_RABBITMQ_URL": "amqp://gone amqp://one amqp://two"}
+    with (
+        pytest.warns(UserWarning, match="left out of the live tests: .*amqp://gone"),
+        server_set(kind_of({"amqp://one": "4.0.5", "amqp://two": "3.10.8"}), environ) as found,
+    ):
+        assert found.first().url == "amqp://one"
+    with (
+        pytest.raises(pytest.fail.Exception, match="amqp://gone"),
+        server_set(kind_of({"amqp://one": "4.0.5"}), environ | {"HASHSTAR_REQUIRE_LIVE": "1"}) as found,
+    ):
+        found.first()
 
 
 @pytest.mark.usefixtures("no_docker")
@@ -225,11 +262,11 @@ def test_every_live_kafka_keeps_a_record(kafka_servers: list[Server]) -> None:
         admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(find_limit())
         producer = Producer({"bootstrap.servers": server.url})
         producer.produce(topic, b"hello")
-        assert producer.flush(30) == 0
+        assert producer.flush(find_limit()) == 0
         consumer = Consumer({"bootstrap.servers": server.url, "group.id": topic, "auto.offset.reset": "earliest"})
         try:
             consumer.subscribe([topic])
-            message = consumer.poll(30)
+            message = consumer.poll(find_limit())
             assert message is not None
             assert message.value() == b"hello"
         finally:

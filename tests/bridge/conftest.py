@@ -14,18 +14,30 @@ import pytest
 from tests.support.bridge.certificates import authority_in
 from tests.support.kafka.broker import Broker, brokers
 from tests.support.rocketmq.secured import folder_of, secured_brokers
-from tests.support.servers import SERVERS, Server, running
+from tests.support.servers import SERVERS, Server, ServerSet, server_set
 
 STARTED = pytest.StashKey[dict[str, ExitStack]]()
 """Fixture -> what stops its brokers."""
 
 
 @pytest.fixture(scope="session")
-def rocketmq_servers(request: pytest.FixtureRequest) -> Iterator[list[Server]]:
-    """Yield all RocketMQ name servers of this run, at least one; each has one broker, with topics of other tests."""
+def rocketmq_set(request: pytest.FixtureRequest) -> Iterator[ServerSet]:
+    """Yield the RocketMQ name servers of this run, which start when a test needs them."""
     with ExitStack() as started:
-        request.session.stash.setdefault(STARTED, {})["rocketmq_servers"] = started
-        yield started.enter_context(running(SERVERS["rocketmq"]))
+        request.session.stash.setdefault(STARTED, {})["rocketmq_set"] = started
+        yield started.enter_context(server_set(SERVERS["rocketmq"]))
+
+
+@pytest.fixture(scope="session")
+def rocketmq_servers(rocketmq_set: ServerSet) -> list[Server]:
+    """Return all RocketMQ name servers of this run, at least one; each has one broker, with topics of other tests."""
+    return rocketmq_set.all()
+
+
+@pytest.fixture(scope="session")
+def rocketmq(rocketmq_set: ServerSet) -> Server:
+    """Return the RocketMQ name server for tests that need only one; the others are not started for them."""
+    return rocketmq_set.first()
 
 
 @pytest.fixture(scope="session")

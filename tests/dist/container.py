@@ -23,7 +23,7 @@ import click
 import pika
 
 from tests.dist.__main__ import DIST, ROOT, output, step, write_requirements
-from tests.support.servers import SERVERS, Server, running
+from tests.support.servers import SERVERS, Server, server_set
 from tests.support.unique import unique_name
 from tests.support.waiting import find_limit
 
@@ -57,8 +57,8 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         with step("build the image"):
             build_image(Path(folder) / "context")
-        with running(SERVERS["rabbitmq"]) as servers, step(f"run it beside RabbitMQ {servers[0].version}"):
-            moved = try_image(Path(folder) / "etc", servers[0])
+        with server_set(SERVERS["rabbitmq"]) as servers, step(f"run it beside RabbitMQ {servers.first().version}"):
+            moved = try_image(Path(folder) / "etc", servers.first())
     size = int(output(["docker", "image", "inspect", "-f", "{{.Size}}", IMAGE]))
     click.echo(f"{IMAGE}: {size / 1e6:.0f} MB; {moved:,} of {MESSAGES:,} messages were moved before SIGTERM, none lost")
 

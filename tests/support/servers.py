@@ -269,32 +269,66 @@ def started(container: DockerContainer, image: str) -> None:
         missing(f"Docker cannot start {image} ({reason})")
 
 
+class ServerSet:
+    """The servers of a kind in this run, each started when it is first needed; the newest alone, or all.
+
+    To start one takes some ten seconds of a processor. One of several that cannot be had is left out with a warning, or
+    fails the test where servers are promised.
+    """
+
+    def __init__(self, kind: ServerKind, containers: ExitStack, environ: Mapping[str, str] = os.environ) -> None:
+        """Start nothing yet; `containers` removes what will be."""
+        self._kind, self._containers, self._environ = kind, containers, environ
+        self._candidates = [*_candidates(kind, environ)]
+        self._found: list[Server] = []
+        self._reasons: list[str] = []
+
+    def first(self) -> Server:
+        """Return the first server of this run."""
+        while self._candidates and not self._found:
+            self._start(1)
+        return self._servers()[0]
+
+    def all(self) -> list[Server]:
+        """Return all servers of this run, at least one, in their order."""
+        self._start(len(self._candidates))
+        return self._servers()
+
+    def _start(self, count: int) -> None:
+        """Start the next ones; all are started before the first is waited for."""
+        starting: list[Callable[[], Server]] = []
+        next_ones, self._candidates = self._candidates[:count], self._candidates[count:]
+        for start in next_ones:
+            try:
+                starting.append(start(self._containers))
+            except Unavailable as reason:
+                self._reasons.append(str(reason))
+        for answered in starting:
+            try:
+                self._found.append(answered())
+            except Unavailable as reason:
+                self._reasons.append(str(reason))
+
+    def _servers(self) -> list[Server]:
+        if not self._found or (self._reasons and live_is_required(self._environ)):
+            missing(f"no {self._kind.name}: " + "; ".join(dict.fromkeys(self._reasons)), self._environ)
+        _warn_of_those_left_out(self._reasons)
+        self._reasons.clear()
+        return self._found
+
+
+@contextmanager
+def server_set(kind: ServerKind, environ: Mapping[str, str] = os.environ) -> Iterator[ServerSet]:
+    """Yield the servers of a kind, none of which is started yet, and remove their containers at the end."""
+    with ExitStack() as containers:
+        yield ServerSet(kind, containers, environ)
+
+
 @contextmanager
 def running(kind: ServerKind, environ: Mapping[str, str] = os.environ) -> Iterator[list[Server]]:
-    """Yield all servers of a kind, at least one, and remove its containers at the end.
-
-    One of several that cannot be had is left out with a warning, or fails the test where servers are
-    promised.
-    """
-    with ExitStack() as containers:
-        found: list[Server] = []
-        reasons: list[str] = []
-        # All are started before the first is waited for.
-        started: list[Callable[[], Server]] = []
-        for start in _candidates(kind, environ):
-            try:
-                started.append(start(containers))
-            except Unavailable as reason:
-                reasons.append(str(reason))
-        for answered in started:
-            try:
-                found.append(answered())
-            except Unavailable as reason:
-                reasons.append(str(reason))
-        if reasons and (not found or live_is_required(environ)):
-            missing(f"no {kind.name}: " + "; ".join(dict.fromkeys(reasons)), environ)
-        _warn_of_those_left_out(reasons)
-        yield found
+    """Yield all servers of a kind, at least one, and remove their containers at the end."""
+    with server_set(kind, environ) as servers:
+        yield servers.all()
 
 
 def _warn_of_those_left_out(reasons: list[str]) -> None:

@@ -39,12 +39,12 @@ AT_ONCE = 50
 
 @pytest.mark.parametrize(("callers", "servers"), PAIRS if WANTED else IN_CI)
 def test_each_call_is_answered_once_or_times_out_while_the_bridge_is_killed(
-    tmp_path: Path, callers: str, servers: str, rabbitmq: Server, kafka: Server, rocketmq_servers: list[Server]
+    tmp_path: Path, callers: str, servers: str, rabbitmq: Server, kafka: Server, rocketmq: Server
 ) -> None:
     sides: dict[str, Side] = {
         "rabbitmq": RabbitmqSide(rabbitmq.url, queue=servers == "kafka"),
         "kafka": KafkaSide(kafka.url),
-        "rocketmq": RocketmqSide(rocketmq_servers[0].url),
+        "rocketmq": RocketmqSide(rocketmq.url),
     }
     outcomes, took = asyncio.run(call_through(tmp_path, sides[callers], sides[servers]))
     print(f"{callers} -> {servers}: {dict(outcomes)} in {took:.1f} s")

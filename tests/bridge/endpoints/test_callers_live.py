@@ -101,8 +101,8 @@ def test_a_reply_by_direct_reply_to_is_never_returned(rabbitmq_servers: list[Ser
         assert (reports.taken, reports.refused, got) == ([b"here"], [], [b"here"])
 
 
-def test_a_reply_to_a_client_of_rocketmq_that_is_gone_is_refused_for_good(rocketmq_servers: list[Server]) -> None:
-    target = CallerTarget("callers", ClientSettings(rocketmq_servers[0].url))
+def test_a_reply_to_a_client_of_rocketmq_that_is_gone_is_refused_for_good(rocketmq: Server) -> None:
+    target = CallerTarget("callers", ClientSettings(rocketmq.url))
     reports = send(
         target,
         [

@@ -43,9 +43,9 @@ def carry(spread: str, target: Target, queues: str) -> None:
     asyncio.run(asyncio.wait_for(pump.run(), find_limit()))
 
 
-def test_turns_at_rocketmq_are_those_of_the_topic(rocketmq_servers: list[Server]) -> None:
+def test_turns_at_rocketmq_are_those_of_the_topic(rocketmq: Server) -> None:
     """One of four queues got all of them, as each message had four copies; an unpartitioned topic used one, by ""."""
-    with rocketmq_topics.topics_at(rocketmq_servers[0].url) as topics:
+    with rocketmq_topics.topics_at(rocketmq.url) as topics:
         spread, plain = topics.make(4), topics.make(4)
         destinations = {"p": TopicDestination(spread), **dict.fromkeys("qrs", TopicDestination(plain))}
         carry("rocketmq.round_robin over 4", RocketmqTarget("t", topics.settings, destinations), "pqrs")

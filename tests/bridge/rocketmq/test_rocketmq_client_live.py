@@ -111,7 +111,7 @@ def test_the_next_name_server_is_asked_when_one_fails(rocketmq_servers: list[Ser
         asyncio.run(asyncio.wait_for(test(server), 120))
 
 
-def test_concurrent_requests_all_find_the_name_server_that_answers(rocketmq_servers: list[Server]) -> None:
+def test_concurrent_requests_all_find_the_name_server_that_answers(rocketmq: Server) -> None:
     async def test(server: Server) -> None:
         async with Client(ClientSettings(server.url)) as client:
             made = [unique_name(f"at-once-{number}") for number in range(4)]
@@ -122,10 +122,10 @@ def test_concurrent_requests_all_find_the_name_server_that_answers(rocketmq_serv
             async with Client(ClientSettings(f"{NOBODY};{server.url}")) as client:
                 await asyncio.gather(*[client.route(topic) for topic in made[:count]])
 
-    asyncio.run(asyncio.wait_for(test(rocketmq_servers[0]), find_limit()))
+    asyncio.run(asyncio.wait_for(test(rocketmq), find_limit()))
 
 
-def test_a_closed_client_makes_no_connection(rocketmq_servers: list[Server]) -> None:
+def test_a_closed_client_makes_no_connection(rocketmq: Server) -> None:
     async def test(server: Server) -> None:
         async with Client(ClientSettings(server.url)) as client:
             pass
@@ -133,7 +133,7 @@ def test_a_closed_client_makes_no_connection(rocketmq_servers: list[Server]) -> 
             with pytest.raises(ClientError, match="the client is closed"):
                 await again()
 
-    asyncio.run(asyncio.wait_for(test(rocketmq_servers[0]), find_limit()))
+    asyncio.run(asyncio.wait_for(test(rocketmq), find_limit()))
 
 
 def test_the_error_without_a_name_server_names_all_addresses() -> None:
@@ -148,7 +148,7 @@ def test_the_error_without_a_name_server_names_all_addresses() -> None:
 
 
 def test_a_lost_connection_ends_its_requests_and_the_next_request_connects_again(
-    rocketmq_servers: list[Server],
+    rocketmq: Server,
 ) -> None:
     async def test(server: Server) -> None:
         host, _, port = server.url.rpartition(":")
@@ -166,10 +166,10 @@ def test_a_lost_connection_ends_its_requests_and_the_next_request_connects_again
                 await client.ask(address, TOPIC_LIST)
                 assert relay.accepted == 2
 
-    asyncio.run(asyncio.wait_for(test(rocketmq_servers[0]), 120))
+    asyncio.run(asyncio.wait_for(test(rocketmq), 120))
 
 
-def test_an_answer_after_the_timeout_is_ignored(rocketmq_servers: list[Server]) -> None:
+def test_an_answer_after_the_timeout_is_ignored(rocketmq: Server) -> None:
     async def test(server: Server) -> None:
         host, _, port = server.url.rpartition(":")
         with relay_to(host, int(port)) as relay:
@@ -185,7 +185,7 @@ def test_an_answer_after_the_timeout_is_ignored(rocketmq_servers: list[Server]) 
             with pytest.raises(SendRequestError):
                 await channel.invoke(TOPIC_LIST, {})
 
-    asyncio.run(asyncio.wait_for(test(rocketmq_servers[0]), 120))
+    asyncio.run(asyncio.wait_for(test(rocketmq), 120))
 
 
 def test_a_broker_knows_producers_until_they_unregister(rocketmq_servers: list[Server]) -> None:

@@ -60,12 +60,10 @@ async def answering(client: Client, producer: Producer, topic: str) -> AsyncIter
         await asyncio.wait([task])
 
 
-def test_the_snippets_of_the_guide_run(
-    rocketmq_servers: list[Server], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_snippets_of_the_guide_run(rocketmq: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One sends, another receives that; the lines of producing and the request find a producer, as in the first."""
     [first, producing, requesting, transacting, consuming, popping, polling] = SNIPPETS
-    server = rocketmq_servers[0]
+    server = rocketmq
     shipped: list[Any] = []
     names: dict[str, Any] = {"ship": shipped.append}
 

@@ -288,7 +288,7 @@ def test_a_message_that_brokers_refuse_is_an_error_before_it_is_sent(rocketmq_se
         run(server, test)
 
 
-def test_a_topic_without_a_route_and_a_closed_producer_are_errors(rocketmq_servers: list[Server]) -> None:
+def test_a_topic_without_a_route_and_a_closed_producer_are_errors(rocketmq: Server) -> None:
     async def test(client: Client, producer: Producer) -> None:
         with pytest.raises(ClientError, match="No route info of this topic: none"):
             await producer.send(RocketMessage.build("none", b"x"))
@@ -299,10 +299,10 @@ def test_a_topic_without_a_route_and_a_closed_producer_are_errors(rocketmq_serve
             await producer.send(RocketMessage.build("none", b"x"))
         await producer.open()
 
-    run(rocketmq_servers[0], test, create_topic_key="none-either")
+    run(rocketmq, test, create_topic_key="none-either")
 
 
-def test_a_broker_s_clients_are_listed_with_their_language(rocketmq_servers: list[Server]) -> None:
+def test_a_broker_s_clients_are_listed_with_their_language(rocketmq: Server) -> None:
     async def test(client: Client, producer: Producer) -> None:
         sent = await producer.send(RocketMessage.build(await topic_of(client), b"x"))
         address = client.address(sent.queue.broker)
@@ -316,4 +316,4 @@ def test_a_broker_s_clients_are_listed_with_their_language(rocketmq_servers: lis
         (member,) = load_json(answer.body)["connectionSet"]
         assert (member["clientId"], member["language"]) == (client.client_id, "PYTHON")
 
-    run(rocketmq_servers[0], test)
+    run(rocketmq, test)

@@ -37,7 +37,7 @@ async def answer_all(client: Client, producer: Producer, topic: str) -> None:
                 consumer.done(message)
 
 
-def test_we_and_java_answer_each_other(rocketmq_servers: list[Server]) -> None:
+def test_we_and_java_answer_each_other(rocketmq: Server) -> None:
     async def test(server: Server) -> None:
         async with (
             Client(ClientSettings(server.url)) as client,
@@ -76,7 +76,7 @@ def test_we_and_java_answer_each_other(rocketmq_servers: list[Server]) -> None:
             with pytest.raises(ReplyTimeout, match="OK, but wait reply message timeout"):
                 await requester.request(RocketMessage.build(to_us, b"x"), timeout_ms=500)
 
-    asyncio.run(asyncio.wait_for(test(rocketmq_servers[0]), 150))
+    asyncio.run(asyncio.wait_for(test(rocketmq), 150))
 
 
 def test_only_a_request_can_be_replied_to() -> None:

@@ -25,8 +25,8 @@ REFUSED = Message("", "key.0", {"long": "x" * 40_000}, body=b"refused")
 
 
 @pytest.fixture(scope="module")
-def topics(rocketmq_servers: list[Server]) -> Iterator[Topics]:
-    with topics_at(rocketmq_servers[0].url) as made:
+def topics(rocketmq: Server) -> Iterator[Topics]:
+    with topics_at(rocketmq.url) as made:
         yield made
 
 

@@ -40,8 +40,8 @@ pytestmark = pytest.mark.live
 
 
 @pytest.fixture(scope="module")
-def topics(rocketmq_servers: list[Server]) -> Iterator[Topics]:
-    with topics_at(rocketmq_servers[0].url) as made:
+def topics(rocketmq: Server) -> Iterator[Topics]:
+    with topics_at(rocketmq.url) as made:
         yield made
 
 

@@ -60,13 +60,13 @@ async def fill(topics: Topics, producer: Producer, topic: str) -> None:
         await producer.send(message, queue=MessageQueue(broker, number % QUEUES))
 
 
-def test_memory_stays_below_300_mb_while_nothing_is_settled(rocketmq_servers: list[Server]) -> None:
-    with topics_at(rocketmq_servers[0].url) as topics:
+def test_memory_stays_below_300_mb_while_nothing_is_settled(rocketmq: Server) -> None:
+    with topics_at(rocketmq.url) as topics:
         topic = topics.make(QUEUES)
         topics.do(fill(topics, topics._producer, topic), 300)
     code = READER.replace("MESSAGES", str(MESSAGES))
     run = subprocess.run(
-        [sys.executable, "-c", code, rocketmq_servers[0].url, topic],
+        [sys.executable, "-c", code, rocketmq.url, topic],
         capture_output=True,
         text=True,
         timeout=300,
