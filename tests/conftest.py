@@ -43,7 +43,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Give each test the time that this machine needs, before pytest-timeout asks how much that is."""
     marked = item.get_closest_marker("timeout")
     limit = waiting.begin_test(marked.args[0] if marked else waiting.TEST_LIMIT)

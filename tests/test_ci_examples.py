@@ -20,6 +20,7 @@ import yaml
 from examples.ci import comment
 from tests.support.git import ENVIRONMENT, commit, git, make_repository
 from tests.support.pages import ROOT
+from tests.support.waiting import find_limit
 
 CI = ROOT / "examples" / "ci"
 TOKEN = "hunter2"  # noqa: S105  not one of a server
@@ -148,7 +149,7 @@ def report(folder: Path, environment: dict[str, str]) -> subprocess.CompletedPro
     outer = {**kept, **ENVIRONMENT, "PATH": path, "PYTHONPATH": str(ROOT)}
     command = [str(CI / "report.sh")]
     return subprocess.run(
-        command, cwd=folder, env=outer | environment, capture_output=True, text=True, timeout=120, check=False
+        command, cwd=folder, env=outer | environment, capture_output=True, text=True, timeout=find_limit(), check=False
     )
 
 

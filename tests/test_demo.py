@@ -25,6 +25,7 @@ from exchange.partition.hashing.hashes import murmur2
 from exchange.values.field_json import decode_message
 from tests.support import oracle, topologies
 from tests.support.bindings.report_pages import report_in
+from tests.support.waiting import find_limit
 
 ROOT = Path(__file__).parents[1]
 SAMPLE = ROOT / "examples" / "demo" / "definitions.json"
@@ -33,7 +34,7 @@ SAMPLE = ROOT / "examples" / "demo" / "definitions.json"
 def demo(*arguments: object, into: Path) -> subprocess.CompletedProcess[str]:
     """Run the demo as a user does, with its archives in a directory of the test; in one process, which is quicker."""
     command = [sys.executable, "-m", "examples.demo", *options(*arguments, into=into)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, encoding="utf-8", timeout=120, check=False)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, encoding="utf-8", timeout=find_limit(), check=False)
 
 
 def in_here(*arguments: object, into: Path) -> Result:
@@ -194,7 +195,7 @@ def test_without_java_it_prints_why_and_counts_in_one_process(tmp_path: Path) ->
     command = [sys.executable, "-m", "examples.demo", "--messages", "100", "--into", str(tmp_path)]
     environment = {"PATH": "/nonexistent", "JAVA_HOME": str(tmp_path)}
     done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, encoding="utf-8", timeout=120, check=False, env=environment
+        command, cwd=ROOT, capture_output=True, encoding="utf-8", timeout=find_limit(), check=False, env=environment
     )
     assert done.returncode == 0, done.stderr
     assert re.search("needs Java 17 .*counting in this process", done.stdout)

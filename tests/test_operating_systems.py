@@ -11,6 +11,7 @@ import pytest
 
 from exchange.files.operating_system import lock_file, unlock_file
 from tests.support.pages import ROOT
+from tests.support.waiting import find_limit
 
 SITE = '''\
 """Take away what Windows does not have, before anything else is imported."""
@@ -90,7 +91,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     (site / "sitecustomize.py").write_text(SITE)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), str(ROOT)])}
     command = [sys.executable, *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=find_limit(), check=False)
 
 
 def test_every_module_is_imported(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from bindings.report.settings import load_settings
 from bridge.cli import hashstar
 from tests.recorders import golden
 from tests.support.pages import PAGES, ROOT, Block, blocks, commands
+from tests.support.waiting import find_limit
 
 # docs/bindings.md has stricter tests of its own: tests/bindings/sources/test_language_docs.py. The steps of
 # docs/first-steps.md are taken one after the other.
@@ -70,7 +71,14 @@ def run(*command: str, cwd: Path = ROOT, input: str = "") -> subprocess.Complete
     outer = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
     environment = {**outer, "PATH": path, "PYTHONPATH": str(ROOT)}
     return subprocess.run(
-        command, cwd=cwd, env=environment, input=input, capture_output=True, text=True, timeout=120, check=False
+        command,
+        cwd=cwd,
+        env=environment,
+        input=input,
+        capture_output=True,
+        text=True,
+        timeout=find_limit(),
+        check=False,
     )
 
 

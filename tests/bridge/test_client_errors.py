@@ -31,6 +31,7 @@ from bridge.rocketmq.remoting.client import ClientSettings
 from exchange.errors import BrokerError
 from tests.support.bridge.behaviour import on_a_loop
 from tests.support.bridge.certificates import authority_in
+from tests.support.waiting import find_limit
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
 
@@ -131,7 +132,7 @@ async def test_what_each_client_says_of_a_fault_is_said_in_words(monkeypatch: py
         reason = await reason_of(make(host, 1))
         assert words in reason, (host, make.__name__, reason)
 
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(find_limit()):
         await asyncio.gather(
             *[look(*each) for each in FAULTS],
             *[look_at("127.0.0.1", make, NOTHING) for make in (rabbit, kafka, rocket)],

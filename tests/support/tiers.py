@@ -26,7 +26,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from tests.support.leaves.table import LEAVES, find_leaf
-from tests.support.waiting import stretch
+from tests.support.waiting import find_slowness, stretch
 
 Tier = Literal["quick", "rest", "all", "night"]
 TIERS: Final[tuple[Tier, ...]] = get_args(Tier)
@@ -34,7 +34,7 @@ TIERS: Final[tuple[Tier, ...]] = get_args(Tier)
 CPU_LIMIT: Final = 5.0
 """Maximum processor time of a test without a mark in `quick`, with that of the processes it started, in seconds.
 
-On a busy machine it is up to twice as much."""
+On a busy machine it is up to twice as much, and more on a slow one."""
 
 NEEDS: Final = ("live", "spark", "browser", "process")
 """Marks of tests that `quick` leaves out."""
@@ -135,7 +135,8 @@ def limit_cpu(item: pytest.Item) -> Iterator[None]:
     began = _cpu_seconds()
     yield
     took = _cpu_seconds() - began
-    limit = min(2 * CPU_LIMIT, stretch(CPU_LIMIT))  # threads that share a core get half of it each
+    # Threads that share a core get half of it each.
+    limit = min(2 * find_slowness() * CPU_LIMIT, stretch(CPU_LIMIT))
     if took > limit and not needs(item):
         pytest.fail(
             f"took {took:.1f} s of processor time, more than {limit:g}: make it cheaper, or mark what it needs"

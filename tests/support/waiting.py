@@ -8,25 +8,59 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 import os
 import time
 from collections.abc import Callable
+from functools import cache
 from typing import Any, Final
 
+TEST_LIMIT: Final = 600.0
+"""Time that a test may take on a usual machine with a processor to spare, in seconds; it is ended then."""
+MOST: Final = 3000.0
+"""Maximum time that a test may take on any machine, in seconds: less than CI gives a run."""
 LIMIT: Final = 120.0
-"""Time that anything may take on a machine with a processor to spare, in seconds."""
+"""Time that anything may take on such a machine, in seconds."""
 PAUSE: Final = 0.01
 """Time between two looks at a condition, in seconds."""
+USUAL: Final = 0.008
+"""Processor time of `_compute` on a usual machine, in seconds."""
+
+_ends = math.inf
+"""When the test that runs is ended, by `time.monotonic`."""
 
 
 def stretch(seconds: float) -> float:
-    """Return the seconds that may pass where these may on a machine with a processor to spare: more on a busy one."""
-    return seconds * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    """Return the seconds that may pass where these may on a usual machine: more on a busy one, and on a slow one."""
+    return seconds * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)) * find_slowness()
 
 
-def find_limit() -> float:
-    """Return the time to wait, in seconds: longer where processes wait for processors."""
-    return stretch(LIMIT)
+@cache
+def find_slowness() -> float:
+    """Return how many times as long as a usual machine this one computes, at least 1."""
+    return max(1.0, min(_compute() for _ in range(3)) / USUAL)
+
+
+def _compute() -> float:
+    began = time.process_time()
+    sum(number * number for number in range(100_000))
+    return time.process_time() - began
+
+
+def begin_test(seconds: float) -> float:
+    """Begin a test that may take these seconds on a usual machine, 0 for any, and return how long it may take here.
+
+    No wait in it, in this process, ends later than that: what was waited for is then in the failure.
+    """
+    global _ends  # noqa: PLW0603  one test runs at a time
+    limit = seconds and max(seconds, min(stretch(seconds), MOST))
+    _ends = time.monotonic() + limit if limit else math.inf
+    return limit
+
+
+def find_limit(seconds: float = LIMIT) -> float:
+    """Return the time to wait, in seconds: longer where processes wait for processors, and less than the test has."""
+    return max(PAUSE, min(stretch(seconds), 0.9 * (_ends - time.monotonic())))
 
 
 def wait_until(condition: Callable[[], Any], describe: Callable[[], object] = str) -> Any:

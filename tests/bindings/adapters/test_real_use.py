@@ -70,7 +70,7 @@ def test_a_broker_of_faststream_runs_on_the_test_server() -> None:
         async with broker:
             await broker.start()
             await broker.publish("x", routing_key="order", exchange=orders)
-            assert await asyncio.wait_for(got.get(), 120) == "x"
+            assert await asyncio.wait_for(got.get(), find_limit()) == "x"
             assert await (await broker.request(21, "double", timeout=find_limit())).decode() == 42
 
     with AmqpServer() as server:

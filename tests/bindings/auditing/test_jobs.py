@@ -150,7 +150,7 @@ def test_a_script_without_a_guard_and_a_folder_with_names_of_modules_change_noth
     done = subprocess.run(
         [sys.executable, str(tmp_path / "script.py"), str(tmp_path / "t.bindings"), str(tmp_path / "archive")],
         cwd=tmp_path / "there", env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        capture_output=True, text=True, timeout=120, check=False,
+        capture_output=True, text=True, timeout=find_limit(), check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, "messages 160\n"), done.stderr
 

@@ -130,7 +130,7 @@ def produce(kafka: Server, topic: str, count: int) -> None:
         producer.produce(topic, b"body", key=key, headers=headers, timestamp=1_700_000_000_000 + n)
     without_key: list[tuple[str, str | bytes | None]] = [("exchange", b"orders"), ("region", b"eu")]
     producer.produce(topic, b"body", headers=without_key, timestamp=1_700_000_000_000)
-    producer.flush(30)
+    producer.flush(find_limit())
 
 
 @pytest.mark.smoke

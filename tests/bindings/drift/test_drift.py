@@ -89,7 +89,7 @@ def test_a_signal_ends_a_watch_that_waits_for_an_answer(file: Path, tmp_path: Pa
         connection, _ = silent.accept()
         with connection:
             watching.process.terminate()
-            assert watching.process.wait(120) == 0
+            assert watching.process.wait(find_limit()) == 0
     assert (watching.out.read_text(), watching.err.read_text()) == ("", "")
 
 
@@ -401,7 +401,7 @@ def test_a_watch_prints_changes_serves_metrics_and_ends_cleanly(
             urlopen(f"{address[1]}/", timeout=find_limit())  # noqa: S310
     finally:
         watching.process.terminate()
-        code = watching.process.wait(120)
+        code = watching.process.wait(find_limit())
     assert code == 0
     heads = [line for line in watching.out.read_text().splitlines() if re.match(r"\d{4}-", line)]
     assert [head.split()[1] for head in heads] == ["same:", "drift:"]
@@ -420,7 +420,7 @@ def test_a_watch_prints_lines_of_json_and_reads_the_file_again(
         watching.until(lambda: '"drift"' in watching.out.read_text())
     finally:
         watching.process.send_signal(signal.SIGINT)
-        assert watching.process.wait(120) == 0
+        assert watching.process.wait(find_limit()) == 0
     values = [json.loads(line) for line in watching.out.read_text().splitlines()]
     assert [value["state"] for value in values] == ["same", "unknown", "drift"]
     for value in values:

@@ -9,6 +9,7 @@ import pytest
 from bindings.serve.watching import ReadFault, WatchedSource
 from bindings.sources.open import open_source
 from exchange.errors import InputError
+from tests.support.waiting import find_limit
 
 
 def watched(path: Path, vhost: str | None = None) -> WatchedSource:
@@ -96,7 +97,7 @@ def test_a_thread_watches_the_file_until_it_is_stopped(tmp_path: Path) -> None:
         threads[0].join(0.1)
     assert [*source.reading.view(None).topology.queues] == ["b"]
     source.stop()
-    threads[0].join(120)
+    threads[0].join(find_limit())
     assert not threads[0].is_alive()
 
 

@@ -105,7 +105,7 @@ def records_of(bootstrap: str, topic: str, count: int) -> list[tuple[int, int, d
         consumer.assign([TopicPartition(topic, each, 0) for each in partitions])
         found: list[tuple[int, int, dict[str, bytes]]] = []
         while len(found) < count:
-            message = consumer.poll(20)
+            message = consumer.poll(find_limit())
             assert message is not None, f"{len(found)} of {count}"
             assert message.error() is None
             found.append((message.partition() or 0, int(message.value() or b""), dict(message.headers() or [])))  # type: ignore[arg-type]

@@ -45,7 +45,7 @@ def test_a_program_runs_a_bridge_by_its_path(tmp_path: Path, capsys: pytest.Capt
     base_config(tmp_path)
     (tmp_path / "in").mkdir()
     write_part(tmp_path / "in" / "a", MESSAGES)
-    assert asyncio.run(asyncio.wait_for(run(str(tmp_path / "bridge.toml")), 120))
+    assert asyncio.run(asyncio.wait_for(run(str(tmp_path / "bridge.toml")), find_limit()))
     assert f"stopped not_settled=0 read={len(MESSAGES)} written={len(MESSAGES)}" in capsys.readouterr().err
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from bridge.daemon.workers import NOT_SETTLED, SETTLED, WRONG, _Worker, run_workers
 from tests.support.bridge.behaviour import on_a_loop
-from tests.support.waiting import until
+from tests.support.waiting import find_limit, until
 
 SECONDS = 60.0
 """Seconds after which a test counts as hanging."""
@@ -73,7 +73,7 @@ async def test_a_worker_that_starts_while_all_stop_stops_too() -> None:
     assert process is None  # it is being started
     worker.signal(signal.SIGTERM)
     try:
-        assert await asyncio.wait_for(asyncio.shield(running), 120) == SETTLED
+        assert await asyncio.wait_for(asyncio.shield(running), find_limit()) == SETTLED
     finally:
         if worker._process is not None and worker._process.returncode is None:
             worker._process.kill()

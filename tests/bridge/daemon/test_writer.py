@@ -14,7 +14,7 @@ import pytest
 from bridge.daemon import writer as writer_module
 from bridge.daemon.journal import Journal
 from bridge.daemon.writer import LineWriter
-from tests.support.waiting import wait_until
+from tests.support.waiting import find_limit, wait_until
 
 
 @contextmanager
@@ -44,7 +44,7 @@ def test_all_lines_are_written_in_their_order(monkeypatch: pytest.MonkeyPatch) -
         writer = LineWriter(str)
         for number in range(500):
             writer.write(f"line {number} of a queue \udcff")
-        assert writer.flush(60)
+        assert writer.flush(find_limit())
         assert read_lines(reader, "line 499") == [rf"line {number} of a queue \udcff" for number in range(500)]
         assert writer.dropped == 0
 
@@ -101,7 +101,7 @@ def test_a_stream_in_place_of_standard_error_gets_the_lines(monkeypatch: pytest.
     monkeypatch.setattr(sys, "stderr", bar)
     writer = LineWriter(str)
     writer.write("a line")
-    assert writer.flush(60)
+    assert writer.flush(find_limit())
     assert bar.getvalue() == "a line\n"
 
 
@@ -113,4 +113,4 @@ def test_a_reader_that_is_gone_stops_the_log_and_nothing_else(monkeypatch: pytes
         os.close(reader)
         writer = LineWriter(str)
         writer.write("a line")
-        assert writer.flush(60)
+        assert writer.flush(find_limit())

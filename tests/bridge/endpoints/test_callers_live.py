@@ -18,7 +18,7 @@ from bridge.rocketmq.remoting.client import ClientSettings
 from exchange.values.message import Message
 from tests.support.servers import Server
 from tests.support.unique import unique_name
-from tests.support.waiting import until
+from tests.support.waiting import find_limit, until
 
 pytestmark = pytest.mark.live
 
@@ -54,7 +54,7 @@ def send(target: Target, replies: Sequence[Outgoing]) -> Reports:
         reports: Any = Reports()
         await target.open(reports)
         target.send(replies)
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(find_limit()):
             await until(lambda: len(reports.taken) + len(reports.refused) >= len(replies) or reports.errors)
         await target.close()
         return reports  # type: ignore[no-any-return]

@@ -28,6 +28,7 @@ from exchange import Binding, Exchange, InputError, Message, Queue, Router, Topo
 from exchange.amqp import ContentHeader, build_lazy_message
 from exchange.selector import Selector, Tags, properties_of
 from exchange.values.field_values import Typed
+from tests.support.waiting import find_limit
 
 TOPOLOGY = Topology().declare_exchange(Exchange("in", "fanout")).declare_queue(Queue("q")).bind(
     Binding.to_queue("in", "q")
@@ -62,7 +63,7 @@ def run_pump(messages: list[Message], message_filter: Filter) -> tuple[MemorySou
     source, target, metrics = MemorySource(messages, "s"), MemoryTarget(), CountingMetrics()
     source.end()
     pump = Pump([Inlet(source, "in", filter=message_filter)], Router(TOPOLOGY), {"q": target}, metrics, QUICK)
-    asyncio.run(asyncio.wait_for(pump.run(), 120))
+    asyncio.run(asyncio.wait_for(pump.run(), find_limit()))
     return source, [outgoing.message for outgoing in target.messages], metrics
 
 
@@ -107,7 +108,7 @@ def test_headers_that_cannot_be_read_are_not_filtered_away() -> None:
     source.end()
     metrics, inlet = CountingMetrics(), Inlet(source, "in", filter=Filter(Selector.parse("abc = 'x'")))
     pump = Pump([inlet], Router(TOPOLOGY), {"q": MemoryTarget()}, metrics, QUICK, dead)
-    asyncio.run(asyncio.wait_for(pump.run(), 120))
+    asyncio.run(asyncio.wait_for(pump.run(), find_limit()))
     assert not metrics.filtered_calls
     assert len(dead.messages) == 1
 
@@ -121,7 +122,7 @@ def test_a_refused_message_is_a_dead_letter_whatever_the_filter_and_the_topology
     source.end()
     metrics, inlet = CountingMetrics(), Inlet(source, filter=Filter(Selector.parse("abc = 'x'")))
     pump = Pump([inlet], Router(TOPOLOGY), {"q": target}, metrics, QUICK, dead)
-    asyncio.run(asyncio.wait_for(pump.run(), 120))
+    asyncio.run(asyncio.wait_for(pump.run(), find_limit()))
     assert [outgoing.message.headers["hashstar-reason"] for outgoing in dead.messages] == [
         "unroutable: too long for AMQP"
     ] * 2

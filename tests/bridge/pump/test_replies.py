@@ -22,6 +22,7 @@ from exchange.routing.router import Router
 from exchange.topology.topology import Topology
 from exchange.values.message import Message
 from tests.support.bridge.events import Events
+from tests.support.waiting import find_limit
 
 NOW = 1_795_000_000.0
 SEALER = Sealer("asking", "here")
@@ -55,7 +56,7 @@ class Bridge:
                 inlets, router, {"rpc": self.served}, self.events, Policy(), self.dead, clock=lambda: self.now,
                 replies=between,
             )  # fmt: skip
-            await asyncio.wait_for(pump.run(), 120)
+            await asyncio.wait_for(pump.run(), find_limit())
             assert asking.unsettled == replying.unsettled == 0
             return home.messages
 
@@ -189,7 +190,7 @@ def test_copies_for_other_targets_are_no_requests() -> None:
             [Inlet(asking, exchange="fan")], Router(topology), {"rpc": served, "log": kept}, Events(),
             clock=lambda: NOW, replies=between,
         )  # fmt: skip
-        await asyncio.wait_for(pump.run(), 120)
+        await asyncio.wait_for(pump.run(), find_limit())
         return served.messages, kept.messages
 
     served, kept = asyncio.run(run())

@@ -35,7 +35,7 @@ def on_each(servers: list[Server], test: Callable[[Client], Awaitable[None]], **
             await test(client)
 
     for server in servers:
-        asyncio.run(asyncio.wait_for(run(server), 120))
+        asyncio.run(asyncio.wait_for(run(server), find_limit()))
 
 
 @pytest.mark.smoke
@@ -108,7 +108,7 @@ def test_the_next_name_server_is_asked_when_one_fails(rocketmq_servers: list[Ser
                 assert NOBODY in str(error.value)
 
     for server in rocketmq_servers[:1]:
-        asyncio.run(asyncio.wait_for(test(server), 120))
+        asyncio.run(asyncio.wait_for(test(server), find_limit()))
 
 
 def test_concurrent_requests_all_find_the_name_server_that_answers(rocketmq: Server) -> None:
@@ -166,7 +166,7 @@ def test_a_lost_connection_ends_its_requests_and_the_next_request_connects_again
                 await client.ask(address, TOPIC_LIST)
                 assert relay.accepted == 2
 
-    asyncio.run(asyncio.wait_for(test(rocketmq), 120))
+    asyncio.run(asyncio.wait_for(test(rocketmq), find_limit()))
 
 
 def test_an_answer_after_the_timeout_is_ignored(rocketmq: Server) -> None:
@@ -185,7 +185,7 @@ def test_an_answer_after_the_timeout_is_ignored(rocketmq: Server) -> None:
             with pytest.raises(SendRequestError):
                 await channel.invoke(TOPIC_LIST, {})
 
-    asyncio.run(asyncio.wait_for(test(rocketmq), 120))
+    asyncio.run(asyncio.wait_for(test(rocketmq), find_limit()))
 
 
 def test_a_broker_knows_producers_until_they_unregister(rocketmq_servers: list[Server]) -> None:
@@ -280,4 +280,4 @@ def test_a_request_without_a_handler_is_answered_as_not_supported() -> None:
             (answer,) = [each for each in await heard if each.is_response]
             assert (answer.code, answer.opaque) == (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, 5)
 
-    asyncio.run(asyncio.wait_for(test(), 120))
+    asyncio.run(asyncio.wait_for(test(), find_limit()))

@@ -24,7 +24,7 @@ from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
 from exchange.errors import InputError
 from tests.support.rocketmq.groups import by_queue, consumer_of, on_each, queues_of, read, send, send_in_order, topic_at
 from tests.support.servers import Server
-from tests.support.waiting import until
+from tests.support.waiting import find_limit, until
 
 pytestmark = pytest.mark.live
 
@@ -85,7 +85,7 @@ def test_the_broker_filters_tags_by_hash_and_the_client_by_text(rocketmq_servers
             queues = BrokerQueues(client, consumer.group.name)
             places = [TopicQueue(topic, *queue) for queue in await queues_of(client, topic)]
             ends = {place: await queues.max_offset(place) for place in places}
-            async with asyncio.timeout(120):
+            async with asyncio.timeout(find_limit()):
                 while not ends.items() <= (await consumer.persist()).items():  # noqa: ASYNC110  an answer makes it so
                     await asyncio.sleep(0.05)
             assert {place: await queues.committed_offset(place) for place in places} == ends
@@ -445,7 +445,7 @@ def test_a_consumer_whose_opening_or_closing_is_cancelled_leaves_no_member(rocke
                 closing.cancel()
                 await asyncio.gather(closing, return_exceptions=True)
                 await consumer.close()
-                async with asyncio.timeout(120):
+                async with asyncio.timeout(find_limit()):
                     while await members(client, topic):  # noqa: ASYNC110  brokers tell nobody
                         await asyncio.sleep(0.05)
                 assert not own._consumers

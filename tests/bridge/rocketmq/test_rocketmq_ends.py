@@ -36,7 +36,7 @@ from tests.support.bridge.behaviour import Reports, on_a_loop
 from tests.support.bridge.certificates import authority_in
 from tests.support.bridge.relay import relay_to
 from tests.support.virtual_loop import on_a_virtual_loop, pass_time
-from tests.support.waiting import until
+from tests.support.waiting import find_limit, until
 
 Endpoint = RocketmqSource | RocketmqTarget
 QUEUE = TopicQueue("t", "b", 0)
@@ -100,7 +100,7 @@ def test_opening_that_is_cancelled_at_any_moment_leaves_nothing_behind(
                 await endpoint.close()
                 closing += loop.time() - began
             assert closing < 60  # waiting for one answer at each close would take minutes
-            async with asyncio.timeout(120):
+            async with asyncio.timeout(find_limit()):
                 while connections:
                     await pass_time(0.01)
             # Those of the server, which may be about to take a connection that has ended already, are not ours.
@@ -132,7 +132,7 @@ def test_closing_that_is_cancelled_at_any_moment_leaves_nothing_behind(
                 closing.cancel()
                 await asyncio.wait([opening, closing])
                 await endpoint.close()
-            async with asyncio.timeout(120):
+            async with asyncio.timeout(find_limit()):
                 while connections or any("serve" not in repr(each) for each in asyncio.all_tasks() - others):
                     await pass_time(0.01)
 

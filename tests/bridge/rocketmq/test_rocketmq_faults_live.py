@@ -129,7 +129,7 @@ def test_the_detector_finds_a_broker_again(rocketmq_cluster: Cluster) -> None:
         assert set(await send_until_tried(producer, topic, "broker-b")) == {"broker"}
         assert not producer.faults["broker-b"].reachable
         relay.go_on()
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(find_limit()):
             await until(lambda: producer.faults["broker-b"].reachable)
 
     detecting = SendSettings("5.3.3", send_msg_timeout=20_000, send_msg_max_timeout_per_request=500,
@@ -158,14 +158,14 @@ def test_a_dead_broker_is_left_and_found_again_when_it_is_back(rocketmq_cluster:
         broker_b.kill()
         assert set(await brokers_of(producer, topic, 4)) == {"broker"}
         # The name server has noticed.
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(find_limit()):
             while len(await producer.queues(topic)) > 2:
                 await client.update_route(topic)
         await client.refresh()
         with pytest.raises(ClientError, match="not exist"):
             await producer.send(RocketMessage.build(topic, b"x"), queue=MessageQueue("broker-b", 0))
         await asyncio.to_thread(broker_b.start)
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(find_limit()):
             while len(await producer.queues(topic)) < 4:
                 await client.update_route(topic)
         assert set(await brokers_of(producer, topic, 4)) == {"broker", "broker-b"}

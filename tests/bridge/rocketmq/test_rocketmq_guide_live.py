@@ -24,6 +24,7 @@ from bridge.rocketmq.remoting.client import Client, ClientSettings
 from bridge.rocketmq.remoting.message import RocketMessage
 from tests.support.pages import ROOT, blocks
 from tests.support.servers import Server
+from tests.support.waiting import find_limit
 
 pytestmark = pytest.mark.live
 PAGES = [ROOT / "docs" / name for name in ("rocketmq.md", "rocketmq-produce.md", "rocketmq-consume.md")]
@@ -102,4 +103,4 @@ def test_the_snippets_of_the_guide_run(rocketmq: Server, tmp_path: Path, capsys:
                 await execute(popping, server, names)
         assert {message.topic for message in shipped} == {"orders"}
 
-    asyncio.run(asyncio.wait_for(work(), 300))
+    asyncio.run(asyncio.wait_for(work(), find_limit(300)))

@@ -31,7 +31,7 @@ from tests.support.rocketmq.broker import broker
 from tests.support.rocketmq.groups import on_each, send, topic_at
 from tests.support.rocketmq.member import java, member
 from tests.support.servers import SERVERS, Server
-from tests.support.waiting import until
+from tests.support.waiting import find_limit, until
 
 pytestmark = pytest.mark.live
 
@@ -61,7 +61,7 @@ async def fill(client: Client, topic: str, count: int, first: int = 0) -> list[T
 async def take(consumer: LitePullConsumer, count: int) -> list[StoredMessage]:
     """Return this number of messages."""
     found: list[StoredMessage] = []
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(find_limit()):
         while len(found) < count:
             found += await consumer.poll(1.0, count - len(found))
     return found
@@ -264,4 +264,4 @@ def test_no_message_is_lost_when_the_broker_is_killed(image: str) -> None:
                         await until(lambda: Counter(each.body for each in came) >= wanted)
                 print(f"{len(came) - wanted.total()} of {wanted.total()} came more than once")
 
-        asyncio.run(asyncio.wait_for(work(), 240))
+        asyncio.run(asyncio.wait_for(work(), find_limit(240)))

@@ -32,6 +32,7 @@ from exchange.errors import InputError
 from tests.recorders import golden
 from tests.recorders.rocketmq_pop import ACKS, ANSWERS, HANDLES
 from tests.support.virtual_loop import pass_time, run_virtually
+from tests.support.waiting import find_limit
 
 RECORDED = golden.read("rocketmq-pop")
 
@@ -179,7 +180,7 @@ def acknowledge(broker: Broker, *offsets: int, seconds: float = 60) -> list[Remo
             acking.add("orders", PopHandle(0, 1, 2, 3, "0", "b", 0, at), loop.time() + seconds)
             if at % 4 == 3:
                 await pass_time(0.002)
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(find_limit()):
             await acking.flush()
 
     run_virtually(work())

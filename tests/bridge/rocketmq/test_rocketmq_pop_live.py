@@ -33,7 +33,7 @@ from tests.support.rocketmq.broker import broker
 from tests.support.rocketmq.groups import consumer_of, on_each, send, topic_at
 from tests.support.rocketmq.member import java, member
 from tests.support.servers import Server
-from tests.support.waiting import stretch, until
+from tests.support.waiting import find_limit, stretch, until
 
 pytestmark = pytest.mark.live
 
@@ -333,7 +333,7 @@ def test_requests_about_popped_messages_need_no_membership(rocketmq_servers: lis
         await asyncio.sleep(0.5)
         assert not news.done()
         await send(client, [RocketMessage.build(topic, b"%d" % at) for at in range(3)])
-        assert (await asyncio.wait_for(news, 120)).has_messages
+        assert (await asyncio.wait_for(news, find_limit())).has_messages
         messages: list[StoredMessage] = []
         while len(messages) < 3:
             messages += (await requests.pop(queue, subscription, invisible_time=60)).messages
@@ -390,4 +390,4 @@ def test_no_message_is_lost_when_the_broker_is_killed(rocketmq_servers: list[Ser
                 print(f"{sum(counts.values()) - len(counts)} of {len(counts)} came more than once")
                 assert set(counts) == wanted
 
-        asyncio.run(asyncio.wait_for(work(), 240))
+        asyncio.run(asyncio.wait_for(work(), find_limit(240)))

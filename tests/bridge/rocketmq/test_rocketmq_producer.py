@@ -34,7 +34,7 @@ from exchange.partition.clients.rocketmq.faults import FaultStrategy
 from exchange.partition.clients.rocketmq.queues import BrokerData, MessageQueue, QueueData, TopicRoute
 from exchange.partition.clients.rocketmq.selectors import ByHash
 from exchange.partition.clients.rocketmq.send import SendSettings
-from tests.support.waiting import until
+from tests.support.waiting import find_limit, until
 
 SENDS = (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2)
 STORED = ResponseCode.SUCCESS
@@ -121,7 +121,7 @@ def run(test: Callable[[Client, Producer, Broker, Broker], Awaitable[None]], **s
             # Whatever has happened: else a producer would wait for ever for room, or have none.
             assert (producer._tries.under_way, producer._tries.bytes_under_way) == (0, 0)
 
-    asyncio.run(asyncio.wait_for(work(), 120))
+    asyncio.run(asyncio.wait_for(work(), find_limit()))
 
 
 MESSAGE = RocketMessage.build("t", b"x")
@@ -309,7 +309,7 @@ def test_signed_requests_have_the_same_fields(kind: SerializeType) -> None:
         message = MESSAGE.with_property("größe", "\U0001f600")
         await producer.send(message, queue=MessageQueue("a", 0))
         await producer.send_oneway(message, queue=MessageQueue("a", 0))
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(find_limit()):
             await until(lambda: len(a.sent) >= 2)
         for request in a.sent:
             assert request.fields["AccessKey"] == "me"

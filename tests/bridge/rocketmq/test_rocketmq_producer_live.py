@@ -28,6 +28,7 @@ from tests.support.rocketmq.java_client import encode_body, probe_async
 from tests.support.rocketmq_cluster import Cluster
 from tests.support.servers import Server
 from tests.support.unique import unique_name
+from tests.support.waiting import find_limit
 
 pytestmark = pytest.mark.live
 
@@ -42,7 +43,7 @@ def run(server: Server, test: Callable[[Client, Producer], Awaitable[None]], **s
         ):
             await test(client, producer)
 
-    asyncio.run(asyncio.wait_for(work(), 120))
+    asyncio.run(asyncio.wait_for(work(), find_limit()))
 
 
 async def topic_of(client: Client, queues: int = 3) -> str:
@@ -178,7 +179,7 @@ def test_timed_messages_are_delivered_at_their_time(rocketmq_cluster: Cluster) -
         result = await producer.send(RocketMessage.build(topic, b"timed", deliver_ms=at))
         assert result.status == "SEND_OK"
         assert await depth(client, topic) == 0
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(find_limit()):
             while not await depth(client, topic):  # noqa: ASYNC110 - brokers tell nobody
                 await asyncio.sleep(0.1)
         assert time.time() * 1000 >= at - 1000
@@ -199,7 +200,7 @@ async def depth(client: Client, topic: str) -> int:
 
 async def wait_for_depth(client: Client, topic: str, count: int) -> None:
     """Wait until the queues have as many messages: a broker enters them there only after it has confirmed them."""
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(find_limit()):
         while await depth(client, topic) < count:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     assert await depth(client, topic) == count
@@ -246,7 +247,7 @@ def test_the_first_message_creates_its_topic(rocketmq_servers: list[Server]) -> 
         )
         result = await producer.send(RocketMessage.build(topic, b"first"))
         assert result.queue_offset == 0
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(find_limit()):
             while True:
                 try:
                     queues = publish_queues(await client.update_route(topic))
@@ -306,7 +307,7 @@ def test_a_broker_s_clients_are_listed_with_their_language(rocketmq: Server) -> 
     async def test(client: Client, producer: Producer) -> None:
         sent = await producer.send(RocketMessage.build(await topic_of(client), b"x"))
         address = client.address(sent.queue.broker)
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(find_limit()):
             while True:
                 fields = {"producerGroup": producer.settings.group}
                 answer = await client.invoke(address, RequestCode.GET_PRODUCER_CONNECTION_LIST, fields)

@@ -25,6 +25,7 @@ from tests.support.rocketmq.groups import consumer_of, read
 from tests.support.rocketmq.proxy import Proxy, proxy_of
 from tests.support.servers import Server, missing
 from tests.support.unique import unique_name
+from tests.support.waiting import find_limit
 
 pytestmark = pytest.mark.live
 
@@ -42,7 +43,7 @@ def proxied(rocketmq_servers: list[Server], tmp_path_factory: pytest.TempPathFac
 
 
 def run(work: Any) -> None:
-    asyncio.run(asyncio.wait_for(work(), 200))
+    asyncio.run(asyncio.wait_for(work(), find_limit(200)))
 
 
 async def make_topic(server: Server, kind: str = "NORMAL") -> str:
@@ -90,7 +91,7 @@ def test_our_client_sends_and_consumes_through_the_proxy(proxied: tuple[Server, 
                     await lite.seek_to_begin(each)
                 polled: set[bytes] = set()
                 while polled != wanted:
-                    polled |= {each.body for each in await lite.poll(5)}
+                    polled |= {each.body for each in await lite.poll(find_limit())}
 
     run(work)
 

@@ -22,6 +22,7 @@ from exchange.partition.clients.rocketmq.selectors import ByHash
 from tests.support.rocketmq.java_client import encode_body, probe_async
 from tests.support.servers import Server
 from tests.support.unique import unique_name
+from tests.support.waiting import find_limit
 
 pytestmark = pytest.mark.live
 
@@ -76,7 +77,7 @@ def test_we_and_java_answer_each_other(rocketmq: Server) -> None:
             with pytest.raises(ReplyTimeout, match="OK, but wait reply message timeout"):
                 await requester.request(RocketMessage.build(to_us, b"x"), timeout_ms=500)
 
-    asyncio.run(asyncio.wait_for(test(rocketmq), 150))
+    asyncio.run(asyncio.wait_for(test(rocketmq), find_limit(150)))
 
 
 def test_only_a_request_can_be_replied_to() -> None:

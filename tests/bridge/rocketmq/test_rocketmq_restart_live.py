@@ -19,7 +19,7 @@ from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
 from tests.support.rocketmq.broker import Broker, broker
 from tests.support.rocketmq.groups import consumer_of, queues_of, topic_at
 from tests.support.unique import unique_name
-from tests.support.waiting import until
+from tests.support.waiting import find_limit, until
 
 pytestmark = pytest.mark.live
 
@@ -91,4 +91,4 @@ async def in_order(started: Broker) -> None:
 
 def test_order_survives_joining_and_leaving_members_and_a_broker_that_is_killed_and_restarted() -> None:
     with broker() as started:
-        asyncio.run(asyncio.wait_for(in_order(started), 180))
+        asyncio.run(asyncio.wait_for(in_order(started), find_limit(180)))

@@ -18,6 +18,7 @@ from bridge.rocketmq.remoting.command import SerializeType
 from bridge.rocketmq.remoting.errors import BrokerError, ConnectError
 from bridge.rocketmq.remoting.message import RocketMessage
 from tests.support.rocketmq.secured import OWNER
+from tests.support.waiting import find_limit
 
 pytestmark = pytest.mark.live
 
@@ -40,7 +41,7 @@ def test_a_client_with_the_right_secret_may_send_over_tls(secured_addresses: lis
         for kind in SerializeType:
             for tls in (None, ssl.create_default_context(cafile=secured_folder / "ca.pem")):
                 settings = ChannelSettings(serialize_type=kind, tls=tls, credentials=OWNER)
-                asyncio.run(asyncio.wait_for(test(address, settings), 120))
+                asyncio.run(asyncio.wait_for(test(address, settings), find_limit()))
 
 
 def test_a_client_without_or_with_a_wrong_secret_is_refused(secured_addresses: list[str]) -> None:
@@ -52,7 +53,7 @@ def test_a_client_without_or_with_a_wrong_secret_is_refused(secured_addresses: l
 
     for address in secured_addresses:
         for credentials in (None, STRANGER, Credentials("nobody", "12345678")):
-            asyncio.run(asyncio.wait_for(test(address, credentials), 120))
+            asyncio.run(asyncio.wait_for(test(address, credentials), find_limit()))
 
 
 def test_no_connection_is_made_to_a_server_without_a_trusted_certificate(
@@ -64,4 +65,4 @@ def test_no_connection_is_made_to_a_server_without_a_trusted_certificate(
             await Client(ClientSettings(address, channel=channel)).open()
 
     for address in secured_addresses:
-        asyncio.run(asyncio.wait_for(test(address), 120))
+        asyncio.run(asyncio.wait_for(test(address), find_limit()))

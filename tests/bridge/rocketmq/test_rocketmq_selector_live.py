@@ -55,7 +55,7 @@ class Queue:
                 await producer.send(message, queue=MessageQueue(self.queue.broker, self.queue.queue_id))
                 sent += 1
         queues = BrokerQueues(self.client, GROUP)
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(find_limit()):
             while await queues.max_offset(self.queue) < sent:  # noqa: ASYNC110 - brokers tell nobody
                 await asyncio.sleep(0.05)
 

@@ -27,7 +27,7 @@ from tests.support.rocketmq.groups import consumer_of, read, topic_at
 from tests.support.rocketmq.member import java, transact_with_java
 from tests.support.rocketmq.transacting import GROUP
 from tests.support.servers import SERVERS
-from tests.support.waiting import until
+from tests.support.waiting import find_limit, until
 
 pytestmark = pytest.mark.live
 
@@ -49,7 +49,7 @@ def run(url: str, test: Callable[[Client, str], Awaitable[None]]) -> None:
         async with Client(ClientSettings(url)) as client:
             await test(client, await topic_at(client, "transactions"))
 
-    asyncio.run(asyncio.wait_for(work(), 240))
+    asyncio.run(asyncio.wait_for(work(), find_limit(240)))
 
 
 async def bodies(client: Client, topic: str, count: int) -> Counter[bytes]:

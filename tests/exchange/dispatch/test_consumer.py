@@ -20,7 +20,7 @@ from exchange.dispatch.link import Link
 from exchange.partition.partitioning.specification import Partitioning
 from tests.support.memory_link import MemoryLink
 from tests.support.virtual_loop import pass_time, run_virtually
-from tests.support.waiting import until
+from tests.support.waiting import find_limit, until
 
 
 def message(number: int, key: str = "k", **properties: Any) -> Message:
@@ -241,7 +241,7 @@ def test_plain_handlers_run_in_threads_and_settle_from_there() -> None:
 
     async def work(options: dict[str, Any]) -> None:
         async with dispatcher.consume(link, **options) as consumer:
-            await asyncio.wait_for(all_handled(consumer), 120)
+            await asyncio.wait_for(all_handled(consumer), find_limit())
 
     link.put(message(1, "hand"), message(2, "ask", reply_to="answers"))
     asyncio.run(work({}))
@@ -322,7 +322,7 @@ def test_a_thread_that_settles_when_its_time_is_over_is_answered_once() -> None:
 
     @dispatcher.on("#")
     def slow(delivery: Delivery) -> None:
-        over.wait(120)
+        over.wait(find_limit())
         try:
             delivery.ack()
         except HashstarError as error:
@@ -330,7 +330,7 @@ def test_a_thread_that_settles_when_its_time_is_over_is_answered_once() -> None:
 
     async def work() -> None:
         async with dispatcher.consume(link, timeout=0.05, on_error="dead-letter") as consumer:
-            async with asyncio.timeout(120):
+            async with asyncio.timeout(find_limit()):
                 await until(lambda: consumer.counts.failed)
             over.set()
             await until(lambda: late)

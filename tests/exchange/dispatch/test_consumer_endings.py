@@ -102,7 +102,7 @@ def test_a_thread_that_runs_on_after_its_time_keeps_its_turn() -> None:
         at_work.append(delivery.body)
         together.append(list(at_work))
         if delivery.body == b"0":
-            over.wait(120)
+            over.wait(find_limit())
         at_work.remove(delivery.body)
 
     async def run() -> Consumer:

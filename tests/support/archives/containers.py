@@ -32,7 +32,11 @@ def find_container(server: Server) -> str:
 def run_inside(server: Server, *command: str) -> str:
     """Run a command in the server's container and return what it prints."""
     done = subprocess.run(
-        ["docker", "exec", find_container(server), *command], capture_output=True, text=True, check=True, timeout=120
+        ["docker", "exec", find_container(server), *command],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=find_limit(),
     )
     return done.stdout
 
@@ -42,7 +46,7 @@ def copy_out(server: Server, path: str, into: Path) -> Path:
     subprocess.run(
         ["docker", "cp", "-q", f"{find_container(server)}:{path}", str(into)],
         check=True,
-        timeout=120,
+        timeout=find_limit(),
         capture_output=True,
     )
     return into / Path(path).name

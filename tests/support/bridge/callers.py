@@ -32,6 +32,7 @@ from bridge.rocketmq.remoting.errors import RemotingError
 from bridge.rocketmq.remoting.message import RocketMessage
 from exchange.values.message import Message
 from tests.support.unique import unique_name
+from tests.support.waiting import find_limit
 
 __all__ = ["Call", "KafkaSide", "RabbitmqSide", "RocketmqSide", "Side", "TimedOut", "answer_to"]
 
@@ -188,7 +189,7 @@ class KafkaSide:
 
         with polling(consumer, take):
             yield call
-        producer.flush(5)
+        producer.flush(find_limit())
 
     @asynccontextmanager
     async def serve(self) -> AsyncIterator[None]:
@@ -206,7 +207,7 @@ class KafkaSide:
 
         with polling(consumer, reply):
             yield
-        producer.flush(5)
+        producer.flush(find_limit())
 
 
 class polling:  # noqa: N801  a context, used as a function

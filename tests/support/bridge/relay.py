@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TypeVar
 
+from tests.support.waiting import find_limit
+
 __all__ = ["Relay", "relay_to"]
 
 T = TypeVar("T")
@@ -37,7 +39,7 @@ class Relay:
         ready = threading.Event()
         self._thread = threading.Thread(target=lambda: self._loop.run_until_complete(self._run(ready)), daemon=True)
         self._thread.start()
-        ready.wait(120)
+        ready.wait(find_limit())
 
     @property
     def connected(self) -> bool:
@@ -63,7 +65,7 @@ class Relay:
     def encrypt(self, tls: ssl.SSLContext | None) -> None:
         """Have new connections use TLS with this context, or none; present ones are ended."""
         self._tls = tls
-        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(120)
+        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(find_limit())
 
     def go_on(self) -> None:
         """Let everything through again, at full speed."""
@@ -73,7 +75,7 @@ class Relay:
     def close(self) -> None:
         """End all connections, and stop listening."""
         self._loop.call_soon_threadsafe(self._ending.set)
-        self._thread.join(120)
+        self._thread.join(find_limit())
         self._loop.close()
 
     def _call(self, function: Callable[[], None]) -> None:
@@ -84,7 +86,7 @@ class Relay:
             done.set()
 
         self._loop.call_soon_threadsafe(call)
-        done.wait(120)
+        done.wait(find_limit())
 
     def _begin_anew(self) -> None:
         self._flowing.clear()

@@ -43,7 +43,7 @@ def filled(url: str, *, is_modern: bool, prefix: str = "") -> Iterator[None]:
     for n in range(600):
         plain.produce(prefix + "orders", key=f"k{n % 50}", value=b"v" * (n % 90), partition=n % 3)
         if n % 100 == 99:
-            plain.flush(30)
+            plain.flush(find_limit())
     with ExitStack() as open_ones:
         paid = prefix + "paid"
         for name, ends in (("commits", "cac"), ("aborts", "aa"), ("stays-open", "o")):
@@ -53,7 +53,7 @@ def filled(url: str, *, is_modern: bool, prefix: str = "") -> Iterator[None]:
                 producer.begin_transaction()
                 for n in range(7):
                     producer.produce(paid, key=f"{name}{n}", value=b"x", partition=n % 2)
-                producer.flush(30)
+                producer.flush(find_limit())
                 if end != "o":
                     (producer.commit_transaction if end == "c" else producer.abort_transaction)(30)
             open_ones.callback(lambda held: None, producer)  # it lives as long, and its transaction stays open
@@ -93,7 +93,7 @@ def filled(url: str, *, is_modern: bool, prefix: str = "") -> Iterator[None]:
 def _run_tool(version: str, program: str, *arguments: str) -> str:
     jars = find_classpath(f"org.apache.kafka:kafka-tools:{version}", f"org.apache.kafka:kafka_2.13:{version}")
     command = ["java", *QUICK, "-cp", jars, program, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=find_limit()).stdout
 
 
 GROUP_TOOL: Final = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"

@@ -19,6 +19,7 @@ from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
 from exchange.partition.clients.rocketmq.queues import MessageQueue, publish_queues
 from tests.support.servers import Server
 from tests.support.unique import unique_name
+from tests.support.waiting import find_limit
 
 __all__ = ["by_queue", "consumer_of", "on_each", "queues_of", "read", "send", "send_in_order", "topic_at"]
 
@@ -76,7 +77,7 @@ def consumer_of(client: Client, *subscriptions: Subscription | str, group: str =
 async def read(consumer: Consumer, count: int, *, done: bool = True) -> list[StoredMessage]:
     """Return the next messages, this number of them."""
     found: list[StoredMessage] = []
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(find_limit()):
         while len(found) < count:
             found += await consumer.receive(count - len(found))
     if done:

@@ -50,7 +50,7 @@ def topic(kafka: Server, request: pytest.FixtureRequest) -> Iterator[tuple[str, 
     producer = Producer(settings)
     for message in _messages(request.param):
         producer.produce(name, **message)
-    producer.flush(30)
+    producer.flush(find_limit())
     try:
         yield name, str(request.param)
     finally:

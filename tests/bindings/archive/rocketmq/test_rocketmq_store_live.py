@@ -57,7 +57,7 @@ def copy_store(name: str, folder: Path) -> Store:
     folder.mkdir()
     for each in ("checkpoint", "abort", "config", "index", "consumequeue", "commitlog"):
         command = ["docker", "cp", "-q", f"{name}:{DATA}/{each}", str(folder)]
-        subprocess.run(command, check=True, timeout=120, capture_output=True)
+        subprocess.run(command, check=True, timeout=find_limit(), capture_output=True)
     return open_store(str(folder))
 
 

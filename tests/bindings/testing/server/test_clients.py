@@ -416,7 +416,7 @@ def test_rpc_patterns_and_direct_replies_work(server: AmqpServer) -> None:
         await requests.consume(serve)
         request = aio_pika.Message(b"x", reply_to="amq.rabbitmq.reply-to")
         await channel.default_exchange.publish(request, "requests")
-        assert await asyncio.wait_for(answer, 120) == b"re x"
+        assert await asyncio.wait_for(answer, find_limit()) == b"re x"
 
     run(server, main)
 
@@ -433,10 +433,10 @@ def test_a_robust_connection_survives_a_restart(server: AmqpServer) -> None:
 
         await queue.consume(work)
         await channel.default_exchange.publish(aio_pika.Message(b"before"), "work")
-        assert await asyncio.wait_for(got.get(), 120) == b"before"
+        assert await asyncio.wait_for(got.get(), find_limit()) == b"before"
         await asyncio.to_thread(server.stop)
         await asyncio.to_thread(server.start)
-        await asyncio.wait_for(connection.ready(), 120)
+        await asyncio.wait_for(connection.ready(), find_limit())
 
         async def publish() -> bool:
             try:
@@ -446,9 +446,9 @@ def test_a_robust_connection_survives_a_restart(server: AmqpServer) -> None:
             return True
 
         await until(publish)
-        body = await asyncio.wait_for(got.get(), 120)
+        body = await asyncio.wait_for(got.get(), find_limit())
         if body == b"before":  # it comes again if its acknowledgement was under way
-            body = await asyncio.wait_for(got.get(), 120)
+            body = await asyncio.wait_for(got.get(), find_limit())
         assert body == b"after"
 
     async def start() -> None:

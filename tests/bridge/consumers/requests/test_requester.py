@@ -28,6 +28,7 @@ from exchange.values.field_values import Typed
 from exchange.values.message import Message
 from tests.support.tiers import examples
 from tests.support.virtual_loop import pass_time, run_virtually
+from tests.support.waiting import find_limit
 
 Server = Callable[["Broker", aio_pika.Message, str], None]
 
@@ -170,7 +171,7 @@ def run(
         async with Requester(broker.connect, replies=replies, **options) as requester:
             await test(broker, requester)
 
-    run_virtually(asyncio.wait_for(main(), 120))
+    run_virtually(asyncio.wait_for(main(), find_limit()))
 
 
 @pytest.mark.parametrize("replies", ["direct", "queue"])
@@ -439,7 +440,7 @@ def test_an_error_in_the_block_ends_the_calls_under_way_at_once() -> None:
             with pytest.raises(RequesterClosed):
                 await call
 
-    run_virtually(asyncio.wait_for(main(), 120))
+    run_virtually(asyncio.wait_for(main(), find_limit()))
 
 
 def test_two_requests_under_way_cannot_have_one_message_id() -> None:

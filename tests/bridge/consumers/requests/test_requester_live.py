@@ -107,4 +107,4 @@ def test_calls_go_on_over_the_next_connection(rabbitmq: Server) -> None:
             assert (await requester.request(Message("", queue, body=b"1"))).body == b"re:1"
             assert len(connections) == 2
 
-    asyncio.run(asyncio.wait_for(main(), 120))
+    asyncio.run(asyncio.wait_for(main(), find_limit()))

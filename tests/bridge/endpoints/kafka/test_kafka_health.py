@@ -22,6 +22,7 @@ from bridge.endpoints.kafka.producer.plain import Producing
 from bridge.endpoints.kafka.producer.transaction import Transacting
 from bridge.endpoints.kafka.producer.writer import RecordWriter
 from tests.support.bridge.behaviour import Reports, on_a_loop
+from tests.support.waiting import find_limit
 
 OURS = [("orders", 0)]
 
@@ -258,7 +259,7 @@ def test_other_errors_are_not_explained_as_closed_connections(code: int, text: s
 async def test_a_check_of_brokers_that_are_down_ends_soon() -> None:
     for address in ("127.0.0.1:1", "192.0.2.1:9092"):  # refused, and never answered
         source = KafkaSource("read", {"bootstrap.servers": address, "group.id": "g", "log_level": 0}, ["t"])
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(find_limit()):
             [found] = await source.check()
         assert found.level == "error"
 

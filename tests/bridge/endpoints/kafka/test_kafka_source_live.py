@@ -79,7 +79,7 @@ async def test_empty_keys_values_and_headers_differ_from_missing_ones(topics: To
     ]
     for key, value in records:
         producer.produce(topic, value, key, headers=headers, timestamp=1_700_000_000_123)
-    assert producer.flush(30) == 0
+    assert producer.flush(find_limit()) == 0
     source = make_source(topics, topic)
     await source.open()
     found = await read_all_of(source, 5)
@@ -103,7 +103,7 @@ def test_new_keys_of_records_are_routed_as_columns(topics: Topics, monkeypatch: 
     producer = Producer(topics.settings)
     for n in range(5_000):
         producer.produce(topic, b"%d" % n, f"{'odd' if n % 2 else 'even'}.{n}")
-    assert producer.flush(30) == 0
+    assert producer.flush(find_limit()) == 0
 
     @on_a_loop
     async def check() -> None:
@@ -128,7 +128,7 @@ async def test_a_record_that_amqp_cannot_hold_is_a_dead_letter(topics: Topics) -
     producer = Producer(topics.settings)
     producer.produce(topic, b"long", b"k" * 300, headers=[("amqp.routing_key", b"r" * 256)])
     producer.produce(topic, b"fine", b"k")
-    assert producer.flush(30) == 0
+    assert producer.flush(find_limit()) == 0
     dead, target = MemoryTarget("dead"), MemoryTarget()
     pump = Pump([Inlet(make_source(topics, topic), "in")], router_to("queue"), {"queue": target}, Silent(), QUICK, dead)
     running = asyncio.ensure_future(pump.run())
@@ -151,7 +151,7 @@ async def test_only_committed_records_are_read_and_offsets_may_have_gaps(topics:
         producer.begin_transaction()
         for n in range(10):
             producer.produce(topic, b"%d" % (10 * number + n), b"k")
-        producer.flush(30)
+        producer.flush(find_limit())
         await asyncio.to_thread(producer.commit_transaction if commit else producer.abort_transaction, 30)
     source = KafkaSource("read", {**topics.settings, "group.id": topic}, [topic], until_end=True, window=15)
     await source.open()
@@ -307,7 +307,7 @@ async def test_a_partition_taken_away_while_paused_is_read_when_it_comes_back(to
     await second.close()
     topics.put(topic, [(b"%d" % n, b"%d" % n) for n in range(20, 60)])
     while len({int(d.message.body) for d in found}) < 60:
-        found += await asyncio.wait_for(first.read(100), 120)
+        found += await asyncio.wait_for(first.read(100), find_limit())
     await first.close()
 
 
@@ -331,7 +331,7 @@ async def test_a_partition_that_librdkafka_has_forgotten_ends_the_connection_and
     # As after an answer to where it begins that librdkafka does not ask for again.
     source.member.consumer.incremental_unassign([TopicPartition(topic, 1)])
     with pytest.raises(Disconnected, match=f"has not begun to fetch from {topic}-1"):
-        await asyncio.wait_for(source.read(10), 120)
+        await asyncio.wait_for(source.read(10), find_limit())
     await source.close()
 
 
@@ -351,11 +351,11 @@ async def test_a_transaction_that_keeps_a_partition_from_being_read_is_reported(
     source = make_source(topics, topic, settings={"statistics.interval.ms": 100, "group.id": topic})
     await source.open()
     with pytest.raises(Disconnected, match=f"the offset of group '{topic}' for {topic}-. is in a transaction"):
-        await asyncio.wait_for(source.read(10), 120)
+        await asyncio.wait_for(source.read(10), find_limit())
     await source.close()
     await asyncio.to_thread(writer.commit_transaction, 20)
     await source.open()
-    found = await asyncio.wait_for(source.read(1), 120)
+    found = await asyncio.wait_for(source.read(1), find_limit())
     assert found[0].position == 3
     await source.close()
     reader.close()
@@ -376,7 +376,7 @@ async def test_memory_is_bounded_while_nothing_is_settled(topics: Topics) -> Non
         source.settle(found[-1])
         for lane in {delivery.lane for delivery in found[-10:]}:
             source.settle([delivery for delivery in found[-10:] if delivery.lane is lane][-1])
-        found += await asyncio.wait_for(source.read(10), 120)
+        found += await asyncio.wait_for(source.read(10), find_limit())
     assert sorted(int(d.message.body) for d in found) == list(range(300))
     await source.close()
 
@@ -537,7 +537,7 @@ async def test_a_topic_that_is_deleted_ends_the_connection(topics: Topics) -> No
     topics.admin.delete_topics([topic])[topic].result(find_limit())
     topics.made.remove(topic)
     with pytest.raises(Disconnected, match="UNKNOWN_TOPIC"):
-        await asyncio.wait_for(source.read(10), 120)
+        await asyncio.wait_for(source.read(10), find_limit())
     await source.close()
     with pytest.raises(Disconnected, match="there is no topic"):
         await source.open()

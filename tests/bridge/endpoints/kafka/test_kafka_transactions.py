@@ -30,6 +30,7 @@ from exchange import Message
 from tests.support.bridge.behaviour import on_a_loop
 from tests.support.tiers import examples
 from tests.support.virtual_loop import run_virtually
+from tests.support.waiting import find_limit
 
 DESTINATIONS = {"a": TopicDestination("out"), "b": TopicDestination("out")}
 
@@ -156,7 +157,7 @@ async def test_after_an_abort_messages_come_again_in_their_order_without_those_r
     scene.state.waiting.append(copies[5])
     scene.state.refused.append((copies[2], Failure("too large", final=True)))
     calls = Calls()
-    await asyncio.wait_for(scene.target._abort(scene.state, calls), 120)
+    await asyncio.wait_for(scene.target._abort(scene.state, calls), find_limit())
     calls.end()
     assert scene.producer.aborted == 1
     assert [outgoing.number for outgoing in scene.state.waiting] == [0, 1, 3, 4, 5]
@@ -178,7 +179,7 @@ async def test_messages_that_were_refused_in_a_batch_are_not_refused_and_go_alon
     for outgoing in scene.state.inside[2:4]:
         scene.state._on_delivery(outgoing, KafkaError(KafkaError.INVALID_RECORD), None)
     calls = Calls()
-    await asyncio.wait_for(scene.target._abort(scene.state, calls), 120)
+    await asyncio.wait_for(scene.target._abort(scene.state, calls), find_limit())
     calls.end()
     assert [outgoing.number for outgoing in scene.state.waiting] == [0, 1, 2, 3, 4, 5]
     assert scene.answers.bad == []

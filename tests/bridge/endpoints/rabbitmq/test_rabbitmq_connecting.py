@@ -19,6 +19,7 @@ from bridge.endpoints.rabbitmq.addresses import parse_broker
 from bridge.endpoints.rabbitmq.connection import Connection
 from tests.support.bridge.behaviour import on_a_loop
 from tests.support.bridge.certificates import authority_in
+from tests.support.waiting import find_limit
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
 
@@ -154,7 +155,7 @@ async def test_opening_that_is_cancelled_once_and_again_leaves_no_socket_open(mo
         opening.cancel()  # while it cleans up
         with pytest.raises(asyncio.CancelledError):
             await opening
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(find_limit()):
         await all_served.wait()
         await asyncio.gather(*[task for task in served if task is not None])
     server.close()

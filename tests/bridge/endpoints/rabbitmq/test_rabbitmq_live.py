@@ -29,7 +29,7 @@ from tests.support.bridge.behaviour import Reports, Silent, on_a_loop, open_agai
 from tests.support.bridge.live_rabbitmq import Broker
 from tests.support.bridge.relay import Relay, relay_to
 from tests.support.unique import unique_name
-from tests.support.waiting import stretch, until
+from tests.support.waiting import find_limit, stretch, until
 
 pytestmark = pytest.mark.live
 
@@ -258,7 +258,7 @@ async def test_a_broker_takes_dead_letters_of_messages_that_it_refuses_or_would_
     properties = {"user_id": "nobody", "expiration": "soon"}
     messages = [Message("", "key", {"CC": [other]}, properties, b"bad"), Message("", "key", body=b"good")]
     dead = RabbitmqTarget("dead", [broker.address], {"": PublishAddress.queue(graveyard)})
-    await asyncio.wait_for(run_pump_with_dead_letters(messages, broker.target("", queue), dead), 120)
+    await asyncio.wait_for(run_pump_with_dead_letters(messages, broker.target("", queue), dead), find_limit())
     await asyncio.sleep(0.1)
     _, letter, body = broker.get(graveyard)
     assert body == b"bad"

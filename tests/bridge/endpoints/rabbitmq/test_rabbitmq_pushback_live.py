@@ -44,7 +44,7 @@ async def move_past_an_outage(broker: Broker, keys: list[str]) -> tuple[list[byt
     await asyncio.sleep(2.0)  # many times what all tries take
     assert not dead.messages
     broker.channel.queue_bind(queue, exchange, "key.#")
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(find_limit()):
         await running
     return broker.bodies(queue), [outgoing.message.body for outgoing in dead.messages]
 

@@ -22,7 +22,7 @@ from tests.support.bridge.behaviour import Silent, on_a_loop, read_all_of, route
 from tests.support.bridge.live_rabbitmq import Broker
 from tests.support.bridge.relay import relay_to
 from tests.support.servers import Server, missing
-from tests.support.waiting import until
+from tests.support.waiting import find_limit, until
 
 pytestmark = pytest.mark.live
 
@@ -61,7 +61,7 @@ async def test_no_more_is_read_off_the_socket_than_a_quarter_of_the_window(broke
         assert source._arrived_bytes < WINDOW_BYTES // 4 + (3 << 20)
         assert source.lost is None
     found: list[bytes] = []
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(find_limit()):
         while len(found) < 60:
             some = await source.read(1_000)
             assert sum(len(delivery.message.body) for delivery in some) < WINDOW_BYTES // 4 + (3 << 20)
@@ -169,7 +169,7 @@ async def test_reading_can_be_cancelled_at_any_moment_while_the_socket_is_paused
     await source.open()
     chance = random.Random(1)
     found: list[bytes] = []
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(find_limit()):
         while len(found) < 30:
             reading = asyncio.create_task(_read(source))
             await asyncio.sleep(chance.random() * 0.02)

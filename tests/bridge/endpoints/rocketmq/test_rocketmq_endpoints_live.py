@@ -34,7 +34,7 @@ from tests.support.bridge.behaviour import Reports, on_a_loop, send_to
 from tests.support.rocketmq.topics import Topics, topics_at
 from tests.support.servers import Server
 from tests.support.unique import unique_name
-from tests.support.waiting import until
+from tests.support.waiting import find_limit, until
 
 pytestmark = pytest.mark.live
 
@@ -278,7 +278,7 @@ def test_members_share_the_queues_and_give_them_back_when_they_leave(topics: Top
         topics.put(topic, [RocketMessage.build(topic, b"%d" % n, keys=f"k{n % 50}") for n in range(200)])
         found: list[Delivery] = []
         while len(found) < 200:
-            found += await asyncio.wait_for(one.read(200), 120)
+            found += await asyncio.wait_for(one.read(200), find_limit())
         for lane in {each.lane for each in found}:
             one.settle([each for each in found if each.lane is lane][-1])
         await two.open()
@@ -330,7 +330,7 @@ async def test_a_source_can_begin_at_the_end_or_end_there(topics: Topics) -> Non
     empty = source(topics, topics.make(), until_end=True)
     await empty.open()
     with pytest.raises(EndOfStream):
-        await asyncio.wait_for(empty.read(1), 120)
+        await asyncio.wait_for(empty.read(1), find_limit())
     await empty.close()
 
 

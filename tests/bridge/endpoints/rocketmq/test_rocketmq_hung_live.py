@@ -16,6 +16,7 @@ from bridge.rocketmq.remoting.message import RocketMessage
 from tests.support.rocketmq.groups import queues_of, send
 from tests.support.rocketmq_cluster import Cluster
 from tests.support.unique import unique_name
+from tests.support.waiting import find_limit
 
 pytestmark = pytest.mark.live
 
@@ -41,7 +42,7 @@ def run(cluster: Cluster, test: Callable[[ClientSettings, str], Awaitable[None]]
                 await send(client, [RocketMessage.build(topic, b"%d" % number) for number in range(count)], queue)
         await test(settings, topic)
 
-    asyncio.run(asyncio.wait_for(work(), 120))
+    asyncio.run(asyncio.wait_for(work(), find_limit()))
 
 
 async def settle(source: RocketmqSource, count: int) -> None:

@@ -13,6 +13,7 @@ from bridge.rocketmq.remoting.message import RocketMessage
 from exchange.partition.clients.rocketmq.queues import MessageQueue
 from tests.support.rocketmq.topics import Topics, topics_at
 from tests.support.servers import Server
+from tests.support.waiting import find_limit
 
 pytestmark = pytest.mark.live
 
@@ -69,7 +70,7 @@ def test_memory_stays_below_300_mb_while_nothing_is_settled(rocketmq: Server) ->
         [sys.executable, "-c", code, rocketmq.url, topic],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=find_limit(300),
         check=False,
     )
     assert run.returncode == 0, run.stderr

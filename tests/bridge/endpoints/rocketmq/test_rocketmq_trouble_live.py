@@ -21,7 +21,7 @@ from tests.support.rocketmq.broker import Broker, broker
 from tests.support.rocketmq.groups import queues_of, send
 from tests.support.rocketmq_cluster import Cluster
 from tests.support.unique import unique_name
-from tests.support.waiting import until
+from tests.support.waiting import find_limit, until
 
 pytestmark = pytest.mark.live
 
@@ -81,7 +81,7 @@ def run(url: str, test: Callable[[Watched], Awaitable[None]]) -> None:
         watched = Watched(settings, topic)
         await watched.open()
         try:
-            async with asyncio.timeout(120):
+            async with asyncio.timeout(find_limit()):
                 await watched.moves(b"before")
                 assert watched.troubles() == (None, None)
                 await test(watched)
@@ -181,7 +181,7 @@ def test_a_killed_broker_stays_trouble_of_a_source_that_cannot_read_it(cluster: 
                 return all(data.broker != "broker-b" for data in client.routes()[watched.topic].queues)
 
             # The name server unregisters it; the target goes on without it, the source cannot.
-            async with asyncio.timeout(120):
+            async with asyncio.timeout(find_limit()):
                 while not has_left():
                     await asyncio.sleep(0.2)
                     await client.refresh()

@@ -1,0 +1,86 @@
+"""Waits end before the test in which they are, so that a failure has words; both take what the machine needs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support import waiting
+from tests.support.tiers import examples
+
+ROOT = Path(__file__).parents[1]
+
+
+@examples(200)
+@given(
+    st.floats(0, 1000), st.floats(1, 100), st.floats(0, 1000), st.floats(1, 100), st.floats(1, 5000), st.floats(0, 1)
+)
+def test_a_wait_ends_before_its_test_however_slow_and_busy_the_machine_becomes(
+    load: float, slowness: float, later: float, slower: float, seconds: float, share: float
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        now = 1e6
+        patch.setattr("tests.support.waiting.time.monotonic", lambda: now)
+        patch.setattr(waiting, "_ends", now)
+        patch.setattr(waiting, "find_slowness", lambda: slowness)
+        patch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
+        limit = waiting.begin_test(seconds)
+        assert seconds <= limit <= max(seconds, waiting.MOST)
+        end = now + limit
+        patch.setattr(waiting, "find_slowness", lambda: slower)
+        patch.setattr(os, "getloadavg", lambda: (later, 0.0, 0.0))
+        now += share * limit
+        assert now + waiting.find_limit() <= end + waiting.PAUSE
+        assert waiting.find_limit() >= min(waiting.LIMIT, 0.9 * (end - now))
+
+
+def test_a_test_without_a_limit_has_waits_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "_ends", 0.0)
+    assert waiting.begin_test(0) == 0
+    assert waiting.LIMIT <= waiting.find_limit() < float("inf")
+
+
+TESTS = """
+import pytest
+from tests.support import waiting
+
+waiting.stretch = lambda seconds: 3 * seconds
+
+@pytest.fixture
+def limit(request):
+    return request.node.get_closest_marker("timeout").args[0]
+
+def test_plain(limit):
+    assert limit == 1800
+    assert waiting.find_limit() == 360
+
+@pytest.mark.timeout(20)
+def test_short(limit):
+    assert limit == 60
+    assert 50 < waiting.find_limit() <= 54
+
+@pytest.mark.timeout(0)
+def test_any(limit):
+    assert limit == 0
+"""
+
+
+@pytest.mark.process
+@pytest.mark.smoke
+def test_a_test_has_the_limit_that_the_machine_asks_for(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text("from tests.conftest import *")
+    (tmp_path / "test_it.py").write_text(TESTS)
+    options = ["-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml"), f"--rootdir={tmp_path}", "-q"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])}
+    command = [sys.executable, "-m", "pytest", *options, str(tmp_path)]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+        timeout=waiting.find_limit(),
+    )  # fmt: skip
+    assert "3 passed" in done.stdout, done.stdout
