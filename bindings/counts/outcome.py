@@ -6,7 +6,7 @@ certain results from possible ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from bindings.archive.sums import Span
@@ -14,9 +14,9 @@ from bindings.counts.sketch import Frequent, SampledKey, are_registers, join_reg
 from exchange.entities.entities import Binding
 from exchange.errors import BrokerError
 from exchange.kinds import Decider, find_kind
-from exchange.routing.explain import Explanation
-from exchange.routing.route import Hop
+from exchange.routing.route import Route
 from exchange.routing.router import Router
+from exchange.routing.walk import Visit
 from exchange.topology.topology import Topology
 from exchange.values.message import Message
 
@@ -127,7 +127,13 @@ class OutcomeExplorer:
 
     def __init__(self, topology: Topology, *, at_once: bool = False) -> None:
         self._at_once: Final = at_once
-        self._numbers: Final = {binding: number for number, binding in enumerate(sort_bindings(topology))}
+        bindings = sort_bindings(topology)
+        self._numbers: Final = {binding: number for number, binding in enumerate(bindings)}
+        self._ends: Final = [
+            end.name if end.kind == "queue" and end.name in topology.queues else None
+            for end in (binding.destination for binding in bindings)
+        ]
+        """Number of a binding -> the queue that it leads to; None for an exchange, and for a queue that is missing."""
         # The random choices of the current walk: the pick of each, and its number of possible picks. The next walk
         # repeats all picks but the last one, so walks try all combinations in order, like an odometer.
         self._path: list[list[int]] = []
@@ -138,18 +144,24 @@ class OutcomeExplorer:
         """Return the outcome of a message, over all combinations of random choices."""
         self._path = []
         try:
-            leaves = [self._explain(message)]
+            leaves = [self._trace(message)]
             while self._advance() and len(leaves) < MAX_CHOICES:
-                leaves.append(self._explain(message))
+                leaves.append(self._trace(message))
         except BrokerError as error:
             return Outcome(message.exchange, refused=str(error))
         if len(leaves) == 1:
-            return self._of_one(leaves[0])
-        return self._of_several(leaves, complete=not self._path)
+            return self._of_one(message.exchange, *leaves[0])
+        return self._of_several(message.exchange, leaves, complete=not self._path)
 
-    def _explain(self, message: Message) -> Explanation:
+    def outcome_of_own_bindings(self, exchange: str, bindings: Collection[BindingNumber]) -> Outcome:
+        """Return the outcome of messages that take these bindings of an exchange, and pass no other exchange."""
+        ends = [self._ends[number] for number in bindings]
+        queues = tuple(sorted({queue for queue in ends if queue is not None}))
+        return Outcome(exchange, queues, tuple(sorted(bindings)), (exchange,), (), bool(queues))
+
+    def _trace(self, message: Message) -> tuple[Route, list[Visit]]:
         self._depth = 0
-        return self._router.explain(message)
+        return self._router.trace(message)
 
     def _choose(self, count: int) -> int:
         if self._depth == len(self._path):
@@ -166,31 +178,30 @@ class OutcomeExplorer:
             self._path.pop()
         return False
 
-    def _of_one(self, explanation: Explanation) -> Outcome:
-        route, hops = explanation.route, explanation.hops
+    def _of_one(self, exchange: str, route: Route, visits: list[Visit]) -> Outcome:
         if self._at_once:
-            route, hops = route.at_once, tuple([hop for hop in hops if hop.after is None])
+            route, visits = route.at_once, [visit for visit in visits if visit.after is None]
         unroutable = route.unroutable
         return Outcome(
-            explanation.message.exchange,
+            exchange,
             route.queues,
-            tuple(sorted({*self._taken(hops)})),
-            tuple(sorted({hop.exchange.name for hop in hops})),
-            tuple(sorted({*_alternates(hops)})),
+            tuple(sorted({*self._taken(visits)})),
+            tuple(sorted({visit.exchange.name for visit in visits})),
+            tuple(sorted({*_alternates(visits)})),
             None if unroutable is None else not unroutable,
             tuple(sorted(route.undecided)),
         )
 
-    def _of_several(self, leaves: list[Explanation], *, complete: bool) -> Outcome:
-        outcomes = [self._of_one(leaf) for leaf in leaves]
+    def _of_several(self, exchange: str, leaves: list[tuple[Route, list[Visit]]], *, complete: bool) -> Outcome:
+        outcomes = [self._of_one(exchange, *leaf) for leaf in leaves]
         routed = {outcome.routed for outcome in outcomes}
         undecided = {name for outcome in outcomes for name in outcome.undecided}
         if not complete:
             undecided |= {
-                hop.exchange.name
-                for leaf in leaves
-                for hop in leaf.hops
-                if find_kind(hop.exchange).decider is Decider.CHANCE
+                visit.exchange.name
+                for _, visits in leaves
+                for visit in visits
+                if find_kind(visit.exchange).decider is Decider.CHANCE
             }
         queues, bindings = _split_certain(o.queues for o in outcomes), _split_certain(o.bindings for o in outcomes)
         exchanges, alternates = (
@@ -199,22 +210,22 @@ class OutcomeExplorer:
         )
         certain = routed.pop() if len(routed) == 1 else None
         return Outcome(
-            outcomes[0].exchange, queues[0], bindings[0], exchanges[0], alternates[0],
+            exchange, queues[0], bindings[0], exchanges[0], alternates[0],
             certain if complete or queues[0] else None, tuple(sorted(undecided)), "",
             queues[1], bindings[1], exchanges[1], alternates[1],
         )  # fmt: skip
 
-    def _taken(self, hops: Iterable[Hop]) -> Iterator[int]:
-        for hop in hops:
-            if hop.exchange.name:  # the default exchange's bindings are implicit, one for each queue
-                for binding in hop.matched:
+    def _taken(self, visits: Iterable[Visit]) -> Iterator[int]:
+        for visit in visits:
+            if visit.exchange.name:  # the default exchange's bindings are implicit, one for each queue
+                for binding in visit.matched:
                     yield self._numbers[binding]
 
 
-def _alternates(hops: Iterable[Hop]) -> Iterator[AlternateLink]:
-    for hop in hops:
-        if hop.alternate is not None and hop.alternate.taken:
-            yield AlternateLink(hop.exchange.name, hop.alternate.name)
+def _alternates(visits: Iterable[Visit]) -> Iterator[AlternateLink]:
+    for visit in visits:
+        if visit.taken_alternate is not None:
+            yield AlternateLink(visit.exchange.name, visit.taken_alternate)
 
 
 def _split_certain(sets: Iterable[tuple[T, ...]]) -> tuple[tuple[T, ...], tuple[T, ...]]:

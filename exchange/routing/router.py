@@ -20,8 +20,8 @@ from exchange.errors import BrokerError
 from exchange.kinds import Choose
 from exchange.routing.cache import RouteCache
 from exchange.routing.compiled import ALL_STALE, Compiled, Stale
-from exchange.routing.route import Hop, Obstacle, Route
-from exchange.routing.walk import walk, walk_later
+from exchange.routing.route import Obstacle, Route
+from exchange.routing.walk import Visit, walk, walk_later
 from exchange.text.display import LIKE_NAMES, find_alike
 from exchange.topology import rules
 from exchange.topology.topology import Topology
@@ -193,17 +193,28 @@ class Router:
                 columns = self._build_columns()
         return columns.route(exchange, keys, headers)
 
+    def trace(self, message: Message) -> tuple[Route, list[Visit]]:
+        """Return the route with what each exchange decided, not described: several times as fast as `explain`.
+
+        Raises as `route` does.
+        """
+        visits: list[Visit] = []
+        with self._lock:
+            return walk(self._compiled, message, visits), visits
+
     def explain(self, message: Message, queue: str | None = None) -> Explanation:
         """Return the route with its reasons, and why ``queue`` does not get the message. Raises as `route` does."""
         if not isinstance(message, Message):
             raise TypeError(f"Router: message must be a Message, not {type(message).__name__}")
         from exchange.routing.explain import Explanation  # not at the top: only this needs it, and it writes texts
+        from exchange.routing.hops import describe_hops
 
-        hops: list[Hop] = []
+        visits: list[Visit] = []
         with self._lock:
-            route = walk(self._compiled, message, hops)
+            route = walk(self._compiled, message, visits)
+            hops = describe_hops(self._compiled, visits)
             if queue is None:
-                return Explanation(message, route, tuple(hops))
+                return Explanation(message, route, hops)
             obstacles: tuple[Obstacle, ...] = ()
             if queue in self._tables.queues and queue not in route.queues:
                 from exchange.routing.nearest import Walk, find_obstacles  # not at the top: only this needs it
@@ -216,12 +227,12 @@ class Router:
             asked = self._tables.queues.get(queue)
             if asked is None:
                 meant = find_alike(queue, self._tables.queues, LIKE_NAMES)
-                return Explanation(message, route, tuple(hops), queue, meant=meant)
+                return Explanation(message, route, hops, queue, meant=meant)
             from exchange.entities.precedence import build_account  # not at the top: only this needs it
 
             policies = Policies(self._tables.policies, self._tables.operator_policies, self._host.profile)
             in_force = build_account(asked, policies)
-            return Explanation(message, route, tuple(hops), queue, True, None, obstacles, in_force)
+            return Explanation(message, route, hops, queue, True, None, obstacles, in_force)
 
     def declare_exchange(self, exchange: Exchange) -> None:
         """Add an exchange, as `Topology.declare_exchange`."""

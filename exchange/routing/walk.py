@@ -3,22 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from typing import NamedTuple
 
-from exchange.entities.alternates import find_policy_in_force
-from exchange.entities.entities import Binding, Destination, Exchange
-from exchange.entities.unread import SHARDS_MADE, has_shards_made
+from exchange.entities.entities import Binding, Exchange
 from exchange.errors import AccessRefused, NotFound
 from exchange.kinds import Unsure, compute_routing_headers, read_delay
 from exchange.routing.compiled import Compiled, CompiledExchange
-from exchange.routing.route import Alternate, DelayedRoute, Hop, HopTarget, LaterRoute, Outcome, Placement, Route
+from exchange.routing.route import DelayedRoute, LaterRoute, Placement, Route
 from exchange.values.message import Message, assemble_message
 
-__all__ = ["walk", "walk_later"]
+__all__ = ["Visit", "walk", "walk_later"]
 
 
-def walk(compiled: Compiled, message: Message, hops: list[Hop] | None, *, of_broker: bool = False) -> Route:
-    """Route a message, and append to ``hops``, if given, what each exchange did.
+class Visit(NamedTuple):
+    """What an exchange did with a message that passed it: what was decided, of which `describe_hops` makes a `Hop`."""
+
+    exchange: Exchange
+    came_from: str | None
+    """Exchange whose binding or alternate led here; None where a walk begins."""
+    matched: tuple[Binding, ...]
+    """Bindings that the message takes, in any order."""
+    alternate: str | None
+    """The alternate exchange in force, which is taken if no binding is; None also if it is not known."""
+    unsure: str | None
+    """Why it is unknown whether some bindings match; None if it is known."""
+    delay: int | None
+    """For how many milliseconds the exchange keeps the message; None if it does not."""
+    after: int | None
+    """The milliseconds after which the message passes here; None if it does at once."""
+    message: Message
+    """The message, with the headers that it has here."""
+
+    @property
+    def taken_alternate(self) -> str | None:
+        """The alternate exchange that the message takes; None if it takes none."""
+        return None if self.matched else self.alternate
+
+
+def walk(compiled: Compiled, message: Message, visits: list[Visit] | None, *, of_broker: bool = False) -> Route:
+    """Route a message, and append to ``visits``, if given, what each exchange did.
 
     If exchanges keep it for a delay, it is routed again from each of them, with the headers that it has then.
     """
@@ -29,11 +52,11 @@ def walk(compiled: Compiled, message: Message, hops: list[Hop] | None, *, of_bro
         raise AccessRefused(f"cannot publish to internal {compiled.host.describe('exchange', message.exchange)}")
     keys = message.routing_keys()
     kept: dict[str, int] = {}
-    at_once = _walk_from(compiled, start, message, keys, hops, kept)
+    at_once = _walk_from(compiled, start, message, keys, visits, kept, None)
     if not kept:
         return at_once
     later = tuple(
-        [LaterRoute(name, delay, walk_later(compiled, message, name, delay, hops)) for name, delay in kept.items()]
+        [LaterRoute(name, delay, walk_later(compiled, message, name, delay, visits)) for name, delay in kept.items()]
     )
     parts = [at_once, *[each.route for each in later]]
     placements = {each.queue: each for part in parts for each in part.placements}
@@ -45,7 +68,7 @@ def walk(compiled: Compiled, message: Message, hops: list[Hop] | None, *, of_bro
     )
 
 
-def walk_later(compiled: Compiled, message: Message, exchange: str, delay: int, hops: list[Hop] | None) -> Route:
+def walk_later(compiled: Compiled, message: Message, exchange: str, delay: int, visits: list[Visit] | None) -> Route:
     """Route a message again, after an exchange has kept it for its delay; nowhere if there is no such exchange.
 
     ``message`` is as it was published. It is not kept again: the delay is negated.
@@ -55,11 +78,7 @@ def walk_later(compiled: Compiled, message: Message, exchange: str, delay: int, 
         return Route(())
     headers = compute_routing_headers(message.headers, delay)
     then = assemble_message(message.exchange, message.routing_key, headers, message.properties, message.body)
-    made: list[Hop] | None = None if hops is None else []
-    route = _walk_from(compiled, start, then, message.routing_keys(), made, {})
-    if hops is not None and made is not None:
-        hops += [replace(hop, after=delay) for hop in made]
-    return route
+    return _walk_from(compiled, start, then, message.routing_keys(), visits, {}, delay)
 
 
 def _walk_from(
@@ -67,8 +86,9 @@ def _walk_from(
     start: CompiledExchange,
     message: Message,
     keys: Sequence[str],
-    hops: list[Hop] | None,
+    visits: list[Visit] | None,
     kept: dict[str, int],
+    after: int | None,
 ) -> Route:
     """Route a message from exchange to exchange; add to ``kept`` those that keep it for a delay, in milliseconds.
 
@@ -87,8 +107,8 @@ def _walk_from(
         delay = read_delay(message.headers, compiled.host.profile) if can_delay else None
         if kind is None and delay is None:
             undecided.append(exchange.name)
-            if hops is not None:
-                hops.append(Hop(exchange, came_from, (), (), None, undecided=True))
+            if visits is not None:
+                visits.append(Visit(exchange, came_from, (), None, None, None, after, message))
             continue
         # The default exchange has no stored bindings. A message that is published to it always matches one that its
         # key implies, so no alternate is taken, even if there is no such queue. A message that reaches it as an
@@ -103,14 +123,11 @@ def _walk_from(
                 matched, alternate, is_unsure = error.matched, None, error
                 if matched:
                     undecided.append(exchange.name)
-        if hops is not None:
-            chosen_by = kind.describe_choice(message, keys) if kind is not None and delay is None else None
-            hop_alternate = alternate if exchange.name or came_from is not None else None
-            hop = _describe_hop(compiled, exchange, hop_alternate, came_from, matched, queues, seen, chosen_by)
-            unknown = is_unsure.reason if isinstance(is_unsure, Unsure) else None
-            if unknown is not None:
-                hop = replace(hop, undecided=True, unsure=unknown)
-            hops.append(hop if delay is None else replace(hop, delay=delay))
+        if visits is not None:
+            # As the start of a message, the default exchange never takes its alternate.
+            in_force = alternate if exchange.name or came_from is not None else None
+            unsure = is_unsure.reason if isinstance(is_unsure, Unsure) else None
+            visits.append(Visit(exchange, came_from, tuple(matched), in_force, unsure, delay, after, message))
         onwards: list[str] = []
         for _, (destination_kind, name), _, _ in matched:
             if destination_kind == "exchange":
@@ -139,45 +156,3 @@ def _choose_partitions(compiled: Compiled, message: Message, queues: Collection[
         name = None if partition is None else partitioning.partitions[partition].name
         placements.append(Placement(queue, partition, name, key, hashed, rule, partitioning))
     return tuple(placements)
-
-
-def _describe_hop(
-    compiled: Compiled,
-    exchange: Exchange,
-    alternate_name: str | None,
-    came_from: str | None,
-    matched: Collection[Binding],
-    queues: Collection[str],
-    seen: Collection[str],
-    chosen_by: str | None,
-) -> Hop:
-    """Build the record of an exchange's decision; ``queues`` and ``seen`` are those of `walk` before it."""
-    alternate = _describe_alternate(compiled, exchange, alternate_name, taken=not matched)
-    destinations = dict.fromkeys([binding.destination for binding in matched])
-    if alternate is not None and alternate.taken:
-        destinations = {Destination("exchange", alternate.name): None}
-    steps = tuple(
-        [HopTarget(destination, _outcome_of(compiled, destination, queues, seen)) for destination in destinations]
-    )
-    in_order = tuple(sorted(matched, key=lambda binding: (binding.routing_key, binding.destination)))
-    undecided = not matched and compiled.exchanges[exchange.name].is_unsure
-    unsure = SHARDS_MADE if undecided and has_shards_made(exchange, compiled.tables.policies) else None
-    return Hop(exchange, came_from, in_order, steps, alternate, undecided, chosen_by, unsure)
-
-
-def _outcome_of(
-    compiled: Compiled, destination: Destination, queues: Collection[str], seen: Collection[str]
-) -> Outcome:
-    if not compiled.tables.exists(destination):
-        return "missing"
-    if destination.kind == "queue":
-        return "queued already" if destination.name in queues else "queued"
-    return "seen already" if destination.name in seen else "followed"
-
-
-def _describe_alternate(compiled: Compiled, exchange: Exchange, name: str | None, *, taken: bool) -> Alternate | None:
-    if name is None:
-        return None
-    by_argument = "alternate-exchange" in exchange.arguments
-    policy = None if by_argument else find_policy_in_force(exchange, compiled.tables.policies)
-    return Alternate(name, taken, policy.name if policy is not None else None)

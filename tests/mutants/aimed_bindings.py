@@ -10,6 +10,16 @@ __all__ = ["BINDINGS"]
 
 BINDINGS: Final[list[Mutant]] = [
     *mutants_of(
+        "bindings/counts/columnar/classes/classes.py",
+        "bindings/counts/test_columnar.py",
+        ("what no binding takes misses its alternate exchange", "            if numbers:\n", "            if entry:\n"),
+        (
+            "an exchange with others behind it is alone",
+            "        if entry.alone and entry.name:",
+            "        if entry.name:",
+        ),
+    ),
+    *mutants_of(
         "bindings/fix/candidates.py",
         "bindings/fix/test_fix_cli.py bindings/fix/test_fix_laws.py",
         ("what keeps messages from an alternate exchange goes", 'code == "HS207" and (', 'code == "HS2" and ('),

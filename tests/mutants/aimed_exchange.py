@@ -177,6 +177,15 @@ EXCHANGE: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
+        "exchange/routing/hops.py",
+        "exchange/routing/test_delayed.py",
+        (
+            "a walk after a delay knows the exchanges before it",
+            "queues, seen = set(), {visit.exchange.name}",
+            "queues, seen = set(), {*seen, visit.exchange.name}",
+        ),
+    ),
+    *mutants_of(
         "exchange/routing/router.py",
         ROUTING,
         (

@@ -34,8 +34,8 @@ from exchange.routing.columns.headers import HeaderColumn
 from exchange.routing.columns.key_classes import KeyClasses, KeyDecisions
 from exchange.routing.columns.outcomes import Outcomes
 from exchange.routing.columns.route_columns import RouteColumns
-from exchange.routing.explain import Explanation
 from exchange.routing.route import Route
+from exchange.routing.walk import Visit
 from exchange.topology.topology import Topology
 from exchange.values.field_values import to_bytes
 from exchange.values.message import Message
@@ -68,8 +68,8 @@ class MessageRouter(Protocol):
     def route(self, message: Message) -> Route:
         """Return where the message goes."""
 
-    def explain(self, message: Message) -> Explanation:
-        """Return the route with its reasons."""
+    def trace(self, message: Message) -> tuple[Route, list[Visit]]:
+        """Return the route with what each exchange decided."""
 
 
 MakeRouter: TypeAlias = Callable[..., MessageRouter]
@@ -225,12 +225,12 @@ class ColumnRouter:
             return self._route_message(message)
         self._deciding = True
         try:
-            hops = self._router.explain(message).hops
+            _, visits = self._router.trace(message)
         except BrokerError:
             return min(least, BY_MESSAGE)
         finally:
             self._deciding = False
-        mark = min([self._marks.get(hop.exchange.name, 0) for hop in hops])
+        mark = min([self._marks.get(visit.exchange.name, 0) for visit in visits])
         return mark if mark <= least else self._route_message(message)
 
     def _draw(self, count: int) -> int:

@@ -154,7 +154,7 @@ class KeyClasses:
             queues = [self._queues_in(group) for _, group in groups]
             number = self._outcomes.numbering(queues) if self._outcomes is not None and direct else numbers.number
             sets = PatternSets(patterns, number, self._numbers_of, len(self._vocabulary), self._states)
-            self._realms.append(_Realm(sets, numbers, queues, not few))
+            self._realms.append(_Realm(sets, numbers, list(groups), queues, not few))
         return self._realm_numbers[reached, few, direct], direct
 
     def _numbers_of(self, words: Sequence[str]) -> IntArray:
@@ -243,6 +243,22 @@ class KeyClasses:
                     found.update(self._queues_in(group))
         return found
 
+    def conditions_of(self, key_class: int) -> Iterator[str]:
+        """Yield the keys of the bindings of its entry, and of no other exchange, that match; each once.
+
+        Only if bindings are distinguished by their keys.
+        """
+        entry = self.entry_of(key_class)
+        realm = self._realms[entry.realm]
+        for member in realm.numbers.elements(key_class >> int(SET_SHIFT) & (1 << 20) - 1).tolist():
+            name, key = realm.groups[member]
+            if name == entry.name:
+                yield key
+        literal = self._literal_groups[key_class & (1 << int(SET_SHIFT)) - 1]
+        for name, key in zip(literal[::2], literal[1::2], strict=True):
+            if name == entry.name:
+                yield key
+
     def _queues_in(self, group: Any) -> tuple[str, ...]:
         if not isinstance(group, frozenset):  # bindings are distinguished by their keys
             return ()
@@ -263,6 +279,8 @@ class _Realm(NamedTuple):
     sets: PatternSets
     numbers: SetNumbers
     """The sets so far; none if they are numbered as outcomes."""
+    groups: Sequence[tuple[str, Any]]
+    """Group -> its exchange, and the value of its condition there."""
     queues: Sequence[Collection[str]]
     """Group -> the existing queues that it leads to."""
     compares: bool

@@ -225,3 +225,21 @@ def test_the_explanation_has_both_times() -> None:
         "routed at once to 1 queue: lost\n"
         "routed after 5 s from exchange 'later' to 1 queue: q"
     )
+
+
+def test_a_walk_after_a_delay_begins_anew() -> None:
+    """An exchange and a queue that the message reached at once are followed and queued once more."""
+    exchanges = [Exchange("x", "fanout"), delaying("fanout"), Exchange("e", "fanout")]
+    bindings = [
+        Binding.to_exchange("x", "d"), Binding.to_exchange("x", "e"), Binding.to_exchange("d", "e"),
+        Binding.to_queue("e", "q"),
+    ]  # fmt: skip
+    router = Router(Topology(exchanges, [Queue("q")], bindings))
+    hops = router.explain(Message("x", "", {"x-delay": 5})).hops
+    steps = {
+        (hop.exchange.name, hop.after): [(step.destination.name, step.outcome) for step in hop.steps] for hop in hops
+    }
+    assert steps == {
+        ("x", None): [("d", "followed"), ("e", "followed")], ("d", None): [], ("e", None): [("q", "queued")],
+        ("d", 5): [("e", "followed")], ("e", 5): [("q", "queued")],
+    }  # fmt: skip

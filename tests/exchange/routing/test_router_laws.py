@@ -76,6 +76,49 @@ def test_explain_is_route_with_reasons(seed: int, profile: Profile) -> None:
 
 @examples(200)
 @given(SEED, PROFILE)
+def test_each_hop_but_the_first_was_followed_from_an_earlier_one(seed: int, profile: Profile) -> None:
+    """Each queue and exchange is reached for the first time once in a walk, and a hop has all that its visit has."""
+    rng = Random(seed)
+    topology = topologies.topology(rng, profile)
+    router = Router(topology, choose=lambda n: 0)
+    for _ in range(10):
+        message = topologies.message(rng, topology)
+        if isinstance(route(router, message), type):
+            with pytest.raises(BrokerError):
+                router.trace(message)
+            continue
+        traced, visits = router.trace(message)
+        explanation = router.explain(message)
+        assert traced == explanation.route == router.route(message)
+        for visit, hop in zip(visits, explanation.hops, strict=True):
+            assert (hop.exchange, hop.came_from) == (visit.exchange, visit.came_from)
+            assert (hop.delay, hop.after) == (visit.delay, visit.after)
+            assert set(hop.matched) == set(visit.matched)
+            taken = hop.alternate.name if hop.alternate is not None and hop.alternate.taken else None
+            assert taken == visit.taken_alternate
+        reached: list[str] = []
+        walks = 0
+        for hop in explanation.hops:
+            if hop.came_from is None:
+                assert not reached
+                walks += 1
+                known = {hop.exchange.name}
+            else:
+                reached.remove(hop.exchange.name)
+            for step in hop.steps:
+                kind, name = step.destination
+                if step.outcome == "missing":
+                    assert name not in (topology.queues if kind == "queue" else topology.exchanges)
+                elif kind == "exchange":
+                    assert (step.outcome == "followed") == (name not in known)
+                    known.add(name)
+                    reached += [name] if step.outcome == "followed" else []
+        assert not reached
+        assert walks == 1 + len(traced.later)
+
+
+@examples(200)
+@given(SEED, PROFILE)
 def test_edited_router_is_a_new_router(seed: int, profile: Profile) -> None:
     """After any edits, a router that was edited in place and used meanwhile routes as one built from its topology."""
     rng = Random(seed)

@@ -23,7 +23,7 @@ from bindings.archive.names import escape, unescape
 from bindings.counts.columnar.arrays.hashing import CHUNK, split_chunks
 from bindings.counts.columnar.arrays.rows import build_messages, find_rows_with_copies
 from bindings.counts.columnar.classes.header_classes import HeaderClasses
-from bindings.counts.outcome import Outcome, OutcomeExplorer
+from bindings.counts.outcome import Outcome, OutcomeExplorer, sort_bindings
 from exchange.arrays.columns import Column
 from exchange.arrays.table import IntArray, KeyArray
 from exchange.entities.entities import Binding
@@ -75,6 +75,10 @@ class Classifier:
     ) -> None:
         self._topology: Final = topology
         self._explorer: Final = OutcomeExplorer(topology, at_once=at_once)
+        self._bindings_of_key: Final[dict[tuple[str, str], list[int]]] = {}
+        """Exchange and key of bindings -> their numbers."""
+        for number, binding in enumerate(sort_bindings(topology)):
+            self._bindings_of_key.setdefault((binding.source, binding.routing_key), []).append(number)
         self._special: Final = find_special_exchanges(topology)
         found = _FoundClasses(KeyClasses(topology, _encode, states))
         shared = like is not None and like._has_key_classes_of(topology, found.key_classes)
@@ -177,11 +181,16 @@ class Classifier:
         """Route one key of a key class, and return its class, or a mark if the key does not determine the outcome.
 
         The message is routed without headers. If it passes an exchange that reads headers, other messages of the key
-        class may be routed differently.
+        class may be routed differently. Where messages take nothing but bindings of their exchange, by their keys, the
+        key class has the outcome, and the router is not asked; it is where none matches, for the alternate exchange.
         """
-        outcome = self._explorer.outcome(
-            Message(self._key_classes.entry_of(key_class).name, unescape(column.key(row).decode()))
-        )
+        entry = self._key_classes.entry_of(key_class)
+        if entry.alone and entry.name:
+            matched = [(entry.name, key) for key in self._key_classes.conditions_of(key_class)]
+            numbers = [number for condition in matched for number in self._bindings_of_key[condition]]
+            if numbers:
+                return self._class_of(self._explorer.outcome_of_own_bindings(entry.name, numbers))
+        outcome = self._explorer.outcome(Message(entry.name, unescape(column.key(row).decode())))
         needs = {self._special.get(name) for name in (*outcome.exchanges, *outcome.possible_exchanges)}
         if outcome.refused or ALONE in needs:
             return BY_MESSAGE
