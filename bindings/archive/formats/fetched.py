@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from bindings.archive.formats import firehose
-from bindings.archive.formats.objects import JsonItem, read_messages
+from bindings.archive.formats.objects import ReadValue, read_messages
 from bindings.archive.nesting import parse_json
 from bindings.archive.reading import Bias, Format, Item, Skipped, Split, take_sample
 from bindings.archive.record import Rows
@@ -51,7 +51,7 @@ class Fetched(Format):
         return not problem and data.rstrip().endswith(b"]")
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
-        return read_messages(split, columns, _add_message, _read_objects)
+        return read_messages(split, columns, _read_objects(split.path), _add_message)
 
 
 def _read_bytes(path: str) -> tuple[bytes, str]:
@@ -68,9 +68,9 @@ def _read_bytes(path: str) -> tuple[bytes, str]:
     return b"".join(pieces), ""
 
 
-def _read_objects(path: str) -> Iterator[JsonItem]:
+def _read_objects(path: str) -> Iterator[ReadValue]:
     for number, (value, sample) in enumerate(_read_elements(path)):
-        yield JsonItem(number, value, sample)
+        yield ReadValue(number, value, sample)
 
 
 def _read_elements(path: str) -> Iterator[tuple[Any, bytes]]:

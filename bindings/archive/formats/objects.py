@@ -14,18 +14,18 @@ from bindings.archive.unpacking import read_pieces
 from exchange.errors import HashstarError, InputError
 from exchange.limits import RECORD_BYTES
 
-__all__ = ["JsonItem", "is_whole", "read_body_beside", "read_messages", "read_objects"]
+__all__ = ["ReadValue", "is_whole", "read_body_beside", "read_messages", "read_objects"]
 
 START: Final = re.compile(rb"^\{", re.MULTILINE)
 
 
-class JsonItem(NamedTuple):
-    """A JSON object of a file, or the reason why it cannot be read."""
+class ReadValue(NamedTuple):
+    """A JSON object of a file, or what else is a message there; or the reason why it cannot be read."""
 
     place: int
     """The byte of the unpacked file at which it begins; in an array, its index."""
-    value: dict[str, Any] | str
-    """The object, or the reason."""
+    value: Any
+    """The object, or the reason as a text."""
     sample: bytes
 
 
@@ -35,7 +35,7 @@ def is_whole(path: str) -> bool:
     return bool(values) and not values[-1]
 
 
-def read_objects(path: str) -> Iterator[JsonItem]:
+def read_objects(path: str) -> Iterator[ReadValue]:
     """Yield the objects of a file: one begins at each line that begins with a brace.
 
     Raises InputError if the file cannot be opened.
@@ -45,7 +45,7 @@ def read_objects(path: str) -> Iterator[JsonItem]:
     for piece in read_pieces(path, 0):
         if isinstance(piece, str):
             yield from _parse_objects(bytes(data), place)
-            yield JsonItem(place + len(data), piece, b"")
+            yield ReadValue(place + len(data), piece, b"")
             return
         data += piece
         # Each byte is searched once for the beginning of a line, however long an object is.
@@ -57,7 +57,7 @@ def read_objects(path: str) -> Iterator[JsonItem]:
             del data[: starts[-1]]
             searched = 1
         if len(data) > RECORD_BYTES:
-            yield JsonItem(place, f"an object of more than {RECORD_BYTES >> 20} MiB", take_sample(bytes(data[:200])))
+            yield ReadValue(place, f"an object of more than {RECORD_BYTES >> 20} MiB", take_sample(bytes(data[:200])))
             place += len(data)
             data.clear()
             searched = 1
@@ -71,16 +71,16 @@ def read_objects(path: str) -> Iterator[JsonItem]:
 def read_messages(
     split: Split,
     columns: Sequence[str] | None,
-    add: Callable[[Rows, dict[str, Any], int], Skipped | None],
-    read: Callable[[str], Iterable[JsonItem]] = read_objects,
+    values: Iterable[ReadValue],
+    add: Callable[[Rows, Any, int], Skipped | None],
 ) -> Iterator[Item]:
-    """Yield the records of a file of objects, as `Format.read` does; ``read`` yields the objects of a path.
+    """Yield the records of a file, as `Format.read` does, given the values in it.
 
-    ``add`` adds the message of an object, whose position it gets, to the rows, or returns why it is skipped. An error
+    ``add`` adds the message of a value, whose position it gets, to the rows, or returns why it is skipped. An error
     that it raises makes a bad record.
     """
     rows = Rows(split.path, columns)
-    for place, value, sample in read(split.path):
+    for place, value, sample in values:
         try:
             if isinstance(value, str):
                 raise InputError(value)
@@ -95,7 +95,7 @@ def read_messages(
         yield rows.batch()
 
 
-def _split_at(data: bytes, place: int, starts: list[int]) -> Iterator[JsonItem]:
+def _split_at(data: bytes, place: int, starts: list[int]) -> Iterator[ReadValue]:
     """Yield the objects of whole lines; ``starts`` has the beginnings of all but the first, which begins at 0."""
     before = 0
     for start in [*starts, len(data)]:
@@ -103,7 +103,7 @@ def _split_at(data: bytes, place: int, starts: list[int]) -> Iterator[JsonItem]:
         before = start
 
 
-def _parse_objects(data: bytes, place: int) -> Iterator[JsonItem]:
+def _parse_objects(data: bytes, place: int) -> Iterator[ReadValue]:
     """Yield the object in these bytes, or several that follow each other on one line."""
     text = data.strip()
     if not text:
@@ -117,9 +117,9 @@ def _parse_objects(data: bytes, place: int) -> Iterator[JsonItem]:
             joined = True
             yield from _parse_objects(each, start + offset)
         if not joined:
-            yield JsonItem(start, str(error), take_sample(text))
+            yield ReadValue(start, str(error), take_sample(text))
         return
-    yield JsonItem(start, value if isinstance(value, dict) else "not an object", take_sample(text))
+    yield ReadValue(start, value if isinstance(value, dict) else "not an object", take_sample(text))
 
 
 def read_body_beside(path: Path) -> bytes | None:

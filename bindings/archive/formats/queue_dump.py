@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from bindings.archive.formats.objects import is_whole, read_body_beside, read_messages
+from bindings.archive.formats.objects import is_whole, read_body_beside, read_messages, read_objects
 from bindings.archive.nesting import parse_json
 from bindings.archive.reading import Bias, Format, Item, Split
 from bindings.archive.record import Rows
@@ -53,7 +53,7 @@ class QueueDump(Format):
         return is_whole(path)
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
-        return read_messages(split, columns, _add_message)
+        return read_messages(split, columns, read_objects(split.path), _add_message)
 
 
 def _add_message(rows: Rows, value: dict[str, Any], place: int) -> None:

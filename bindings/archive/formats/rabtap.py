@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from bindings.archive.formats import firehose
-from bindings.archive.formats.objects import is_whole, read_body_beside, read_messages
+from bindings.archive.formats.objects import is_whole, read_body_beside, read_messages, read_objects
 from bindings.archive.reading import Bias, Format, Item, Skipped, Split
 from bindings.archive.record import Rows
 from bindings.archive.times import parse_time_text
@@ -56,7 +56,7 @@ class Rabtap(Format):
         return is_whole(path)
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
-        return read_messages(split, columns, _add_message)
+        return read_messages(split, columns, read_objects(split.path), _add_message)
 
 
 def _add_message(rows: Rows, value: Mapping[str, Any], place: int) -> Skipped | None:

@@ -17,11 +17,11 @@ from typing import Any, ClassVar, Final
 
 from bindings.archive.formats import firehose
 from bindings.archive.formats.json_lines import parse_objects, read_lines
+from bindings.archive.formats.objects import read_messages
 from bindings.archive.formats.tracing_text import BEGIN, RULE, add_text_entry, parse_trace_time, read_entries
 from bindings.archive.mapped import Mapped
 from bindings.archive.reading import (
     SPLIT_BYTES,
-    Bad,
     Bias,
     CompletePart,
     Format,
@@ -32,11 +32,10 @@ from bindings.archive.reading import (
     plan_complete_gzip,
     plan_complete_lines,
     plan_ranges,
-    take_sample,
 )  # fmt: skip
 from bindings.archive.record import Rows
 from bindings.archive.unpacking import is_gzipped
-from exchange.errors import HashstarError, InputError
+from exchange.errors import InputError
 from exchange.values.field_json import decode_table
 
 __all__ = ["TracingJson", "TracingText"]
@@ -141,17 +140,4 @@ class TracingText(Format):
             )
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
-        rows = Rows(split.path, columns)
-        for place, entry, is_last in read_entries(split):
-            try:
-                if isinstance(entry, str):
-                    raise InputError(entry)
-                skipped = add_text_entry(rows, entry, place, is_last)
-                if skipped is not None:
-                    yield skipped
-            except HashstarError as error:
-                yield Bad(split.path, place, str(error), take_sample(b"" if isinstance(entry, str) else entry[82:]))
-            if rows.is_full:
-                yield rows.batch()
-        if len(rows):
-            yield rows.batch()
+        return read_messages(split, columns, read_entries(split), add_text_entry)

@@ -30,7 +30,8 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from bindings.archive.formats import firehose
-from bindings.archive.reading import Skipped, Split
+from bindings.archive.formats.objects import ReadValue
+from bindings.archive.reading import SAMPLE_BYTES, Skipped, Split
 from bindings.archive.record import Rows
 from bindings.archive.times import EPOCH, MICROSECOND, parse_time_text
 from bindings.archive.unpacking import read_pieces
@@ -58,8 +59,8 @@ BEGIN_BYTES: Final = 200
 """Maximum length of a match of `BEGIN`, in bytes."""
 
 
-def read_entries(split: Split) -> Iterator[tuple[int, bytes | str, bool]]:
-    """Yield the entries that begin in a split: position, entry or reason for damage, and whether it ends the file.
+def read_entries(split: Split) -> Iterator[ReadValue]:
+    """Yield the entries that begin in a split: each with whether it ends the file, or the reason for damage.
 
     The end of the file's last entry may be the beginning of another one. Each byte is searched once for the beginning
     of an entry, even if entries are long.
@@ -75,28 +76,28 @@ def read_entries(split: Split) -> Iterator[tuple[int, bytes | str, bool]]:
     for piece in read_pieces(split.path, split.start):
         if isinstance(piece, str):
             if begun:
-                yield place, bytes(data), True
-            yield place + len(data), piece, True
+                yield _build_value(place, bytes(data), is_last=True)
+            yield ReadValue(place + len(data), piece, b"")
             return
         data += piece
         starts = [match.start() for match in BEGIN.finditer(data, searched)]
         searched = max(len(data) - BEGIN_BYTES, 0)  # the beginning of an entry may continue in the next piece
         if starts and not begun:
             if is_whole_file and data[: starts[0]].strip():
-                yield 0, "what stands before the first entry is none", False
+                yield ReadValue(0, "what stands before the first entry is none", b"")
             is_whole_file = False
         ends = ([0, *starts] if begun and starts[:1] != [0] else starts) if starts else []
         for start, end in pairwise(ends):
             if split.end is not None and place + start >= split.end:
                 return
-            yield place + start, bytes(data[start:end]), False
+            yield _build_value(place + start, bytes(data[start:end]), is_last=False)
         if ends:
             place += ends[-1]
             del data[: ends[-1]]
             searched, begun = max(len(data) - BEGIN_BYTES, 1), True
         elif not begun:
             if is_whole_file and data.strip():
-                yield 0, "what stands before the first entry is none", False
+                yield ReadValue(0, "what stands before the first entry is none", b"")
                 is_whole_file = False
             place += searched
             del data[:searched]
@@ -104,16 +105,21 @@ def read_entries(split: Split) -> Iterator[tuple[int, bytes | str, bool]]:
         if split.end is not None and place >= split.end:
             return
         if begun and len(data) > RECORD_BYTES:
-            yield place, f"an entry of more than {RECORD_BYTES >> 20} MiB", False
+            yield ReadValue(place, f"an entry of more than {RECORD_BYTES >> 20} MiB", b"")
             place += searched
             del data[:searched]
             searched, begun = 0, False
     if begun:
-        yield place, bytes(data), True
+        yield _build_value(place, bytes(data), is_last=True)
 
 
-def add_text_entry(rows: Rows, data: bytes, place: int, is_last: bool) -> Skipped | None:
+def _build_value(place: int, entry: bytes, *, is_last: bool) -> ReadValue:
+    return ReadValue(place, (entry, is_last), entry[len(RULE) : len(RULE) + SAMPLE_BYTES])
+
+
+def add_text_entry(rows: Rows, entry: tuple[bytes, bool], place: int) -> Skipped | None:
     """Add the record of an entry that begins at byte ``place``. Raises InputError if it is no whole entry."""
+    data, is_last = entry
     start = HEAD.match(data)
     if start is None:
         raise InputError("an entry that is not whole")
