@@ -13,10 +13,11 @@ import asyncio
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from threading import Thread
 from typing import Final, TypeVar
 
-__all__ = ["call_aside", "is_look_up_hanging"]
+__all__ = ["call_aside", "is_look_up_hanging", "prepare_call"]
 
 T = TypeVar("T")
 
@@ -29,6 +30,13 @@ async def call_aside(function: Callable[[], T]) -> T:
 
     It can be cancelled; the call then goes on, and nobody learns its result.
     """
+    run, future = prepare_call(function)
+    Thread(target=run, name="hashstar-aside", daemon=True).start()
+    return await future
+
+
+def prepare_call(function: Callable[[], T]) -> tuple[Callable[[], None], asyncio.Future[T]]:
+    """Return what calls the function, for another thread, and the future of its result on the running loop."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
@@ -38,17 +46,13 @@ async def call_aside(function: Callable[[], T]) -> T:
 
     def run() -> None:
         try:
-            result = function()
+            outcome = partial(future.set_result, function())
         except BaseException as error:  # noqa: BLE001  it is raised where the future is awaited
-            problem = error
-            outcome: Callable[[], None] = lambda: future.set_exception(problem)  # noqa: E731
-        else:
-            outcome = lambda: future.set_result(result)  # noqa: E731
+            outcome = partial(future.set_exception, error)
         with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(resolve, outcome)
 
-    Thread(target=run, name="hashstar-aside", daemon=True).start()
-    return await future
+    return run, future
 
 
 async def is_look_up_hanging(host: str) -> bool:

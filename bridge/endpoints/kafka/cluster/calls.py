@@ -10,9 +10,11 @@ import asyncio
 from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Thread
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from confluent_kafka import Producer
+
+from bridge.aside import prepare_call
 
 __all__ = ["Calls", "take_back"]
 
@@ -33,26 +35,7 @@ class Calls:
 
     def call(self, function: Callable[[], T]) -> asyncio.Future[T]:
         """Have the function called on the thread, and return the future of its result."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
-
-        def resolve(result: Any, error: BaseException | None) -> None:
-            if future.done():
-                return
-            if error is not None:
-                future.set_exception(error)
-            else:
-                future.set_result(result)
-
-        def run() -> None:
-            result, problem = None, None
-            try:
-                result = function()
-            except BaseException as error:  # noqa: BLE001  it is raised where the future is awaited
-                problem = error
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(resolve, result, problem)
-
+        run, future = prepare_call(function)
         self._queue.put(run)
         return future
 
