@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bindings.archive.inspection import Inspection
     from bindings.archive.mapping import FieldMapping
 
-__all__ = ["MappingOptions", "archive_command", "with_mapping"]
+__all__ = ["MappingOptions", "archive_command", "max_bad_option", "with_mapping"]
 
 FORMATS: Final = ("parquet", "jsonl")
 EXTRA: Final = "audit"
@@ -44,6 +44,12 @@ mapping_options: Final[list[Callable[[Any], Any]]] = [
         "routing_key, headers, properties, timestamp, body, vhost, size. Repeatable.  [default: by name]",
     ),
 ]  # fmt: skip
+
+
+max_bad_option: Final = click.option(
+    "--max-bad", type=click.IntRange(0), metavar="N",
+    help="Maximum number of unreadable records; more end the command with 1.",
+)  # fmt: skip
 
 
 def with_mapping(command: Callable[..., None]) -> Callable[..., None]:
@@ -150,12 +156,7 @@ def inspect_command(
 @click.option("--format", "form", type=click.Choice(FORMATS), help="Output format.  [default: by OUT's name]")
 @accept_old_name("--to", "--format")
 @click.option("--output", "-o", metavar="FILE", help="OUT, as an option.")
-@click.option(
-    "--max-bad",
-    type=click.IntRange(0),
-    metavar="N",
-    help="Maximum number of unreadable records; more end the command with 1.",
-)
+@max_bad_option
 @click.argument("source", metavar="IN")
 @click.argument("target", metavar="OUT", required=False)
 def convert_command(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from bindings.commands.archive import MappingOptions, with_mapping
+from bindings.commands.archive import MappingOptions, max_bad_option, with_mapping
 from bindings.commands.audit_options import (
     Outputs,
     SparkOptions,
@@ -75,12 +75,7 @@ def audit_command() -> None:
 @click.option(
     "--archive-vhost", metavar="NAME", help="Virtual host of the messages; * for all.  [default: the topology's]"
 )
-@click.option(
-    "--max-bad",
-    type=click.IntRange(0),
-    metavar="N",
-    help="Maximum number of unreadable records; more end the command with 1.",
-)
+@max_bad_option
 @click.option(
     "--keep-bad", type=click.Path(), metavar="DIR", help="New folder for a copy of the records that cannot be read."
 )
