@@ -65,9 +65,8 @@ def list_caveats(report: Report) -> Iterator[str]:
     untyped = [archive.path for archive in audited.archives if any(TEXTS_ONLY in note for note in archive.notes)]
     asking = _count_typed_bindings(report) if untyped else 0
     if asking:
-        ask = "asks" if asking == 1 else "ask"
         yield (
-            f"{count_noun(asking, 'binding')} {ask} for numbers or other values that are no texts, and "
+            f"{count_noun(asking, 'binding asks', 'bindings ask')} for numbers or other values that are no texts, and "
             f"{list_some(untyped, MAX_NAMED_PATHS)} has files whose headers are texts only: no message of these "
             "can match there."
         )
@@ -79,8 +78,7 @@ def list_caveats(report: Report) -> Iterator[str]:
         yield f"{count_noun(bad, 'record')} of {records.read:,} ({share} %) could not be read and are not counted."
     others = sum([len(archive.others) for archive in audited.archives])
     if others:
-        were = "was" if others == 1 else "were"
-        yield f"{count_noun(others, 'file')} {were} not read: not an archive, so far as can be seen."
+        yield f"{count_noun(others, 'file was', 'files were')} not read: not an archive, so far as can be seen."
     if audited.without_time and totals.messages:
         untimed = f"Without a time: {audited.without_time:,} of {count_noun(totals.messages, 'message')}."
         yield f"{untimed} They are in no timeline, and first and last seen are of the others."

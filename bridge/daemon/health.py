@@ -296,7 +296,7 @@ class Health:
         if source.vanished > count:
             count, last = self._vanished[name] = source.vanished, now
         if now - last < VANISHED_FOR:
-            reason = f"{count_noun(count, 'message')} {'was' if count == 1 else 'were'} removed unread"
+            reason = f"{count_noun(count, 'message was', 'messages were')} removed unread"
             causes.add(name, "vanished", reason, last, "give it a longer retention")
         fill = max(window.messages / window.capacity, window.bytes / max(1, window.capacity_bytes))
         return SourceState(

@@ -35,7 +35,7 @@ def find_unread(*topologies: Topology) -> tuple[UnreadPart, ...]:
 
 def format_not_proved(unread: Sequence[UnreadPart]) -> str:
     """Return the sentence that stands in place of a claim: ``not proved: 3 parts were not read``."""
-    return f"not proved: {count_noun(len(unread), 'part')} {'was' if len(unread) == 1 else 'were'} not read"
+    return f"not proved: {count_noun(len(unread), 'part was', 'parts were')} not read"
 
 
 def require_whole(name: str, topology: Topology, why: str) -> None:

@@ -46,8 +46,8 @@ def find(view: TopologyView) -> Iterator[Finding]:
     for name in sources:
         yield from paths.find_needless(name)
     if paths.skipped:
-        needed = f"{count_noun(paths.skipped, 'binding')} {'is' if paths.skipped == 1 else 'are'} needed"
-        message = f"whether {needed} beside other ways is undecided: there are too many ways"
+        are_needed = count_noun(paths.skipped, "binding is needed", "bindings are needed")
+        message = f"whether {are_needed} beside other ways is undecided: there are too many ways"
         yield Finding("HS190", None, message)
 
 

@@ -122,8 +122,8 @@ def _check_files(archive: Archive) -> list[Finding]:
         text = f"{count_noun(len(closed), 'file')} may not be read by this user: {list_some(closed, MAX_LISTED_FILES)}"
         return [Finding("error", text, "url")]
     if archive.others:
-        left_out = "file is no archive and is" if len(archive.others) == 1 else "files are no archive and are"
-        text = f"{len(archive.others):,} {left_out} left out: {list_some(archive.others, MAX_LISTED_FILES)}"
+        left_out = count_noun(len(archive.others), "file is no archive and is", "files are no archive and are")
+        text = f"{left_out} left out: {list_some(archive.others, MAX_LISTED_FILES)}"
         return [Finding("warning", text, "url")]
     return []
 

@@ -64,8 +64,8 @@ def check_source(settings: Mapping[str, Any], topics: Sequence[str]) -> list[Fin
             continue
         read += matching
         if matching:
-            matches = "topic matches" if len(matching) == 1 else "topics match"
-            findings.append(Finding("ok", f"{len(matching)} {matches} {pattern!r}", "topics"))
+            matches = count_noun(len(matching), "topic matches", "topics match")
+            findings.append(Finding("ok", f"{matches} {pattern!r}", "topics"))
         else:
             findings.append(Finding("warning", f"no topic matches {pattern!r} yet", "topics"))
     findings += _judge_outage(admin, read, "topics")

@@ -256,7 +256,7 @@ class Backlog:
             self.withheld, self.trouble, self._passed_since = 0, None, None
             return
         self.withheld = count
-        ready = f"{count_noun(count, 'message')} {'is' if count == 1 else 'are'}"
+        ready = count_noun(count, "message is", "messages are")
         active = await self._find_active()
         if active is not None:
             self.trouble = None if active == OURS else f"{ready} not given to this bridge: {active}"
