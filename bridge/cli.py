@@ -101,6 +101,12 @@ class Program(CommandGroup):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command; of one that another command has, the error says where it is."""
+        *names, last = args
+        if names and last in ctx.help_option_names:
+            from bridge.completions import build_sketch, has_command  # as above
+
+            if has_command(names):
+                return names[0], build_sketch(names[0], self.load), args[1:]
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:

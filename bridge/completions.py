@@ -1,12 +1,13 @@
-"""Complete a command line by a table of all options: a shell waits for no import of what the command computes with.
+"""Complete command lines, and print help, by a table: without the imports of what a command computes with.
 
 ``completions.tsv`` has a row for each parameter of each command; ``python -m docs.scripts.completions`` writes it.
-Names of exchanges and queues are asked of the command itself, which reads the topology.
+Names of exchanges and queues are read from a topology file as far as its text shows them, else by the command itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib.resources import files
 from typing import Any, Final, NamedTuple
@@ -15,9 +16,9 @@ import click
 from click.shell_completion import CompletionItem
 
 from exchange.commands.completion import SOURCE
-from exchange.commands.options import CommandGroup, TopologyOption
+from exchange.commands.options import CommandGroup, Exemplified, TopologyOption
 
-__all__ = ["TABLE", "Row", "build_sketch", "list_rows"]
+__all__ = ["TABLE", "Row", "build_sketch", "has_command", "list_rows"]
 
 TABLE: Final = "completions.tsv"
 NAMES, FILES, CHOICES = "names", "files", "choices:"
@@ -37,11 +38,17 @@ class Row(NamedTuple):
     """Number of values; ``*`` behind it if the option may be given again, ``-`` if it is hidden."""
     completes: str
     help: str
+    """Help of an option; of a command, its whole help."""
+    shown: str = ""
+    """What ``--help`` shows: the forms of an option, an argument's name; of a command, its example."""
+    more: str = ""
+    """What ``--help`` shows behind the help of an option: its default, and the range of its values."""
 
 
 def list_rows(path: str, command: click.Command, context: click.Context) -> Iterator[Row]:
     """Yield the rows of a command and of all below it."""
-    yield Row(path, "", getattr(command, "_default", ""), "", "", command.get_short_help_str())
+    assert isinstance(command, Exemplified)  # noqa: S101  tests/test_help.py
+    yield Row(path, "", getattr(command, "_default", ""), "", "", _escape(command.help or ""), command.example)
     for param in command.params:
         yield _describe(path, param, context)
     if isinstance(command, click.Group):
@@ -59,35 +66,78 @@ def _describe(path: str, param: click.Parameter, context: click.Context) -> Row:
         completes = CHOICES + " ".join(map(str, choices)) if choices else FILES if items == {"file"} else ""
         completes = NAMES if items == {"dir"} else completes
     if not isinstance(param, click.Option):
-        return Row(path, param.name or "", "argument", str(param.nargs), completes, "")
+        return Row(
+            path, param.name or "", "argument", str(param.nargs), completes, "", param.get_usage_pieces(context)[0]
+        )
     kind = "flag" if param.is_flag else "count" if param.count else "option"
     kind = "optional" if param._flag_needs_value else "topology" if isinstance(param, TopologyOption) else kind
     number = f"{param.nargs}{'*' * param.multiple}{'-' * param.hidden}"
-    return Row(path, " ".join([*param.opts, *param.secondary_opts]), kind, number, completes, param.help or "")
+    about = param.help or ""
+    shown, whole = param.get_help_record(context) or ("", about)
+    names = " ".join([*param.opts, *param.secondary_opts])
+    return Row(path, names, kind, number, completes, about, shown, whole.removeprefix(about))
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", r"\\").replace("\n", r"\n")
+
+
+def _unescape(text: str) -> str:
+    return re.sub(r"\\(.)", lambda match: "\n" if match[1] == "n" else match[1], text)
+
+
+class _WithRecord(click.Option):
+    """An option whose line of the help is in the table."""
+
+    record: tuple[str, str] | None = None
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        return self.record
+
+
+class _TopologyWithRecord(_WithRecord, TopologyOption):
+    """The same of the option that stands for the first arguments."""
+
+
+class _Leaf(Exemplified):
+    """A command without others below it."""
+
+    def __init__(self, name: str, example: str, **values: Any) -> None:
+        self.example = example
+        super().__init__(name, **values)
+
+
+def has_command(words: Sequence[str]) -> bool:
+    """Return whether words are the names of a command of the table."""
+    return any(row.path == " ".join(words) for row in _read_rows(words[0]))
+
+
+def _read_rows(name: str) -> Iterator[Row]:
+    for line in files(__package__).joinpath(TABLE).read_text("utf-8").splitlines():
+        if line.startswith((f"{name}\t", f"{name} ")):
+            yield Row(*line.split("\t"))
 
 
 def build_sketch(name: str, find: Callable[[str], click.Command | None]) -> click.Command | None:
-    """Return a command that completes as the real one does, and does nothing; None if there is none in the table.
+    """Return a command that completes, and prints its help, as the real one does; None if there is none in the table.
 
     ``find`` returns the real one.
     """
     rows: dict[str, list[Row]] = {}
-    for line in files(__package__).joinpath(TABLE).read_text("utf-8").splitlines():
-        if line.startswith((f"{name}\t", f"{name} ")):
-            row = Row(*line.split("\t"))
-            rows.setdefault(row.path, []).append(row)
+    for row in _read_rows(name):
+        rows.setdefault(row.path, []).append(row)
     built: dict[str, click.Command] = {}
     for path, (head, *own) in reversed(rows.items()):
         below = {each.rpartition(" ")[2]: built[each] for each in reversed(built) if each.rpartition(" ")[0] == path}
         values: dict[str, Any] = {
             "params": [_build_parameter(row, partial(_find_parameter, row, find)) for row in own],
-            "short_help": head.help, "context_settings": {"help_option_names": ["-h", "--help"]},
+            "help": _unescape(head.help), "context_settings": {"help_option_names": ["-h", "--help"]},
         }  # fmt: skip
         last = path.rpartition(" ")[2]
         built[path] = (
-            CommandGroup(last, example="", default=head.kind, commands=below, **values)
+            CommandGroup(last, example=head.shown, default=head.kind, commands=below, **values)
             if below
-            else click.Command(last, **values)
+            else _Leaf(last, head.shown, **values)
         )
     return built.get(name)
 
@@ -115,7 +165,7 @@ def _build_parameter(row: Row, find: Callable[[], click.Parameter]) -> click.Par
     if row.completes.startswith(CHOICES):
         values["type"] = click.Choice(row.completes.removeprefix(CHOICES).split())
     if row.kind == "argument":
-        return click.Argument([row.names], required=False, **values)
+        return click.Argument([row.names], required=False, metavar=row.shown, **values)
     values |= {"multiple": "*" in row.number, "hidden": "-" in row.number, "help": row.help}
     if row.kind in ("flag", "count"):
         values = {"is_flag": row.kind == "flag", "count": row.kind == "count", **values, "type": None}
@@ -123,4 +173,6 @@ def _build_parameter(row: Row, find: Callable[[], click.Parameter]) -> click.Par
         values |= {"is_flag": False, "flag_value": ""}
     names = row.names.split()
     key = max(names, key=len).lstrip("-").replace("-", "_")
-    return (TopologyOption if row.kind == "topology" else click.Option)([key, *names], **values)
+    option = (_TopologyWithRecord if row.kind == "topology" else _WithRecord)([key, *names], **values)
+    option.record = (row.shown, row.help + row.more) if row.shown else None
+    return option

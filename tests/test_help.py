@@ -12,6 +12,7 @@ import click
 import pytest
 
 from bridge.cli import GROUPS, hashstar
+from bridge.completions import build_sketch
 
 COLUMNS = 80
 DIALECT = re.compile(r"\b(told|tells?|so many|whoever|whom|graver|belied|of it|how to)\b", flags=re.IGNORECASE)
@@ -55,6 +56,34 @@ def test_listing_and_completing_commands_loads_none() -> None:
 def test_the_list_of_commands_is_by_use() -> None:
     titles = re.findall(r"^(\w.*):$", CONTEXTS[0].get_help(), flags=re.MULTILINE)
     assert titles == ["Options", *GROUPS]
+
+
+@pytest.mark.parametrize("context", CONTEXTS[1:], ids=lambda context: context.command_path)
+def test_help_by_the_table_is_that_of_the_command(context: click.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If it is not, ``python -m docs.scripts.completions`` writes the table anew."""
+    monkeypatch.setattr(context.command, "_help_option", None)  # click keeps it, with the names that it first had
+    sketch: click.Command | None = build_sketch(context.command_path.split()[1], hashstar.load)
+    for name in context.command_path.split()[2:]:
+        assert isinstance(sketch, click.Group)
+        sketch = sketch.commands[name]
+    assert sketch is not None
+    for width in (50, 80, 120):
+        by_table, real = (
+            each.make_context(context.info_name, ["x"], context.parent, resilient_parsing=True, terminal_width=width)
+            for each in (sketch, context.command)
+        )
+        assert by_table.get_help() == real.get_help()
+
+
+def test_help_of_a_command_is_printed_without_the_engine() -> None:
+    code = (
+        "import sys; from bridge.cli import hashstar\n"
+        "for line in (['check', '--help'], ['bridge', 'run', '-h'], ['audit', '--help']):\n"
+        "    hashstar.main(line, standalone_mode=False)\n"
+        "assert not {'bindings.commands', 'bridge.daemon', 'exchange.entities', 'exchange.topology'} & {*sys.modules}"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert "[OPTIONS] TOPOLOGY..." in done.stdout
 
 
 @EVERY

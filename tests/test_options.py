@@ -387,3 +387,35 @@ def test_json_of_a_command_without_it_is_answered_with_the_forms_that_it_has(con
         assert isinstance(form.type, click.Choice)
         answer = run_program(*context.command_path.split()[1:], "--json")
         assert f"No such option '--json'; --format is one of {', '.join(form.type.choices)}" in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        (["audit", SHOP, SHOP, "--min-coverage", "90"], "; did you mean --fail-under or --fail-under-messages?"),
+        (["check", SHOP, "--junit-xml", "x.xml"], "; did you mean --format junit?"),
+        (["check", SHOP, "--severity", "error"], "; did you mean --fail-on or --select?"),
+        (["check", SHOP, "--formt", "json"], "; did you mean --format?"),
+        (["check", SHOP, "--xyzzyx"], "No such option '--xyzzyx'"),
+        (["bridge", "run", "bridge.toml", "--listen", "9410"], 'keys of BRIDGE.TOML, such as http = "127.0.0.1:9410"'),
+    ],
+)
+def test_an_option_of_other_programs_is_answered_with_ours(line: list[str], hint: str) -> None:
+    """By its likeness, by a word in the help of another option, or by a value that another one takes."""
+    answer = run_program(*line)
+    assert answer.returncode == 2
+    assert hint in answer.stderr
+
+
+@EVERY
+def test_an_option_that_is_misspelt_is_always_suggested(context: click.Context) -> None:
+    """Whatever words of other options' help are in it."""
+    options = [each.opts[0] for each in options_of(context) if len(each.opts[0]) > len("--format")]
+    misspelt = {name: name[:4] + name[5:] for name in options}
+    wrong = {}
+    for name, other in misspelt.items():
+        with pytest.raises(click.UsageError) as caught:
+            context.command.make_context(str(context.info_name), [other, "x"], parent=context.parent)
+        if name not in str(caught.value):
+            wrong[name] = str(caught.value)
+    assert wrong == {}

@@ -9,18 +9,21 @@ writes them.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, Final
 from urllib.parse import unquote
 
+import pyarrow as pa
+
 from bindings.archive.nesting import parse_json
 from exchange.errors import InputError
-from exchange.text.display import escape_line
+from exchange.text.display import count_rest, escape_line
 
 __all__ = [
     "FIELDS", "NEEDED", "TAKEN", "to_line", "to_name", "to_table", "describe_places", "explain_absent",
-    "explain_missing", "find_places", "find_first_name", "is_there", "resolve_folders", "find_value",
+    "explain_missing", "find_places", "find_first_name", "is_there", "list_paths", "list_schema",
+    "resolve_folders", "find_value",
 ]  # fmt: skip
 
 FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -38,6 +41,10 @@ NEEDED: Final = ("exchange", "routing_key")
 """Fields without which a row is no message."""
 
 
+MAX_LISTED_COLUMNS: Final = 100
+"""Maximum number of columns that an error lists."""
+MAX_LISTED_DEPTH: Final = 4
+"""Maximum number of names of a path that an error lists."""
 UNSET: Final = "__HIVE_DEFAULT_PARTITION__"
 """The value of a folder whose rows have no value for its name, as Hive and Spark write it."""
 TAKEN: Final = "columns taken: "
@@ -112,13 +119,44 @@ def explain_missing(names: Iterable[str], given: Mapping[str, str], source: str 
     listed = list(names)
     places = find_places(listed, given, source)
     missing = [field for field in NEEDED if field not in places]
-    ways = " ".join(f"--column {field}=NAME" for field in missing)
+    ways = " ".join(f"--column {field}={_find_nested(field, listed) or 'NAME'}" for field in missing)
     taken = f" (taken: {describe_places(places)})" if places else ""
     return f"its columns are {_listed(listed)}{taken}; say which one it is with {ways} (in Python: FieldMapping)"
 
 
+def _find_nested(field: str, names: Iterable[str]) -> str | None:
+    """Return the path within a column that has a plain name of the field; None if no path has one."""
+    within = [(name, name.rpartition(".")[2].lower()) for name in names if "." in name]
+    return next((escape_line(name) for plain in FIELDS[field] for name, last in within if last == plain), None)
+
+
 def _listed(names: Iterable[str]) -> str:
-    return ", ".join(map(escape_line, names)) or "none"
+    """Return columns as a text: of nested ones, the paths within."""
+    every = list(names)
+    nested = {
+        ".".join(words[:count]) for name in every for words in [name.split(".")] for count in range(1, len(words))
+    }
+    shown = [escape_line(name) for name in every if name not in nested]
+    return ", ".join([*shown[:MAX_LISTED_COLUMNS], *count_rest(len(shown), MAX_LISTED_COLUMNS, indent="")]) or "none"
+
+
+def list_paths(names: Iterable[tuple[str, Any]], below: Callable[[Any], Iterable[tuple[str, Any]]]) -> Iterator[str]:
+    """Yield the columns, and behind each the paths within it; ``below`` returns what a column consists of."""
+    todo = [(name, part, 1) for name, part in names][::-1]
+    while todo:
+        path, part, depth = todo.pop()
+        yield path
+        if depth < MAX_LISTED_DEPTH:
+            todo += [(f"{path}.{name}", inner, depth + 1) for name, inner in below(part)][::-1]
+
+
+def list_schema(schema: pa.Schema) -> list[str]:
+    """Return the names of columns, and the paths within those that are structs."""
+
+    def fields(nested: pa.Schema | pa.StructType) -> list[tuple[str, pa.DataType]]:
+        return [(field.name, field.type) for field in nested]
+
+    return [*list_paths(fields(schema), lambda kind: fields(kind) if pa.types.is_struct(kind) else ())]
 
 
 def describe_places(places: Mapping[str, str]) -> str:

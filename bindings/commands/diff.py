@@ -11,8 +11,8 @@ import click
 from bindings.diffing.against import Comparison, FileDiff, VhostDiff, diff_against, list_caveats
 from bindings.diffing.diff import SECONDS, Diff, diff
 from bindings.diffing.forms import FORMS
-from bindings.diffing.forms.words import describe_release
 from bindings.diffing.messages import Moved, count_moves
+from bindings.diffing.words import describe_release
 from bindings.sources.open import open_source
 from exchange.commands.completion import SOURCE
 from exchange.commands.console import (

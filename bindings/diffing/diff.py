@@ -11,9 +11,17 @@ from bindings.diffing.comparison.compare import compare
 from bindings.diffing.comparison.meaning import ChoiceChange, Meaning, UndecidedQuestion
 from bindings.diffing.planning.plan import Plan, make_plan
 from bindings.diffing.settings.changes import SettingsChange, compare_settings
+from bindings.diffing.words import (
+    describe_effect,
+    describe_undecided,
+    describe_unroutable,
+    name_parts,
+    quote_message,
+)
 from bindings.sources.open import load
 from exchange.entities.entities import Queue
 from exchange.text.display import count_noun
+from exchange.text.notebook import write_html
 from exchange.topology.topology import Topology
 
 __all__ = ["SECONDS", "Diff", "diff"]
@@ -48,6 +56,21 @@ class Diff(NamedTuple):
             f"{count_noun(elsewhere, 'queue')} with other messages, "
             f"{count_noun(len(self.settings), 'change')} of settings>"
         )
+
+    def _repr_html_(self) -> str:
+        """Return the steps, and what they mean to messages and settings, as HTML, which notebooks show."""
+        meaning = self.meaning
+        lists = {
+            "Steps": [f"{step}{f': {step.danger}' if step.danger else ''}" for step in self.plan.steps],
+            "Queues with other messages": [
+                f"{describe_effect(effect)}, such as {quote_message(effect.witness)}" for effect in meaning.effects
+            ],
+            "Messages that go nowhere, or no longer do": [describe_unroutable(each) for each in meaning.unroutable],
+            "Undecided": [describe_undecided(each) for each in meaning.undecided],
+            "Not read": [str(part) for part in meaning.unread],
+            "Settings in force": [name_parts(change) for change in self.settings],
+        }
+        return write_html(repr(self).strip("<>"), {title: items for title, items in lists.items() if items})
 
     @property
     def differs(self) -> bool:

@@ -9,8 +9,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from bindings.diffing.diff import Diff
-from bindings.diffing.forms.words import describe_term, write_values
 from bindings.diffing.planning.step import describe_part
+from bindings.diffing.words import describe_term, write_values
 from bindings.report.forms import tables
 from bindings.report.forms.tables import COUNT, TEXT, Rows, make_table
 from bindings.report.model import Report

@@ -16,11 +16,12 @@ from bindings.checking.rules.finding import Finding
 from bindings.counts.changes import Changes
 from bindings.counts.uses import AlternateUse, BindingUse, ExchangeUse, QueueUse, Totals
 from bindings.counts.verification import Verification
-from bindings.report.notebook import describe_binding, write_html
+from bindings.diffing.planning.step import describe_part
 from bindings.report.thresholds import Gate, IgnoreUse
 from exchange.entities.entities import Binding, Destination
 from exchange.entities.unread import UnreadPart
 from exchange.text.display import count_noun
+from exchange.text.notebook import write_html
 from exchange.values.documents import document, with_underscores
 
 if TYPE_CHECKING:
@@ -394,7 +395,7 @@ class Report:
 
     def _repr_html_(self) -> str:
         """Return the totals, dead bindings and unroutable messages as HTML, which notebooks show."""
-        dead = [describe_binding(row.use.binding) for row in self.bindings if row.state == "dead"]
+        dead = [describe_part(row.use.binding) for row in self.bindings if row.state == "dead"]
         lost = [f"{row.messages:,} published to {row.exchange or 'the default exchange'}" for row in self.unroutable]
         return write_html(self._headline, {"Dead bindings": dead, "Unroutable messages": lost})
 

@@ -9,6 +9,7 @@ from bindings.analysis.crawl import Deadline
 from bindings.diffing.comparison.compare import compare
 from bindings.diffing.comparison.meaning import Meaning
 from bindings.diffing.diff import SECONDS, Diff, diff
+from bindings.diffing.planning.step import describe_part
 from bindings.diffing.settings.changes import SettingsChange, compare_settings
 from bindings.sources.definitions import Definitions
 from bindings.sources.document import Document
@@ -22,6 +23,7 @@ from bindings.upgrading.transform.transform import Applied, SectionChange, trans
 from exchange.entities.part import Part
 from exchange.errors import InputError
 from exchange.text.display import list_some
+from exchange.text.notebook import write_html
 from exchange.topology.topology import Topology
 from exchange.values.documents import document
 
@@ -153,6 +155,18 @@ class Upgrade(NamedTuple):
         """Return a line: the parts have thousands of characters."""
         found = [f"{vhost.vhost!r} {vhost.severity or 'nothing found'}" for vhost in self.vhosts]
         return f"<Upgrade from {self.old} to {self.new}: {list_some(found, 5)}>"
+
+    def _repr_html_(self) -> str:
+        """Return what is found in each virtual host as HTML, which notebooks show."""
+        lists = {
+            f"Virtual host {vhost.vhost!r}": [
+                f"{each.fact.severity}: {f'{describe_part(each.parts[0])}: ' if each.parts else ''}{each.fact.what}"
+                for each in vhost.sightings
+                if each.parts
+            ]
+            for vhost in self.vhosts
+        }
+        return write_html(repr(self).strip("<>"), lists)
 
     def reaches(self, severity: Severity) -> bool:
         """Return whether something has this severity or a higher one. Raises InputError for no severity."""

@@ -18,6 +18,7 @@ from exchange.commands.options import CommandGroup
 from exchange.commands.output import form_options, output_option, print_form
 from exchange.errors import HashstarError
 from exchange.files.operating_system import find_signals
+from exchange.text.site import build_page_address
 from exchange.values.forms import Form, Forms
 
 __all__ = ["bridge_command"]
@@ -28,6 +29,11 @@ FORMS: Final[Forms] = {
     "json": Form("bridge.daemon.probe:encode_report", (".json",), indent=2),
 }
 """The forms of what a check of a bridge finds."""
+ELSEWHERE: Final = (
+    'all settings of a bridge are keys of BRIDGE.TOML, such as http = "127.0.0.1:9410" for its status page '
+    f"({build_page_address('bridge-configuration')})"
+)
+"""Where to look for what is no option of these commands."""
 LEAVING: Final = 0.5
 """Maximum number of seconds that threads of client libraries can keep the process after the command is done."""
 
@@ -37,7 +43,7 @@ def bridge_command() -> None:
     """Move messages between RabbitMQ, Kafka, RocketMQ and archives."""
 
 
-@bridge_command.command("run", example="hashstar bridge run bridge.toml")
+@bridge_command.command("run", example="hashstar bridge run bridge.toml", elsewhere=ELSEWHERE)
 @click.option("--worker", type=click.IntRange(min=1), hidden=True, help="Number of this worker.")
 @click.argument("path", metavar="BRIDGE.TOML", type=click.Path(path_type=Path))
 def run_command(worker: int | None, path: Path) -> None:
@@ -115,7 +121,7 @@ def _hold_hangups() -> list[int]:
     return held
 
 
-@bridge_command.command("check", example="hashstar bridge check bridge.toml")
+@bridge_command.command("check", example="hashstar bridge check bridge.toml", elsewhere=ELSEWHERE)
 @click.option("--offline", is_flag=True, help="Check the file only, without connecting to anything.")
 @form_options(FORMS)
 @output_option

@@ -128,7 +128,7 @@ async def _run_pump(
     web = None
     if config.http is not None:
         web = Web(config, pump, metrics, health, loop, coverage)
-        journal.write("info", "serving", address=web.start())
+        journal.write("info", "serving", address=web.start(), paths="/ /status /metrics /live /ready /coverage")
     journal.write("info", "started", config=config.path, process=os.getpid())
     running = asyncio.ensure_future(pump.run())
     looking = asyncio.create_task(health.run())

@@ -10,15 +10,16 @@ table. These are in ``keys``, which needs no client: ``SOURCE`` (beside those of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from importlib import import_module
 from typing import Any, Final, cast
 
 from bridge.endpoint import Source, Target
-from bridge.keys import Keys
+from bridge.keys import Key, Keys
 from bridge.pump import keys
 from bridge.pump.policy import Policy
 from bridge.table import Table
+from exchange.errors import InputError
 from exchange.text.display import suggest
 from exchange.text.site import build_install_command
 
@@ -106,6 +107,26 @@ def list_keys(folder: str, role: str) -> Keys:
     return keys.SOURCE | own if role == "SOURCE" else own
 
 
+def _check_values(table: Table, known: Iterable[Key[Any]]) -> None:
+    """Keep the mistakes in values of a table whose system is not known: what no system takes under this key."""
+    by_name: dict[str, list[Key[Any]]] = {}
+    for key in known:
+        by_name.setdefault(key.name, []).append(key)
+    for name, alike in by_name.items():
+        if table.has(name):
+            mistakes = [_find_mistake(key, table.copy({name})) for key in alike]
+            if (first := mistakes[0]) is not None and None not in mistakes:
+                table.keep(first)
+
+
+def _find_mistake(key: Key[Any], table: Table) -> InputError | None:
+    try:
+        key.read(table)
+    except InputError as error:
+        return error
+    return None
+
+
 def _import_config(table: Table, role: str | None = None) -> tuple[str, str, Any]:
     """Return the URL of a table, the folder of its endpoints, and the module ``config`` in it. Raises InputError.
 
@@ -114,6 +135,7 @@ def _import_config(table: Table, role: str | None = None) -> tuple[str, str, Any
     if not table.has(keys.URL.name):  # its system is not known, and a key that none has is a mistake all the same
         roles = [list_keys(folder, role) for folder in dict.fromkeys(SCHEMES.values()) for role in ROLES]
         table.check_keys({name for role in roles for name in role.names}, listed=False)
+        _check_values(table, [key for role in roles for key in role.keys])
     url = keys.URL.read(table)
     scheme, colon, _ = url.partition(":")
     module = SCHEMES.get(scheme)

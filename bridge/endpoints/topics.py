@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final, Generic, TypeVar
 
 from exchange.errors import HashstarError
 from exchange.partition.partitioning.key_source import KeySource
 from exchange.partition.partitioning.specification import parse_key_source
-from exchange.text.display import list_some
+from exchange.text.display import count_noun, list_some
 
-__all__ = ["MAX_LISTED_TOPICS", "KeyCache", "TopicDestination", "describe_missing", "parse_destination"]
+__all__ = ["ANY_SIZE", "MAX_LISTED_TOPICS", "KeyCache", "TopicDestination", "describe_missing", "parse_destination"]
 
 MAX_LISTED_TOPICS: Final = 5
 """Maximum number of topics that an error or a finding names."""
@@ -19,13 +20,23 @@ MAX_LISTED_TOPICS: Final = 5
 REMEMBERED: Final = 65_536
 """Maximum number of keys of a topic whose partition is remembered."""
 
+ANY_SIZE: Final[Mapping[str, int]] = MappingProxyType({})
+"""Topic -> the number of partitions that it must have: none is partitioned by the topology."""
+
 K = TypeVar("K", bound=Hashable)
 
 
-def describe_missing(topics: Sequence[str]) -> str:
-    """Return the error about topics that are not there, one or more: what is read or written needs all of them."""
+def describe_missing(topics: Sequence[str], wanted: Mapping[str, int] = ANY_SIZE, unit: str = "partition") -> str:
+    """Return the error about topics that are not there, one or more: what is read or written needs all of them.
+
+    ``wanted`` maps a topic to the number of ``unit`` over which the topology spreads a queue, if it does.
+    """
     listed = list_some([repr(topic) for topic in topics], MAX_LISTED_TOPICS, "or")
-    return f"there is no topic {listed}; create {'it' if len(topics) == 1 else 'them'}"
+    named = "{0}" if len(topics) == 1 else "{1!r} with {0}"
+    sizes = [named.format(count_noun(wanted[topic], unit), topic) for topic in topics if topic in wanted]
+    it, joint = ("it", " with") if len(topics) == 1 else ("them", ",")
+    size = f"{joint} {list_some(sizes, MAX_LISTED_TOPICS, 'and')}, as in the topology" if sizes else ""
+    return f"there is no topic {listed}; create {it}{size}"
 
 
 @dataclass(frozen=True, slots=True)

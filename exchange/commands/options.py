@@ -45,6 +45,12 @@ FILES: Final = ("FILE", "PATH", "DIR", "TOPOLOGY", "ARCHIVE", "IN", "[OUT]", "OU
 """What stands in the help for names of files, which shells complete."""
 
 
+SPEAKING: Final = 5
+"""Minimum number of letters of a word of a misspelt option that is searched for in the help of others."""
+MAX_SUGGESTED: Final = 3
+"""Maximum number of options that are suggested for an unknown one."""
+
+
 def _set(key: str) -> Callable[[click.Context, click.Parameter, Any], None]:
     return lambda context, _, value: context.meta.update({key: value}) if value else None
 
@@ -77,9 +83,9 @@ class Exemplified(click.Command):
 class HashstarCommand(Exemplified):
     """A command with the options that all commands have, whose options may have had other names."""
 
-    def __init__(self, *arguments: Any, example: str, **values: Any) -> None:
-        """Take an example of the command, of one line."""
-        self.example = example
+    def __init__(self, *arguments: Any, example: str, elsewhere: str = "", **values: Any) -> None:
+        """Take an example of the command, of one line, and where settings are that are no options of it."""
+        self.example, self.elsewhere = example, elsewhere and f"; {elsewhere}"
         values["context_settings"] = {"help_option_names": ["-h", "--help"], **(values.get("context_settings") or {})}
         super().__init__(*arguments, **values)
         for param in self.params:
@@ -100,10 +106,24 @@ class HashstarCommand(Exemplified):
             if error.option_name == "--json" and isinstance(forms, click.Choice):
                 names = ", ".join(map(str, forms.choices))
                 raise click.UsageError(f"No such option '--json'; --format is one of {names}", ctx) from None
+            meant = dict.fromkeys([*self._find_described(error.option_name), *meant][:MAX_SUGGESTED])
             if not meant:
-                raise
+                raise click.UsageError(f"No such option {error.option_name!r}{self.elsewhere}", ctx) from None
             hint = f"No such option {error.option_name!r}; did you mean {' or '.join(meant)}?"
             raise click.UsageError(hint, ctx) from None
+
+    def _find_described(self, name: str) -> list[str]:
+        """Return the options with a word of this name in their help, or as a value: ``--min-coverage``, ``--junit``."""
+        words = [word for word in name.strip("-").lower().split("-") if len(word) >= SPEAKING]
+        options = [each for each in self.params if isinstance(each, click.Option) and not each.hidden]
+        for word in reversed(words):  # the last one is the noun
+            found = [f"{each.opts[0]} {word}" for each in options if word in getattr(each.type, "choices", ())]
+            found += [
+                each.opts[0] for each in options if re.search(rf"\b{re.escape(word)}", each.help or "", re.IGNORECASE)
+            ]
+            if found and len(found) <= MAX_SUGGESTED:
+                return found
+        return []
 
     def invoke(self, ctx: click.Context) -> Any:
         if ctx.meta.get(VERBOSE):

@@ -26,7 +26,17 @@ Answer = Literal["ack", "reject", "requeue"]
 RETRY: Final = "x-hashstar-retry"
 """Header of a message that waited in a delay queue: a table, see `exchange.dispatch.policy`."""
 
-NO_WORDS: Final[Mapping[str, str]] = MappingProxyType({})
+
+class _NoWords(dict[str, str]):
+    """The words of a delivery that no dispatcher has looked at: there are none, and the error says who fills them."""
+
+    def __missing__(self, name: str) -> str:
+        raise KeyError(
+            f"{name!r}: give Delivery(..., words={{{name!r}: ...}}), or call Dispatcher.deliver, which fills them"
+        )
+
+
+NO_WORDS: Final[Mapping[str, str]] = MappingProxyType(_NoWords())
 MISSING: Final = object()
 
 

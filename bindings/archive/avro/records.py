@@ -26,7 +26,7 @@ from bindings.archive.avro.container import (
     walk_blocks,
 )
 from bindings.archive.avro.schema import Columns, convert_schema
-from bindings.archive.columns import NEEDED, explain_missing, find_places, resolve_folders
+from bindings.archive.columns import NEEDED, explain_missing, find_places, list_schema, resolve_folders
 from bindings.archive.formats.foreign import (
     WrongColumn,
     describe_columns,
@@ -77,7 +77,7 @@ class Avro(Format):
 
     def list_columns(self, path: str) -> Sequence[str]:
         try:
-            return list(_read_columns(path).schema.names)
+            return list_schema(_read_columns(path).schema)
         except InputError:
             return ()
 

@@ -20,6 +20,7 @@ from bindings.archive.columns import (
     find_places,
     find_value,
     is_there,
+    list_paths,
     resolve_folders,
     to_line,
     to_table,
@@ -70,7 +71,9 @@ class MappedLines(JsonLines):
         return TAKEN + describe_places(self._places(_names_of(path), path))
 
     def list_columns(self, path: str) -> Sequence[str]:
-        return list(_names(read_head(path, SEARCHED), None))  # of all lines: some columns may begin late
+        objects = _parse_lines(read_head(path, SEARCHED), None)  # of all lines: some columns may begin late
+        paths = (list_paths(each.items(), lambda part: part.items() if type(part) is dict else ()) for each in objects)
+        return [*dict.fromkeys(path for each in paths for path in each)]
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
         names = _names_of(split.path)
@@ -139,5 +142,8 @@ def _names_of(path: str) -> dict[str, None]:
 
 def _names(head: bytes, lines: int | None = LINES) -> dict[str, None]:
     """Return the names of the fields of the objects in the first lines, or in all, in their order."""
-    objects = parse_objects(head.split(b"\n", lines or -1)[:lines])
-    return dict.fromkeys(name for each in objects for name in each)
+    return dict.fromkeys(name for each in _parse_lines(head, lines) for name in each)
+
+
+def _parse_lines(head: bytes, lines: int | None) -> Iterator[dict[str, Any]]:
+    yield from parse_objects(head.split(b"\n", lines or -1)[:lines])

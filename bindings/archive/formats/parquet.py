@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from bindings.archive.columns import explain_missing, find_places, resolve_folders
+from bindings.archive.columns import explain_missing, find_places, list_schema, resolve_folders
 from bindings.archive.formats.foreign import (
     WrongColumn,
     describe_columns,
@@ -98,7 +98,7 @@ class Parquet(Format):
 
     def list_columns(self, path: str) -> Sequence[str]:
         try:
-            return list(pq.read_schema(path).names)
+            return list_schema(pq.read_schema(path))
         except UNREADABLE:
             return ()
 
@@ -199,7 +199,7 @@ def _read_group(
     names = file.schema_arrow.names
     places = {} if own else resolve_folders(form.places(file.schema_arrow, path), names, path)
     if not own and not {"exchange", "routing_key"} <= places.keys():
-        raise InputError(f"{path}: {explain_missing(names, dict(form.mapping.columns), path)}")
+        raise InputError(f"{path}: {explain_missing(form.list_columns(path), dict(form.mapping.columns), path)}")
     stored = [name for name in wanted if name in names] if own else select_columns(names, places, wanted)
     needed = dict.fromkeys([*stored, *(("exchange", "routing_key") if own else ())])
     rows = ROW_GROUP if coded and "body" not in wanted else _rows_at_once(file.metadata.row_group(group))

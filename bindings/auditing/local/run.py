@@ -23,6 +23,7 @@ from bindings.auditing.local.tasks import (
 )
 from bindings.auditing.local.workers import run_groups
 from exchange.errors import InputError
+from exchange.text.display import count_noun
 
 __all__ = ["NoRecords", "Pass", "finish", "require_new", "require_records", "run_here"]
 
@@ -118,4 +119,6 @@ def require_records(archive: Archive, account: Account, max_bad: int | None = No
         kind = TooManyBad if max_bad == 0 else NoRecords
         raise kind(f"{archive.path}: there are no records in it")
     reasons = "; ".join(f"{records:,}: {reason}" for reason, records in unread.most_common(3))
-    raise NoRecords(f"{archive.path}: no record of it can be audited, of {account.read:,} that were read: {reasons}")
+    raise NoRecords(
+        f"{archive.path}: no record of it can be audited, of {count_noun(account.read, 'record')} read: {reasons}"
+    )

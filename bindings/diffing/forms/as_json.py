@@ -11,11 +11,11 @@ from typing import Any, Literal, NamedTuple, TypedDict
 from bindings.diffing.against import Comparison, FileDiff, VhostDiff
 from bindings.diffing.comparison.meaning import Effect
 from bindings.diffing.diff import Diff
-from bindings.diffing.forms.words import describe_term
 from bindings.diffing.messages import Moved
 from bindings.diffing.planning.fields import FieldChange, find_changes
 from bindings.diffing.planning.plan import Plan
 from bindings.diffing.planning.step import Step, describe_part
+from bindings.diffing.words import describe_term
 from exchange.values.documents import document, encode_as
 
 __all__ = ["AgainstJson", "DiffDocument", "comparison_to_json", "to_json"]

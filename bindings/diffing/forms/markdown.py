@@ -13,7 +13,9 @@ from bindings.diffing.against import Comparison, FileDiff, VhostDiff
 from bindings.diffing.comparison.meaning import Effect, Meaning
 from bindings.diffing.diff import Diff
 from bindings.diffing.forms.text import TERMS
-from bindings.diffing.forms.words import (
+from bindings.diffing.planning.plan import Plan
+from bindings.diffing.settings.changes import SettingsChange
+from bindings.diffing.words import (
     describe_access,
     describe_changes,
     describe_choice,
@@ -29,8 +31,6 @@ from bindings.diffing.forms.words import (
     name_parts,
     quote_message,
 )
-from bindings.diffing.planning.plan import Plan
-from bindings.diffing.settings.changes import SettingsChange
 from exchange.entities.entities import Queue
 from exchange.text.display import clip_line, count_noun
 from exchange.text.markdown import escape_text, fold, quote_block, quote_code, write_rows

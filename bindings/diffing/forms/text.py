@@ -8,27 +8,26 @@ from typing import Final
 from bindings.diffing.against import Comparison, FileDiff
 from bindings.diffing.comparison.meaning import Effect, Meaning, UndecidedQuestion
 from bindings.diffing.diff import Diff
-from bindings.diffing.forms.words import (
+from bindings.diffing.planning.plan import Plan
+from bindings.diffing.settings.changes import SettingsChange
+from bindings.diffing.words import (
     CHANGED,
     describe_access,
     describe_changes,
     describe_choice,
     describe_default,
+    describe_effect,
     describe_left,
     describe_partitions,
     describe_settings,
-    describe_timing,
     describe_undecided,
     describe_unroutable,
-    happens_at_times,
     name_parts,
     quote_message,
     sign_of,
     split_term,
 )
-from bindings.diffing.planning.plan import Plan
-from bindings.diffing.settings.changes import SettingsChange
-from exchange.text.display import count_noun, count_rest, describe_exchange
+from exchange.text.display import count_noun, count_rest
 from exchange.topology.unread import format_unread
 
 __all__ = ["comparison_to_text", "format_meaning", "plan_lines", "format_settings", "to_text"]
@@ -145,9 +144,7 @@ def format_settings(changes: Sequence[SettingsChange]) -> Iterator[str]:
 
 
 def _effect_lines(effect: Effect) -> Iterator[str]:
-    sign, verb = ("+", "gains") if effect.gained else ("-", "loses")
-    often = f"{', at times' if happens_at_times(effect) else ''}{describe_timing(effect)}"
-    yield f"  {sign} queue '{effect.queue}' {verb} from {describe_exchange(effect.exchange)}{often}:"
+    yield f"  {'+' if effect.gained else '-'} {describe_effect(effect)}:"
     if effect.terms and not effect.exact:
         yield "      messages among those that match"
     for term in effect.terms[:TERMS]:

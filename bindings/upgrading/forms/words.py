@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from bindings.diffing.forms.text import format_meaning, format_settings
-from bindings.diffing.forms.words import describe_fields
 from bindings.diffing.planning.step import describe_part
+from bindings.diffing.words import describe_fields
 from bindings.upgrading.facts import nodes
 from bindings.upgrading.facts.fact import Fact, Numbers, Severity, Source
 from bindings.upgrading.releases import Release

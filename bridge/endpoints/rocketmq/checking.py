@@ -18,8 +18,8 @@ from bridge.endpoint import Disconnected, Finding, Place
 from bridge.endpoints.outages import judge_removals
 from bridge.endpoints.rocketmq.backlog import look_up_removals
 from bridge.endpoints.rocketmq.lite import WAY_OUT, holds_lite_topics
-from bridge.endpoints.rocketmq.placing import WritableQueues, route_of
-from bridge.endpoints.topics import TopicDestination
+from bridge.endpoints.rocketmq.placing import WritableQueues, list_sizes, route_of
+from bridge.endpoints.topics import ANY_SIZE, TopicDestination
 from bridge.interop.rocketmq_topics import name_of
 from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.remoting.client import Client, ClientSettings
@@ -130,8 +130,9 @@ async def _look_at_target(
     partitioned: Mapping[str, Partitioning],
 ) -> None:
     topics = sorted({destination.topic for destination in destinations.values()})
+    wanted = list_sizes(destinations, partitioned)
     for topic in topics:
-        route = await _route(client, topic, findings)
+        route = await _route(client, topic, findings, wanted)
         if route is None:
             continue
         try:
@@ -169,9 +170,11 @@ async def _judge_outage(client: Client, topics: Iterable[str], key: str) -> list
     return findings
 
 
-async def _route(client: Client, topic: str, findings: list[Finding]) -> TopicRoute | None:
+async def _route(
+    client: Client, topic: str, findings: list[Finding], wanted: Mapping[str, int] = ANY_SIZE
+) -> TopicRoute | None:
     try:
-        return await route_of(client, topic)
+        return await route_of(client, topic, wanted)
     except (Disconnected, BrokerError) as error:
         findings.append(Finding("error", str(error), "topics"))
         return None

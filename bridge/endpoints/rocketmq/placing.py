@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from bridge.endpoint import Disconnected, Outgoing
-from bridge.endpoints.topics import KeyCache, TopicDestination, describe_missing
+from bridge.endpoints.topics import ANY_SIZE, KeyCache, TopicDestination, describe_missing
 from bridge.interop import to_rocketmq
 from bridge.interop.marks import HOPS, mark_message
 from bridge.interop.requests import build_rocketmq_request
@@ -33,7 +33,7 @@ from exchange.partition.partitioning.specification import Partitioning
 from exchange.partition.partitions import Partitions
 from exchange.text.display import count_noun
 
-__all__ = ["WritableQueues", "MessageWriter", "route_of", "routes_of"]
+__all__ = ["WritableQueues", "MessageWriter", "list_sizes", "route_of", "routes_of"]
 
 
 class WritableQueues:
@@ -94,6 +94,15 @@ class WritableQueues:
         self._agreed[name] = partitioning
 
 
+def list_sizes(destinations: Mapping[str, TopicDestination], partitioned: Mapping[str, Partitioning]) -> dict[str, int]:
+    """Return topic -> number of queues over which the topology spreads one of its queues, wherever they are."""
+    return {
+        destinations[queue].topic: partitioning.partitions.count
+        for queue, partitioning in partitioned.items()
+        if partitioning.partitions.is_numbered
+    }
+
+
 class MessageWriter:
     """Makes messages for RocketMQ, and chooses their queues."""
 
@@ -131,13 +140,19 @@ class MessageWriter:
         return to_send, spread.queue_of(outgoing.queue, placement.partitioning, placement.partition)
 
 
-async def route_of(client: Client, topic: str) -> TopicRoute:
-    """Return the route of a topic. Raises Disconnected if there is no such topic, RemotingError."""
-    return (await routes_of(client, [topic]))[topic]
+async def route_of(client: Client, topic: str, wanted: Mapping[str, int] = ANY_SIZE) -> TopicRoute:
+    """Return the route of a topic, as `routes_of`."""
+    return (await routes_of(client, [topic], wanted))[topic]
 
 
-async def routes_of(client: Client, topics: Iterable[str]) -> dict[str, TopicRoute]:
-    """Return topic -> its route. Raises Disconnected, which names all topics that are missing, and RemotingError."""
+async def routes_of(
+    client: Client, topics: Iterable[str], wanted: Mapping[str, int] = ANY_SIZE
+) -> dict[str, TopicRoute]:
+    """Return topic -> its route.
+
+    Raises Disconnected, which names all topics that are missing, with the numbers of queues that are ``wanted``, and
+    RemotingError.
+    """
     routes: dict[str, TopicRoute] = {}
     missing: list[str] = []
     for topic in topics:
@@ -148,7 +163,7 @@ async def routes_of(client: Client, topics: Iterable[str]) -> dict[str, TopicRou
                 raise
             missing.append(topic)
     if missing:
-        raise Disconnected(describe_missing(missing))
+        raise Disconnected(describe_missing(missing, wanted, "queue"))
     return routes
 
 

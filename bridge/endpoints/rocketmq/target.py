@@ -14,7 +14,7 @@ from bridge.aside import call_aside
 from bridge.endpoint import BridgeLayout, Disconnected, Finding, Outgoing, Place, Receiver, Target, to_disconnected
 from bridge.endpoints.rocketmq.checking import check_target, find_places, find_servers
 from bridge.endpoints.rocketmq.lite import refuse_lite_topics
-from bridge.endpoints.rocketmq.placing import MessageWriter, WritableQueues, routes_of
+from bridge.endpoints.rocketmq.placing import MessageWriter, WritableQueues, list_sizes, routes_of
 from bridge.endpoints.rocketmq.writing import Writing
 from bridge.endpoints.topics import TopicDestination
 from bridge.pump.placing import KeylessTurns
@@ -124,7 +124,8 @@ class RocketmqTarget(Target):
             # The replies to requests are read from the topic where brokers store them; see `replying`.
             client.handle(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, Command.response)
             writer = MessageWriter(self._destinations, client.client_id, self._turns)
-            for topic, route in (await routes_of(client, self._topics)).items():
+            routes = await routes_of(client, self._topics, list_sizes(self._destinations, self._partitioned))
+            for topic, route in routes.items():
                 writer.spreads[topic] = WritableQueues.from_route(topic, route)
                 await refuse_lite_topics(client, topic, find_servers(route))
             for queue, partitioning in self._partitioned.items():

@@ -412,3 +412,19 @@ def test_our_own_files_beside_others_need_no_mapping(tmp_path: Path) -> None:
     write(tmp_path / "in" / "theirs.parquet", e=["y"], k=["l"])
     mapping = FieldMapping(columns=parse_columns(["exchange=e", "routing_key=k"]))
     assert {each.exchange for each in messages(read(tmp_path / "in", mapping))} == {"x", "y"}
+
+
+NESTED = {"meta": {"exch": "orders", "rk": "a.b"}, "body": "x"}
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_an_error_lists_the_paths_within_columns_and_which_it_would_take(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"m.{suffix}"
+    if suffix == "jsonl":
+        path.write_text(json.dumps(NESTED) + "\n")
+    else:
+        pq.write_table(pa.Table.from_pylist([NESTED]), path)
+    with pytest.raises(InputError) as caught:
+        detect(str(path))
+    assert "its columns are meta.exch, meta.rk, body" in str(caught.value)
+    assert "--column exchange=meta.exch --column routing_key=meta.rk" in str(caught.value)

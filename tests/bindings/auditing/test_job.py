@@ -273,7 +273,7 @@ def test_an_archive_without_records_cannot_be_audited(spark: SparkSession, tmp_p
     write_lines(tmp_path / "a.jsonl", [Record(Message("amq.topic", "a"), vhost="other")])
     archive = detect(str(tmp_path))
     for made in (lambda *given: run(spark, *given), run_here):
-        with pytest.raises(InputError, match="no record of it can be audited, of 1 that were read: 1: in another"):
+        with pytest.raises(InputError, match="no record of it can be audited, of 1 record read: 1: in another"):
             made(archive, [COVERAGE], Selection("/"))
     (tmp_path / "a.jsonl").write_bytes(b"\n")
     for kind, max_bad in ((InputError, None), (TooManyBad, 0)):

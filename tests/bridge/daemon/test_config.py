@@ -136,6 +136,12 @@ def mistakes() -> list[tuple[str, str]]:
         ('topology = "t.bindings"', r"sources: there is none; write \[sources.NAME\] with url"),
         (edit('url = "archive:in"', ""), r"\[sources.replay\] url: is missing"),
         (
+            edit('url = "archive:in"', "prefetch = 0"),
+            r"\[sources.replay\] prefetch: must be a whole number, at least 1",
+        ),
+        (edit('url = "archive:in"', "until_end = 1"), r"\[sources.replay\] until_end: must be true or false, and is 1"),
+        (edit('url = "archive:in"', "queue = 7"), r"\[sources.replay\] queue: must be a text"),
+        (
             edit('"archive:in"', '"amqq://h"'),
             r"url: must begin with one of amqp:, amqps:, kafka:, rocketmq:, archive:",
         ),

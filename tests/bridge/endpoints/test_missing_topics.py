@@ -42,4 +42,11 @@ def test_rocketmq_names_all() -> None:
 
 def test_one_is_named_as_before_and_of_many_the_first_ones() -> None:
     assert describe_missing(["a"]) == "there is no topic 'a'; create it"
+    assert (
+        describe_missing(["a"], {"a": 12, "b": 1})
+        == "there is no topic 'a'; create it with 12 partitions, as in the topology"
+    )
+    assert describe_missing(["a", "b", "c"], {"b": 1, "c": 4}, "queue") == (
+        "there is no topic 'a', 'b' or 'c'; create them, 'b' with 1 queue and 'c' with 4 queues, as in the topology"
+    )
     assert describe_missing(["t"] * (MAX_LISTED_TOPICS + 2)).endswith("'t' and 2 more; create them")

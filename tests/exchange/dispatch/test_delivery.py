@@ -200,3 +200,13 @@ def test_names_belong_to_the_registration() -> None:
     records: Dispatcher[Any] = Dispatcher(key=str)
     with pytest.raises(ValueError, match="names only where messages are"):
         records.add("a.{x}", print)
+
+
+def test_a_delivery_that_was_made_by_hand_says_who_names_its_words() -> None:
+    with pytest.raises(
+        KeyError, match=r"'area': give Delivery\(\.\.\., words=\{'area': \.\.\.\}\), or call Dispatcher\.deliver"
+    ):
+        Delivery("orders", "order.eu.created").words["area"]
+    assert Delivery("orders", "order.eu.created").words.get("area") is None
+    assert dict(Delivery("orders", "order.eu.created").words) == {}
+    assert Delivery("orders", "order.eu.created", words={"area": "eu"}).words["area"] == "eu"

@@ -23,7 +23,7 @@ from bridge.endpoints.kafka.cluster.calls import Calls
 from bridge.endpoints.kafka.cluster.errors import Reasons, describe_error
 from bridge.endpoints.kafka.cluster.topics import ANSWER, Partitioned, check_partitions, fetch_removals
 from bridge.endpoints.outages import judge_removals
-from bridge.endpoints.topics import MAX_LISTED_TOPICS
+from bridge.endpoints.topics import ANY_SIZE, MAX_LISTED_TOPICS, describe_missing
 from exchange.errors import HashstarError
 from exchange.text.display import count_noun, list_some
 
@@ -79,7 +79,7 @@ def check_target(settings: Mapping[str, Any], topics: Sequence[str], partitioned
     """Check topics and permissions of a target, and that its topics fit the topology; as `check_source`."""
     admin, _ = _connect(settings)
     counts: dict[str, int] = {}
-    findings = list(_check_topics(admin, topics, AclOperation.WRITE, "write", counts))
+    findings = list(_check_topics(admin, topics, AclOperation.WRITE, "write", counts, dict(partitioned.values())))
     for queue, (topic, wanted) in partitioned.items():
         if topic in counts:
             try:
@@ -125,9 +125,14 @@ def _connect(settings: Mapping[str, Any]) -> tuple[AdminClient, Any]:
 
 
 def _check_topics(
-    admin: AdminClient, names: Sequence[str], operation: AclOperation, verb: str, counts: dict[str, int] | None = None
+    admin: AdminClient,
+    names: Sequence[str],
+    operation: AclOperation,
+    verb: str,
+    counts: dict[str, int] | None = None,
+    wanted: Mapping[str, int] = ANY_SIZE,
 ) -> Iterator[Finding]:
-    """Yield findings about topics; ``counts`` gets their numbers of partitions."""
+    """Yield findings about topics; ``counts`` gets their numbers of partitions, ``wanted`` has those they must have."""
     if not names:
         return
     key = "topics" if operation is AclOperation.READ else "queues"
@@ -140,7 +145,7 @@ def _check_topics(
         except KafkaException as problem:
             error: KafkaError = problem.args[0]
             if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                yield Finding("error", f"there is no topic {name!r} that this user can see; create it", key)
+                yield Finding("error", f"{describe_missing([name], wanted)}, or allow this user to see it", key)
             else:
                 yield Finding("error", f"topic {name!r}: {describe_error(error)}", key)
             continue

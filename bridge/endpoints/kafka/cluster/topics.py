@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[at
 from bridge.endpoint import Disconnected, Removal
 from bridge.endpoints.kafka.cluster.asking import ASKING, METADATA_WITHIN, fetch_metadata, make_admin
 from bridge.endpoints.kafka.cluster.errors import PERMISSIONS, Reasons, describe_error
-from bridge.endpoints.topics import describe_missing
+from bridge.endpoints.topics import ANY_SIZE, describe_missing
 from exchange.partition.partitions import Broker, Partition, Partitions
 from exchange.text.display import count_noun, write_milliseconds
 
@@ -40,11 +40,14 @@ class KafkaTopic(NamedTuple):
     """Racks of the cluster's brokers, where a partitioner may read them."""
 
 
-def count_partitions(metadata: Any, names: Sequence[str]) -> dict[str, int]:
-    """Return topic -> number of partitions, by a cluster's metadata. Raises Disconnected for those that are missing."""
+def count_partitions(metadata: Any, names: Sequence[str], wanted: Mapping[str, int] = ANY_SIZE) -> dict[str, int]:
+    """Return topic -> number of partitions, by a cluster's metadata.
+
+    Raises Disconnected for those that are missing, with the numbers that are ``wanted`` of them.
+    """
     missing = [name for name in dict.fromkeys(names) if name not in metadata.topics]
     if missing:
-        raise Disconnected(describe_missing(missing))
+        raise Disconnected(describe_missing(missing, wanted))
     for name in names:
         if (error := metadata.topics[name].error) is not None:
             raise Disconnected(f"topic {name!r}: {describe_error(error)}")
@@ -61,13 +64,18 @@ def list_partitions(metadata: Any, name: str, racks: Racks) -> Partitions:
 
 
 def fetch_topics(
-    settings: Mapping[str, Any], names: Sequence[str], reasons: Reasons, *, with_racks: bool = False
+    settings: Mapping[str, Any],
+    names: Sequence[str],
+    reasons: Reasons,
+    *,
+    with_racks: bool = False,
+    wanted: Mapping[str, int] = ANY_SIZE,
 ) -> dict[str, KafkaTopic]:
     """Return the topics of these names; wait for the answers. Raises KafkaException; Disconnected if one is missing."""
     admin = make_admin(settings, reasons)
     metadata = fetch_metadata(admin, reasons)
     check_rights(admin, [name for name in names if name not in metadata.topics])
-    counts = count_partitions(metadata, names)
+    counts = count_partitions(metadata, names, wanted)
     racks = _fetch_racks(admin) if with_racks else {}
     limits: dict[str, int] = {}
     asked = admin.describe_configs(

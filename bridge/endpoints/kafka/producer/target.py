@@ -202,7 +202,10 @@ class TopicTarget(Target, Generic[C]):
         given = await calls.call(lambda: self.settings)
         reasons.uses_tls = uses_tls(given)
         try:
-            topics = await calls.call(lambda: fetch_topics(given, self._topics, reasons, with_racks=self._with_racks))
+            wanted = dict(self._partitioned.values())
+            topics = await calls.call(
+                lambda: fetch_topics(given, self._topics, reasons, with_racks=self._with_racks, wanted=wanted)
+            )
             check_topics(topics, self._partitioned)
             await self._check_sources(calls, given, reasons)
             connection = self._connect(receiver, RecordWriter(self._destinations, topics, self._turns), reasons)

@@ -81,7 +81,7 @@ class TopicWatch:
                         continue
                     self._asking_since = None
                     try:
-                        count = count_partitions(metadata, [name])[name]
+                        count = count_partitions(metadata, [name], dict(self._partitioned.values()))[name]
                     except Disconnected:
                         missed += 1
                         if missed < MISSED:

@@ -28,9 +28,9 @@ from exchange.values.message import Message
 from exchange.values.notation import write_json, write_table
 
 __all__ = [
-    "CHANGED", "describe_access", "describe_changes", "describe_choice", "describe_default", "describe_fields",
-    "describe_left", "describe_partitions", "describe_release", "describe_settings", "describe_term",
-    "describe_undecided", "describe_unroutable", "happens_at_times", "name_parts", "quote_message", "sign_of",
+    "CHANGED", "describe_access", "describe_changes", "describe_choice", "describe_default", "describe_effect",
+    "describe_fields", "describe_left", "describe_partitions", "describe_release", "describe_settings",
+    "describe_term", "describe_undecided", "describe_unroutable", "name_parts", "quote_message", "sign_of",
     "split_term", "write_values",
 ]  # fmt: skip
 
@@ -99,6 +99,13 @@ def split_term(term: Term, *, gained: bool) -> tuple[str, str]:
 def happens_at_times(effect: Effect) -> bool:
     """Return whether the queue gets the witness by chance, before or after the change."""
     return not {effect.before, effect.after} <= {Fraction(0), Fraction(1)}
+
+
+def describe_effect(effect: Effect) -> str:
+    """Return which queue gets or loses messages, and from where."""
+    often = f"{', at times' if happens_at_times(effect) else ''}{describe_timing(effect)}"
+    verb = "gains" if effect.gained else "loses"
+    return f"queue '{effect.queue}' {verb} from {describe_exchange(effect.exchange)}{often}"
 
 
 def describe_timing(effect: Effect) -> str:

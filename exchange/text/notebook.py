@@ -6,11 +6,9 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Final
 
-from exchange.entities.entities import Binding
 from exchange.text.display import count_rest
-from exchange.values.notation import write_arguments
 
-__all__ = ["describe_binding", "write_html"]
+__all__ = ["write_html"]
 
 MAX_SHOWN_ROWS: Final = 10
 """Maximum number of items of a list that a notebook shows."""
@@ -22,11 +20,5 @@ def write_html(headline: str, lists: Mapping[str, Sequence[str]]) -> str:
     for title, items in lists.items():
         shown = [*items[:MAX_SHOWN_ROWS], *count_rest(len(items), MAX_SHOWN_ROWS, indent="")]
         listed = "".join([f"<li>{escape(item)}</li>" for item in shown])
-        parts.append(f"<p>{title}: {len(items):,}</p><ul>{listed}</ul>")
+        parts.append(f"<p>{escape(title)}: {len(items):,}</p><ul>{listed}</ul>")
     return "".join(parts)
-
-
-def describe_binding(binding: Binding) -> str:
-    """Return a binding as a line: ``orders -> billing: 'order.*'``, with its arguments."""
-    arguments = f" {write_arguments(binding.arguments)}" if binding.arguments else ""
-    return f"{binding.source} -> {binding.destination.name}: {binding.routing_key!r}{arguments}"
