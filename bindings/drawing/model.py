@@ -42,10 +42,10 @@ class Node:
     """An exchange, a queue, or what stands for others.
 
     - ``missing`` is an exchange or a queue that a binding or an exchange names, and that does not exist.
-    - ``bundle`` stands for several queues with the same bindings, see `bindings.drawing.picture`.
-    - ``partitions`` are those of a queue, see `bindings.drawing.picture`.
+    - ``bundle`` stands for several queues with the same bindings, see `bindings.drawing.forms`.
+    - ``partitions`` are those of a queue, see `bindings.drawing.forms`.
     - ``cut`` stands for nodes that are not drawn, see `bindings.drawing.surroundings`.
-    - ``reference`` stands for a node that is drawn elsewhere, see `bindings.drawing.picture`.
+    - ``reference`` stands for a node that is drawn elsewhere, see `bindings.drawing.forms`.
     """
 
     id: NodeId

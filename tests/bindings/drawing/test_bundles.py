@@ -13,9 +13,15 @@ from bindings.checking.check import check
 from bindings.commands.graph import graph_command
 from bindings.drawing.captions import caption_edge, caption_node, count_parts, describe_edge, describe_node
 from bindings.drawing.drawing import draw
-from bindings.drawing.forms import make_picture
+from bindings.drawing.forms import (
+    FEWEST,
+    LARGE_PICTURE_NODES,
+    MIN_REFERRING_NODES,
+    bundle_queues,
+    make_picture,
+    refer_to_hubs,
+)
 from bindings.drawing.model import OWN_NAME, Drawing, Edge, NodeId
-from bindings.drawing.picture import FEWEST, LARGE_PICTURE_NODES, MIN_REFERRING_NODES, bundle_queues, refer_to_hubs
 from bindings.drawing.svg import to_svg
 from exchange import Binding, Exchange, Queue, Topology
 from exchange.partition.partitioning.specification import Partitioning

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 
 from bindings.commands.graph import graph_command
 from bindings.drawing.drawing import draw
+from bindings.drawing.forms import bundle_queues, refer_to_hubs
 from bindings.drawing.model import OWN_NAME, Drawing, Edge, NodeId
-from bindings.drawing.picture import bundle_queues, refer_to_hubs
 from exchange import Binding, Exchange, Policy, Queue, Topology
 
 RETRIES = """\
