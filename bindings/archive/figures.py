@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
 from typing import Annotated, Final, TypeAlias
 
+from bindings.archive.times import EPOCH
 from exchange.values.documents import As
 
 __all__ = [
@@ -14,7 +15,6 @@ __all__ = [
     "to_percent",
 ]  # fmt: skip
 
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 EARLIEST_TIME: Final = -62_135_596_800_000_000
 """Beginning of the year 1, in microseconds since 1970."""
 LATEST_TIME: Final = 253_402_300_799_999_999

@@ -10,7 +10,7 @@ from typing import Any, Final
 from exchange.errors import InputError
 from exchange.text.numbers import is_digits
 
-__all__ = ["parse_time", "parse_time_text"]
+__all__ = ["EPOCH", "parse_time", "parse_time_text", "to_microseconds"]
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND: Final = timedelta(microseconds=1)
@@ -47,9 +47,12 @@ def parse_time_text(text: str) -> int:
         moment = datetime.fromisoformat("" if is_digits(text) and len(text) > DATE else FRACTION.sub(r"\1", text))
     except ValueError:
         raise InputError("timestamp is not a time of ISO 8601") from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return (moment - EPOCH) // MICROSECOND
+    return to_microseconds(moment)
+
+
+def to_microseconds(moment: datetime) -> int:
+    """Return a moment as microseconds since 1970; it is in UTC unless it has a zone."""
+    return ((moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)) - EPOCH) // MICROSECOND
 
 
 def _from_number(value: float | Decimal) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from functools import wraps
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from bindings.archive.times import to_microseconds
 from bindings.report.forms import FORMS
 from bindings.sources.files import open_file, save_form
 from exchange.commands.options import RENAMED, ReportOption, allow_unread_option, redirect
@@ -273,13 +274,9 @@ def parse_time(option: str, text: str | None) -> int | None:
     if text is None:
         return None
     try:
-        moment = datetime.fromisoformat(text)
+        return to_microseconds(datetime.fromisoformat(text))
     except ValueError:
         raise InputError(f"{option}: a time such as 2026-11-21 or 2026-11-21T09:30:00Z, not {text!r}") from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
-    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
 def _parse_percentage(option: str, text: str) -> Decimal:

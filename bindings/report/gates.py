@@ -7,11 +7,12 @@ gives 100, so ``fail_under = 100`` means all.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from typing import Final, Literal
 
 from bindings.archive.figures import to_percent
+from bindings.archive.times import EPOCH
 from bindings.counts.verification import Verification
 from bindings.report.model import Compared, ExchangeRow, QueueRow, Records, Summary
 from bindings.report.thresholds import NO_LIMITS, Gate, Ignore, IgnoreUse, Limits, Quota, Settings, matches_glob
@@ -30,7 +31,7 @@ def match_ignores(
     ``hits`` maps each binding to whether a message matched it; ``now`` is in microseconds since 1970. If several
     entries match a binding, the first that has not expired ignores it.
     """
-    today = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=now)).date()
+    today = (EPOCH + timedelta(microseconds=now)).date()
     uses: list[IgnoreUse] = []
     ignored: dict[Binding, IgnoreUse] = {}
     for entry in entries:

@@ -15,10 +15,12 @@ from exchange.text.display import clip_line, escape_line
 __all__ = ["escape_text", "fold", "quote_block", "quote_code", "write_rows"]
 
 MARKUP: Final = re.compile(r"[\\`*_\[\]|#~]")
+SENTENCE: Final = 480
+"""Maximum number of characters of a sentence, and of code in one."""
 BACKQUOTES: Final = re.compile("`+")
 
 
-def quote_code(text: str, most: int, *, in_cell: bool = True) -> str:
+def quote_code(text: str, most: int = SENTENCE, *, in_cell: bool = True) -> str:
     """Return a text as code of at most ``most`` characters, whatever backquotes it contains.
 
     In the cell of a table, bars are escaped; elsewhere a backslash would be shown.
@@ -33,7 +35,7 @@ def quote_code(text: str, most: int, *, in_cell: bool = True) -> str:
     return f"{fence}{space}{code}{space}{fence}"
 
 
-def escape_text(text: str, most: int) -> str:
+def escape_text(text: str, most: int = SENTENCE) -> str:
     """Return a sentence of at most ``most`` characters, escaped: no name in it is markup, or mentions a user."""
     plain = clip_line(text, most).replace("&", "&amp;").replace("<", "&lt;")
     return MARKUP.sub(r"\\\g<0>", plain).replace("@", "@&#8203;")

@@ -33,7 +33,7 @@ from bindings.archive.formats import firehose
 from bindings.archive.formats.objects import ReadValue
 from bindings.archive.reading import SAMPLE_BYTES, Skipped, Split
 from bindings.archive.record import Rows
-from bindings.archive.times import EPOCH, MICROSECOND, parse_time_text
+from bindings.archive.times import parse_time_text, to_microseconds
 from bindings.archive.unpacking import read_pieces
 from exchange.errors import InputError
 from exchange.limits import RECORD_BYTES
@@ -270,4 +270,4 @@ def parse_trace_time(text: str) -> int:
         moment = datetime(year, month, day, hour, minute, second, int((match[7] or "0").ljust(3, "0")) * 1000, UTC)
     except ValueError:
         raise InputError("timestamp is not a time") from None
-    return (moment - EPOCH) // MICROSECOND
+    return to_microseconds(moment)

@@ -30,7 +30,7 @@ source: they count records in the process that reads them, so records need not b
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -46,7 +46,7 @@ from bindings.archive.kafka.segment import KafkaSegment, parse_topic
 from bindings.archive.names import escape, escape_bytes
 from bindings.archive.reading import SPLIT_BYTES, Bad, Format, Skipped, Split
 from bindings.archive.record import SCHEMA
-from bindings.archive.times import EPOCH, MICROSECOND
+from bindings.archive.times import to_microseconds
 from bindings.auditing.local.planning import PlannedFile, group_into_tasks
 from bindings.auditing.spark.frames import TYPES
 from bindings.auditing.spark.growth import Growth, MicroBatch
@@ -169,7 +169,7 @@ def _narrow(wanted: Wanted, filter_: Any) -> Wanted:
         if kind == "In" and value is not None:
             return wanted.with_exchanges([name for name in value if name is not None])
     if column == ("time",) and isinstance(value, datetime) and value.tzinfo is not None:
-        time = (value - EPOCH) // MICROSECOND
+        time = to_microseconds(value)
         if kind in ("EqualTo", "EqualNullSafe", "GreaterThan", "GreaterThanOrEqual"):
             wanted = wanted.since(time)
         if kind in ("EqualTo", "EqualNullSafe", "LessThan", "LessThanOrEqual"):
@@ -311,4 +311,4 @@ def _microseconds(value: Any) -> int | None:
     """Return a time in Parquet statistics as microseconds since 1970; None for a value without a time zone."""
     if not isinstance(value, datetime) or value.tzinfo is None:
         return None
-    return (value.astimezone(UTC) - EPOCH) // MICROSECOND
+    return to_microseconds(value)

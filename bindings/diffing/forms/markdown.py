@@ -56,8 +56,6 @@ MAX_PLAN_LINES: Final = 300
 """Maximum number of lines of one plan."""
 NAME: Final = 120
 """Maximum number of characters of a name or a key."""
-SENTENCE: Final = 480
-"""Maximum number of characters of a sentence."""
 STEP: Final = 600
 """Maximum number of characters of a line of a plan."""
 
@@ -76,9 +74,10 @@ def to_markdown(files: Sequence[FileDiff], *, most: int = LONGEST) -> str:
     page = _Page(most)
     page.add(f"### hashstar diff: {_title(files, [each.diff for _, each in parts])}", "")
     for caveat in dict.fromkeys(text for file in files for each in file.vhosts for text in each.caveats or ()):
-        page.add(_plain(caveat), "")
+        page.add(escape_text(caveat), "")
     failed = [file for file in files if file.error is not None]
-    page.add_list([f"- {_code(file.name)} was not compared: {_plain(_reason(file))}" for file in failed], most // 4)
+    unread = [f"- {_code(file.name)} was not compared: {escape_text(_reason(file))}" for file in failed]
+    page.add_list(unread, most // 4)
     for at, (file, each) in enumerate(parts):
         if page.left < SMALLEST:
             page.add(f"And {count_noun(len(parts) - at, 'more topology', 'more topologies')} with differences.")
@@ -186,16 +185,16 @@ def _write_part(page: _Page, file: FileDiff, each: VhostDiff, room: int, *, alon
     }
     where += notes.get(file.state, f" against {_code(file.before)}")
     if each.releases is not None:
-        where += f", from {_plain(each.releases[0])} to {_plain(each.releases[1])}"
+        where += f", from {escape_text(each.releases[0])} to {escape_text(each.releases[1])}"
     page.add(f"{where}: {_verdict([result])}." if alone else f"#### {where}: {_verdict([result])}", "")
     meaning = result.meaning
     # A sentence lists the queues of the default exchange.
     effects = [effect for effect in meaning.effects if effect.exchange]
     effects.sort(key=lambda effect: (effect.gained, not effect.certain))
     table = list(write_rows(("queue", "", "published to", "messages", "such as"), map(_effect_cells, effects)))
-    changes = [f"- {_plain(text)}" for text in (*_settings(result.settings), *_other_changes(meaning))]
-    questions = [f"- not read: {_plain(f'{each.where}: {each.text}')}" for each in meaning.unread]
-    questions += [f"- {_plain(describe_undecided(question))}" for question in meaning.undecided]
+    changes = [f"- {escape_text(text)}" for text in (*_settings(result.settings), *_other_changes(meaning))]
+    questions = [f"- not read: {escape_text(f'{each.where}: {each.text}')}" for each in meaning.unread]
+    questions += [f"- {escape_text(describe_undecided(question))}" for question in meaning.undecided]
     steps = [clip_line(line, STEP) for line in _plan_lines(result.plan)]
     rooms = _divide(
         room - FRAME,
@@ -303,7 +302,3 @@ def _code(text: str) -> str:
 
 def _cell(text: str) -> str:
     return quote_code(text, NAME)
-
-
-def _plain(text: str) -> str:
-    return escape_text(text, SENTENCE)

@@ -21,8 +21,6 @@ MAX_NAMED_CLIENTS: Final = 3
 """Number of clients of a request that the text names; the others are counted, and in the JSON."""
 MAX_LISTED_REFUSALS: Final = 50
 """Number of refusals that text and Markdown list; the JSON has all."""
-SENTENCE: Final = 480
-"""Maximum number of characters of a sentence in Markdown."""
 
 
 class RequestingJson(TypedDict):
@@ -105,12 +103,12 @@ def format_applications_markdown(applications: Applications) -> Iterator[str]:
         what, way_out = explain_fact(refused.fact)
         answer = ""
         if refused.answer != ACCEPTED:
-            answer = f" The broker: {quote_code(str(refused.answer), SENTENCE, in_cell=False)}."
+            answer = f" The broker: {quote_code(str(refused.answer), in_cell=False)}."
         yield (
-            f"- [ ] {refused.fact} {_plain(_describe(refused))}: {_plain(what)}.{answer} "
-            f"Asked by {_plain(_describe_clients(refused))}. Way out: {_plain(way_out)}."
+            f"- [ ] {refused.fact} {escape_text(_describe(refused))}: {escape_text(what)}.{answer} "
+            f"Asked by {escape_text(_describe_clients(refused))}. Way out: {escape_text(way_out)}."
         )
-    yield from (f"- {_plain(remark)}" for remark in _remarks(applications))
+    yield from (f"- {escape_text(remark)}" for remark in _remarks(applications))
     yield ""
 
 
@@ -150,7 +148,3 @@ def _describe_clients(refused: RefusedByRelease) -> str:
     noun = "time" if isinstance(refused.row, RecordedRequest) else "message"
     most = sorted(refused.clients, key=lambda each: -each[1])
     return list_some([f"{client}, {count_noun(count, noun)}" for client, count in most], MAX_NAMED_CLIENTS)
-
-
-def _plain(text: str) -> str:
-    return escape_text(text, SENTENCE)

@@ -26,8 +26,6 @@ from exchange.text.markdown import escape_text, quote_block, quote_code
 
 __all__ = ["to_markdown"]
 
-SENTENCE: Final = 480
-"""Maximum number of characters of a sentence."""
 EXPLANATION: Final = 3_000
 """Maximum number of characters of what a fact means because of others, such as policies and their queues."""
 LINES: Final = 200
@@ -46,12 +44,12 @@ def _lines(upgrade: Upgrade) -> Iterator[str]:
     yield ""
     for vhost in upgrade.vhosts:
         if len(upgrade.vhosts) > 1:
-            yield f"#### Virtual host {quote_code(vhost.vhost, SENTENCE, in_cell=False)}"
+            yield f"#### Virtual host {quote_code(vhost.vhost, in_cell=False)}"
             yield ""
         yield from _vhost_lines(vhost, upgrade.new)
     if upgrade.definitions is not None and upgrade.definitions[1]:
         entries = [(each, count_noun(each.entries, "entry", "entries")) for each in upgrade.definitions[1]]
-        yield from (*[f"- {each.name}: {_plain(each.what)} ({count})" for each, count in entries], "")
+        yield from (*[f"- {each.name}: {escape_text(each.what)} ({count})" for each, count in entries], "")
     if upgrade.applications is not None:
         yield from format_applications_markdown(upgrade.applications)
     if upgrade.live is not None:
@@ -60,7 +58,7 @@ def _lines(upgrade: Upgrade) -> Iterator[str]:
         yield from ("**Steps of a running cluster, node by node**", "", f"Before each, {FLAGS}", "")
     for step in upgrade.steps:
         yield f"- [ ] {step.start} to {step.end}"
-        yield from (f"  - [ ] before: {_plain(first)}" for first in step.first)
+        yield from (f"  - [ ] before: {escape_text(first)}" for first in step.first)
     for audience, facts in list_unseen_facts(upgrade):
         yield from ("", f"**For {audience}**", "", *[_row(Sighting(fact, (), "")) for fact in facts])
 
@@ -94,16 +92,12 @@ def _block(lines: Sequence[str]) -> Iterator[str]:
 
 def _row(sighting: Sighting) -> str:
     fact = sighting.fact
-    where = f"{_plain(describe_parts(sighting.parts))}: " if sighting.parts else ""
+    where = f"{escape_text(describe_parts(sighting.parts))}: " if sighting.parts else ""
     source = describe_source(fact)
     known = f"[{source}]({fact.page})" if fact.page else source
     answer = ""
     if sighting.detail:
         who = introduce_answer(sighting)
-        answer = f" {who[0].upper()}{who[1:]}: {quote_code(sighting.detail, SENTENCE, in_cell=False)}."
+        answer = f" {who[0].upper()}{who[1:]}: {quote_code(sighting.detail, in_cell=False)}."
     here = f" Here: {escape_text(sighting.explanation, EXPLANATION)}." if sighting.explanation else ""
-    return f"- {fact.id} {where}{_plain(fact.what)} ({known}).{answer}{here} Way out: {_plain(fact.way_out)}."
-
-
-def _plain(text: str) -> str:
-    return escape_text(text, SENTENCE)
+    return f"- {fact.id} {where}{escape_text(fact.what)} ({known}).{answer}{here} Way out: {escape_text(fact.way_out)}."
