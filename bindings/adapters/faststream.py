@@ -12,6 +12,7 @@ from collections.abc import Collection, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import count
+from operator import is_
 from typing import TYPE_CHECKING, Any, Final
 from unittest import mock
 
@@ -160,7 +161,7 @@ class _Routing:
 
     def _follow_brokers(self) -> None:
         parts = [part for broker in self._brokers for part in (*broker.subscribers, *broker.publishers)]
-        if len(parts) == len(self._seen) and all(map(_is, parts, self._seen)):
+        if len(parts) == len(self._seen) and all(map(is_, parts, self._seen)):
             return
         declared = declare_parts(_named(read_parts(*self._brokers)), self._base)
         for refusal in declared.refusals:
@@ -172,10 +173,6 @@ class _Routing:
             for subscriber in broker.subscribers:
                 queue = subscriber.queue.add_prefix(subscriber._outer_config.prefix)
                 self._subscribers.setdefault(queue.name, []).append(subscriber)
-
-
-def _is(one: object, other: object) -> bool:
-    return one is other
 
 
 def _named(parts: Iterator[Exchange | Queue | Binding]) -> Iterator[Exchange | Queue | Binding]:

@@ -52,7 +52,8 @@ def find_redundant_conditions(
         for conjunction in conjunctions:
             kept.add(conjunction, binding)
     # Those that require most are removed first, and of equal ones the last.
-    order = sorted(enumerate(bindings), key=lambda item: (_narrowness(asked[item[1]]), item[0]), reverse=True)
+    narrowness = {binding: max(map(len, asked[binding]), default=0) for binding in bindings}
+    order = sorted(enumerate(bindings), key=lambda item: (narrowness[item[1]], item[0]), reverse=True)
     for _, binding in order:
         by: dict[Binding, None] = {}
         for conjunction in asked[binding]:
@@ -69,7 +70,3 @@ def find_redundant_conditions(
                     kept.remove(conjunction, binding)
                 others = tuple(by)
                 yield binding, others, set(asked[binding]) == set(asked[others[0]])
-
-
-def _narrowness(conjunctions: Sequence[Conjunction]) -> int:
-    return max(map(len, conjunctions), default=0)

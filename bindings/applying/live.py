@@ -170,17 +170,13 @@ def hash_arguments(arguments: Mapping[str, Any]) -> str:
         number = phash2(
             [
                 (encode_binary(key), Atom(kind), encode_field_term(kind, value))
-                for key, kind, value in sorted(fields, key=_key)
+                for key, kind, value in sorted(fields, key=lambda field: encode_binary(field[0]))
             ],
             2**32,
         )
     except TypeError:
         return ""  # not known for such arguments; no binding has this hash
     return urlsafe_b64encode(number.to_bytes(4, "big")).decode().rstrip("=")
-
-
-def _key(field: tuple[str, str, Any]) -> bytes:
-    return encode_binary(field[0])
 
 
 def _of_type(queue: Queue, default: str | None) -> Queue:

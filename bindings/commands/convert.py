@@ -89,7 +89,8 @@ def convert_command(
         show_warnings(opened.name, opened.warnings)
         form = form or _form_of(target) or ("definitions" if isinstance(opened.content, Document) else "bindings")
         if base is not None and form != "definitions":
-            raise InputError(f"--into is for definitions only; {_name_of(form)} has no users or permissions")
+            what = "a .bindings file" if form == "bindings" else FORMATS[form].title
+            raise InputError(f"--into is for definitions only; {what} has no users or permissions")
         if cluster is not None and form != "operator":
             raise InputError("--cluster is for --format operator only")
         if form in FORMATS:
@@ -113,10 +114,6 @@ def _form_of(target: str) -> str | None:
     if form is None and name.endswith(NAMED_YAML):
         raise InputError(f"{target}: which YAML is it to be? Choose with --format operator or --format asyncapi")
     return form
-
-
-def _name_of(form: str) -> str:
-    return "a .bindings file" if form == "bindings" else FORMATS[form].title
 
 
 def _write_format(known: TopologyFormat, opened: Source, vhost: str | None, target: WriteTarget, path: str) -> None:

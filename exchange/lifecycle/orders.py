@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import insort
 from collections import deque
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Final, Protocol
 
 from exchange.lifecycle.content import Content
@@ -74,7 +75,7 @@ class ClassicOrder(deque[Stored]):
         if not self or message.place < self[0].place:
             self.appendleft(message)
         else:
-            insort(self, message, key=_place)
+            insort(self, message, key=attrgetter("place"))
 
     def head(self) -> Stored | None:
         """Return the oldest message."""
@@ -280,7 +281,3 @@ def _take_expired(messages: deque[Stored], now: float) -> list[Stored]:
     while messages and (expires := messages[0].expires) is not None and expires <= now:
         taken.append(messages.popleft())
     return taken
-
-
-def _place(message: Stored) -> int:
-    return message.place

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from struct import pack, unpack
 from typing import TYPE_CHECKING, Any, Final
 
@@ -209,7 +210,7 @@ class FieldTable(Mapping[str, Any]):
         if self._identity is None:
             typed = [(key, *resolve_type(value)) for key, value in self._fields.items()]
             fields = [(key, kind, _make_exact(value)) for key, kind, value in typed]
-            self._identity = tuple(sorted(fields, key=_name_of_field))
+            self._identity = tuple(sorted(fields, key=itemgetter(0)))
         return self._identity
 
     def __getitem__(self, key: str) -> Any:
@@ -332,10 +333,6 @@ def _restore_table(frozen: dict[str, Any]) -> FieldTable:
 
 EMPTY: Final = FieldTable()
 """The empty table, shared by most bindings."""
-
-
-def _name_of_field(field: tuple[str, str, Any]) -> str:
-    return field[0]
 
 
 def _make_exact(value: Any) -> Any:

@@ -187,7 +187,7 @@ def _draw_cells(node: Node, x: float, y: float) -> Iterator[str]:
 
 def measure_label(edge: Edge) -> Size:
     """Return the size of the label of an edge; `NOTHING` if it has none."""
-    text = _label(edge)
+    text = mark_lines(edge, [caption_edge(edge)])[0]
     return Size(measure(text) + 8, LINE) if text else NOTHING
 
 
@@ -232,10 +232,6 @@ def _write_path(curve: Sequence[Point]) -> str:
             parts.append(f"H{end.x:.1f}")
         last = end
     return "".join(parts)
-
-
-def _label(edge: Edge) -> str:
-    return mark_lines(edge, [caption_edge(edge)])[0]
 
 
 def measure(text: str) -> float:

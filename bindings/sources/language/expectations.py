@@ -53,7 +53,7 @@ class Expectation:
             missing = wanted - got
         reasons = []
         if missing:
-            reasons.append(f"{_join(missing)} {_verb(missing)} not get it")
+            reasons.append(f"{_join(missing)} {'does' if len(missing) == 1 else 'do'} not get it")
         if unwanted:
             reasons.append(f"{_join(unwanted)} {'gets' if len(unwanted) == 1 else 'get'} it")
         if not reasons and route.undecided and self.relation != "includes":
@@ -95,7 +95,3 @@ RELATION_WORDS: Final[Mapping[Relation, str]] = {"exactly": "exactly", "includes
 
 def _join(names: Any) -> str:
     return ", ".join(map(repr, sorted(names)))
-
-
-def _verb(names: set[str]) -> str:
-    return "does" if len(names) == 1 else "do"

@@ -136,7 +136,7 @@ def ask_broker(
         with make_fresh_host(management) as name, LiveHost(addresses, name) as host:
             if not number:
                 _compare(shown, "", list_tunings(recordings, release), host, budget)
-            there = Live(management, name).as_declared(_in_vhost(topology, name))
+            there = Live(management, name).as_declared(Topology.of_tables(topology.tables(), name, topology.profile))
             asks = replay(there, recordings, release, shown.permitted, topology.vhost)
             _compare(shown, topology.vhost, asks, host, budget)
             _compare_policies(shown, topology, Live(management, name), release, budget)
@@ -144,10 +144,6 @@ def ask_broker(
             with make_fresh_host(management) as name, LiveHost(addresses, name) as host:
                 _compare_messages(shown, topology, messages, host, Live(management, name), budget)
     return shown
-
-
-def _in_vhost(topology: Topology, vhost: str) -> Topology:
-    return Topology.of_tables(topology.tables(), vhost, topology.profile)
 
 
 def _compare(shown: Shown, vhost: str, asks: Iterable[Ask], host: LiveHost, budget: _Budget) -> None:

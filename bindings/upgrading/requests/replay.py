@@ -60,7 +60,7 @@ def replay(
         ask = _declaration(part, host)
         yield ask
         if ask.foretold.answer == ACCEPTED and not isinstance(part, Binding):
-            fixed.add(_named(part))
+            fixed.add(("queue" if isinstance(part, Queue) else "exchange", part.name))
     rows = _rows(recordings, topology.vhost if recorded_vhost is None else recorded_vhost)
     fixed -= {_target(method, given) for method, given, _ in rows if method in ("queue.delete", "exchange.delete")}
     for method, given, row in rows:
@@ -133,10 +133,6 @@ def _rows(
             if each.vhost == vhost
         ]
     return sorted(rows, key=lambda row: PASSIVE if row[1].get("passive") else PHASES[row[0]])
-
-
-def _named(part: Exchange | Queue) -> tuple[str, str]:
-    return ("queue" if isinstance(part, Queue) else "exchange", part.name)
 
 
 def _target(method: str, given: Mapping[str, Any]) -> tuple[str, str]:
