@@ -38,6 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     tiers.mark(items)
     items[:], left = tiers.select(items, config.getoption("tier"), tiers.parse_leaves(config.getoption("leaves")))
+    tiers.order(items)
     if left:
         config.hook.pytest_deselected(items=left)
 

@@ -166,12 +166,13 @@ def test_a_line_is_completed_by_the_table_as_by_the_command(
     """If it is not, ``python -m docs.scripts.completions`` writes the table anew."""
     path = context.command_path.split()[1:]
     values = [each for each in context.command.params if isinstance(each, click.Option) and not each.is_flag]
-    lines = [[], [SHOP], [SHOP, "orders"], ["-t", SHOP], *([option.opts[0]] for option in values)]
-    lines += [[SHOP, name] for option in values for name in option.opts]
+    whole: list[list[str]] = [[], [SHOP], [SHOP, "orders"], ["-t", SHOP]]
+    lines = [(line, begun) for line in whole for begun in ("", "-", "--f", "o")]
+    lines += [([SHOP, name], begun) for option in values for name in option.opts for begun in ("", "o")]
 
     def complete() -> list[list[tuple[str, str, str | None]]]:
         shell = ShellComplete(hashstar, {}, "hashstar", "_HASHSTAR_COMPLETE")
-        answers = [shell.get_completions([*path, *line], begun) for line in lines for begun in ("", "-", "--f", "o")]
+        answers = [shell.get_completions([*path, *line], begun) for line, begun in lines]
         return [[(each.value, each.type, each.help) for each in answer if each.value != "-h"] for answer in answers]
 
     by_table = complete()

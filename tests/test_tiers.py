@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.tiers import order
+
 ROOT = Path(__file__).parents[1]
 CONFTEST = "from tests.conftest import *"
 TESTS = """
@@ -68,3 +70,16 @@ def test_a_tier_runs_what_it_states(
     }
     assert outcomes == {"PASSED": passed, "FAILED": failed}, done.stdout + done.stderr
     assert done.stdout.count("an example") == examples
+
+
+def test_modules_with_servers_of_rocketmq_are_whole_and_last() -> None:
+    class Item:
+        def __init__(self, nodeid: str, *fixturenames: str) -> None:
+            self.nodeid, self.fixturenames = nodeid, fixturenames
+
+    items = [
+        Item("a.py::one"), Item("a.py::two", "rocketmq_set"), Item("b.py::one"), Item("c.py::one", "rocketmq_set"),
+        Item("d.py::one", "rabbitmq_set"),
+    ]  # fmt: skip
+    order(items)  # type: ignore[arg-type]
+    assert [item.nodeid for item in items] == ["b.py::one", "d.py::one", "a.py::one", "a.py::two", "c.py::one"]

@@ -10,7 +10,6 @@ import random
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -18,19 +17,19 @@ from typing import Final
 import pytest
 
 from bindings.archive.reading import SPLIT_BYTES
-from tests.support.archives.damage import Original, check, make_damaged_copy, make_originals, read_archive, write
+from tests.support.archives.damage import Original, check, kept_originals, make_damaged_copy, read_archive, write
+from tests.support.tiers import scale
+from tests.support.waiting import stretch
 
-COPIES: Final = int(os.environ.get("HASHSTAR_DAMAGED_COPIES", "300"))
+COPIES: Final = int(os.environ.get("HASHSTAR_DAMAGED_COPIES", scale(1000)))
 PARTS: Final = 10
 SECONDS: Final = 60
 """More than a hundred times what reading a copy takes, on a machine that is busy."""
 
-kept = cache(make_originals)
-
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_a_damaged_copy_gives_its_intact_records_and_reports_the_rest(part: int, tmp_path: Path) -> None:
-    files = kept()
+    files = kept_originals()
     for number in range(part, COPIES, PARTS):
         original = files[number // PARTS % len(files)]
         _check_one(original, number, tmp_path / str(number))
@@ -40,7 +39,7 @@ def _check_one(original: Original, number: int, folder: Path) -> None:
     chance = random.Random(number)
     copy = make_damaged_copy(original, chance)
     write(folder, original.path, copy.data)
-    with _at_most(SECONDS):
+    with _at_most(stretch(SECONDS)):
         outcome = read_archive(folder, chance.choice((SPLIT_BYTES, SPLIT_BYTES, 700)))
     try:
         check(original, copy, outcome)
@@ -50,9 +49,9 @@ def _check_one(original: Original, number: int, folder: Path) -> None:
 
 
 @contextmanager
-def _at_most(seconds: int) -> Iterator[None]:
+def _at_most(seconds: float) -> Iterator[None]:
     def stop(_: int, __: FrameType | None) -> None:
-        raise AssertionError(f"not read within {seconds} s")
+        raise AssertionError(f"not read within {seconds:.0f} s")
 
     before = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, seconds)

@@ -15,6 +15,7 @@ import tarfile
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from itertools import accumulate
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -42,6 +43,7 @@ __all__ = [
     "Unit",
     "check",
     "make_damaged_copy",
+    "kept_originals",
     "make_originals",
     "read_archive",
     "write",
@@ -308,6 +310,12 @@ def make_originals() -> list[Original]:
             unit = Unit(0, len(data), min(rows, len(records)))
             found.append(_with_contents(Original(f"Parquet of {rows}", "a.parquet", data, law_of_rows, (unit,))))
     return found
+
+
+@cache
+def kept_originals() -> tuple[Original, ...]:
+    """Return these, made once in a process: it takes more than a second."""
+    return tuple(make_originals())
 
 
 def _units(sizes: Sequence[int], records: Sequence[int]) -> tuple[Unit, ...]:

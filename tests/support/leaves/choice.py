@@ -42,12 +42,11 @@ class Parts(NamedTuple):
 def find_parts(leaf: Leaf, graph: Graph) -> Parts:
     """Find what a leaf is made of."""
     product = graph.find_chains([name for each in leaf.packages for name in graph.find_members(each)], PRODUCT)
-    folders = [PurePath(folder) for folder in leaf.folders]
+    folders = tuple(f"{folder}/" for folder in leaf.folders)
     tests = [
         name
         for name, path in graph.paths.items()
-        if any(folder in PurePath(path).parents for folder in folders)
-        or (PurePath(path).name == "conftest.py" and any(PurePath(path).parent in folder.parents for folder in folders))
+        if path.startswith(folders) or (f"/{path}".endswith("/conftest.py") and _is_above(path, folders))
     ]
     around = graph.find_chains(tests, AROUND)
     # The table of leaves, which all tests import, names the folders of all of them.
@@ -57,6 +56,10 @@ def find_parts(leaf: Leaf, graph: Graph) -> Parts:
     own = [name for name in tests if not name.endswith("conftest")]
     text = " ".join(f"{name} {' '.join(graph.sources[name].strings | graph.sources[name].imports)}" for name in own)
     return Parts(leaf, product, around, strings, words, frozenset(kind for kind in SERVERS if kind in text.lower()))
+
+
+def _is_above(conftest: str, folders: Iterable[str]) -> bool:
+    return any(folder.startswith(conftest.removesuffix("conftest.py")) for folder in folders)
 
 
 def find_reasons(parts: Parts, graph: Graph, changed: Iterable[str]) -> list[str]:

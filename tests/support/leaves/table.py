@@ -47,5 +47,5 @@ LEAVES: Final = (
 
 def find_leaf(path: PurePath | str) -> Leaf | None:
     """Return the leaf that a file of the tests belongs to, by its path from the top; None if it is the core's."""
-    parents = PurePath(path).parents
-    return next((leaf for leaf in LEAVES if any(PurePath(folder) in parents for folder in leaf.folders)), None)
+    text = PurePath(path).as_posix()
+    return next((leaf for leaf in LEAVES if text.startswith(tuple(f"{each}/" for each in leaf.folders))), None)

@@ -28,7 +28,7 @@ def make_app(host: str = "localhost", **settings: Any) -> Celery:
     app = Celery("shop", broker=f"hashstar://{host}", set_as_current=False)
     app.conf.update(settings)
     for name in TASKS:
-        app.task(name=name)(work)
+        app.task(name=name, shared=False)(work)  # else all later apps have it, too
     return app
 
 
