@@ -309,13 +309,13 @@ READERS: Final = {
         call(read_schema, as_bytes=True),
     ),
     "bindings/archive/formats/connect.py _parse_side": Reader('[{"a": "b"}]', read_beside),
-    "bindings/archive/formats/fetched.py _read_elements": Reader(
+    "bindings/archive/rabbitmq/fetched.py _read_elements": Reader(
         '[{"payload_bytes": 1, "redelivered": false, "exchange": "e", "routing_key": "k", "message_count": 1, '
         '"properties"'
         ': {"headers": {"a": 1}, "priority": 1}, "payload": "x", "payload_encoding": "string"}]',
         of_file("f.json", read_archive),
     ),
-    "bindings/archive/formats/fetched.py _parse_array": Reader(
+    "bindings/archive/rabbitmq/fetched.py _parse_array": Reader(
         '[{"payload_bytes": 1, "redelivered": false, "exchange": "e", "routing_key": "k", "message_count": 1, '
         '"properties"'
         ': {}, "payload": "x", "payload_encoding": "base64"}]', of_file("f.json", read_archive),
@@ -324,12 +324,12 @@ READERS: Final = {
     "bindings/archive/formats/json_lines.py parse_objects": Reader(
         '{"exchange": "e", "key": "k"}', of_file("a.jsonl", read_archive)
     ),
-    "bindings/archive/formats/queue_dump.py QueueDump.recognises": Reader(
+    "bindings/archive/rabbitmq/queue_dump.py QueueDump.recognises": Reader(
         '{"properties": {"priority": 1}, "headers": {"a": 1}}',
         of_file("msg-0001-headers+properties.json", read_archive)
     ),
     "bindings/archive/nesting.py parse_json": Reader(MESSAGE, of_file("b.ndjson", read_archive)),
-    "bindings/archive/formats/objects.py _parse_objects": Reader(
+    "bindings/archive/rabbitmq/objects.py _parse_objects": Reader(
         MESSAGE, of_file("c.json", read_archive)
     ),
     "bindings/archive/reading.py _is_object": Reader('{"a": 1}', of_file("d.jsonl", read_archive)),

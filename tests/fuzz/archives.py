@@ -22,16 +22,16 @@ from bindings.archive.fields import decode_field
 from bindings.archive.formats.connect import Connect
 from bindings.archive.formats.delimited import Delimited
 from bindings.archive.formats.detect import detect
-from bindings.archive.formats.fetched import Fetched
 from bindings.archive.formats.json_lines import JsonLines, add_line, encode_line, read_lines
 from bindings.archive.formats.mapped_lines import KafkaLines, MappedLines
 from bindings.archive.formats.parquet import Parquet
-from bindings.archive.formats.queue_dump import SUFFIX, QueueDump
-from bindings.archive.formats.rabtap import Rabtap
-from bindings.archive.formats.tracing import TracingJson, TracingText
 from bindings.archive.inspection import inspect_splits
 from bindings.archive.kafka.folder import FolderInspection, inspect_folder
 from bindings.archive.kafka.segment import KafkaSegment
+from bindings.archive.rabbitmq.fetched import Fetched
+from bindings.archive.rabbitmq.queue_dump import SUFFIX, QueueDump
+from bindings.archive.rabbitmq.rabtap import Rabtap
+from bindings.archive.rabbitmq.tracing import TracingJson, TracingText
 from bindings.archive.reading import SPLIT_BYTES, Bad, Format, Item, Skipped, Split
 from bindings.archive.record import SCHEMA, Record, build_batch, to_records
 from bindings.archive.rocketmq.find import find_by_id, find_by_key

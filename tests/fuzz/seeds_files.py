@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bindings.archive.formats.json_lines import encode_line
-from bindings.archive.formats.queue_dump import SUFFIX
+from bindings.archive.rabbitmq.queue_dump import SUFFIX
 from bindings.archive.record import Record, build_batch
 from bindings.checking.report import KnownFinding
 from bindings.counts import comparison_file, tally_file, verification_file

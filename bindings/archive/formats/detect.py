@@ -18,16 +18,16 @@ from bindings.archive.avro.records import Avro
 from bindings.archive.columns import NEEDED, explain_absent, explain_missing, find_first_name
 from bindings.archive.formats.connect import Connect
 from bindings.archive.formats.delimited import Delimited
-from bindings.archive.formats.fetched import Fetched
 from bindings.archive.formats.json_lines import JsonLines
 from bindings.archive.formats.lakes import explain_address, list_table_files
 from bindings.archive.formats.mapped_lines import SEARCHED, KafkaLines, MappedLines
 from bindings.archive.formats.parquet import Parquet
-from bindings.archive.formats.queue_dump import QueueDump
-from bindings.archive.formats.rabtap import Rabtap
-from bindings.archive.formats.tracing import TracingJson, TracingText
 from bindings.archive.kafka.segment import KafkaSegment
 from bindings.archive.mapping import USUAL, FieldMapping
+from bindings.archive.rabbitmq.fetched import Fetched
+from bindings.archive.rabbitmq.queue_dump import QueueDump
+from bindings.archive.rabbitmq.rabtap import Rabtap
+from bindings.archive.rabbitmq.tracing import TracingJson, TracingText
 from bindings.archive.reading import SPLIT_BYTES, Bias, Format, NoArchive, Split
 from bindings.archive.rocketmq.log import RocketmqLog
 from bindings.archive.rocketmq.store import find_log_folder, is_store

@@ -14,7 +14,7 @@
 
 Unknown fields are ignored. Names and keys have at most 255 bytes, as in AMQP, except in lines with an ``origin``: names
 that were copied from an archive of Kafka or RocketMQ may be longer. A line with the firehose's exchange is unwrapped:
-see `bindings.archive.formats.firehose`.
+see `bindings.archive.rabbitmq.firehose`.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from bindings.archive.formats import firehose
 from bindings.archive.names import escape, has_nul
 from bindings.archive.nesting import LINE_FEED, is_flat, parse_json, split_joined
+from bindings.archive.rabbitmq import firehose
 from bindings.archive.reading import (
     SPLIT_BYTES,
     Bad,

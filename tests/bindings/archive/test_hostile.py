@@ -18,15 +18,15 @@ from click.testing import CliRunner
 
 from bindings.archive.effort import TIMES
 from bindings.archive.formats.detect import detect
-from bindings.archive.formats.fetched import Fetched
 from bindings.archive.formats.json_lines import JsonLines, _read_by_arrow
 from bindings.archive.formats.parquet import Parquet
-from bindings.archive.formats.rabtap import Rabtap
-from bindings.archive.formats.tracing import TracingText
 from bindings.archive.kafka.segment import UNCERTAIN, KafkaSegment
 from bindings.archive.kafka.walk import NOT_ABOVE, NOT_BELOW
 from bindings.archive.mapped import Mapped
 from bindings.archive.mapping import FieldMapping
+from bindings.archive.rabbitmq.fetched import Fetched
+from bindings.archive.rabbitmq.rabtap import Rabtap
+from bindings.archive.rabbitmq.tracing import TracingText
 from bindings.archive.reading import LineBlock
 from bindings.archive.record import Record, build_batch
 from bindings.archive.rocketmq import index as rocketmq_index
@@ -188,7 +188,7 @@ def test_an_entry_made_to_stop_the_reader_is_one_bad_record(tmp_path: Path, fiel
 def test_an_entry_that_is_too_long_is_reported_and_the_next_one_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bindings.archive.formats.tracing_text.RECORD_BYTES", 1 << 20)
+    monkeypatch.setattr("bindings.archive.rabbitmq.tracing_text.RECORD_BYTES", 1 << 20)
     (tmp_path / "t.log").write_text(text_entry("a") + text_entry("x" * (9 << 20)) + text_entry("c"))
     result = read(TracingText(), tmp_path / "t.log")
     assert (len(result.records), len(result.bad)) == (2, 1)

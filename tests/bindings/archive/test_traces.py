@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.archive.formats.connect import Connect
-from bindings.archive.formats.firehose import unwrap
 from bindings.archive.formats.json_lines import JsonLines
-from bindings.archive.formats.queue_dump import QueueDump
-from bindings.archive.formats.rabtap import Rabtap
-from bindings.archive.formats.tracing import TracingJson, TracingText
 from bindings.archive.mapping import FieldMapping
+from bindings.archive.rabbitmq.firehose import unwrap
+from bindings.archive.rabbitmq.queue_dump import QueueDump
+from bindings.archive.rabbitmq.rabtap import Rabtap
+from bindings.archive.rabbitmq.tracing import TracingJson, TracingText
 from bindings.archive.record import Record
 from exchange.errors import InputError
 from exchange.values.erlang_parser import ParsedAtom, parse

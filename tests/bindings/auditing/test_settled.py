@@ -13,9 +13,9 @@ import pytest
 from bindings.archive.formats.connect import Connect
 from bindings.archive.formats.json_lines import JsonLines
 from bindings.archive.formats.parquet import Parquet
-from bindings.archive.formats.rabtap import Rabtap
-from bindings.archive.formats.tracing import TracingText
 from bindings.archive.kafka.segment import KafkaSegment
+from bindings.archive.rabbitmq.rabtap import Rabtap
+from bindings.archive.rabbitmq.tracing import TracingText
 from bindings.archive.reading import Bad, Format
 from bindings.archive.rocketmq.log import RocketmqLog
 from exchange import InputError

@@ -1,11 +1,11 @@
 """Read the logs of RabbitMQ's tracing plugin (`rabbit_tracing_consumer.erl`), in JSON and in text.
 
-Both are written from copies of the firehose: see `bindings.archive.formats.firehose`. The plugin cuts bodies at
+Both are written from copies of the firehose: see `bindings.archive.rabbitmq.firehose`. The plugin cuts bodies at
 ``max_payload_bytes`` without a mark. A trace with a pattern other than ``#`` or ``publish.#`` has only the messages
 that the pattern matched.
 
 In its JSON, all integers are longs, a void is the text ``undefined``, and the plugin writes a text in place of bytes
-that are not UTF-8. `bindings.archive.formats.tracing_text` reads the entries of its text logs.
+that are not UTF-8. `bindings.archive.rabbitmq.tracing_text` reads the entries of its text logs.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from bindings.archive.formats import firehose
 from bindings.archive.formats.json_lines import parse_objects, read_lines
-from bindings.archive.formats.objects import read_messages
-from bindings.archive.formats.tracing_text import BEGIN, RULE, add_text_entry, parse_trace_time, read_entries
 from bindings.archive.mapped import Mapped
+from bindings.archive.rabbitmq import firehose
+from bindings.archive.rabbitmq.objects import read_messages
+from bindings.archive.rabbitmq.tracing_text import BEGIN, RULE, add_text_entry, parse_trace_time, read_entries
 from bindings.archive.reading import (
     SPLIT_BYTES,
     Bias,

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from bindings.archive.formats import firehose
-from bindings.archive.formats.objects import is_whole, read_body_beside, read_messages, read_objects
+from bindings.archive.rabbitmq import firehose
+from bindings.archive.rabbitmq.objects import is_whole, read_body_beside, read_messages, read_objects
 from bindings.archive.reading import Bias, Format, Item, Skipped, Split
 from bindings.archive.record import Rows
 from bindings.archive.times import parse_time_text

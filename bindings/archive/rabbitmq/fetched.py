@@ -13,9 +13,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from bindings.archive.formats import firehose
-from bindings.archive.formats.objects import ReadValue, read_messages
 from bindings.archive.nesting import parse_json
+from bindings.archive.rabbitmq import firehose
+from bindings.archive.rabbitmq.objects import ReadValue, read_messages
 from bindings.archive.reading import Bias, Format, Item, Skipped, Split, take_sample
 from bindings.archive.record import Rows
 from bindings.archive.unpacking import read_pieces

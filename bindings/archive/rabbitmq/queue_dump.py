@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from bindings.archive.formats.objects import is_whole, read_body_beside, read_messages, read_objects
 from bindings.archive.nesting import parse_json
+from bindings.archive.rabbitmq.objects import is_whole, read_body_beside, read_messages, read_objects
 from bindings.archive.reading import Bias, Format, Item, Split
 from bindings.archive.record import Rows
 from bindings.archive.times import parse_time_text

@@ -29,8 +29,8 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-from bindings.archive.formats import firehose
-from bindings.archive.formats.objects import ReadValue
+from bindings.archive.rabbitmq import firehose
+from bindings.archive.rabbitmq.objects import ReadValue
 from bindings.archive.reading import SAMPLE_BYTES, Skipped, Split
 from bindings.archive.record import Rows
 from bindings.archive.times import parse_time_text, to_microseconds
