@@ -7,22 +7,23 @@ Names of exchanges and queues are read from a topology file as far as its text s
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from importlib.resources import files
+from pathlib import Path
+from pkgutil import get_data
 from typing import Any, Final, NamedTuple
 
 import click
 from click.shell_completion import CompletionItem
 
-from exchange.commands.completion import SOURCE
+from exchange.commands.completion import SOURCE, NameCompletion
 from exchange.commands.options import CommandGroup, Exemplified, TopologyOption
 
 __all__ = ["TABLE", "Row", "build_sketch", "has_command", "list_rows"]
 
 TABLE: Final = "completions.tsv"
-NAMES, FILES, CHOICES = "names", "files", "choices:"
-"""What a shell completes as a value: what the command finds in a topology; files; one of these texts."""
+NAMES, ASKED, FILES, CHOICES = "names:", "asked", "files", "choices:"
+"""What a shell completes as a value: names of these parts of a topology; what the command says; files; these texts."""
 
 
 class Row(NamedTuple):
@@ -59,12 +60,13 @@ def list_rows(path: str, command: click.Command, context: click.Context) -> Iter
 
 
 def _describe(path: str, param: click.Parameter, context: click.Context) -> Row:
-    completes = NAMES
-    if param._custom_shell_complete is None:
+    own = param._custom_shell_complete
+    completes = f"{NAMES}{' '.join(own.kinds)}" if isinstance(own, NameCompletion) else ASKED
+    if own is None:
         choices = param.type.choices if isinstance(param.type, click.Choice) else ()
         items = {item.type for item in param.type.shell_complete(context, param, "")}
         completes = CHOICES + " ".join(map(str, choices)) if choices else FILES if items == {"file"} else ""
-        completes = NAMES if items == {"dir"} else completes
+        completes = ASKED if items == {"dir"} else completes
     if not isinstance(param, click.Option):
         return Row(
             path, param.name or "", "argument", str(param.nargs), completes, "", param.get_usage_pieces(context)[0]
@@ -113,7 +115,9 @@ def has_command(words: Sequence[str]) -> bool:
 
 
 def _read_rows(name: str) -> Iterator[Row]:
-    for line in files(__package__).joinpath(TABLE).read_text("utf-8").splitlines():
+    data = get_data(__package__, TABLE)
+    assert data is not None  # noqa: S101  the table is a file of this package
+    for line in data.decode("utf-8").splitlines():
         if line.startswith((f"{name}\t", f"{name} ")):
             yield Row(*line.split("\t"))
 
@@ -154,14 +158,31 @@ def _find_parameter(row: Row, find: Callable[[str], click.Command | None]) -> cl
     )
 
 
+def _read_names(
+    kinds: Sequence[str], find: Callable[[], click.Parameter], source: str, vhost: str | None
+) -> Mapping[str, Iterable[str]]:
+    """Return the names that the text of a source shows, else ask the command's own parameter for them."""
+    from bindings.sources.names import read_names
+
+    names = read_names(Path(source)) if vhost is None else {}
+    if names.keys() >= {*kinds}:
+        return names
+    own = find()._custom_shell_complete
+    assert isinstance(own, NameCompletion)  # noqa: S101  the table is that of the commands
+    return own.read(source, vhost)
+
+
 def _build_parameter(row: Row, find: Callable[[], click.Parameter]) -> click.Parameter:
     def ask(context: click.Context, _: click.Parameter, begun: str) -> list[CompletionItem]:
         return find().shell_complete(context, begun)
 
     number = int(row.number.rstrip("*-"))
     values: dict[str, Any] = {"type": SOURCE if row.completes == FILES else click.STRING, "nargs": number}
-    if row.completes == NAMES:
+    if row.completes == ASKED:
         values["shell_complete"] = ask
+    if row.completes.startswith(NAMES):
+        kinds = row.completes.removeprefix(NAMES).split()
+        values["shell_complete"] = NameCompletion(kinds, partial(_read_names, kinds, find))
     if row.completes.startswith(CHOICES):
         values["type"] = click.Choice(row.completes.removeprefix(CHOICES).split())
     if row.kind == "argument":

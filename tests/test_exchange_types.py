@@ -34,6 +34,10 @@ ALLOWED: Final = {
         ("exchange/entities/effects.py", name): "a row of the table of settings, which have nothing to do with routes"
         for name in (*KINDS, "x-delayed-type")
     },
+    **{
+        ("exchange/entities/predeclared.py", name): "the exchanges that each virtual host has, each with its type"
+        for name in ("topic", "direct", "fanout", "headers")
+    },
     ("bridge/consumers/requests/requester.py", "direct"): "direct reply-to, which has nothing to do with exchanges",
     **{
         ("bindings/sources/formats/asyncapi_writer.py", name): "a word of AsyncAPI, whose AMQP bindings know no others"

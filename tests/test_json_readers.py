@@ -35,6 +35,7 @@ from bindings.serve.questions import Parameters
 from bindings.serve.traffic import ReportTraffic
 from bindings.sources.definitions.text import find_objects
 from bindings.sources.management import Management
+from bindings.sources.names import read_names
 from bindings.sources.open import open_source
 from bindings.sources.recording.file import read_recording
 from bindings.sources.toml_places import find_places
@@ -396,6 +397,9 @@ READERS: Final = {
     ),
     "bindings/sources/toml_places.py _unquote": Reader(
         '"a"', lambda text, folder: find_places(f"[{text}]\n{text} = 1\n")
+    ),
+    "bindings/sources/names.py _read_definitions": Reader(
+        DEFINITIONS, of_file("x.json", lambda path: read_names(Path(path))), (ValueError, HashstarError)
     ),
     "bindings/sources/tree.py find_reason_to_skip": Reader(DEFINITIONS, of_file("x.json", find_reason_to_skip)),
     "bridge/endpoints/archive/replay.py Settled.read": Reader(

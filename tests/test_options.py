@@ -185,7 +185,8 @@ def test_options_are_completed_without_the_engine() -> None:
         "import sys; from bridge.cli import hashstar; from click.shell_completion import ShellComplete\n"
         "shell = ShellComplete(hashstar, {}, 'hashstar', '_H')\n"
         "assert '--format' in [each.value for each in shell.get_completions(['check'], '--')]\n"
-        "assert not {'bindings.commands', 'exchange.entities', 'exchange.topology'} & {*sys.modules}"
+        f"assert 'orders' in [each.value for each in shell.get_completions(['explain', {SHOP!r}], 'or')]\n"
+        "assert not {'bindings.commands', 'exchange.entities.entities', 'exchange.topology'} & {*sys.modules}"
     )
     subprocess.run([sys.executable, "-c", code], check=True, env=ENVIRONMENT)
 

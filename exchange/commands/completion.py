@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import redirect_stderr
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,7 +16,7 @@ from exchange.errors import HashstarError
 if TYPE_CHECKING:  # not at run time: each command would load the engine
     from exchange.topology.topology import Topology
 
-__all__ = ["SOURCE", "complete_names"]
+__all__ = ["SOURCE", "NameCompletion", "complete_names"]
 
 READ_BYTES: Final = 1 << 20
 """Maximum size of a file that is read for its names while a user waits."""
@@ -35,21 +35,33 @@ class _Source(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 SOURCE: Final = _Source()
 
 
-def complete_names(
-    load: Callable[[str, str | None, str | None], Topology], *kinds: str
-) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+def complete_names(load: Callable[[str, str | None, str | None], Topology], *kinds: str) -> NameCompletion:
     """Return the function that completes names of ``kinds`` ("exchanges", "queues") of the topology that is given."""
 
-    def complete(context: click.Context, _: click.Parameter, begun: str) -> list[str]:
+    def read(source: str, vhost: str | None) -> Mapping[str, Iterable[str]]:
+        topology = load(source, vhost, None)
+        return {kind: getattr(topology, kind) for kind in kinds}
+
+    return NameCompletion(kinds, read)
+
+
+class NameCompletion:
+    """Completes names of exchanges or queues of the topology that is given on a command line."""
+
+    def __init__(self, kinds: Sequence[str], read: Callable[[str, str | None], Mapping[str, Iterable[str]]]) -> None:
+        """Take "exchanges", "queues" or both, and what reads these names of a source and a virtual host."""
+        self.kinds: Final = tuple(kinds)
+        self.read: Final = read
+
+    def __call__(self, context: click.Context, _: click.Parameter, begun: str) -> list[str]:
+        """Return the names that begin with a text; none of what cannot be read."""
         # An option that still lacks its value keeps click from giving the arguments to their parameters.
         source = context.params.get("source") or next(iter(context.args), None)
         try:
             if source is None or not 0 < Path(source).stat().st_size <= READ_BYTES:
                 return []
             with context, redirect_stderr(io.StringIO()):
-                topology = load(source, context.params.get("vhost"), None)
+                names = self.read(source, context.params.get("vhost"))
         except (HashstarError, OSError, ValueError):
             return []
-        return [name for kind in kinds for name in getattr(topology, kind) if name.startswith(begun)]
-
-    return complete
+        return [name for kind in self.kinds for name in names[kind] if name.startswith(begun)]

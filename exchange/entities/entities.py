@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
 
+from exchange.entities.predeclared import PREDECLARED_TYPES
 from exchange.limits import SHORTSTR_BYTES
 from exchange.patterns.pcre import parse_expression
 from exchange.values.documents import document
@@ -170,17 +171,11 @@ def _require_text(value: object, owner: str) -> None:
         raise TypeError(f"{owner} must be str, not {type(value).__name__}: {value!r:.60}")
 
 
-PREDECLARED: Final = (
-    Exchange("", "direct"),
-    Exchange("amq.direct", "direct"),
-    Exchange("amq.fanout", "fanout"),
-    Exchange("amq.topic", "topic"),
-    Exchange("amq.headers", "headers"),
-    Exchange("amq.match", "headers"),
-    Exchange("amq.rabbitmq.trace", "topic", internal=True),
+PREDECLARED: Final = tuple(
+    [Exchange(name, kind, internal=name == "amq.rabbitmq.trace") for name, kind in PREDECLARED_TYPES.items()]
 )
-"""The exchanges that every virtual host has (`rabbit_vhost.erl`)."""
-PREDECLARED_NAMES: Final = frozenset(exchange.name for exchange in PREDECLARED)
+"""The exchanges that every virtual host has."""
+PREDECLARED_NAMES: Final = frozenset(PREDECLARED_TYPES)
 
 DIRECT_REPLY_TO: Final = "amq.rabbitmq.reply-to"
 """The pseudo queue of direct replies; the addresses of repliers begin with it, too."""

@@ -1,0 +1,22 @@
+"""The exchanges that every virtual host has, as ``rabbit_vhost.erl`` declares them: names and types alone.
+
+Shells complete the names without loading anything else of the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+__all__ = ["PREDECLARED_TYPES"]
+
+PREDECLARED_TYPES: Final[Mapping[str, str]] = {
+    "": "direct",
+    "amq.direct": "direct",
+    "amq.fanout": "fanout",
+    "amq.topic": "topic",
+    "amq.headers": "headers",
+    "amq.match": "headers",
+    "amq.rabbitmq.trace": "topic",
+}
+"""Name -> type; the last one is internal."""
