@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -42,11 +42,13 @@ class Pairs(NamedTuple):
         return Pairs(self.rows, values)
 
 
-def pair(lists: Iterable[Iterable[int]]) -> Pairs:
-    """Return a pair for each number in the list of each outcome."""
-    listed = [tuple(each) for each in lists]
+def pair(lists: Iterable[Sequence[Any]], numbers: Mapping[Any, int] | None = None) -> Pairs:
+    """Return a pair for each number in the list of each outcome; of what ``numbers`` has a number for, if given."""
+    listed = list(lists)
     sizes = np.fromiter(map(len, listed), np.int64, len(listed))
-    return Pairs(np.repeat(np.arange(len(listed)), sizes), np.fromiter(chain.from_iterable(listed), np.int64))
+    flat = chain.from_iterable(listed)
+    values = flat if numbers is None else map(numbers.__getitem__, flat)
+    return Pairs(np.repeat(np.arange(len(listed)), sizes), np.fromiter(values, np.int64, int(sizes.sum())))
 
 
 def sum_once(pairs: Pairs, messages: Indices, number: int) -> Indices:
@@ -78,19 +80,21 @@ def find_sole_bindings(outcomes: Iterable[Outcome], bindings: tuple[Binding, ...
     exchange to a queue.
     """
     listed = list(outcomes)
-    codes: dict[tuple[str, ...], int] = {}
+    codes: dict[Destination, int] = {}
+    of = np.array([codes.setdefault(binding.destination, len(codes)) for binding in bindings], np.int64)
 
-    def destinations(kind: str, names: Iterable[Iterable[str]]) -> Pairs:
-        return pair([[codes.setdefault((kind, name), len(codes)) for name in each] for each in names])
+    def destinations(kind: Literal["queue", "exchange"], names: Iterable[Sequence[str]]) -> Pairs:
+        lists = list(names)
+        met = dict.fromkeys(chain.from_iterable(lists))
+        return pair(lists, {name: codes.setdefault(Destination(kind, name), len(codes)) for name in met})
 
-    of = np.array([codes.setdefault(tuple(binding.destination), len(codes)) for binding in bindings], np.int64)
     certain = pair(outcome.bindings for outcome in listed)
     possible = pair(outcome.possible_bindings for outcome in listed)
     queues = destinations("queue", (outcome.queues for outcome in listed))
     exchanges = destinations("exchange", (outcome.exchanges for outcome in listed))
     published = destinations("exchange", ((outcome.exchange,) for outcome in listed))
     alternates = destinations(
-        "exchange", ((link[1] for link in (*each.alternates, *each.possible_alternates)) for each in listed)
+        "exchange", ([link[1] for link in (*each.alternates, *each.possible_alternates)] for each in listed)
     )
     # The default exchange reaches queues without explicit bindings.
     implicit = destinations("queue", (() if outcome.exchange else outcome.queues for outcome in listed))
@@ -102,8 +106,8 @@ def find_sole_bindings(outcomes: Iterable[Outcome], bindings: tuple[Binding, ...
     ways = [taken, keys(possible.with_values(of[possible.values])), *map(keys, (published, alternates, implicit))]
     distinct, counts = np.unique(np.concatenate(ways), return_counts=True)
     alone = np.flatnonzero(counts[np.searchsorted(distinct, taken)] == 1)
-    reached = np.concatenate([keys(queues), keys(exchanges)])
-    sole = alone[np.isin(taken[alone], reached)]
+    reached = np.append(np.sort(np.concatenate([keys(queues), keys(exchanges)])), -1)  # np.isin would hash them
+    sole = alone[reached[np.searchsorted(reached[:-1], taken[alone])] == taken[alone]]
     return Pairs(certain.rows[sole], certain.values[sole])
 
 
@@ -160,8 +164,8 @@ class Uses:
         """Return one row for each queue, by name."""
         names = sorted(self._topology.queues)
         numbers = {name: number for number, name in enumerate(names)}
-        got = self._by_value(pair(map(numbers.__getitem__, each.queues) for each in self._outcomes))
-        may = pair(map(numbers.__getitem__, each.possible_queues) for each in self._outcomes)
+        got = self._by_value(pair((each.queues for each in self._outcomes), numbers))
+        may = pair((each.possible_queues for each in self._outcomes), numbers)
         count = len(names)
         spans = self._columns.spans.merge(got.rows, got.values, count)
         registers = self._columns.registers.merge(got.rows, got.values)
@@ -205,7 +209,7 @@ class Uses:
         """Return one row for each alternate exchange that messages certainly took."""
         links = sorted({link for outcome in self._outcomes for link in outcome.alternates})
         numbers = {link: number for number, link in enumerate(links)}
-        took = self._by_value(pair(map(numbers.__getitem__, each.alternates) for each in self._outcomes))
+        took = self._by_value(pair((each.alternates for each in self._outcomes), numbers))
         messages = _sum(took.values, self._messages[took.rows], len(links)).tolist()
         shapes = self._columns.shapes.merge(took.rows, took.values, len(links))
         return tuple(
@@ -267,8 +271,9 @@ class Uses:
         return dict(self._messages_by_name(each.queues for each in self._outcomes))
 
     def _messages_by_name(self, names: Iterable[tuple[str, ...]]) -> Iterator[tuple[str, int]]:
-        numbers: dict[str, int] = {}
-        pairs = pair([numbers.setdefault(name, len(numbers)) for name in each] for each in names)
+        lists = list(names)
+        numbers = {name: number for number, name in enumerate(dict.fromkeys(chain.from_iterable(lists)))}
+        pairs = pair(lists, numbers)
         return zip(numbers, _sum(pairs.values, self._messages[pairs.rows], len(numbers)).tolist(), strict=True)
 
     def _avoided(self, numbers: Mapping[str, int]) -> Indices:

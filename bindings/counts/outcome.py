@@ -129,11 +129,17 @@ class OutcomeExplorer:
         self._at_once: Final = at_once
         bindings = sort_bindings(topology)
         self._numbers: Final = {binding: number for number, binding in enumerate(bindings)}
-        self._ends: Final = [
+        self._queues: Final = [
             end.name if end.kind == "queue" and end.name in topology.queues else None
             for end in (binding.destination for binding in bindings)
         ]
-        """Number of a binding -> the queue that it leads to; None for an exchange, and for a queue that is missing."""
+        """Number of a binding -> the queue that it leads to; None if it leads to an exchange or nowhere."""
+        self._onwards: Final = {
+            number
+            for number, binding in enumerate(bindings)
+            if binding.destination.kind == "exchange" and binding.destination.name in topology.exchanges
+        }
+        """Numbers of the bindings that lead to an exchange."""
         # The random choices of the current walk: the pick of each, and its number of possible picks. The next walk
         # repeats all picks but the last one, so walks try all combinations in order, like an odometer.
         self._path: list[list[int]] = []
@@ -153,10 +159,15 @@ class OutcomeExplorer:
             return self._of_one(message.exchange, *leaves[0])
         return self._of_several(message.exchange, leaves, complete=not self._path)
 
-    def outcome_of_own_bindings(self, exchange: str, bindings: Collection[BindingNumber]) -> Outcome:
-        """Return the outcome of messages that take these bindings of an exchange, and pass no other exchange."""
-        ends = [self._ends[number] for number in bindings]
-        queues = tuple(sorted({queue for queue in ends if queue is not None}))
+    def outcome_of_bindings(self, exchange: str, bindings: Collection[BindingNumber]) -> Outcome | None:
+        """Return the outcome of messages to an exchange that take these of its bindings, at least one, at once.
+
+        None if other exchanges route them, too.
+        """
+        if not self._onwards.isdisjoint(bindings):
+            return None
+        found = {self._queues[number] for number in bindings}
+        queues = tuple(sorted([queue for queue in found if queue is not None]))
         return Outcome(exchange, queues, tuple(sorted(bindings)), (exchange,), (), bool(queues))
 
     def _trace(self, message: Message) -> tuple[Route, list[Visit]]:

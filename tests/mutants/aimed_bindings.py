@@ -12,11 +12,28 @@ BINDINGS: Final[list[Mutant]] = [
     *mutants_of(
         "bindings/counts/columnar/classes/classes.py",
         "bindings/counts/test_columnar.py",
-        ("what no binding takes misses its alternate exchange", "            if numbers:\n", "            if entry:\n"),
         (
-            "an exchange with others behind it is alone",
-            "        if entry.alone and entry.name:",
-            "        if entry.name:",
+            "an exchange that keeps messages decides by keys",
+            "in compares and not can_delay(topology.exchanges[binding.source])",
+            "in compares",
+        ),
+    ),
+    *mutants_of(
+        "bindings/counts/outcome.py",
+        "bindings/counts/test_columnar.py",
+        (
+            "no message goes on to another exchange",
+            "if not self._onwards.isdisjoint(bindings)",
+            "if not bindings",
+        ),
+    ),
+    *mutants_of(
+        "exchange/routing/columns/key_classes.py",
+        "bindings/counts/test_columnar.py",
+        (
+            "a message takes bindings of the exchanges behind",
+            "[condition for condition in met if condition[0] == entry.name]",
+            "list(met)",
         ),
     ),
     *mutants_of(

@@ -13,6 +13,7 @@ One key of each new class is shown to a function, and the answer holds for the c
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -243,21 +244,19 @@ class KeyClasses:
                     found.update(self._queues_in(group))
         return found
 
-    def conditions_of(self, key_class: int) -> Iterator[str]:
-        """Yield the keys of the bindings of its entry, and of no other exchange, that match; each once.
+    def conditions_of(self, key_class: int) -> list[tuple[str, str]]:
+        """Return the conditions of its entry that match, each as the exchange and the key of its bindings.
 
         Only if bindings are distinguished by their keys.
         """
         entry = self.entry_of(key_class)
         realm = self._realms[entry.realm]
-        for member in realm.numbers.elements(key_class >> int(SET_SHIFT) & (1 << 20) - 1).tolist():
-            name, key = realm.groups[member]
-            if name == entry.name:
-                yield key
+        members = realm.numbers.elements(key_class >> int(SET_SHIFT) & (1 << 20) - 1)
         literal = self._literal_groups[key_class & (1 << int(SET_SHIFT)) - 1]
-        for name, key in zip(literal[::2], literal[1::2], strict=True):
-            if name == entry.name:
-                yield key
+        met = chain(
+            [realm.groups[member] for member in members.tolist()], zip(literal[::2], literal[1::2], strict=True)
+        )
+        return [condition for condition in met if condition[0] == entry.name]
 
     def _queues_in(self, group: Any) -> tuple[str, ...]:
         if not isinstance(group, frozenset):  # bindings are distinguished by their keys

@@ -27,6 +27,7 @@ from bindings.counts.outcome import Outcome, OutcomeExplorer, sort_bindings
 from exchange.arrays.columns import Column
 from exchange.arrays.table import IntArray, KeyArray
 from exchange.entities.entities import Binding
+from exchange.kinds import Decider, can_delay, find_kind
 from exchange.routing.columns.addresses import RowAddresses, find_addresses
 from exchange.routing.columns.key_classes import STATES, KeyClasses, KeyDecisions
 from exchange.routing.columns.routing_inputs import ALONE, HEADERS, find_special_exchanges
@@ -76,9 +77,11 @@ class Classifier:
         self._topology: Final = topology
         self._explorer: Final = OutcomeExplorer(topology, at_once=at_once)
         self._bindings_of_key: Final[dict[tuple[str, str], list[int]]] = {}
-        """Exchange and key of bindings -> their numbers."""
+        """Exchange that only compares keys, and key of bindings -> their numbers."""
+        compares = {n for n, each in topology.exchanges.items() if n and find_kind(each).decider is Decider.KEY}
         for number, binding in enumerate(sort_bindings(topology)):
-            self._bindings_of_key.setdefault((binding.source, binding.routing_key), []).append(number)
+            if binding.source in compares and not can_delay(topology.exchanges[binding.source]):
+                self._bindings_of_key.setdefault((binding.source, binding.routing_key), []).append(number)
         self._special: Final = find_special_exchanges(topology)
         found = _FoundClasses(KeyClasses(topology, _encode, states))
         shared = like is not None and like._has_key_classes_of(topology, found.key_classes)
@@ -181,15 +184,16 @@ class Classifier:
         """Route one key of a key class, and return its class, or a mark if the key does not determine the outcome.
 
         The message is routed without headers. If it passes an exchange that reads headers, other messages of the key
-        class may be routed differently. Where messages take nothing but bindings of their exchange, by their keys, the
-        key class has the outcome, and the router is not asked; it is where none matches, for the alternate exchange.
+        class may be routed differently. Where the key class matches bindings that lead to queues only, these are the
+        outcome, and the router is not asked. Where it matches none, an alternate exchange may take the message.
         """
         entry = self._key_classes.entry_of(key_class)
-        if entry.alone and entry.name:
-            matched = [(entry.name, key) for key in self._key_classes.conditions_of(key_class)]
-            numbers = [number for condition in matched for number in self._bindings_of_key[condition]]
-            if numbers:
-                return self._class_of(self._explorer.outcome_of_own_bindings(entry.name, numbers))
+        conditions = self._key_classes.conditions_of(key_class)
+        numbers = [number for each in conditions for number in self._bindings_of_key.get(each, ())]
+        if numbers:
+            own = self._explorer.outcome_of_bindings(entry.name, numbers)
+            if own is not None:
+                return self._class_of(own)
         outcome = self._explorer.outcome(Message(entry.name, unescape(column.key(row).decode())))
         needs = {self._special.get(name) for name in (*outcome.exchanges, *outcome.possible_exchanges)}
         if outcome.refused or ALONE in needs:
