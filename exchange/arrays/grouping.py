@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ CHUNK: Final = 16_384
 
 LOOK: Final = 1 << 12
 MAX_SAMPLE_KEYS: Final = 1 << 16
-"""Number of keys in the sample that decides whether keys repeat: a sixteenth of all, within these bounds."""
+"""Number of keys in the samples that decide whether keys repeat: a sixteenth of all, within these bounds."""
 
 WORTH: Final = 0.8
 """Maximum share of distinct keys at which grouping rows by key costs less than it saves."""
@@ -65,8 +66,25 @@ def split_pieces(keys: pa.Array) -> Iterator[Column]:
 
 
 def _repeat(keys: pa.Array) -> bool:
-    sample = keys.slice(len(keys) // 2, min(max(len(keys) >> 4, LOOK), MAX_SAMPLE_KEYS))
-    return len(sample.dictionary_encode().dictionary) <= WORTH * len(sample)
+    """Return whether grouping is worth its cost, by two samples that lie apart.
+
+    A key of the one is in the other with the same chance for all keys, if they are drawn from a number of keys: so the
+    common ones estimate this number (Lincoln and Petersen), and with it how often a key occurs in all rows. Keys that
+    repeat only near to each other do not deceive it.
+    """
+    rows = len(keys)
+    size = min(max(rows >> 4, LOOK), MAX_SAMPLE_KEYS, rows) // 2
+    samples = [keys.slice(0, size), keys.slice(rows - size, size)]
+    one, other, both = (_count_distinct(each) for each in (*samples, pa.concat_arrays(samples)))
+    if both <= WORTH * 2 * size:
+        return True
+    number = one * other / max(one + other - both, 1)
+    drawn = rows * (one + other) / (2 * size)  # repetitions within a sample, which are near, are no draws
+    return number * -math.expm1(-drawn / number) <= WORTH * rows
+
+
+def _count_distinct(keys: pa.Array) -> int:
+    return len(keys.dictionary_encode().dictionary)
 
 
 def _distinct(codes: npt.NDArray[np.int64], limit: int) -> tuple[npt.NDArray[np.int64], IntArray] | None:

@@ -19,6 +19,12 @@ BINDINGS: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
+        "bindings/counts/columnar/sketches/bottom_k.py",
+        "bindings/counts/test_uses.py",
+        ("another key of a group was offered", "new |= self._offered_hashes.take(slots) != hashes", "pass"),
+        ("the same key of another group was offered", ".take(slots) != groups\n", ".take(slots) < 0\n"),
+    ),
+    *mutants_of(
         "bindings/counts/outcome.py",
         "bindings/counts/test_columnar.py",
         (

@@ -20,6 +20,12 @@ LIKELY: Final = 64
 """Number of rows, those with a group's smallest hashes, that nearly always fill its sample; not if few keys repeat."""
 
 
+SLOTS: Final = 1 << 20
+"""Maximum number of offered keys that are remembered."""
+
+MIX: Final = np.uint64(0x9E37_79B9_7F4A_7C15)
+
+
 class Samples:
     """The samples of groups; groups are numbered from 0."""
 
@@ -30,6 +36,10 @@ class Samples:
         """The sampled keys. This array, ``_groups`` and ``_hashes`` are parallel, and ordered by group and hash."""
         self._thresholds: KeyArray = np.zeros(0, np.uint64)
         """Group -> hash below which a key is taken: the greatest of a full sample, else the greatest 64-bit integer."""
+        # Slot -> group and hash that were offered last. What was offered changes nothing when it comes again, also if
+        # it was not taken, so a slot may forget. Without it, all keys of groups with few of them would be sorted again.
+        self._offered_groups: IntArray = np.full(1, -1, np.int32)
+        self._offered_hashes: KeyArray = np.zeros(1, np.uint64)
 
     def add(
         self, groups: IntArray, hashes: KeyArray, keys: Callable[[npt.NDArray[np.intp]], pa.Array], number: int
@@ -41,6 +51,9 @@ class Samples:
         """
         more = number - len(self._thresholds)
         self._thresholds = np.append(self._thresholds, np.full(max(more, 0), ~np.uint64(0)))
+        slots = min(1 << (8 * SAMPLE * number).bit_length(), SLOTS)
+        if slots > len(self._offered_groups):
+            self._offered_groups, self._offered_hashes = np.full(slots, -1, np.int32), np.zeros(slots, np.uint64)
         # Decoding texts is costly, so take few rows. Hashes are uniform: of a group's n rows, about LIKELY are below
         # this bound. Only groups whose sample is not full afterwards take the rest of their rows.
         rows_of = np.bincount(groups, minlength=number)
@@ -58,6 +71,7 @@ class Samples:
         keys: Callable[[npt.NDArray[np.intp]], pa.Array],
         rows: npt.NDArray[np.intp],
     ) -> None:
+        rows = rows[self._are_new(groups[rows], hashes[rows])]
         if not len(rows):
             return
         rows = rows[_smallest(groups[rows], hashes[rows])]
@@ -68,6 +82,14 @@ class Samples:
         # A sample is full where the element SAMPLE - 1 positions later is of the same group.
         full = np.flatnonzero(self._groups[SAMPLE - 1 :] == self._groups[: max(len(kept) - SAMPLE + 1, 0)])
         self._thresholds[self._groups[full]] = self._hashes[full + SAMPLE - 1]
+
+    def _are_new(self, groups: IntArray, hashes: KeyArray) -> npt.NDArray[np.bool_]:
+        """Return for each key whether it may not have been offered yet, and remember all."""
+        slots = (hashes ^ groups.astype(np.uint64) * MIX) & np.uint64(len(self._offered_groups) - 1)
+        new: npt.NDArray[np.bool_] = self._offered_groups.take(slots) != groups
+        new |= self._offered_hashes.take(slots) != hashes
+        self._offered_groups[slots], self._offered_hashes[slots] = groups, hashes
+        return new
 
     def all(self) -> SampleColumns:
         """Return the samples."""
