@@ -169,12 +169,16 @@ def take_texts(texts: list[str], at: npt.NDArray[np.intp]) -> pa.Array:
 
 
 @examples(200)
-@given(st.lists(ROWS, max_size=5))
-@example([[(0, number) for number in (1, 2, 9)], [(0, 5)]])
-def test_the_sample_of_a_group_is_that_of_all_its_keys_however_they_come(batches: list[list[tuple[int, int]]]) -> None:
+@given(st.lists(ROWS, max_size=5), st.sampled_from([1, 8, bottom_k.SLOTS]))
+@example([[(0, number) for number in (1, 2, 9)], [(0, 5)]], 8)
+@example([[(0, 5)], [(1, 5)]], 1)
+def test_the_sample_of_a_group_is_that_of_all_its_keys_however_they_come(
+    batches: list[list[tuple[int, int]]], slots: int
+) -> None:
     """The keys with the smallest hashes, here three; a key has one hash, which is its number scaled up."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bottom_k, "SAMPLE", 3)
+        patch.setattr(bottom_k, "SLOTS", slots)
         samples = bottom_k.Samples()
         for rows in batches:
             groups = np.array([group for group, _ in rows], np.int32)
