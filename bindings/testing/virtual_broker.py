@@ -130,10 +130,10 @@ class VirtualBroker:
 
         ``prefetch`` is the maximum number of its unacknowledged messages, 0 for no maximum; of several consumers, those
         of the highest ``priority`` come first. ``offset`` is where it begins to read a stream: ``first``, ``last``,
-        ``next`` or a number. ``timeout`` is its argument x-consumer-timeout, in milliseconds: a quorum queue of 4.3
-        takes back what it does not settle in time, and gives it no more until it has settled that. Raises
-        `PreconditionFailed` where the queue refuses the argument, as classic queues and streams do since 4.3, and
-        InputError for a prefetch count that is not 0 to 65535.
+        ``next``, a number, an age as ``1h``, or a time. ``timeout`` is its argument x-consumer-timeout, in
+        milliseconds: a quorum queue of 4.3 takes back what it does not settle in time, and gives it no more until it
+        has settled that. Raises `PreconditionFailed` where the queue refuses an argument, as classic queues and streams
+        do with a timeout since 4.3, and InputError for a prefetch count that is not 0 to 65535.
         """
         _find_queue(self._broker, queue)
         return self._broker.consume(

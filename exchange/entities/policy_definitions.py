@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from exchange.entities.entities import Policy
 from exchange.entities.profile import Profile
-from exchange.entities.queue_arguments import FILTER_BYTES, LOCATORS, MAX_SEGMENT_BYTES, OVERFLOWS, is_max_age
+from exchange.entities.queue_arguments import FILTER_BYTES, LOCATORS, MAX_SEGMENT_BYTES, OVERFLOWS, find_max_age
 from exchange.errors import BadRequest
 from exchange.patterns.pcre import parse_expression
 from exchange.values.erlang_terms import show_json
@@ -63,7 +63,7 @@ SETTINGS: Final[Mapping[str, SettingRule]] = MappingProxyType({
     "queue-mode": SettingRule(_one_of("default", "lazy"), "queue-mode value"),
     "queue-version": SettingRule(_one_of(1, 2), "queue-version value"),
     "overflow": SettingRule(_one_of(*(mode.decode() for mode in OVERFLOWS)), "overflow value"),
-    "max-age": SettingRule(lambda value: isinstance(value, str) and is_max_age(to_bytes(value)), "max age"),
+    "max-age": SettingRule(lambda value: isinstance(value, str) and bool(find_max_age(to_bytes(value))), "max age"),
     "queue-leader-locator": SettingRule(_one_of(*_LOCATORS), "queue leader locator value"),
     "initial-cluster-size": SettingRule(_integer_from(0), "cluster size"),
     "stream-max-segment-size-bytes": SettingRule(_integer_from(0, MAX_SEGMENT_BYTES), "segment size"),

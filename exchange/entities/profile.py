@@ -31,6 +31,8 @@ class SettingRules:
     stream_consumer_arguments: frozenset[str]
     unchecked_arguments: frozenset[str]
     """Arguments that are accepted with any value, and with valid ones only in a later release (4.3.0 and 4.3.1)."""
+    crashes_on_ages: bool
+    """A maximum age or an offset of a stream that begins with no digit crashes the channel (until 4.2.7 and 4.3.1)."""
     has_version_1: bool
     """Classic queues have two versions, and x-queue-mode is checked (up to 4.2)."""
     sorts_arguments: bool
@@ -144,6 +146,8 @@ class QueueBehaviour:
     """
     properties_have_size: bool
     """The encoded properties of a message count for the max-length-bytes of a quorum queue (since 4.3)."""
+    refusals_name_streams: bool
+    """Refusals of consumers of a stream name it ``stream queue`` (since 3.12)."""
     consumer_timeout: int | None
     """Milliseconds after which a quorum queue that sets no other time takes back what a consumer has not settled (since
     4.3); None if a channel is closed for that, at its next check once a minute."""
@@ -208,6 +212,8 @@ class Profile:
     """An import leaves out queues over the limit of their virtual host, without a word (since 3.13.3)."""
     max_regex_bytes: int | None = field(repr=False)
     """Maximum size of a regular expression of a policy or permission, in bytes (since 4.3.2); None for none."""
+    denied_features: frozenset[str] = field(repr=False)
+    """Deprecated features that are denied by default, of those that the models have (since 4.3)."""
     settings: SettingRules
     """What it accepts and reads of the arguments of queues, and of policies."""
     lives: QueueBehaviour = field(repr=False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from exchange.entities.entities import Queue
 from exchange.entities.profile import Profile, SettingRules
@@ -19,8 +19,8 @@ from exchange.values.erlang_terms import show_binary, show_string
 from exchange.values.field_values import INTEGER_TYPES, resolve_type
 
 __all__ = [
-    "COMMERCIAL_TYPES", "PLUGIN_TYPES", "RULES", "find_compared_arguments", "find_rules", "refuse_consumer",
-    "refuse_queue", "take_name_prefix",
+    "NO_FLAGS", "COMMERCIAL_TYPES", "PLUGIN_TYPES", "RULES", "DeclareFlags", "find_compared_arguments", "find_max_age",
+    "find_rules", "refuse_consumer", "refuse_queue", "take_name_prefix", "takes_credit",
 ]  # fmt: skip
 
 MAX_EXPIRY: Final = 315_360_000_000
@@ -96,13 +96,34 @@ def _mode(kind: str, value: Any, arguments: Arguments) -> str | None:
 
 
 def _max_age(kind: str, value: Any, arguments: Arguments) -> str | None:
-    return _text(kind, value, arguments) or (None if is_max_age(value) else "invalid_max_age")
+    return _text(kind, value, arguments) or ("invalid_max_age" if find_max_age(value) is None else None)
 
 
-def is_max_age(value: bytes) -> bool:
-    """Return whether this is a maximum age of streams: a positive number and a unit."""
-    age = re.fullmatch(rb"([0-9]+)[YMDhms]", value)
-    return age is not None and age[1].strip(b"0") != b""
+AGE: Final = re.compile(rb"([0-9]+)(.*)")
+UNITS: Final = {b"Y": 31_536_000, b"M": 2_592_000, b"D": 86_400, b"h": 3_600, b"m": 60, b"s": 1}
+"""Unit of a maximum age -> seconds."""
+AGES: Final = ("x-max-age", "x-stream-offset")
+"""Arguments that are a maximum age, or may be one."""
+
+
+def find_max_age(value: bytes) -> int | None:
+    """Return a maximum age of streams in milliseconds, which is a positive number and a unit; None if it is none.
+
+    What follows a line feed is not looked at, as in the broker.
+    """
+    age = AGE.match(value)
+    digits = b"" if age is None else age[1].lstrip(b"0")
+    if age is None or age[2] not in UNITS or not digits:
+        return None
+    return int(digits[:20]) * UNITS[age[2]] * 1000  # 20 digits are longer than all time there is
+
+
+def _refuse_age(name: str, kind: str, value: Any, settings: SettingRules) -> None:
+    """Raise BrokerError for an age on which the channel of an older release crashes."""
+    if name not in AGES or kind != "longstr" or not settings.crashes_on_ages:
+        return
+    if not value[:1].isdigit() and not (name == "x-stream-offset" and value in NAMED_OFFSETS):
+        raise BrokerError(f"the channel crashes on an {name} that begins with no digit")
 
 
 def _tag(kind: str, value: Any, arguments: Arguments) -> str | None:
@@ -166,7 +187,7 @@ def _stream_offset(kind: str, value: Any, arguments: Arguments) -> str | None:
     if kind in INTEGER_TYPES or kind == "timestamp" or value in NAMED_OFFSETS:
         return None
     if kind == "longstr":
-        return None if is_max_age(value) else f"{{invalid_stream_offset_arg,{{longstr,{show_binary(value)}}}}}"
+        return None if find_max_age(value) else f"{{invalid_stream_offset_arg,{{longstr,{show_binary(value)}}}}}"
     raise BrokerError(f"the channel crashes on an x-stream-offset that is a {kind}")
 
 
@@ -189,12 +210,28 @@ def refuse_consumer(queue: Queue, what: str, given: Mapping[str, Any], profile: 
     arguments = {name: resolve_type(value) for name, value in given.items()}
     for name, rule in CONSUMER_RULES.items():
         if name in arguments and name in accepted and name not in settings.unchecked_arguments:
+            _refuse_age(name, *arguments[name], settings)
             wrong = rule(*arguments[name], arguments)
             if wrong is not None:
                 raise PreconditionFailed(f"invalid arg '{name}' for {what}: {wrong}")
     for name in arguments:
         if name in settings.all_consumer_arguments and name not in accepted:
             raise PreconditionFailed(f"invalid arg '{name}' for {what} of queue type {MODULES[queue.type]}")
+
+
+def takes_credit(queue_type: str, given: Mapping[str, Any], profile: Profile) -> bool:
+    """Return whether a consumer gets as many messages as its x-credit says, and no more (3.10 to 3.13).
+
+    It is how the plugin of AMQP 1.0 consumed; quorum queues crash when they deliver to others. Raises BrokerError for
+    one on which the channel crashes, after all else was checked.
+    """
+    if "x-credit" not in given or queue_type == "stream" or "x-credit" not in profile.settings.all_consumer_arguments:
+        return False
+    kind, value = resolve_type(given["x-credit"])
+    if kind != "table":
+        raise BrokerError(f"the channel crashes on an x-credit that is a {kind}")
+    types = {key: each for key, each, _ in value}
+    return types.get("credit") == "long" and types.get("drain") == "bool"
 
 
 NAME_PREFIX: Final = "x-name-prefix"
@@ -221,22 +258,53 @@ def find_compared_arguments(queue: Queue, profile: Profile) -> tuple[str, ...]:
     return profile.settings.arguments(queue.type)
 
 
-def refuse_queue(queue: Queue, what: str, profile: Profile) -> None:
+class DeclareFlags(NamedTuple):
+    """What a client asks of a new queue beside its properties."""
+
+    is_exclusive: bool = False
+    is_named_by_server: bool = False
+    denies_transient: bool = False
+    """Whether the broker denies queues that are neither durable nor exclusive."""
+
+
+NO_FLAGS: Final = DeclareFlags()
+
+
+def refuse_queue(queue: Queue, what: str, profile: Profile, flags: DeclareFlags = NO_FLAGS) -> None:
     """Raise BrokerError if the broker refuses a new queue; ``what`` names the queue as the broker's texts do.
 
     The code is 406, or 541 for a feature that the broker has dropped.
     """
+    if flags.is_named_by_server and queue.type in ("quorum", "stream"):
+        raise PreconditionFailed(f"Cannot declare a server-named queue for type {MODULES[queue.type]}")
     arguments = {name: resolve_type(value) for name, value in queue.arguments.items()}
     exchange = arguments.get("x-dead-letter-exchange")
     if exchange is not None and exchange[0] != "longstr":
         raise PreconditionFailed(f"invalid type '{exchange[0]}' for arg 'x-dead-letter-exchange' in {what}")
     kind = _type_of(arguments, what, profile)
-    if kind is None:
-        return
-    settings = profile.settings
+    if kind is not None:
+        _refuse_arguments(kind, arguments, what, profile.settings)
+    if flags.denies_transient and not queue.durable and not flags.is_exclusive:
+        raise BrokerError("Feature `transient_nonexcl_queues` is deprecated")
+    if kind == "classic" and profile.settings.denies_master_locator and "x-queue-master-locator" in arguments:
+        raise BrokerError("Feature `queue_master_locator` is deprecated")
+    if kind in ("quorum", "stream"):
+        for name, is_so in (
+            ("auto-delete", queue.auto_delete), ("exclusive-owner", flags.is_exclusive),
+            ("non-durable", not queue.durable),
+        ):  # fmt: skip
+            if is_so:
+                raise PreconditionFailed(f"invalid property '{name}' for {what}")
+    if kind == "stream":
+        _refuse_stream(arguments, profile)
+
+
+def _refuse_arguments(kind: str, arguments: Arguments, what: str, settings: SettingRules) -> None:
+    """Raise BrokerError for an argument with a wrong value, and for one that belongs to other types of queues."""
     accepted = settings.arguments(kind)
     for name, rule in find_rules(settings).items():
         if name in arguments and name in accepted and name not in settings.unchecked_arguments:
+            _refuse_age(name, *arguments[name], settings)
             wrong = rule(*arguments[name], arguments)
             if wrong is not None:
                 raise PreconditionFailed(f"invalid arg '{name}' for {what}: {wrong}")
@@ -246,16 +314,6 @@ def refuse_queue(queue: Queue, what: str, profile: Profile) -> None:
     for name in sorted(arguments) if is_sorted else arguments:
         if name in known and name not in accepted:
             raise PreconditionFailed(f"invalid arg '{name}' for {what} of queue type {MODULES[kind]}")
-    if kind == "classic":
-        if settings.denies_master_locator and "x-queue-master-locator" in arguments:
-            raise BrokerError("Feature `queue_master_locator` is deprecated")
-        return
-    if queue.auto_delete:
-        raise PreconditionFailed(f"invalid property 'auto-delete' for {what}")
-    if not queue.durable:
-        raise PreconditionFailed(f"invalid property 'non-durable' for {what}")
-    if kind == "stream":
-        _refuse_stream(arguments, profile)
 
 
 def _type_of(arguments: Arguments, what: str, profile: Profile) -> str | None:

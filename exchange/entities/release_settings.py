@@ -53,6 +53,7 @@ SETTINGS_3_10: Final = SettingRules(
     quorum_consumer_arguments=frozenset({"x-priority", "x-credit"}),
     stream_consumer_arguments=frozenset({"x-stream-offset", "x-credit"}),
     unchecked_arguments=frozenset(),
+    crashes_on_ages=True,
     has_version_1=True,
     sorts_arguments=False,
     empty_type_is_classic=False,
@@ -122,6 +123,7 @@ _CHECKED_FILTERS: Final = (
 )  # fmt: skip
 SETTINGS_4_2_7: Final = replace(
     SETTINGS_4_0,
+    crashes_on_ages=False,
     stream_arguments=_CHECKED_FILTERS,
     filter_size_refusal="Invalid value for x-stream-filter-size-bytes",
 )
@@ -147,6 +149,7 @@ SETTINGS_4_3_0: Final = replace(
 )  # fmt: skip
 SETTINGS_4_3_1: Final = replace(
     SETTINGS_4_3_0,
+    crashes_on_ages=False,
     stream_arguments=_CHECKED_FILTERS,
     filter_size_refusal="Invalid value for x-stream-filter-size-bytes",
     policy_settings=SETTINGS_4_3_0.policy_settings | _RETRIES,

@@ -48,9 +48,12 @@ _LIVES_3_10: Final = QueueBehaviour(
     drops_in_order=False,
     hears_own_limit_late=False,
     properties_have_size=False,
+    refusals_name_streams=False,
     consumer_timeout=None,
 )
-_LIVES_3_12: Final = replace(_LIVES_3_10, get_shows_no_returns=False, limit_gives_credit=False)
+_LIVES_3_12: Final = replace(
+    _LIVES_3_10, get_shows_no_returns=False, limit_gives_credit=False, refusals_name_streams=True
+)
 _LIVES_3_13: Final = replace(_LIVES_3_12, deaths_are_headers=False, names_last_death=True)
 _LIVES_4_0: Final = replace(
     _LIVES_3_13,
@@ -103,6 +106,7 @@ _3_10: Final = Profile(
     import_takes_undefined_type=False,
     import_keeps_queue_limits=False,
     max_regex_bytes=None,
+    denied_features=frozenset(),
     settings=SETTINGS_3_10,
     lives=_LIVES_3_10,
 )
@@ -145,6 +149,7 @@ _4_3_0: Final = replace(
     import_needs_durable=False,
     import_checks_topic_exchanges=True,
     import_takes_any_metadata=True,
+    denied_features=frozenset({"global_qos", "transient_nonexcl_queues"}),
     settings=SETTINGS_4_3_0,
     lives=_LIVES_4_3,
 )
@@ -175,10 +180,6 @@ class ReleaseRow:
     """Minimum of frame_max, in bytes (since 4.1); None for none."""
     max_message_bytes: int = 128 << 20
     """Maximum size of a message unless it is configured: 16 MiB since 4.0."""
-    refusals_name_streams: bool = False
-    """Refusals of consumers of a stream name it ``stream queue`` (since 3.12)."""
-    denied_features: frozenset[str] = frozenset()
-    """Deprecated features that are denied by default, of those that the models have (since 4.3)."""
 
     @property
     def series(self) -> str:
@@ -197,7 +198,6 @@ _ROW_3_12: Final = ReleaseRow(
     upgraded_from=("3.11",),
     before_upgrade=(),
     needed_patch=(18, "be on 3.11.18 or later, which has all feature flags that 3.12 requires"),
-    refusals_name_streams=True,
 )
 _ROW_3_13: Final = replace(
     _ROW_3_12,
@@ -250,7 +250,6 @@ _ROW_4_3: Final = replace(
         "restart all nodes once with the feature flag rabbitmq_4.0.0 if 3.13 had the plugin rabbitmq_amqp1_0",
     ),
     needed_patch=(NEWEST_PATCH, "be on the latest patch release of 4.2"),
-    denied_features=frozenset({"global_qos", "transient_nonexcl_queues"}),
 )
 _ROW_4_4: Final = replace(
     _ROW_4_3,

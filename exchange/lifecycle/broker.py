@@ -15,7 +15,7 @@ from typing import Any, Final
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.entities.in_force import Policies
 from exchange.entities.profile import QueueBehaviour
-from exchange.entities.queue_arguments import refuse_consumer
+from exchange.entities.queue_arguments import NO_FLAGS, DeclareFlags, refuse_consumer
 from exchange.errors import InputError, NotFound, PreconditionFailed
 from exchange.kinds import Choose
 from exchange.lifecycle.classic import ClassicQueue
@@ -137,18 +137,19 @@ class Broker:
         """Start a consumer, as basic.consume; it gets messages from now on.
 
         ``prefetch`` is the maximum number of its unacknowledged messages, 0 for no maximum. ``offset`` is where it
-        begins to read a stream. ``timeout`` is its argument x-consumer-timeout, in milliseconds. Raises NotFound,
-        PreconditionFailed for a stream without prefetch and for arguments that the queue refuses, and InputError for a
-        prefetch count that cannot be sent.
+        begins to read a stream, as x-stream-offset. ``timeout`` is its argument x-consumer-timeout, in milliseconds.
+        Raises NotFound, PreconditionFailed for a stream without prefetch and for arguments that the queue refuses, and
+        InputError for a prefetch count that cannot be sent.
         """
         if not isinstance(prefetch, int) or not 0 <= prefetch <= MAX_PREFETCH:
             raise InputError(f"the prefetch count is a number from 0 to {MAX_PREFETCH}, not {prefetch!r}")
         arguments: dict[str, Any] = {"x-priority": priority} if priority else {}
+        if offset != "next":
+            arguments["x-stream-offset"] = offset
         if timeout is not None:
             arguments["x-consumer-timeout"] = timeout
         live, topology = self.queue(queue), self.topology
-        what = VirtualHost(topology.vhost, topology.profile).describe("queue", queue)
-        refuse_consumer(topology.queues[live.name], what, arguments, topology.profile)
+        refuse_consumer(topology.queues[live.name], self.describe_queue(queue), arguments, topology.profile)
         consumer = Consumer(queue, prefetch, priority, auto_ack, timeout if isinstance(timeout, int) else None)
         self.start(consumer, offset)
         return consumer
@@ -262,8 +263,12 @@ class Broker:
         """Return the state of a queue. Raises NotFound."""
         queue = self._queues.get(name)
         if queue is None:
-            raise NotFound(f"no queue '{name}' in vhost '{self.topology.vhost}'")
+            raise NotFound(f"no {self.describe_queue(name)}")
         return queue
+
+    def describe_queue(self, name: str) -> str:
+        """Name a queue as the broker's texts do, as `exchange.lifecycle.queues.QueueHost`."""
+        return VirtualHost(self.topology.vhost, self.topology.profile).describe("queue", name)
 
     @property
     def queues(self) -> Collection[str]:
@@ -274,9 +279,9 @@ class Broker:
         """Declare an exchange, as exchange.declare."""
         self._router.declare_exchange(exchange)
 
-    def declare_queue(self, queue: Queue) -> None:
+    def declare_queue(self, queue: Queue, flags: DeclareFlags = NO_FLAGS) -> None:
         """Declare a queue, as queue.declare; it counts as a use of a queue that exists."""
-        self._router.declare_queue(queue)
+        self._router.declare_queue(queue, flags)
         live = self._queues.get(queue.name)
         if live is None:
             self._add_queue(queue, self.topology.policies_in_force())

@@ -32,6 +32,9 @@ class QueueHost(Protocol):
     def hears_losses(self) -> bool:
         """Whether somebody wants to know of messages that end without a dead letter."""
 
+    def describe_queue(self, name: str) -> str:
+        """Name a queue as the broker's texts do."""
+
     @property
     def dead(self) -> deque[Death]:
         """What died, the oldest first; it is dead-lettered or lost once the queue is done."""

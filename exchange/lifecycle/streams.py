@@ -5,19 +5,25 @@ Retention is not modelled: RabbitMQ deletes whole segments of the log, by its ow
 
 from __future__ import annotations
 
-from typing import Final
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from exchange.errors import NotImplementedByBroker, PreconditionFailed
+from exchange.entities.queue_arguments import find_max_age
 from exchange.lifecycle.consumers import Consumer, ConsumerTurns, Delivery
 from exchange.lifecycle.content import Content
 from exchange.lifecycle.limits import Limits
 from exchange.lifecycle.orders import ClassicOrder, Stored
 from exchange.lifecycle.queues import LiveQueue, QueueHost
+from exchange.topology.requests import refuse_consume, refuse_get, refuse_purge
+from exchange.values.field_values import resolve_type
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 __all__ = ["Offset", "StreamQueue"]
 
-Offset = str | int
-"""``first``, ``last``, ``next``, or the number of a message."""
+Offset: TypeAlias = "str | int | datetime"
+"""``first``, ``last``, ``next``, the number of a message, an age as ``1h``, or a time."""
 
 
 class StreamQueue(LiveQueue):
@@ -27,6 +33,8 @@ class StreamQueue(LiveQueue):
         self._log: Final = ClassicOrder()
         super().__init__(name, limits, host, self._log, ConsumerTurns(parks_eagerly=False))
         self._messages: Final[list[Stored]] = []
+        self._times: Final[list[float]] = []
+        """The time in milliseconds at which each of them was appended."""
         self._next: Final[dict[Consumer, int]] = {}
 
     def publish(self, content: Content, publisher: object | None) -> bool:
@@ -35,38 +43,50 @@ class StreamQueue(LiveQueue):
         message = Stored(content, self._places, len(content.message.body), 0, None)
         self._log.put(message)
         self._messages.append(message)
+        self._times.append(self._host.now)
         self.run()
         return True
 
     def get(self, *, auto_ack: bool) -> Delivery | None:
         """Raise the broker's error: a stream is read by consumers only."""
-        raise NotImplementedByBroker(f"basic.get not supported by stream queues queue '{self.name}'")
+        refuse_get("stream", self._host.describe_queue(self.name))
+        return None
 
     def purge(self) -> int:
         """Raise the broker's error: a stream keeps its messages."""
-        raise NotImplementedByBroker(f"queue.purge not supported by stream queues queue '{self.name}'")
+        refuse_purge("stream", self._host.describe_queue(self.name))
+        return 0
 
     def remove(self, message: Stored) -> None:
         """Raise the error of `purge`."""
         self.purge()
 
     def start(self, consumer: Consumer, offset: Offset) -> None:
-        """Add a consumer that begins at an offset; a negative one is the first message, as in RabbitMQ.
+        """Add a consumer that begins at an offset which `refuse_consumer` accepts.
 
-        An offset beyond the end is waited for: messages before it are not delivered.
+        A negative number is the first message, as in RabbitMQ. An offset beyond the end is waited for: messages before
+        it are not delivered. An age or a time is the first message from then on, and ``next`` if there is none.
+        RabbitMQ begins with the messages that it wrote together with it, and these may be older.
 
-        Raises PreconditionFailed as the broker does.
+        Raises BrokerError for a consumer that streams do not support.
         """
-        if not consumer.prefetch:
-            raise PreconditionFailed("consumer prefetch count is not set for stream queue")
-        if consumer.auto_ack:
-            raise NotImplementedByBroker(f"automatic acknowledgement not supported by stream queue '{self.name}'")
-        end = len(self._messages)
-        named = {"first": 0, "last": max(end - 1, 0), "next": end}
-        if isinstance(offset, str) and offset not in named:
-            raise PreconditionFailed(f"invalid stream offset {offset!r}: 'first', 'last', 'next' or a number")
-        self._next[consumer] = named[offset] if isinstance(offset, str) else max(offset, 0)
+        refuse_consume(
+            "stream", self._host.describe_queue(self.name), self._host.release,
+            prefetch=consumer.prefetch, auto_ack=consumer.auto_ack,
+        )  # fmt: skip
+        self._next[consumer] = self._find_start(offset)
         self.add_consumer(consumer)
+
+    def _find_start(self, offset: Offset) -> int:
+        kind, value = resolve_type(offset)
+        end = len(self._messages)
+        named = {b"first": 0, b"last": max(end - 1, 0), b"next": end}
+        if kind == "timestamp":
+            return bisect_left(self._times, value * 1000)
+        if isinstance(value, bytes):
+            age = find_max_age(value)
+            return named[value] if age is None else bisect_left(self._times, self._host.now - age)
+        return max(int(value), 0)
 
     def run(self) -> None:
         """Give each consumer what it has not read, as far as its prefetch count allows."""

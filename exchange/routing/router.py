@@ -16,6 +16,7 @@ from exchange.concurrency.forks import ROUTERS, lock_at_forks
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.entities.in_force import Policies
 from exchange.entities.indexes import Change
+from exchange.entities.queue_arguments import NO_FLAGS, DeclareFlags
 from exchange.errors import BrokerError
 from exchange.kinds import Choose
 from exchange.routing.cache import RouteCache
@@ -238,9 +239,9 @@ class Router:
         """Add an exchange, as `Topology.declare_exchange`."""
         self._edit(lambda: rules.declare_exchange(self._tables, self._host, exchange))
 
-    def declare_queue(self, queue: Queue) -> None:
-        """Add a queue, as `Topology.declare_queue`."""
-        self._edit(lambda: rules.declare_queue(self._tables, self._host, queue))
+    def declare_queue(self, queue: Queue, flags: DeclareFlags = NO_FLAGS) -> None:
+        """Add a queue, as `Topology.declare_queue`; ``flags`` are what a client asks beside its properties."""
+        self._edit(lambda: rules.declare_queue(self._tables, self._host, queue, flags))
 
     def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
         """Remove an exchange, as `Topology.delete_exchange`."""

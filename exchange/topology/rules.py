@@ -19,7 +19,7 @@ from exchange.entities.entities import DIRECT_REPLY_TO, Binding, Destination, Ex
 from exchange.entities.indexes import Change, Tables
 from exchange.entities.policy_definitions import refuse_policy
 from exchange.entities.profile import Profile
-from exchange.entities.queue_arguments import find_compared_arguments, refuse_queue
+from exchange.entities.queue_arguments import NO_FLAGS, DeclareFlags, find_compared_arguments, refuse_queue
 from exchange.errors import AccessRefused, BadRequest, CommandInvalid, InputError, NotFound, PreconditionFailed
 from exchange.kinds import KINDS, find_kind
 from exchange.limits import SHORTSTR_BYTES
@@ -87,8 +87,8 @@ def declare_exchange(tables: Tables, host: VirtualHost, exchange: Exchange) -> l
     return [Change(True, _rename(exchange, name))]
 
 
-def declare_queue(tables: Tables, host: VirtualHost, queue: Queue) -> list[Change]:
-    """Return the changes of queue.declare, for a queue that has a name. Raises as the broker."""
+def declare_queue(tables: Tables, host: VirtualHost, queue: Queue, flags: DeclareFlags = NO_FLAGS) -> list[Change]:
+    """Return the changes of queue.declare, for a queue that has a name, maybe from a server. Raises as the broker."""
     _require(queue, Queue)
     name = strip_line_ends(_check_short(queue.name, "the name of a queue"))
     _check_arguments(queue.arguments)
@@ -106,8 +106,9 @@ def declare_queue(tables: Tables, host: VirtualHost, queue: Queue) -> list[Chang
         return [Change(True, replace(existing, partitioning=queue.partitioning))]
     if not name:
         raise PreconditionFailed("a queue without a name gets one from a server, and there is none here")
-    _refuse_reserved("queue", name)
-    refuse_queue(queue, what, host.profile)
+    if not flags.is_named_by_server:
+        _refuse_reserved("queue", name)
+    refuse_queue(queue, what, host.profile, flags)
     return [Change(True, _rename(queue, name))]
 
 

@@ -17,7 +17,6 @@ from queue import Empty
 from threading import Condition, Timer
 from time import monotonic
 from typing import Any, Final
-from uuid import uuid4
 
 from amqp.exceptions import ChannelError, error_for_code
 from amqp.protocol import queue_declare_ok_t
@@ -25,10 +24,12 @@ from kombu.transport import TRANSPORT_ALIASES, virtual
 from kombu.transport.base import to_rabbitmq_queue_arguments
 
 from exchange.entities.entities import Binding, Exchange, Queue
+from exchange.entities.queue_arguments import NO_FLAGS, DeclareFlags
 from exchange.errors import BrokerError, NotFound, PreconditionFailed
 from exchange.kinds import KINDS, compute_delivered_headers
 from exchange.routing.route import LaterRoute
 from exchange.routing.router import Router
+from exchange.topology.requests import name_queue, refuse_delete
 from exchange.topology.topology import Topology
 from exchange.values.message import BASIC_PROPERTIES, Message
 
@@ -38,8 +39,6 @@ ALIAS: Final = "hashstar"
 HOST: Final = "localhost"
 """Host of the URL ``hashstar://``."""
 
-GENERATED: Final = "gen-"
-"""Beginning of the names of queues that are declared without one. RabbitMQ's own prefix, ``amq.gen-``, is reserved."""
 PATIENCE: Final = 0.25
 """Maximum number of seconds to wait for a message before consumers are listed again: others may have started."""
 
@@ -71,10 +70,10 @@ class MemoryBroker:
         """The present topology."""
         return self.router.topology
 
-    def declare_queue(self, queue: Queue) -> None:
+    def declare_queue(self, queue: Queue, flags: DeclareFlags = NO_FLAGS) -> None:
         """Declare a queue. Raises as the broker."""
         with self.changed:
-            self.router.declare_queue(queue)
+            self.router.declare_queue(queue, flags)
             self.queues.setdefault(queue.name, deque())
 
     def delete_queue(self, name: str) -> None:
@@ -218,12 +217,13 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu has no types
         arguments: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> queue_declare_ok_t:
-        queue = queue or f"{GENERATED}{uuid4().hex}"
+        flags = DeclareFlags(exclusive, is_named_by_server=not queue)
+        queue = queue or name_queue()
         with _amqp_errors(50, 10):
             if passive and queue not in self.broker.queues:
                 raise NotFound(f"no queue '{queue}' in vhost '{self.broker.topology.vhost}'")
             if not passive:
-                self.broker.declare_queue(Queue(queue, bool(durable), bool(auto_delete), arguments or {}))
+                self.broker.declare_queue(Queue(queue, bool(durable), bool(auto_delete), arguments or {}), flags)
                 if exclusive:
                     self.connection.exclusive.add(queue)
         return queue_declare_ok_t(queue, self._size(queue), self.broker.consumers[queue])
@@ -231,6 +231,10 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu has no types
     def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False, **options: Any) -> int:
         size = self._size(queue)
         with _amqp_errors(50, 40):
+            declared = self.broker.topology.queues.get(queue)
+            if declared is not None:
+                what = f"queue '{queue}' in vhost '{self.broker.topology.vhost}'"
+                refuse_delete(declared.type, what, if_unused=if_unused, if_empty=if_empty)
             for asked, is_so, what in (
                 (if_unused, self.broker.consumers[queue], "in use"),
                 (if_empty, size, "not empty"),

@@ -12,24 +12,21 @@ from contextlib import contextmanager
 from dataclasses import replace
 from random import randrange
 from typing import Any, Final, Protocol
-from uuid import uuid4
 
 from exchange.amqp import ContentHeader, build_lazy_message
 from exchange.entities.entities import Queue
-from exchange.entities.queue_arguments import take_name_prefix
+from exchange.entities.queue_arguments import DeclareFlags, take_name_prefix
 from exchange.errors import BrokerError, ResourceLocked
 from exchange.kinds import Choose
 from exchange.lifecycle.broker import Broker as Life
 from exchange.lifecycle.outcomes import Publication
 from exchange.lifecycle.queues import LiveQueue
+from exchange.topology.requests import name_queue
 from exchange.topology.rules import VirtualHost
 from exchange.topology.topology import Topology
 from exchange.values.message import Message
 
 __all__ = ["FrameSender", "MessageReceiver", "ServedBroker"]
-
-GENERATED: Final = "gen"
-"""Beginning of the names of queues that are declared without one. RabbitMQ's own prefix, ``amq.gen-``, is reserved."""
 
 
 class MessageReceiver(Protocol):
@@ -122,12 +119,13 @@ class ServedBroker:
     def declare_queue(self, queue: Queue, connection: object, *, exclusive: bool) -> LiveQueue:
         """Declare a queue; it gets a name if it has none."""
         queue, prefix = take_name_prefix(queue, self.life.topology.profile)
+        flags = DeclareFlags(exclusive, is_named_by_server=not queue.name)
         if not queue.name:
-            queue = replace(queue, name=f"{prefix or GENERATED}-{uuid4().hex}")
+            queue = replace(queue, name=name_queue(prefix))
         elif queue.name in self.life.queues:
             self.queue(queue.name, connection)
         is_new = queue.name not in self.life.queues
-        self.life.declare_queue(queue)
+        self.life.declare_queue(queue, flags)
         if is_new:
             self._owners.pop(queue.name, None)  # of one that expired
             if exclusive:

@@ -9,15 +9,15 @@ from typing import Any, Final
 from uuid import uuid4
 
 from bindings.testing.server.broker import FrameSender
-from bindings.testing.server.consumers import ChannelConsumer, find_offset, is_heard
+from bindings.testing.server.consumers import ChannelConsumer, is_heard
 from exchange.amqp import ContentHeader, get_content
 from exchange.entities.entities import DIRECT_REPLY_TO
 from exchange.entities.part import decode_binding, decode_exchange, decode_queue, with_last_queue
-from exchange.entities.queue_arguments import refuse_consumer
+from exchange.entities.queue_arguments import refuse_consumer, takes_credit
 from exchange.errors import AccessRefused, BrokerError, NotAllowed, NotFound, NotImplementedByBroker, PreconditionFailed
 from exchange.lifecycle.consumers import Delivery
 from exchange.lifecycle.queues import LiveQueue
-from exchange.topology.rules import VirtualHost
+from exchange.topology.requests import refuse_consume, refuse_delete, refuse_prefetch_size
 from exchange.values.message import Message
 
 __all__ = ["Channel"]
@@ -142,28 +142,35 @@ class Channel:
         count = 0
         if name in self._broker.life.queues:
             queue = self._queue(name)
-            count = len(queue.order)
+            kind, conditions = self._type_of(name), {flag: given[flag] for flag in ("if_unused", "if_empty")}
+            refuse_delete(kind, self._broker.life.describe_queue(name), **conditions)
+            count = len(queue.order) if kind != "stream" else 0
             for wanted, is_so, what in (
                 ("if_unused", queue.turns.consumers, "in use"),
                 ("if_empty", count, "not empty"),
             ):
-                if given[wanted] and is_so:
-                    raise PreconditionFailed(f"queue '{name}' in vhost '{self._broker.vhost}' {what}")
+                if given[wanted] and is_so and kind == "classic":
+                    raise PreconditionFailed(f"{self._broker.life.describe_queue(name)} {what}")
             self._broker.delete_queue(name)
         self._answer(given, "queue.delete-ok", message_count=count)
 
     def _queue(self, name: str) -> LiveQueue:
         return self._broker.queue(name, self._connection)
 
+    def _type_of(self, name: str) -> str:
+        return self._broker.life.topology.queues[name].type
+
     # Consumers
 
     def _basic_qos(self, given: Arguments) -> None:
-        if given["global"]:
+        refuse_prefetch_size(given["prefetch_size"])
+        if given["global"] and "global_qos" not in self._broker.life.topology.profile.denied_features:
             self._limit = given["prefetch_count"]
         else:
-            self._limit_of_new = given["prefetch_count"]
+            self._limit, self._limit_of_new = 0, given["prefetch_count"]
         self._answer(given, "basic.qos-ok")
-        self._resume()
+        for consumer in [*self._consumers.values()]:  # they may have more room than before
+            self._broker.life.resume(consumer)
 
     def _basic_consume(self, given: Arguments) -> None:
         tag = given["consumer_tag"] or f"amq.ctag-{uuid4().hex}"
@@ -183,14 +190,16 @@ class Channel:
         ):
             raise AccessRefused(f"queue '{queue.name}' in vhost '{self._broker.vhost}' in exclusive use")
         arguments, life = given["arguments"], self._broker.life
-        what = VirtualHost(self._broker.vhost, life.topology.profile).describe("queue", queue.name)
-        refuse_consumer(life.topology.queues[queue.name], what, arguments, life.topology.profile)
+        what, profile = life.describe_queue(queue.name), life.topology.profile
+        refuse_consumer(life.topology.queues[queue.name], what, arguments, profile)
+        refuse_consume(
+            self._type_of(queue.name), what, life.release,
+            prefetch=self._limit_of_new, auto_ack=given["no_ack"], channel_prefetch=self._limit,
+        )  # fmt: skip
+        if takes_credit(self._type_of(queue.name), arguments, profile):
+            raise NotImplementedByBroker("x-credit, which clients of AMQP 1.0 need, is not implemented by this server")
         consumer = self._consumers[tag] = ChannelConsumer(self, queue.name, self._limit_of_new, given)
-        try:
-            self._broker.life.start(consumer, find_offset(arguments))
-        except BrokerError:
-            del self._consumers[tag]
-            raise
+        life.start(consumer, arguments.get("x-stream-offset", "next"))
         self._answer(given, "basic.consume-ok", consumer_tag=tag)
 
     def _basic_cancel_ok(self, given: Arguments) -> None:

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from exchange.lifecycle.consumers import Consumer
-from exchange.lifecycle.streams import Offset
 from exchange.values.field_values import resolve_type
 
-__all__ = ["ChannelConsumer", "find_offset", "is_heard"]
+__all__ = ["ChannelConsumer", "is_heard"]
 
 
 class SharedLimit(Protocol):
@@ -59,9 +58,3 @@ class ChannelConsumer(Consumer):
 def is_heard(consumer: Consumer | None) -> bool:
     """Return whether the client of a delivery's consumer knows of its timeouts; basic.get has no consumer."""
     return isinstance(consumer, ChannelConsumer) and consumer.is_heard
-
-
-def find_offset(arguments: Mapping[str, Any]) -> Offset:
-    """Return where a consumer of a stream begins to read."""
-    value = resolve_type(arguments.get("x-stream-offset", "next"))[1]
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value if isinstance(value, int) else "next"

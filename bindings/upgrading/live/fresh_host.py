@@ -16,7 +16,7 @@ __all__ = ["DENIABLE", "PREFIX", "make_fresh_host", "find_permitted_features"]
 
 PREFIX: Final = "hashstar-upgrade-"
 """Beginning of the names of virtual hosts that are created, and deleted at the end."""
-DENIABLE: Final = (*sorted(ROWS[-1].denied_features),)
+DENIABLE: Final = (*sorted(ROWS[-1].profile.denied_features),)
 """Deprecated features that the model of releases has."""
 
 

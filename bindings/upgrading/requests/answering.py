@@ -17,11 +17,20 @@ from bindings.upgrading.releases import Release
 from exchange.entities.entities import DIRECT_REPLY_TO, Exchange, Queue
 from exchange.entities.indexes import Change
 from exchange.entities.part import decode_binding, decode_exchange, decode_queue, with_last_queue
-from exchange.entities.queue_arguments import refuse_consumer, refuse_queue, take_name_prefix
-from exchange.errors import AccessRefused, BrokerError, InputError, NotFound, PreconditionFailed
+from exchange.entities.queue_arguments import DeclareFlags, refuse_consumer, take_name_prefix, takes_credit
+from exchange.errors import (
+    AccessRefused,
+    BrokerError,
+    InputError,
+    NotFound,
+    NotImplementedByBroker,
+    PreconditionFailed,
+    ResourceLocked,
+)
 from exchange.kinds import KINDS
 from exchange.limits import SHORTSTR_BYTES
 from exchange.topology import rules
+from exchange.topology.requests import refuse_consume, refuse_delete, refuse_get, refuse_prefetch_size, refuse_purge
 from exchange.topology.topology import Topology
 
 __all__ = ["GENERATED", "AnsweringHost", "Foretold", "answer_to_message", "answer_to_tuning", "normalise"]
@@ -29,8 +38,6 @@ __all__ = ["GENERATED", "AnsweringHost", "Foretold", "answer_to_message", "answe
 GENERATED: Final = "amq.gen-*"
 """Stands for the name that the broker gives a queue which is declared without one."""
 GENERATED_NAME: Final = re.compile(r"amq\.gen-[A-Za-z0-9_-]{22}")
-WITHOUT_LIMITS: Final = frozenset({"quorum", "stream"})
-"""Types of queues without a limit of unacknowledged messages for all consumers of a channel."""
 
 FACTS: Final = {
     "queue.declare": "HSU001", "exchange.declare": "HSU002", "queue.bind": "HSU003", "exchange.bind": "HSU003",
@@ -49,14 +56,6 @@ class Foretold(NamedTuple):
 
 
 FINE: Final = Foretold(ACCEPTED)
-
-
-class _Fault(BrokerError):
-    """A refusal with any code: the connection is closed by those from 500 on."""
-
-    def __init__(self, code: int, name: str, text: str, fact: str) -> None:
-        super().__init__(text)
-        self.code, self.name, self.fact = code, name, fact
 
 
 class AnsweringHost:
@@ -141,47 +140,19 @@ class AnsweringHost:
         declared, _ = take_name_prefix(decode_queue(given), self._host.profile)
         queue = replace(declared, name=name)
         if name in self._tables.queues and (given["exclusive"] or name in self._exclusive):
-            raise _Fault(405, "RESOURCE_LOCKED", self._host.describe_lock(name), "HSU301")
-        if name in self._tables.queues or (name.startswith("amq.") and name != GENERATED):
-            self._apply(rules.declare_queue(self._tables, self._host, queue))
-            return
-        self._refuse_new(queue, exclusive=given["exclusive"])
-        self._tables.apply(Change(True, queue))
-        if given["exclusive"]:
+            raise ResourceLocked(self._host.describe_lock(name))
+        is_new = name not in self._tables.queues
+        flags = DeclareFlags(given["exclusive"], name == GENERATED, self._denies("transient_nonexcl_queues"))
+        self._apply(rules.declare_queue(self._tables, self._host, queue, flags))
+        if is_new and given["exclusive"]:
             self._exclusive.add(name)
-
-    def _refuse_new(self, queue: Queue, *, exclusive: bool) -> None:
-        """Raise what the release answers to a new queue, in the order in which it checks."""
-        what = self._host.describe("queue", queue.name)
-        if queue.name == GENERATED and queue.type in WITHOUT_LIMITS:
-            raise PreconditionFailed(f"Cannot declare a server-named queue for type rabbit_{queue.type}_queue")
-        denied = not queue.durable and not exclusive and self._denies("transient_nonexcl_queues")
-        try:
-            refuse_queue(queue, what, self._host.profile)
-        except BrokerError as error:
-            if not error.text.startswith(("invalid property", "Feature")):
-                raise  # arguments are checked before anything else
-            if denied:
-                raise _denial("transient_nonexcl_queues", 541, "INTERNAL_ERROR", "HSU005") from None
-            if exclusive and "'non-durable'" in error.text:
-                raise PreconditionFailed(f"invalid property 'exclusive-owner' for {what}") from None
-            raise
-        if denied:
-            raise _denial("transient_nonexcl_queues", 541, "INTERNAL_ERROR", "HSU005")
-        if exclusive and queue.type in WITHOUT_LIMITS:
-            raise PreconditionFailed(f"invalid property 'exclusive-owner' for {what}")
 
     def _queue_delete(self, given: Arguments) -> None:
         name = given["queue"]
         queue = self._tables.queues.get(name)
-        if queue is not None and queue.type == "quorum":
-            for flag in ("if_unused", "if_empty"):
-                if given[flag]:
-                    raise _Fault(
-                        540, "NOT_IMPLEMENTED",
-                        f"cannot delete {self._host.describe('queue', name)}. queue.delete operations with "
-                        f"{flag.replace('_', '-')} flag set are not supported by quorum queues", "HSU303",
-                    )  # fmt: skip
+        if queue is not None:
+            what = self._host.describe("queue", name)
+            refuse_delete(queue.type, what, if_unused=given["if_unused"], if_empty=given["if_empty"])
         self._apply(rules.delete_queue(self._tables, name))
         self._exclusive.discard(name)
 
@@ -189,14 +160,13 @@ class AnsweringHost:
 
     def _queue_purge(self, given: Arguments) -> None:
         queue = self._find_queue(given)
-        if queue is not None and queue.type == "stream":
-            self._refuse_stream(queue, "queue.purge not supported by stream queues {}")
+        if queue is not None:
+            refuse_purge(queue.type, self._host.describe("queue", queue.name))
 
     # Messages and consumers
 
     def _basic_qos(self, given: Arguments) -> None:
-        if given["prefetch_size"]:
-            raise _Fault(540, "NOT_IMPLEMENTED", f"prefetch_size!=0 ({given['prefetch_size']})", "HSU304")
+        refuse_prefetch_size(given["prefetch_size"])
 
     def _basic_consume(self, given: Arguments) -> None:
         queue = self._find_queue(given)
@@ -204,31 +174,25 @@ class AnsweringHost:
             return
         what = self._host.describe("queue", queue.name)
         refuse_consumer(queue, what, given["arguments"], self._host.profile)
-        shares = given["prefetch_global"] and self._shares_prefetch
-        if queue.type == "stream":
-            if shares or not given["prefetch_count"]:  # what all consumers of a channel share is not their own
-                place = f"stream {what}" if self._release.row.refusals_name_streams else f"'{what}'"
-                text = f"consumer prefetch count is not set for {place}"
-                raise _Fault(406, "PRECONDITION_FAILED", text, "HSU303")
-            if given["no_ack"]:
-                queues = "" if self._release.row.refusals_name_streams else "queues "
-                self._refuse_stream(queue, f"automatic acknowledgement not supported by stream {queues}{{}}")
-        if shares and given["prefetch_count"] and queue.type == "quorum":
-            raise _Fault(540, "NOT_IMPLEMENTED", f"{what} does not support global qos", "HSU303")
+        count, is_shared = given["prefetch_count"], given["prefetch_global"] and self._shares_prefetch
+        refuse_consume(
+            queue.type, what, self._host.profile.lives, prefetch=0 if is_shared else count,
+            auto_ack=given["no_ack"], channel_prefetch=count if is_shared else 0,
+        )  # fmt: skip
+        takes_credit(queue.type, given["arguments"], self._host.profile)
 
     def _basic_get(self, given: Arguments) -> None:
         queue = self._find_queue(given)
-        if queue is not None and queue.type == "stream":
-            self._refuse_stream(queue, "basic.get not supported by stream queues {}")
+        if queue is not None:
+            refuse_get(queue.type, self._host.describe("queue", queue.name))
 
     def _basic_publish(self, given: Arguments) -> None:
         name = given["exchange"]
         exchange = self._find("exchange", name)
         if isinstance(exchange, Exchange) and exchange.internal:
-            text = f"cannot publish to internal {self._host.describe('exchange', name)}"
-            raise _Fault(403, "ACCESS_REFUSED", text, "HSU304")
+            raise AccessRefused(f"cannot publish to internal {self._host.describe('exchange', name)}")
         if given.get("immediate"):
-            raise _Fault(540, "NOT_IMPLEMENTED", "immediate=true", "HSU304")
+            raise NotImplementedByBroker("immediate=true")
 
     @property
     def _shares_prefetch(self) -> bool:
@@ -236,7 +200,7 @@ class AnsweringHost:
         return not self._denies("global_qos")
 
     def _denies(self, feature: str) -> bool:
-        return feature in self._release.row.denied_features - self._permitted
+        return feature in self._release.profile.denied_features - self._permitted
 
     def _find(self, kind: str, name: str) -> Exchange | Queue:
         parts: Mapping[str, Exchange | Queue] = self._tables.queues if kind == "queue" else self._tables.exchanges
@@ -252,9 +216,6 @@ class AnsweringHost:
             return None
         part = self._find("queue", name)
         return part if isinstance(part, Queue) else None
-
-    def _refuse_stream(self, queue: Queue, text: str) -> None:
-        raise _Fault(540, "NOT_IMPLEMENTED", text.format(self._host.describe("queue", queue.name)), "HSU303")
 
     def _apply(self, changes: list[Change]) -> None:
         for change in changes:
@@ -288,10 +249,6 @@ def normalise(text: str) -> str:
     return GENERATED_NAME.sub(GENERATED, first.removesuffix(".") if line_end else first)
 
 
-def _denial(feature: str, code: int, name: str, fact: str) -> _Fault:
-    return _Fault(code, name, f"Feature `{feature}` is deprecated", fact)
-
-
 def _to_answer(error: BrokerError) -> RecordedAnswer:
     """Return a refusal as it arrives: the text is a short string, whose end is missing if it is too long."""
     text = f"{error.name} - {error.text}".encode("utf-8", "surrogateescape")
@@ -301,12 +258,14 @@ def _to_answer(error: BrokerError) -> RecordedAnswer:
 
 
 def _fact_of(error: BrokerError, method: str) -> str:
-    if isinstance(error, _Fault):
-        return error.fact
     if isinstance(error, NotFound):
         return "HSU302"
-    if error.text.startswith("inequivalent arg"):
+    if isinstance(error, ResourceLocked) or error.text.startswith("inequivalent arg"):
         return "HSU301"
+    if error.text.startswith("Feature `transient_nonexcl_queues`"):
+        return "HSU005"
+    if isinstance(error, NotImplementedByBroker):
+        return "HSU304" if method in ("basic.qos", "basic.publish") else "HSU303"
     if isinstance(error, PreconditionFailed) or error.text.startswith("Feature"):
         return FACTS.get(method, "HSU303" if method.startswith("basic.") else "HSU304")
     return "HSU304"

@@ -168,7 +168,7 @@ def test_a_client_that_agrees_to_the_cancel_of_no_consumer_loses_its_connection(
         channel.queue_declare("q")
 
 
-@pytest.mark.parametrize(("profile", "prefix"), [("4.3", "gen"), ("4.4.0", "svc"), ("4.4", "svc")])
+@pytest.mark.parametrize(("profile", "prefix"), [("4.3", "amq.gen"), ("4.4.0", "svc"), ("4.4", "svc")])
 def test_since_4_4_a_queue_that_the_broker_names_may_have_a_prefix(profile: str, prefix: str) -> None:
     with (
         AmqpServer(Topology(profile=profile)) as server,
@@ -179,7 +179,7 @@ def test_since_4_4_a_queue_that_the_broker_names_may_have_a_prefix(profile: str,
         assert name.startswith(f"{prefix}-")
         assert channel.queue_declare("mine", arguments={"x-name-prefix": "svc"}).method.queue == "mine"
         if prefix == "svc":
-            assert channel.queue_declare("", arguments={"x-name-prefix": 5}).method.queue.startswith("gen-")
+            assert channel.queue_declare("", arguments={"x-name-prefix": 5}).method.queue.startswith("amq.gen-")
             assert channel.queue_declare("own", arguments={"x-name-prefix": "x" * 65}).method.queue == "own"
             with pytest.raises(ChannelClosedByBroker, match=r"x{65}.* exceeds the 64-byte limit"):
                 channel.queue_declare("", arguments={"x-name-prefix": "x" * 65})
@@ -249,22 +249,28 @@ def test_consumers_of_a_higher_priority_are_served_first(server: AmqpServer, cha
     assert sorted(got) == ["high", "high", "low"]
 
 
-def test_the_limit_of_a_channel_counts_all_of_its_consumers(server: AmqpServer, channel: BlockingChannel) -> None:
-    got: list[tuple[str, int]] = []
-    channel.basic_qos(prefetch_count=3, global_qos=True)
-    for name in ("a", "b"):
-        channel.queue_declare(name, durable=True)
-        channel.basic_consume(name, lambda _c, method, _p, _b, name=name: got.append((name, method.delivery_tag)))
-    for _ in range(3):
+def test_the_limit_of_a_channel_counts_all_of_its_consumers() -> None:
+    """Until 4.3, which takes it for that of each consumer."""
+    with (
+        AmqpServer(Topology(profile="4.2")) as server,
+        pika.BlockingConnection(pika.URLParameters(server.url)) as connection,
+    ):
+        channel = connection.channel()
+        got: list[tuple[str, int]] = []
+        channel.basic_qos(prefetch_count=3, global_qos=True)
         for name in ("a", "b"):
-            channel.basic_publish("", name, b"")
-    wait_until(lambda: sum(len(server.messages(name)) for name in "ab") == 3)
-    wait_until(lambda: channel.connection.process_data_events(0) or len(got) == 3)
-    channel.basic_ack(got[0][1])
-    wait_until(lambda: channel.connection.process_data_events(0) or len(got) == 4)
-    channel.basic_ack(0, multiple=True)
-    wait_until(lambda: channel.connection.process_data_events(0) or len(got) == 6)
-    assert sorted(name for name, _ in got) == ["a", "a", "a", "b", "b", "b"]
+            channel.queue_declare(name, durable=True)
+            channel.basic_consume(name, lambda _c, method, _p, _b, name=name: got.append((name, method.delivery_tag)))
+        for _ in range(3):
+            for name in ("a", "b"):
+                channel.basic_publish("", name, b"")
+        wait_until(lambda: sum(len(server.messages(name)) for name in "ab") == 3)
+        wait_until(lambda: channel.connection.process_data_events(0) or len(got) == 3)
+        channel.basic_ack(got[0][1])
+        wait_until(lambda: channel.connection.process_data_events(0) or len(got) == 4)
+        channel.basic_ack(0, multiple=True)
+        wait_until(lambda: channel.connection.process_data_events(0) or len(got) == 6)
+        assert sorted(name for name, _ in got) == ["a", "a", "a", "b", "b", "b"]
 
 
 def test_a_stream_is_read_from_an_offset_by_each_consumer(channel: BlockingChannel) -> None:
