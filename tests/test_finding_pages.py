@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from bindings.checking.rules.finding import RULES
+from bindings.checking.rules.table import RULES
 from bindings.sources.language.formatter import format_text
 from bridge.cli import hashstar
 from docs.scripts.finding_pages import EXAMPLES, PAGES, RELEASES, ROOT, find_example, render_pages

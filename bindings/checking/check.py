@@ -25,9 +25,9 @@ from bindings.checking.rules import (
     reach,
     redundancy,
 )
-from bindings.checking.rules.finding import ABSENCES, RULES, Finding
+from bindings.checking.rules.finding import Finding, quote_exchange
+from bindings.checking.rules.table import ABSENCES, RULES
 from bindings.checking.rules.view import TopologyView
-from bindings.checking.rules.words import quote_exchange
 from bindings.sources.definitions.import_warnings import NOT_READ
 from bindings.sources.language.expectations import Expectation
 from bindings.sources.open import open_source

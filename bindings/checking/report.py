@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bindings.checking.rules.finding import RULES, SEVERITIES, Finding, Severity
+from bindings.checking.rules.finding import Finding
+from bindings.checking.rules.table import RULES, SEVERITIES, Severity
 from bindings.sources.tree import SkippedFile
 from exchange.errors import HashstarError
 from exchange.text.display import hide_logins

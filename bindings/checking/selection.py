@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bindings.checking.rules.finding import RULES, Rule
+from bindings.checking.rules.table import RULES, Rule
 from exchange.errors import InputError
 
 __all__ = ["CodeSelection", "find_rules"]

@@ -12,7 +12,8 @@ from bindings.checking.check import find_all, list_findings
 from bindings.checking.lines import with_lines
 from bindings.checking.report import SourceReport, VhostFindings
 from bindings.checking.rules import tasks
-from bindings.checking.rules.finding import RULES, Finding
+from bindings.checking.rules.finding import Finding
+from bindings.checking.rules.table import RULES
 from bindings.sources.applications.celery import read_app
 from bindings.sources.definitions.import_warnings import FILE_CODES, FILE_ONLY, NOT_READ, SourceWarning
 from bindings.sources.open import Source

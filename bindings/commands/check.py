@@ -13,7 +13,7 @@ import click
 from bindings.checking.baseline import Baseline
 from bindings.checking.forms import FORMS
 from bindings.checking.report import CheckResult
-from bindings.checking.rules.finding import SEVERITIES, Rule, Severity
+from bindings.checking.rules.table import SEVERITIES, Rule, Severity
 from bindings.checking.run import check_sources
 from bindings.checking.selection import CodeSelection, find_rules
 from bindings.fix.fix import FailedFile, FindingFix, NotFixable, diff_lines, fix_files, save_fixed

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bindings.checking.rules.finding import SEVERITIES, Finding, Severity
+from bindings.checking.rules.finding import Finding
+from bindings.checking.rules.table import SEVERITIES, Severity
 from bindings.drawing.model import Drawing, Edge, Node, NodeId, Routing
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Destination, Exchange, Queue
 from exchange.kinds import Decider, find_kind

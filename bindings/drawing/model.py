@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
-from bindings.checking.rules.finding import Severity
+from bindings.checking.rules.table import Severity
 from exchange.kinds import Decider, KeyUse
 from exchange.partition.partitioning.specification import Partitioning
 

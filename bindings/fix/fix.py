@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Protocol
 
 from bindings.analysis.crawl import Deadline
 from bindings.checking.check import find_all
-from bindings.checking.rules.finding import RULES
+from bindings.checking.rules.table import RULES
 from bindings.diffing.planning.step import describe_part
 from bindings.fix.bindings_text import BindingsText
 from bindings.fix.candidates import Fix, Removal, find_fixes

@@ -15,7 +15,7 @@ from typing import Final
 
 from bindings.checking.forms import FORMS
 from bindings.checking.report import CheckResult
-from bindings.checking.rules.finding import RULES, Rule
+from bindings.checking.rules.table import RULES, Rule
 from bindings.checking.run import check_sources
 from bindings.checking.selection import CodeSelection
 from exchange.entities.releases import ROWS

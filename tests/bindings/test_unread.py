@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.checking.forms import FORMS
-from bindings.checking.rules.finding import ABSENCES
+from bindings.checking.rules.table import ABSENCES
 from bindings.checking.source import check_source
 from bindings.diffing.against import FileDiff, VhostDiff
 from bindings.diffing.diff import diff

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from bindings.checking.forms.statistics import StatisticsJson, build_statistics_json
 from bindings.checking.report import CheckResult, SourceReport, count_severities
-from bindings.checking.rules.finding import Severity
+from bindings.checking.rules.table import Severity
 from exchange.values.documents import document, encode_as
 
 __all__ = ["CheckResult", "CheckedFile", "to_json"]

@@ -12,7 +12,8 @@ from typing import Final
 
 from bindings.checking.forms.places import find_relative_path, locate, split_message
 from bindings.checking.report import CheckResult, SourceError
-from bindings.checking.rules.finding import Finding, Severity
+from bindings.checking.rules.finding import Finding
+from bindings.checking.rules.table import Severity
 from exchange.text.display import escape_line, split_error
 
 __all__ = ["to_workflow_commands"]

@@ -9,7 +9,7 @@ from typing import Any, Final
 from bindings.checking.fingerprint import compute_fingerprint
 from bindings.checking.forms.places import find_relative_path, locate, split_message
 from bindings.checking.report import CheckResult
-from bindings.checking.rules.finding import Severity
+from bindings.checking.rules.table import Severity
 from exchange.text.display import escape_line, split_error
 
 __all__ = ["to_code_quality"]

@@ -13,7 +13,8 @@ from datetime import UTC, datetime
 from bindings.checking.forms.junit_suites import Case, Suite, to_xml
 from bindings.checking.forms.places import split_message
 from bindings.checking.report import CheckResult, SourceReport
-from bindings.checking.rules.finding import RULES, Finding
+from bindings.checking.rules.finding import Finding
+from bindings.checking.rules.table import RULES
 from exchange.text.display import count_noun, escape_line, split_error
 
 __all__ = ["to_junit"]

@@ -10,7 +10,8 @@ from urllib.parse import quote
 from bindings.checking.fingerprint import compute_fingerprint
 from bindings.checking.forms.places import find_relative_path
 from bindings.checking.report import CheckResult
-from bindings.checking.rules.finding import RULES, Finding
+from bindings.checking.rules.finding import Finding
+from bindings.checking.rules.table import RULES
 from exchange.entities.part import Part, encode_part
 from exchange.text.display import hide_logins
 from exchange.text.site import build_page_address, find_version

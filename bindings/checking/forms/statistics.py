@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TypedDict
 
 from bindings.checking.report import CheckResult, SourceReport
-from bindings.checking.rules.finding import RULES, SEVERITIES, Severity
+from bindings.checking.rules.table import RULES, SEVERITIES, Severity
 
 __all__ = ["StatisticsJson", "build_statistics_json", "format_statistics"]
 

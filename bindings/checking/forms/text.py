@@ -10,7 +10,8 @@ from typing import Final, NamedTuple
 from bindings.checking.forms.places import split_message
 from bindings.checking.forms.statistics import format_statistics
 from bindings.checking.report import CheckResult, SourceReport, count_severities
-from bindings.checking.rules.finding import Finding, Severity
+from bindings.checking.rules.finding import Finding
+from bindings.checking.rules.table import Severity
 from exchange.text.display import count_noun, count_rest
 
 __all__ = ["to_text"]

@@ -20,10 +20,9 @@ from bindings.checking.lives.places import (
 )
 from bindings.checking.lives.trial import TRIED, find_drop, is_confirmed
 from bindings.checking.rules import dead_letters
-from bindings.checking.rules.finding import Finding
+from bindings.checking.rules.finding import Finding, list_names
 from bindings.checking.rules.life import Life, LifeEvent, What
 from bindings.checking.rules.view import TopologyView
-from bindings.checking.rules.words import list_names
 from exchange.entities.entities import Queue
 from exchange.entities.profile import QueueBehaviour
 from exchange.lifecycle.limits import Limits

@@ -10,10 +10,9 @@ from typing import Final
 
 from bindings.checking.lives.places import MessageLocation, PlaceGraph, find_leads, walk_back
 from bindings.checking.lives.trial import TRIED, is_confirmed
-from bindings.checking.rules.finding import Finding
+from bindings.checking.rules.finding import MAX_LISTED_NAMES, Finding, list_names
 from bindings.checking.rules.life import Life, LifeEvent
 from bindings.checking.rules.view import TopologyView
-from bindings.checking.rules.words import MAX_LISTED_NAMES, list_names
 from exchange.entities.entities import Queue
 from exchange.errors import BrokerError, InputError
 from exchange.kinds import Decider, find_kind

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from bindings.analysis.pattern_set import PatternSet
-from bindings.checking.rules.finding import Finding
+from bindings.checking.rules.finding import Finding, list_names, quote_binding, quote_exchange
 from bindings.checking.rules.leaks import find_key_lost_by_alternate, find_key_lost_by_binding
 from bindings.checking.rules.view import TopologyView
-from bindings.checking.rules.words import list_names, quote_binding, quote_exchange
 from exchange.entities.alternates import find_policy_in_force
 from exchange.entities.entities import Binding, Exchange
 from exchange.kinds import can_delay

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final, TypeAlias
 
 from bindings.analysis.crawl import Budget, OutOfBudget
-from bindings.checking.rules.finding import Finding
+from bindings.checking.rules.finding import Finding, list_names, quote_exchange
 from bindings.checking.rules.leaks import (
     find_key_among,
     find_lost_key,
@@ -15,7 +15,6 @@ from bindings.checking.rules.leaks import (
     find_queues,
 )
 from bindings.checking.rules.view import TopologyView
-from bindings.checking.rules.words import list_names, quote_exchange
 from exchange.entities.effects import AT_MOST_ONCE
 from exchange.entities.entities import Destination, Policy, Queue
 from exchange.entities.in_force import DeadLetters

@@ -6,9 +6,8 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from bindings.analysis.header_conditions import list_conjunctions
-from bindings.checking.rules.finding import Finding
+from bindings.checking.rules.finding import Finding, quote_binding, quote_exchange
 from bindings.checking.rules.view import TopologyView
-from bindings.checking.rules.words import quote_binding, quote_exchange
 from exchange.entities.entities import Binding
 from exchange.entities.profile import Profile
 from exchange.kinds import Decider

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from bindings.checking.rules.finding import Finding
+from bindings.checking.rules.finding import Finding, list_names, quote_binding, quote_exchange
 from bindings.checking.rules.view import TopologyView
-from bindings.checking.rules.words import list_names, quote_binding, quote_exchange
 from exchange.entities.effects import AT_MOST_ONCE, NoEffect
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Destination, Exchange, Policy, Queue
 from exchange.entities.in_force import Setting, SettingsInForce

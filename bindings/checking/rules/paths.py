@@ -11,9 +11,8 @@ from operator import or_
 from typing import Final, NamedTuple, TypeAlias
 
 from bindings.analysis.crawl import Budget, OutOfBudget, find_shortest_key
-from bindings.checking.rules.finding import Finding
+from bindings.checking.rules.finding import Finding, list_names, quote_binding
 from bindings.checking.rules.view import TopologyView
-from bindings.checking.rules.words import list_names, quote_binding
 from exchange.entities.entities import Binding, Destination
 from exchange.kinds import Decider
 from exchange.kinds.condition import EVERYTHING

@@ -6,9 +6,8 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
-from bindings.checking.rules.finding import Finding
+from bindings.checking.rules.finding import Finding, list_names, quote_binding, quote_exchange
 from bindings.checking.rules.view import TopologyView, is_too_long
-from bindings.checking.rules.words import list_names, quote_binding, quote_exchange
 from exchange.entities.entities import Binding, Exchange, Queue
 from exchange.kinds import Decider, KeyUse
 from exchange.patterns.matcher import Matcher

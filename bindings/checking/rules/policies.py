@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from bindings.checking.rules.finding import Finding
+from bindings.checking.rules.finding import MAX_LISTED_NAMES, Finding, list_names
 from bindings.checking.rules.view import TopologyView
-from bindings.checking.rules.words import MAX_LISTED_NAMES, list_names
 from bindings.sources.definitions.import_warnings import PATTERN_SHOWN
 from exchange.entities.effects import NAMES, find_meant
 from exchange.entities.entities import PREDECLARED_NAMES, Exchange, Policy, Queue, Ranked

@@ -6,10 +6,9 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from bindings.analysis.crawl import Budget, OutOfBudget, find_shortest_key
-from bindings.checking.rules.finding import Finding
+from bindings.checking.rules.finding import Finding, list_names, quote_binding, quote_exchange
 from bindings.checking.rules.leaks import find_lost_key
 from bindings.checking.rules.view import TopologyView
-from bindings.checking.rules.words import list_names, quote_binding, quote_exchange
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Destination
 from exchange.kinds import Decider
 from exchange.kinds.condition import EVERYTHING

@@ -13,10 +13,9 @@ from collections.abc import Collection, Iterator, Sequence
 from bindings.analysis.crawl import Budget, OutOfBudget, find_shortest_key
 from bindings.analysis.header_conditions import find_redundant_conditions
 from bindings.analysis.pattern_set import find_redundant
-from bindings.checking.rules.finding import Finding
+from bindings.checking.rules.finding import Finding, quote_binding
 from bindings.checking.rules.paths import MAX_STEPS, BindingPaths, find_key
 from bindings.checking.rules.view import TopologyView
-from bindings.checking.rules.words import quote_binding
 from exchange.entities.entities import Binding, Destination
 from exchange.kinds import Decider, KeyUse, Kind
 from exchange.kinds.condition import EVERYTHING

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from bindings.checking.rules.finding import Finding
-from bindings.checking.rules.words import list_names
+from bindings.checking.rules.finding import Finding, list_names
 from bindings.sources.applications.application import Application, TaskRoute, TaskWay
 from exchange.entities.entities import Binding
 from exchange.errors import BrokerError

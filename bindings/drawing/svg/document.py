@@ -13,7 +13,7 @@ from importlib.resources import files  # not by path: the package may be in a zi
 from types import MappingProxyType
 from typing import Final
 
-from bindings.checking.rules.finding import SEVERITIES
+from bindings.checking.rules.table import SEVERITIES
 from bindings.drawing.captions import count_parts
 from bindings.drawing.layout import LaidEdge, Layout, Point, lay_out
 from bindings.drawing.looks import COLOURS, EDGE_COLOURS, ROUTING_LOOKS

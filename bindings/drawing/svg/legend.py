@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from typing import Final, NamedTuple
 
-from bindings.checking.rules.finding import SEVERITIES
+from bindings.checking.rules.table import SEVERITIES
 from bindings.drawing.captions import MARKS
 from bindings.drawing.layout import Size
 from bindings.drawing.looks import look_of

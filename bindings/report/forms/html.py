@@ -17,7 +17,7 @@ from html import escape
 from importlib.resources import files
 from typing import Any, Final
 
-from bindings.checking.rules.finding import SEVERITIES
+from bindings.checking.rules.table import SEVERITIES
 from bindings.report.forms.as_json import to_json
 from bindings.report.model import Report
 from bindings.sources.management import is_address

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from bindings.checking.baseline import Baseline, BaselineRun
 from bindings.checking.fingerprint import compute_fingerprint
-from bindings.checking.rules.finding import RULES, Finding
+from bindings.checking.rules.finding import Finding
+from bindings.checking.rules.table import RULES
 from bridge.cli import hashstar
 from exchange import Queue
 from exchange.errors import InputError

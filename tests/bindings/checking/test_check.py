@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from bindings.checking.check import MAX_FINDINGS_OF_CODE, check
 from bindings.checking.rules import paths
-from bindings.checking.rules.finding import RULES, SEVERITIES
+from bindings.checking.rules.table import RULES, SEVERITIES
 from bindings.commands.check import check_command
 from bindings.sources.document import Document
 from bindings.sources.section import Section

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from bindings.checking.forms import FORMS
 from bindings.checking.forms.github import to_workflow_commands
 from bindings.checking.report import CheckResult, SourceReport, VhostFindings
-from bindings.checking.rules.finding import RULES, SEVERITIES, Finding
+from bindings.checking.rules.finding import Finding
+from bindings.checking.rules.table import RULES, SEVERITIES
 from bridge.cli import hashstar
 from exchange import Queue
 from exchange.text.display import escape_line

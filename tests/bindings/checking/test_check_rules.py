@@ -13,7 +13,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from click.testing import CliRunner, Result
 
-from bindings.checking.rules.finding import RULES, SEVERITIES
+from bindings.checking.rules.table import RULES, SEVERITIES
 from bindings.commands.check import check_command
 from bindings.commands.graph import graph_command
 from tests.bindings.checking.test_check import OF_APPLICATIONS, OF_FILES, document_of

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from bindings.checking.check import find_all
 from bindings.checking.fingerprint import OBJECTS, compute_fingerprint
-from bindings.checking.rules.finding import RULES, Finding
+from bindings.checking.rules.finding import Finding
+from bindings.checking.rules.table import RULES
 from bindings.sources.document import Document
 from exchange import Binding, Topology
 from exchange.entities.releases import PROFILES
