@@ -294,3 +294,18 @@ def test_words_that_begin_alike_have_different_numbers() -> None:
     vocabulary.add_each([word.encode() for word in odd])
     numbers = vocabulary.numbers_of([word.encode() for word in named + odd]).tolist()
     assert len(set(numbers)) == len(named) + len(odd)
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_message_with_a_delay_is_not_classified_by_its_key(at_once: bool) -> None:
+    """Its exchange keeps it, so its bindings are taken later, and its alternate exchange at once."""
+    arguments = {"x-delayed-type": "topic", "alternate-exchange": "lost"}
+    exchanges = [Exchange("d", "x-delayed-message", arguments=arguments), Exchange("lost", "fanout")]
+    bindings = [Binding.to_queue("d", "q", "a.#"), Binding.to_queue("lost", "r")]
+    topology = Topology(exchanges, [Queue("q"), Queue("r")], bindings)
+    messages = [Message("d", "a.b"), Message("d", "a.b", {"x-delay": 5}), Message("d", "b")]
+    classifier, explorer = Classifier(topology, at_once=at_once), OutcomeExplorer(topology, at_once=at_once)
+    classes = classifier.classify(build_batch([Record(message) for message in messages])).classes.tolist()
+    found = [classifier.outcomes[number].queues for number in classes]
+    assert found == [explorer.outcome(message).queues for message in messages]
+    assert found == [("q",), ("r",) if at_once else ("q", "r"), ("r",)]
