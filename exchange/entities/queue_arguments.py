@@ -122,7 +122,7 @@ def _refuse_age(name: str, kind: str, value: Any, settings: SettingRules) -> Non
     """Raise BrokerError for an age on which the channel of an older release crashes."""
     if name not in AGES or kind != "longstr" or not settings.crashes_on_ages:
         return
-    if not value[:1].isdigit() and not (name == "x-stream-offset" and value in NAMED_OFFSETS):
+    if AGE.match(value) is None and not (name == "x-stream-offset" and value in NAMED_OFFSETS):
         raise BrokerError(f"the channel crashes on an {name} that begins with no digit")
 
 

@@ -14,6 +14,7 @@ from exchange.entities.entities import Queue
 from exchange.entities.queue_arguments import refuse_queue
 from exchange.entities.releases import LATEST_PROFILE, PROFILES, ROWS, SERIES, find_profile, find_row
 from exchange.errors import PreconditionFailed
+from tests.support.syntax import walk
 
 ROOT = Path(__file__).parents[3]
 TABLE = {"exchange/entities/releases.py", "exchange/entities/release_settings.py"}
@@ -43,13 +44,14 @@ def _is_release(node: ast.AST) -> bool:
 
 def names_of_releases(tree: ast.Module) -> Iterator[int]:
     """Yield the lines on which a module names a release, but for rows of facts."""
+    nodes = list(walk(tree))
     in_rows = {
         id(inner)
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ROWS_OF_FACTS
-        for inner in ast.walk(node)
+        for inner in walk(node)
     }
-    for node in ast.walk(tree):
+    for node in nodes:
         if id(node) not in in_rows and _is_release(node):
             yield node.lineno  # type: ignore[attr-defined]
 

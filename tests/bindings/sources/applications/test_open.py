@@ -21,7 +21,7 @@ app = Celery("shop", broker="amqp://user:secret@example.invalid//shop")
 app.conf.task_queues = [Queue("mail", Exchange("tasks", "topic"), "mail.*")]
 app.conf.task_default_queue = "mail"
 app.conf.task_routes = {"send": {"queue": "mail", "routing_key": "mail.new"}, "gone.*": "mail"}
-@app.task(name="send")
+@app.task(name="send", shared=False)
 def send(): ...
 class names:
     number = 3
