@@ -14,6 +14,7 @@ from click.core import ParameterSource
 
 from bindings.applying.address import Addresses
 from bindings.applying.amqp import require_pika
+from bindings.checking.rules.table import SEVERITIES
 from bindings.diffing.diff import SECONDS
 from bindings.sources.definitions import Definitions
 from bindings.sources.document import Document
@@ -28,7 +29,7 @@ from bindings.upgrading.releases import release_of
 from bindings.upgrading.run import NEWEST, SAMPLE, upgrade
 from bindings.upgrading.transform.table import DEFAULT
 from bindings.upgrading.transform.transform import NAMES
-from bindings.upgrading.upgrade import SEVERITIES, Upgrade
+from bindings.upgrading.upgrade import Upgrade
 from exchange.commands.completion import SOURCE
 from exchange.commands.console import exit_on_error, interrupt_at, show_progress, show_status, show_warnings
 from exchange.commands.options import (

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from bindings.analysis.crawl import Deadline
+from bindings.checking.rules.table import SEVERITIES
 from bindings.diffing.comparison.compare import compare
 from bindings.diffing.comparison.meaning import Meaning
 from bindings.diffing.diff import SECONDS, Diff, diff
@@ -30,10 +31,7 @@ from exchange.values.documents import document
 if TYPE_CHECKING:
     from bindings.upgrading.traffic import ReroutedTraffic
 
-__all__ = ["SEVERITIES", "Sighting", "Transformed", "Upgrade", "VhostUpgrade", "plan_upgrade", "upgrade_topology"]
-
-SEVERITIES: Final[tuple[Severity, ...]] = ("note", "warning", "error")
-"""From the least severe to the most severe."""
+__all__ = ["Sighting", "Transformed", "Upgrade", "VhostUpgrade", "plan_upgrade", "upgrade_topology"]
 
 
 class Sighting(NamedTuple):

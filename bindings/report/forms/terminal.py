@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bindings.archive.figures import format_minute, format_share, to_percent
+from bindings.checking.rules.table import SEVERITIES
 from bindings.counts.changes import summarize_changes
 from bindings.counts.sketch import ERROR
 from bindings.report.forms.cells import (
@@ -63,9 +64,6 @@ WIDE: Final = 100
 """Minimum width of a terminal, in characters, at which tables have all columns."""
 WIDEST: Final = 140
 """Maximum width of a report, in characters, however wide the terminal is."""
-
-SEVERITIES: Final = ("error", "warning", "note")
-"""The order in which findings are listed."""
 
 
 def to_text(report: Report, *, width: int = 100, colour: bool = False, listed: int = MAX_LISTED_ROWS) -> str:
@@ -368,7 +366,7 @@ class _Writer:
 
     def _findings(self) -> Iterator[RenderableType]:
         rows = sorted(
-            self._report.findings, key=lambda row: (SEVERITIES.index(row.finding.rule.severity), row.evidence == "")
+            self._report.findings, key=lambda row: (-SEVERITIES.index(row.finding.rule.severity), row.evidence == "")
         )
         if not rows:
             return
