@@ -318,3 +318,33 @@ def test_a_producer_that_waits_for_a_name_server_stops_nothing_else_when_it_is_e
             assert process.wait(find_limit()) == 3
         finally:
             process.kill()
+
+
+@pytest.mark.skipif(not IS_AVAILABLE, reason="needs a C compiler of Linux")
+@pytest.mark.process
+def test_kafka_names_name_servers_that_do_not_answer_where_librdkafka_says_nothing(tmp_path: Path) -> None:
+    program = """if True:
+        import asyncio, os
+        from bridge.endpoints.kafka.config import KafkaSource, KafkaTarget
+        from bridge.endpoints.kafka.producer.writer import TopicDestination
+        from tests.support.bridge.behaviour import Reports
+        there = {"bootstrap.servers": "broker.example:9092"}
+        source = KafkaSource("s", {**there, "group.id": "g"}, ["t"])
+        target = KafkaTarget("t", there, {"q": TopicDestination("t")})
+
+        async def play():
+            openings = source.open(), target.open(Reports())
+            for each in await asyncio.gather(*openings, return_exceptions=True):
+                print(type(each).__name__, each, flush=True)
+
+        asyncio.run(play())
+        os._exit(0)
+    """
+    resolver = HangingResolver(tmp_path)
+    resolver.hang()
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(
+        command, cwd=ROOT, env=resolver.environment, capture_output=True, text=True, timeout=find_limit(), check=False
+    )
+    words = "broker.example:9092: no answer from name servers; can this machine reach the name servers that it asks"
+    assert ended.stdout.count(f"Disconnected {words}") == 2, (ended.stdout, ended.stderr)

@@ -15,6 +15,7 @@ import struct
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import pika
@@ -22,7 +23,7 @@ import pika.exceptions
 import pika.frame
 from pika.adapters.asyncio_connection import AsyncioConnection
 
-from bridge.aside import is_look_up_hanging
+from bridge.aside import call_aside, is_look_up_hanging
 from bridge.endpoint import Disconnected
 from bridge.endpoints.rabbitmq.frames import OVERHEAD, Contents
 from bridge.endpoints.rabbitmq.refusals import explain_connect_error
@@ -185,7 +186,8 @@ async def open_wire(parameters: pika.URLParameters) -> Wire:
     try:
         await asyncio.wait([opened], timeout=2 * OPEN_SECONDS)
         if not opened.done():
-            of_names = " from name servers" if await is_look_up_hanging(parameters.host) else ""
+            hangs = await call_aside(partial(is_look_up_hanging, parameters.host))
+            of_names = " from name servers" if hangs else ""
             raise Disconnected(f"{parameters.host}:{parameters.port}: no answer{of_names} in {2 * OPEN_SECONDS:g} s")
         opened.result()
         if ends:  # it was opened and ended at once

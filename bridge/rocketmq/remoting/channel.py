@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import socket
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeAlias, cast
 
+from bridge.aside import call_aside, is_look_up_hanging
 from bridge.rocketmq.remoting.acl import Credentials
 from bridge.rocketmq.remoting.codes import ResponseCode
 from bridge.rocketmq.remoting.command import CODE_MAX, ONEWAY, Command, Decoder, SerializeType, encode
@@ -102,13 +103,12 @@ class Channel(asyncio.Protocol):
         settings = settings or ChannelSettings()
         host, port = split_address(address)
         loop = asyncio.get_running_loop()
-        missing = "answer from name servers"
         try:
             async with asyncio.timeout(settings.connect_timeout):
-                await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)  # only to know what hangs
-                missing = "connection"
                 _, channel = await loop.create_connection(lambda: cls(address, settings), host, port, ssl=settings.tls)
         except TimeoutError:
+            hangs = await call_aside(partial(is_look_up_hanging, host))
+            missing = "answer from name servers" if hangs else "connection"
             raise ConnectError(f"{address}: no {missing} in {settings.connect_timeout:g} s") from None
         except ssl.SSLError as error:
             raise ConnectError(f"{address}: TLS: {error}") from None

@@ -21,7 +21,6 @@ __all__ = [
     "describe_offline",
     "place_of",
     "read_settings",
-    "uses_tls",
 ]
 
 Settings: TypeAlias = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
@@ -90,11 +89,6 @@ def read_current_settings(settings: Settings) -> dict[str, Any]:
 def is_new_protocol(settings: Mapping[str, Any]) -> bool:
     """Return whether a consumer is to be a member by the group protocol of Kafka 4 (KIP-848)."""
     return str(settings.get("group.protocol", "")).lower() == "consumer"
-
-
-def uses_tls(settings: Mapping[str, Any]) -> bool:
-    """Return whether clients with these settings connect by TLS."""
-    return "SSL" in str(settings.get("security.protocol", "")).upper()
 
 
 def check_settings(table: Table, make: Callable[[], object]) -> None:

@@ -116,7 +116,7 @@ def _judge_outage(admin: AdminClient, topics: Sequence[str], key: str) -> Iterat
 
 def _connect(settings: Mapping[str, Any]) -> tuple[AdminClient, Any]:
     """Return an AdminClient and the metadata of its cluster. Raises HashstarError."""
-    reasons = Reasons()
+    reasons = Reasons(settings)
     try:
         admin = make_admin(settings, reasons)
         return admin, fetch_metadata(admin, reasons)

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
+from bridge.aside import is_look_up_hanging
 from bridge.client_errors import explain, explain_client_error
 from bridge.endpoint import Disconnected, Failure
 from exchange.errors import HashstarError, InputError
@@ -29,10 +30,11 @@ RECONNECT_MOST: Final = 2_000
 """Maximum number of milliseconds between tries to connect; librdkafka adds up to half of it by chance. Its default of
 10 s would leave a broker that was restarted alone for that long."""
 
+SETUP: Final = "socket.connection.setup.timeout.ms"
 CONNECTING: Final[Mapping[str, Any]] = {
     "reconnect.backoff.max.ms": RECONNECT_MOST,
     # A broker that was cut off gets a new connection soon: on the old one, TCP's retransmissions get ever rarer.
-    "socket.connection.setup.timeout.ms": 6_000,
+    SETUP: 6_000,
     "socket.timeout.ms": 20_000,
 }
 """Settings with which clients are connected soon after their brokers are back."""
@@ -92,6 +94,9 @@ GAPLESS: Final = "Gap-less ordering"
 GAPLESS_SETTING: Final = "enable.gapless.guarantee"
 """The setting by which a producer stops so; librdkafka warns at each start that it is experimental."""
 
+LOOKED_UP: Final = 3
+"""Maximum number of a client's addresses that are looked up to find what hangs."""
+
 LINES: Final = 200
 """Maximum number of lines that are remembered, so that they are not logged again at once."""
 
@@ -123,14 +128,17 @@ def to_failure(error: KafkaError) -> Failure:
 class Reasons:
     """The errors that a client has reported about its connections; the last one explains why a call timed out.
 
-    It is the client's ``logger``, too: some failures are explained in librdkafka's log alone.
+    It is the client's ``logger``, too: some failures are explained in librdkafka's log alone. ``settings`` are those
+    that the client was made with.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Mapping[str, Any] = CONNECTING) -> None:
         self._last: KafkaError | None = None
         self._line = ""
-        self.uses_tls = False
-        """Whether the client has TLS; set when its settings are known."""
+        self._servers: Final = [each.strip() for each in str(settings.get("bootstrap.servers", "")).split(",")]
+        self._uses_tls: Final = "SSL" in str(settings.get("security.protocol", "")).upper()
+        self.connects_within: Final = float({**CONNECTING, **settings}[SETUP]) / 1_000
+        """Seconds after which librdkafka ends the making of a connection, unless it hangs in the look-up of a name."""
         self.all_down = False
         """Whether all brokers were down at least once."""
         self.trouble: Disconnected | None = None
@@ -166,7 +174,7 @@ class Reasons:
         certificate closes the connection after the handshake (TLS 1.3), and librdkafka may give no error for that.
         """
         latest = self.latest
-        return "SSL" in latest or (self.uses_tls and CONNECT not in latest and "timed out" not in latest)
+        return "SSL" in latest or (self._uses_tls and CONNECT not in latest and "timed out" not in latest)
 
     @property
     def latest(self) -> str:
@@ -187,13 +195,17 @@ class Reasons:
             self.trouble = to_disconnected(error)
 
     def explain(self, error: KafkaException) -> HashstarError:
-        """Return what to raise for a call that failed."""
+        """Return what to raise for a call that failed. To be called aside, as it may look names up."""
         cause: KafkaError = error.args[0]
         if cause.code() in CONFIGURATION and "ssl." not in cause.str():  # files may be changed
             return InputError(f"librdkafka: {cause.str()}")
         passing = cause.code() in PASSING
         if passing and self._last is not None:
             cause = self._last
+        elif passing and not self._line:  # librdkafka says nothing while it looks a name up
+            for server in self._servers[:LOOKED_UP]:
+                if is_look_up_hanging((server.rpartition(":")[0] or server).strip("[]")):
+                    return Disconnected(f"{server}: no answer from name servers")
         text = describe_error(cause)
         all_down = cause.code() == KafkaError._ALL_BROKERS_DOWN
         if self._line and (all_down or (passing and self._last is None)):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from bridge.client_errors import explain
 from bridge.endpoint import Disconnected
 from exchange.values.json_text import parse_leniently
 
@@ -38,12 +39,16 @@ Problem = tuple[Hashable, str]
 
 class ClientHealth:
     """Remembers since when each problem has lasted. ``reason`` returns the last error of a connection, or "";
-    ``is_tls`` whether that is one of TLS.
+    ``is_tls`` whether that is one of TLS. ``connects_within`` are the seconds after which librdkafka ends the making of
+    a connection.
     """
 
-    def __init__(self, reason: Callable[[], str], is_tls: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self, reason: Callable[[], str], is_tls: Callable[[], bool] = lambda: False, connects_within: float = 30.0
+    ) -> None:
         self._reason = reason
         self._is_tls = is_tls
+        self._connects_within = connects_within
         self._since: dict[Hashable, float] = {}
         self.trouble: str | None = None
         """Problem that has lasted for long, if there is one."""
@@ -84,7 +89,10 @@ class ClientHealth:
     def _problems(self, statistics: Mapping[str, Any], assigned: Iterable[tuple[str, int]]) -> Iterator[Problem]:
         brokers = _addressed_brokers(statistics)
         if not any(each["state"] in CONNECTED for each in brokers):
-            reason = self._reason()
+            # librdkafka cannot end the making of a connection only while it looks up a name.
+            within = 1e6 * (self._connects_within + PATIENCE)
+            unnamed = [each for each in brokers if each["state"] == "CONNECT" and each["stateage"] > within]
+            reason = explain(f"{unnamed[0]['nodename']}: no answer from name servers") if unnamed else self._reason()
             yield DOWN, f"no broker is connected{': ' if reason else ''}{reason}"
         for each in brokers:
             # Each answer raises ``rx`` and so changes the key: only a problem without any answer lasts.

@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException
 
+from bridge.aside import call_aside
 from bridge.endpoint import BridgeLayout, Delivery, Disconnected, EndOfStream, Finding, Misfit, Place, Removal, Source
 from bridge.endpoints.kafka.cluster.addresses import (
     QUIET,
@@ -22,7 +24,6 @@ from bridge.endpoints.kafka.cluster.addresses import (
     is_new_protocol,
     place_of,
     read_current_settings,
-    uses_tls,
 )
 from bridge.endpoints.kafka.cluster.asking import fetch_metadata, find_new_protocol_problem, make_admin
 from bridge.endpoints.kafka.cluster.calls import Calls
@@ -186,8 +187,8 @@ class KafkaSource(Source):
 
     async def open(self) -> None:
         self._calls = Calls()
-        reasons, settings = Reasons(), await self._calls.call(lambda: self.settings)
-        reasons.uses_tls = uses_tls(settings)
+        settings = await self._calls.call(lambda: self.settings)
+        reasons = Reasons(settings)
         try:
             if self._backlog is None:
                 level = settings.get("isolation.level", "read_committed")
@@ -210,7 +211,7 @@ class KafkaSource(Source):
             member.join(self._topics, read)
             self._asking = asyncio.create_task(self._ask_for_removals(settings, read))
         except KafkaException as error:
-            raise reasons.explain(error) from None
+            raise await call_aside(partial(reasons.explain, error)) from None
 
     async def _ask_for_removals(self, settings: Mapping[str, Any], topics: Sequence[str]) -> None:
         calls = Calls()  # of its own: closing the consumer must not wait for the answer

@@ -27,7 +27,6 @@ from bridge.endpoints.kafka.cluster.addresses import (
     describe_offline,
     place_of,
     read_current_settings,
-    uses_tls,
 )
 from bridge.endpoints.kafka.cluster.calls import Calls
 from bridge.endpoints.kafka.cluster.checking import check_target, run_check
@@ -79,7 +78,7 @@ class Connection(ABC):
         self.receiver = receiver
         self.writer = writer
         self.reasons = reasons
-        self.health = ClientHealth(lambda: reasons.latest, lambda: reasons.is_tls)
+        self.health = ClientHealth(lambda: reasons.latest, lambda: reasons.is_tls, reasons.connects_within)
         self.waiting: deque[Outgoing] = deque()
         """Messages that the producer was not given yet."""
         self.batching = Batching()
@@ -198,9 +197,8 @@ class TopicTarget(Target, Generic[C]):
 
     async def open(self, receiver: Receiver) -> None:
         calls = self._calls = Calls()
-        reasons = Reasons()
         given = await calls.call(lambda: self.settings)
-        reasons.uses_tls = uses_tls(given)
+        reasons = Reasons(given)
         try:
             wanted = dict(self._partitioned.values())
             topics = await calls.call(
@@ -226,7 +224,7 @@ class TopicTarget(Target, Generic[C]):
             self._connection = connection
             await self._begin(connection, calls)
         except KafkaException as error:
-            raise reasons.explain(error) from None
+            raise await call_aside(partial(reasons.explain, error)) from None
         self._watch = TopicWatch(lambda: connection.producer, topics, self._partitioned, reasons)
         watching = self._watch.run(lambda changed: self._use(connection, changed))
         self._tasks = [asyncio.create_task(work) for work in (watching, self._work(connection, calls))]

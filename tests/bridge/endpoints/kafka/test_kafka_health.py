@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from bridge.client_errors import explain
 from bridge.endpoint import Disconnected
 from bridge.endpoints.kafka.cluster import checking
 from bridge.endpoints.kafka.cluster.errors import CLOSED, LOG, Reasons, describe_error
@@ -24,13 +25,17 @@ from bridge.endpoints.kafka.producer.writer import RecordWriter
 from tests.support.bridge.behaviour import Reports, on_a_loop
 from tests.support.waiting import find_limit
 
+NAMELESS = explain("127.0.0.1:9092: no answer from name servers")
 OURS = [("orders", 0)]
 
 
-def broker(state: str = "UP", waiting: int = 0, answers: int = 7, node: int = 1, source: str = "learned") -> Any:
+def broker(
+    state: str = "UP", waiting: int = 0, answers: int = 7, node: int = 1, source: str = "learned", age: float = 0.0
+) -> Any:
+    """Return the statistics of a broker that has been in its state for ``age`` seconds."""
     return {
-        "name": f"127.0.0.1:9092/{node}", "nodeid": node, "source": source, "state": state, "waitresp_cnt": waiting,
-        "rx": answers,
+        "name": f"127.0.0.1:9092/{node}", "nodename": "127.0.0.1:9092", "nodeid": node, "source": source,
+        "state": state, "stateage": int(age * 1e6), "waitresp_cnt": waiting, "rx": answers,
     }  # fmt: skip
 
 
@@ -45,6 +50,8 @@ def statistics(*brokers: Any, leader: int = 1, group: str = "up") -> str:
     [
         (statistics(broker(waiting=1)), "broker 127.0.0.1:9092/1 does not answer"),
         (statistics(broker("DOWN")), "no broker is connected: why"),
+        (statistics(broker("CONNECT", age=34.9)), "no broker is connected: why"),
+        (statistics(broker("DOWN", node=2), broker("CONNECT", age=35.1)), f"no broker is connected: {NAMELESS}"),
         (statistics(broker("APIVERSION_QUERY"), broker(source="logical", node=-1)), "no broker is connected: why"),
         (statistics(broker("CONNECT"), broker(node=2)), "127.0.0.1:9092/1, which leads orders-0, is not connected"),
         (statistics(broker(), leader=-1), "orders-0 has no leader"),
@@ -112,7 +119,8 @@ def test_an_error_is_one_of_tls_until_another_one_comes() -> None:
     reasons.note_error(KafkaError(KafkaError._SSL))
     found.append(reasons.is_tls)
     refused = KafkaError(KafkaError._TRANSPORT, "Connect to ipv4#127.0.0.1:9092 failed: Connection refused")
-    for reasons.uses_tls in (False, True):
+    for protocol in ("PLAINTEXT", "sasl_ssl"):
+        reasons = Reasons({"security.protocol": protocol})
         for error in (refused, KafkaError(KafkaError._TRANSPORT, "Disconnected")):
             reasons.note_error(error)
             found.append(reasons.is_tls)
