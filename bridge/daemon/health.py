@@ -68,6 +68,8 @@ REMIND_AT_MOST: Final = 600.0
 """Minimum and maximum number of seconds between reminders in the log; the interval doubles with each reminder."""
 LOOK_EVERY: Final = 1.0
 """Seconds between looks at the pump."""
+LATE: Final = 5.0
+"""Seconds by which a look is late where this process was stopped, as by SIGSTOP or with its machine."""
 SCAN_AFTER: Final = 0.5
 """Age of the oldest unsettled message, in seconds, from which on all messages under way are scanned."""
 SCAN_CHEAP: Final = 0.005
@@ -164,7 +166,12 @@ class Health:
         while True:
             self._look_safely()
             self.journal.catch_up()
+            before = self._loop_clock()
             await asyncio.sleep(LOOK_EVERY)
+            if (late := self._loop_clock() - before - LOOK_EVERY) > LATE:
+                # Brokers seem silent then, and messages old; what they sent meanwhile is read first.
+                self.journal.write("warning", "process was stopped", seconds=round(late, 1))
+                await asyncio.sleep(LOOK_EVERY)
 
     def current(self) -> tuple[Condition, ...]:
         """Return the conditions; from any thread. A pause or stop is among them at once, even before the next look."""
@@ -252,7 +259,8 @@ class Health:
                 lasting.append((queue, since))
         if lasting:
             reasons = [
-                f"queue {queue} {'waits' if waits[queue].waits else 'takes nothing'}: {waiting[queue]}"
+                f"{f'queue {queue}' if queue else 'it'} {'waits' if waits[queue].waits else 'takes nothing'}: "
+                f"{waiting[queue]}"
                 for queue, _ in lasting
             ]
             causes.add(

@@ -83,6 +83,7 @@ NO_KEY: Final = NAMES[KEY] + b"V"
 WITH_KEY: Final = NAMES[KEY] + b"S"
 NO_VALUE: Final = NAMES[TOMBSTONE] + b"t\x01"
 LONG_BYTES: Final = Struct(">q").pack
+OFFSET_AND_TIME: Final = Struct(f">{len(AT_OFFSET)}sq{len(AT_TIME)}sq").pack
 
 
 def wrap(record: Record, exchange: str | None, routing_key: str | None) -> Message:
@@ -111,9 +112,11 @@ def build_header(record: Record) -> bytes:
     """Return the content header of the message that carries a record."""
     topic, key, value, headers, timestamp, is_append_time, partition, offset = record
     pieces = [_partition_fields(topic, partition)]
-    if offset is not None:
+    if offset is not None and timestamp is not None:  # as of each record that was read
+        pieces += OFFSET_AND_TIME(AT_OFFSET, offset, AT_TIME, timestamp), KINDS_OF_TIME[is_append_time]
+    elif offset is not None:
         pieces += AT_OFFSET, LONG_BYTES(offset)
-    if timestamp is not None:
+    elif timestamp is not None:
         pieces += AT_TIME, LONG_BYTES(timestamp), KINDS_OF_TIME[is_append_time]
     if key is None:
         pieces.append(NO_KEY)

@@ -39,8 +39,9 @@ from exchange.values.message import Message
 __all__ = [
     "FIRST_HOP",
     "HOPS",
-    "NAMED_HOPS",
+    "HOP_TEXT",
     "mark_message",
+    "may_have_hops",
     "build_hop_header",
     "read_hops",
     "is_dead_letter",
@@ -92,20 +93,20 @@ HOP_TEXT: Final[Header] = (HOPS, b"1")
 """The header of a record that passes its first bridge."""
 
 
+def may_have_hops(headers: Mapping[str, Any]) -> bool:
+    """Return whether headers may have the number of bridges that their message has passed.
+
+    Most messages have passed none; a search in the undecoded headers shows that.
+    """
+    if type(headers) is LazyHeaders:
+        return NAMED_HOPS in headers.content.raw
+    return getattr(headers, "may_have_marks", True)
+
+
 def read_hops(message: Message) -> int:
     """Return the number of bridges that a message has passed. Nothing is decoded where the header is absent."""
     headers = message.headers
-    if type(headers) is LazyHeaders and NAMED_HOPS not in headers.content.raw:
-        return 0
-    return _hops_in(headers)
-
-
-def _hops_in(headers: Mapping[str, Any]) -> int:
-    record = getattr(headers, "record", None)
-    if record is not None:  # a lazy message of a record of Kafka: its AMQP headers may not have been made yet
-        for name, value in record.headers:
-            if name == HOPS:
-                return _number(value)
+    if not may_have_hops(headers):
         return 0
     if not isinstance(headers, LazyHeaders):
         return _number(headers[HOPS]) if HOPS in headers else 0

@@ -27,11 +27,11 @@ hashstar-packed             only if the target of dead letters refused this one 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
 from math import ceil, floor
 from sys import maxsize
-from typing import Any, Final
+from typing import Final
 
 from bridge.endpoint import Delivery, Outgoing
 from exchange.amqp import MalformedHeader, get_content
@@ -270,8 +270,9 @@ def count_accepted(messages: Iterable[Outgoing]) -> None:
             window.limit.note_accepted(queue, count)
 
 
-def count_written(messages: Iterable[Outgoing], counts: Mapping[tuple[Any, str], int]) -> None:
-    """Have the limits count written messages, ``counts`` by window and queue; what waited for a limit does no more."""
+def count_written(messages: Iterable[Outgoing]) -> None:
+    """Have the limits count written messages; what waited for a limit does no more."""
+    counts = Counter([(outgoing.context.window, outgoing.queue) for outgoing in messages])
     reached = set()
     for (window, queue), count in counts.items():
         if window.limit is not None:

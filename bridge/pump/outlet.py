@@ -24,7 +24,7 @@ from bridge.pump.gate import Gate, Partition, find_partition
 from bridge.pump.order import Held, by_number
 from bridge.pump.policy import Attempts, Policy, Unroutable
 from bridge.pump.sending import LiveReceiver, Sender
-from bridge.pump.window import Pending, Window
+from bridge.pump.window import Pending, Window, finish_copies
 
 __all__ = ["Outlet"]
 
@@ -185,20 +185,13 @@ class Outlet:
 
     def confirmed(self, messages: Sequence[Outgoing]) -> None:
         """Forget the confirmed messages, release the next ones of their keys, and settle deliveries at the sources."""
-        in_flight = self._in_flight
-        counts: dict[tuple[Window, str], int] = {}
-        known = []
-        for outgoing in messages:
-            if in_flight.pop(outgoing.number, None) is not None:
-                known.append(outgoing)
-                pending: Pending = outgoing.context
-                pending.window.finish_copy(pending)
-                place = pending.window, outgoing.queue
-                counts[place] = counts.get(place, 0) + 1
+        forget = self._in_flight.pop
+        known = [outgoing for outgoing in messages if forget(outgoing.number, None) is not None]
+        windows = finish_copies([outgoing.context for outgoing in known])
         self._progressed |= bool(known)
         now = asyncio.get_running_loop().time()
         if self._is_limited:
-            count_written(known, counts)
+            count_written(known)
         if self._gates:
             self._let_through(known)
         if self._held:
@@ -206,7 +199,7 @@ class Outlet:
             # A message that one confirm releases may be confirmed by this report, too: it must not be sent again.
             self._release([first for first in firsts if self._held.is_first(first)])
         self._events.confirmed(self.target.name, known, now)
-        for window in dict.fromkeys([window for window, _ in counts]):
+        for window in windows:
             window.settle()
 
     def failed(self, outgoing: Outgoing, failure: Failure) -> None:

@@ -17,7 +17,7 @@ from time import monotonic, time
 from typing import Any, Final
 
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing, Target, describe
-from bridge.interop.marks import NAMED_HOPS, read_hops
+from bridge.interop.marks import may_have_hops, read_hops
 from bridge.pump.events import PumpEvents
 from bridge.pump.homecoming import Homecoming
 from bridge.pump.inlet import Inlet, InletReader, find_reachable_queues
@@ -28,7 +28,6 @@ from bridge.pump.policy import Policy, Unroutable
 from bridge.pump.replies import Asked, Replies, RequestOutcome
 from bridge.pump.undeliverable import Undeliverable
 from bridge.pump.window import Pending
-from exchange.amqp import LazyHeaders
 from exchange.errors import HashstarError, InputError
 from exchange.partition.partitioner import Partitioner
 from exchange.routing.route import Placement
@@ -221,9 +220,7 @@ class Pump:
         for pending in pendings:
             delivery = pending.delivery
             try:
-                headers = delivery.message.headers
-                # Most messages came through no bridge; a search in the undecoded headers shows that without a call.
-                if type(headers) is not LazyHeaders or NAMED_HOPS in headers.content.raw:
+                if may_have_hops(delivery.message.headers):
                     hops = read_hops(delivery.message)
                     if hops > max_hops:
                         bad.append(partial(give_up.end_loop, inlet, pending, hops, ready))
@@ -247,14 +244,14 @@ class Pump:
             if not queues:
                 bad.append(partial(give_up.unroutable, inlet, pending, "no queue of the topology gets it", ready))
                 continue
-            placements = {placement.queue: placement for placement in placed} if placed else NO_PLACEMENTS
-            dead = 0
-            open_placements = [placement for placement in placed if self._placing.is_open(message, placement)]
-            if open_placements:
-                done = self._place(inlet, pending, message, queues, placements, open_placements, ready)
-                if done is None:
-                    continue
-                queues, placements, dead = done
+            placements, dead = NO_PLACEMENTS, 0
+            if placed:
+                placements = {placement.queue: placement for placement in placed}
+                if open_placements := [each for each in placed if self._placing.is_open(message, each)]:
+                    done = self._place(inlet, pending, message, queues, placements, open_placements, ready)
+                    if done is None:
+                        continue
+                    queues, placements, dead = done
             if requests:
                 self._send_requests(pending, message, queues, placements, requests, ready, dead)
             else:

@@ -7,13 +7,13 @@ not done. So a delivery that waits delays the settling of its lane, but not the 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bridge.endpoint import Delivery
 from bridge.pump.dead_letters import DeadLetterLimit
 
-__all__ = ["Pending", "Window"]
+__all__ = ["Pending", "Window", "finish_copies"]
 
 
 @dataclass(slots=True, eq=False)
@@ -45,7 +45,7 @@ class Window:
         self._settle = settle
         self._lanes: dict[Hashable, deque[Pending]] = {}
         """Lane -> its unsettled deliveries in order; never empty."""
-        self._touched: set[Hashable] = set()
+        self.touched: set[Hashable] = set()
         """Lanes in which a delivery became done since the last `settle`."""
         self._size = 0
         """Mean size of the deliveries that were admitted last, in bytes."""
@@ -124,11 +124,11 @@ class Window:
         """Take note that one copy of a delivery is done. Call `settle` afterwards, once for any number of copies."""
         pending.copies -= 1
         if not pending.copies and not pending.dropped:
-            self._touched.add(pending.delivery.lane)
+            self.touched.add(pending.delivery.lane)
 
     def settle(self) -> None:
         """Settle, in each lane, the prefix of deliveries that are done."""
-        for name in self._touched:
+        for name in self.touched:
             lane = self._lanes[name]
             last = None
             while lane and not lane[0].copies:  # never past a delivery that is not done
@@ -139,7 +139,7 @@ class Window:
                 self._settle(last)
             if not lane:
                 del self._lanes[name]
-        self._touched.clear()
+        self.touched.clear()
         if self.full_since is not None and self.messages < self._most and self.bytes < self._most_bytes:
             self.full_since = None
 
@@ -158,8 +158,23 @@ class Window:
             for pending in lane:
                 pending.dropped = True
         self._lanes.clear()
-        self._touched.clear()
+        self.touched.clear()
         if self.limit is not None:
             self.limit.forget_waiting()
         self.messages = self.bytes = 0
         self.full_since = None
+
+
+def finish_copies(pendings: Iterable[Pending]) -> Collection[Window]:
+    """Do as `Window.finish_copy` for one copy of each, and return their windows."""
+    windows: dict[Window, None] = {}
+    latest = None
+    for pending in pendings:
+        window = pending.window
+        if window is not latest:
+            windows[window] = None
+            latest = window
+        pending.copies -= 1
+        if not pending.copies and not pending.dropped:
+            window.touched.add(pending.delivery.lane)
+    return windows.keys()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from exchange.amqp.content import ContentHeader
 from exchange.values.message import Message, assemble_message
@@ -57,6 +57,11 @@ class LazyHeaders(_Decoding):
     """The headers of a content header, decoded on first use; ``name in headers`` decodes nothing."""
 
     __slots__ = ()
+
+    has_one_key: ClassVar = False
+    """Whether it is certain, without a look, that there is no header CC or BCC."""
+    may_have_marks: ClassVar = True
+    """Whether a bridge may have written headers of its own among them."""
 
     def _decode(self) -> Mapping[str, Any]:
         return self.content.headers()

@@ -19,12 +19,18 @@ BRIDGE: Final[list[Mutant]] = [
             "        tally.add(count, 0)\n        if not self._waiting:",
             "        tally.add(count, 0)\n        if True:",
         ),
-        ("one dead letter too many is permitted", "tally.dead < max(", "tally.dead <= max("),
+        ("one dead letter too many is permitted", "max(FEWEST - self.dead,", "max(FEWEST + 1 - self.dead,"),
+        ("what waits goes on by the clock alone", "self._later(self._try_permitted)", "pass"),
         (
             "a message that waits again is taken for one that was written",
             "again is not None and waits[1] is not again",
             "False",
         ),
+    ),
+    *mutants_of(
+        "bridge/pump/outlet.py",
+        "bridge/pump/test_dead_letter_limit.py",
+        ("an early try leaves a second clock behind", " and outgoing.attempts == attempts", ""),
     ),
     *mutants_of(
         "bridge/pump/window.py",

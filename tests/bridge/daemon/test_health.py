@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from bridge.daemon import health as health_module
 from bridge.daemon.gauges import read_gauges
-from bridge.daemon.health import BACKPRESSURE_AFTER, KINDS, Health
+from bridge.daemon.health import BACKPRESSURE_AFTER, KINDS, LOOK_EVERY, Health
 from bridge.daemon.journal import Journal
 from bridge.daemon.metrics import Metrics
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing, Removal
@@ -28,6 +28,7 @@ from bridge.pump.window import Pending, Window
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from tests.support.bridge.behaviour import Silent, on_a_loop
 from tests.support.tiers import examples
+from tests.support.virtual_loop import pass_time, run_virtually
 
 EPOCH = 1_700_000_000.0
 
@@ -219,6 +220,29 @@ def test_a_queue_that_takes_nothing_for_a_while_is_a_condition() -> None:
     assert state.health.conditions[0].since == EPOCH + 102.0
     state.outlet.waiting = {}
     assert not state.after(1.0)
+    state.outlet.waiting = {"": Failure("no such queue", busy=True)}  # as of the target of dead letters
+    state.after()
+    assert state.after(3.0) == {("kafka", "backpressure"): "it takes nothing: no such queue"}
+
+
+def test_a_process_that_was_stopped_takes_no_broker_for_silent() -> None:
+    async def play() -> None:
+        state = State()
+        running = asyncio.create_task(state.health.run())
+        await pass_time(LOOK_EVERY / 2)
+        state.now += 60
+        state.source.problem = "the broker is silent for 60 s"
+        await pass_time(LOOK_EVERY)
+        state.source.problem = None  # as what it sent meanwhile is read now
+        await pass_time(2 * LOOK_EVERY)
+        assert "process was stopped" in state.log.getvalue()
+        assert "silent" not in state.log.getvalue()
+        state.source.problem = "the broker is silent for 70 s"
+        await pass_time(2 * LOOK_EVERY)
+        assert "silent" in state.log.getvalue()
+        running.cancel()
+
+    run_virtually(play())
 
 
 def test_an_oldest_message_older_than_stalled_after_is_a_condition() -> None:

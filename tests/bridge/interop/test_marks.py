@@ -6,16 +6,17 @@ import asyncio
 from typing import Any
 
 import pytest
+from confluent_kafka import Message as Consumed
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bridge.endpoint import Delivery, Outgoing
-from bridge.endpoints.kafka.cluster.lazy import convert_record
 from bridge.endpoints.kafka.cluster.topics import KafkaTopic
+from bridge.endpoints.kafka.consumer.reader import LaneReader
 from bridge.endpoints.kafka.producer.writer import RecordWriter
 from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.endpoints.topics import TopicDestination
-from bridge.interop import Record, convert_from_rocketmq, to_amqp, to_rocketmq
+from bridge.interop import convert_from_rocketmq, to_amqp, to_rocketmq
 from bridge.interop.marks import FIRST_HOP, is_dead_letter, list_origin_fields, mark_header, mark_message, read_hops
 from bridge.interop.record import find_last_header
 from bridge.pump.dead_letters import build_dead_letter
@@ -164,12 +165,16 @@ def test_hops_in_a_malformed_header_are_none_and_the_router_reports_the_header()
     assert read_hops(build_lazy_message("", "", broken, b"")) == 0
 
 
+def read_from_kafka(headers: list[tuple[str, str | bytes | None]]) -> Message:
+    """Return the message of a record without a value, as a source of Kafka makes it."""
+    consumed = Consumed(topic="s", partition=0, offset=9, key=b"k", headers=headers, timestamp=(1, 7))
+    return LaneReader("source", "s", 0).make_delivery(consumed, 0).message
+
+
 def test_the_hops_of_a_record_are_read_without_translating_it() -> None:
-    plain = convert_record(Record("t", b"k", b"v", [("a", b"1")], None, False, 0, 1))
-    marked = convert_record(Record("t", b"k", b"v", [("a", b"1"), ("x-hashstar-hops", b"3")], None, False, 0, 1))
+    plain, marked = read_from_kafka([("a", b"1")]), read_from_kafka([("a", b"1"), ("x-hashstar-hops", b"3")])
     assert (read_hops(plain), read_hops(marked)) == (0, 3)
-    assert plain.headers._made is None  # type: ignore[attr-defined]
-    assert marked.headers._made is None  # type: ignore[attr-defined]
+    assert plain.headers.made is None  # type: ignore[attr-defined]
 
 
 def outgoing(message: Message) -> Outgoing:
@@ -208,8 +213,7 @@ def stored(rocket: RocketMessage, properties: dict[str, str]) -> Any:
 def test_a_record_from_kafka_to_kafka_only_has_one_hop_more() -> None:
     writer = RecordWriter({"queue": TopicDestination("t")}, {"t": KafkaTopic(1, None)})
     for before, after in (([], b"1"), ([("x-hashstar-hops", b"4")], b"5")):
-        record = Record("s", b"k", None, [("a", None), *before], 7, False, 0, 9)
-        written, _ = writer.make_record(outgoing(convert_record(record)))
+        written, _ = writer.make_record(outgoing(read_from_kafka([("a", None), *before])))
         assert written.headers == [("a", None), ("x-hashstar-id", b"id/1"), ("x-hashstar-hops", after)]
         assert (written.key, written.value, written.timestamp) == (b"k", None, 7)
 

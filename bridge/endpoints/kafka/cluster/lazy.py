@@ -6,7 +6,7 @@ without a content header: it always has headers, and never one of `BROKER_HEADER
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar, Final
 
 from bridge.interop import Record
 from bridge.interop.kafka_guest import BROKER_HEADERS, build_header
@@ -18,21 +18,25 @@ __all__ = ["RecordHeaders", "convert_record", "record_of"]
 
 
 class RecordHeaders(LazyHeaders):
-    """The headers of a record's message: it always has some, and never one of `BROKER_HEADERS`."""
+    """The headers of a record's message: it always has some, and never one of `BROKER_HEADERS` or a bridge's mark."""
 
-    __slots__ = ("_made", "record")
+    __slots__ = ("made", "record")
+
+    has_one_key: ClassVar = True
+    may_have_marks: ClassVar = False
 
     def __init__(self, record: Record) -> None:
         self.record: Final = record
-        self._made: ContentHeader | None = None
+        self.made: ContentHeader | None = None
+        """Content header of the message, once it was asked for."""
         self._decoded = None
 
     @property
     def content(self) -> ContentHeader:  # type: ignore[override]  # read only, as it should be
         """Content header of the message, made when it is first asked for."""
-        if self._made is None:
-            self._made = ContentHeader(build_header(self.record))
-        return self._made
+        if self.made is None:
+            self.made = ContentHeader(build_header(self.record))
+        return self.made
 
     def __bool__(self) -> bool:
         return True
@@ -53,11 +57,11 @@ class RecordProperties(Properties):
     @property
     def content(self) -> ContentHeader:  # type: ignore[override]  # as above
         """Content header of the message, as its headers have it."""
-        return self.headers.content
+        return self.headers.made or self.headers.content
 
 
 def convert_record(record: Record) -> Message:
-    """Return the message that `bridge.interop.to_amqp` makes of a record that Kafka's own producers wrote."""
+    """Return the message that `bridge.interop.to_amqp` makes of a record that a producer of Kafka wrote, no bridge."""
     headers = RecordHeaders(record)
     return assemble_message(
         record.topic, build_routing_key(record.key), headers, RecordProperties(headers), record.value or b""

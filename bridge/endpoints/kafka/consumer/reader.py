@@ -6,7 +6,7 @@ from typing import Any, Final
 from urllib.parse import quote
 from zlib import crc32
 
-from bridge.endpoint import Delivery, validate_time
+from bridge.endpoint import GREATEST_TIME, Delivery, validate_time
 from bridge.endpoints.kafka.cluster.lazy import convert_record
 from bridge.interop import IDENTITY, Record, Unmappable, bind_identity, identify_record, to_amqp
 from bridge.interop.amqp_guest import MARK
@@ -27,6 +27,8 @@ REMEMBERED: Final = 65_536
 
 SPECIAL: Final = frozenset({IDENTITY, HOPS, MARK})
 """Headers of records that are guests from another system, or that have an identity from elsewhere."""
+
+GREATEST_MS: Final = GREATEST_TIME // 1_000
 
 _make_record: Final = tuple.__new__
 """Makes a named tuple without calling a function written in Python."""
@@ -50,17 +52,23 @@ class LaneReader:
         """Return the delivery of a `confluent_kafka.Message` that is no error."""
         kind, time = consumed.timestamp()
         offset, key, value, headers = consumed.offset(), consumed.key(), consumed.value(), consumed.headers() or ()
-        record = _make_record(
-            Record, (self._topic, key, value, headers, time if kind else None, kind == 2, self._partition, offset)
-        )
-        check = crc32(value or b"", crc32(key or b""))
-        identity = f"{self._identity}{offset}/{check:08x}"  # as by `bind_identity`, without its call
+        if not kind:
+            time = None
+        record = _make_record(Record, (self._topic, key, value, headers, time, kind == 2, self._partition, offset))
+        check = crc32(key + value) if key and value else crc32(value or key or b"")
+        at = str(offset)
+        identity = f"{self._identity}{at}/{check.to_bytes(4).hex()}"  # as by `bind_identity`, without its calls
         plain = self._plain
         for name, _ in headers:
             if name not in plain and not self._is_plain(name):
                 break
         else:
-            return self._wrap(convert_record(record), lane, record, identity)
+            # As `_wrap`, without its calls.
+            if time is not None:
+                time = time * 1_000 if -GREATEST_MS <= time <= GREATEST_MS else None
+            size = FIXED_BYTES if value is None else FIXED_BYTES + len(value)
+            message = convert_record(record)
+            return Delivery(message, lane, offset, identity, time, False, size, self._origin + at)
         identity = identify_record(self._source, record) or identity
         refusal = None
         try:

@@ -17,7 +17,7 @@ from bridge.endpoints.kafka.cluster.topics import KafkaTopic, check_partitions
 from bridge.endpoints.topics import KeyCache, TopicDestination
 from bridge.interop import IDENTITY, Record, to_kafka
 from bridge.interop.kafka_guest import KEY
-from bridge.interop.marks import HOPS, build_hop_header, mark_message, read_hops
+from bridge.interop.marks import HOP_TEXT, build_hop_header, mark_message
 from bridge.interop.record import build_routing_key, read_whole_key
 from bridge.interop.requests import find_reply_partition
 from bridge.interop.return_address import ReturnAddress
@@ -185,14 +185,7 @@ def _to_record(outgoing: Outgoing, topic: str, key: bytes | None) -> Record:
                 name.encode()  # the client ends the process over a name that is not UTF-8; this is an error of its own
         made.headers.append(build_hop_header(hops))  # type: ignore[attr-defined]  # a list that was made for this record
         return made
-    headers, hops = record.headers, 1
-    for name, _ in headers:
-        if name == HOPS:
-            hops = read_hops(message) + 1
-            headers = [header for header in headers if header[0] != HOPS]
-            break
-    if identity is None:
-        headers = [*headers, build_hop_header(hops)]
-    else:  # by its topic, partition and offset: a record with an identity of its own has no lazy message
-        headers = [*headers, (IDENTITY, identity.encode()), build_hop_header(hops)]
+    # A record that has passed a bridge, or has an identity of its own, has no lazy message.
+    marks = (HOP_TEXT,) if identity is None else ((IDENTITY, identity.encode()), HOP_TEXT)
+    headers = [*record.headers, *marks]
     return Record(topic, record.key, record.value, headers, record.timestamp, record.is_append_time)

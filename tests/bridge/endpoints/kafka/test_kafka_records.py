@@ -17,7 +17,7 @@ from bridge.endpoints.kafka.consumer.reader import LaneReader
 from bridge.endpoints.kafka.producer.writer import RecordWriter
 from bridge.endpoints.topics import TopicDestination
 from bridge.interop import IDENTITY, Record, Unmappable, identify_record, to_amqp, to_kafka
-from bridge.interop.marks import HOPS
+from bridge.interop.marks import HOPS, read_hops
 from exchange import Binding, Exchange, Queue, Router, Topology
 from exchange.amqp import get_content
 from exchange.partition import Partitions
@@ -113,7 +113,17 @@ def test_a_route_by_key_decodes_nothing() -> None:
     for _ in range(2):
         assert router.route(message).queues == ("all",)
     assert isinstance(message.headers, RecordHeaders)
-    assert message.headers._made is None
+    assert message.headers.made is None
+
+
+def test_only_a_record_that_has_passed_no_bridge_is_taken_for_one_without_a_look_at_its_headers() -> None:
+    plain = make_delivery(Consumed(topic="orders", partition=3, offset=5, value=b"v", headers=[("CC", b"1")])).message
+    assert isinstance(plain.headers, RecordHeaders)
+    assert not plain.headers.may_have_marks
+    assert plain.headers.has_one_key == plain.has_one_key
+    assert read_hops(plain) == 0
+    passed = make_delivery(Consumed(topic="orders", partition=3, offset=5, value=b"v", headers=[(HOPS, b"5")])).message
+    assert read_hops(passed) == 5
 
 
 def test_a_record_keeps_the_identity_that_it_has() -> None:
