@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-from bridge.consumers.groups.barrier import GATE, MARKER, Resize, read_news
+from bridge.consumers.groups.barrier import GATE, MARKER, Resize, read_news, write_news
 from bridge.consumers.groups.connection import (
     close,
     close_channel,
@@ -198,12 +198,16 @@ class _Resizing:
     async def _wait_for_members(self) -> None:
         """Wait until all old partitions are passed and all new ones are open."""
         sources, targets = set(self._change.sources), set(self._change.targets)
+        unattended = {*sources, *targets}
         news: asyncio.Queue[DeliveredMessage] = asyncio.Queue()
         channel = await self._connection.channel(publisher_confirms=False)
         await channel.basic_consume(self._change.inbox(self._queue.name), news.put)
         loop = asyncio.get_running_loop()
         until = inf if self._wait is None else loop.time() + self._wait
         while sources or targets:
+            for number in sorted(unattended & (sources or targets)):
+                unattended.discard(number)  # not again: a message that comes back counts as a delivery
+                await self._do_for_nobody(number)
             numbers = list_some([str(number) for number in sorted(sources or targets)], 10)
             waiting = (
                 f"members have handled what was in partitions {numbers}"
@@ -221,6 +225,32 @@ class _Resizing:
             passed, opened = read_news(arrived.body)
             sources.discard(-1 if passed is None else passed)
             targets.discard(-1 if opened is None else opened)
+        await close_channel(channel)
+
+    async def _do_for_nobody(self, number: int) -> None:
+        """Do what a member does with the marker or the gate of a partition that nobody consumes, if that is its head.
+
+        Then no message is before it: it is passed, or as the old ones are passed, it is open. The queue has a single
+        active consumer, this one, so a member that comes meanwhile begins behind it.
+        """
+        name = self._queue.partition(number)
+        if (found := await _look(self._connection, name)) is None or found[1]:
+            return
+        kind = MARKER if number in self._change.sources else GATE
+        heads: asyncio.Queue[DeliveredMessage] = asyncio.Queue()
+        channel = await self._connection.channel(publisher_confirms=False)
+        await channel.basic_qos(prefetch_count=1)
+        await channel.basic_consume(name, heads.put)
+        with suppress(TimeoutError):
+            head = await asyncio.wait_for(heads.get(), LEAVING)
+            tag = head.delivery_tag or 0
+            if head.header.properties.message_type == kind and head.body == self._change.to_bytes():
+                news = write_news(passed=number) if kind == MARKER else write_news(opened=number)
+                await self._channel.basic_publish(news, exchange=self._change.news(self._queue.name))
+                await channel.basic_ack(tag, wait=True)
+                self._report(f"partition {number} has nothing to wait for, and no member")
+            else:
+                await channel.basic_nack(tag, requeue=True, wait=True)
         await close_channel(channel)
 
     async def _find_lack(self, numbers: Iterable[int]) -> str:

@@ -16,8 +16,8 @@ import sys
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, suppress
 from itertools import count
 from pathlib import Path
 
@@ -88,6 +88,24 @@ def messages(keys: int, rounds: range) -> Iterator[Message]:
         for number in rounds
         for key in range(keys)
     )
+
+
+@asynccontextmanager
+async def member(server: Server, name: str, received: Received) -> AsyncIterator[None]:
+    """Run a member while the block runs."""
+    group = ConsumerGroup(server.url, name, received.handle)
+    running = asyncio.create_task(group.run())
+    try:
+        yield
+    finally:
+        group.stop()
+        await running
+
+
+async def publish(server: Server, name: str, published: Iterable[Message]) -> None:
+    """Publish messages, and wait until the broker has them."""
+    async with Publisher(server.url, name) as publisher:
+        await publisher.publish_all(published)
 
 
 @pytest.mark.parametrize("queue_type", ["quorum", "classic"])
@@ -331,11 +349,44 @@ def test_a_dry_run_changes_nothing_and_says_what_would_be_done(rabbitmq: Server,
 
 
 def test_a_resize_without_members_names_what_is_missing_and_ends_in_time(rabbitmq: Server, name: str) -> None:
+    """Also of a partition that looks empty for its one message is no marker."""
     assert run_command(rabbitmq, "create", name, "--partitions", "2", "--slots", "16").returncode == 0
+    asyncio.run(publish(rabbitmq, name, messages(16, range(1))))
     stuck = run_command(rabbitmq, "resize", name, "--partitions", "3", "--grace", "0", "--wait", "200ms")
     assert stuck.returncode != 0
     assert "no member consumes 0, 1: start one" in stuck.stderr
     assert "not done within 0.2 s" in stuck.stderr
+
+    async def consume() -> int:
+        received = Received()
+        async with member(rabbitmq, name, received):
+            await resize(rabbitmq.url, name, 3, grace=0)
+            await until(lambda: received.count == 16)
+        return received.out_of_order
+
+    assert asyncio.run(consume()) == 0  # what was stuck is completed, and each message was handled
+
+
+@pytest.mark.parametrize("queue_type", ["quorum", "classic"])
+def test_empty_partitions_without_members_are_resized_at_once(rabbitmq: Server, name: str, queue_type: str) -> None:
+    create_it = ("create", name, "--partitions", "2", "--slots", "16", "--queue-type", queue_type)
+    assert run_command(rabbitmq, *create_it).returncode == 0
+    for partitions in ("5", "3"):
+        done = run_command(rabbitmq, "resize", name, "--partitions", partitions, "--grace", "0")
+        assert done.returncode == 0, done.stderr
+        assert "has nothing to wait for, and no member" in done.stderr
+        described = run_command(rabbitmq, "describe", name, "--for", "0.2").stdout
+        assert f"{partitions} partitions ({queue_type})" in described
+
+    async def consume() -> Received:
+        received = Received()
+        await publish(rabbitmq, name, messages(32, range(3)))
+        async with member(rabbitmq, name, received):
+            await until(lambda: received.count == 96)
+        return received
+
+    received = asyncio.run(consume())
+    assert (received.count, received.out_of_order) == (96, 0)
 
 
 def test_the_example_bills_each_order_once_in_order(rabbitmq: Server, name: str, tmp_path: Path) -> None:
