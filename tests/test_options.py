@@ -421,3 +421,21 @@ def test_an_option_that_is_misspelt_is_always_suggested(context: click.Context) 
         if name not in str(caught.value):
             wrong[name] = str(caught.value)
     assert wrong == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        (["route", SHOP, "orders"], "for one message, hashstar explain TOPOLOGY EXCHANGE ROUTING_KEY"),
+        (
+            ["partition", "-p", "kafka.murmur2", "-n", "3", "key1"],
+            'FILE has JSON lines; a line has a record, such as {"key"',
+        ),
+        (["partition", "-p", "kafka.murmur2", "-n", "3", str(ROOT / "LICENSE")], 'a line has a record, such as {"key"'),
+        (["check", SHOP, "--baseline", "gone.json"], "gone.json: there is no such file; --write-baseline makes it"),
+    ],
+)
+def test_a_file_that_is_none_is_answered_with_what_would_be(line: list[str], hint: str) -> None:
+    answer = run_program(*line)
+    assert answer.returncode == 2
+    assert hint in answer.stderr

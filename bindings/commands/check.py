@@ -261,8 +261,10 @@ def _strip_prefix(app_name: str) -> str:
 
 
 def _open_baseline(name: str, *, may_be_new: bool) -> Baseline:
-    if may_be_new and not Path(name).exists():
-        return Baseline(name)
+    if not Path(name).exists():
+        if may_be_new:
+            return Baseline(name)
+        raise InputError(f"{name}: there is no such file; --write-baseline makes it of what is found now")
     return Baseline.load(name)
 
 

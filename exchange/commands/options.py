@@ -24,8 +24,8 @@ from exchange.text.display import suggest, write_milliseconds
 from exchange.text.numbers import parse_duration
 
 __all__ = [
-    "RENAMED", "STDOUT", "AddressType", "CommandGroup", "Duration", "HashstarCommand", "Renamed", "ReportOption",
-    "TopologyOption", "allow_unread_option", "command", "redirect", "accept_old_name",
+    "RENAMED", "STDOUT", "AddressType", "CommandGroup", "Duration", "HashstarCommand", "LinesFile", "Renamed",
+    "ReportOption", "TopologyOption", "allow_unread_option", "command", "redirect", "accept_old_name",
     "read_timeout", "timeout_option", "topology_option", "wait_option",
 ]  # fmt: skip
 
@@ -300,6 +300,22 @@ class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         if seconds > self._most:
             self.fail(f"{value} is longer than {write_milliseconds(int(self._most * 1000))}", param, ctx)
         return seconds
+
+
+class LinesFile(click.File):
+    """The type of an argument with a file of JSON lines; where it is none, ``hint`` says what would be."""
+
+    def __init__(self, hint: str) -> None:
+        """Take what the file has, and how it is said without one."""
+        super().__init__("rb")
+        self._hint = hint
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the open file; end the command for what cannot be read."""
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            raise click.BadParameter(f"{error.message}; {self._hint}", ctx, param) from None
 
 
 class AddressType(click.ParamType):  # type: ignore[type-arg,unused-ignore]

@@ -12,7 +12,7 @@ from typing import IO, Any, Final, NamedTuple, NotRequired, TypedDict
 import click
 
 from exchange.commands.console import fail, write_status
-from exchange.commands.options import accept_old_name, command
+from exchange.commands.options import LinesFile, accept_old_name, command
 from exchange.commands.output import form_options, output_option, print_form
 from exchange.errors import HashstarError, InputError
 from exchange.partition.moves import Distribution, KeyCounts, compare_distributions
@@ -30,6 +30,8 @@ from exchange.values.lines import read_lines
 __all__ = ["PartitionLine", "partition_command"]
 
 
+LINE: Final = 'a line has a record, such as {"key": "order-17"}'
+FILE_HINT: Final = f"FILE has JSON lines; {LINE}"
 FORMS: Final[Forms] = {
     "text": Form("exchange.partition.picture:describe", (".txt",)),
     "json": Form("exchange.partition.picture:to_json", (".json",)),
@@ -82,7 +84,7 @@ def _list_strategies(context: click.Context, _: click.Parameter, wanted: bool) -
 @output_option
 @click.option("--seed", type=int, help="Seed for choices that the key does not decide, made as by one producer, whose "
               'state follows the fields "size" (bytes appended) and "time" (milliseconds).')  # fmt: skip
-@click.argument("file", type=click.File("rb"), default="-")
+@click.argument("file", type=LinesFile(FILE_HINT), default="-")
 def partition_command(
     partitioner: str,
     partitions: str,
@@ -186,7 +188,8 @@ def _read(file: IO[bytes], source: KeySource | None, reads_record: bool) -> Iter
                 message = decode_message(fields)
                 yield _Line(position, fields, source.read(message), message.body, "")
         except InputError as error:
-            raise InputError(f"{position}: {error}{error.drawing or draw_line(raw, str(error))}") from None
+            way_out = "" if raw.lstrip()[:1] == b"{" else f"; {LINE}"
+            raise InputError(f"{position}: {error}{way_out}{error.drawing or draw_line(raw, str(error))}") from None
 
 
 def _read_key(fields: dict[str, Any]) -> Any:

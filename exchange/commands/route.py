@@ -18,7 +18,7 @@ import click
 
 from exchange.commands.completion import SOURCE, complete_names
 from exchange.commands.console import fail, show_caveat, show_progress
-from exchange.commands.options import accept_old_name, command, timeout_option, topology_option
+from exchange.commands.options import LinesFile, accept_old_name, command, timeout_option, topology_option
 from exchange.commands.output import form_options, output_option, print_form
 from exchange.commands.release import profile_option
 from exchange.entities.profile import Profile
@@ -51,6 +51,7 @@ Load = Callable[[str, str | None, str | None], Topology]
 Raises InputError, which names the source.
 """
 
+FILE_HINT: Final = "FILE has messages as JSON lines; for one message, hashstar explain TOPOLOGY EXCHANGE ROUTING_KEY"
 CACHED_LINES: Final = 65_536
 """Maximum number of output lines kept, and of names of ignored fields."""
 FIELDS: Final = frozenset({"exchange", "routing_key", "headers", "properties", "body"})
@@ -72,7 +73,7 @@ def build_commands(load: Load) -> tuple[click.Command, click.Command]:
     @click.option("--skip-bad", is_flag=True, help="Answer bad lines with their error, continue, and exit with 1.")
     @click.option("--line-buffered", is_flag=True, help="Write each line at once.")
     @output_option
-    @click.argument("file", type=click.File("rb"), default="-")
+    @click.argument("file", type=LinesFile(FILE_HINT), default="-")
     def route_command(
         source: str,
         vhost: str | None,
