@@ -270,6 +270,8 @@ class Sink:
 
     def __init__(self) -> None:
         self.socket = socket.create_server(("127.0.0.1", 0))
+        # A buffer of a fixed size, for its connections, too: else the system lets it grow, to all that is sent.
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 18)
         self.port: int = self.socket.getsockname()[1]
         self.allowed = threading.Event()
         self.taken = bytearray()
