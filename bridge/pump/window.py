@@ -122,9 +122,7 @@ class Window:
 
     def finish_copy(self, pending: Pending) -> None:
         """Take note that one copy of a delivery is done. Call `settle` afterwards, once for any number of copies."""
-        pending.copies -= 1
-        if not pending.copies and not pending.dropped:
-            self.touched.add(pending.delivery.lane)
+        finish_copies((pending,))
 
     def settle(self) -> None:
         """Settle, in each lane, the prefix of deliveries that are done."""

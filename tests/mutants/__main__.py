@@ -75,7 +75,7 @@ class Result(NamedTuple):
 def main(processes: int, seconds: int, allow: float, only: str, rows: str) -> None:
     chosen = {"all": [*SURVIVORS, *AIMED], "aimed": AIMED, "survivors": SURVIVORS}[rows]
     mutants = [mutant for mutant in chosen if only in mutant.module or only in mutant.what]
-    stale = list(_find_stale(mutants))
+    stale = list(find_stale(mutants))
     if stale:
         sys.exit("\n".join(stale))
     with _make_copies(processes) as copies:
@@ -126,7 +126,8 @@ def _judge(results: Sequence[Result], allow: float, seconds: float) -> None:
         sys.exit(1)
 
 
-def _find_stale(mutants: Sequence[Mutant]) -> Iterator[str]:
+def find_stale(mutants: Sequence[Mutant]) -> Iterator[str]:
+    """Yield what is wrong with each row that does not fit the code any more."""
     for mutant in mutants:
         try:
             mutant.applied(ROOT)

@@ -170,8 +170,8 @@ SURVIVORS: Final[list[Mutant]] = [
         ),
         (
             "a second confirm of one message counts as that of another copy",
-            "if in_flight.pop(outgoing.number, None) is not None:",
-            "if in_flight.pop(outgoing.number, outgoing) is not None:",
+            "if forget(outgoing.number, None) is not None]",
+            "if forget(outgoing.number, outgoing) is not None]",
         ),
     ),
     *mutants_of(
