@@ -208,7 +208,7 @@ def _show_kept(before: Topology, wanted: Topology) -> None:
 def _ask(plan: Plan, yes: bool) -> None:
     if yes:
         return
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not _at_terminal():
         fail(
             InputError(
                 "cannot ask for confirmation without a terminal; --yes applies the plan, --dry-run only shows it"
@@ -218,6 +218,10 @@ def _ask(plan: Plan, yes: bool) -> None:
     warned = f", {dangerous} of which can lose messages or lead them astray" if dangerous else ""
     if not click.confirm(f"carry out {count_noun(len(plan.steps), 'step')}{warned}?"):
         _stop("Nothing was changed")
+
+
+def _at_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def _carry_out(plan: Plan, broker: LiveBroker) -> None:
