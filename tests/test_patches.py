@@ -1,5 +1,6 @@
 """What live tests replace for a while is there: the name stands in a text, which no type checker reads, and `make test`
-does not run them."""
+does not run them.
+"""
 
 from __future__ import annotations
 
