@@ -66,7 +66,7 @@ MEANINGS: Final = (
     ),
     _meaning(
         "StreamLostError|IncompatibleProtocolError",
-        "hung up during the handshake: is this an AMQP port?",
+        "hung up during the handshake: is this an AMQP port, and the broker behind it up?",
     ),
     _meaning("ProtocolSyntaxError|InvalidFrameError", "answered something else than AMQP: is this an AMQP port?"),
     _meaning(

@@ -111,7 +111,7 @@ FAULTS: list[tuple[Serve, Callable[..., Source], str]] = [
     (hang_up, rocket, "it closes the connection"),
     (answer_http, kafka, "no Kafka broker"),
     (answer_http, rocket, "no server of RocketMQ"),
-    (answer_wrong_frame, rabbit, "is this an AMQP port?"),
+    (answer_wrong_frame, rabbit, "is this an AMQP port"),
     (offer_no_plain, rabbit, "takes no password by PLAIN"),
 ]
 

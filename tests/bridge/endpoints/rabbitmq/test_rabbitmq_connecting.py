@@ -23,6 +23,8 @@ from tests.support.waiting import find_limit
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
 
+HUNG_UP = "hung up during the handshake: is this an AMQP port, and the broker behind it up?"
+
 
 async def reason_from(serve: Serve, tls: bool = False, server_tls: ssl.SSLContext | None = None) -> str:
     """Return why no connection can be made to a server that treats its clients in this way."""
@@ -67,12 +69,12 @@ async def be_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) 
 async def test_a_port_of_http_is_not_taken_for_a_broker() -> None:
     reason = await reason_from(answer_http)
     assert reason.startswith("127.0.0.1:PORT: ")
-    assert reason.endswith("is this an AMQP port?")
+    assert reason.endswith(HUNG_UP)
 
 
 @on_a_loop
 async def test_a_port_that_hangs_up_is_reported_in_words() -> None:
-    assert await reason_from(hang_up) == "127.0.0.1:PORT: hung up during the handshake: is this an AMQP port?"
+    assert await reason_from(hang_up) == f"127.0.0.1:PORT: {HUNG_UP}"
 
 
 @on_a_loop
@@ -86,7 +88,7 @@ async def test_missing_tls_and_an_unknown_authority_are_reported_in_words(tmp_pa
     authority = authority_in(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(authority / "server.pem", authority / "server.key")
-    assert (await reason_from(be_silent, server_tls=context)).endswith("is this an AMQP port?")
+    assert (await reason_from(be_silent, server_tls=context)).endswith(HUNG_UP)
     assert "no authority in ca_file knows" in await reason_from(be_silent, tls=True, server_tls=context)
 
 
@@ -103,7 +105,7 @@ CLOSE = method((10, 50), struct.pack(">HB17sHH", 320, 17, b"CONNECTION_FORCED", 
 
 @pytest.mark.parametrize(
     ("end", "reason"),
-    [(CLOSE, "CONNECTION_FORCED"), (b"", "hung up during the handshake: is this an AMQP port?")],
+    [(CLOSE, "CONNECTION_FORCED"), (b"", HUNG_UP)],
     ids=["by its method", "by the socket"],
 )
 @on_a_loop
