@@ -93,6 +93,8 @@ class Trial:
         self.arrived: list[tuple[str, bytes]] = []
         self.running: list[Daemon] = []
         """Bridges that should run now."""
+        self._fed: Readable | None = None
+        """The place that messages were last put into."""
         self._drained: Readable | None = None
         self._stack = ExitStack()
         self._watches: dict[int, Watch] = {}
@@ -170,6 +172,7 @@ class Trial:
     def put(self, source: Readable, count: int) -> None:
         """Add the next messages to a source."""
         source.put(self.numbers(count))
+        self._fed = source
 
     def wait_until(self, done: Callable[[], bool], what: str, seconds: float = SECONDS) -> None:
         """Wait until ``done()`` is true. Raises GaveUp if it takes too long, or a bridge has ended."""
@@ -306,6 +309,8 @@ class Trial:
         finally:
             before = self.count_written()
             end()
+        if self._fed is not None and self.count_written() >= self.sent:
+            self.put(self._fed, LEFT)  # on a busy machine all may be through before the fault takes effect
         if shows:
             self._note_visibility(seen, [reason for watch in watches for reason in watch.reasons(began)])
         ended, written = time.monotonic(), self.count_written()

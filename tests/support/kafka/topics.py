@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBinding,
     AclBindingFilter,
@@ -21,7 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from tests.support.unique import unique_name
-from tests.support.waiting import find_limit
+from tests.support.waiting import find_limit, stretch, wait_until
 
 __all__ = ["PATIENCE", "SECONDS", "SOON", "Topics", "eventually", "topics_at"]
 
@@ -45,6 +45,7 @@ def eventually(
 
     It never will be when one of the pumps that are ``running`` has ended: what that died of is raised.
     """
+    seconds = stretch(seconds)
     deadline = time.monotonic() + seconds
     while not done():
         for each in running:
@@ -101,7 +102,7 @@ class Topics:
         try:
             partitions = consumer.list_topics(topic, SECONDS).topics[topic].partitions
             consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
-            deadline = time.monotonic() + seconds
+            deadline = time.monotonic() + stretch(seconds)
             ends: set[int | None] = set()
             while (len(found) < count or len(ends) < len(partitions)) and time.monotonic() < deadline:
                 for message in consumer.consume(1_000, 0.1):
@@ -141,11 +142,19 @@ class Topics:
         denied = (*where, operation, AclPermissionType.DENY)
         for made in self.admin.create_acls([AclBinding(*rest), AclBinding(*denied)]).values():
             made.result(SECONDS)
+        wait_until(lambda: not self._is_allowed(topic, operation))  # a broker hears of it a moment later
         try:
             yield
         finally:
             for gone in self.admin.delete_acls([AclBindingFilter(*rest), AclBindingFilter(*denied)]).values():
                 gone.result(SECONDS)
+
+    def _is_allowed(self, topic: str, operation: Any) -> bool:
+        asked = self.admin.describe_topics(TopicCollection([topic]), include_authorized_operations=True)
+        try:
+            return operation in asked[topic].result(SECONDS).authorized_operations
+        except KafkaException:  # not even to be described
+            return False
 
     def delete(self) -> None:
         """All that were made. Nothing can be asked from now on."""
