@@ -15,7 +15,7 @@ from bindings.diffing.settings.changes import SettingsChange, compare_settings
 from bindings.sources.definitions import Definitions
 from bindings.sources.document import Document
 from bindings.upgrading.facts.crossing import Crossing
-from bindings.upgrading.facts.fact import Fact, Severity
+from bindings.upgrading.facts.fact import Fact, Numbers, Severity, Source
 from bindings.upgrading.facts.table import FACTS
 from bindings.upgrading.live.comparing import Shown
 from bindings.upgrading.releases import Release, SeriesUpgrade, find_steps
@@ -44,6 +44,13 @@ class Sighting(NamedTuple):
     """The broker's answer for what is refused, else ""."""
     explanation: str = ""
     """What the fact means to the parts because of others in the topology, "" for nothing beside what it says."""
+    brokers: tuple[Numbers, ...] = ()
+    """The releases whose live brokers have shown it, the oldest first."""
+
+    @property
+    def source(self) -> Source:
+        """How it is known."""
+        return self.fact.source_of(self.brokers)
 
 
 @document("TransformedJson", "transformations = applied, sightings, meaning, settings")
@@ -294,4 +301,5 @@ def _sightings(
             parts = groups.setdefault((detail, "" if part is None else fact.explain(looked_at, part)), [])
             if part is not None:
                 parts.append(part)
-        yield from (Sighting(fact, tuple(parts), *seen) for seen, parts in groups.items())
+        brokers = fact.find_brokers(old, new)
+        yield from (Sighting(fact, tuple(parts), *seen, brokers) for seen, parts in groups.items())

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Final
 
 from bindings.upgrading.facts import applications, dead_letters, exchanges, nodes, queues, quorum, refused
-from bindings.upgrading.facts.fact import Fact
+from bindings.upgrading.facts.fact import ALWAYS, Fact, Numbers
 from bindings.upgrading.forms.words import describe_source
-from exchange.entities.releases import SERIES
+from bindings.upgrading.releases import release_of
+from exchange.entities.releases import LIVE, SERIES
 
 __all__ = ["PAGE", "with_facts"]
 
@@ -58,10 +59,22 @@ def _describe_releases() -> Iterator[str]:
         neighbour = f"as {before.series}" if before is not None and is_neighbour else ""
         routes = f"live brokers of {seen[0]}" if seen else neighbour or "the release notes and the source"
         rules = f"the source of {', '.join(read)}" if read else neighbour
-        sources = Counter(fact.source for fact in facts if fact.since[:2] == row.since[:2])
+        sources = Counter(fact.source_of(_find_brokers(fact)) for fact in facts if fact.since[:2] == row.since[:2])
         begun = ", ".join(f"{count} {source}" for source, count in sources.most_common()) or "none"
         yield f"| {series} | {routes} | {f'live brokers, {rules}' if seen else rules} | {begun} |\n"
         before = row
+
+
+def _find_brokers(fact: Fact) -> tuple[Numbers, ...]:
+    """Return the releases whose live brokers have shown a fact, whatever the upgrade."""
+    newest = release_of("4.3")
+    return fact.find_brokers(newest, newest)
+
+
+def _describe_known(fact: Fact) -> str:
+    if fact.since != ALWAYS:
+        return describe_source(fact, _find_brokers(fact))
+    return f"{describe_source(fact, LIVE)}, for other releases {describe_source(fact, ())}"
 
 
 def _describe_source(release: str, recorded: Mapping[str, str]) -> str:
@@ -75,7 +88,7 @@ def with_facts(page: str) -> str:
     """Return the page with all tables. Raises ValueError for a heading that it lacks."""
     tables = {
         title: HEAD
-        + "".join(f"| {fact.id} | {fact.severity} | {fact.what} | {describe_source(fact)} |\n" for fact in facts)
+        + "".join(f"| {fact.id} | {fact.severity} | {fact.what} | {_describe_known(fact)} |\n" for fact in facts)
         for title, facts in TABLES.items()
     }
     for title, table in {**tables, KNOWN: KNOWN_HEAD + "".join(_describe_releases())}.items():

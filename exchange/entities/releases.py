@@ -25,8 +25,8 @@ from exchange.entities.release_settings import (
 from exchange.errors import UnknownReleaseWarning
 
 __all__ = [
-    "LATEST_PROFILE", "PROFILES", "RELEASES", "ROWS", "SERIES", "ReleaseRow", "find_closest_profile", "find_profile",
-    "find_profile_by_name", "find_row", "resolve_profile", "warn_of",
+    "LATEST_PROFILE", "LIVE", "PROFILES", "RELEASES", "ROWS", "SERIES", "ReleaseRow", "find_closest_profile",
+    "find_profile", "find_profile_by_name", "find_row", "resolve_profile", "warn_of",
 ]  # fmt: skip
 
 _LIVES_3_10: Final = QueueBehaviour(
@@ -234,7 +234,7 @@ _ROW_4_2: Final = replace(
     since=(4, 2, 0),
     newest_patch=9,
     upgraded_from=("3.13", "4.0", "4.1"),
-    before_upgrade=("have Erlang 27 for each node that gets 4.2.9 or later, which require it; 3.13 runs on Erlang 26",),
+    before_upgrade=("have Erlang 27 for each node that gets 4.2.9 or later, which require it",),
 )
 _ROW_4_3: Final = replace(
     _ROW_4_2,
@@ -270,6 +270,8 @@ ROWS: Final = (
 )  # fmt: skip
 """All releases that are known here, the oldest first; a patch release has a row if it differs from those before it."""
 
+LIVE: Final = ((3, 10, 8), (4, 0, 5), (4, 3, 6))
+"""The releases of which live brokers were had: what is said to be shown by live brokers follows from these."""
 SERIES: Final = {row.series: row for row in ROWS}
 """Series of releases -> the row of its newest patch release, the oldest first."""
 PROFILES: Final = {row.profile.name: row.profile for row in ROWS if row.profile.name}

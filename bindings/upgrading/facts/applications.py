@@ -11,15 +11,15 @@ __all__ = ["FACTS"]
 
 FACTS: Final[tuple[Fact, ...]] = (
     Fact("HSU101", (4, 0, 0), "note", "an unknown exchange type is answered with 406 on the channel, no longer with "
-         "503 on the connection", "expect PRECONDITION_FAILED in clients", "live brokers", find_broker),
+         "503 on the connection", "expect PRECONDITION_FAILED in clients", "trial", find_broker),
     Fact("HSU102", (4, 0, 0), "note", "a message may have 16 MiB at most, no longer 128 MiB",
-         "set max_message_size for larger ones", "live brokers", find_broker, link_notes("4.0.1")),
+         "set max_message_size for larger ones", "trial", find_broker, link_notes("4.0.1")),
     Fact("HSU103", (4, 1, 0), "note", "clients that set frame_max below 8192 cannot connect",
-         "leave frame_max to the server; use amqplib for Node.js 0.10.7 or later", "live brokers", find_broker,
+         "leave frame_max to the server; use amqplib for Node.js 0.10.7 or later", "trial", find_broker,
          link_notes("4.1.0")),
     Fact("HSU104", (4, 3, 0), "note", "basic.qos with global = true sets the prefetch of each consumer, no longer that "
          "of the channel", "set a prefetch per consumer, or deprecated_features.permit.global_qos = true",
-         "live brokers", find_broker, link_notes("4.3.0"), feature="global_qos"),
+         "trial", find_broker, link_notes("4.3.0"), feature="global_qos"),
     Fact("HSU106", (4, 0, 0), "note",
          "AMQP 1.0 has addresses of version 2, such as /queues/NAME; those of version 1 are deprecated",
          "use addresses of version 2", "release notes", find_broker, link_notes("4.0.1"), until=(4, 3, 0)),
@@ -43,19 +43,19 @@ FACTS: Final[tuple[Fact, ...]] = (
          "release notes", find_broker, link_notes("3.12.2")),
     Fact("HSU113", (4, 2, 0), "note",
          "an answer to a direct reply-to whose requester has left counts as routed: mandatory returns it no longer",
-         "do not wait for basic.return to learn that a requester has left", "live brokers", find_broker,
+         "do not wait for basic.return to learn that a requester has left", "trial", find_broker,
          link_notes("4.2.0")),
     Fact("HSU115", (4, 2, 6), "note",
          "a passive declaration is refused with 403 to a user without any permission for the name; 4.2.6 and 4.3.0 "
          "refuse it to one without that to configure",
          "give users that ask whether a queue or exchange exists the permission to read, and leave out 4.2.6 and 4.3.0",
-         "live brokers", find_broker, link_notes("4.2.7")),
+         "trial", find_broker, link_notes("4.2.7")),
     Fact("HSU116", (3, 11, 0), "note",
          "a virtual host may have a default queue type, which a declaration without x-queue-type gets",
-         "declare x-queue-type where the type counts", "live brokers", find_broker, link_notes("3.11.0")),
+         "declare x-queue-type where the type counts", "trial", find_broker, link_notes("3.11.0")),
     Fact("HSU117", (4, 0, 0), "note",
          "every queue has x-queue-type among its arguments in exports and the management API",
-         "expect it where definitions are compared as text; hashstar diff takes them for the same", "live brokers",
+         "expect it where definitions are compared as text; hashstar diff takes them for the same", "trial",
          find_broker),
     Fact("HSU118", (4, 3, 0), "note",
          "what one client declared may be unknown on another node for a moment: Khepri answers when a majority of the "

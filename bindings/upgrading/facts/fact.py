@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Final, Literal, NamedTuple
 
 from bindings.upgrading.facts.crossing import Crossing, Seen
+from bindings.upgrading.releases import Release
 from exchange.entities.part import Part
+from exchange.entities.releases import LIVE, find_row
 
 __all__ = ["ALWAYS", "Fact", "Numbers", "Severity", "Source", "link_notes", "request", "link_tag"]
 
 Severity = Literal["note", "warning", "error"]
+Evidence = Literal["trial", "observed", "release notes", "source"]
+"""How a fact is known; ``trial`` for one that the tests ask of live brokers, of as many releases as can be had."""
 Source = Literal["live brokers", "observed", "release notes", "source"]
 Numbers = tuple[int, int, int]
 """Numbers of a release."""
-
 ALWAYS: Final[Numbers] = (0, 0, 0)
 """``since`` of a fact that the rules of each release decide."""
 
@@ -29,7 +33,7 @@ class Fact(NamedTuple):
     """``error`` for what is refused or lost, ``warning`` for what means something else, else ``note``."""
     what: str
     way_out: str
-    source: Source
+    evidence: Evidence
     find: Callable[[Crossing], Iterator[Seen]]
     """Yields where it is seen; what no topology shows is seen once, in no part."""
     page: str = ""
@@ -49,6 +53,26 @@ class Fact(NamedTuple):
     def is_new_by_rules(self) -> bool:
         """Whether the rules of each release decide, and those of the old one do not have it."""
         return self.since == ALWAYS and not self.recurs
+
+    def find_brokers(self, old: Release, new: Release) -> tuple[Numbers, ...]:
+        """Return the releases whose live brokers have shown what the fact says of an upgrade.
+
+        What the rules of a release decide is shown by a broker with the same row of the table of releases; what holds
+        since a release, by each broker for which it holds.
+        """
+        if self.evidence != "trial":
+            return ()
+        if self.since != ALWAYS:
+            return tuple(live for live in LIVE if self.holds_for(live))
+        asked = (old, new) if self.recurs else (new,)
+        shown = [[live for live in LIVE if find_row(live) is each.row and not each.profile.caveat] for each in asked]
+        return tuple(dict.fromkeys(chain.from_iterable(shown))) if all(shown) else ()
+
+    def source_of(self, brokers: tuple[Numbers, ...]) -> Source:
+        """Return how the fact is known, given the releases whose live brokers have shown it."""
+        if self.evidence != "trial":
+            return self.evidence
+        return "live brokers" if brokers else "release notes" if self.page else "source"
 
     def holds_for(self, numbers: Numbers) -> bool:
         """Return whether the fact holds for a release."""

@@ -129,25 +129,25 @@ STAYS: Final = "What is there already stays if the cluster is upgraded; an impor
 
 FACTS: Final[tuple[Fact, ...]] = (
     Fact("HSU001", ALWAYS, "error", f"the new release refuses the queue. {STAYS}",
-         "remove or change the argument, in the application that declares the queue, too", "live brokers",
+         "remove or change the argument, in the application that declares the queue, too", "trial",
          find_refused_queues),
     Fact("HSU002", ALWAYS, "error", f"the new release refuses the exchange. {STAYS}",
-         "declare an exchange of another type or without the argument", "live brokers",
+         "declare an exchange of another type or without the argument", "trial",
          find_refused_exchanges),
     Fact("HSU003", ALWAYS, "error", f"the new release refuses the binding. {STAYS}",
          "bind with what the answer asks for: fewer '#', smaller weights in the same proportion, or the selector",
-         "live brokers", find_refused_bindings),
+         "trial", find_refused_bindings),
     Fact("HSU004", ALWAYS, "error", f"the new release refuses the policy. {STAYS}",
          "remove the setting from the policy, and look at what that means to others; --transform default does so, and "
-         "keeps others as they are in force where it can", "live brokers",
+         "keeps others as they are in force where it can", "trial",
          find_refused_policies, explain=describe_shifts),
     Fact("HSU055", ALWAYS, "error",
          "the old release refuses it, too: neither imports the file, nor lets an application declare it",
-         "correct it, or remove it: hashstar check says what is wrong", "live brokers", find_refused_by_both,
+         "correct it, or remove it: hashstar check says what is wrong", "trial", find_refused_by_both,
          recurs=True),
     Fact("HSU056", ALWAYS, "error",
          "the new release refuses the whole file for the binding, as one of its ends does not exist; an import of the "
          "old release leaves it out, without a word",
-         "declare what is missing, or remove the binding", "live brokers", find_left_out_bindings, recurs=True),
+         "declare what is missing, or remove the binding", "trial", find_left_out_bindings, recurs=True),
 )  # fmt: skip
 """Many facts in each row: the rules of both releases are asked, which are not written down here again."""

@@ -1,7 +1,8 @@
 """All facts about releases of RabbitMQ that matter to a topology, by their ids.
 
-A row says since when a fact holds, where it is seen in a topology, what it means, and the way out. Its source is live
-brokers, before and after, which the tests ask; brokers observed by hand; or the release notes. Ids are stable: a number
+A row says since when a fact holds, where it is seen in a topology, what it means, and the way out. It is known by a
+trial of the tests, from brokers observed by hand, the release notes, or the source. Which brokers have shown it follows
+from the releases that the trials could ask, `exchange.entities.releases.LIVE`. Ids are stable: a number
 is never used for another fact. What releases refuse and how they route is not written down here again:
 `bindings.upgrading.facts.refused` and `bindings.diff` ask the rules.
 """

@@ -33,12 +33,18 @@ def _until(sighting: Sighting) -> str | None:
     return ".".join(map(str, until)) if until is not None else None
 
 
+def _brokers(sighting: Sighting) -> list[str]:
+    """The releases whose live brokers have shown it; empty for another source."""  # noqa: D401
+    return [".".join(map(str, each)) for each in sighting.brokers]
+
+
 document(
     "SightingJson",
-    "fact.id, fact.severity, fact.what, fact.way_out, since, until, fact.source, fact.page or null, parts, "
+    "fact.id, fact.severity, fact.what, fact.way_out, since, until, source, brokers, fact.page or null, parts, "
     "answer = detail or null, explanation or null",
     since=_since,
     until=_until,
+    brokers=_brokers,
 )(Sighting)
 
 

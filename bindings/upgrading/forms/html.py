@@ -25,7 +25,7 @@ from bindings.upgrading.forms.words import (
     format_transformed,
     group_by_severity,
     introduce_answer,
-    list_unseen_facts,
+    list_unseen,
 )
 from bindings.upgrading.releases import FLAGS, SeriesUpgrade
 from bindings.upgrading.upgrade import Sighting, Upgrade, VhostUpgrade
@@ -87,9 +87,9 @@ def _body(upgrade: Upgrade, source: str) -> Iterator[str]:
         yield from _block(lines)
     if upgrade.steps:
         yield from _steps(upgrade.steps)
-    for audience, facts in list_unseen_facts(upgrade):
+    for audience, unseen in list_unseen(upgrade):
         yield f"<h2>For {audience}</h2>"
-        yield from (line for fact in facts for line in _fact(Sighting(fact, (), "")))
+        yield from (line for sighting in unseen for line in _fact(sighting))
 
 
 def _verdict(vhost: VhostUpgrade) -> str:
@@ -131,7 +131,7 @@ SIGNS: Final[dict[Severity, str]] = {"error": "!", "warning": "~", "note": "·"}
 
 def _fact(sighting: Sighting) -> Iterator[str]:
     fact = sighting.fact
-    source = _text(describe_source(fact))
+    source = _text(describe_source(fact, sighting.brokers))
     if fact.page:
         source = f'<a href="{_text(fact.page)}" rel="noreferrer">{source}</a>'
     where = f"<code>{_text(describe_parts(sighting.parts))}</code>: " if sighting.parts else ""

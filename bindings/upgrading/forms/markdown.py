@@ -17,7 +17,7 @@ from bindings.upgrading.forms.words import (
     format_transformed,
     group_by_severity,
     introduce_answer,
-    list_unseen_facts,
+    list_unseen,
 )
 from bindings.upgrading.releases import FLAGS, Release
 from bindings.upgrading.upgrade import Sighting, Upgrade, VhostUpgrade
@@ -59,8 +59,8 @@ def _lines(upgrade: Upgrade) -> Iterator[str]:
     for step in upgrade.steps:
         yield f"- [ ] {step.start} to {step.end}"
         yield from (f"  - [ ] before: {escape_text(first)}" for first in step.first)
-    for audience, facts in list_unseen_facts(upgrade):
-        yield from ("", f"**For {audience}**", "", *[_row(Sighting(fact, (), "")) for fact in facts])
+    for audience, unseen in list_unseen(upgrade):
+        yield from ("", f"**For {audience}**", "", *map(_row, unseen))
 
 
 def _vhost_lines(vhost: VhostUpgrade, release: Release) -> Iterator[str]:
@@ -93,7 +93,7 @@ def _block(lines: Sequence[str]) -> Iterator[str]:
 def _row(sighting: Sighting) -> str:
     fact = sighting.fact
     where = f"{escape_text(describe_parts(sighting.parts))}: " if sighting.parts else ""
-    source = describe_source(fact)
+    source = describe_source(fact, sighting.brokers)
     known = f"[{source}]({fact.page})" if fact.page else source
     answer = ""
     if sighting.detail:

@@ -15,7 +15,7 @@ from bindings.upgrading.forms.words import (
     format_transformed,
     group_by_severity,
     introduce_answer,
-    list_unseen_facts,
+    list_unseen,
 )
 from bindings.upgrading.releases import FLAGS, Release
 from bindings.upgrading.upgrade import Sighting, Upgrade, VhostUpgrade
@@ -45,9 +45,11 @@ def to_text(upgrade: Upgrade) -> Iterator[str]:
     for number, step in enumerate(upgrade.steps, 1):
         yield f"  {number}. {step.start} to {step.end}"
         yield from (f"      before: {first}" for first in step.first)
-    for audience, facts in list_unseen_facts(upgrade):
+    for audience, unseen in list_unseen(upgrade):
         yield f"for {audience}:"
-        yield from (f"  {fact.id} {fact.what} ({describe_source(fact)}); way out: {fact.way_out}" for fact in facts)
+        for sighting in unseen:
+            fact, source = sighting.fact, describe_source(sighting.fact, sighting.brokers)
+            yield f"  {fact.id} {fact.what} ({source}); way out: {fact.way_out}"
 
 
 def _vhost_lines(vhost: VhostUpgrade, release: Release) -> Iterator[str]:
@@ -74,7 +76,7 @@ def _sightings_lines(sightings: Sequence[Sighting], begin: str = "") -> Iterator
 def _sighting_lines(sighting: Sighting) -> Iterator[str]:
     fact = sighting.fact
     where = f"{describe_parts(sighting.parts)}: " if sighting.parts else ""
-    yield f"  {fact.id} {where}{fact.what} ({describe_source(fact)})"
+    yield f"  {fact.id} {where}{fact.what} ({describe_source(fact, sighting.brokers)})"
     if sighting.detail:
         yield f"      {introduce_answer(sighting)}: {sighting.detail}"
     if sighting.explanation:

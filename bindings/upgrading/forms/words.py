@@ -31,7 +31,7 @@ __all__ = [
     "introduce_answer",
     "format_traffic",
     "format_transformed",
-    "list_unseen_facts",
+    "list_unseen",
 ]
 
 MAX_NAMED_PARTS: Final = 5
@@ -48,7 +48,7 @@ REASONS: Final = 5
 """Number of reasons for unreadable records that are listed."""
 
 SOURCES: Final[dict[Source, str]] = {
-    "live brokers": "shown by live brokers",
+    "live brokers": "shown by live brokers of ",
     "observed": "observed on live brokers, without a test",
     "release notes": "from the release notes",
     "source": "from the source",
@@ -107,22 +107,23 @@ def _names_of(part: Part) -> tuple[str, ...]:
     return (part.name,)
 
 
-def list_unseen_facts(upgrade: Upgrade) -> Iterator[tuple[str, list[Fact]]]:
-    """Yield the facts that no topology shows, each time under those that they matter to: applications, then nodes."""
-    found = [sighting.fact for vhost in upgrade.vhosts[:1] for sighting in vhost.sightings if not sighting.parts]
-    for audience, facts in (
-        ("applications, whatever the topology", [fact for fact in found if fact not in nodes.FACTS]),
-        ("nodes, tools and monitoring", [fact for fact in found if fact in nodes.FACTS]),
+def list_unseen(upgrade: Upgrade) -> Iterator[tuple[str, list[Sighting]]]:
+    """Yield the sightings of facts that no topology shows, under whom they matter to: applications, then nodes."""
+    found = [sighting for vhost in upgrade.vhosts[:1] for sighting in vhost.sightings if not sighting.parts]
+    for audience, sightings in (
+        ("applications, whatever the topology", [each for each in found if each.fact not in nodes.FACTS]),
+        ("nodes, tools and monitoring", [each for each in found if each.fact in nodes.FACTS]),
     ):
-        if facts:
-            yield audience, facts
+        if sightings:
+            yield audience, sightings
 
 
-def describe_source(fact: Fact) -> str:
-    """Return since when a fact holds, and how that is known."""
+def describe_source(fact: Fact, brokers: tuple[Numbers, ...]) -> str:
+    """Return since when a fact holds, and how that is known: by whose live brokers, if any."""
     since = f"since {' and '.join(map(_name, (fact.since, *fact.later)))}, " if any(fact.since) else ""
     until = f"before {_name(fact.until)}, " if fact.until is not None else ""
-    return f"{since}{until}{SOURCES[fact.source]}"
+    names = [".".join(map(str, each)) for each in brokers]
+    return f"{since}{until}{SOURCES[fact.source_of(brokers)]}{list_some(names, len(names), 'and')}"
 
 
 def _name(numbers: Numbers) -> str:

@@ -14,19 +14,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.cli import find_command
-from bindings.upgrading.facts.fact import Fact
+from bindings.sources.document import Document
+from bindings.upgrading.facts.fact import ALWAYS, Fact
 from bindings.upgrading.facts.table import FACTS
+from bindings.upgrading.forms.text import to_text
 from bindings.upgrading.forms.words import describe_source
 from bindings.upgrading.releases import KNOWN, find_steps, release_of
 from bindings.upgrading.run import NEWEST
 from bindings.upgrading.transform.transform import choose
 from bindings.upgrading.upgrade import plan_upgrade, upgrade_topology
-from docs.scripts.facts import PAGE, with_facts
+from docs.scripts.facts import GOLDEN, PAGE, with_facts
 from exchange import Binding, Exchange, Policy, Queue, Topology, Typed
+from exchange.entities.releases import LIVE
 from exchange.errors import BrokerError, InputError
 from tests.support.trials.table import ELSEWHERE, TRIALS
 
 RELEASES = ("3.10", "3.11", "3.12", "3.13", "4.0", "4.1", "4.2", "4.3", "4.4")
+NAMED = (*RELEASES, "3.10.8", "4.0.5", "4.2.5", "4.2.6", "4.3.0", "4.3.6", "4.3.99", "4.4.0", "5.0")
 PAIRS = [(old, new) for at, old in enumerate(RELEASES) for new in RELEASES[at + 1 :]]
 
 
@@ -246,9 +250,51 @@ def test_an_upgrade_that_is_none_names_the_reason(old: str, new: str, why: str) 
 
 
 def test_a_fact_is_tried_on_live_brokers_exactly_if_these_are_its_source() -> None:
-    shown = {fact.id for fact in FACTS if fact.source == "live brokers"}
+    shown = {fact.id for fact in FACTS if fact.evidence == "trial"}
     assert shown == TRIALS.keys() | ELSEWHERE
     assert len(FACTS) >= 60
+
+
+def test_live_brokers_are_those_whose_answers_are_recorded() -> None:
+    recorded = [json.loads(path.read_text("utf-8"))["version"] for path in GOLDEN.glob("rabbitmq-lives-*.json")]
+    assert sorted(release_of(version).numbers for version in recorded) == [*LIVE]
+
+
+@given(st.sampled_from(FACTS), st.lists(st.sampled_from(NAMED), min_size=2, max_size=2, unique=True))
+def test_live_brokers_have_shown_only_what_brokers_of_such_releases_can_show(fact: Fact, names: list[str]) -> None:
+    """A fact with a date is shown on both sides of it; what a release refuses, by one with the same rules."""
+    old, new = sorted(map(release_of, names), key=lambda each: each.numbers)
+    brokers = fact.find_brokers(old, new)
+    assert set(brokers) <= set(LIVE)
+    assert (fact.source_of(brokers) == "live brokers") == bool(brokers)
+    if fact.evidence != "trial":
+        assert brokers == ()
+    elif fact.since != ALWAYS:
+        assert [fact.holds_for(live) for live in LIVE] == [live in brokers for live in LIVE]
+        assert 0 < len(brokers) < len(LIVE)
+    else:
+        asked = (old, new) if fact.recurs else (new,)
+        had = {"3.10", "3.10.8", "4.0", "4.0.5", "4.3", "4.3.6"}
+        assert bool(brokers) == (set(map(str, asked)) <= had)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "text", "source"),
+    [
+        ("4.3", "4.4", 'queue m: classic, x-member-placement-tag = "a"', "source"),
+        ("4.2.5", "4.2.6", 'exchange h: x-consistent-hash\nqueue q\nh -> q: "10001"', "source"),
+        ("4.2.5", "4.3", 'exchange h: x-consistent-hash\nqueue q\nh -> q: "10001"', "live brokers"),
+        ("4.2", "4.3.99", 'exchange h: x-consistent-hash\nqueue q\nh -> q: "10001"', "source"),
+    ],
+)
+def test_what_no_live_broker_of_a_release_was_asked_is_from_its_source(
+    old: str, new: str, text: str, source: str
+) -> None:
+    result = plan_upgrade([Document.loads(text).topology()], release_of(old), release_of(new))
+    seen = [each for each in result.vhosts[0].sightings if each.fact.id in ("HSU001", "HSU003", "HSU055")]
+    assert all(each.source == source for each in seen)
+    assert ("shown by live" in "\n".join(to_text(result)).partition("routes:")[0]) == (source == "live brokers")
+    assert seen or old == "4.2"
 
 
 @given(st.sampled_from(FACTS), st.lists(st.sampled_from(RELEASES), min_size=2, unique=True))
@@ -267,7 +313,7 @@ def test_a_fact_that_came_with_patch_releases_of_several_series_holds_from_each_
         name: fact.holds_for(release_of(name).numbers) for name in ("4.2.8", "4.2.9", "4.3.2", "4.3.3", "4.2", "4.3")
     }
     assert holds == {"4.2.8": False, "4.2.9": True, "4.3.2": False, "4.3.3": True, "4.2": True, "4.3": True}
-    assert describe_source(fact) == "since 4.2.9 and 4.3.3, from the release notes"
+    assert describe_source(fact, ()) == "since 4.2.9 and 4.3.3, from the release notes"
     [body] = [each for each in FACTS if each.id == "HSU213"]
     assert [body.holds_for((3, minor, 6)) for minor in (11, 12, 13)] == [False, False, True]
 
@@ -279,7 +325,7 @@ def test_the_series_of_a_fact_are_named_in_order_and_each_once(fact: Fact) -> No
 
 
 def test_facts_from_the_release_notes_name_them() -> None:
-    assert all(fact.page for fact in FACTS if fact.source == "release notes")
+    assert all(fact.page for fact in FACTS if fact.evidence == "release notes")
 
 
 def test_the_documentation_has_every_fact_with_its_source() -> None:
