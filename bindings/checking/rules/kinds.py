@@ -118,12 +118,14 @@ def find_without_effect(view: TopologyView) -> Iterator[Finding]:
                     elif why is not AT_MOST_ONCE:  # HS313 is about that
                         idle.setdefault(key, {})[part.name] = why
     for (policy, name), reasons in idle.items():
-        ignored = {part: why for part, why in reasons.items() if why.is_by_value or (policy, name) not in effective}
-        named = [part for part in ignored if part not in PREDECLARED_NAMES]
-        if named:
+        by_reason: dict[NoEffect, list[str]] = {}
+        for part_name, why in reasons.items():
+            if part_name not in PREDECLARED_NAMES and (why.is_by_value or (policy, name) not in effective):
+                by_reason.setdefault(why, []).append(part_name)
+        if by_reason:
             kind = f"{'operator ' if policy.operator else ''}policy '{policy.name}'"
-            message = f"'{name}' of {kind} has no effect on {list_names(named)}: {ignored[named[0]]}"
-            yield Finding("HS709", policy, message, detail=name)
+            where = "; nor on ".join(f"{list_names(names)}: {why}" for why, names in by_reason.items())
+            yield Finding("HS709", policy, f"'{name}' of {kind} has no effect on {where}", detail=name)
     for (name, what, setting), found in unmodelled.items():
         owners = view.topology.operator_policies if setting.source == "operator policy" else view.topology.policies
         owner = None if setting.policy is None else owners[setting.policy]

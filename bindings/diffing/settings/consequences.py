@@ -72,8 +72,10 @@ class QueueSide(NamedTuple):
         return find_delivery_limit(self.number("delivery-limit"), self.profile) if self.type == "quorum" else None
 
     @property
-    def consumer_timeout(self) -> int:
-        """Milliseconds for which a consumer may keep a message, by default, too."""
+    def consumer_timeout(self) -> int | None:
+        """Milliseconds for which a consumer may keep a message, by default, too; None for ever."""
+        if self.profile.lives.consumer_timeout is not None and self.type in ("classic", "stream"):
+            return None  # since 4.3, only quorum queues and plugins' types look at it
         given = self.number("consumer-timeout")
         return HALF_AN_HOUR if given is None else given
 
@@ -172,6 +174,9 @@ def _retry(name: str, before: QueueSide, after: QueueSide) -> Consequence | None
 
 
 def _consumer_timeout(name: str, before: QueueSide, after: QueueSide) -> Consequence:
+    if after.consumer_timeout is None:
+        effect = "without effect" if before.consumer_timeout is None else "a consumer may keep messages for ever"
+        return Consequence(f"{effect}: no consumer of a {after.type} queue has a timeout since 4.3", loses=False)
     default = after.number(name) is None
     time = write_milliseconds(after.consumer_timeout)
     start = f"{'by default, ' if default else ''}a consumer that does not settle a message for {time}"

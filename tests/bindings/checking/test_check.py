@@ -524,6 +524,19 @@ def test_a_warning_shows_a_pattern_as_it_is_written(tmp_path: Path) -> None:
     assert len(CliRunner().invoke(hashstar, ["graph", str(file)]).stderr) < 500
 
 
+def test_a_setting_without_effect_is_explained_for_each_type_of_queues() -> None:
+    topology = Topology(
+        queues=[Queue("c"), Queue("s", arguments={"x-queue-type": "stream"})],
+        policies=[Policy("r", "^[cs]$", {"consumer-timeout": 5000}, "queues")],
+        profile="4.3",
+    )
+    [message] = [finding.message for finding in check(topology) if finding.code == "HS709"]
+    assert message == (
+        "'consumer-timeout' of policy 'r' has no effect on 'c': classic queues of rabbitmq-4.3 ignore it; "
+        "nor on 's': stream queues of rabbitmq-4.3 ignore it"
+    )
+
+
 @pytest.mark.parametrize("release", ["2.0", "3.9.29", "rabbitmq-3.8", "banana", "4"])
 def test_an_unknown_release_is_refused_with_the_list_of_profiles(tmp_path: Path, release: str) -> None:
     """On the command line and in a file."""

@@ -310,6 +310,26 @@ def test_a_timeout_of_4_2_closes_the_channel_of_a_slow_consumer(tmp_path: Path) 
     assert line.endswith("for 1 min loses its channel, within a minute, and what it holds comes back")
 
 
+@pytest.mark.parametrize("kind", ["classic", "stream", "quorum"])
+@pytest.mark.parametrize(("old", "new"), [("4.2", "4.3"), ("4.2", "4.4"), ("4.3", "4.4")])
+def test_a_release_without_timeouts_of_a_type_is_not_said_to_have_them(
+    tmp_path: Path, kind: str, old: str, new: str
+) -> None:
+    policy = 'policy p: "^w$", queues, consumer-timeout = 5000'
+    text = f"queue w: {kind}\n"
+    (tmp_path / "a.bindings").write_text(text)
+    (tmp_path / "b.bindings").write_text(f"{text}{policy}\n")
+    meanings = []
+    for first, last in (("a", "b"), ("b", "a"), ("b", "b")):
+        files = [str(tmp_path / f"{name}.bindings") for name in (first, last)]
+        output = CliRunner().invoke(diff_command, [*files, "--from", old, "--to", new]).output
+        meanings += [line for line in output.splitlines() if "consumer-timeout" in line and "->" in line]
+    timed = [line for line in meanings if "does not settle" in line]
+    assert len(timed) == (len(meanings) if kind == "quorum" else 0)
+    gains = [line for line in meanings if "may keep messages for ever: no consumer of" in line]
+    assert bool(gains) == (old == "4.2" and kind != "quorum")
+
+
 def test_each_setting_that_lives_depend_on_has_a_meaning() -> None:
     """As arguments of quorum queues, and of classic ones what these alone have; where two values differ."""
     values: dict[str, tuple[Any, Any]] = {
