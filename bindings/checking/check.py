@@ -33,6 +33,7 @@ from bindings.sources.language.expectations import Expectation
 from bindings.sources.open import open_source
 from exchange.entities.entities import Binding
 from exchange.entities.part import Part
+from exchange.entities.releases import warn_of
 from exchange.errors import BrokerError
 from exchange.routing.router import Router
 from exchange.text.display import escape_line
@@ -92,6 +93,7 @@ def check(
         return list_findings(find_all(topology, expectations, optional=optional), topology)
     source = open_source(topology)
     read = source.topology()
+    warn_of(read.profile, 2)
     expectations = (*source.expectations(read.vhost), *expectations)
     findings = list_findings(find_all(read, expectations, optional=optional), read)
     return with_lines(source, {read.vhost: findings})[read.vhost]

@@ -13,13 +13,12 @@ from bindings.diffing.diff import SECONDS, Diff, diff
 from bindings.diffing.forms import FORMS
 from bindings.diffing.messages import Moved, count_moves
 from bindings.diffing.words import describe_release
-from bindings.sources.open import open_source
+from bindings.sources.open import Source, open_source
 from exchange.commands.completion import SOURCE
 from exchange.commands.console import (
     echo_error,
     echo_line,
     exit_on_error,
-    show_caveat,
     show_progress,
     show_status,
     show_warnings,
@@ -35,6 +34,7 @@ from exchange.commands.options import (
 )
 from exchange.commands.output import form_options, output_option, print_form
 from exchange.commands.release import ProfileType, profile_option
+from exchange.entities.profile import Profile
 from exchange.entities.releases import LATEST_PROFILE
 from exchange.routing.router import Router
 
@@ -118,15 +118,10 @@ def diff_command(
         if messages is not None and form == "markdown":
             raise click.UsageError("--messages has no Markdown; use --format text or json")
         with exit_on_error():
-            compared, moved = _compare(topologies, vhost, releases or profile, wait, messages, allow_unread)
+            compared, moved, rules = _compare(topologies, vhost, releases or profile, wait, messages, allow_unread)
         print_form(FORMS[form], Comparison([compared], messages=moved))
-        if (
-            form == "text"
-            and profile is None
-            and releases is None
-            and compared.vhosts[0].profile != LATEST_PROFILE.name
-        ):
-            echo_line(f"by the rules of {compared.vhosts[0].profile}, for the release that the topologies name")
+        if form == "text" and rules:
+            echo_line(rules)
         files = [compared]
     else:
         if messages is not None:
@@ -152,8 +147,10 @@ def _compare(
     wait: float,
     messages: IO[bytes] | None,
     allow_unread: bool,
-) -> tuple[FileDiff, Moved | None]:
-    """Return the difference of two sources, and the messages that they route differently. Raises InputError.
+) -> tuple[FileDiff, Moved | None, str]:
+    """Return the difference of two sources, the messages that they route differently, and by which rules.
+
+    Raises InputError.
 
     One source is compared with itself. ``profile`` is that of both, or one for each.
     """
@@ -163,15 +160,18 @@ def _compare(
         one, other = sources[0], sources[-1]
         rules = profile if isinstance(profile, tuple) else [profile or one.profile or other.profile] * 2
         old, new = (source.routable(vhost, rule) for source, rule in zip((one, other), rules, strict=True))
+    named = (one.profile, other.profile) if profile is None else ()
+    caveats = list_caveats(*named, old.profile, new.profile, rules=None if isinstance(profile, tuple) else new.profile)
     if profile is None:  # else the option has said it
-        show_caveat(new.profile)
+        for caveat in caveats or ():
+            echo_line(f"hashstar: warning: {caveat}", err=True)
     for source in sources:
         show_warnings(source.name, source.warnings)
     with show_progress(f"comparing, {wait:.0f} s at most") as step:
         result = diff(old, new, upgraded=isinstance(profile, tuple), seconds=wait, progress=step)
     moved = None if messages is None else count_moves(messages, Router(old), Router(new))
     old_profile = None if old.profile == new.profile else old.profile.name
-    each = VhostDiff(new.vhost, new.profile.name, result, old_profile, caveats=list_caveats(old, new))
+    each = VhostDiff(new.vhost, new.profile.name, result, old_profile, caveats=caveats)
     if isinstance(profile, tuple):
         given = zip(profile, (one, other), (old, new), strict=True)
         before, after = (
@@ -179,4 +179,13 @@ def _compare(
             for name, source, topology in given
         )
         each = each._replace(releases=(before, after))
-    return FileDiff(other.name, one.name, "changed", (each,)), moved
+    said = _describe_rules(one, other, new.profile) if profile is None else ""
+    return FileDiff(other.name, one.name, "changed", (each,)), moved, said
+
+
+def _describe_rules(one: Source, other: Source, rules: Profile) -> str:
+    """Return by which rules two sources are compared that name them; "" for the newest."""
+    named = [each.profile.written for each in (one, other) if each.profile is not None]
+    if len(set(named)) > 1:
+        return f"by the rules of {rules.name}: {one.name} names {named[0]}, and {other.name} {named[1]}"
+    return "" if rules == LATEST_PROFILE else f"by the rules of {rules.name}, for the release that the topologies name"

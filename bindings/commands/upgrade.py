@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import warnings
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -31,7 +32,14 @@ from bindings.upgrading.transform.table import DEFAULT
 from bindings.upgrading.transform.transform import NAMES
 from bindings.upgrading.upgrade import Upgrade
 from exchange.commands.completion import SOURCE
-from exchange.commands.console import exit_on_error, interrupt_at, show_progress, show_status, show_warnings
+from exchange.commands.console import (
+    exit_on_error,
+    interrupt_at,
+    show_caveat,
+    show_progress,
+    show_status,
+    show_warnings,
+)
 from exchange.commands.options import (
     STDOUT,
     ReportOption,
@@ -45,7 +53,7 @@ from exchange.commands.options import (
 )
 from exchange.commands.output import form_options, print_form
 from exchange.commands.release import ProfileType
-from exchange.errors import InputError
+from exchange.errors import InputError, UnknownReleaseWarning
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -209,13 +217,16 @@ def upgrade_command(
             from bindings.auditing.spark.session import open_session
 
             spark_session = open_session(master)
-        with show_progress("comparing") as step, spark_session as spark:
+        with warnings.catch_warnings(), show_progress("comparing") as step, spark_session as spark:
+            warnings.simplefilter("ignore", UnknownReleaseWarning)  # shown as each command shows it
             result = upgrade(
                 opened, new_name, old=old_name, vhost=vhost,
                 transform=None if names is None and output is None else transform,
                 archives=archives, sample_bytes=round(sample * MEGABYTE) or None, spark=spark, seconds=wait,
                 declares=declares, permitted=permitted, live=addresses, live_seconds=live_wait, progress=step,
             )  # fmt: skip
+        if old_name is None:  # else the option has said it
+            show_caveat(result.old.profile)
         if page == Path(STDOUT):
             print_form(FORMS["html"], result, opened.name)
         elif page is not None:

@@ -35,9 +35,13 @@ SHARE: Final = 4
 State: TypeAlias = Literal["same", "changed", "renamed", "new", "gone"]
 
 
-def list_caveats(*topologies: Topology) -> tuple[str, ...] | None:
-    """Return which releases of topologies are newer than all that are known here; None for none of them."""
-    return tuple(dict.fromkeys(each.profile.caveat for each in topologies if each.profile.caveat)) or None
+def list_caveats(*named: Profile | None, rules: Profile | None = None) -> tuple[str, ...] | None:
+    """Return which releases are newer than all that are known here; None for none of them.
+
+    ``named`` are the profiles that sources name, or by which they are compared; ``rules`` the one for both, if it is.
+    """
+    caveats = (each.caveat if rules is None else each.caveat_under(rules) for each in named if each is not None)
+    return tuple(dict.fromkeys(filter(None, caveats))) or None
 
 
 class VhostDiff(NamedTuple):
@@ -84,6 +88,8 @@ class _Pair(NamedTuple):
 
     file: FileDiff
     topologies: tuple[tuple[Topology, Topology], ...] = ()
+    named: tuple[Profile | None, ...] = ()
+    """The profiles that the file names at both times, where no option names one."""
 
 
 class Comparison(NamedTuple):
@@ -186,7 +192,8 @@ def _read(name: str, commit: Commit, vhost: str | None, profile: Profile | str |
     except HashstarError as error:
         return _Pair(replace(file, error=error))
     several = any(source is not None and len(source.vhosts) > 1 for source in (before, after))
-    return _Pair(replace(file, several=several), topologies)
+    named = () if profile else tuple(each.profile for each in (before, after) if each is not None)
+    return _Pair(replace(file, several=several), topologies, named)
 
 
 def _topologies(
@@ -212,14 +219,18 @@ def _compare(pairs: Sequence[_Pair], seconds: float, progress: Callable[[int, in
     total = sum(len(pair.topologies) for pair in pairs)
     done = 0
     results: list[FileDiff] = []
-    for file, topologies in pairs:
+    for file, topologies, named in pairs:
         vhosts: list[VhostDiff] = []
         for old, new in topologies:
             progress(done, total)
             # One that is hard to decide leaves time for the others.
             left = max(0.0, end - time.monotonic())
             result = diff(old, new, seconds=left * min(1.0, SHARE / (total - done)))
-            vhosts.append(VhostDiff(old.vhost, old.profile.name, result, caveats=list_caveats(old, new)))
+            vhosts.append(
+                VhostDiff(
+                    old.vhost, old.profile.name, result, caveats=list_caveats(*named, old.profile, rules=old.profile)
+                )
+            )
             done += 1
         results.append(replace(file, vhosts=tuple(vhosts)))
     return results

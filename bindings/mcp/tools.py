@@ -12,6 +12,7 @@ from typing import Any, Final
 from bindings.checking.forms.as_json import to_json as check_to_json
 from bindings.checking.run import check_sources
 from bindings.checking.selection import CodeSelection
+from bindings.diffing.against import list_caveats
 from bindings.diffing.diff import diff
 from bindings.diffing.forms.as_json import to_json as diff_to_json
 from bindings.sources.document import Document
@@ -125,7 +126,8 @@ class Tools:
             new = Document.loads(changed_text, "changed_text").topology(self._vhost, self._profile)
         result = diff(old, new.with_profile(old.profile), seconds=SECONDS)
         answer = diff_to_json(result, old.profile.name)
-        return shorten({**answer, **({"caveats": [old.profile.caveat]} if old.profile.caveat else {})})
+        caveats = list_caveats(old.profile, new.profile, rules=old.profile)
+        return shorten({**answer, **({"caveats": [*caveats]} if caveats else {})})
 
     def choose_partitions(self, partitioner: str, partitions: str, keys: Sequence[str | None]) -> dict[str, Any]:
         """Return the partition that a client chooses for each key, exactly as the client does.

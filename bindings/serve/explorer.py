@@ -157,7 +157,9 @@ def _explain(explorer: Explorer, parameters: Parameters) -> Json:
     view = explorer.view(parameters)
     explanation = view.router.explain(_message(parameters), parameters.text("queue"))
     explanation = follow_dead_letters(view.topology, view.router, explanation)
-    return {**to_json(explanation), "profile": view.topology.profile.name}
+    profile = view.topology.profile
+    caveat = {"caveat": profile.caveat} if profile.caveat else {}
+    return {**to_json(explanation), "profile": profile.name, **caveat}
 
 
 def _nearest(explorer: Explorer, parameters: Parameters) -> Json:

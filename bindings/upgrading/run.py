@@ -23,7 +23,7 @@ from bindings.upgrading.requests.applications import find_refused
 from bindings.upgrading.transform.transform import choose, transform_definitions
 from bindings.upgrading.upgrade import Upgrade, VhostUpgrade, plan_upgrade
 from exchange.entities.profile import read_release
-from exchange.entities.releases import LATEST_PROFILE, find_closest_profile
+from exchange.entities.releases import LATEST_PROFILE, find_closest_profile, warn_of
 from exchange.errors import BrokerError, InputError, name_os_errors
 from exchange.routing.router import Router
 from exchange.text.site import build_install_command
@@ -94,6 +94,8 @@ def upgrade(
     source = topology if isinstance(topology, Topology | Source) else open_source(topology, vhost)
     after = release_of(new)
     before = _release_in(source, after) if old is None else release_of(old)
+    for release in (before, after):
+        warn_of(release.profile, 2)
     chosen = [transform] if isinstance(transform, str) else transform
     names = None if chosen is None else choose(chosen, before, after)
     if isinstance(source, Topology):
@@ -154,13 +156,13 @@ def _permitted(names: Iterable[str], live: Addresses | None) -> frozenset[str]:
 def _release_in(source: Topology | Source, new: Release) -> Release:
     """Return the release that a source names. Raises InputError if it names none, or a topology alone none before."""
     if isinstance(source, Topology):
-        own = release_of(source.profile.name)
+        own = release_of(source.profile.written)
         if own.numbers >= new.numbers:
             raise InputError(f"the topology has the rules of {own}: name the release that it is on, old='4.2'")
         return own
     named = source.content.rabbitmq_version if isinstance(source.content, Definitions) else None
     if named is None and source.profile is not None:
-        named = source.profile.name
+        named = source.profile.written
     if named is None:
         raise InputError(f"{source.name} names no release of RabbitMQ; say --from RELEASE")
     numbers = read_release(named)

@@ -230,6 +230,12 @@ class Profile:
         """Return whether an import leaves out bindings to this destination if it does not exist, with a warning."""
         return self.import_skips_generated and destination.kind == "queue" and destination.name.startswith("amq.")
 
+    def caveat_under(self, rules: Profile) -> str:
+        """Return the caveat where other rules are applied to the release, as where it is compared with another one."""
+        if not self.caveat or rules == self:
+            return self.caveat
+        return f"{self.caveat.partition(': ')[0]}: the rules of {rules.name} are applied"
+
     @property
     def written(self) -> str:
         """The name by which a file names it, which keeps the release that it is applied to."""
@@ -260,7 +266,7 @@ def read_release(name: str) -> tuple[int, int, int] | None:
 
 VERSION: Final = re.compile(
     r"(?:[Rr]abbit[Mm][Qq][- :])?v?((?:0|[1-9][0-9]{0,3})\.(?:0|[1-9][0-9]{0,3}))"
-    r"(?:(?:\.[xX*])?(?:-(?:management|alpine))*|\.(0|[1-9][0-9]{0,3})(?:\.[0-9]{1,4})?(?:[-+~_][-+~_.0-9A-Za-z]*)?)"
+    r"(?:(?:\.[xX*])?(?:-(?:management|alpine))*|\.(0|[1-9][0-9]{0,3})(?:[-+~_][-+~_.0-9A-Za-z]*)?)"
 )
 """A release as users, brokers, packages and images write it; its groups are the series, and the number of the patch
 release unless the newest is meant."""

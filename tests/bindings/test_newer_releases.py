@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
+from itertools import permutations
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 
 import bindings
 from bindings.checking.forms import FORMS as CHECK
 from bindings.counts.tally import compute_fingerprint
 from bindings.diffing.forms import FORMS as DIFF
+from bindings.mcp.tools import Tools
 from bindings.report.forms import FORMS as REPORT
 from bridge.cli import hashstar
 from exchange.commands.route import FORMS as EXPLANATION
-from exchange.entities.releases import PROFILES
+from exchange.entities.releases import PROFILES, find_profile_by_name
 from exchange.errors import UnknownReleaseWarning
 from exchange.topology.topology import Topology
 from exchange.values.forms import Forms
@@ -51,6 +56,10 @@ COMMANDS = (
 )  # fmt: skip
 OTHERS = (("graph", "FILE"), ("convert", "FILE", "out.json"))
 """Commands whose output has no room for it: standard error says it."""
+
+
+def export_of(version: str) -> dict[str, object]:
+    return {**EXPORT, "rabbitmq_version": version}
 
 
 def run(command: tuple[str, ...], text: str, folder: Path, name: str) -> tuple[str, str]:
@@ -96,14 +105,76 @@ def test_an_upgrade_says_it_of_both_releases(form: str, tmp_path: Path) -> None:
     assert [said in output for said in (PATCHED, SAID)] == [True, True]
 
 
+NEWER = ("4.5", "5.0.1", "4.4.9", "4.2.99", "4.3.7")
+"""Releases that are not known, of a known series and of none."""
+
+
+@given(st.sampled_from(["", "rabbitmq-", "v"]), st.tuples(st.integers(3, 6), st.integers(0, 15), st.integers(0, 999)))
+def test_the_name_that_a_profile_is_written_by_keeps_the_release(start: str, numbers: tuple[int, ...]) -> None:
+    """What names a release in a file, or hands one on, says of it what was said before."""
+    profile = find_profile_by_name(f"{start}{'.'.join(map(str, numbers))}")
+    if profile is not None:
+        again = find_profile_by_name(profile.written)
+        assert again is not None
+        assert again == profile
+        assert (again.applied_to, again.written) == (profile.applied_to, profile.written)
+        assert not profile.applied_to or again.caveat == profile.caveat
+
+
+@pytest.mark.parametrize("name", NEWER)
+@pytest.mark.parametrize("form", ["export", "file", "converted"])
+def test_an_upgrade_is_from_the_release_that_a_source_names(name: str, form: str, tmp_path: Path) -> None:
+    path = tmp_path / f"a.{'json' if form == 'export' else 'bindings'}"
+    path.write_text(f"profile rabbitmq-{name}\nqueue q\n" if form == "file" else json.dumps(export_of(name)))
+    if form == "converted":
+        source = path.replace(tmp_path / "export.json")
+        assert CliRunner().invoke(hashstar, ["convert", str(source), str(path)]).exit_code == 0
+    run = CliRunner().invoke(hashstar, ["upgrade", str(path), "--to", "6.0"])
+    assert f"RabbitMQ {name} is newer than" in run.stderr
+    lines = run.stdout.splitlines()
+    assert lines[0] == f"upgrade from {name} to 6.0"
+    assert lines[1].startswith(f"RabbitMQ {name} is newer than")
+    assert CliRunner().invoke(hashstar, ["upgrade", str(path), "--to", "4.1"]).exit_code == 2
+
+
+@pytest.mark.parametrize(("old", "new"), list(permutations(("4.4.0", *NEWER), 2)))
+def test_a_comparison_says_it_of_both_sources_and_by_which_rules(old: str, new: str, tmp_path: Path) -> None:
+    paths = [tmp_path / f"{name}.json" for name in (old, new)]
+    for path, name in zip(paths, (old, new), strict=True):
+        path.write_text(json.dumps(export_of(name)))
+    unknown = [name for name in (old, new) if name in NEWER]
+    for form in ("text", "json", "markdown"):
+        run = CliRunner().invoke(hashstar, ["diff", *map(str, paths), "--format", form])
+        assert run.exit_code == 0
+        assert [name for name in (old, new) if f"RabbitMQ {name} is newer than" in run.stdout] == unknown
+        assert [name for name in (old, new) if f"RabbitMQ {name} is newer than" in run.stderr] == unknown
+        rules = set(re.findall(r"the rules of (rabbitmq-[0-9.]*[0-9])", run.stdout))
+        assert len(rules) == 1
+    tools = Tools([str(path) for path in paths], [])
+    said = tools.compare_topologies(*map(str, paths)).get("caveats", [])
+    assert [any(f"RabbitMQ {name} is newer" in each for each in said) for name in unknown] == [True] * len(unknown)
+
+
+@pytest.mark.parametrize("option", [["check", "FILE", "--profile"], ["upgrade", "FILE", "--from", "4.2", "--to"]])
+def test_four_numbers_are_no_release(option: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "a.bindings"
+    path.write_text("queue q\n")
+    words = [str(path) if word == "FILE" else word for word in option]
+    run = CliRunner().invoke(hashstar, [*words, "4.4.4.4"])
+    assert run.exit_code == 2
+    assert "'4.4.4.4' is no release of RabbitMQ that is known here" in run.output
+
+
 def test_callers_of_the_library_are_warned(tmp_path: Path) -> None:
     newer = tmp_path / "newer.bindings"
     newer.write_text(SOURCES["file.bindings"])
-    makers: tuple[Callable[[], Topology], ...] = (
+    makers: tuple[Callable[[], object], ...] = (
         lambda: Topology(profile="5.0.1"),
         lambda: Topology().with_profile("5.0.1"),
         lambda: bindings.load(newer),
         lambda: bindings.load("examples/orders/orders.bindings", profile="5.0.1"),
+        lambda: bindings.check(newer),
+        lambda: bindings.upgrade("examples/orders/orders.bindings", "5.0.1", old="4.2"),
     )
     for make in makers:
         with pytest.warns(UnknownReleaseWarning, match="^RabbitMQ 5.0.1 is newer than") as warned:

@@ -83,6 +83,15 @@ def test_explain_is_the_json_of_the_command(exchange: str, key: str, options: li
     assert ask(explore(ORDERS), "explain", message=message, queue=queue) == json.loads(ended.stdout)
 
 
+def test_explain_says_that_a_release_is_unknown_as_the_command_does(tmp_path: Path) -> None:
+    path = tmp_path / "newer.bindings"
+    path.write_text("profile rabbitmq-4.5\nqueue q\n")
+    ended = run("explain", "-t", str(path), "--json", "--", "", "q")
+    answer = ask(explore(str(path)), "explain", message=message_of("", "q"))
+    assert answer == json.loads(ended.stdout)
+    assert answer["caveat"].startswith("RabbitMQ 4.5 is newer than")
+
+
 @pytest.mark.parametrize(
     ("exchange", "key", "headers", "reason"),
     [
