@@ -185,7 +185,9 @@ class Profile:
     hash_rings_are_kept: bool = field(repr=False)  # a tally's fingerprint has the representation in it
     """A restart keeps the ring of x-consistent-hash; before 4.3 it builds a new one, in an order of its own."""
     selectors_are_checked: bool = field(repr=False)
-    """x-jms-topic accepts only selectors of its grammar, with patterns that compile (4.3.6; not in 4.0)."""
+    """x-jms-topic accepts only selectors of its grammar (since 4.3, and 4.2.6)."""
+    selector_patterns_are_checked: bool = field(repr=False)
+    """Their patterns must compile and not be too long (since 4.3.3, and 4.2.9)."""
     like_without_text_matches_nothing: bool = field(repr=False)
     """x-jms-topic takes no binding at all if a LIKE is applied to a value that is no text (4.3.6; in 4.0, the channel
     crashes)."""
@@ -211,7 +213,8 @@ class Profile:
     import_keeps_queue_limits: bool = field(repr=False)
     """An import leaves out queues over the limit of their virtual host, without a word (since 3.13.3)."""
     max_regex_bytes: int | None = field(repr=False)
-    """Maximum size of a regular expression of a policy or permission, in bytes (since 4.3.2); None for none."""
+    """Maximum size of a regular expression of a policy or permission, in bytes (since 4.3.2, and 4.2.8); None for
+    none."""
     denied_features: frozenset[str] = field(repr=False)
     """Deprecated features that are denied by default, of those that the models have (since 4.3)."""
     settings: SettingRules

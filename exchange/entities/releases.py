@@ -94,6 +94,7 @@ _3_10: Final = Profile(
     modulus_hash_depends_on_store=False,
     hash_rings_are_kept=False,
     selectors_are_checked=False,
+    selector_patterns_are_checked=False,
     like_without_text_matches_nothing=False,
     delay_is_annotation=False,
     names_queues_by_prefix=False,
@@ -137,14 +138,15 @@ _4_0: Final = replace(
     settings=SETTINGS_4_0,
     lives=_LIVES_4_0,
 )
-_4_2_6: Final = replace(_4_0, name="", max_weight=10_000)
+_4_2_6: Final = replace(_4_0, name="", max_weight=10_000, selectors_are_checked=True)
 _4_2_7: Final = replace(_4_2_6, settings=SETTINGS_4_2_7)
+_4_2_8: Final = replace(_4_2_7, max_regex_bytes=1_024)
+_4_2_9: Final = replace(_4_2_8, selector_patterns_are_checked=True)
 _4_3_0: Final = replace(
     _4_2_6,
     modulus_hash_sorts=True,
     modulus_hash_depends_on_store=False,
     hash_rings_are_kept=True,
-    selectors_are_checked=True,
     like_without_text_matches_nothing=True,
     import_needs_durable=False,
     import_checks_topic_exchanges=True,
@@ -155,7 +157,8 @@ _4_3_0: Final = replace(
 )
 _4_3_1: Final = replace(_4_3_0, settings=SETTINGS_4_3_1)
 _4_3_2: Final = replace(_4_3_0, settings=SETTINGS_4_3, max_regex_bytes=1_024)
-_4_3: Final = replace(_4_3_2, name="rabbitmq-4.3", max_many=2, hashes_empty_arrays=True)
+_4_3_3: Final = replace(_4_3_2, selector_patterns_are_checked=True)
+_4_3: Final = replace(_4_3_3, name="rabbitmq-4.3", max_many=2, hashes_empty_arrays=True)
 _4_4_0: Final = replace(_4_3, name="", routes_as="rabbitmq-4.3", names_queues_by_prefix=True, settings=SETTINGS_4_4)
 _4_4: Final = replace(_4_4_0, name="rabbitmq-4.4", import_skips_generated=True)
 
@@ -264,8 +267,9 @@ _ROW_4_4: Final = replace(
 ROWS: Final = (
     _ROW_3_10, _ROW_3_11, _ROW_3_12, _ROW_3_13, _ROW_4_0, _ROW_4_1,
     _ROW_4_2, replace(_ROW_4_2, since=(4, 2, 6), profile=_4_2_6), replace(_ROW_4_2, since=(4, 2, 7), profile=_4_2_7),
+    replace(_ROW_4_2, since=(4, 2, 8), profile=_4_2_8), replace(_ROW_4_2, since=(4, 2, 9), profile=_4_2_9),
     _ROW_4_3, replace(_ROW_4_3, since=(4, 3, 1), profile=_4_3_1), replace(_ROW_4_3, since=(4, 3, 2), profile=_4_3_2),
-    replace(_ROW_4_3, since=(4, 3, 5), profile=_4_3),
+    replace(_ROW_4_3, since=(4, 3, 3), profile=_4_3_3), replace(_ROW_4_3, since=(4, 3, 5), profile=_4_3),
     _ROW_4_4, replace(_ROW_4_4, since=(4, 4, 1), profile=_4_4),
 )  # fmt: skip
 """All releases that are known here, the oldest first; a patch release has a row if it differs from those before it."""

@@ -1,4 +1,4 @@
-"""Check a selector of x-jms-topic as RabbitMQ does since 4.3 (`sjx_parser.erl`, `sjx_evaluator.erl`).
+"""Check a selector of x-jms-topic as RabbitMQ does since 4.2.6 (`sjx_parser.erl`, `sjx_evaluator.erl`).
 
 Before, RabbitMQ accepted every Erlang term that ends with a full stop, and failed later when evaluating it.
 """
@@ -37,11 +37,16 @@ TOKEN: Final = re.compile(
 END: Final = re.compile(r"[ \t\n\r]*+\.?[ \t\n\r]*+")
 
 
-def find_refusal(selector: str) -> str:
-    """Return why a broker since 4.3 refuses a selector, close to its text; ``""`` if it accepts it."""
+def find_refusal(selector: str, *, checks_patterns: bool) -> str:
+    """Return why a broker refuses a selector, close to its text; ``""`` if it accepts it.
+
+    ``checks_patterns`` says whether it looks at the patterns, too, as since 4.2.9 and 4.3.3.
+    """
     fault = _find_grammar_fault(selector)
     if fault:
         return f"invalid JMS selector: {fault}"
+    if not checks_patterns:
+        return ""
     try:
         fault = _find_pattern_fault(parse_selector(selector))
     except InputError:  # a comma before a closing brace, which the broker accepts and `parse_selector` does not

@@ -103,7 +103,7 @@ class JmsTopicExchange(Kind):
             return
         from exchange.kinds.jms_grammar import find_refusal  # not at the top: few topologies need it
 
-        refusal = find_refusal(selector)
+        refusal = find_refusal(selector, checks_patterns=profile.selector_patterns_are_checked)
         if refusal:
             raise PreconditionFailed(refusal)
 

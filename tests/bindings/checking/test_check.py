@@ -498,7 +498,7 @@ def test_check_names_the_profile_where_neither_user_nor_file_does(
 def test_a_pattern_that_is_not_understood_is_clipped_and_shown_with_the_names_it_may_match() -> None:
     """The policy may be for any exchange: those that every broker has are no help."""
     policy = Policy("p", "a{" + "1" * 5_000 + "}", apply_to="exchanges")
-    topology = Topology([TOPIC], [Q], policies=[policy], profile="4.2")
+    topology = Topology([TOPIC], [Q], policies=[policy], profile="4.1")
     (found,) = [finding for finding in check(topology) if finding.code == "HS706"]
     assert "whether policy 'p' applies to 't' is not known here: 'a{1111" in found.message
     assert len(found.message) < 250
