@@ -57,6 +57,7 @@ FAMILIES: Final[Sequence[Callable[[TopologyView], Iterator[Finding]]]] = (
     headers.find,
     kinds.find,
     kinds.find_refused_queues,
+    kinds.find_unusable_queues,
     kinds.find_commercial,
     kinds.find_without_effect,
     policies.find,

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from exchange.entities.entities import Exchange, Queue
 from exchange.entities.profile import Profile
+from exchange.entities.queue_arguments import has_odd_timeout
 from exchange.text.display import find_alike
 
 __all__ = [
@@ -191,6 +192,8 @@ def explain_name(part: Queue | Exchange, name: str, profile: Profile, *, policy:
     if isinstance(part, Exchange):
         return _why_of_exchange(part, name, policy=policy)
     setting = name if policy else name.removeprefix("x-")
+    if name == "x-consumer-timeout" and profile.settings.crashes_on_timeouts and has_odd_timeout(part):
+        return None
     reach = OF_QUEUES.get(setting)
     if reach is not None and (policy or name != setting):
         if not (reach.policy if policy else reach.argument):
@@ -289,6 +292,8 @@ def explain_values(queue: Queue, values: Mapping[str, Any]) -> dict[str, NoEffec
             why[name] = NoEffect("RabbitMQ does not know this value", near, is_by_value=True)
     for name, least in _INTEGERS.items():
         if name in values and type(values[name]) is not int:
+            if name == "consumer-timeout" and values[name] is not None:
+                continue  # it turns the timeout off, or crashes channels
             why[name] = NoEffect("its value is no integer", is_by_value=True)
         elif name in values and least is not None and values[name] < least:
             why[name] = NoEffect(f"its value is below {least}", is_by_value=True)

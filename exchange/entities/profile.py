@@ -33,6 +33,8 @@ class SettingRules:
     """Arguments that are accepted with any value, and with valid ones only in a later release (4.3.0 and 4.3.1)."""
     crashes_on_ages: bool
     """A maximum age or an offset of a stream that begins with no digit crashes the channel (until 4.2.7 and 4.3.1)."""
+    crashes_on_timeouts: bool
+    """A channel crashes that consumes or gets from a queue whose x-consumer-timeout is no integer (since 4.3)."""
     has_version_1: bool
     """Classic queues have two versions, and x-queue-mode is checked (up to 4.2)."""
     sorts_arguments: bool

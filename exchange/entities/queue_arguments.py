@@ -19,8 +19,9 @@ from exchange.values.erlang_terms import show_binary, show_string
 from exchange.values.field_values import INTEGER_TYPES, resolve_type
 
 __all__ = [
-    "NO_FLAGS", "COMMERCIAL_TYPES", "PLUGIN_TYPES", "RULES", "DeclareFlags", "find_compared_arguments", "find_max_age",
-    "find_rules", "refuse_consumer", "refuse_queue", "take_name_prefix", "takes_credit",
+    "NO_FLAGS", "COMMERCIAL_TYPES", "PLUGIN_TYPES", "RULES", "DeclareFlags", "explain_crash", "find_compared_arguments",
+    "find_max_age", "find_rules", "has_odd_timeout", "refuse_consumer", "refuse_queue", "take_name_prefix",
+    "takes_credit",
 ]  # fmt: skip
 
 MAX_EXPIRY: Final = 315_360_000_000
@@ -217,6 +218,29 @@ def refuse_consumer(queue: Queue, what: str, given: Mapping[str, Any], profile: 
     for name in arguments:
         if name in settings.all_consumer_arguments and name not in accepted:
             raise PreconditionFailed(f"invalid arg '{name}' for {what} of queue type {MODULES[queue.type]}")
+
+
+TIMEOUT: Final = "x-consumer-timeout"
+
+
+def has_odd_timeout(queue: Queue) -> bool:
+    """Return whether x-consumer-timeout of a queue is given, and no integer; void is as good as none."""
+    kind, _ = resolve_type(queue.arguments.get(TIMEOUT))
+    return kind not in INTEGER_TYPES and kind not in ("void", "timestamp")
+
+
+def explain_crash(queue: Queue, by_policy: Any, profile: Profile) -> str:
+    """Return why each channel crashes that consumes or gets from a queue, whatever its type; "" if none does.
+
+    ``by_policy`` is the consumer-timeout of its policies, None for none. The lower of both counts, and in Erlang any
+    number is lower than what is none.
+    """
+    if not profile.settings.crashes_on_timeouts or not has_odd_timeout(queue):
+        return ""
+    kind, value = resolve_type(queue.arguments[TIMEOUT])
+    if isinstance(by_policy, int) and not (isinstance(value, float) and value < by_policy):
+        return ""
+    return f"the channel crashes on an {TIMEOUT} of the queue that is a {kind}"
 
 
 def takes_credit(queue_type: str, given: Mapping[str, Any], profile: Profile) -> bool:

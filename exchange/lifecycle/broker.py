@@ -126,6 +126,7 @@ class Broker:
     def get(self, queue: str, *, auto_ack: bool = False) -> Delivery | None:
         """Take the next message of a queue, as basic.get; None if it has none. Raises NotFound."""
         live = self.queue(queue)
+        live.refuse_reader()
         delivery = live.get(auto_ack=auto_ack)
         self._finish(live)
         return delivery
@@ -157,6 +158,7 @@ class Broker:
     def start(self, consumer: Consumer, offset: Offset = "next") -> None:
         """Start a consumer that was made before, as `consume`. Raises NotFound, and PreconditionFailed for streams."""
         live = self.queue(consumer.queue)
+        live.refuse_reader()
         if isinstance(live, StreamQueue):
             live.start(consumer, offset)
         else:

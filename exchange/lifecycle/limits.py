@@ -9,11 +9,12 @@ from typing import Final, Literal, NamedTuple, get_args
 from exchange.entities.entities import Queue
 from exchange.entities.in_force import NO_DEAD_LETTERS, DeadLetters, Overflow, Policies, SettingsInForce
 from exchange.entities.profile import Profile
+from exchange.entities.queue_arguments import explain_crash, has_odd_timeout
 from exchange.text.display import write_milliseconds
 
 __all__ = [
     "NOT_MODELLED", "NOT_MODELLED_OF_STREAMS", "RETURNS", "Limits", "RetryDelay", "RetryKind", "build_limits",
-    "describe_retry", "explain_not_modelled", "find_delivery_limit", "find_limits",
+    "describe_retry", "explain_not_modelled", "find_crash", "find_delivery_limit", "find_limits",
     "find_retry_delay",
 ]  # fmt: skip
 
@@ -102,6 +103,8 @@ class Limits:
     retry_delay: RetryDelay | None = None
     consumer_timeout: int | None = None
     """Milliseconds after which the queue takes back what a consumer has not settled."""
+    crash: str = ""
+    """Why each channel crashes that consumes or gets from the queue; "" if none does."""
 
     @property
     def dead_letter_address(self) -> tuple[str, str | None] | None:
@@ -150,7 +153,15 @@ def build_limits(settings: SettingsInForce, queue: Queue, profile: Profile) -> L
         settings.dead_letters,
         find_retry_delay(settings) if is_quorum else None,
         _find_consumer_timeout(settings, profile) if is_quorum else None,
+        find_crash(settings, queue, profile),
     )
+
+
+def find_crash(settings: SettingsInForce, queue: Queue, profile: Profile) -> str:
+    """Return why each channel crashes that consumes or gets from a queue with these settings; "" if none does."""
+    if not has_odd_timeout(queue):
+        return ""
+    return explain_crash(queue, settings.policy_definition.get("consumer-timeout"), profile)
 
 
 def find_retry_delay(settings: SettingsInForce) -> RetryDelay | None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol, TypeAlias
 
 from exchange.entities.profile import QueueBehaviour
+from exchange.errors import BrokerError
 from exchange.lifecycle.consumers import Consumer, ConsumerTurns, Delivery
 from exchange.lifecycle.content import Content
 from exchange.lifecycle.limits import Limits
@@ -110,6 +111,11 @@ class LiveQueue:
     def wake(self) -> None:
         """Drop what expired, at the time of `next_alarm`."""
         raise NotImplementedError
+
+    def refuse_reader(self) -> None:
+        """Raise BrokerError if each channel crashes that consumes or gets from the queue."""
+        if self.limits.crash:
+            raise BrokerError(self.limits.crash)
 
     def get(self, *, auto_ack: bool) -> Delivery | None:
         """Deliver the next message to no consumer, as basic.get; None if the queue is empty."""

@@ -397,6 +397,12 @@ EXCHANGE: Final[list[Mutant]] = [
         ("a consumer takes the later timeout of its queue", "if consumer.timeout is None or timeout", "if timeout"),
     ),
     *mutants_of(
+        "exchange/entities/queue_arguments.py",
+        "exchange/lifecycle/test_unreadable.py",
+        ("any timeout of a policy helps", "value < by_policy", "value > by_policy"),
+        ("a void timeout is none", 'kind not in ("void", "timestamp")', 'kind != "timestamp"'),
+    ),
+    *mutants_of(
         "exchange/lifecycle/dead_letters.py",
         "exchange/lifecycle/test_broker.py",
         ("a target gets a dead letter twice", "retry.reason, retry.arrived)", "retry.reason)"),

@@ -15,14 +15,14 @@ from exchange.entities.entities import PREDECLARED_NAMES, Binding, Destination, 
 from exchange.entities.in_force import Setting, SettingsInForce
 from exchange.entities.indexes import Tables
 from exchange.entities.policy_definitions import COMMERCIAL_SETTINGS
-from exchange.entities.queue_arguments import COMMERCIAL_TYPES
+from exchange.entities.queue_arguments import COMMERCIAL_TYPES, has_odd_timeout
 from exchange.errors import BrokerError
 from exchange.kinds import KINDS, Decider, KeyUse, UnknownExchange, find_kind
-from exchange.lifecycle.limits import explain_not_modelled
+from exchange.lifecycle.limits import explain_not_modelled, find_crash
 from exchange.text.display import suggest
 from exchange.topology import rules
 
-__all__ = ["find", "find_commercial", "find_refused_queues", "find_without_effect"]
+__all__ = ["find", "find_commercial", "find_refused_queues", "find_unusable_queues", "find_without_effect"]
 
 
 def find(view: TopologyView) -> Iterator[Finding]:
@@ -65,6 +65,15 @@ def find_refused_queues(view: TopologyView) -> Iterator[Finding]:
     for name, error in view.refused_queues.items():
         queue = view.topology.queues[name]
         yield Finding("HS605", queue, f"RabbitMQ refuses to declare queue '{name}': {error}")
+
+
+def find_unusable_queues(view: TopologyView) -> Iterator[Finding]:
+    """Yield a finding for each queue that RabbitMQ declares, and that no client can read."""
+    for name, queue in view.topology.queues.items():
+        if queue.arguments and has_odd_timeout(queue) and name not in view.refused_queues:
+            crashes = [find_crash(settings, queue, view.topology.profile) for settings in _possible(view, queue)]
+            if any(crashes):
+                yield Finding("HS609", queue, f"nobody can consume or get from queue '{name}': {max(crashes)}")
 
 
 def _may_refuse(view: TopologyView, exchange: Exchange) -> bool:

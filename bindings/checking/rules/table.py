@@ -280,6 +280,10 @@ TABLE: Final = (
     Rule("HS608", "commercial-edition", "warning",
          "The type of the queue, or the setting of the policy, is one of Tanzu RabbitMQ. RabbitMQ itself refuses it.",
          "nothing, if the broker is of that edition; else remove it, or declare a queue of another type"),
+    Rule("HS609", "unusable-queue", "error",
+         "RabbitMQ has the queue, and each channel that consumes or gets from it crashes with 541, which closes its "
+         "connection: since 4.3, x-consumer-timeout must be an integer. Before, any other value turns the timeout off.",
+         "declare the queue anew with an integer, in milliseconds"),
     # 7xx: policies
     Rule("HS701", "bad-expression", "error",
          "RabbitMQ refuses the pattern of the policy, which is no regular expression for PCRE, and a whole import of "

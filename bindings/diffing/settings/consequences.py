@@ -178,6 +178,8 @@ def _consumer_timeout(name: str, before: QueueSide, after: QueueSide) -> Consequ
         effect = "without effect" if before.consumer_timeout is None else "a consumer may keep messages for ever"
         return Consequence(f"{effect}: no consumer of a {after.type} queue has a timeout since 4.3", loses=False)
     default = after.number(name) is None
+    if default and after.settings.get(name) is not None and after.profile.lives.consumer_timeout is None:
+        return Consequence("no time is too long for a consumer: the timeout is no integer", loses=False)
     time = write_milliseconds(after.consumer_timeout)
     start = f"{'by default, ' if default else ''}a consumer that does not settle a message for {time}"
     if after.profile.lives.consumer_timeout is None:

@@ -192,6 +192,7 @@ class Channel:
         arguments, life = given["arguments"], self._broker.life
         what, profile = life.describe_queue(queue.name), life.topology.profile
         refuse_consumer(life.topology.queues[queue.name], what, arguments, profile)
+        queue.refuse_reader()
         refuse_consume(
             self._type_of(queue.name), what, life.release,
             prefetch=self._limit_of_new, auto_ack=given["no_ack"], channel_prefetch=self._limit,

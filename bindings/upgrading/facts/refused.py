@@ -20,6 +20,7 @@ from exchange.entities.profile import Profile
 from exchange.entities.queue_arguments import refuse_queue
 from exchange.errors import BrokerError
 from exchange.kinds import UnknownExchange, find_kind
+from exchange.lifecycle.limits import find_crash
 from exchange.topology import rules
 
 __all__ = ["FACTS"]
@@ -104,6 +105,20 @@ def _may_have_a_plugin(part: Part | None) -> bool:
     return isinstance(part, Exchange) and find_kind(part) is UnknownExchange
 
 
+def find_unreadable(crossing: Crossing) -> Iterator[Seen]:
+    """Yield the queues that nobody can consume or get from in the new release, each with the reason."""
+    for queue, _, new in crossing.in_force:
+        crash = max(find_crash(settings, queue, crossing.new) for settings in new)
+        if crash:
+            yield queue, crash
+
+
+def describe_crash(crossing: Crossing, part: Part) -> str:
+    """Return what becomes of a refused queue that is there already, if it does not just stay."""
+    is_unreadable = isinstance(part, Queue) and any(queue == part for queue, _ in find_unreadable(crossing))
+    return "one that is there stays, and nobody can consume or get from it (HSU057)" if is_unreadable else ""
+
+
 def describe_shifts(crossing: Crossing, part: Part) -> str:
     """Return which other policies come into force when what is refused is removed from a policy."""
     return crossing.policy_shifts.explain(part) if isinstance(part, Policy) else ""
@@ -130,7 +145,7 @@ STAYS: Final = "What is there already stays if the cluster is upgraded; an impor
 FACTS: Final[tuple[Fact, ...]] = (
     Fact("HSU001", ALWAYS, "error", f"the new release refuses the queue. {STAYS}",
          "remove or change the argument, in the application that declares the queue, too", "trial",
-         find_refused_queues),
+         find_refused_queues, explain=describe_crash),
     Fact("HSU002", ALWAYS, "error", f"the new release refuses the exchange. {STAYS}",
          "declare an exchange of another type or without the argument", "trial",
          find_refused_exchanges),
@@ -141,6 +156,11 @@ FACTS: Final[tuple[Fact, ...]] = (
          "remove the setting from the policy, and look at what that means to others; --transform default does so, and "
          "keeps others as they are in force where it can", "trial",
          find_refused_policies, explain=describe_shifts),
+    Fact("HSU057", (4, 3, 0), "error",
+         "each channel that consumes or gets from the queue crashes with 541, which closes its connection; before 4.3, "
+         "a timeout that is no integer means none at all",
+         "declare the queue anew, with an integer or without the argument, before the upgrade, in the application, too",
+         "observed", find_unreadable, "https://github.com/rabbitmq/rabbitmq-server/issues/16555"),
     Fact("HSU055", ALWAYS, "error",
          "the old release refuses it, too: neither imports the file, nor lets an application declare it",
          "correct it, or remove it: hashstar check says what is wrong", "trial", find_refused_by_both,

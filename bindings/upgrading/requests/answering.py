@@ -28,6 +28,7 @@ from exchange.errors import (
     ResourceLocked,
 )
 from exchange.kinds import KINDS
+from exchange.lifecycle.limits import find_limits
 from exchange.limits import SHORTSTR_BYTES
 from exchange.topology import rules
 from exchange.topology.requests import refuse_consume, refuse_delete, refuse_get, refuse_prefetch_size, refuse_purge
@@ -74,6 +75,7 @@ class AnsweringHost:
     ) -> None:
         self._tables: Final = topology.tables()
         self._host: Final = rules.VirtualHost(topology.vhost, release.profile)
+        self._policies: Final = topology.with_profile(release.profile).policies_in_force()
         self._release: Final = release
         self._permitted: Final = permitted
         self._missing: Final = missing
@@ -174,6 +176,7 @@ class AnsweringHost:
             return
         what = self._host.describe("queue", queue.name)
         refuse_consumer(queue, what, given["arguments"], self._host.profile)
+        self._refuse_reader(queue)
         count, is_shared = given["prefetch_count"], given["prefetch_global"] and self._shares_prefetch
         refuse_consume(
             queue.type, what, self._host.profile.lives, prefetch=0 if is_shared else count,
@@ -184,7 +187,14 @@ class AnsweringHost:
     def _basic_get(self, given: Arguments) -> None:
         queue = self._find_queue(given)
         if queue is not None:
+            self._refuse_reader(queue)
             refuse_get(queue.type, self._host.describe("queue", queue.name))
+
+    def _refuse_reader(self, queue: Queue) -> None:
+        """Raise BrokerError if each channel crashes that consumes or gets from a queue."""
+        crash = find_limits(queue, self._policies).crash
+        if crash:
+            raise BrokerError(crash)
 
     def _basic_publish(self, given: Arguments) -> None:
         name = given["exchange"]
@@ -264,6 +274,8 @@ def _fact_of(error: BrokerError, method: str) -> str:
         return "HSU301"
     if error.text.startswith("Feature `transient_nonexcl_queues`"):
         return "HSU005"
+    if error.text.startswith("the channel crashes on an x-consumer-timeout of the queue"):
+        return "HSU057"
     if isinstance(error, NotImplementedByBroker):
         return "HSU304" if method in ("basic.qos", "basic.publish") else "HSU303"
     if isinstance(error, PreconditionFailed) or error.text.startswith("Feature"):

@@ -78,6 +78,7 @@ WRITTEN: dict[str, tuple[str, str | None]] = {
     "HS324": ("queue q", "q"),
     "HS112": (f'{T}t -> amq.gen-x: "a"', None),
     "HS608": ('queue q: x-queue-type = "jms"', None),
+    "HS609": ("profile rabbitmq-4.3.1\nqueue q: quorum, x-consumer-timeout = 5.5", None),
     "HS401": (f'{T}t -> q: "a.#"\nt -> r: "a"', "a"),
     "HS402": (f'{T}t -> q: "a#b"', "a#b"),
     "HS403": (f'{T}t -> q: "a."', None),
@@ -502,7 +503,7 @@ def test_a_pattern_that_is_not_understood_is_clipped_and_shown_with_the_names_it
     (found,) = [finding for finding in check(topology) if finding.code == "HS706"]
     assert "whether policy 'p' applies to 't' is not known here: 'a{1111" in found.message
     assert len(found.message) < 250
-    (found,) = [f for f in check(Topology(policies=[policy], profile="4.2")) if f.code == "HS706"]
+    (found,) = [f for f in check(Topology(policies=[policy], profile="4.1")) if f.code == "HS706"]
     assert "applies to exchanges is not known here" in found.message
 
 

@@ -339,3 +339,13 @@ def test_applications_are_compared_with_the_transformed_topology(folder: Path) -
     assert plain == []
     assert [(each["fact"], each["code"]) for each in transformed] == [("HSU301", 406), ("HSU303", 540)]
     assert transformed[1]["text"] == "NOT_IMPLEMENTED - queue 'jobs' in vhost '/' does not support global qos"
+
+
+@pytest.mark.parametrize("method", ["basic.consume", "basic.get"])
+@pytest.mark.parametrize(("release", "code"), [("4.2", None), ("4.3.1", 541), ("4.3.6", 541)])
+def test_a_queue_whose_timeout_is_no_integer_answers_no_reader_since_4_3(
+    method: str, release: str, code: int | None
+) -> None:
+    topology = Topology(queues=[Queue("q", arguments={"x-queue-type": "quorum", "x-consumer-timeout": 1.8e6})])
+    foretold = AnsweringHost(topology, release_of(release)).answer(method, request(method, queue="q").arguments)
+    assert (foretold.answer.code, foretold.fact) == (code, "HSU057" if code else "")

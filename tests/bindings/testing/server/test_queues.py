@@ -12,7 +12,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker, ConnectionClosedByBroker, NackError
 
 from bindings.testing.server import AmqpServer
-from exchange import Topology
+from exchange import Queue, Topology
 from tests.support.waiting import wait_until
 
 DEAD = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
@@ -310,3 +310,18 @@ def test_only_a_stream_takes_an_offset(server: AmqpServer, channel: BlockingChan
     text = f"invalid arg 'x-stream-offset' for queue 'q' in vhost '/' of queue type rabbit_{kind}_queue"
     with pytest.raises(ChannelClosedByBroker, match=text):
         channel.basic_consume("q", lambda *_: None, arguments={"x-stream-offset": "first"})
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum", "stream"])
+@pytest.mark.parametrize("method", ["basic_consume", "basic_get"])
+def test_a_queue_whose_timeout_is_no_integer_crashes_the_channels_of_its_readers(kind: str, method: str) -> None:
+    """And with them, as of each 541, the connection."""
+    queue = Queue("q", arguments={"x-queue-type": kind, "x-consumer-timeout": "1800000"})
+    with (
+        AmqpServer(Topology(queues=[queue], profile="4.3.1")) as server,
+        pika.BlockingConnection(pika.URLParameters(server.url)) as connection,
+    ):
+        arguments = (lambda *_: None,) if method == "basic_consume" else ()
+        with pytest.raises(ConnectionClosedByBroker) as closed:
+            getattr(connection.channel(), method)("q", *arguments)
+        assert closed.value.reply_code == 541

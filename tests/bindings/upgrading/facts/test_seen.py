@@ -126,12 +126,14 @@ CASES: dict[str, tuple[Topology, Topology]] = {
     "HSU052": (quorum(delivery_limit=-1), quorum()),
     "HSU053": (queue(queue_type="stream", stream_initial_offset=9), queue(stream_initial_offset=9)),
     "HSU054": (quorum(), queue()),
+    "HSU057": (quorum(consumer_timeout=1.8e6), quorum(consumer_timeout=1_800_000)),
     "HSU051": (of_deaths("any-with-x"), of_deaths("any")),
 }
 """Fact -> a topology that shows it, and one that does not."""
 
 TWINS: list[tuple[str, Topology]] = [
     ("HSU007", quorum({"dead-letter-exchange": ""})),
+    ("HSU057", quorum({"consumer-timeout": 5}, consumer_timeout="9")),
     ("HSU008", quorum({"delivery-limit": 9}, **DLX)),
     ("HSU016", quorum({"delivery-limit": -1})),
     ("HSU030", quorum({"delivery-limit": 9})),
