@@ -108,7 +108,7 @@ def find_steps(old: Release, new: Release) -> tuple[SeriesUpgrade, ...]:
 def _before(old: Release, start: str, end: str) -> tuple[str, ...]:
     """Return what is to be done before a step: what its series asks for, and what those ask for that it skips."""
     passed = KNOWN[KNOWN.index(start) + 1 : KNOWN.index(end) + 1]
-    firsts = tuple(first for series in passed for first in SERIES[series].before_upgrade)
+    firsts = tuple(dict.fromkeys(first for series in passed for first in SERIES[series].before_upgrade))
     least = SERIES[end].needed_patch
     if least is None or (start == old.series and old.numbers[2] >= least[0]):
         return firsts

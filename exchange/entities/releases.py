@@ -190,6 +190,13 @@ class ReleaseRow:
         return f"{self.since[0]}.{self.since[1]}"
 
 
+_MACHINES: Final = (
+    "see in rabbitmq-queues quorum_status that no quorum queue has machine version 3 when the feature flag "
+    "rabbitmq_4.0.0 is enabled: at the next basic.consume it would crash for ever, and lose what is published and "
+    "confirmed"
+)
+"""An open fault of RabbitMQ: https://github.com/rabbitmq/rabbitmq-server/issues/17504."""
+
 _ROW_3_10: Final = ReleaseRow((3, 10, 0), _3_10, 25, (), ())
 _ROW_3_11: Final = replace(
     _ROW_3_10, since=(3, 11, 0), newest_patch=28, upgraded_from=("3.10",), before_upgrade=("be on Erlang 25",)
@@ -218,6 +225,7 @@ _ROW_4_0: Final = replace(
     newest_patch=9,
     upgraded_from=("3.13",),
     before_upgrade=(
+        _MACHINES,
         "be on Erlang 26.2",
         "remove classic_queue.default_version = 1 from the configuration: nodes do not start with it",
         "a cluster of 3.13 with Khepri cannot be upgraded: set up a new one beside it",
@@ -229,7 +237,7 @@ _ROW_4_1: Final = replace(
     since=(4, 1, 0),
     newest_patch=8,
     upgraded_from=("3.13", "4.0"),
-    before_upgrade=("raise a frame_max that clients set below 8192",),
+    before_upgrade=(_MACHINES, "raise a frame_max that clients set below 8192"),
     min_frame_max=8_192,
 )
 _ROW_4_2: Final = replace(
@@ -237,7 +245,7 @@ _ROW_4_2: Final = replace(
     since=(4, 2, 0),
     newest_patch=9,
     upgraded_from=("3.13", "4.0", "4.1"),
-    before_upgrade=("have Erlang 27 for each node that gets 4.2.9 or later, which require it",),
+    before_upgrade=(_MACHINES, "have Erlang 27 for each node that gets 4.2.9 or later, which require it"),
 )
 _ROW_4_3: Final = replace(
     _ROW_4_2,
@@ -246,6 +254,7 @@ _ROW_4_3: Final = replace(
     newest_patch=6,
     upgraded_from=("4.2",),
     before_upgrade=(
+        _MACHINES,
         "be on Erlang 27",
         "enable the feature flag khepri_db, which enable_feature_flag all may leave out: 4.3 has no Mnesia",
         "see that quorum_queue_non_voters and message_containers_deaths_v2 are enabled, too",

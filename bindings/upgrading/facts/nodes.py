@@ -86,5 +86,21 @@ FACTS: Final[tuple[Fact, ...]] = (
          "an export of definitions has no bindings to exclusive queues any more, and an import leaves out bindings to "
          "amq.* queues that are missing, with a warning; before, it fails because of them",
          "remove such bindings from files that older releases import", "release notes", find_broker, link_tag("4.4.1")),
+    Fact("HSU225", (4, 3, 0), "note",
+         "if consumer_timeout in advanced.config is no integer, such as undefined, each basic.consume and basic.get "
+         "fails with 541, unless the queue or a policy sets a timeout",
+         "set a number of milliseconds", "source", find_broker,
+         "https://github.com/rabbitmq/rabbitmq-server/issues/16788", until=(4, 3, 3)),
+    Fact("HSU226", (4, 3, 3), "note",
+         "a consumer_timeout in advanced.config that is no integer, such as undefined, is one of 24 hours; before 4.3, "
+         "it is none",
+         "set a number of milliseconds", "release notes", find_broker, link_notes("4.3.3")),
+    Fact("HSU227", (4, 2, 6), "note",
+         "users without the tag policymaker may neither delete shovels nor restart federation links over the "
+         "management API",
+         "give it to the users that do so", "release notes", find_broker, link_notes("4.2.6")),
+    Fact("HSU228", (4, 0, 0), "note",
+         "a shovel reaches it over AMQP 1.0 only from a node of 3.13.7 or later",
+         "upgrade the nodes that run such shovels to 3.13.7 first", "release notes", find_broker, link_notes("4.0.1")),
 )  # fmt: skip
 """Each is seen once, in no part of a topology."""
