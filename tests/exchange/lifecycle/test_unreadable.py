@@ -76,3 +76,8 @@ def test_a_channel_crashes_unless_the_timeout_in_force_is_an_integer(
     crashes = PROFILES[release].settings.crashes_on_timeouts and not has_clause
     broker = broker_of(given_timeout, kind, release, by_policy)
     assert is_readable(broker, by_get=by_get) != crashes
+
+
+@pytest.mark.parametrize(("value", "readable"), [(1.5, False), (9.5, True), ("1", True), (5.0, True)])
+def test_the_lower_timeout_of_a_policy_lets_a_queue_be_read(value: Any, readable: bool) -> None:
+    assert is_readable(broker_of(value, "classic", "4.3.1", by_policy=5), by_get=True) == readable
