@@ -289,7 +289,8 @@ def test_settings_of_linters_are_no_change(repository: Path) -> None:
 
 def page(*commits: str) -> str:
     rows = "".join(f"| 2026-11-2{n} | `{each}` | two cores | all |\n" for n, each in enumerate(commits))
-    return f"# Measured\n\n| date | commit | machine | figures |\n|---|---|---|---|\n{rows}\nMore.\n"
+    other = "| date | commit | broker | routes |\n|---|---|---|---|\n| 2026-11-27 | `abcdef0123` | 4.3.6 | 9 |\n"
+    return f"# Measured\n\n| date | commit | machine | figures |\n|---|---|---|---|\n{rows}\n{other}"
 
 
 def test_a_proof_is_named_kept_or_that_of_the_last_complete_run_that_is_here(repository: Path, tmp_path: Path) -> None:
@@ -328,6 +329,7 @@ def test_ci_adds_a_row_when_every_leaf_has_run_whole(
     proved = commit(repository)
     program.main(["prove", ",".join(leaf.name for leaf in LEAVES[not whole :]), "1234"])
     rows = read_complete_runs(repository)
+    assert (repository / "docs/measured.md").read_text().endswith("| 9 |\n")
     assert [row.commit for row in rows] == [proved[:12]] * whole
     assert all(row.figures == "CI with every leaf whole, in 1,234 s; no night" for row in rows)
     (tmp_path / "proved.json").unlink()

@@ -38,7 +38,8 @@ def read_complete_runs(top: Path) -> list[CompleteRun]:
     """Return the rows of the table, the oldest first; none without the page."""
     if not (top / PAGE).exists():
         return []
-    return [CompleteRun(*match.groups()) for match in ROW.finditer((top / PAGE).read_text("utf-8"))]
+    text = (top / PAGE).read_text("utf-8")
+    return [CompleteRun(*match.groups()) for match in ROW.finditer(text, 0, _find_end(text))]
 
 
 def add_complete_run(top: Path, run: CompleteRun) -> None:
@@ -46,5 +47,13 @@ def add_complete_run(top: Path, run: CompleteRun) -> None:
     row = f"| {run.date} | `{run.commit}` | {run.machine} | {run.figures} |"
     assert ROW.fullmatch(row), row
     text = (top / PAGE).read_text("utf-8")
-    end = max((match.end() for match in ROW.finditer(text)), default=text.index("\n", text.index("|---|")))
+    rows = ROW.finditer(text, 0, _find_end(text))
+    end = max((match.end() for match in rows), default=text.index("\n", text.index("|---|")))
     (top / PAGE).write_text(f"{text[:end]}\n{row}{text[end:]}", "utf-8")
+
+
+def _find_end(text: str) -> int:
+    """Return where the table ends: a page has others, of dates and commits, too."""
+    first = text.index("|---|")
+    end = text.find("\n\n", first)
+    return len(text) if end < 0 else end
