@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import math
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -21,7 +22,7 @@ from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.pump.policy import Backoff, Policy
 from bridge.pump.pump import Inlet, Pump
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
-from tests.support.waiting import until
+from tests.support.waiting import find_limit, until
 
 __all__ = [
     "Place",
@@ -29,7 +30,6 @@ __all__ = [
     "TargetBehaviour",
     "Reports",
     "on_a_loop",
-    "on_a_loop_within",
     "read_all_of",
     "send_to",
 ]
@@ -38,8 +38,6 @@ P = ParamSpec("P")
 
 SECONDS = 60.0
 """Maximum number of seconds that a test waits for something."""
-HANGS = 90.0
-"""Seconds after which a test counts as hanging."""
 
 KEYS = 7
 QUICK = Policy(window=100, backoff=Backoff(0.01, 0.1), reconnect=Backoff(0.01, 0.2), drain=10.0)
@@ -72,24 +70,16 @@ class Place:
 
 
 def on_a_loop(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
-    """Make a test of a coroutine function."""
-    return on_a_loop_within(HANGS)(test)
+    """Make a test of a coroutine function, which is cancelled before the time of the whole test is over."""
 
+    @functools.wraps(test)
+    def run(*arguments: P.args, **named: P.kwargs) -> None:
+        async def bounded() -> None:
+            await asyncio.wait_for(test(*arguments, **named), find_limit(math.inf))
 
-def on_a_loop_within(seconds: float) -> Callable[[Callable[P, Awaitable[None]]], Callable[P, None]]:
-    """Make a test of a coroutine function that may take ``seconds``."""
+        asyncio.run(bounded())
 
-    def bound(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
-        @functools.wraps(test)
-        def run(*arguments: P.args, **named: P.kwargs) -> None:
-            async def bounded() -> None:
-                await asyncio.wait_for(test(*arguments, **named), seconds)
-
-            asyncio.run(bounded())
-
-        return run
-
-    return bound
+    return run
 
 
 def make_messages(first: int, stop: int) -> list[Message]:

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from tests.support.measured import read_complete_runs
+from tests.support.measured import PAGE, read_complete_runs
 
 __all__ = ["Proof", "find_changes", "find_proof", "keep_proofs"]
 
@@ -52,7 +52,7 @@ def find_changes(top: Path, commit: str) -> frozenset[str]:
     """Return the paths that differ between a commit and the files here, those that git does not know yet included."""
     changed = _git(top, "diff", "--name-only", "--no-renames", "-z", commit).split("\0")
     unknown = _git(top, "ls-files", "--others", "--exclude-standard", "-z").split("\0")
-    paths = {*filter(None, changed), *filter(None, unknown)}
+    paths = {*filter(None, changed), *filter(None, unknown)} - {PAGE.as_posix()}  # to note a proof changes nothing
     if "pyproject.toml" in paths and _read_project(_git(top, "show", f"{commit}:pyproject.toml")) == _read_project(
         (top / "pyproject.toml").read_text("utf-8")
     ):

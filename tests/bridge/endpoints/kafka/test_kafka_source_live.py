@@ -35,7 +35,6 @@ from tests.support.bridge.behaviour import (
     check_nothing_more,
     eventually_many,
     on_a_loop,
-    on_a_loop_within,
     open_again,
     read_all_of,
     router_of_parity,
@@ -570,7 +569,7 @@ async def test_the_reason_why_a_client_cannot_connect_is_reported(broker: Broker
     await wrong.close()
 
 
-@on_a_loop_within(240)
+@on_a_loop
 async def test_a_broker_may_be_restarted(broker: Broker, topics: Topics) -> None:
     topic, written = topics.make(3), topics.make(3)
     keys, count = 30, 4_000

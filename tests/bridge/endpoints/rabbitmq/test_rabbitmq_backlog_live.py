@@ -124,8 +124,8 @@ async def test_what_a_queue_drops_while_nothing_is_read_waits_no_more_and_is_cou
     for arguments, waits, vanished in (({"x_message_ttl": 2_000}, 0, 490), ({"x_max_length": 100}, 100, 0)):
         queue = broker.queue(**arguments)
         source = broker.source(queue, prefetch=10, management=broker.server.management_url)
-        broker.put(queue, *[b"%d" % n for n in range(10)])
         await source.open()
+        broker.put(queue, *[b"%d" % n for n in range(10)])  # are delivered at once, before they expire
         await read_all_of(source, 10)
         await until_counted(source, 0)
         broker.put(queue, *[b"%d" % n for n in range(490)])

@@ -21,7 +21,7 @@ from bridge.rocketmq.remoting.client import Client
 from bridge.rocketmq.remoting.codes import RequestCode
 from bridge.rocketmq.remoting.errors import RemotingTimeout
 from bridge.rocketmq.remoting.message import RocketMessage
-from tests.support.bridge.behaviour import on_a_loop_within, read_all_of
+from tests.support.bridge.behaviour import on_a_loop, read_all_of
 from tests.support.rocketmq.broker import broker
 from tests.support.rocketmq.topics import Topics, topics_at
 from tests.support.servers import SERVERS
@@ -56,7 +56,7 @@ async def reserve(client: Client, hours: int) -> None:
         await client.ask(address, RequestCode.UPDATE_BROKER_CONFIG, {}, f"fileReservedTime={hours}".encode())
 
 
-@on_a_loop_within(240.0)
+@on_a_loop
 async def test_messages_that_a_broker_removed_unread_are_counted_and_do_not_wait(topics: Topics) -> None:
     topic = topics.make()
     source = source_of(topics, topic)
@@ -95,7 +95,7 @@ async def test_messages_that_a_broker_removed_unread_are_counted_and_do_not_wait
     await fresh.close()
 
 
-@on_a_loop_within(120.0)
+@on_a_loop
 async def test_the_lag_grows_while_nothing_is_read_and_has_neither_delayed_nor_half_messages(topics: Topics) -> None:
     topic = topics.make()
     source = source_of(topics, topic, window=10)
