@@ -164,7 +164,7 @@ class Window:
 
 
 def finish_copies(pendings: Iterable[Pending]) -> Collection[Window]:
-    """Do as `Window.finish_copy` for one copy of each, and return their windows."""
+    """Take note that one copy of each is done, and return their windows, to be settled once for all."""
     windows: dict[Window, None] = {}
     latest = None
     for pending in pendings:

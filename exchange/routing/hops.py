@@ -1,4 +1,4 @@
-"""The hops of a message, described for readers: made of the visits that `walk` recorded, by whoever wants to read them.
+"""The hops of a message, as `explain` describes them, from the visits that `walk` recorded.
 
 The walk itself records what decides only: an audit walks once for each set of bindings, and reads no description.
 """

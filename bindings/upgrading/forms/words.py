@@ -108,7 +108,7 @@ def _names_of(part: Part) -> tuple[str, ...]:
 
 
 def list_unseen(upgrade: Upgrade) -> Iterator[tuple[str, list[Sighting]]]:
-    """Yield the sightings of facts that no topology shows, under whom they matter to: applications, then nodes."""
+    """Yield the sightings of facts that no topology shows, by those whom they concern: applications, then nodes."""
     found = [sighting for vhost in upgrade.vhosts[:1] for sighting in vhost.sightings if not sighting.parts]
     for audience, sightings in (
         ("applications, whatever the topology", [each for each in found if each.fact not in nodes.FACTS]),
