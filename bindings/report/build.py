@@ -16,13 +16,12 @@ from bindings.counts.uses import BindingUse, ExchangeUse, QueueUse
 from bindings.report.caveats import list_caveats
 from bindings.report.evidence import WindowCounts, add_evidence
 from bindings.report.gates import check_gates, match_ignores, refuse_unread
-from bindings.report.model import (
+from bindings.report.model import Archived, Audited, Compared, Records, Report, Summary
+from bindings.report.nearest import NearestSearch, group_outcomes_by_shape
+from bindings.report.rows import (
     STATES,
     UNCOUNTED,
-    Archived,
-    Audited,
     BindingRow,
-    Compared,
     Count,
     ExchangeRow,
     Flow,
@@ -32,15 +31,11 @@ from bindings.report.model import (
     Listed,
     PartitionRow,
     QueueRow,
-    Records,
-    Report,
     Skew,
     State,
-    Summary,
     Timeline,
     UnroutableRow,
 )
-from bindings.report.nearest import NearestSearch, group_outcomes_by_shape
 from bindings.report.thresholds import IgnoreUse, Settings
 from exchange.entities.entities import Binding, Destination, Queue
 from exchange.errors import InputError

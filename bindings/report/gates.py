@@ -14,7 +14,8 @@ from typing import Final, Literal
 from bindings.archive.figures import to_percent
 from bindings.archive.times import EPOCH
 from bindings.counts.verification import Verification
-from bindings.report.model import Compared, ExchangeRow, QueueRow, Records, Summary
+from bindings.report.model import Compared, Records, Summary
+from bindings.report.rows import ExchangeRow, QueueRow
 from bindings.report.thresholds import NO_LIMITS, Gate, Ignore, IgnoreUse, Limits, Quota, Settings, matches_glob
 from exchange.entities.entities import Binding
 from exchange.text.display import count_noun

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from bindings.counts.outcome import Outcome
 from bindings.counts.tally import Tally
 from bindings.counts.uses import UnroutableMessages
-from bindings.report.model import Nearest, Shape
+from bindings.report.rows import Nearest, Shape
 from exchange.entities.entities import Binding, Destination
 from exchange.kinds import Decider, find_kind
 from exchange.routing.nearest import Walk, find_nearest

@@ -7,11 +7,10 @@ the line: a line break in a message is ``%0A``, and in a property a colon and a 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
-from bindings.checking.forms.places import find_relative_path, locate, split_message
-from bindings.checking.report import CheckResult, SourceError
+from bindings.checking.forms.places import Remark, find_relative_path, list_remarks, split_message
+from bindings.checking.report import CheckResult
 from bindings.checking.rules.finding import Finding
 from bindings.checking.rules.table import Severity
 from exchange.text.display import escape_line, split_error
@@ -27,15 +26,14 @@ PROPERTY: Final = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A", ":": "%3A
 
 
 def to_workflow_commands(result: CheckResult) -> Iterator[str]:
-    """Yield one command for each finding, and one for each source that could not be checked."""
+    """Yield one command for each finding, each source that could not be checked, and each unknown release."""
+    for remark in list_remarks(result):
+        if remark.severity != "note":
+            yield _of_remark(remark)
     for report in result.reports:
         file = find_relative_path(report, result.root) if report.path is not None else ""
-        if report.caveat:
-            yield _command("warning", {"file": file, "title": "unknown release"}, [report.caveat])
         for _, finding in report.findings():
             yield _of_finding(file, finding)
-    for failed in result.errors:
-        yield _of_error(failed, result.root)
 
 
 def _of_finding(file: str, finding: Finding) -> str:
@@ -45,10 +43,10 @@ def _of_finding(file: str, finding: Finding) -> str:
     return _command(COMMANDS[rule.severity], {**place, "title": f"{rule.code} {rule.name}"}, text)
 
 
-def _of_error(failed: SourceError, root: Path) -> str:
-    place = locate(failed, root)
-    properties = {"file": place.path, "line": str(place.line), "col": str(place.column), "title": "cannot be checked"}
-    return _command("error", properties, split_error(str(failed.error)))
+def _of_remark(remark: Remark) -> str:
+    place = remark.place
+    properties = {"file": place.path, "line": str(place.line), "col": str(place.column), "title": remark.title}
+    return _command(COMMANDS[remark.severity], properties, split_error(remark.text))
 
 
 def _command(name: str, properties: dict[str, str], text: list[str]) -> str:

@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from bindings.checking.fingerprint import compute_fingerprint
-from bindings.checking.forms.places import find_relative_path, locate, split_message
+from bindings.checking.forms.places import find_relative_path, list_remarks, split_message
 from bindings.checking.report import CheckResult
 from bindings.checking.rules.table import Severity
 from exchange.text.display import escape_line, split_error
@@ -16,10 +16,12 @@ __all__ = ["to_code_quality"]
 
 SEVERITIES: Final[dict[Severity, str]] = {"note": "info", "warning": "major", "error": "critical"}
 """Severity -> severity of Code Quality, which has also ``minor`` and ``blocker``."""
+REMARKS: Final[dict[Severity, str]] = {"warning": "info", "error": "blocker"}
+"""Severity of a remark -> severity of Code Quality. Files that are no topologies have no entry."""
 
 
 def to_code_quality(result: CheckResult) -> list[dict[str, Any]]:
-    """Return the report as JSON values: one entry for each finding, and one for each source that was not checked.
+    """Return the report as JSON values: one entry for each finding, and one for each remark about a source.
 
     GitLab shows one entry of those with equal fingerprints only. So a fingerprint is that of the finding together with
     the path and, where the same finding occurs again, its number.
@@ -38,16 +40,12 @@ def to_code_quality(result: CheckResult) -> list[dict[str, Any]]:
         for path in [find_relative_path(report, result.root)]
         for vhost, finding in report.findings()
     ]
-    for report in result.reports:
-        if report.caveat:
-            path = find_relative_path(report, result.root)
-            identity = _number(seen, f"{path}\0unknown release")
-            entries.insert(0, _entry(report.caveat, "unknown-release", "info", path, 1, identity))
-    for failed in result.errors:
-        place = locate(failed, result.root)
-        text = split_error(str(failed.error))[0]
-        identity = _number(seen, f"{place.path}\0unreadable")
-        entries.append(_entry(text, "unreadable", "blocker", place.path, place.line, identity))
+    for remark in list_remarks(result):
+        if severity := REMARKS.get(remark.severity):
+            place = remark.place
+            identity = _number(seen, f"{place.path}\0{remark.code}")
+            text = split_error(remark.text)[0]
+            entries.append(_entry(text, remark.code, severity, place.path, place.line, identity))
     return entries
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from bindings.checking.report import SourceError, SourceReport
+from bindings.checking.report import CheckResult, SourceError, SourceReport
 from bindings.checking.rules.finding import Finding
+from bindings.checking.rules.table import Severity
 from bindings.sources.applications.open import is_application
 from bindings.sources.language.errors import LanguageError
 from bindings.sources.management import is_address
 
-__all__ = ["FaultPlace", "locate", "split_message", "find_relative_path"]
+__all__ = ["FaultPlace", "Remark", "find_relative_path", "list_remarks", "split_message"]
 
 
 TRAILED: Final = frozenset({"HS801", "HS811"})
@@ -41,7 +43,33 @@ class FaultPlace(NamedTuple):
     column: int
 
 
-def locate(failed: SourceError, root: Path) -> FaultPlace:
+class Remark(NamedTuple):
+    """What is to be known of a source besides its findings: what was checked otherwise than asked, or not at all."""
+
+    severity: Severity
+    """``note`` where nothing is amiss: the file is no topology."""
+    code: str
+    """The kind of the remark for programs, ``title`` for people."""
+    title: str
+    text: str
+    """A sentence that names the source; of several lines where a place in it is shown. Without passwords."""
+    place: FaultPlace
+
+
+def list_remarks(result: CheckResult) -> Iterator[Remark]:
+    """Yield all remarks: of unknown releases, of sources that could not be checked, of files that are no topologies."""
+    for report in result.reports:
+        if report.caveat:
+            place = FaultPlace(find_relative_path(report, result.root), 1, 1)
+            yield Remark("warning", "unknown-release", "unknown release", f"{report.name}: {report.caveat}", place)
+    for failed in result.errors:
+        yield Remark("error", "unreadable", "cannot be checked", failed.message, _locate(failed, result.root))
+    for name, reason in result.skipped:
+        place = FaultPlace(_relative(name, result.root), 1, 1)
+        yield Remark("note", "skipped", "skipped", f"{name}: skipped: {reason}", place)
+
+
+def _locate(failed: SourceError, root: Path) -> FaultPlace:
     """Return where a source is wrong: at its beginning if its error does not name a line."""
     path = failed.name if is_address(failed.name) else _relative(failed.name, root)
     error = failed.error

@@ -8,12 +8,11 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from bindings.checking.fingerprint import compute_fingerprint
-from bindings.checking.forms.places import find_relative_path
+from bindings.checking.forms.places import find_relative_path, list_remarks
 from bindings.checking.report import CheckResult
 from bindings.checking.rules.finding import Finding
 from bindings.checking.rules.table import RULES
 from exchange.entities.part import Part, encode_part
-from exchange.text.display import hide_logins
 from exchange.text.site import build_page_address, find_version
 
 __all__ = ["SCHEMA", "to_sarif"]
@@ -41,9 +40,7 @@ def to_sarif(result: CheckResult) -> dict[str, Any]:
     invocation = {
         "executionSuccessful": not result.errors,
         "toolExecutionNotifications": [
-            *(_notification("warning", f"{each.name}: {each.caveat}") for each in result.reports if each.caveat),
-            *(_notification("error", hide_logins(str(error))) for _, error in result.errors),
-            *(_notification("note", f"{name}: skipped: {reason}") for name, reason in result.skipped),
+            {"level": remark.severity, "message": {"text": remark.text}} for remark in list_remarks(result)
         ],
     }
     run = {"tool": {"driver": driver}, "invocations": [invocation], "results": results}
@@ -86,10 +83,6 @@ def _result(vhost: str, finding: Finding, codes: list[str], uri: str) -> dict[st
         related = [{"logicalLocations": [_logical(vhost, part)]} for part in finding.related]
         result["relatedLocations"] = [{"id": at, **other} for at, other in enumerate(related)]
     return result
-
-
-def _notification(level: str, text: str) -> dict[str, Any]:
-    return {"level": level, "message": {"text": text}}
 
 
 def _logical(vhost: str, part: Part) -> dict[str, Any]:

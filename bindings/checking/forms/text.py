@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain, groupby
+from itertools import chain, groupby, islice
 from textwrap import fill
 from typing import Final, NamedTuple
 
-from bindings.checking.forms.places import split_message
+from bindings.checking.forms.places import list_remarks, split_message
 from bindings.checking.forms.statistics import format_statistics
 from bindings.checking.report import CheckResult, SourceReport, count_severities
 from bindings.checking.rules.finding import Finding
@@ -35,15 +35,14 @@ def to_text(result: CheckResult) -> Iterator[str]:
     code means is printed once.
     """
     if result.statistics:
-        return chain(_caveats(result.reports), format_statistics(result), _outcome_lines(result))
+        return chain(_caveats(result), format_statistics(result), _outcome_lines(result))
     if result.several:
         return _lines_of_several(result)
-    return chain.from_iterable(map(_lines_of_one, result.reports))
+    return chain(_caveats(result), chain.from_iterable(map(_lines_of_one, result.reports)))
 
 
 def _lines_of_one(report: SourceReport) -> Iterator[str]:
     several = len(report.vhosts) > 1
-    yield from _caveats([report])
     for of in report.vhosts:
         if several and of.findings:
             yield f"virtual host '{of.vhost}'"
@@ -55,10 +54,11 @@ def _lines_of_one(report: SourceReport) -> Iterator[str]:
     yield f"{report.name}: {_counts(report.counts, report.known)}"
 
 
-def _caveats(reports: Iterable[SourceReport]) -> Iterator[str]:
-    for report in reports:
-        if report.caveat:
-            yield f"{report.name}: {report.caveat}"
+def _caveats(result: CheckResult) -> Iterator[str]:
+    """Yield what is to be known before the findings; what could not be checked is printed to standard error."""
+    for remark in list_remarks(result):
+        if remark.severity == "warning":
+            yield remark.text
             yield ""
 
 
@@ -70,7 +70,7 @@ def _lines_of_several(result: CheckResult) -> Iterator[str]:
         for where in [f"virtual host '{of.vhost}': " if len(report.vhosts) > 1 else ""]
         for finding in of.findings
     ]
-    yield from _caveats(result.reports)
+    yield from _caveats(result)
     yield from _groups(sorted(placed, key=lambda each: each.finding.code))
     for report in result.reports:
         rules = "" if report.chosen_by is None else f" (by the rules of {report.profile}, {report.chosen_by})"
@@ -82,8 +82,8 @@ def _outcome_lines(result: CheckResult) -> Iterator[str]:
     """Yield what was checked and what was skipped, if more than one file was asked for."""
     if not result.several:
         return
-    for name, reason in result.skipped[:MAX_NAMED_FILES]:
-        yield f"{name}: skipped: {reason}"
+    skipped = (remark.text for remark in list_remarks(result) if remark.severity == "note")
+    yield from islice(skipped, MAX_NAMED_FILES)
     yield from count_rest(len(result.skipped), MAX_NAMED_FILES, " skipped", indent="")
     counts = _counts(count_severities(result.reports), sum(report.known for report in result.reports))
     yield f"{', '.join(_outcomes(result))}: {counts}"

@@ -9,7 +9,7 @@ from exchange.values.forms import Form, Forms
 __all__ = ["FORMS"]
 
 FORMS: Final[Forms] = {
-    "text": Form("bindings.report.forms.terminal:to_screen", (".txt",), has_screen=True),
+    "text": Form("bindings.report.forms.terminal.text:to_screen", (".txt",), has_screen=True),
     "markdown": Form("bindings.report.forms.markdown:to_markdown", (".md",)),
     "html": Form(
         "bindings.report.forms.html:to_html", is_printed=False, option="Write the report as one HTML page."

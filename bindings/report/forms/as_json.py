@@ -14,20 +14,8 @@ from bindings.archive.figures import Time
 from bindings.counts.sketch import ERROR
 from bindings.report.forms import json_compared  # noqa: F401  the documents of verification and comparison
 from bindings.report.inspection import BadJson, list_bad
-from bindings.report.model import (
-    Archived,
-    Audited,
-    BindingRow,
-    ExchangeRow,
-    FindingRow,
-    Flow,
-    Nearest,
-    QueueRow,
-    Records,
-    Report,
-    Summary,
-    Timeline,
-)
+from bindings.report.model import Archived, Audited, FindingRow, Records, Report, Summary
+from bindings.report.rows import BindingRow, ExchangeRow, Flow, Nearest, QueueRow, Timeline
 from exchange.values.documents import document, encode_as
 
 __all__ = ["Report", "encode_json", "to_json"]

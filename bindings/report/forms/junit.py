@@ -11,7 +11,8 @@ from typing import Final
 
 from bindings.archive.figures import format_share, format_time
 from bindings.checking.forms.junit_suites import Case, Suite, to_xml
-from bindings.report.model import BindingRow, Report
+from bindings.report.model import Report
+from bindings.report.rows import BindingRow
 from bindings.report.thresholds import Gate
 from bindings.report.words import describe_condition, name_exchange
 from exchange.text.display import count_noun

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from bindings.archive.figures import format_share, to_percent
-from bindings.report.model import STATES, Report
+from bindings.report.model import Report
+from bindings.report.rows import STATES
 from bindings.report.words import (
     NO_HEADERS,
     describe_condition,

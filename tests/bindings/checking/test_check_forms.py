@@ -95,8 +95,8 @@ def test_github_gets_a_command_for_each_finding(folder: Path) -> None:
 
 def test_github_gets_the_column_of_a_mistake(folder: Path) -> None:
     (folder / "a,b:c%0A.bindings").write_text(MISTAKE)
-    *_, last = run(".", "--format", "github").stdout.splitlines()
-    name, properties, message = read_command(last)
+    first, *_ = run(".", "--format", "github").stdout.splitlines()
+    name, properties, message = read_command(first)
     assert name == "error"
     assert properties == {"file": "a,b:c%0A.bindings", "line": "1", "col": "12", "title": "cannot be checked"}
     assert message.startswith("a,b:c%0A.bindings:1:12: ")
@@ -321,3 +321,12 @@ def test_a_password_in_an_address_is_never_shown(folder: Path) -> None:
             result = run(*names, "--format", form, "--output", "out")
             assert result.exit_code == 2
             assert "secret" not in result.output + (folder / "out").read_text()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_each_form_says_that_the_release_is_unknown(folder: Path, form: str) -> None:
+    """Alone and beside other files: it is the only place for those who read no standard error."""
+    (folder / "later.bindings").write_text("profile rabbitmq-9.1\nqueue q\n")
+    for names in (["later.bindings"], ["later.bindings", "mixed.bindings"], ["."]):
+        printed = " ".join(run(*names, "--format", form).stdout.split())
+        assert "RabbitMQ 9.1 is newer than all that are known here" in printed

@@ -34,7 +34,7 @@ from bindings.report.forms.as_json import encode_json, to_json
 from bindings.report.forms.junit import to_junit
 from bindings.report.forms.markdown import to_markdown
 from bindings.report.forms.tables import TABLES, to_tables, write_tables
-from bindings.report.forms.terminal import to_text
+from bindings.report.forms.terminal.text import to_text
 from bindings.report.forms.totals import to_totals
 from bindings.report.model import Compared, Report
 from bindings.sources.document import Document

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from bindings.auditing.run import Subject
 from bindings.counts.uses import BindingUse
 from bindings.report.build import Sources, build_report, sum_lines
-from bindings.report.model import BindingRow, LineRow, Report, State
+from bindings.report.model import Report
+from bindings.report.rows import BindingRow, LineRow, State
 from bindings.report.thresholds import Ignore, Settings
 from bindings.sources.document import Document
 from bindings.sources.language.expectations import Expectation

@@ -12,7 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from bindings.archive.figures import format_share, to_percent
-from bindings.report.model import BindingRow, Count, FindingRow, QueueRow, Shape
+from bindings.report.model import FindingRow
+from bindings.report.rows import BindingRow, Count, QueueRow, Shape
 from bindings.report.words import describe_condition, name_destination, name_exchange
 from exchange.text.display import clip_line, count_noun
 
