@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from bindings.checking.forms.places import Remark, find_relative_path, list_remarks, split_message
+from bindings.checking.forms.places import SourceRemark, find_relative_path, list_remarks, split_message
 from bindings.checking.report import CheckResult
 from bindings.checking.rules.finding import Finding
 from bindings.checking.rules.table import Severity
@@ -43,7 +43,7 @@ def _of_finding(file: str, finding: Finding) -> str:
     return _command(COMMANDS[rule.severity], {**place, "title": f"{rule.code} {rule.name}"}, text)
 
 
-def _of_remark(remark: Remark) -> str:
+def _of_remark(remark: SourceRemark) -> str:
     place = remark.place
     properties = {"file": place.path, "line": str(place.line), "col": str(place.column), "title": remark.title}
     return _command(COMMANDS[remark.severity], properties, split_error(remark.text))

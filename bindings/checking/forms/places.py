@@ -13,7 +13,7 @@ from bindings.sources.applications.open import is_application
 from bindings.sources.language.errors import LanguageError
 from bindings.sources.management import is_address
 
-__all__ = ["FaultPlace", "Remark", "find_relative_path", "list_remarks", "split_message"]
+__all__ = ["FaultPlace", "SourceRemark", "find_relative_path", "list_remarks", "split_message"]
 
 
 TRAILED: Final = frozenset({"HS801", "HS811"})
@@ -43,7 +43,7 @@ class FaultPlace(NamedTuple):
     column: int
 
 
-class Remark(NamedTuple):
+class SourceRemark(NamedTuple):
     """What is to be known of a source besides its findings: what was checked otherwise than asked, or not at all."""
 
     severity: Severity
@@ -56,17 +56,19 @@ class Remark(NamedTuple):
     place: FaultPlace
 
 
-def list_remarks(result: CheckResult) -> Iterator[Remark]:
+def list_remarks(result: CheckResult) -> Iterator[SourceRemark]:
     """Yield all remarks: of unknown releases, of sources that could not be checked, of files that are no topologies."""
     for report in result.reports:
         if report.caveat:
             place = FaultPlace(find_relative_path(report, result.root), 1, 1)
-            yield Remark("warning", "unknown-release", "unknown release", f"{report.name}: {report.caveat}", place)
+            yield SourceRemark(
+                "warning", "unknown-release", "unknown release", f"{report.name}: {report.caveat}", place
+            )
     for failed in result.errors:
-        yield Remark("error", "unreadable", "cannot be checked", failed.message, _locate(failed, result.root))
+        yield SourceRemark("error", "unreadable", "cannot be checked", failed.message, _locate(failed, result.root))
     for name, reason in result.skipped:
         place = FaultPlace(_relative(name, result.root), 1, 1)
-        yield Remark("note", "skipped", "skipped", f"{name}: skipped: {reason}", place)
+        yield SourceRemark("note", "skipped", "skipped", f"{name}: skipped: {reason}", place)
 
 
 def _locate(failed: SourceError, root: Path) -> FaultPlace:

@@ -14,7 +14,7 @@ from bindings.report.forms.terminal.cells import (
     draw_bar,
     indent,
 )
-from bindings.report.forms.terminal.view import View
+from bindings.report.forms.terminal.view import ReportView
 from bindings.report.inspection import draw_bad
 from bindings.report.rows import STATES
 from bindings.report.words import (
@@ -28,7 +28,7 @@ from exchange.text.display import clip_line, count_noun
 __all__ = ["show_head", "show_totals"]
 
 
-def show_head(view: View) -> Iterator[RenderableType]:
+def show_head(view: ReportView) -> Iterator[RenderableType]:
     """Yield what was read, and what a reader must know before the numbers."""
     report = view.report
     grid = Table.grid(padding=(0, 2))
@@ -53,7 +53,7 @@ def show_head(view: View) -> Iterator[RenderableType]:
         yield grid
 
 
-def show_totals(view: View) -> Iterator[RenderableType]:
+def show_totals(view: ReportView) -> Iterator[RenderableType]:
     """Yield the two coverages, and what queues got."""
     totals, states = view.report.summary.totals, view.report.summary.states
     bindings = "".join([f", {states[state]:,} {state}" for state in STATES if states[state] and state != "hit"])

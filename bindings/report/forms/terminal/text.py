@@ -15,7 +15,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from bindings.report.forms.terminal import head, traffic, verdicts
-from bindings.report.forms.terminal.view import View
+from bindings.report.forms.terminal.view import ReportView
 from bindings.report.model import Report
 from bindings.report.words import summarize
 from exchange.values.forms import Screen
@@ -30,7 +30,7 @@ WIDE: Final = 100
 WIDEST: Final = 140
 """Maximum width of a report, in characters, however wide the terminal is."""
 
-SECTIONS: Final[tuple[Callable[[View], Iterable[RenderableType]], ...]] = (
+SECTIONS: Final[tuple[Callable[[ReportView], Iterable[RenderableType]], ...]] = (
     head.show_head,
     head.show_totals,
     traffic.show_exchanges,
@@ -57,7 +57,7 @@ def to_text(report: Report, *, width: int = 100, colour: bool = False, listed: i
         highlight=False, markup=False, emoji=False, legacy_windows=False, _environ={},
     )  # fmt: skip
     for show in SECTIONS:
-        for part in show(View(report, listed, wide=width >= WIDE)):
+        for part in show(ReportView(report, listed, wide=width >= WIDE)):
             console.print(part)
     console.print()
     console.print(Text(summarize(report), style="bold green" if report.passed else "bold red"), soft_wrap=True)

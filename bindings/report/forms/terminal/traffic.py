@@ -24,7 +24,7 @@ from bindings.report.forms.terminal.cells import (
     show_shape,
     show_top_share,
 )
-from bindings.report.forms.terminal.view import ALL_HINT, View
+from bindings.report.forms.terminal.view import ALL_HINT, ReportView
 from bindings.report.rows import ExchangeRow, QueueRow, UnroutableRow
 from bindings.report.words import (
     NO_HEADERS,
@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 
-def show_exchanges(view: View) -> Iterator[RenderableType]:
+def show_exchanges(view: ReportView) -> Iterator[RenderableType]:
     """Yield exchanges with bindings or messages, the busiest first."""
     rows = [row for row in view.report.exchanges if row.use.messages or row.use.published or sum(row.states.values())]
     rows.sort(key=lambda row: (-row.use.messages, -row.use.published, row.use.exchange))
@@ -59,7 +59,7 @@ def show_exchanges(view: View) -> Iterator[RenderableType]:
     yield indent(Text(f"~: different keys, approximately; the standard error is {100 * ERROR:.1f} %", style="dim"), 2)
 
 
-def _add_exchange(view: View, table: Table, row: ExchangeRow) -> None:
+def _add_exchange(view: ReportView, table: Table, row: ExchangeRow) -> None:
     use = row.use
     table.add_row(
         show_name(name_exchange(use.exchange)),
@@ -73,7 +73,7 @@ def _add_exchange(view: View, table: Table, row: ExchangeRow) -> None:
     )
 
 
-def show_dead(view: View) -> Iterator[RenderableType]:
+def show_dead(view: ReportView) -> Iterator[RenderableType]:
     """Yield bindings that no message matched, those that had the most chances first."""
     rows = [row for row in view.report.bindings if row.state == "dead"]
     rows.sort(key=lambda row: (-row.use.exposure, row.use.number))
@@ -91,7 +91,7 @@ def show_dead(view: View) -> Iterator[RenderableType]:
     yield from view.more(len(rows))
 
 
-def show_stale(view: View) -> Iterator[RenderableType]:
+def show_stale(view: ReportView) -> Iterator[RenderableType]:
     """Yield bindings that nothing matched lately."""
     rows = [row for row in view.report.bindings if row.state == "stale"]
     rows.sort(key=lambda row: (row.use.last or 0, row.use.number))
@@ -107,7 +107,7 @@ def show_stale(view: View) -> Iterator[RenderableType]:
     yield from view.more(len(rows))
 
 
-def show_unroutable(view: View) -> Iterator[RenderableType]:
+def show_unroutable(view: ReportView) -> Iterator[RenderableType]:
     """Yield messages that no queue got."""
     rows = view.report.unroutable
     if not rows:
@@ -127,7 +127,7 @@ def show_unroutable(view: View) -> Iterator[RenderableType]:
     yield from view.more(len(rows))
 
 
-def _unroutable_row(view: View, row: UnroutableRow, unexplained: bool) -> Iterator[RenderableType]:
+def _unroutable_row(view: ReportView, row: UnroutableRow, unexplained: bool) -> Iterator[RenderableType]:
     text = Text(f"published to {clip_line(name_exchange(row.exchange), LONGEST)}: ")
     text.append(count_noun(row.messages, "message"))
     if row.first is not None and row.last is not None:
@@ -146,7 +146,7 @@ def _unroutable_row(view: View, row: UnroutableRow, unexplained: bool) -> Iterat
         yield indent(Text(f"counts of shapes are approximate: up to {row.error:,} more each", style="dim"), 4)
 
 
-def show_alternates(view: View) -> Iterator[RenderableType]:
+def show_alternates(view: ReportView) -> Iterator[RenderableType]:
     """Yield alternate exchanges that messages took."""
     rows = sorted(view.report.alternates, key=lambda row: (-row.messages, row.exchange))
     if not rows:
@@ -162,7 +162,7 @@ def show_alternates(view: View) -> Iterator[RenderableType]:
     yield from view.more(len(rows))
 
 
-def show_queues(view: View) -> Iterator[RenderableType]:
+def show_queues(view: ReportView) -> Iterator[RenderableType]:
     """Yield queues, the fullest first, and those that got nothing."""
     rows = sorted(view.report.queues, key=lambda row: (-row.use.messages, -row.use.possible, row.use.queue))
     got = [row for row in rows if row.use.messages or row.use.possible]
@@ -184,7 +184,7 @@ def show_queues(view: View) -> Iterator[RenderableType]:
         yield indent(Text(f"got nothing: {names}{way}"), 2)
 
 
-def _add_queue(view: View, table: Table, row: QueueRow) -> None:
+def _add_queue(view: ReportView, table: Table, row: QueueRow) -> None:
     use = row.use
     possible = f" (+{use.possible:,}?)" if use.possible else ""
     often = show_top_share(row) if row.hot and use.messages else ""
@@ -197,7 +197,7 @@ def _add_queue(view: View, table: Table, row: QueueRow) -> None:
     )
 
 
-def show_partition_skew(view: View) -> Iterator[RenderableType]:
+def show_partition_skew(view: ReportView) -> Iterator[RenderableType]:
     """Yield partitioned queues, the most uneven first."""
     rows = [row for row in view.report.queues if row.partitioning is not None]
     rows.sort(key=lambda row: -(row.skew.max_to_mean if row.skew is not None else 0))

@@ -17,7 +17,7 @@ from bindings.report.forms.terminal.cells import (
     make_pairs,
     show_finding,
 )
-from bindings.report.forms.terminal.view import View
+from bindings.report.forms.terminal.view import ReportView
 from bindings.report.words import (
     describe_change,
     describe_difference,
@@ -28,7 +28,7 @@ from exchange.text.display import clip_line, count_noun
 __all__ = ["show_comparison", "show_findings", "show_gates", "show_ignored", "show_verification"]
 
 
-def show_verification(view: View) -> Iterator[RenderableType]:
+def show_verification(view: ReportView) -> Iterator[RenderableType]:
     """Yield what the broker did, beside what was predicted."""
     verification = view.report.verification
     if verification is None:
@@ -61,7 +61,7 @@ def show_verification(view: View) -> Iterator[RenderableType]:
         yield indent(Text(f"queues that the topology does not have: {listed}", style="dim"), 2)
 
 
-def show_comparison(view: View) -> Iterator[RenderableType]:
+def show_comparison(view: ReportView) -> Iterator[RenderableType]:
     """Yield what another topology does with the same messages."""
     compared = view.report.comparison
     if compared is None:
@@ -84,7 +84,7 @@ def show_comparison(view: View) -> Iterator[RenderableType]:
     yield indent(grid, 2)
 
 
-def show_findings(view: View) -> Iterator[RenderableType]:
+def show_findings(view: ReportView) -> Iterator[RenderableType]:
     """Yield findings, the most severe first."""
     rows = sorted(
         view.report.findings, key=lambda row: (-SEVERITIES.index(row.finding.rule.severity), row.evidence == "")
@@ -99,7 +99,7 @@ def show_findings(view: View) -> Iterator[RenderableType]:
     yield from view.more(len(rows))
 
 
-def show_ignored(view: View) -> Iterator[RenderableType]:
+def show_ignored(view: ReportView) -> Iterator[RenderableType]:
     """Yield entries of the ignore list."""
     rows = view.report.ignored
     if not rows:
@@ -120,7 +120,7 @@ def show_ignored(view: View) -> Iterator[RenderableType]:
     yield from view.more(len(rows))
 
 
-def show_gates(view: View) -> Iterator[RenderableType]:
+def show_gates(view: ReportView) -> Iterator[RenderableType]:
     """Yield gates, those that failed first."""
     gates = sorted(view.report.gates, key=lambda gate: gate.passed)
     if not gates:

@@ -11,13 +11,13 @@ from rich.text import Text
 from bindings.report.forms.terminal.cells import indent
 from bindings.report.model import Report
 
-__all__ = ["View"]
+__all__ = ["ReportView"]
 
 ALL_HINT: Final = "--all shows them"
 """The end of a line about rows that are left out."""
 
 
-class View(NamedTuple):
+class ReportView(NamedTuple):
     """A report, and how it is shown."""
 
     report: Report
