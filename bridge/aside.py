@@ -31,8 +31,12 @@ async def call_aside(function: Callable[[], T]) -> T:
     It can be cancelled; the call then goes on, and nobody learns its result.
     """
     run, future = prepare_call(function)
-    Thread(target=run, name="hashstar-aside", daemon=True).start()
+    _start(run)
     return await future
+
+
+def _start(run: Callable[[], None]) -> None:
+    Thread(target=run, name="hashstar-aside", daemon=True).start()
 
 
 def prepare_call(function: Callable[[], T]) -> tuple[Callable[[], None], asyncio.Future[T]]:
@@ -67,5 +71,5 @@ def is_look_up_hanging(host: str) -> bool:
             socket.getaddrinfo(host, None)
         answered.set()
 
-    Thread(target=look_up, name="hashstar-look-up", daemon=True).start()
+    _start(look_up)
     return not answered.wait(LOOK_UP_SECONDS)

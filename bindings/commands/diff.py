@@ -13,7 +13,7 @@ from bindings.diffing.diff import SECONDS, Diff, diff
 from bindings.diffing.forms import FORMS
 from bindings.diffing.messages import Moved, count_moves
 from bindings.diffing.words import describe_release
-from bindings.sources.open import Source, open_source
+from bindings.sources.open import open_source
 from exchange.commands.completion import SOURCE
 from exchange.commands.console import (
     echo_error,
@@ -160,8 +160,11 @@ def _compare(
         one, other = sources[0], sources[-1]
         rules = profile if isinstance(profile, tuple) else [profile or one.profile or other.profile] * 2
         old, new = (source.routable(vhost, rule) for source, rule in zip((one, other), rules, strict=True))
-    named = (one.profile, other.profile) if profile is None else ()
-    caveats = list_caveats(*named, old.profile, new.profile, rules=None if isinstance(profile, tuple) else new.profile)
+    named = [(each.name, each.profile) for each in (one, other) if each.profile is not None and profile is None]
+    caveats = list_caveats(
+        *[rule for _, rule in named], old.profile, new.profile,
+        rules=None if isinstance(profile, tuple) else new.profile,
+    )  # fmt: skip
     if profile is None:  # else the option has said it
         for caveat in caveats or ():
             echo_line(f"hashstar: warning: {caveat}", err=True)
@@ -179,13 +182,14 @@ def _compare(
             for name, source, topology in given
         )
         each = each._replace(releases=(before, after))
-    said = _describe_rules(one, other, new.profile) if profile is None else ""
-    return FileDiff(other.name, one.name, "changed", (each,)), moved, said
+    return FileDiff(other.name, one.name, "changed", (each,)), moved, _describe_rules(named, new.profile)
 
 
-def _describe_rules(one: Source, other: Source, rules: Profile) -> str:
-    """Return by which rules two sources are compared that name them; "" for the newest."""
-    named = [each.profile.written for each in (one, other) if each.profile is not None]
-    if len(set(named)) > 1:
-        return f"by the rules of {rules.name}: {one.name} names {named[0]}, and {other.name} {named[1]}"
-    return "" if rules == LATEST_PROFILE else f"by the rules of {rules.name}, for the release that the topologies name"
+def _describe_rules(named: Sequence[tuple[str, Profile]], rules: Profile) -> str:
+    """Return by which rules sources are compared that name them, by name and profile; "" for the newest, or none."""
+    if len({profile.written for _, profile in named}) > 1:
+        each = ", and ".join(f"{name} names {profile.written}" for name, profile in named)
+        return f"by the rules of {rules.name}: {each}"
+    if not named or rules == LATEST_PROFILE:
+        return ""
+    return f"by the rules of {rules.name}, for the release that the topologies name"

@@ -190,10 +190,14 @@ class DeadLetterLimit:
     def _try_permitted(self) -> None:
         """Try those messages again that may become dead letters now, in the order in which they came to wait."""
         self._is_due = False
-        room = {queue: tally.find_room(self.share) for queue, tally in self._tallies.items()}
+        room = {queue: count for queue, tally in self._tallies.items() if (count := tally.find_room(self.share))}
         for (_, queue), (_, again) in [*self._waiting.items()]:
-            if room.get(queue) and again():
+            if not room:
+                break
+            if queue in room and again():
                 room[queue] -= 1
+                if not room[queue]:
+                    del room[queue]
 
     def note_accepted(self, queue: str, count: int) -> None:
         """Take note that a target has ``count`` messages, which it writes together with others, as in a transaction.

@@ -23,6 +23,7 @@ from exchange.text.display import count_noun
 from tests.support.bridge.events import Events
 from tests.support.tiers import examples
 from tests.support.virtual_loop import pass_time, run_virtually
+from tests.test_growth import count_lines
 
 TOPOLOGY = (
     Topology([Exchange("in", "topic")], [Queue("all"), Queue("some")])
@@ -165,6 +166,18 @@ def test_the_limit_is_that_of_a_slow_count_of_everything(
         assert limit.is_reached == bool(slow.waiting) == (limit.since is not None)
         written_since |= what in ("write", "accept")
         assert limit.describe() == slow.describe()
+
+
+def test_trying_again_takes_the_work_of_what_has_room_however_many_wait() -> None:
+    def count(waiting: int) -> int:
+        due: list[Callable[[], None]] = []
+        limit = DeadLetterLimit(0.5, due.append)
+        for message in range(FEWEST + waiting):
+            limit.permit(message, "q", "large", lambda: True, 0.0)
+        limit.note_written("q", FEWEST + 1)
+        return count_lines(due.pop())
+
+    assert count(10) == count(1_000)
 
 
 class Scene:

@@ -207,7 +207,7 @@ class GroupMember:
                 try:
                     delivery = lane.reader.make_delivery(message, lane)
                 except Exception as error:  # noqa: BLE001  whatever is wrong is wrong with this message only
-                    delivery = lane.reader.make_refused(message, lane, error)
+                    delivery = lane.reader.make_delivery(message, lane, error)
                 size += delivery.size
                 offset = delivery.position
                 if lane.begins_anew and lane.settled < 0 and lane.checked:

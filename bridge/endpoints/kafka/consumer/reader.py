@@ -6,9 +6,9 @@ from typing import Any, Final
 from urllib.parse import quote
 from zlib import crc32
 
-from bridge.endpoint import GREATEST_TIME, Delivery, validate_time
+from bridge.endpoint import GREATEST_TIME, Delivery
 from bridge.endpoints.kafka.cluster.lazy import convert_record
-from bridge.interop import IDENTITY, Record, Unmappable, bind_identity, identify_record, to_amqp
+from bridge.interop import IDENTITY, Record, Unmappable, identify_record, to_amqp
 from bridge.interop.amqp_guest import MARK
 from bridge.interop.marks import HOPS
 from bridge.interop.record import is_showable
@@ -48,58 +48,37 @@ class LaneReader:
         self._plain: set[str] = set()
         """Names of headers that were met and are not special."""
 
-    def make_delivery(self, consumed: Any, lane: Any) -> Delivery:
-        """Return the delivery of a `confluent_kafka.Message` that is no error."""
+    def make_delivery(self, consumed: Any, lane: Any, problem: Exception | None = None) -> Delivery:
+        """Return the delivery of a `confluent_kafka.Message` that is no error.
+
+        With the ``problem`` of one that could not be read, it is refused for that, and has no headers.
+        """
         kind, time = consumed.timestamp()
-        offset, key, value, headers = consumed.offset(), consumed.key(), consumed.value(), consumed.headers() or ()
+        offset, key, value = consumed.offset(), consumed.key(), consumed.value()
+        headers = consumed.headers() or () if problem is None else ()
         if not kind:
             time = None
         record = _make_record(Record, (self._topic, key, value, headers, time, kind == 2, self._partition, offset))
-        check = crc32(key + value) if key and value else crc32(value or key or b"")
         at = str(offset)
-        identity = f"{self._identity}{at}/{check.to_bytes(4).hex()}"  # as by `bind_identity`, without its calls
+        # As `bind_identity` and `validate_time`, without their calls.
+        check = crc32(key + value) if key and value else crc32(value or key or b"")
+        identity: str = f"{self._identity}{at}/{check.to_bytes(4).hex()}"
+        if time is not None:
+            time = time * 1_000 if -GREATEST_MS <= time <= GREATEST_MS else None
+        refusal = None if problem is None else f"it cannot be read: {problem}"
         plain = self._plain
         for name, _ in headers:
             if name not in plain and not self._is_plain(name):
+                identity = identify_record(self._source, record) or identity
+                try:
+                    message = to_amqp(record)
+                except Unmappable as error:
+                    message, refusal = _showable_message(record), str(error)
                 break
         else:
-            # As `_wrap`, without its calls.
-            if time is not None:
-                time = time * 1_000 if -GREATEST_MS <= time <= GREATEST_MS else None
-            size = FIXED_BYTES if value is None else FIXED_BYTES + len(value)
             message = convert_record(record)
-            return Delivery(message, lane, offset, identity, time, False, size, self._origin + at)
-        identity = identify_record(self._source, record) or identity
-        refusal = None
-        try:
-            message = to_amqp(record)
-        except Unmappable as error:
-            message, refusal = _showable_message(record), str(error)
-        return self._wrap(message, lane, record, identity, refusal)
-
-    def make_refused(self, consumed: Any, lane: Any, problem: Exception) -> Delivery:
-        """Return the delivery of a message that could not be read, without its headers: a dead letter with a reason."""
-        kind, time = consumed.timestamp()
-        record = Record(
-            self._topic, consumed.key(), consumed.value(), (), time if kind else None, kind == 2, self._partition,
-            consumed.offset(),
-        )  # fmt: skip
-        identity = bind_identity(f"{self._identity}{record.offset}", record.key, record.value)
-        return self._wrap(_showable_message(record), lane, record, identity, f"it cannot be read: {problem}")
-
-    def _wrap(self, message: Message, lane: Any, record: Record, identity: str, refusal: str | None = None) -> Delivery:
-        time, value, offset = record.timestamp, record.value, record.offset
-        return Delivery(
-            message,
-            lane,
-            offset,
-            identity,
-            None if time is None else validate_time(time * 1_000),
-            False,
-            FIXED_BYTES if value is None else FIXED_BYTES + len(value),
-            f"{self._origin}{offset}",
-            refusal,
-        )
+        size = FIXED_BYTES if value is None else FIXED_BYTES + len(value)
+        return Delivery(message, lane, offset, identity, time, False, size, self._origin + at, refusal)
 
     def _is_plain(self, name: str) -> bool:
         """Return whether a name needs no look at its value."""

@@ -9,11 +9,11 @@ from confluent_kafka import Message as Consumed
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.endpoint import Delivery, Outgoing
+from bridge.endpoint import Delivery, Outgoing, validate_time
 from bridge.endpoints.kafka.cluster.lazy import RecordHeaders, convert_record, record_of
 from bridge.endpoints.kafka.cluster.topics import KafkaTopic
 from bridge.endpoints.kafka.config import KafkaTarget
-from bridge.endpoints.kafka.consumer.reader import LaneReader
+from bridge.endpoints.kafka.consumer.reader import FIXED_BYTES, LaneReader
 from bridge.endpoints.kafka.producer.writer import RecordWriter
 from bridge.endpoints.topics import TopicDestination
 from bridge.interop import IDENTITY, Record, Unmappable, identify_record, to_amqp, to_kafka
@@ -61,6 +61,10 @@ def make_delivery(consumed: Consumed) -> Delivery:
 def test_a_record_is_the_message_that_the_mapping_makes_of_it(consumed: Consumed) -> None:
     record, delivery = to_record(consumed), make_delivery(consumed)
     assert delivery.identity == identify_record("read", record)
+    assert delivery.time == (None if record.timestamp is None else validate_time(record.timestamp * 1_000))
+    assert (delivery.lane, delivery.position, delivery.redelivered) == ("lane", record.offset, False)
+    assert delivery.origin == f"orders-3 at {record.offset}"
+    assert delivery.size - len(record.value or b"") == FIXED_BYTES
     message, expected, refusal = delivery.message, None, None
     try:
         expected = to_amqp(record)
@@ -179,10 +183,12 @@ def test_a_record_that_cannot_be_read_is_refused_alone() -> None:
         def __getattr__(self, name: str) -> Any:
             return lambda: super(Called, self).__getattr__(name)
 
-    delivery = LaneReader("read", "orders", 3).make_refused(
-        Called(), "lane", UnicodeDecodeError("utf-8", b"a", 0, 1, "bad")
-    )
-    assert (delivery.message.body, delivery.position) == (b"v", 9)
+    problem = UnicodeDecodeError("utf-8", b"a", 0, 1, "bad")
+    delivery = LaneReader("read", "orders", 3).make_delivery(Called(), "lane", problem)
+    record = Record("orders", b"k", b"v", [], 5, False, 3, 9)
+    assert parts(delivery.message) == parts(to_amqp(record))
+    assert (delivery.position, delivery.time) == (9, 5_000)
+    assert delivery.identity == identify_record("read", record)
     assert str(delivery.refusal).startswith("it cannot be read: ")
 
 
