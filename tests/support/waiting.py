@@ -11,7 +11,7 @@ import inspect
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -63,13 +63,22 @@ def find_limit(seconds: float = LIMIT) -> float:
     return max(PAUSE, min(stretch(seconds), 0.9 * (_ends - time.monotonic())))
 
 
-def wait_until(condition: Callable[[], Any], describe: Callable[[], object] = str) -> Any:
+def wait_until(
+    condition: Callable[[], Any],
+    describe: Callable[[], object] = str,
+    running: Sequence[asyncio.Future[None]] = (),
+) -> Any:
     """Wait until a condition returns something true, and return that.
 
-    Raises `AssertionError` with the result of `describe` if it does not within the limit.
+    Raises `AssertionError` with the result of `describe` if it does not within the limit, or never will, as one of the
+    pumps that are ``running`` has ended; what that died of is raised instead.
     """
     end = time.monotonic() + find_limit()
     while not (value := condition()):
+        for each in running:
+            if each.done():
+                each.result()
+                raise AssertionError(f"a pump has ended: {describe()}")
         assert time.monotonic() < end, f"it did not happen: {describe()}"
         time.sleep(PAUSE)
     return value

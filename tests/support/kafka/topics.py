@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,37 +22,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from tests.support.unique import unique_name
 from tests.support.waiting import find_limit, stretch, wait_until
 
-__all__ = ["PATIENCE", "SECONDS", "SOON", "Topics", "eventually", "topics_at"]
+__all__ = ["SECONDS", "Topics", "topics_at"]
 
 SECONDS = 60.0
 ANSWER = 10.0
-PATIENCE = 180.0
-"""Seconds for a bridge to do its work, on a machine that does much else."""
-STARTING = 30.0
-"""Seconds until a coordinator that was started anew answers."""
-SOON = 45.0
-"""As `PATIENCE`, in a test that is `on_a_loop`: with `STARTING` it ends before that bound, which gives no reason."""
-
-
-def eventually(
-    done: Callable[[], bool],
-    describe: Callable[[], Any] = lambda: "",
-    seconds: float = PATIENCE,
-    running: Sequence[asyncio.Future[None]] = (),
-) -> None:
-    """Wait until it is so; fail with `describe` if it never is. To be called on a thread of its own.
-
-    It never will be when one of the pumps that are ``running`` has ended: what that died of is raised.
-    """
-    seconds = stretch(seconds)
-    deadline = time.monotonic() + seconds
-    while not done():
-        for each in running:
-            if each.done():
-                each.result()
-                raise AssertionError(f"a pump has ended: {describe()}")
-        assert time.monotonic() < deadline, f"not in {seconds:.0f} s: {describe()}"
-        time.sleep(0.05)
 
 
 class Topics:

@@ -14,8 +14,9 @@ from bridge.endpoints.kafka.consumer import fetching
 from bridge.endpoints.topics import TopicDestination
 from bridge.pump.pump import Inlet, Pump
 from tests.support.bridge.behaviour import QUICK, Silent, on_a_loop, read_all_of, router_to
-from tests.support.kafka.topics import SOON, Topics, eventually, topics_at
+from tests.support.kafka.topics import Topics, topics_at
 from tests.support.servers import Server, missing
+from tests.support.waiting import find_limit, wait_until
 
 pytestmark = pytest.mark.live
 
@@ -48,7 +49,7 @@ async def test_members_share_partitions_and_go_on_after_what_was_settled(
         two = source_of(topics, topic)
         await two.open()
         fresh: list[Delivery] = []
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(find_limit()):
             while not _lanes(two) or len(_lanes(one)) == 4 or one.trouble or two.trouble:
                 fresh += [*_take(one), *_take(two)]
                 await asyncio.sleep(0.05)
@@ -85,7 +86,7 @@ async def test_offsets_are_committed_in_transactions_by_members_of_such_groups(k
         pump = Pump([Inlet(source, "in")], router_to("queue"), {"queue": target}, Silent(), QUICK)
         running = asyncio.ensure_future(pump.run())
         await asyncio.to_thread(
-            eventually, lambda: sum(topics.committed(f"g-{read}", read).values()) >= 100, lambda: "", SOON, [running]
+            wait_until, lambda: sum(topics.committed(f"g-{read}", read).values()) >= 100, str, [running]
         )
         pump.stop()
         await running

@@ -16,7 +16,8 @@ import pytest
 
 from tests.support.kafka.broker import Broker
 from tests.support.kafka.copy import Copying
-from tests.support.kafka.topics import Topics, eventually, topics_at
+from tests.support.kafka.topics import Topics, topics_at
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.live
 
@@ -43,7 +44,7 @@ def wait_for(topics: Topics, topic: str, count: int, process: Copying) -> None:
         process.check()
         return sum_committed(topics, topic) >= count
 
-    eventually(is_through, lambda: f"{sum_committed(topics, topic)} of {count}; {process.read_output()[-5000:]}")
+    wait_until(is_through, lambda: f"{sum_committed(topics, topic)} of {count}; {process.read_output()[-5000:]}")
 
 
 def copy_with_kills(topics: Topics, transactional: bool) -> list[Any]:

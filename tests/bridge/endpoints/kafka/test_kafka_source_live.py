@@ -41,8 +41,8 @@ from tests.support.bridge.behaviour import (
     router_to,
 )
 from tests.support.kafka.broker import PASSWORD, USER, Broker
-from tests.support.kafka.topics import SOON, Topics, eventually
-from tests.support.waiting import find_limit, stretch, until
+from tests.support.kafka.topics import Topics
+from tests.support.waiting import find_limit, stretch, until, wait_until
 
 pytestmark = pytest.mark.live
 
@@ -223,8 +223,7 @@ def wait_for(
     topic: str,
     count: int,
     running: Sequence[asyncio.Future[None]],
-    describe: Callable[[], str] = lambda: "",
-    seconds: float = SOON,
+    describe: Callable[[], str] = str,
 ) -> None:
     """Wait until the group has committed ``count`` messages; fail with `describe` if a pump ends before."""
     committed: dict[int, int] = {}
@@ -233,7 +232,7 @@ def wait_for(
         committed.update(topics.committed(f"group-{topic}", topic))
         return sum(max(0, each) for each in committed.values()) >= count
 
-    eventually(is_through, lambda: f"{committed} of {count} are committed; {describe()}", seconds, running)
+    wait_until(is_through, lambda: f"{committed} of {count} are committed; {describe()}", running)
 
 
 class Observer(Silent):
@@ -389,7 +388,7 @@ async def test_a_partition_whose_offsets_go_back_is_a_new_lane_and_the_old_one_s
     await source.open()
     before = await read_all_of(source, 10)
     source.settle(before[7])
-    await asyncio.to_thread(eventually, lambda: topics.committed(f"group-{topic}", topic) == {0: 8}, seconds=SOON)
+    await asyncio.to_thread(wait_until, lambda: topics.committed(f"group-{topic}", topic) == {0: 8})
     assert source.member is not None
     source.member.consumer.seek(TopicPartition(topic, 0, 3))
     found = await read_all_of(source, 7)
@@ -432,8 +431,8 @@ async def test_no_message_is_skipped_of_a_topic_that_is_made_anew_while_it_is_re
         return sum(max(0, each) for each in topics.committed(f"group-{topic}", topic).values())
 
     await asyncio.to_thread(
-        eventually, lambda: len(arrived()) == count and committed() == count,
-        lambda: f"{len(arrived())} have arrived, and {committed()} of {count} are committed", SOON, [running],
+        wait_until, lambda: len(arrived()) == count and committed() == count,
+        lambda: f"{len(arrived())} have arrived, and {committed()} of {count} are committed", [running],
     )  # fmt: skip
     pump.stop()
     await running
@@ -585,9 +584,7 @@ async def test_a_broker_may_be_restarted(broker: Broker, topics: Topics) -> None
     await asyncio.to_thread(broker.stop)
     await asyncio.to_thread(broker.start)
     await asyncio.to_thread(broker.wait)
-    await asyncio.to_thread(
-        wait_for, topics, topic, count, [running], lambda: observer.describe_state(source, target), 120.0
-    )
+    await asyncio.to_thread(wait_for, topics, topic, count, [running], lambda: observer.describe_state(source, target))
     pump.stop()
     await running
     # A broker that comes up may put its members out more than once; each time costs a window at most.

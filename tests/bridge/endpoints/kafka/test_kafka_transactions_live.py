@@ -24,8 +24,8 @@ from exchange import Message
 from tests.support.bridge.behaviour import QUICK, Reports, Silent, on_a_loop, router_to
 from tests.support.kafka.broker import Broker, brokers, image_for_transactions
 from tests.support.kafka.copy import Copying
-from tests.support.kafka.topics import PATIENCE, SOON, Topics, eventually, topics_at
-from tests.support.waiting import find_limit, until
+from tests.support.kafka.topics import Topics, topics_at
+from tests.support.waiting import find_limit, until, wait_until
 
 pytestmark = pytest.mark.live
 
@@ -108,7 +108,7 @@ class Copy:
         def describe() -> str:
             return f"{self.done()} of {self.count}; {process and process.read_output()[-5000:]}"
 
-        eventually(is_through, describe, SOON if running else PATIENCE, running)
+        wait_until(is_through, describe, running)
 
     def check(self, missing: Mapping[int, int] = {}) -> None:
         """Assert that each message is there once, and the messages of a key are in order."""
