@@ -151,7 +151,7 @@ async def test_name_servers_that_do_not_answer_are_named(
         over.wait()
         raise OSError("it is over")
 
-    monkeypatch.setattr("bridge.endpoints.rabbitmq.wire.OPEN_SECONDS", 0.5)
+    monkeypatch.setattr("bridge.endpoints.rabbitmq.wire.NAME_SECONDS", 0.5)
     monkeypatch.setattr("bridge.endpoints.rabbitmq.wire.CLOSE_SECONDS", 0.5)
     monkeypatch.setattr(socket, "getaddrinfo", hang)
     try:

@@ -121,6 +121,18 @@ LOSSES: Final[list[Mutant]] = [
         ("a look-up that hangs is a firewall", 'missing = "answer from name servers"', 'missing = "connection"'),
     ),
     *mutants_of(
+        "bridge/endpoints/rabbitmq/wire.py",
+        "bridge/test_client_errors.py",
+        ("a look-up that hangs is a silent broker", "and await call_aside(", "and not await call_aside("),
+    ),
+    *mutants_of(
+        "bridge/endpoints/kafka/consumer/reader.py",
+        "bridge/endpoints/kafka/test_kafka_records.py",
+        ("an identity is bound to the value alone", "crc32(key + value) if key and value else ", ""),
+        ("a time is known in milliseconds", "time = time * 1_000 if", "time = time if"),
+        ("a record that cannot be read is not refused", 'f"it cannot be read: {problem}"', "None"),
+    ),
+    *mutants_of(
         "bindings/drawing/layout/order.py",
         "bindings/drawing/test_layout.py",
         ("slots beside a pair that changed places stay as they are", "moved[at] |= {one, two}", "pass"),

@@ -46,6 +46,9 @@ SECONDS: Final = 30.0
 OPEN_SECONDS: Final = 12.0
 """Maximum number of seconds for one address of a host, and half of that for all of them; RabbitMQ takes 10 at most."""
 
+NAME_SECONDS: Final = 5.5
+"""Maximum number of seconds for looking a host up; a resolver asks its next name server after 5, and pika sets none."""
+
 CLOSE_SECONDS: Final = 2.0
 """Maximum number of seconds for closing."""
 
@@ -158,10 +161,11 @@ def _decode(data: bytes) -> Any:
 
 async def open_wire(parameters: pika.URLParameters) -> Wire:
     """Open a connection. Raises Disconnected. If it is cancelled, at whatever moment, no socket stays open."""
+    where = f"{parameters.host}:{parameters.port}"
     try:
         socket.socket().close()
     except OSError as error:  # pika would never report that it has got no socket
-        raise Disconnected(f"{parameters.host}:{parameters.port}: {error.strerror}") from None
+        raise Disconnected(f"{where}: {error.strerror}") from None
     opened: asyncio.Future[Wire] = asyncio.get_running_loop().create_future()
     opened.add_done_callback(
         lambda future: future.cancelled() or future.exception()
@@ -184,11 +188,13 @@ async def open_wire(parameters: pika.URLParameters) -> Wire:
     )
     done = False
     try:
-        await asyncio.wait([opened], timeout=2 * OPEN_SECONDS)
+        await asyncio.wait([opened], timeout=NAME_SECONDS)
+        is_looking_up = not opened.done() and wire._transport is None  # or it connects by TCP
+        if is_looking_up and await call_aside(partial(is_look_up_hanging, parameters.host)):
+            raise Disconnected(f"{where}: no answer from name servers in {NAME_SECONDS:g} s")
+        await asyncio.wait([opened], timeout=2 * OPEN_SECONDS - NAME_SECONDS)
         if not opened.done():
-            hangs = await call_aside(partial(is_look_up_hanging, parameters.host))
-            of_names = " from name servers" if hangs else ""
-            raise Disconnected(f"{parameters.host}:{parameters.port}: no answer{of_names} in {2 * OPEN_SECONDS:g} s")
+            raise Disconnected(f"{where}: no answer in {2 * OPEN_SECONDS:g} s")
         opened.result()
         if ends:  # it was opened and ended at once
             raise ends[0]

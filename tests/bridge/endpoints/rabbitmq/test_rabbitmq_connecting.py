@@ -124,6 +124,7 @@ async def test_a_connection_that_is_ended_at_the_moment_when_it_is_open_has_a_re
 @on_a_loop
 async def test_a_silent_port_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "OPEN_SECONDS", 0.1)
+    monkeypatch.setattr(module, "NAME_SECONDS", 0.1)
     monkeypatch.setattr(module, "CLOSE_SECONDS", 0.5)
     assert "no answer in" in await reason_from(be_silent)
 
