@@ -8,6 +8,8 @@ import re
 import subprocess
 import sys
 from collections import defaultdict
+from contextlib import redirect_stderr
+from io import StringIO
 from pathlib import Path
 
 import click
@@ -140,7 +142,7 @@ def test_an_old_name_does_what_the_new_one_does_with_a_note(old: list[str], new:
         (["audit"], "", ["follow", "merge", "run"], True),
         (["audit"], "m", ["merge"], True),
         (["bridge"], "c", ["check"], True),
-        (["archive"], "", ["convert", "inspect"], False),
+        (["archive"], "", ["convert", "inspect"], True),
         (["audit", SHOP], "x", [], True),
         (["archive", "inspect"], "x", [], True),
         (["archive", "convert", "x"], "y", [], True),
@@ -439,3 +441,26 @@ def test_a_file_that_is_none_is_answered_with_what_would_be(line: list[str], hin
     answer = run_program(*line)
     assert answer.returncode == 2
     assert hint in answer.stderr
+
+
+@pytest.mark.parametrize(("name", "state"), [("nodir/x.txt", "nodir does not exist"), ("file/x", "file is no folder")])
+def test_a_folder_that_is_missing_is_named_before_the_work(
+    name: str, state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of what every command writes: all options --output, and the arguments that they stand for."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    arguments = {"hashstar convert": "target", "hashstar record": "file"}
+    written = [
+        (context, param)
+        for context in LEAVES
+        for param in context.command.params
+        if "--output" in param.opts or param.name == arguments.get(context.command_path)
+        if context.command_path != "hashstar archive convert"  # which makes folders
+    ]
+    assert {"hashstar check", "hashstar audit run", *arguments} <= {context.command_path for context, _ in written}
+    for context, param in written:
+        with pytest.raises(SystemExit) as ended, redirect_stderr(StringIO()) as stderr, context:
+            param.process_value(context, name)
+        assert ended.value.code == 2
+        assert stderr.getvalue().startswith(f"hashstar: {name}: cannot be written: {state}"), context.command_path

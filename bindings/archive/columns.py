@@ -22,7 +22,7 @@ from exchange.text.display import count_rest, escape_line
 
 __all__ = [
     "FIELDS", "NEEDED", "TAKEN", "to_line", "to_name", "to_table", "describe_places", "explain_absent",
-    "explain_missing", "find_places", "find_first_name", "is_there", "list_paths", "list_schema",
+    "name_within", "explain_missing", "find_places", "find_first_name", "is_there", "list_paths", "list_schema",
     "resolve_folders", "find_value",
 ]  # fmt: skip
 
@@ -66,12 +66,14 @@ def find_places(
     given: Mapping[str, str],
     source: str = "",
     fits: Callable[[str, str], bool] = lambda field, name: True,
+    paths: Callable[[], Iterable[str]] = tuple,
 ) -> dict[str, str]:
     """Return field -> its place in rows with columns of these names: that ``given``, else a plain name if it is there.
 
     The names of folders of ``source`` such as ``exchange=orders`` are columns, too. ``fits`` returns whether a column
     may be taken for a field unasked. A given column that is not there is left out, so that files of a folder may
-    differ; for exchange and routing key it raises InputError, with the columns that are there.
+    differ; for exchange and routing key it raises InputError, with the columns that are there, and what ``paths``
+    returns.
     """
     folders = _folders(source)
     there = {*names, *folders}
@@ -81,7 +83,7 @@ def find_places(
         if is_there(place, there):
             places[field] = place
         elif field in NEEDED:
-            raise InputError(explain_absent(source, place, there))
+            raise InputError(explain_absent(source, place, {*there, *paths()}))
     for field, plain in FIELDS.items():
         taken = (by_name[each] for each in plain if each in by_name)
         usable = (name for name in taken if (fits(field, name) if name in names else field in NEEDED))
@@ -140,6 +142,11 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join([*shown[:MAX_LISTED_COLUMNS], *count_rest(len(shown), MAX_LISTED_COLUMNS, indent="")]) or "none"
 
 
+def _describe_within(place: str, names: Iterable[str]) -> str:
+    paths = [f"{place}.{name}" for name in names]
+    return f"; within {escape_line(place)}: {_listed(paths)}" if paths else ""
+
+
 def list_paths(names: Iterable[tuple[str, Any]], below: Callable[[Any], Iterable[tuple[str, Any]]]) -> Iterator[str]:
     """Yield the columns, and behind each the paths within it; ``below`` returns what a column consists of."""
     todo = [(name, part, 1) for name, part in names][::-1]
@@ -150,13 +157,18 @@ def list_paths(names: Iterable[tuple[str, Any]], below: Callable[[Any], Iterable
             todo += [(f"{path}.{name}", inner, depth + 1) for name, inner in below(part)][::-1]
 
 
-def list_schema(schema: pa.Schema) -> list[str]:
-    """Return the names of columns, and the paths within those that are structs."""
+def list_schema(schema: pa.Schema | pa.StructType) -> list[str]:
+    """Return the names of columns or of fields, and the paths within those that are structs."""
 
     def fields(nested: pa.Schema | pa.StructType) -> list[tuple[str, pa.DataType]]:
         return [(field.name, field.type) for field in nested]
 
     return [*list_paths(fields(schema), lambda kind: fields(kind) if pa.types.is_struct(kind) else ())]
+
+
+def name_within(place: str, kind: pa.DataType) -> str:
+    """Return what an error about a column adds if it is a struct: the paths within it, as a user writes them."""
+    return _describe_within(place, list_schema(kind) if pa.types.is_struct(kind) else ())
 
 
 def describe_places(places: Mapping[str, str]) -> str:
@@ -200,15 +212,31 @@ def to_line(row: Mapping[str, Any], places: Mapping[str, str]) -> dict[str, Any]
     for field, place in places.items():
         value = find_value(row, place)
         if value is None:
+            if field in NEEDED and place not in row:
+                raise InputError(_explain_nothing_at(row, field, place))
             continue
         if field in ("headers", "properties"):
             value = to_table(value, field)
         elif field == "body":
             value = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
         elif field not in {"timestamp", "size"}:
+            if isinstance(value, Mapping):
+                within = _describe_within(place, list_paths(value.items(), _list_members))
+                raise InputError(f"{field} is an object, not a text{within}")
             value = to_name(value, field)
         line[field] = value
     return line
+
+
+def _list_members(value: Any) -> Iterable[tuple[str, Any]]:
+    return value.items() if isinstance(value, Mapping) else ()
+
+
+def _explain_nothing_at(row: Mapping[str, Any], field: str, place: str) -> str:
+    """Return the error for a path that leads to nothing in a row: what is within its column."""
+    name, _ = find_first_name(row, place) or ("", [])
+    within = _describe_within(name, list_paths(_list_members(row.get(name)), _list_members))
+    return f"no {field}: there is no {escape_line(place)}{within}"
 
 
 def to_table(value: Any, field: str) -> dict[str, Any]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from bindings.checking.rules.finding import Finding
-from bindings.checking.rules.table import RULES, SEVERITIES, Severity
+from bindings.checking.rules.table import NEVER, RULES, SEVERITIES, Severity
 from bindings.sources.tree import SkippedFile
 from exchange.errors import HashstarError
 from exchange.text.display import hide_logins
@@ -118,8 +118,8 @@ class CheckResult(NamedTuple):
     """Whether the user asked about several sources, or a folder; False for one file, even if it is an error."""
     codes: Sequence[str] = tuple(RULES)
     """The codes of the rules that were applied, sorted."""
-    fail_on: Severity = "error"
-    """Lowest severity that makes the exit code 1."""
+    fail_on: Severity | Literal["never"] = "error"
+    """Lowest severity that makes the exit code 1; with "never", no finding does."""
     baseline: BaselineUse | None = None
     """Only with ``--baseline``."""
     statistics: bool = False
@@ -136,6 +136,8 @@ class CheckResult(NamedTuple):
 
     def fails(self, code: str) -> bool:
         """Return whether a finding with this code makes the exit code 1."""
+        if self.fail_on == NEVER:
+            return False
         return SEVERITIES.index(RULES[code].severity) >= SEVERITIES.index(self.fail_on)
 
 

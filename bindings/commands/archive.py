@@ -79,9 +79,12 @@ class MappingOptions(NamedTuple):
         return FieldMapping(self.exchange, self.routing_key, parse_columns(self.columns))
 
 
-@click.group("archive", cls=CommandGroup, example="hashstar archive inspect traffic.jsonl")
+@click.group("archive", cls=CommandGroup, example="hashstar archive inspect traffic.jsonl", default="inspect")
 def archive_command() -> None:
-    """Inspect archives of messages, and convert them to Parquet."""
+    """Inspect archives of messages, and convert them to Parquet.
+
+    hashstar archive traffic.jsonl is short for hashstar archive inspect. A bridge records archives: hashstar bridge.
+    """
 
 
 @archive_command.command("inspect", example="hashstar archive inspect traffic.jsonl")

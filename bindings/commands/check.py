@@ -6,14 +6,14 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import click
 
 from bindings.checking.baseline import Baseline
 from bindings.checking.forms import FORMS
 from bindings.checking.report import CheckResult
-from bindings.checking.rules.table import SEVERITIES, Rule, Severity
+from bindings.checking.rules.table import NEVER, SEVERITIES, Rule, Severity
 from bindings.checking.run import check_sources
 from bindings.checking.selection import CodeSelection, find_rules
 from bindings.fix.fix import FailedFile, FindingFix, NotFixable, diff_lines, fix_files, save_fixed
@@ -25,6 +25,7 @@ from exchange.commands.options import (
     STDOUT,
     accept_old_name,
     allow_unread_option,
+    check_folder,
     command,
     read_timeout,
     timeout_option,
@@ -71,10 +72,10 @@ def _explain(context: click.Context, parameter: click.Parameter, code: str | Non
 )
 @click.option(
     "--fail-on",
-    type=click.Choice(list(SEVERITIES)),
+    type=click.Choice([*SEVERITIES, NEVER]),
     default="error",
     show_default=True,
-    help="Lowest severity that makes the exit code 1.",
+    help="Lowest severity that makes the exit code 1; never: none.",
 )
 @click.option("--vhost", help="Check this virtual host only.")
 @profile_option()
@@ -106,6 +107,7 @@ def _explain(context: click.Context, parameter: click.Parameter, code: str | Non
     "-o",
     cls=OutputOption,
     metavar="FILE",
+    callback=check_folder,
     help="Write the output format to FILE, and print the findings as text.",
 )  # fmt: skip
 @accept_old_name("--output-file", "--output")
@@ -118,7 +120,7 @@ def check_command(
     form: str,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
-    fail_on: Severity,
+    fail_on: Severity | Literal["never"],
     vhost: str | None,
     profile: str | None,
     baseline: str | None,

@@ -16,7 +16,14 @@ from bindings.sources.formats.format import WriteTarget
 from bindings.sources.open import Source, open_source
 from exchange.commands.completion import SOURCE
 from exchange.commands.console import echo_line, exit_on_error, show_caveat, show_warnings
-from exchange.commands.options import accept_old_name, command, read_timeout, timeout_option, topology_option
+from exchange.commands.options import (
+    accept_old_name,
+    check_folder,
+    command,
+    read_timeout,
+    timeout_option,
+    topology_option,
+)
 from exchange.errors import InputError
 
 __all__ = ["convert_command"]
@@ -51,12 +58,12 @@ SUFFIXES: Final[Mapping[str, str]] = {
 @click.option(
     "--cluster", metavar="NAME[/NAMESPACE]", help="RabbitmqCluster that the objects of --format operator refer to."
 )
-@click.option("--output", "-o", metavar="FILE", help="OUT, as an option.")
+@click.option("--output", "-o", metavar="FILE", callback=check_folder, help="OUT, as an option.")
 @accept_old_name("--to", "--format")
 @timeout_option
 @topology_option
 @click.argument("source", type=SOURCE, metavar="TOPOLOGY")
-@click.argument("target", metavar="[OUT]", required=False)
+@click.argument("target", metavar="[OUT]", required=False, callback=check_folder)
 def convert_command(
     form: str | None,
     vhost: str | None,

@@ -15,7 +15,7 @@ from click.core import ParameterSource
 
 from bindings.applying.address import Addresses
 from bindings.applying.amqp import require_pika
-from bindings.checking.rules.table import SEVERITIES
+from bindings.checking.rules.table import NEVER, SEVERITIES
 from bindings.diffing.diff import SECONDS
 from bindings.sources.definitions import Definitions
 from bindings.sources.document import Document
@@ -45,6 +45,7 @@ from exchange.commands.options import (
     ReportOption,
     accept_old_name,
     allow_unread_option,
+    check_folder,
     command,
     read_timeout,
     timeout_option,
@@ -60,7 +61,6 @@ if TYPE_CHECKING:
 
 __all__ = ["upgrade_command"]
 
-NEVER: Final = "never"
 MEGABYTE: Final = 1 << 20
 
 
@@ -87,7 +87,7 @@ MEGABYTE: Final = 1 << 20
     "-o",
     metavar="FILE",
     help="Write the definitions as the new release wants them, .json or .bindings; - for standard output.",
-    callback=lambda context, _, name: _check_output(name),
+    callback=lambda context, option, name: check_folder(context, option, _check_output(name)),
 )
 @click.option(
     "--transform",
@@ -119,6 +119,7 @@ MEGABYTE: Final = 1 << 20
     cls=ReportOption,
     type=click.Path(path_type=Path),
     metavar="FILE",
+    callback=check_folder,
     help="Write a page, too; - for standard output, with the report on standard error.",
 )
 @click.option(
@@ -126,7 +127,7 @@ MEGABYTE: Final = 1 << 20
     type=click.Choice([*SEVERITIES, NEVER]),
     default="error",
     show_default=True,
-    help="Lowest severity that makes the exit code 1: error is what is refused or lost.",
+    help="Lowest severity that makes the exit code 1: error is what is refused or lost; never: none.",
 )
 @wait_option(SECONDS, "Maximum duration of the comparison of routes; the rest is reported as undecided.")
 @accept_old_name("--budget", "--wait")

@@ -10,6 +10,7 @@ import logging
 import re
 import stat
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -18,14 +19,15 @@ import click
 from click.shell_completion import CompletionItem
 
 from exchange.commands.completion import SOURCE
-from exchange.commands.console import QUIET, VERBOSE, echo_line
+from exchange.commands.console import QUIET, VERBOSE, echo_line, fail
+from exchange.errors import InputError
 from exchange.limits import ANSWER_SECONDS
 from exchange.text.display import suggest, write_milliseconds
 from exchange.text.numbers import parse_duration
 
 __all__ = [
     "RENAMED", "STDOUT", "AddressType", "CommandGroup", "Duration", "HashstarCommand", "LinesFile", "Renamed",
-    "ReportOption", "TopologyOption", "allow_unread_option", "command", "redirect", "accept_old_name",
+    "ReportOption", "TopologyOption", "allow_unread_option", "check_folder", "command", "redirect", "accept_old_name",
     "read_timeout", "timeout_option", "topology_option", "wait_option",
 ]  # fmt: skip
 
@@ -207,6 +209,19 @@ def _identify(name: str | Path) -> object:
     except (OSError, ValueError):
         return None
     return (found.st_dev, found.st_ino) if stat.S_ISREG(found.st_mode) else None
+
+
+def check_folder(context: click.Context, _: click.Parameter, name: Any) -> Any:
+    """Return the name of a file to write; end the command before it begins if there is no folder for the file.
+
+    The callback of an option or an argument.
+    """
+    folder = Path(STDOUT if name is None else name).parent
+    with suppress(OSError):  # such as a name that is too long, of which writing says so
+        if not context.resilient_parsing and not folder.is_dir():
+            state = "is no folder" if folder.exists() else "does not exist; create that folder first"
+            fail(InputError(f"{name}: cannot be written: {folder} {state}"))
+    return name
 
 
 command: Final = partial(click.command, cls=HashstarCommand)

@@ -142,7 +142,8 @@ class Avro(Format):
 
     def _places(self, schema: pa.Schema, path: str) -> dict[str, str]:
         """Return field -> its place. Raises InputError as `find_places`."""
-        return find_places(schema.names, dict(self.mapping.columns), path, partial(may_hold, schema))
+        fits = partial(may_hold, schema)
+        return find_places(schema.names, dict(self.mapping.columns), path, fits, partial(list_schema, schema))
 
 
 def _read_columns(path: str) -> Columns:

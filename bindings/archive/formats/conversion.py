@@ -21,7 +21,7 @@ from bindings.archive.reading import COPIES, Bad, Bias, Item
 from bindings.archive.record import to_records_or_bad
 from bindings.archive.sums import Span
 from bindings.sources.files import PRIVATE_FOLDER, make_folders, save_lines
-from exchange.errors import InputError
+from exchange.errors import InputError, name_os_errors
 from exchange.text.display import count_noun
 
 __all__ = ["ConversionError", "convert", "explain_nothing"]
@@ -54,6 +54,8 @@ def convert(
         raise InputError(f"{target}: exists already; remove it or choose another name")
     reading = _Reading(archive, max_bad, step)
     if json_lines:
+        with name_os_errors(target, "written"):
+            make_folders(target.parent)
         save_lines(str(target), reading.lines())
     else:
         _write_parquet(reading.items(), archive, target)

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bindings.archive.columns import TAKEN, describe_places, find_first_name, find_value, to_name, to_table
+from bindings.archive.columns import TAKEN, describe_places, find_first_name, find_value, name_within, to_name, to_table
 from bindings.archive.fields import TABLE, TableBuilder
 from bindings.archive.names import decode_bytes_array, escape
 from bindings.archive.reading import TEXTS_ONLY, Bad
@@ -161,8 +161,8 @@ def _convert(batch: pa.RecordBatch, place: str, field: str, convert: Callable[[p
     array = _column_at(batch, place, field)
     try:
         return convert(array, field)
-    except WrongColumn:
-        raise
+    except WrongColumn as error:
+        raise WrongColumn(f"{error}{name_within(place, array.type)}") from None
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise WrongColumn(
             f"column {escape_line(place)} is of type {array.type}, and cannot be {field}: {shorten_error(error)}"
@@ -194,7 +194,8 @@ def _column_at(batch: pa.RecordBatch, place: str, field: str) -> pa.Array:
         elif _is_text(array.type):
             return _from_json(_decode(array), ".".join(words), field)
         else:
-            raise WrongColumn(f"column {escape_line(name)} is of type {array.type}, and has no {'.'.join(words)}")
+            text = f"column {escape_line(name)} is of type {array.type}, and has no {'.'.join(words)}"
+            raise WrongColumn(f"{text}{name_within(name, array.type)}")
         name = place[: -len(".".join(words)) - 1] if words else place
     return _decode(array)
 

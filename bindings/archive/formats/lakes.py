@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from exchange.errors import InputError
+from exchange.text.site import build_page_address
 
 __all__ = ["explain_address", "list_table_files"]
 
@@ -29,6 +30,8 @@ STORES: Final[Mapping[str, str]] = {
     "abfss": "azcopy copy --recursive", "az": "azcopy copy --recursive", "hdfs": "hdfs dfs -get",
 }  # fmt: skip
 """Scheme of an address -> the program that copies what is there to a folder."""
+BROKERS: Final = ("amqp", "amqps", "kafka", "rocketmq", "http", "https")
+"""Schemes of addresses of brokers."""
 ADDRESS: Final = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*):/")
 
 
@@ -90,9 +93,14 @@ def _name_as_given(path: str, folder: str, root: Path) -> str:
 
 
 def explain_address(path: str) -> str:
-    """Return what to do with an address of an object store, to be added to an error; empty for other paths."""
+    """Return what to do with an address of a broker or an object store, added to an error; empty for other paths."""
     found = ADDRESS.match(path)
-    program = STORES.get(found["scheme"]) if found else None
+    scheme = found["scheme"] if found else ""
+    if scheme in BROKERS:
+        topic = "; hashstar audit TOPOLOGY kafka://HOST:PORT/TOPIC reads a topic" if scheme == "kafka" else ""
+        page = build_page_address("bridge-archives")
+        return f": it is the address of a broker, of which hashstar bridge records an archive: {page}{topic}"
+    program = STORES.get(scheme)
     if program is None:
         return ""
     return f": archives are read from folders; copy it to one first, such as with: {program} {path} FOLDER"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -94,7 +94,7 @@ class MappedLines(JsonLines):
         return read_lines(split, columns, add)
 
     def _places(self, names: Mapping[str, None], path: str) -> dict[str, str]:
-        return find_places(names, dict(self.mapping.columns), path)
+        return find_places(names, dict(self.mapping.columns), path, paths=partial(self.list_columns, path))
 
 
 @dataclass(frozen=True)

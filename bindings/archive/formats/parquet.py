@@ -94,7 +94,8 @@ class Parquet(Format):
 
     def places(self, schema: pa.Schema, path: str) -> dict[str, str]:
         """Return field -> its place among columns of another program."""
-        return find_places(schema.names, dict(self.mapping.columns), path, partial(may_hold, schema))
+        fits = partial(may_hold, schema)
+        return find_places(schema.names, dict(self.mapping.columns), path, fits, partial(list_schema, schema))
 
     def list_columns(self, path: str) -> Sequence[str]:
         try:

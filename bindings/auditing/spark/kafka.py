@@ -106,8 +106,8 @@ def _load(
             raise
         package = f"{CONNECTOR}:{spark.version}"
         raise InputError(
-            f"Spark's connector for Kafka is not installed; start Spark with it: --packages {package} of spark-submit, "
-            f"or --conf spark.jars.packages={package}"
+            f"Spark's connector for Kafka is not installed; add --conf spark.jars.packages={package}, "
+            f"or to spark-submit --packages {package}"
         ) from None
 
 

@@ -10,13 +10,15 @@ from typing import Final, Literal, NamedTuple
 
 from exchange.text.site import build_page_address
 
-__all__ = ["ABSENCES", "RULES", "SEVERITIES", "Rule", "Severity"]
+__all__ = ["ABSENCES", "NEVER", "RULES", "SEVERITIES", "Rule", "Severity"]
 
 Severity = Literal["note", "warning", "error"]
 """The levels of SARIF: an error is certainly wrong, a warning is most likely wrong, a note is worth knowing."""
 
 SEVERITIES: Final[tuple[Severity, ...]] = ("note", "warning", "error")
 """From the least severe to the most severe."""
+NEVER: Final = "never"
+"""In place of the lowest severity that fails a check or an upgrade: none does."""
 
 
 class Rule(NamedTuple):

@@ -270,6 +270,37 @@ def test_columns_of_other_types_are_cast_or_named(tmp_path: Path) -> None:
     assert bad.reason == "column routing_key is of type list<element: string>, not a text"
 
 
+WITHIN: dict[str, Any] = {"meta": {"exch": "x", "deep": {"e": "x"}}, "rk": "k"}
+
+
+@pytest.mark.parametrize("form", ["parquet", "jsonl"])
+@pytest.mark.parametrize(
+    ("place", "way_out"),
+    [
+        ("meta", "not a text; within meta: meta.exch, meta.deep.e"),
+        ("meta.deep", "not a text; within meta.deep: meta.deep.e"),
+        ("meta.nope", "no meta.nope; within meta: meta.exch, meta.deep.e"),
+        ("exch", "no column 'exch'; there are: meta.deep.e, meta.exch, rk"),
+    ],
+)
+def test_what_is_within_a_column_is_named_if_it_is_no_field(
+    form: str, place: str, way_out: str, tmp_path: Path
+) -> None:
+    path = tmp_path / f"m.{form}"
+    if form == "parquet":
+        pq.write_table(pa.Table.from_pylist([WITHIN]), path)
+    else:
+        path.write_text(json.dumps(WITHIN) + "\n")
+    try:
+        (bad,) = read(path, FieldMapping(columns=(("exchange", place),)))
+    except InputError as error:
+        reason = str(error)
+    else:
+        assert isinstance(bad, Bad)
+        reason = bad.reason
+    assert way_out in reason.replace("has no nope", "no meta.nope")
+
+
 JSON_ROWS: dict[str, Any] = {
     "text": [json.dumps({"e": "x", "k": 5, "h": {"a": 1}, "t": 1_700_000_000_000})],
     "bytes": [json.dumps({"e": "x", "k": 5, "h": {"a": 1}, "t": 1_700_000_000_000}).encode()],

@@ -18,7 +18,7 @@ from bindings.checking.forms import FORMS
 from bindings.checking.forms.github import to_workflow_commands
 from bindings.checking.report import CheckResult, SourceReport, VhostFindings
 from bindings.checking.rules.finding import Finding
-from bindings.checking.rules.table import RULES, SEVERITIES
+from bindings.checking.rules.table import NEVER, RULES, SEVERITIES
 from bridge.cli import hashstar
 from exchange import Queue
 from exchange.text.display import escape_line
@@ -200,7 +200,7 @@ def junit(*arguments: object) -> tuple[int, ET.Element]:
     return result.exit_code, ET.fromstring(result.stdout)  # noqa: S314  our own
 
 
-@pytest.mark.parametrize("fail_on", SEVERITIES)
+@pytest.mark.parametrize("fail_on", [*SEVERITIES, NEVER])
 @pytest.mark.parametrize("select", ["HS1", "HS2", "HS8", "HS3", "HS"])
 def test_junit_has_failures_exactly_if_the_check_fails(select: str, fail_on: str, folder: Path) -> None:
     """And what does not fail it is a skipped case."""

@@ -120,7 +120,11 @@ def test_types_that_json_lacks_are_reported_with_their_position() -> None:
         (["convert", "nowhere.bindings"], "", "nowhere.bindings: cannot be read"),
         (["convert", "-"], "exchange x", "standard input:1:10: exchange 'x' has no type"),
         (["convert", "--vhost", "v", "-"], "queue q", "standard input: there is no virtual host 'v'; there are '/'"),
-        (["convert", "-", "/nowhere/out.json"], "queue q", "/nowhere/out.json: cannot be written"),
+        (
+            ["convert", "-", "/nowhere/out.json"],
+            "queue q",
+            "/nowhere/out.json: cannot be written: /nowhere does not exist",
+        ),
         (["convert", "--into", "x.json", "--format", "bindings", "-"], "queue q", "--into is for definitions only"),
         (["convert", "--into", "examples/orders/orders.bindings", "-"], "queue q", "--into needs definitions"),
         (["route", "-t", "examples/orders/orders.bindings", "--vhost", "v"], "", "choose with --vhost"),
