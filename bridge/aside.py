@@ -1,10 +1,10 @@
-"""Calls that may block for as long as a file system or a resolver likes, made aside from the event loop.
+"""Make calls that may block, of the file system or a resolver, on threads of their own beside the event loop.
 
 The loop serves all endpoints, the health and the signals, so no call on it may block. Reading a password or a
 certificate, or writing a file of offsets, takes a moment, and hours where the file is on a network drive that hangs.
 
-The thread is a daemon of its own, and none of the loop's executor: one that hangs neither keeps the process from
-ending nor takes the place of other calls.
+Each thread is a daemon, and not one of the loop's executor: a call that hangs neither keeps the process from ending
+nor delays other calls.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LOOK_UP_SECONDS: Final = 1.0
 async def call_aside(function: Callable[[], T]) -> T:
     """Call a function on a thread of its own, and return its result. Raises what it raises.
 
-    It can be cancelled; the call then goes on, and nobody learns its result.
+    Cancelling it does not end the call, whose result is then lost.
     """
     run, future = prepare_call(function)
     _start(run)
@@ -40,7 +40,7 @@ def _start(run: Callable[[], None]) -> None:
 
 
 def prepare_call(function: Callable[[], T]) -> tuple[Callable[[], None], asyncio.Future[T]]:
-    """Return what calls the function, for another thread, and the future of its result on the running loop."""
+    """Return a function that makes the call, for another thread to run, and the future of its result on this loop."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
@@ -60,9 +60,9 @@ def prepare_call(function: Callable[[], T]) -> tuple[Callable[[], None], asyncio
 
 
 def is_look_up_hanging(host: str) -> bool:
-    """Return whether name servers give no answer about a host; that they do not know it is an answer.
+    """Return whether name servers do not answer about a host; that they do not know it is an answer, too.
 
-    To be called aside, when a connection was not made in time: it waits for `LOOK_UP_SECONDS` at most.
+    Use it with `call_aside`, after a connection was not made in time: it blocks for `LOOK_UP_SECONDS` at most.
     """
     answered = Event()
 

@@ -98,7 +98,7 @@ class _WithRecord(click.Option):
 
 
 class _TopologyWithRecord(_WithRecord, TopologyOption):
-    """The same of the option that stands for the first arguments."""
+    """The option for the topology, with its help from the record."""
 
 
 class _Leaf(Exemplified):

@@ -147,7 +147,7 @@ class Outgoing:
     """Reserved for the pump: the `Pending` delivery."""
     request: Any = None
     """Of a request: the `bridge.interop.requests.ReplyRequest` by which it asks for its reply. Of a reply: the
-    `bridge.pump.replies.Home` that it goes to. None for all other messages."""
+    `bridge.pump.replies.AddressedReply` that it goes to. None for all other messages."""
     waiting: tuple[Failure, float] | None = None
     """Reserved for the pump: the failure after which it waits (`Failure.waits`), and the time of the first such one."""
     turn: int | None = None

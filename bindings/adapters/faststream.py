@@ -36,7 +36,7 @@ from exchange.values.message import Message
 __all__ = ["TestRabbitBroker", "topology_of"]
 
 _chosen: ContextVar[Collection[Any] | None] = ContextVar("chosen", default=None)
-"""The subscribers that get the message in publication; None outside of `_Producer`."""
+"""The subscribers that get the message in publication; None outside of `_RoutingProducer`."""
 
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class TestRabbitBroker(Base):
 
     @contextmanager
     def _patch_producer(self, broker: Any) -> Generator[None, None, None]:
-        producer = _Producer(broker, self.brokers)
+        producer = _RoutingProducer(broker, self.brokers)
         producer.routing = self._routing
         config = broker.config
         with change_producer(getattr(config, "broker_config", config), producer):
@@ -97,7 +97,7 @@ class TestRabbitBroker(Base):
 _numbers: Final = count(1)
 
 
-class _Producer(FakeProducer):
+class _RoutingProducer(FakeProducer):
     """Chooses the subscribers that get a message, then publishes as FastStream's producer."""
 
     routing: _Routing

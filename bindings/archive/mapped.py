@@ -19,7 +19,7 @@ CHUNK = 1 << 20
 
 
 class Mapped:
-    """A context manager that returns the bytes of a file; for a damaged gzipped file, those before the damage.
+    """A context manager for the bytes of a file; of a damaged gzipped file, for those before the damage.
 
     Entering raises InputError if the file cannot be read.
     """

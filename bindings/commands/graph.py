@@ -28,7 +28,7 @@ __all__ = ["graph_command"]
 DEPTH: Final = 2
 """Bindings from the centre of a neighbourhood to its border, unless the user gives another number."""
 LARGE_GRAPH_NODES: Final = 150
-"""Number of nodes from which on the command names the options that draw a part."""
+"""Minimum number of nodes at which the command names the options that draw a part."""
 
 
 @command("graph", example="hashstar graph shop.bindings -o shop.svg")

@@ -69,7 +69,7 @@ class Server(ThreadingHTTPServer):
         self._most = int(max(MIN_CONNECTIONS, min(CONNECTIONS, files / SHARE)))
         """Maximum number of connections."""
         self._highest = files * (1 - 1 / SHARE)
-        """Descriptor from which on most are in use: a new one is the lowest that is free."""
+        """Lowest descriptor that shows that most are in use: a new one is the lowest that is free."""
         self._lock = threading.RLock()
         """Guards the clients, so that none is closed for its deadline while its request becomes complete."""
         super().__init__(address, handler)

@@ -1,4 +1,4 @@
-"""What an archive holds, as text: what `bindings.archive.inspection` counted in it."""
+"""The text that describes an archive, of the numbers that `bindings.archive.inspection` has counted."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ ARCHIVE_FORMS: Final[Forms] = {
     "text": Form("bindings.report.kafka:format_inspection", (".txt",)),
     "json": Form("bindings.report.inspection_json:encode_inspection", (".json",), indent=2),
 }
-"""The forms of what is in an archive, and in the data folder of a Kafka broker that it is."""
+"""The forms of the content of an archive, or of the data folder of a Kafka broker."""
 STORE_FORMS: Final[Forms] = {
     "text": Form("bindings.report.store:store_lines"),
     "json": Form("bindings.report.store_json:store_json", indent=2),
 }
-"""The same of the store of a RocketMQ broker."""
+"""The forms of the content of the store of a RocketMQ broker."""
 MATCH_FORMS: Final[Forms] = {
     "text": Form("bindings.report.store:format_matches"),
     "json": Form("bindings.report.store_json:encode_matches", indent=2),
 }
-"""The same of messages in it."""
+"""The forms of the messages that were searched in such a store."""
 
 MAX_LISTED_EXCHANGES: Final = 20
 """Maximum number of exchanges that are listed for people."""
 REASONS: Final = 20
 """Maximum number of reasons that are listed for people."""
 FILES: Final = 3
-"""Maximum number of files that are not archives and are named."""
+"""Maximum number of names of files that are no archives."""
 
 
 def describe_inspection(archive: Archive, inspection: Inspection) -> Iterator[str]:
@@ -88,7 +88,7 @@ def _window(inspection: Inspection) -> str:
 
 
 def format_bad(unread: Unread) -> Iterator[str]:
-    """Yield, for people, why records are bad or do not fit, how many, and some positions for each reason."""
+    """Yield the reasons why records are bad, the number of records of each reason, and a few positions."""
     for reason, count in unread.bad.most_common(REASONS):
         yield f"bad: {count:,}: {escape_line(reason)}"
         for bad in unread.samples[reason]:
@@ -100,7 +100,7 @@ def format_bad(unread: Unread) -> Iterator[str]:
 
 
 def draw_bad(bad: Bad) -> str:
-    """Return two lines, a whole line of JSON that is no record and a caret under what is wrong; else ""."""
+    """Return a whole line of JSON that is no record, and a line with a caret under the fault; "" for other records."""
     if not bad.sample.lstrip().startswith(b"{") or not bad.sample.endswith(b"\n"):
         return ""
     return draw_line(bad.sample, bad.reason)

@@ -170,7 +170,7 @@ _LIMITS: Final[Mapping[str, _Form]] = {
 
 
 def _globs(*names: str) -> _Form:
-    """Return the form of a table of globs, each with these thresholds."""
+    """Return the form of a table: glob of names -> those of these thresholds that it sets."""
     limits = {name: _LIMITS[name] for name in names}
 
     def read(value: Any, position: _Position) -> tuple[tuple[str, Limits], ...]:
@@ -285,5 +285,5 @@ def _to_decimal(value: Any) -> Decimal | None:
 
 
 def _show(value: Any) -> str:
-    """Return a value of TOML as errors show it."""
+    """Return a value of TOML for an error."""
     return str(value).lower() if isinstance(value, bool) else str(value) if isinstance(value, Decimal) else repr(value)

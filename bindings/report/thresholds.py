@@ -133,7 +133,7 @@ class Settings:
     exchanges: tuple[tuple[str, Limits], ...] = ()
     """Globs of exchanges, in order, and the thresholds of each."""
     queues: tuple[tuple[str, Limits], ...] = ()
-    """The same for queues, which have one threshold: ``max_partition_skew``."""
+    """Globs of queues, in order, and the thresholds of each: queues have one, ``max_partition_skew``."""
     ignore: tuple[Ignore, ...] = ()
     stale_days: int = STALE_DAYS
     """Number of days without a message, before the end of the window, after which a binding is stale."""

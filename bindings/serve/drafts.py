@@ -103,7 +103,7 @@ def edit(topology: Topology, statements: Sequence[str]) -> Topology:
             raise EditError(number, error.message) from None
         except (InputError, BrokerError) as error:
             raise EditError(number, str(error)) from None
-    return Topology.of_tables(tables, topology.vhost, topology.profile)
+    return Topology.from_tables(tables, topology.vhost, topology.profile)
 
 
 def _find_changes(tables: Tables, host: rules.VirtualHost, statement: str) -> Iterator[Change]:

@@ -48,7 +48,7 @@ def read(
     ``for`` declare parts in each of its repetitions.
     """
     lines = text.removeprefix("\ufeff").split("\n")
-    reader = _Reader(observe)
+    reader = _DocumentReader(observe)
     try:
         reader.run(find_levels(split_statements(split_runs(lines))), {})
     except Mistake as mistake:
@@ -84,7 +84,7 @@ class _Vhost:
         )
 
 
-class _Reader:
+class _DocumentReader:
     def __init__(self, observe: Observe) -> None:
         self._observe = observe
         self._vhosts: dict[str, _Vhost] = {}

@@ -83,10 +83,10 @@ def locate(file: str, path: str, key: str, *, masked: bool = False) -> tuple[str
 
 
 @lru_cache(maxsize=1)
-def _read(file: str, changed: int) -> _Layout:
+def _read(file: str, changed: int) -> _TomlLayout:
     """Return the layout of a file as it is since it was ``changed``. Raises OSError, ValueError."""
     with open_file(file) as opened:
-        return _Layout(opened.read(CONFIG_BYTES).decode("utf-8-sig"))
+        return _TomlLayout(opened.read(CONFIG_BYTES).decode("utf-8-sig"))
 
 
 def find_places(text: str) -> Mapping[str, TomlPosition]:
@@ -94,10 +94,10 @@ def find_places(text: str) -> Mapping[str, TomlPosition]:
 
     A table that the parts of keys and headings imply is where the first of these is.
     """
-    return _Layout(text).places
+    return _TomlLayout(text).places
 
 
-class _Layout:
+class _TomlLayout:
     """The spans of a text, in order, and the places of its keys."""
 
     def __init__(self, text: str) -> None:

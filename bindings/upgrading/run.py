@@ -43,7 +43,7 @@ Path = str | os.PathLike[str]
 HEAD: Final = 200
 """Number of bytes at the beginning of a file that show whether it is a recording."""
 UNKNOWN: Final = ""
-"""Time of what an archive does not tell."""
+"""Time where the archive has none."""
 
 
 def upgrade(

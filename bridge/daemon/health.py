@@ -71,7 +71,7 @@ LOOK_EVERY: Final = 1.0
 LATE: Final = 5.0
 """Seconds by which a look is late where this process was stopped, as by SIGSTOP or with its machine."""
 SCAN_AFTER: Final = 0.5
-"""Age of the oldest unsettled message, in seconds, from which on all messages under way are scanned."""
+"""Minimum age of the oldest unsettled message, in seconds, at which all messages under way are scanned."""
 SCAN_CHEAP: Final = 0.005
 """Maximum duration, in seconds, of a scan that is made at each look."""
 SCAN_SHARE: Final = 0.01

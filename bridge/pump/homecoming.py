@@ -14,7 +14,7 @@ from bridge.pump.events import ReplyEvents
 from bridge.pump.inlet import Inlet
 from bridge.pump.outlet import Outlet
 from bridge.pump.policy import Policy, Unroutable
-from bridge.pump.replies import Home, Replies, ReplyOutcome, Servers
+from bridge.pump.replies import AddressedReply, Replies, ReplyOutcome, Servers
 from bridge.pump.window import Pending
 from exchange.errors import HashstarError
 
@@ -54,10 +54,10 @@ class Homecoming:
         ready: dict[Outlet, list[Outgoing]] = {}
         for pending in pendings:
             delivery = pending.delivery
-            home: Home | ReplyOutcome = "unknown"
+            home: AddressedReply | ReplyOutcome = "unknown"
             try:
                 if delivery.refusal is None:
-                    home = self._replies.bring_home(servers, delivery, self._clock())
+                    home = self._replies.address_reply(servers, delivery, self._clock())
             except Exception as error:  # noqa: BLE001  an unexpected error of one message must not stop the others
                 reason = str(error) if isinstance(error, HashstarError) else describe(error)
                 self._events.unroutable(name, delivery, Unroutable.DROP.value, reason)

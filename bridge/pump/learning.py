@@ -22,13 +22,13 @@ __all__ = ["Learning"]
 LOG: Final = logging.getLogger(__name__)
 
 LEAST: Final = 256
-"""Number of messages from which on a batch is looked at: for fewer, a column costs as much as it saves."""
+"""Minimum number of messages of a batch that is examined: for fewer, a column costs as much as it saves."""
 
 STEP: Final = 16
 """The sample of a batch is every sixteenth message."""
 
 WORTH: Final = 10_000
-"""Number of messages in batches of mostly new keys from which on keys are learned: it pays for imports and tables."""
+"""Minimum number of messages in batches of mostly new keys before keys are learned: it pays for imports and tables."""
 
 MAX_BINDINGS: Final = 20_000
 """Number of bindings up to which keys are learned: the tables of more take too long to build between two batches."""

@@ -25,7 +25,7 @@ from bridge.pump.learning import Learning
 from bridge.pump.outlet import Outlet
 from bridge.pump.placing import Placing
 from bridge.pump.policy import Policy, Unroutable
-from bridge.pump.replies import Asked, Replies, RequestOutcome
+from bridge.pump.replies import PassedRequest, Replies, RequestOutcome
 from bridge.pump.undeliverable import Undeliverable
 from bridge.pump.window import Pending
 from exchange.errors import HashstarError, InputError
@@ -46,7 +46,7 @@ AGAIN: Final = 1.0
 """Seconds after which a cancelled task that has not ended is cancelled again."""
 
 NO_REPLIES: Final = Replies({}, {})
-NO_REQUESTS: Final[Mapping[str, Asked | None]] = {}
+NO_REQUESTS: Final[Mapping[str, PassedRequest | None]] = {}
 
 NO_PLACEMENTS: Final[Mapping[str, Placement]] = {}
 NO_PARTITIONERS: Final[Mapping[str, Partitioner]] = {}
@@ -266,7 +266,7 @@ class Pump:
 
     def _pass_on(
         self, inlet: Inlet, delivery: Delivery, message: Message, queues: Collection[str]
-    ) -> Mapping[str, Asked | None]:
+    ) -> Mapping[str, PassedRequest | None]:
         """Return the request for each queue whose servers shall reply, None if its caller waits no longer.
 
         Raises as `Replies.pass_on`.
@@ -292,7 +292,7 @@ class Pump:
         message: Message,
         queues: Collection[str],
         placements: Mapping[str, Placement],
-        requests: Mapping[str, Asked | None],
+        requests: Mapping[str, PassedRequest | None],
         ready: dict[Outlet, list[Outgoing]],
         dead_letters: int,
     ) -> None:

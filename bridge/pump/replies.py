@@ -1,8 +1,9 @@
 """Requests that a bridge passes on to servers of another system, and the replies that it brings back.
 
 In an outgoing request, the bridge's own queue or topic for replies and a token replace the return address of the
-caller. The token of a reply holds the caller's address: the reply is sent there, without routing. The bridge keeps no
-state in between. `bridge.interop.return_address` describes tokens, `bridge.interop.requests` the three systems.
+caller. The token comes back in the reply and holds the caller's address, to which the reply is sent without routing, so
+the bridge keeps no state between the two. `bridge.interop.return_address` describes tokens, `bridge.interop.requests`
+the three systems.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from bridge.interop.return_address import ReturnAddress, Sealer, open_token
 from bridge.pump.policy import Unroutable
 from exchange.values.message import Message
 
-__all__ = ["Asked", "Callers", "Home", "Replies", "ReplyOutcome", "RequestOutcome", "Servers"]
+__all__ = ["PassedRequest", "Callers", "AddressedReply", "Replies", "ReplyOutcome", "RequestOutcome", "Servers"]
 
 RequestOutcome = Literal["passed on", "expired"]
 ReplyOutcome = Literal["brought home", "late", "unknown"]
@@ -50,14 +51,14 @@ class Callers:
     """Topics that replies may be written to; None: any topic or queue that a request names."""
 
 
-class Asked(NamedTuple):
-    """A request as it is passed on."""
+class PassedRequest(NamedTuple):
+    """A request as it is passed on to servers."""
 
     message: Message
     request: ReplyRequest
 
 
-class Home(NamedTuple):
+class AddressedReply(NamedTuple):
     """A reply to be sent to its caller."""
 
     message: Message
@@ -70,7 +71,7 @@ class Home(NamedTuple):
 
 
 class Replies:
-    """All requests and replies of a bridge; ``callers`` are by the names of their sources. Times are in seconds."""
+    """The requests and replies of a bridge; ``callers`` is name of a source -> its callers. Times are in seconds."""
 
     def __init__(self, servers: Mapping[Target, Servers], callers: Mapping[str, Callers]) -> None:
         self.servers: Final = servers
@@ -79,7 +80,9 @@ class Replies:
             each: {sealer.id: sealer for sealer in each.sealers.values()} for each in servers.values()
         }
 
-    def pass_on(self, source: str, delivery: Delivery, message: Message, servers: Servers, now: float) -> Asked | None:
+    def pass_on(
+        self, source: str, delivery: Delivery, message: Message, servers: Servers, now: float
+    ) -> PassedRequest | None:
         """Return a message as a request to these servers; None if it is no request.
 
         A time limit counts from the time at which the message was published, where its source knows that. RabbitMQ
@@ -100,9 +103,9 @@ class Replies:
         if deadline <= present:
             raise TimeoutError
         request = ReplyRequest(servers.place, servers.sealers[source].seal(caller.address, deadline), deadline)
-        return Asked(to_request(message, servers.system, request, present), request)
+        return PassedRequest(to_request(message, servers.system, request, present), request)
 
-    def bring_home(self, servers: Servers, delivery: Delivery, now: float) -> Home | ReplyOutcome:
+    def address_reply(self, servers: Servers, delivery: Delivery, now: float) -> AddressedReply | ReplyOutcome:
         """Return a reply of these servers with its caller's address, or why it has no caller.
 
         Raises MalformedHeader.
@@ -116,4 +119,6 @@ class Replies:
         if token.deadline <= now * 1_000:
             return "late"
         queue = "" if callers.topics is None else address.name
-        return Home(to_reply(delivery.message, callers.system, address), callers.target, queue, address, token.deadline)
+        return AddressedReply(
+            to_reply(delivery.message, callers.system, address), callers.target, queue, address, token.deadline
+        )

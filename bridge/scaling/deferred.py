@@ -72,7 +72,7 @@ class _Message(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Known:
+class _KnownRoom:
     """What was read of a room."""
 
     next_offset: int = 0
@@ -87,7 +87,7 @@ class DeferredMessages:
         self._broker: Final = broker
         self._address: Final = address
         self._topic: Final = topic
-        self._rooms: Final[dict[tuple[str, int], _Known]] = {}
+        self._rooms: Final[dict[tuple[str, int], _KnownRoom]] = {}
 
     async def count(self) -> Counter[int]:
         """Return the number of messages on their way to each queue of the topic.
@@ -97,7 +97,7 @@ class DeferredMessages:
         """
         counts: Counter[int] = Counter()
         for room in [*await self._delayed(), *await self._halves(), *await self._timed()]:
-            known = self._rooms.setdefault((room.topic, room.queue), _Known())
+            known = self._rooms.setdefault((room.topic, room.queue), _KnownRoom())
             await self._read(room, known)
             now = now_ms()
             known.waiting = [
@@ -141,7 +141,7 @@ class DeferredMessages:
                 return {}
             raise
 
-    async def _read(self, room: _Room, known: _Known) -> None:
+    async def _read(self, room: _Room, known: _KnownRoom) -> None:
         """Read what is new in a room."""
         at = max(known.next_offset, room.start)
         if room.end - at > DEFERRED_MESSAGES:

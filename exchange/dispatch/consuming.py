@@ -80,7 +80,7 @@ def _link_to(queue: Any) -> Link:
 def build_key_function(
     order_by: str | Partitioning | Callable[[Message], Hashable] | None,
 ) -> Callable[[Message], Hashable] | None:
-    """Return the function from a message to its key. Raises TextError and InputError for a text that is no key."""
+    """Return the function that reads the key of a message. Raises TextError or InputError for a text that is none."""
     if order_by is None:
         return None
     if isinstance(order_by, str):

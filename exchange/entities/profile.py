@@ -20,7 +20,7 @@ class SettingRules:
     """What RabbitMQ accepts and reads of the arguments of queues, and of policies."""
 
     name: str
-    """The release from which on they hold, for representations: fingerprints of kept counts have it."""
+    """The first release for which they hold, for representations: fingerprints of kept counts have it."""
     classic_arguments: tuple[str, ...]
     """Arguments of classic queues, in the order in which a second declaration is compared with them."""
     quorum_arguments: tuple[str, ...]

@@ -37,7 +37,7 @@ NOT_MODELLED: Final[Mapping[str, str]] = {
 }  # fmt: skip
 """Setting that the model of a message's life leaves out, as policies name it -> what it does."""
 NOT_MODELLED_OF_STREAMS: Final = {"max-length-bytes": NOT_MODELLED["max-age"]}
-"""The same of streams, in whose place other queues have limits that are modelled."""
+"""Setting of streams that the model leaves out -> what it does; of other queues it is modelled."""
 
 
 def explain_not_modelled(name: str, queue_type: str, profile: Profile) -> str | None:

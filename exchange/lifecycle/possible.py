@@ -31,7 +31,7 @@ Reason = Literal["rejected", "expired", "maxlen", "delivery_limit"]
 STATES: Final = 500
 """Maximum number of states that are followed: a queue, with the deaths that the message had before it came there."""
 WAYS: Final = 20_000
-"""Number of ways to die from which on no further state is followed: each queue behind a dead letter exchange is one."""
+"""Maximum number of ways to die that are followed: each queue behind a dead letter exchange is one."""
 
 
 @document(
@@ -147,7 +147,7 @@ def _make_node(queue: str, content: Content, assumed: Assumed) -> _Node:
 
 def find_lives(topology: Topology, router: Router, message: Message) -> PossibleLives:
     """Return the possible lives of a published message. Raises as `exchange.lifecycle.broker.Broker.publish`."""
-    search = _Search(topology, router)
+    search = _StateSearch(topology, router)
     first = publish_content(message, search.release)
     route = router.route(message)
     starts = [_make_node(name, first, frozenset()) for name in route.at_once.queues]
@@ -202,7 +202,7 @@ WALKS: Final[tuple[tuple[Reason, ...], ...]] = (("rejected",), ("expired", "reje
 Steps = list[tuple[Way, "_Node | None"]]
 
 
-class _Search:
+class _StateSearch:
     """The states that a message may come to, as far as they are followed, and the steps from each."""
 
     def __init__(self, topology: Topology, router: Router) -> None:

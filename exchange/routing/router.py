@@ -84,7 +84,7 @@ class Router:
     def topology(self) -> Topology:
         """The present topology."""
         with self._lock:
-            return Topology.of_tables(self._tables.copy(), self._host.vhost, self._host.profile)
+            return Topology.from_tables(self._tables.copy(), self._host.vhost, self._host.profile)
 
     def __reduce__(self) -> tuple[Callable[[Topology], Router], tuple[Topology]]:
         return partial(type(self), choose=self._chosen, cache=self._cache_size), (self.topology,)
@@ -314,7 +314,7 @@ class Router:
         if self._columns is None:
             from exchange.routing.columns import build_column_router  # not at the top: it needs numpy
 
-            topology = Topology.of_tables(self._tables.copy(), self._host.vhost, self._host.profile)
+            topology = Topology.from_tables(self._tables.copy(), self._host.vhost, self._host.profile)
             self._columns = build_column_router(topology, self._choose, Router)
         return self._columns
 

@@ -53,16 +53,16 @@ class Tests(NamedTuple):
 def compile_expression(expression: Expression) -> Tests:
     """Compile an expression that has a truth value."""
     return Tests(
-        _compile(expression, _Writer.wanted, "try: return True if {} else False", "except FAILURES: return False"),
-        _compile(expression, _Writer.exact, "return {}"),
+        _compile(expression, _CodeWriter.wanted, "try: return True if {} else False", "except FAILURES: return False"),
+        _compile(expression, _CodeWriter.exact, "return {}"),
     )
 
 
 FAILURES: Final = (NotANumber, SelectorFailure)
 
 
-def _compile(expression: Expression, write: Callable[[_Writer, Expression, int], str], *end: str) -> Any:
-    writer = _Writer(expression)
+def _compile(expression: Expression, write: Callable[[_CodeWriter, Expression, int], str], *end: str) -> Any:
+    writer = _CodeWriter(expression)
     body = write(writer, expression, 0)
     reads = [f"{variable} = get({name!r})" for name, variable in writer.read_once.items()]
     lines = ["def test(properties):", "get = properties.get", *reads, end[0].format(body), *end[1:]]
@@ -82,7 +82,7 @@ WHOLE: Final = {"Integer": ("parse_integer", 10), "Long": ("parse_long", 19)}
 """Java type -> name of the function that parses a text, and the number of digits below which ``int`` does the same."""
 
 
-class _Writer:
+class _CodeWriter:
     """A writer of Python code; each method returns one expression in parentheses."""
 
     def __init__(self, expression: Expression) -> None:

@@ -40,7 +40,7 @@ __all__ = ["SelectorFailure", "Value", "evaluate"]
 
 
 class SelectorFailure(HashstarError):
-    """An exception in the broker's evaluation of a message; ``span`` is the comparison that fails."""
+    """An exception in the broker's evaluation of a message; ``span`` is where the comparison that fails is written."""
 
     def __init__(self, message: str, span: tuple[int, int] = (0, 0)) -> None:
         super().__init__(message)

@@ -69,7 +69,7 @@ def parse_expression(text: str, *, text_operators: bool = True) -> tuple[Express
         if error.token.type == "$END" or not _could_end(error):
             raise SelectorError(find_advice(text, end), text, find_word(text, end)) from None
         tree = grammar.parse(text[:end])  # the same tokens, since a token ends here
-    return _Builder(text).build(tree), end
+    return _ExpressionBuilder(text).build(tree), end
 
 
 def _could_end(error: UnexpectedToken) -> bool:
@@ -110,7 +110,7 @@ def _grammar(text_operators: bool) -> Lark:
     )
 
 
-class _Builder:
+class _ExpressionBuilder:
     """A builder of expressions from a parse tree, leaves first; it checks what the broker's constructors check."""
 
     def __init__(self, text: str) -> None:
@@ -247,8 +247,8 @@ class _Builder:
         return TextTest(value, operator.upper(), _unquote(search), negated is not None, span)
 
 
-BUILD: Final[dict[str, Callable[[_Builder, list[Any], Span], Expression]]] = {
-    name: getattr(_Builder, name)
+BUILD: Final[dict[str, Callable[[_ExpressionBuilder, list[Any], Span], Expression]]] = {
+    name: getattr(_ExpressionBuilder, name)
     for name in (
         "string", "decimal", "float", "true", "false", "null", "property", "disjunction", "conjunction", "negation",
         "negative", "equal", "unequal", "is_null", "is_not_null", "ordered", "between", "within", "text_test",

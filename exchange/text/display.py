@@ -132,7 +132,7 @@ def list_some(texts: Sequence[str], most: int, last: str = "") -> str:
 LIKENESS: Final = 0.6
 """Minimum likeness, from 0 to 1, of a name to the one that an error suggests in its place."""
 LIKE_NAMES: Final = 0.75
-"""The same for names that people choose, where a wrong guess sounds like a claim."""
+"""Minimum likeness of names that people choose, where a wrong suggestion sounds like a claim."""
 
 
 def find_alike(name: str, names: Iterable[str], likeness: float = LIKENESS) -> str | None:

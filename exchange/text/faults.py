@@ -1,4 +1,4 @@
-"""The line of a file that is not TOML, YAML or JSON, and a caret under what is wrong: without secrets."""
+"""Show the line of a file with a fault in its TOML, YAML or JSON, and a caret under it, without secrets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["MASK", "draw_fault", "find_position", "show_line"]
 WIDEST: Final = 160
 """Maximum number of characters shown of a line, around the mistake."""
 LONGEST: Final = 2_000
-"""Number of characters of a line from which on it is not looked at in detail: the expressions are not linear."""
+"""Maximum number of characters of a line in which values are searched: the expressions take more than linear time."""
 MASK: Final = "..."
 """What is shown in place of a value."""
 
@@ -22,16 +22,16 @@ SECRET: Final = re.compile(
     rf"""("(?:[^"\\]|\\.)*+"{_VALUE}|'[^']*'{_VALUE}|[^\s"',;{{}}\[\]()#]++{_VALUE}|.+)""",
     re.IGNORECASE,
 )
-"""The key of a secret, and its value; what may be more of the value than it seems is taken for it."""
+"""The key of a secret, and its value; in doubt, the rest of the line belongs to the value."""
 ADDRESS: Final = re.compile(r"""://([^\s"',}\]]+)|((?<![^\s"'=:,])[^\s"'=,]*@[^\s"',}\]]*)""")
 """An address, which may have a password in it."""
 HINT: Final = re.compile(f"{SENSITIVE_WORDS}|pem|[.]key|://|@", re.IGNORECASE)
-"""What a line has in which there may be a secret."""
+"""Matches in each line that may hold a secret."""
 SEPARATOR: Final = re.compile(r"[:=]")
 
 
 def find_position(text: str, line: int, column: int) -> int:
-    """Return the index of a character by its line and column, both from 1; one behind the end is the end."""
+    """Return the index of a character by its line and column, both from 1; a position behind the end is the end."""
     start = 0
     for _ in range(line - 1):
         start = text.find("\n", start) + 1
@@ -77,7 +77,7 @@ def _continues_secret(text: str, start: int, line: str) -> bool:
 
 
 def draw_fault(text: str, position: int) -> str:
-    """Return two lines, each after a line break and four blanks: that of a character, and a caret under it."""
+    """Return the line of a character and a line with a caret under it, each after a line break and four blanks."""
     line, column = show_line(text, position)
     if len(line) > WIDEST:
         first = max(0, min(column - WIDEST // 2, len(line) - WIDEST))

@@ -36,4 +36,4 @@ def import_partitioners(topology: Topology, folder: str = "") -> Topology:
         except InputError as error:
             raise InputError(f"queue {name!r}: {error}") from error
         tables.apply(Change(True, changed))
-    return Topology.of_tables(tables, topology.vhost, topology.profile)
+    return Topology.from_tables(tables, topology.vhost, topology.profile)

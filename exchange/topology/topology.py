@@ -22,11 +22,11 @@ class Topology:
     """Exchanges, queues, bindings and policies of one virtual host; immutable.
 
     The constructor accepts any parts, also bindings to nowhere and exchanges of unknown types, and adds the exchanges
-    that every virtual host has; ``policies`` may have operator policies among them. The edits (``declare_exchange``,
+    that every virtual host has; ``policies`` may include operator policies. The edits (``declare_exchange``,
     ``bind`` ...) return a new topology and obey RabbitMQ's rules: they raise a ``BrokerError`` where the broker would
     refuse, with its code and text, and InputError for names and keys that no client can send. ``profile`` selects the
-    release of RabbitMQ whose rules hold: a `Profile` or its name. ``unread`` is what is missing in it: parts of its
-    source that were not read. All edits keep that, and nothing is proved of what is not there.
+    release of RabbitMQ whose rules hold: a `Profile` or its name. ``unread`` are the parts of its source that were not
+    read: they stay in all edits, and no claim is made about them.
     """
 
     __slots__ = ("_tables", "profile", "vhost")
@@ -57,7 +57,7 @@ class Topology:
         self._tables.unread = tuple(unread)
 
     @classmethod
-    def of_tables(cls, tables: Tables, vhost: str, profile: Profile) -> Topology:
+    def from_tables(cls, tables: Tables, vhost: str, profile: Profile) -> Topology:
         """Build a topology on these tables, without copying them: they must not change any more."""
         self = cls.__new__(cls)
         for name, value in (("_tables", tables), ("vhost", vhost), ("profile", profile)):
@@ -96,14 +96,14 @@ class Topology:
 
     @property
     def allows_unread(self) -> bool:
-        """Whether the user wants claims in spite of what is missing."""
+        """Whether the user wants claims although parts are missing."""
         return self._tables.allows_unread
 
     def with_unread(self, unread: Iterable[UnreadPart], *, allowed: bool = False) -> Topology:
         """Return the topology with these parts missing; ``allowed`` if the user wants claims all the same."""
         tables = self._tables.copy()
         tables.unread, tables.allows_unread = tuple(unread), allowed
-        return Topology.of_tables(tables, self.vhost, self.profile)
+        return Topology.from_tables(tables, self.vhost, self.profile)
 
     def with_parts(
         self,
@@ -113,9 +113,9 @@ class Topology:
         bindings: Iterable[Binding] | None = None,
         policies: Iterable[Policy] | None = None,
     ) -> Topology:
-        """Return the topology with these parts in place of its own of a kind; all else stays, also what is missing.
+        """Return the topology with its parts of each given kind replaced; all others stay, and so does ``unread``.
 
-        ``policies`` are the operator policies, too.
+        ``policies`` includes the operator policies.
         """
         changed = Topology(
             self.exchanges.values() if exchanges is None else exchanges,
@@ -130,7 +130,7 @@ class Topology:
         return changed
 
     def policies_in_force(self) -> Policies:
-        """Return what computes the settings in force for queues and exchanges, of policies as they are now."""
+        """Return the policies as they are now, which compute the settings in force for queues and exchanges."""
         return Policies(self.policies, self.operator_policies, self.profile)
 
     @property
@@ -152,7 +152,7 @@ class Topology:
 
     def with_profile(self, profile: Profile | str) -> Topology:
         """Return a topology of the same parts under the rules of another release."""
-        return Topology.of_tables(self._tables, self.vhost, _to_profile(profile))
+        return Topology.from_tables(self._tables, self.vhost, _to_profile(profile))
 
     def declare_exchange(self, exchange: Exchange) -> Topology:
         """Add an exchange, as exchange.declare: 403 or 406 (503 for an unknown type up to 3.13) if refused."""
@@ -194,7 +194,7 @@ class Topology:
         tables = self._tables.copy()
         for change in changes:
             tables.apply(change)
-        return Topology.of_tables(tables, self.vhost, self.profile)
+        return Topology.from_tables(tables, self.vhost, self.profile)
 
     def __setattr__(self, name: str, value: object) -> None:
         if hasattr(self, name):

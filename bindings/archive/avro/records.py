@@ -61,7 +61,7 @@ class Avro(Format):
     name: ClassVar[str] = "Avro"
 
     def recognises(self, head: bytes, path: Path) -> bool:
-        """Return whether a file is Avro with columns of exchange and routing key, or with a header that is not read.
+        """Return whether a file is Avro with columns of exchange and routing key, or with a header that cannot be read.
 
         Raises InputError without fastavro, and if the mapping names a column that the file does not have.
         """
@@ -132,13 +132,13 @@ class Avro(Format):
         if file.problem:
             yield Bad(split.path, row, file.problem)
 
-    def _open(self, header: Header, path: str, wanted: list[str]) -> _Reader:
+    def _open(self, header: Header, path: str, wanted: list[str]) -> _BlockReader:
         columns = convert_schema(header.schema)
         names = columns.schema.names
         places = resolve_folders(self._places(columns.schema, path), names, path)
         if not {*NEEDED} <= places.keys():
             raise InputError(explain_missing(names, dict(self.mapping.columns), path))
-        return _Reader(path, header, columns, wanted, places)
+        return _BlockReader(path, header, columns, wanted, places)
 
     def _places(self, schema: pa.Schema, path: str) -> dict[str, str]:
         """Return field -> its place. Raises InputError as `find_places`."""
@@ -151,8 +151,8 @@ def _read_columns(path: str) -> Columns:
         return convert_schema(read_header(data).schema)
 
 
-class _Reader:
-    """Collects the records of blocks, and reads them as tables."""
+class _BlockReader:
+    """Collects the records of blocks, and reads them as batches of columns."""
 
     def __init__(self, path: str, header: Header, columns: Columns, wanted: list[str], places: dict[str, str]) -> None:
         self._path = path
@@ -163,10 +163,10 @@ class _Reader:
         self._selected = select_columns(columns.schema.names, places, wanted)
         self._records: list[dict[str, Any]] = []
         self._row = self._bytes = 0
-        """The number of the first record, and the size of all of them."""
+        """Number of the first record of ``_records``, and the size of all of them in bytes."""
 
     def read(self, block: Block, data: Bytes, row: int) -> Iterator[Item]:
-        """Yield items for a block whose first record has the number ``row``; some only with later blocks."""
+        """Yield items for a block whose first record has the number ``row``; the last may come with a later block."""
         problem, found = block.problem, row
         if not problem:
             try:
@@ -195,7 +195,7 @@ class _Reader:
         return iter(reader(io.BytesIO(encode_container(self._columns.stored, block.rows, records))))  # type: ignore[arg-type]
 
     def flush(self) -> Iterator[Item]:
-        """Yield the records that were collected."""
+        """Yield the records that were collected and not yet yielded."""
         records, self._records, self._bytes = self._records, [], 0
         if records:
             yield from self._to_rows(records, self._row)
@@ -211,7 +211,7 @@ class _Reader:
             yield from self._to_rows(records[:middle], row)
             yield from self._to_rows(records[middle:], row + middle)
             return
-        # Where names of folders are exchange and routing key, there may be no column; there are rows all the same.
+        # Folders may give exchange and routing key; then no column may be read, and the nulls keep the number of rows.
         batch = pa.RecordBatch.from_arrays([*arrays, pa.nulls(len(records))], [*self._selected, ""])
         try:
             yield from read_foreign(batch, self._path, row, self._wanted, self._places)

@@ -86,7 +86,7 @@ class Connect(Format):
         path = Path(split.path)
         name = NAME.fullmatch(path.name)
         if name is None:
-            raise InputError(f"{path}: not called as Kafka Connect calls its files")
+            raise InputError(f"{path}: its name is not one that Kafka Connect gives to files")
         stem = f"{name['topic']}+{name['partition']}+{name['offset']}"
         keys, headers = _read_beside(path, f"{stem}.keys"), _read_beside(path, f"{stem}.headers")
         rows = Rows(split.path, columns)
@@ -94,7 +94,7 @@ class Connect(Format):
         for value in _read_values(path):
             key_line = None if keys is None else next(keys, b"")
             header_line = None if headers is None else next(headers, b"")
-            if isinstance(value, Bad):  # a line that is too long, or damage behind which the file has no values
+            if isinstance(value, Bad):  # a line that is too long, or damage, after which no values are read
                 yield value
                 offset += 1
                 continue
@@ -169,7 +169,7 @@ def _read_beside(path: Path, stem: str) -> Iterator[bytes] | None:
 
 
 def _read_lines(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a file of keys or headers; an empty one in the place of a line that cannot be read."""
+    """Yield the lines of a file of keys or headers; for a line that cannot be read, an empty one."""
     for block in read_blocks(Split(str(path))):
         if block.problem is not None:
             yield b""

@@ -76,7 +76,7 @@ def read_records(data: Bytes, header: Header) -> RecordColumns:
     """Return the records of a whole batch. Raises InputError if Kafka could not have written them."""
     unpacked = unpack(header.attributes & CODEC, bytes(data[HEADER_BYTES : header.size]))
     starts, ends = _find_records(unpacked, header.records)
-    read = _Reader(unpacked, ends)
+    read = _FieldReader(unpacked, ends)
     read.places = starts + 1  # after the attributes, one byte that is always 0
     deltas = read.varints()
     ordinals = read.varints()
@@ -137,7 +137,7 @@ SPARE: Final = 16
 """Number of zeros after the data, so that a varint which begins inside the data is read without bounds checks."""
 
 
-class _Reader:
+class _FieldReader:
     """Reads the same field of all records at once; ``places`` is the position in each record of its next field."""
 
     def __init__(self, data: bytes, ends: Places) -> None:

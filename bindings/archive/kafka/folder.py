@@ -98,7 +98,7 @@ class FolderInspection:
     cluster: Cluster | None = None
     """None without a log of the cluster's metadata in the folder."""
     problems: Unread = field(default_factory=Unread)
-    """Files beside the segments, and records of Kafka's own topics, that cannot be read."""
+    """What cannot be read: files beside the segments, and records of Kafka's own topics."""
 
     @property
     def end_offsets(self) -> dict[tuple[str, int], int]:
@@ -173,7 +173,7 @@ def inspect_folder(path: str, step: Callable[[int, int], None] = lambda done, to
 
 
 def _list_partitions(root: Path) -> Iterator[tuple[Path, str, int]]:
-    """Yield the folders of partitions with topic and number, in no order; not of those that are deleted or moved."""
+    """Yield folder, topic and number of each partition, in no order, without those being deleted or moved."""
     with name_os_errors(root):
         for path in root.iterdir():
             match = FOLDER.fullmatch(path.name)

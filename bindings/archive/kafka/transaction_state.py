@@ -71,9 +71,9 @@ class TransactionState(NamedTuple):
 def read_transaction_states(
     partitions: Iterable[tuple[str, Iterable[LoggedRecord]]], problems: Unread
 ) -> list[TransactionState]:
-    """Return the states in the records of these partitions, each with its folder, by transactional id.
+    """Return the states of producers, sorted by transactional id; ``partitions`` are folders with their records.
 
-    Records that are not the coordinator's go to the problems.
+    Records that the coordinator has not written are added to the problems.
     """
     found: dict[str, TransactionState] = {}
     for source, records in partitions:

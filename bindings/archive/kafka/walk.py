@@ -80,7 +80,7 @@ class SegmentWalk:
     def __init__(self, path: str, data: Bytes, start: int, stop: int, floor: int) -> None:
         self._path, self._data = path, data
         self._start, self._stop = start, stop
-        self._order = _Order(floor)
+        self._order = _OffsetCheck(floor)
 
     def steps(self) -> Iterator[Step]:
         """Yield the batches, runs of messages and damage in the order of the file.
@@ -118,7 +118,7 @@ class SegmentWalk:
         return offset > self._order.last
 
 
-class _Order:
+class _OffsetCheck:
     """Checks that offsets rise from batch to batch, since the CRC of a batch does not cover its offset."""
 
     def __init__(self, floor: int) -> None:

@@ -48,7 +48,7 @@ def build_record(
     vhost: str | None,
     routed_queues: Sequence[str] | None,
 ) -> Record:
-    """Return the record of a publishing; the headers are one of the ``properties``.
+    """Return the record of a published message; ``properties`` include its headers.
 
     The broker removes the header BCC before it makes the copy, so keys that are not in CC are put back into BCC.
     """

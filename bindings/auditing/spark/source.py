@@ -9,7 +9,7 @@ Options, beside the path of a file or folder:
 
 =============================  ======================================================================================
 ``columns``                    those of `bindings.archive.record.SCHEMA` to read, with commas between them; by default
-                               all. Spark does not tell a source which columns a query needs, and bodies and headers
+                               all. Spark does not pass on which columns a query needs, and bodies and headers
                                are most of the work, so name them
 ``exchange``, ``routing_key``  where these are in records of Kafka and RocketMQ: see `bindings.archive.mapping`
 ``mode``                       what becomes of a record that cannot be read, as in Spark's own readers: ``PERMISSIVE``,
@@ -96,7 +96,7 @@ class HashstarSource(DataSource):
         return ", ".join(f"`{name}` {TYPES.get(name, 'string')}" for name in wish.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        kind = _PruningReader if self.options.get("filterPushdown", "false").lower() == "true" else _Reader
+        kind = _PruningReader if self.options.get("filterPushdown", "false").lower() == "true" else _ArchiveReader
         return kind(self._path(), self.options, self._wish(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
@@ -128,7 +128,7 @@ class HashstarSource(DataSource):
         return _Wish(columns, corrupt, mode)
 
 
-class _Reader(DataSourceReader):
+class _ArchiveReader(DataSourceReader):
     """Reads an archive that does not grow."""
 
     def __init__(self, path: str, options: Mapping[str, str], wish: _Wish) -> None:
@@ -151,7 +151,7 @@ class _Reader(DataSourceReader):
         return _rows(partition.value, self._wish)
 
 
-class _PruningReader(_Reader):
+class _PruningReader(_ArchiveReader):
     """A reader with filter pushdown. Spark refuses such a reader unless its setting allows pushdown."""
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802

@@ -38,12 +38,12 @@ def find_lost_key(view: TopologyView, exchange: str) -> str | None:
     """Return a shortest key that gets to no queue when it is published to the exchange."""
     if exchange in view.loses_empty_key:
         return ""  # no key is shorter
-    return _shortest(_Search(view, exchange).find_at(exchange, _Path()))
+    return _shortest(_LeakSearch(view, exchange).find_at(exchange, _Path()))
 
 
 def find_lost_key_among(view: TopologyView, exchange: str, pattern: Pattern) -> str | None:
     """Return a shortest key of a pattern that gets to no queue when it is published to the exchange."""
-    return _shortest(_Search(view, exchange).find_at(exchange, _Path(all_of=(pattern,))))
+    return _shortest(_LeakSearch(view, exchange).find_at(exchange, _Path(all_of=(pattern,))))
 
 
 def find_key_among(pattern: Pattern, taken: Collection[str] = ()) -> str | None:
@@ -60,13 +60,13 @@ def find_key_lost_by_alternate(view: TopologyView, exchange: str) -> str | None:
     """Return a shortest key that no binding of the exchange matches and that gets to no queue."""
     if exchange in view.loses_empty_key and not view.match(exchange, ""):
         return ""
-    return _shortest(_Search(view, exchange).find_unmatched(exchange, _Path()))
+    return _shortest(_LeakSearch(view, exchange).find_unmatched(exchange, _Path()))
 
 
 def find_key_lost_by_binding(view: TopologyView, binding: Binding) -> str | None:
     """Return a shortest key that matches this binding to another exchange and gets to no queue."""
     path = _Path(exchanges={binding.source: False})
-    return _shortest(_Search(view, binding.source).find_onwards(binding, path))
+    return _shortest(_LeakSearch(view, binding.source).find_onwards(binding, path))
 
 
 def _shortest(keys: Iterator[str]) -> str | None:
@@ -92,7 +92,7 @@ class _Path(NamedTuple):
         return self._replace(exchanges={**self.exchanges, exchange: unmatched})
 
 
-class _Search:
+class _LeakSearch:
     """A search from one exchange: yields a shortest lost key for each path that loses keys."""
 
     def __init__(self, view: TopologyView, origin: str) -> None:

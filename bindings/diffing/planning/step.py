@@ -68,11 +68,11 @@ class StepState:
     @property
     def topology(self) -> Topology:
         """The topology it is now; later steps do not change it."""
-        return Topology.of_tables(self._tables.copy(), self._host.vhost, self._host.profile)
+        return Topology.from_tables(self._tables.copy(), self._host.vhost, self._host.profile)
 
     def copy(self) -> StepState:
         """Return an independent copy."""
-        return StepState(Topology.of_tables(self._tables, self._host.vhost, self._host.profile))
+        return StepState(Topology.from_tables(self._tables, self._host.vhost, self._host.profile))
 
     def apply(self, step: Step) -> list[Change]:
         """Carry out a step and return the changes, perhaps none. Raises the BrokerError that a broker answers with."""

@@ -51,7 +51,7 @@ def find_calls(app: Any) -> Iterator[Call]:
             tree = ast.parse(text)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue  # it was imported: its source has changed since
-        yield from _Reader(app, module).read(tree)
+        yield from _CallReader(app, module).read(tree)
 
 
 def _sources(app: Any) -> Iterator[tuple[ModuleType, str]]:
@@ -74,7 +74,7 @@ def _sources(app: Any) -> Iterator[tuple[ModuleType, str]]:
             yield module, text
 
 
-class _Reader:
+class _CallReader:
     """Reads the calls in the source of one module."""
 
     def __init__(self, app: Any, module: ModuleType) -> None:

@@ -55,7 +55,7 @@ class _Published(Exception):
     """Ends a call of ``send_task`` when it has published."""
 
 
-class _Producer:
+class _CapturingProducer:
     """A producer that keeps the first message."""
 
     connection = SimpleNamespace(_reraise_as_library_errors=nullcontext)
@@ -135,7 +135,7 @@ def send(app: Any, router: Any, call: Call) -> CeleryMessage:
         options = {**task._get_exec_options(), **options}
         if task.priority is not None:
             options.setdefault("priority", task.priority)
-    producer, asked = _Producer(), _Router(router)
+    producer, asked = _CapturingProducer(), _Router(router)
     try:
         Celery.send_task(
             app, call.task, call.args, dict(call.kwargs), producer=producer, router=asked, task_type=task,

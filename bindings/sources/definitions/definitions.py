@@ -17,8 +17,8 @@ from bindings.sources.definitions.hosts import EntriesByVhost, find_named_vhost,
 from bindings.sources.definitions.import_fields import DEFAULT_TYPE
 from bindings.sources.definitions.import_warnings import (
     SourceWarning,
-    boot_warnings,
     find_argument_warnings,
+    find_boot_warnings,
     find_default_type_warnings,
     find_definitions_warnings,
     find_refusal_warnings,
@@ -321,7 +321,7 @@ class Definitions:
         version = self.unusable_version
         return [
             *([] if version is None else [SourceWarning(version)]),
-            *boot_warnings(self._document, of_one_vhost=self._exported_vhost),
+            *find_boot_warnings(self._document, of_one_vhost=self._exported_vhost),
             *self._import_warnings(profile),
         ]
 

@@ -36,7 +36,7 @@ __all__ = [
     "SourceWarning",
     "find_argument_texts",
     "find_argument_warnings",
-    "boot_warnings",
+    "find_boot_warnings",
     "find_default_type_warnings",
     "find_definitions_warnings",
     "describe",
@@ -76,7 +76,7 @@ NAME_SHOWN: Final = 40
 """Maximum number of characters of a name in a message about its length."""
 
 FILE_ONLY: Final = "HS901"
-"""The code of warnings about the file that the topology read from it does not show."""
+"""The code of warnings about what only the file shows, and the topology read from it does not."""
 NOT_READ: Final = "HS902"
 """The code of warnings about parts of the file that were not read, so that they are missing in the topology."""
 OTHERS: Final = frozenset({
@@ -161,7 +161,7 @@ def find_section_warnings(document: Mapping[str, Any]) -> Iterator[SourceWarning
 
 
 def _unknown_fields(document: Mapping[str, Any]) -> Iterator[SourceWarning]:
-    """Yield a warning for each field that looks misspelt, and a note for each section about all others unknown."""
+    """Yield a warning for each field that looks misspelt, and one for each section with its other unknown ones."""
     others: dict[str, list[str]] = {}
     for section, name, index in find_unknown_fields(document):
         near = suggest(name, FIELDS[section])
@@ -192,8 +192,8 @@ def find_refusal_warnings(
         yield SourceWarning(f"{place}: {text}", REFUSED if is_sure else OTHERWISE)
 
 
-def boot_warnings(document: Mapping[str, Any], *, of_one_vhost: str | None) -> Iterator[SourceWarning]:
-    """Yield the warnings about files that one way of importing takes and another refuses."""
+def find_boot_warnings(document: Mapping[str, Any], *, of_one_vhost: str | None) -> Iterator[SourceWarning]:
+    """Yield the warnings about a file that one way of importing accepts and another refuses."""
     if of_one_vhost is not None:
         yield SourceWarning(ONE_VHOST)
     vhosts = document.get("vhosts", [])
@@ -220,7 +220,7 @@ def find_argument_warnings(sections: Mapping[str, Sequence[Entry]]) -> Iterator[
 
 
 def describe(part: Part) -> str:
-    """Return what a warning calls a part."""
+    """Return a part as warnings name it."""
     if isinstance(part, Binding):
         return f"the binding from {part.source!r} to {part.destination} with the key {part.routing_key!r}"
     return f"{type(part).__name__.lower()} {part.name!r}"

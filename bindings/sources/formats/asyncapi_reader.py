@@ -68,10 +68,10 @@ def read_asyncapi(files: Sequence[SourceFile], name: str) -> Imported:
     version = node.text("asyncapi")
     if not version.startswith(("2.", "3.")):
         raise node.error(f"AsyncAPI {clip_line(version, 20)} is not read; versions 2 and 3 are")
-    return _Reader(node, Collector(), is_old=version.startswith("2.")).read()
+    return _AsyncApiReader(node, Collector(), is_old=version.startswith("2.")).read()
 
 
-class _Reader:
+class _AsyncApiReader:
     def __init__(self, root: DocumentNode, collector: Collector, *, is_old: bool) -> None:
         self._root = root
         self._collector = collector

@@ -34,7 +34,7 @@ OTHERS: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 
 def write_asyncapi(definitions: Definitions, target: WriteTarget) -> Written:
     """Return the document: JSON if the name of the file ends with .json, else YAML."""
-    writer = _Writer()
+    writer = _AsyncApiWriter()
     topologies = [definitions.topology(vhost) for vhost in definitions.vhosts]
     for topology in topologies:
         writer.write(topology)
@@ -55,7 +55,7 @@ def write_asyncapi(definitions: Definitions, target: WriteTarget) -> Written:
     return Written([text.removeprefix("---\n")], writer.omissions.warnings)
 
 
-class _Writer:
+class _AsyncApiWriter:
     def __init__(self) -> None:
         self.omissions = Omissions("AsyncAPI")
         self.channels: dict[str, Object] = {}

@@ -59,13 +59,13 @@ def write_operator(definitions: Definitions, target: WriteTarget) -> Written:
     name, slash, namespace = cluster.partition("/")
     if not ALLOWED.fullmatch(name) or (slash and not ALLOWED.fullmatch(namespace)):
         raise InputError(f"--cluster {cluster!r} is no NAME[/NAMESPACE] of Kubernetes: lower-case letters, digits, -")
-    writer = _Writer({"name": name, **({"namespace": namespace} if slash else {})})
+    writer = _ManifestWriter({"name": name, **({"namespace": namespace} if slash else {})})
     objects = list(writer.objects(definitions))
     writer.omissions.rest(definitions, kept=find_kept_sections(definitions, SETTINGS))
     return Written(list(write_documents(objects)), writer.omissions.warnings)
 
 
-class _Writer:
+class _ManifestWriter:
     def __init__(self, reference: Object) -> None:
         self.omissions = Omissions("the operator")
         self._reference = reference

@@ -57,11 +57,11 @@ def parse_documents(text: str, name: str) -> Iterator[DocumentNode]:
     yaml = _library()
     if len(text) > YAML_BYTES:
         raise InputError(f"{name}: too large: YAML has {YAML_BYTES >> 20} MiB at most; split it")
-    builder: _Builder | None = None
+    builder: _ValueBuilder | None = None
     try:
         for event in _read_events(yaml, text):
             if isinstance(event, yaml.DocumentStartEvent):
-                builder = _Builder(name)
+                builder = _ValueBuilder(name)
             elif builder is not None:
                 if isinstance(event, yaml.ScalarEvent):
                     builder.scalar(event)
@@ -156,7 +156,7 @@ class _Open:
     merged: list[DocumentNode] = field(default_factory=list)
 
 
-class _Builder:
+class _ValueBuilder:
     """Builds the value of one document from events, with a stack of its own: deep nesting is an error, no crash."""
 
     def __init__(self, name: str) -> None:

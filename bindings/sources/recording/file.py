@@ -172,7 +172,7 @@ def is_recording(text: str) -> bool:
 
 def read_recording(text: str, name: str) -> Recording:
     """Read the file of a recording; errors call it ``name``. Raises InputError, which names the line."""
-    reader = _Reader()
+    reader = _RecordingReader()
     for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
         if line.strip():
             try:
@@ -184,7 +184,7 @@ def read_recording(text: str, name: str) -> Recording:
     return reader.recording
 
 
-class _Reader:
+class _RecordingReader:
     """Puts the lines of a file together."""
 
     def __init__(self) -> None:

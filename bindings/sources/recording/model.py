@@ -70,16 +70,16 @@ RECORDED: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Method of a client that is recorded -> its arguments that are.
 
-The two last ones of a consumer are those of the last ``basic.qos`` on its channel.
+The last two of ``basic.consume`` are those of the last ``basic.qos`` on its channel.
 """
 
 CLOSINGS: Final[Mapping[str, tuple[str, ...]]] = {"connection.close": (), "channel.close": ()}
-"""Method of a broker that is recorded where it blames no call, as for an unknown delivery tag -> its arguments."""
+"""Method of a broker -> its arguments; recorded if no call caused it that is recorded, as for a delivery tag."""
 
 
 @dataclass(slots=True)
 class RecordedRequest:
-    """A method that clients have called with the same arguments; or one of `CLOSINGS`, and ``answers`` has why."""
+    """A method that clients have called with the same arguments, or one of `CLOSINGS`: ``answers`` has its reason."""
 
     client: RecordedClient
     vhost: str
@@ -95,7 +95,7 @@ class RecordedRequest:
     last: str
     count: int = 0
     answers: Counter[RecordedAnswer] = field(default_factory=Counter)
-    """How often each answer came; calls without an answer are in none of them."""
+    """How often each answer came; calls without an answer are not counted."""
 
     @property
     def was_accepted(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from bindings.upgrading.facts.crossing import find_broker
-from bindings.upgrading.facts.fact import Fact, link_notes, request
+from bindings.upgrading.facts.fact import Fact, link_notes, link_pull_request
 
 __all__ = ["FACTS"]
 
@@ -82,7 +82,7 @@ FACTS: Final[tuple[Fact, ...]] = (
          "x-name-prefix, of at most 64 bytes, begins the name of a queue that the broker names, in place of amq.gen; "
          "before 4.4 it has no effect",
          "check permissions, policies and patterns that rely on amq.gen where clients set it", "source", find_broker,
-         request(16233)),
+         link_pull_request(16233)),
     Fact("HSU126", (4, 3, 0), "note",
          "STOMP subscriptions that had a transient queue of their own have an exclusive one",
          "do not read such a queue over another connection", "release notes", find_broker, link_notes("4.3.0")),

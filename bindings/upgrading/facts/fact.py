@@ -11,7 +11,7 @@ from bindings.upgrading.releases import Release
 from exchange.entities.part import Part
 from exchange.entities.releases import LIVE, find_row
 
-__all__ = ["ALWAYS", "Fact", "Numbers", "Severity", "Source", "link_notes", "request", "link_tag"]
+__all__ = ["ALWAYS", "Fact", "Numbers", "Severity", "Source", "link_notes", "link_pull_request", "link_tag"]
 
 Severity = Literal["note", "warning", "error"]
 Evidence = Literal["trial", "observed", "release notes", "source"]
@@ -35,7 +35,7 @@ class Fact(NamedTuple):
     way_out: str
     evidence: Evidence
     find: Callable[[Crossing], Iterator[Seen]]
-    """Yields where it is seen; what no topology shows is seen once, in no part."""
+    """Yields each part that shows the fact; one that no topology shows is yielded once, without a part."""
     page: str = ""
     """Address of the release notes."""
     until: Numbers | None = None
@@ -43,7 +43,7 @@ class Fact(NamedTuple):
     feature: str = ""
     """The deprecated feature that a broker may be configured to permit: then the fact does not hold."""
     later: tuple[Numbers, ...] = ()
-    """First releases of later series for which it holds, where these are not the first ones of their series."""
+    """For each later series that has it from a patch release on only: the first release for which it holds."""
     explain: Callable[[Crossing, Part], str] = lambda crossing, part: ""
     """Returns what the fact means to a part because of others in the topology, "" for nothing beside ``what``."""
     recurs: bool = False
@@ -51,14 +51,14 @@ class Fact(NamedTuple):
 
     @property
     def is_new_by_rules(self) -> bool:
-        """Whether the rules of each release decide, and those of the old one do not have it."""
+        """Whether the rules of the new release have it, and those of the old one do not."""
         return self.since == ALWAYS and not self.recurs
 
     def find_brokers(self, old: Release, new: Release) -> tuple[Numbers, ...]:
         """Return the releases whose live brokers have shown what the fact says of an upgrade.
 
-        What the rules of a release decide is shown by a broker with the same row of the table of releases; what holds
-        since a release, by each broker for which it holds.
+        A fact that the rules decide is shown by brokers with the same row in the table of releases as the releases of
+        the upgrade; a fact that holds since a release, by each broker for which it holds.
         """
         if self.evidence != "trial":
             return ()
@@ -86,8 +86,8 @@ class Fact(NamedTuple):
         return self.since == ALWAYS or (self.holds_for(new) and (self.recurs or not self.holds_for(old)))
 
 
-def request(number: int) -> str:
-    """Return the address of a pull request of RabbitMQ, from whose source a fact is read."""
+def link_pull_request(number: int) -> str:
+    """Return the address of a pull request of RabbitMQ whose source shows a fact."""
     return f"https://github.com/rabbitmq/rabbitmq-server/pull/{number}"
 
 

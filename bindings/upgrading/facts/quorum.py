@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from bindings.upgrading.facts.crossing import Crossing, Seen, build_queue_finder, may_dead_letter
-from bindings.upgrading.facts.fact import Fact, link_notes, request
+from bindings.upgrading.facts.fact import Fact, link_notes, link_pull_request
 from exchange.entities.in_force import SettingsInForce
 
 __all__ = ["FACTS"]
@@ -150,6 +150,6 @@ FACTS: Final[tuple[Fact, ...]] = (
     Fact("HSU054", (4, 4, 0), "note",
          "a message whose header x-opt-delivery-time is an integer, in milliseconds since 1970, waits in the queue "
          "until then; before 4.4 it is delivered at once",
-         "set the header only on messages that should wait", "source", quorum_queues, request(16583)),
+         "set the header only on messages that should wait", "source", quorum_queues, link_pull_request(16583)),
 )  # fmt: skip
 """What is seen in quorum queues."""

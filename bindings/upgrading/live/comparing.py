@@ -136,7 +136,7 @@ def ask_broker(
         with make_fresh_host(management) as name, LiveHost(addresses, name) as host:
             if not number:
                 _compare(shown, "", list_tunings(recordings, release), host, budget)
-            there = Live(management, name).as_declared(Topology.of_tables(topology.tables(), name, topology.profile))
+            there = Live(management, name).as_declared(Topology.from_tables(topology.tables(), name, topology.profile))
             asks = replay(there, recordings, release, shown.permitted, topology.vhost)
             _compare(shown, topology.vhost, asks, host, budget)
             _compare_policies(shown, topology, Live(management, name), release, budget)
@@ -304,4 +304,4 @@ def _declare_plainly(topology: Topology, host: LiveHost, live: Live, budget: _Bu
             except RefusedRequest:
                 continue  # which the comparison of policies shows
             taken.apply(Change(True, only))
-    return Topology.of_tables(taken, topology.vhost, topology.profile)
+    return Topology.from_tables(taken, topology.vhost, topology.profile)

@@ -141,7 +141,7 @@ def _name_types(definitions: Definitions) -> tuple[Definitions, int]:
         tables = topology.tables()
         for queue in untyped:
             tables.apply(Change(True, replace(queue, arguments={**queue.arguments, "x-queue-type": "classic"})))
-        changed.append(Topology.of_tables(tables, topology.vhost, topology.profile))
+        changed.append(Topology.from_tables(tables, topology.vhost, topology.profile))
         count += len(untyped)
     return definitions.with_topologies(changed), count
 

@@ -36,12 +36,12 @@ InForce: TypeAlias = Mapping[bool, Mapping[Place, Names]]
 
 
 class TransformedPart(NamedTuple):
-    """A part as it was, None for a new one, and as the new release wants it, None for one that is removed."""
+    """A part before and after: ``before`` is None for a new part, ``after`` for one that is removed."""
 
     before: Part | None
     after: Part | None
     why: str = ""
-    """The reason, where the transformation alone does not tell it."""
+    """The reason, where it is not the transformation's own."""
 
     @property
     def part(self) -> Part:
@@ -53,7 +53,7 @@ class TransformedPart(NamedTuple):
 
 @document("LeftJson")
 class Left(NamedTuple):
-    """A part that a transformation is for and leaves as it is, and why."""
+    """A part that a transformation applies to and cannot change, and why."""
 
     part: Part
     why: str
@@ -61,7 +61,7 @@ class Left(NamedTuple):
 
 @dataclass(frozen=True)
 class Draft:
-    """The topology under the rules of the old release, and as it is after some transformations under the new ones."""
+    """The topology under the rules of the old release, and after some transformations under those of the new one."""
 
     before: Topology
     now: Topology
@@ -87,14 +87,14 @@ class Draft:
         return {operator: _names_in_force(self.now, operator=operator) for operator in (False, True)}
 
     def with_changes(self, changes: Iterable[TransformedPart]) -> Draft:
-        """Return the draft with each changed part in the place of the old one, and without the removed ones."""
+        """Return the draft with changed parts replaced, new ones added and removed ones left out."""
         tables = self.now.tables()
         for before, after, _ in changes:
             if before is not None and (after is None or isinstance(before, Binding)):
                 tables.apply(Edit(False, before))
             if after is not None:
                 tables.apply(Edit(True, after))
-        return replace(self, now=Topology.of_tables(tables, self.now.vhost, self.now.profile))
+        return replace(self, now=Topology.from_tables(tables, self.now.vhost, self.now.profile))
 
 
 def _names_in_force(topology: Topology, *, operator: bool) -> dict[Place, Names]:

@@ -17,7 +17,7 @@ from exchange.amqp.lazy import get_content
 __all__ = ["FRAME_BYTES", "FRAME_ROWS", "PreparedBatch", "prepare_batch", "read_clock", "to_folder_name"]
 
 FRAME_BYTES: Final = 32 << 20
-"""Size of all bodies of a batch together, in bytes, from which on no message is added to it."""
+"""Size of all bodies of a batch together, in bytes, at which no further message is added."""
 FRAME_ROWS: Final = 4_096
 """Maximum number of messages of a batch: the event loop does nothing else while they are prepared."""
 

@@ -73,7 +73,7 @@ class QueueFacts:
 
     @property
     def alone_from(self) -> int | None:
-        """Number of earlier deliveries from which on a message is to be taken alone; None if none need be.
+        """Minimum number of earlier deliveries of a message that must be taken alone; None if none need be.
 
         Each crash costs those messages a delivery that are taken together. One that is alone when a process is killed
         comes back behind others, and may be taken together with these another time. What is left of the limit is for

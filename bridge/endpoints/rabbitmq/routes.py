@@ -32,7 +32,7 @@ class PublishAddress:
 
     exchange: str = ""
     routing_key: str | None = None
-    """The same for all messages, or with ``{partition}``; None: each message's own routing key."""
+    """One routing key for all messages, maybe with ``{partition}``; None: each message's own."""
 
     @classmethod
     def queue(cls, name: str) -> PublishAddress:

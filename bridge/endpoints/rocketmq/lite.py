@@ -27,7 +27,7 @@ WAY_OUT: Final = (
 
 
 async def holds_lite_topics(client: Client, topic: str, addresses: Iterable[str]) -> bool:
-    """Return whether a broker says that the topic is of the type LITE; one that does not tell has none, or hides it."""
+    """Return whether a broker says that the topic is of the type LITE; one that gives no type has none, or hides it."""
     for address in addresses:
         try:
             answer = await client.ask(address, RequestCode.GET_TOPIC_CONFIG, {"topic": topic})

@@ -24,7 +24,7 @@ from bridge.endpoints.rocketmq.checking import check_target
 from bridge.interop import to_rocketmq
 from bridge.interop.marks import HOPS, mark_message
 from bridge.interop.requests import build_rocketmq_reply
-from bridge.pump.replies import Home
+from bridge.pump.replies import AddressedReply
 from bridge.rocketmq.producer.producer import Producer
 from bridge.rocketmq.producer.publishing import ProducerSettings
 from bridge.rocketmq.remoting.client import Client, ClientSettings
@@ -70,7 +70,7 @@ class CallerTarget(Target):
 
     def key_of(self, outgoing: Outgoing) -> Hashable:
         """Return a key of its own for each call: replies need no order, and one that waits must not hold up others."""
-        home: Home = outgoing.request
+        home: AddressedReply = outgoing.request
         return home.address
 
     async def check(self) -> Sequence[Finding]:
@@ -157,7 +157,7 @@ def make_reply(outgoing: Outgoing, now: int) -> tuple[RocketMessage, str]:
 
     ``now`` is in milliseconds since 1970. Raises HashstarError, TypeError or ValueError for what RocketMQ cannot hold.
     """
-    home: Home = outgoing.request
+    home: AddressedReply = outgoing.request
     topic, broker, own = build_rocketmq_reply(home.address, home.deadline - now)
     marked, hops = mark_message(outgoing.message, outgoing.delivery.identity)
     made = to_rocketmq(marked, topic)

@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 COMPRESSED: Final = 0x1 | 0x3 << 8
-"""`MessageSysFlag.COMPRESSED_FLAG | COMPRESSION_ZLIB_TYPE`; before 5.0 the first alone means zlib."""
+"""`MessageSysFlag.COMPRESSED_FLAG | COMPRESSION_ZLIB_TYPE`; before 5.0 the first bit alone means zlib."""
 PREPARED: Final = 0x1 << 2
 """`MessageSysFlag.TRANSACTION_PREPARED_TYPE`"""
 
@@ -128,7 +128,7 @@ class PublishQueue(NamedTuple):
         return Command(request.code, self.fields | varying, request.body)
 
     def frame(self, request: SendRequest, born: int, opaque: int, flag: int = 0) -> bytes:
-        """Return the frame of `command` with a binary header; no Command is made, since this runs for each message."""
+        """Return the frame of `command` with a binary header; it makes no `Command`, as it runs for each message."""
         code, _, body, properties, _, system_flag, user_flag, is_batch = request
         size = len(properties)
         flags = NO_FLAGS if not (system_flag or user_flag or is_batch) else _flags(system_flag, user_flag, is_batch)

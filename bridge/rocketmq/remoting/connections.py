@@ -48,8 +48,8 @@ class ClientSettings:
     """Seconds until requests for routes, heartbeats and the like must be answered."""
     channel: ChannelSettings = field(default_factory=ChannelSettings)
     channel_now: Callable[[], ChannelSettings] | None = None
-    """Function that returns ``channel`` with secrets and certificates as they are by then. A client calls it, aside
-    from the loop, after a connection could not be made, as they may have been replaced."""
+    """Function that returns ``channel`` with the secrets and certificates that are valid now. A client calls it, beside
+    the event loop, after a connection could not be made: they may have been replaced."""
 
     @property
     def name_servers(self) -> tuple[str, ...]:
@@ -65,7 +65,7 @@ class ClientSettings:
         return addresses
 
     def current(self) -> ClientSettings:
-        """Return the settings with what ``channel_now`` returns now; it may read files. Raises what that raises."""
+        """Return the settings with ``channel`` as ``channel_now`` returns it; that may read files, and raise."""
         return self if self.channel_now is None else replace(self, channel=self.channel_now())
 
 
@@ -77,7 +77,7 @@ class Connections:
         self.settings = settings
         self._channel_now: Final = settings.channel_now
         self._has_failed = False
-        """Whether a connection could not be made with the settings as they are, or nothing came over it."""
+        """Whether a connection with these settings could not be made, or ended before the server sent anything."""
         self._name_servers: Final = settings.name_servers
         self._in_use = self._name_servers[0]
         self._is_closed = False
@@ -197,7 +197,7 @@ class Connections:
         return opening.result()
 
     def leave(self, channel: Channel) -> None:
-        """Send no new requests over this connection, and end it when those under way had time to be answered."""
+        """Send no new requests over this connection, and end it after the time limit of those under way."""
         if channel.is_usable:
             channel.is_usable = False
             self._forget(channel)
@@ -279,7 +279,7 @@ class Connections:
             del self._channels[address]
 
     def _forget_closed(self, channel: Channel) -> None:
-        # A server may refuse the client's certificate after the handshake, as TLS 1.3 has it.
+        # With TLS 1.3, a server may refuse the client's certificate after the handshake.
         self._has_failed = self._has_failed or not channel.has_heard
         self._on_disconnected(channel.address)
         self._forget(channel)

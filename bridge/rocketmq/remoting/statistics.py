@@ -75,7 +75,7 @@ async def fetch_groups(client: Client, address: str, topic: str) -> set[str]:
 async def fetch_committed_offsets(client: Client, address: str, topic: str) -> dict[str, dict[int, int]]:
     """Return the offsets that groups have committed in a topic: group -> queue -> offset.
 
-    Unlike `consume_stats` it tells no offset from offset 0. The answer has all topics of the broker.
+    Unlike `consume_stats` it distinguishes no offset from offset 0. The answer has all topics of the broker.
     """
     answer = await client.ask(address, RequestCode.GET_ALL_CONSUMER_OFFSET)
     begin = topic + TOPIC_GROUP

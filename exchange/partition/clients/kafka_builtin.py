@@ -75,7 +75,7 @@ class BuiltIn(Partitioner):
     """``client.rack`` with ``partitioner.rack.aware``: only partitions with a leader there are drawn, if there are any.
     """
     host: str | None = None
-    """The same for the leader's host, or its name if it has no host; Kafka has no such setting."""
+    """Only partitions whose leader is at this host are drawn, if there are any; Kafka has no such setting."""
 
     def __post_init__(self) -> None:
         if self.batch_size < 0:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bindings.sources import toml_places
 from bindings.sources.files import open_file
-from bindings.sources.toml_places import MAX_LINE_CHARACTERS, _Layout, find_places, locate
+from bindings.sources.toml_places import MAX_LINE_CHARACTERS, _TomlLayout, find_places, locate
 from tests.support.tiers import examples
 
 TEXT = """\
@@ -111,7 +111,7 @@ def test_no_value_of_another_key_is_shown(table: dict[str, Any], data: st.DataOb
     marked = mark(table, "t")
     text = f"t = {write(marked)} # hunter-"
     path = data.draw(st.sampled_from(sorted(paths_of(marked, "t") | {"t"})))
-    layout = _Layout(text)
+    layout = _TomlLayout(text)
     for is_masked in (False, True):
         line, caret = layout.draw(path, is_masked=is_masked)
         others = [each for of, each in marks.items() if each in line and (is_masked or of != path)]

@@ -13,7 +13,7 @@ from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing, Target
 from bridge.endpoints.rabbitmq.config import PublishAddress, RabbitmqTarget
 from bridge.endpoints.rocketmq.replying import CallerTarget
 from bridge.interop.return_address import ReturnAddress
-from bridge.pump.replies import Home
+from bridge.pump.replies import AddressedReply
 from bridge.rocketmq.remoting.client import ClientSettings
 from exchange.values.message import Message
 from tests.support.servers import Server
@@ -43,7 +43,7 @@ class Reports:
 
 def reply(key: str, body: bytes, target: Target, detail: str = "") -> Outgoing:
     message = Message("", key, {"status": "ok"}, {"correlation_id": "7"}, body)
-    home = Home(message, target, "", ReturnAddress(key, b"7", detail), 2_000_000_000_000)
+    home = AddressedReply(message, target, "", ReturnAddress(key, b"7", detail), 2_000_000_000_000)
     return Outgoing(message, Delivery(message), number=len(body), request=home)
 
 

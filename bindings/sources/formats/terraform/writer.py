@@ -67,13 +67,13 @@ def write_terraform(definitions: Definitions, target: WriteTarget) -> Written:
     """Return the configuration. Raises InputError if the file's name asks for JSON."""
     if target.name.endswith(".json"):
         raise InputError(f"{target.name}: configurations are written in Terraform's own language only; name it .tf")
-    writer = _Writer()
+    writer = _TerraformWriter()
     chunks = [HEAD, *(f"\n{text}" for text in writer.resources(definitions))]
     writer.omissions.rest(definitions, kept=find_kept_sections(definitions, SETTINGS))
     return Written(chunks, writer.omissions.warnings)
 
 
-class _Writer:
+class _TerraformWriter:
     def __init__(self) -> None:
         self.omissions = Omissions("Terraform's provider")
         self._labels = GivenNames()

@@ -22,7 +22,7 @@ from bridge.interop.record import build_routing_key, read_whole_key
 from bridge.interop.requests import find_reply_partition
 from bridge.interop.return_address import ReturnAddress
 from bridge.pump.placing import KeylessTurns
-from bridge.pump.replies import Home
+from bridge.pump.replies import AddressedReply
 from exchange.amqp import get_content
 from exchange.partition.clients.kafka import build_default_3_3
 from exchange.partition.hashing.keys import serialize_key
@@ -87,7 +87,7 @@ class RecordWriter:
         `HashstarError`, TypeError or ValueError.
         """
         topic, key_source, spread = self._destinations[outgoing.queue]
-        if isinstance(outgoing.request, Home):
+        if isinstance(outgoing.request, AddressedReply):
             return self._make_reply(outgoing, topic, spread, outgoing.request.address)
         placement = outgoing.placement
         if placement is not None:

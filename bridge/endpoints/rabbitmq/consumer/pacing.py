@@ -34,7 +34,7 @@ MAX_REDELIVERED_PREFETCH: Final = 4
 class Pacing:
     """The decisions of one connection.
 
-    ``alone_from`` is the number of earlier deliveries from which on a message is taken alone, ``most`` the configured
+    ``alone_from`` is the minimum number of earlier deliveries of a message taken alone, ``most`` the configured
     prefetch. ``settled`` and ``given`` are delivery tags: of the last delivery that was settled, and that was given.
     """
 

@@ -52,7 +52,7 @@ class Popped(NamedTuple):
     """Number of messages that the queues had left, as the broker estimates it."""
 
 
-class _Answer(NamedTuple):
+class _AnswerHeader(NamedTuple):
     """Fields in the header of an answer that hold for all its messages."""
 
     broker: str
@@ -84,7 +84,7 @@ def parse_pop(answer: Command, broker: str, topic: str, room: float, address: st
         rest = int(fields.get("restNum") or 0)
         if status is not PopStatus.FOUND:
             return Popped(status, rest=rest)
-        header = _Answer(
+        header = _AnswerHeader(
             broker, int(fields["popTime"]), int(fields["invisibleTime"]), int(fields["reviveQid"]),
             _parse_table(fields.get("startOffsetInfo"), int), bool(fields.get("startOffsetInfo")),
             _parse_table(fields.get("msgOffsetInfo"), lambda text: [int(each) for each in text.split(",") if each]),
@@ -104,7 +104,9 @@ def parse_pop(answer: Command, broker: str, topic: str, room: float, address: st
     return Popped(status, tuple(messages), rest)
 
 
-def _with_handle(message: StoredMessage, topic: str, header: _Answer, taken: defaultdict[str, int]) -> StoredMessage:
+def _with_handle(
+    message: StoredMessage, topic: str, header: _AnswerHeader, taken: defaultdict[str, int]
+) -> StoredMessage:
     """Return a message with its topic and its handle. Raises CommandError if the header does not have its queue."""
     properties = {FIRST_POP_TIME: str(header.pop_ms), **message.properties}
     # A retry has its handle already: the broker gives it the topic that was asked for, which would hide where it is.
@@ -131,7 +133,7 @@ def _with_handle(message: StoredMessage, topic: str, header: _Answer, taken: def
     return message._replace(topic=topic, properties=properties, reconsume_times=times)
 
 
-def _is_own(text: str | None, header: _Answer) -> bool:
+def _is_own(text: str | None, header: _AnswerHeader) -> bool:
     """Return whether the broker has given a message this handle, in this answer: a producer can write one, too, by
     which a consumer would acknowledge another message.
     """

@@ -198,7 +198,7 @@ class FaultStrategy:
             choice, turn = RoundRobin(self.version).choose_again(last_broker, partitions, memory.turn, inputs)
             queue = MessageQueue.from_partition(partitions[cast("int", choice.partition)])
             return FaultSelection(queue, choice.rule, memory._replace(turn=turn), faults)
-        search = _Search(self, partitions, faults, memory, inputs)
+        search = _Selection(self, partitions, faults, memory, inputs)
         if self.era.filters:
             return search.by_filters(last_broker, reset_index=reset_index)
         return search.by_availability(last_broker, _count_queues(partitions) if write_queues is None else write_queues)
@@ -247,7 +247,7 @@ def probe(faults: Faults, broker: str, now: int, *, answered: bool | None) -> Fa
     return MappingProxyType({**faults, broker: item})
 
 
-class _Search:
+class _Selection:
     """One selection, which moves the thread's index."""
 
     def __init__(
