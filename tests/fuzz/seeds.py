@@ -1,6 +1,6 @@
 """Make the corpus of each target of the project's recordings, examples and generators.
 
-``python -m tests.fuzz.seeds``
+``python -m tests.fuzz.seeds [TARGET]...``; without one, all targets.
 
 Files whose names begin with ``seed-`` are made here; all others are findings, kept as they were found. A seed is small:
 fuzzing begins with many small inputs, and the repository keeps them.
@@ -8,7 +8,8 @@ fuzzing begins with many small inputs, and the repository keeps them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -32,12 +33,15 @@ def seeds() -> Iterator[tuple[str, bytes]]:
                 yield name, data
 
 
-def main() -> None:
-    """Replace the seeds of all targets."""
+def main(targets: Collection[str]) -> None:
+    """Replace the seeds of these targets, or of all."""
     for old in CORPUS.glob("*/seed-*"):
-        old.unlink()
+        if not targets or old.parent.name in targets:
+            old.unlink()
     counts: dict[str, int] = {}
     for name, data in seeds():
+        if targets and name not in targets:
+            continue
         counts[name] = counts.get(name, 0) + 1
         path = CORPUS / name / f"seed-{counts[name]:02}"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -46,4 +50,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
