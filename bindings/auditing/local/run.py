@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from bindings.archive.formats.detect import Archive
 from bindings.archive.inspection import Account
 from bindings.auditing.local.planning import CORES_OF_SAMPLES, draw_tasks, plan_groups, plan_tasks
-from bindings.auditing.local.selection import EVERYTHING, Selection
+from bindings.auditing.local.selection import EVERYTHING, UNTIMED, Selection
 from bindings.auditing.local.study import Study
 from bindings.auditing.local.tasks import (
     PassSettings,
@@ -119,6 +119,7 @@ def require_records(archive: Archive, account: Account, max_bad: int | None = No
         kind = TooManyBad if max_bad == 0 else NoRecords
         raise kind(f"{archive.path}: there are no records in it")
     reasons = "; ".join(f"{records:,}: {reason}" for reason, records in unread.most_common(3))
+    hint = "; if a column has the times, name it: --column timestamp=NAME" if UNTIMED in unread else ""
     raise NoRecords(
-        f"{archive.path}: no record of it can be audited, of {count_noun(account.read, 'record')} read: {reasons}"
+        f"{archive.path}: no record of it can be audited, of {count_noun(account.read, 'record')} read: {reasons}{hint}"
     )

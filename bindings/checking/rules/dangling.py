@@ -41,7 +41,9 @@ def find(view: TopologyView) -> Iterator[Finding]:
                 "HS107", binding, f"{quote_binding(binding)} matches nothing but this very key", binding.routing_key
             )
     for end, bindings in missing.items():
-        known = topology.queues if end.kind == "queue" else topology.exchanges
+        known, others = topology.queues, topology.exchanges
+        if end.kind == "exchange":
+            known, others = others, known
         swapped = next((binding for binding in bindings if _is_swapped(topology, binding)), None)
         if topology.profile.leaves_out(end):
             sources = list_names(dict.fromkeys(binding.source for binding in bindings))
@@ -54,6 +56,8 @@ def find(view: TopologyView) -> Iterator[Finding]:
         if swapped is not None:
             queue, exchange = swapped.source, swapped.destination.name
             hint = f"; '{queue}' is a queue and '{exchange}' an exchange: did you mean {exchange} -> {queue}?"
+        elif end.name in others:
+            hint = f"; there is {'an exchange' if end.kind == 'queue' else 'a queue'} of this name"
         else:
             hint = suggest(end.name, known, likeness=LIKE_NAMES)
         yield from _missing(end, bindings, hint)

@@ -126,7 +126,7 @@ def read_folder(folder: str, paths: Sequence[str]) -> tuple[TopologyFormat, Impo
     objects = [path for path in paths if path.endswith((*NAMED_YAML, ".json"))]
     files = [file for file in _read_files(folder, objects) if _is_operator(file)]
     if not files:
-        raise InputError(f"{folder}: a folder without objects of Kubernetes in .yaml files")
+        raise InputError(f"{folder}: no topology: a folder without objects of Kubernetes in .yaml files")
     return OPERATOR, OPERATOR.read(files, folder)
 
 

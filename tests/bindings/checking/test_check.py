@@ -8,7 +8,7 @@ import re
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from click.testing import CliRunner, Result
@@ -671,6 +671,15 @@ def test_a_binding_whose_ends_are_swapped_is_named_the_right_way_round(destinati
     assert {finding.code for finding in found} == ({"HS101", "HS102"} if destination.kind == "queue" else {"HS101"})
     for finding in found:
         assert finding.message.endswith("; 'q' is a queue and 'e' an exchange: did you mean e -> q?")
+
+
+@pytest.mark.parametrize("kind", ["queue", "exchange"])
+def test_an_end_of_a_binding_that_is_of_the_other_kind_is_named(kind: Literal["queue", "exchange"]) -> None:
+    made = Topology(
+        [Exchange("e", "topic")], [Q], [Binding("e", Destination(kind, "e" if kind == "queue" else "q"), "k")]
+    )
+    (finding,) = (each for each in check(made) if each.code == "HS102")
+    assert finding.message.endswith(f"; there is {'an exchange' if kind == 'queue' else 'a queue'} of this name")
 
 
 def test_a_check_of_a_path_has_the_lines_that_the_command_shows(tmp_path: Path) -> None:
