@@ -8,7 +8,7 @@ from tests.mutants.mutant import Mutant, mutants_of
 
 __all__ = ["BRIDGE"]
 
-PUMP: Final = "bridge/pump/test_pump.py bridge/pump/test_pump_model.py"
+PUMP: Final = "bridge/pump/test_pump.py simulation/test_simulation.py"
 
 BRIDGE: Final[list[Mutant]] = [
     *mutants_of(
@@ -513,7 +513,7 @@ BRIDGE: Final[list[Mutant]] = [
     ),
     *mutants_of(
         "bridge/pump/pump.py",
-        "bridge/pump/test_pump_model.py",
+        "simulation/test_simulation.py",
         (
             "sources are closed before targets",
             (
@@ -528,7 +528,7 @@ BRIDGE: Final[list[Mutant]] = [
     ),
     *mutants_of(
         "bridge/pump/outlet.py",
-        "bridge/pump/test_pump_model.py",
+        "simulation/test_simulation.py",
         (
             "what the target may still confirm is given up",
             "waiting = [each for each in held if each.number not in self._in_flight]",
@@ -537,7 +537,7 @@ BRIDGE: Final[list[Mutant]] = [
     ),
     *mutants_of(
         "bridge/pump/inlet.py",
-        "bridge/pump/test_pump_model.py",
+        "simulation/test_simulation.py",
         (
             "a source that cannot settle is read on while it gives nothing",
             "                    self._task.cancel()  # its read",

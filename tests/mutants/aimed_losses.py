@@ -47,7 +47,7 @@ LOSSES: Final[list[Mutant]] = [
     ),
     *mutants_of(
         "bridge/pump/order.py",
-        "bridge/pump/test_outlet.py bridge/pump/test_pump_model.py",
+        "bridge/pump/test_outlet.py simulation/test_simulation.py",
         ("the next of a key is not sent after the first", "return line[0] if was_first else None", "return None"),
         (
             "keys stay held by what was lost",
@@ -62,7 +62,7 @@ LOSSES: Final[list[Mutant]] = [
     ),
     *mutants_of(
         "bridge/pump/inlet.py",
-        "bridge/pump/test_pump_model.py bridge/pump/test_pump.py",
+        "simulation/test_simulation.py bridge/pump/test_pump.py",
         (
             "what a lost connection had read is still sent",
             "                outlet.discard(inlet.window)\n",

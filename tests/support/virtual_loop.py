@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import heapq
+import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["on_a_virtual_loop", "pass_time", "run_virtually"]
+__all__ = ["VirtualLoop", "end_all", "on_a_virtual_loop", "pass_time", "run_virtually"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class _Loop(asyncio.SelectorEventLoop):
-    def __init__(self) -> None:
-        super().__init__()
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """The loop; `run_virtually` makes one."""
+
+    def __init__(self, selector: selectors.BaseSelector | None = None) -> None:
+        super().__init__(selector)
         self._now = 0.0
 
     def time(self) -> float:
@@ -23,10 +27,13 @@ class _Loop(asyncio.SelectorEventLoop):
 
     def _run_once(self) -> None:
         if not self._ready:  # type: ignore[attr-defined]
-            timers = [timer for timer in self._scheduled if not timer.cancelled()]  # type: ignore[attr-defined]
+            timers = self._scheduled  # type: ignore[attr-defined]
+            while timers and timers[0].cancelled():  # as the loop does, too late for this
+                self._timer_cancelled_count -= 1  # type: ignore[attr-defined]
+                heapq.heappop(timers)._scheduled = False
             if not timers:
                 raise AssertionError("nothing is waited for, and nothing is done")
-            self._now = max(self._now, min(timer.when() for timer in timers))
+            self._now = max(self._now, timers[0].when())
         super()._run_once()  # type: ignore[misc]
 
 
@@ -42,21 +49,22 @@ def on_a_virtual_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[
 
 async def pass_time(seconds: float) -> None:
     """Let seconds pass by the clock of the running loop, which must be a virtual one: nobody waits for them."""
-    assert isinstance(asyncio.get_running_loop(), _Loop), "these seconds would be waited for"
+    assert isinstance(asyncio.get_running_loop(), VirtualLoop), "these seconds would be waited for"
     await asyncio.sleep(seconds)
 
 
 def run_virtually(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that waits for timers and events of its own loop only, and return its result."""
-    loop = _Loop()
+    loop = VirtualLoop()
     try:
         return loop.run_until_complete(work)
     finally:
-        loop.run_until_complete(_end_all())
+        loop.run_until_complete(end_all())
         loop.close()
 
 
-async def _end_all() -> None:
+async def end_all() -> None:
+    """Cancel all other tasks of the running loop, and wait for their ends."""
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()

@@ -1,0 +1,49 @@
+"""``python -m tests.simulation``: simulated lives of a bridge, one for each seed; the promises it breaks are printed.
+
+With SEEDS (``17`` or ``1000-2000``) it plays these, else from 0 on, as many as ``--count``. A plan that breaks a
+promise is made smaller and printed as Python, to become a row of `tests/simulation/test_simulation.py`. The exit code
+is 1 if there is one.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Final
+
+import click
+
+from tests.simulation.plan import make_plan
+from tests.simulation.promises import PROMISES
+from tests.simulation.run import play
+from tests.simulation.shrink import shrink
+
+HOUR: Final = 3_600
+
+
+@click.command(help=__doc__)
+@click.argument("seeds", default="")
+@click.option("--count", type=click.IntRange(min=1), default=10_000, show_default=True, help="Number of seeds.")
+@click.option("--keep-going", is_flag=True, help="Play all seeds, whatever they break.")
+def main(seeds: str, count: int, keep_going: bool) -> None:
+    first, _, last = (seeds or f"0-{count - 1}").partition("-")
+    chosen = range(int(first), int(last or first) + 1)
+    began, seconds, bad = time.process_time(), 0.0, 0
+    for seed in chosen:
+        outcome = play(plan := make_plan(seed))
+        seconds += outcome.seconds
+        if outcome.broken:
+            bad += 1
+            promise = outcome.broken[0].promise
+            plan = shrink(plan, promise)
+            print(f"seed {seed} breaks a promise: {PROMISES[promise]}\n{plan}")
+            print("\n".join(f"    {each}" for each in play(plan).broken[:5]), flush=True)
+            if not keep_going:
+                break
+    took = time.process_time() - began
+    print(f"{len(chosen):,} seeds, {bad} break a promise; {seconds / HOUR:,.1f} h in {took:,.1f} s of processor time")
+    sys.exit(bool(bad))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""An event loop that a seed decides on: virtual time, and callbacks that are ready together in any order.
+
+What a program may not rely on differs from seed to seed: which of the callbacks of one moment runs first, and how long
+a call on another thread takes. Such a call is made on the loop, some virtual time later. Other threads, and sockets,
+are refused: nothing but the seed may decide.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from random import Random
+from threading import Thread
+from typing import Any, Final, TypeVar
+from unittest.mock import patch
+
+from tests.support.virtual_loop import VirtualLoop, end_all
+
+__all__ = ["SimulatedLoop", "Spinning", "simulate"]
+
+T = TypeVar("T")
+
+ASIDE: Final = "hashstar-aside"
+"""Name of the threads of `bridge.aside.call_aside`."""
+
+MOST_TURNS: Final = 10_000
+"""Number of turns of the loop without a moment's progress after which it spins."""
+
+
+class Spinning(AssertionError):
+    """The program turns round and round without waiting for anything."""
+
+
+class _NoSockets(selectors.BaseSelector):
+    """Refuses all files but the first: the loop's own pipe to itself."""
+
+    def __init__(self) -> None:
+        self._keys: dict[Any, selectors.SelectorKey] = {}
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        assert not self._keys, "the simulation has no sockets"
+        key = self._keys[fileobj] = selectors.SelectorKey(fileobj, fileobj, events, data)
+        return key
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        return self._keys.pop(fileobj)
+
+    def get_key(self, fileobj: Any) -> selectors.SelectorKey:
+        return self._keys[fileobj]
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        return []
+
+    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
+        return self._keys
+
+
+class SimulatedLoop(VirtualLoop):
+    """The loop. ``calls`` is the maximum number of virtual seconds that a call on another thread takes."""
+
+    def __init__(self, random: Random, calls: float = 0.02) -> None:
+        super().__init__(_NoSockets())
+        self.random: Final = random
+        self.calls = calls
+        self._turns = 0
+        self._turned_at = -1.0
+
+    def _run_once(self) -> None:
+        ready = self._ready  # type: ignore[attr-defined]
+        if len(ready) > 1:
+            handles = [*ready]
+            self.random.shuffle(handles)
+            ready.clear()
+            ready.extend(handles)
+        super()._run_once()
+        if self._now > self._turned_at:
+            self._turns, self._turned_at = 0, self._now
+        self._turns += 1
+        if self._turns > MOST_TURNS:
+            raise Spinning(f"{MOST_TURNS} turns at {self._now:.3f} s, and no time passes")
+
+    def run_in_executor(  # type: ignore[override]  # as the loop's, simpler
+        self, executor: Any, function: Callable[..., T], *arguments: Any
+    ) -> asyncio.Future[T]:
+        future: asyncio.Future[T] = self.create_future()
+
+        def run() -> None:
+            if future.cancelled():
+                return
+            try:
+                result = function(*arguments)
+            except Exception as error:  # noqa: BLE001  it is raised where it is awaited
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        self.call_later(self.random.random() * self.calls, run)
+        return future
+
+    @contextmanager
+    def without_threads(self) -> Iterator[None]:
+        """Run what `call_aside` is given on this loop; refuse all other threads."""
+
+        def start(thread: Thread) -> None:
+            assert thread.name == ASIDE, f"the simulation has no threads: {thread.name}"
+            self.call_later(self.random.random() * self.calls, thread.run)
+
+        with patch.object(Thread, "start", start):
+            yield
+
+
+def simulate(work: Coroutine[Any, Any, T], random: Random) -> tuple[T, float]:
+    """Run a coroutine on a loop of its own; return its result, and how many virtual seconds passed."""
+    loop = SimulatedLoop(random)
+    try:
+        with loop.without_threads():
+            return loop.run_until_complete(work), loop.time()
+    finally:
+        loop._turned_at = -1.0
+        try:
+            with loop.without_threads():
+                loop.run_until_complete(end_all())
+        finally:
+            loop.close()

@@ -1,0 +1,149 @@
+"""What happens in one simulated life of a bridge, as a value: all but the turns of the loop, which the seed decides.
+
+A plan that breaks a promise is made smaller by leaving out faults and messages, and becomes a row of
+`tests/simulation/test_simulation.py` as it is printed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Final
+
+from bridge.pump.policy import Backoff, Policy, Unroutable
+
+__all__ = ["ODD", "TARGETS", "Fault", "Plan", "make_plan"]
+
+TARGETS: Final = ("all", "odd", "dead")
+"""Targets: two queues of the topology, and the dead letters."""
+
+OF_SOURCES: Final[dict[str, tuple[str, ...]]] = {
+    "queue": ("lose", "lose", "down", "wrong", "hang", "quiet", "break settling"),
+    "log": (
+        "lose", "lose", "down", "hang", "quiet", "break settling", "rebalance", "rebalance", "fence",
+        "open transaction",
+    ),
+    "rabbitmq": ("lose", "lose", "down", "hang", "quiet", "remade", "remade"),
+}  # fmt: skip
+"""Kind of a source -> its faults."""
+
+OF_MODEL: Final = (
+    "lose", "lose", "down", "wrong", "hang", "slow", "slow", "mute", "twice", "refuse", "refuse", "push back",
+    "push back", "wait",
+)  # fmt: skip
+OF_RABBITMQ: Final = (
+    "lose", "lose", "down", "hang", "mute", "refuse", "push back", "push back", "wait", "wait", "block",
+)  # fmt: skip
+OF_BRIDGE: Final = ("kill", "stop", "pause", "resume")
+
+ODD: Final = ("refused", "refused", "unroutable", "raises")
+"""What may be wrong with a message: a target refuses it for good, no queue gets it, sending it raises."""
+
+SECONDS: Final = (0.0, 0.02, 0.3, 2.0, 15.0, 90.0)
+"""How long faults last, in seconds."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault, from ``at`` on for a number of seconds; both are of the virtual clock."""
+
+    at: float
+    where: str
+    """The name of a source or target, or ``bridge``."""
+    what: str
+    seconds: float = 0.0
+    number: int = 0
+    """What else the fault needs to be one: which messages are refused, how many are written at the end."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A life of a bridge, of two sources at most and three targets."""
+
+    seed: int
+    sources: tuple[str, ...] = ("queue",)
+    targets: str = "model"
+    """``model``, or ``rabbitmq``: the real target, over a model of a broker."""
+    messages: int = 24
+    keys: int = 3
+    odd: tuple[tuple[int, str], ...] = ()
+    """Numbers of messages that are odd, and what they are."""
+    span: float = 2.0
+    """Seconds over which messages are published."""
+    window: int = 4
+    window_bytes: int = 1 << 20
+    tries: int = 3
+    one_at_a_time: bool = False
+    dead_letters: bool = True
+    give_up_after: float | None = None
+    max_dead_letters: float = 0.5
+    drop: bool = False
+    """Whether messages that no queue gets are dropped."""
+    drain: float = 10.0
+    faults: tuple[Fault, ...] = field(default=())
+
+    @property
+    def policy(self) -> Policy:
+        """The bridge's policy."""
+        return Policy(
+            self.window, self.window_bytes, self.tries, Backoff(0.1, 10.0), Backoff(0.2, 5.0),
+            Unroutable.DROP if self.drop else Unroutable.DEAD_LETTER, self.one_at_a_time, drain=self.drain,
+            give_up_after=self.give_up_after, max_dead_letters=self.max_dead_letters,
+        )  # fmt: skip
+
+    @property
+    def ends(self) -> float:
+        """Time from which on everything is well."""
+        return max([self.span, *[each.at + each.seconds for each in self.faults]])
+
+    def without(self, faults: tuple[Fault, ...], messages: int) -> Plan:
+        """Return a smaller plan, of these faults and so many messages."""
+        odd = tuple([each for each in self.odd if each[0] < messages])
+        return replace(self, faults=faults, messages=messages, odd=odd)
+
+    def __str__(self) -> str:
+        """Return it as Python, without what is as by default."""
+        usual = Plan(self.seed)
+        given = [
+            f"{name}={value!r}"
+            for name in self.__dataclass_fields__
+            if (value := getattr(self, name)) != getattr(usual, name) or name == "seed"
+        ]
+        return f"Plan({', '.join(given)})"
+
+
+def make_plan(seed: int) -> Plan:
+    """Make the plan of a seed."""
+    random = Random(seed)
+    sources = tuple(random.choices(("queue", "log", "rabbitmq"), k=random.choice((1, 1, 2))))
+    targets = random.choice(("model", "model", "rabbitmq"))
+    messages = random.choice((6, 16, 40))
+    span = random.choice((0.0, 0.5, 10.0))
+    many_are_odd = random.random() < 0.15
+    odd = tuple(
+        [
+            (number, random.choice(ODD))
+            for number in range(messages)
+            if random.random() < (0.7 if many_are_odd else 0.06)
+        ]
+    )
+    places = [
+        *[(f"{kind}-{at}", OF_SOURCES[kind]) for at, kind in enumerate(sources)],
+        *[(t, OF_MODEL if targets == "model" else OF_RABBITMQ) for t in TARGETS],
+    ]
+    places = [*places, places[-3], ("bridge", OF_BRIDGE)]
+    faults: list[Fault] = []
+    for _ in range(random.choice((0, 2, 5, 10))):
+        name, kinds = random.choice(places)
+        at = random.random() * (span + random.choice((0.2, 3.0, 40.0)))
+        if faults and random.random() < 0.6:  # faults that meet are what programs are not made for
+            at = faults[-1].at + random.random() * random.choice((0.05, 0.5))
+        fault = Fault(round(at, 3), name, random.choice(kinds), random.choice(SECONDS), random.randrange(6))
+        faults.append(fault)
+    return Plan(
+        seed, sources, targets, messages, random.choice((1, 3, 3, 8)), odd, span, random.choice((1, 4, 4, 20)),
+        random.choice((2, 100, 1 << 20, 1 << 20)), random.choice((1, 2, 3)), random.random() < 0.3,
+        random.random() < 0.8, random.choice((None, None, 5.0)), random.choice((0.2, 0.5, 0.5, 1.0)),
+        random.random() < 0.3, random.choice((1.0, 10.0)),
+        tuple(sorted(faults, key=lambda fault: fault.at)),
+    )  # fmt: skip

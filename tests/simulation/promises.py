@@ -1,0 +1,39 @@
+"""What the bridge promises, as lives are judged by it: each promise has a name, and is one of the guide or contract."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+__all__ = ["PROMISES", "Broken"]
+
+PROMISES: Final = {
+    "at least once": "a message is settled only when each copy or its dead letter is confirmed, or the owner drops it",
+    "nothing stands still": "once all faults are over, all messages are settled, in bounded time",
+    "duplicates": "after each fault, at most the window of messages comes again",
+    "order": "messages of a key arrive in order, but for those under way when one of them is refused",
+    "one at a time": "of a key, one message is under way with one_at_a_time, and for a minute after a push-back",
+    "dead letters": "only a message that is refused for good, or often enough, or too long, becomes a dead letter",
+    "one fate": "no dead letter is made of a message that its target has and may still confirm",
+    "max_dead_letters": "beyond ten, at most the share of the messages for a queue become dead letters",
+    "no early delivery": "a source is opened only while its targets are open and owe it no answer",
+    "window": "no more messages, or bytes, than the window are read and not settled",
+    "pause": "a paused bridge reads nothing",
+    "settling": "a source that cannot settle is left within a second",
+    "stop": "a stop ends within the drain and five seconds",
+    "close": "targets are closed before sources, as they may commit what sources have given",
+    "no error": "nothing raises, and nothing spins",
+}  # fmt: skip
+"""Name -> the promise."""
+
+
+class Broken(NamedTuple):
+    """A promise that a run broke."""
+
+    promise: str
+    """A name of `PROMISES`."""
+    at: float
+    """Virtual time, in seconds."""
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.promise}: at {self.at:.3f} s, {self.text}"

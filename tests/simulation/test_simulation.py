@@ -1,0 +1,115 @@
+"""Simulated lives of a bridge: no seed breaks a promise, and one that does is found again, made small, and printed."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from random import Random
+from threading import Thread
+from typing import Final
+
+import pytest
+
+from bridge.aside import call_aside
+from bridge.pump.window import Window
+from tests.simulation.loop import Spinning, simulate
+from tests.simulation.plan import Fault, Plan, make_plan
+from tests.simulation.run import play
+from tests.simulation.shrink import shrink
+from tests.support.tiers import scale
+from tests.support.virtual_loop import pass_time
+
+FOUND: Final = {
+    "a queue that is made anew as a stream is read from its end": Plan(
+        seed=0, sources=("rabbitmq",), messages=4, faults=(Fault(at=0.553, where="rabbitmq-0", what="remade"),)
+    ),
+}
+"""What was wrong -> the plan that showed it, as `python -m tests.simulation` printed it."""
+
+
+@pytest.mark.parametrize("block", range(5))
+def test_no_seed_breaks_a_promise(block: int) -> None:
+    for seed in range(block * 1_000_000, block * 1_000_000 + scale(600)):
+        broken = play(make_plan(seed)).broken
+        assert not broken, f"seed {seed}: {broken[0]}; see: python -m tests.simulation {seed}"
+
+
+@pytest.mark.parametrize("plan", FOUND.values(), ids=FOUND.keys())
+def test_what_was_found_stays_mended(plan: Plan) -> None:
+    assert not play(plan).broken
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_seed_is_the_same_life_each_time(seed: int) -> None:
+    assert play(make_plan(seed)) == play(make_plan(seed))
+
+
+def settle_past_unfinished(window: Window) -> None:
+    """Settle each lane up to its last delivery that is done, though others before it are not."""
+    for name in window.touched:
+        lane = window._lanes[name]
+        while any(not pending.copies for pending in lane):
+            last = lane.popleft().delivery
+            window.messages -= 1
+            window.bytes -= last.size
+            window._settle(last)
+        if not lane:
+            del window._lanes[name]
+    window.touched.clear()
+
+
+def test_a_mistake_is_found_made_small_and_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Window, "settle", settle_past_unfinished)
+    plan = next(plan for plan in map(make_plan, range(100)) if play(plan).broken)
+    small = shrink(plan, "at least once")
+    assert play(small).broken[0].promise == "at least once"
+    assert small.messages <= 8
+    assert len(small.faults) <= 2
+    assert eval(str(small), {"Plan": Plan, "Fault": Fault}) == small  # noqa: S307  what a test is made of
+    monkeypatch.undo()
+    assert not play(small).broken
+
+
+def test_callbacks_of_one_moment_run_in_the_order_of_the_seed() -> None:
+    async def work() -> list[int]:
+        order: list[int] = []
+        for number in range(5):
+            asyncio.get_running_loop().call_soon(order.append, number)
+        await pass_time(3_600)
+        return order
+
+    orders = {seed: simulate(work(), Random(seed)) for seed in range(20)}
+    assert {seconds for _, seconds in orders.values()} == {3_600}
+    assert len({tuple(order) for order, _ in orders.values()}) > 5
+    assert orders == {seed: simulate(work(), Random(seed)) for seed in range(20)}
+
+
+def test_calls_aside_take_virtual_time_and_threads_and_sockets_are_refused() -> None:
+    async def work() -> tuple[int, int]:
+        return await call_aside(lambda: 3), await asyncio.to_thread(lambda: 4)
+
+    results, seconds = simulate(work(), Random(1))
+    assert results == (3, 4)
+    assert 0 < seconds < 1
+
+    async def start() -> None:
+        Thread(target=print, name="other").start()
+
+    async def connect() -> None:
+        one, other = socket.socketpair()
+        one.setblocking(False)
+        with one, other:
+            await asyncio.get_running_loop().sock_recv(one, 1)
+
+    for refused in (start, connect):
+        with pytest.raises(AssertionError, match="the simulation has no"):
+            simulate(refused(), Random(1))
+
+
+def test_what_spins_without_waiting_is_found() -> None:
+    async def spin() -> None:
+        while True:  # noqa: ASYNC110  this is what is tested
+            await asyncio.sleep(0)
+
+    with pytest.raises(Spinning):
+        simulate(spin(), Random(1))
