@@ -211,6 +211,8 @@ class KafkaBroker(Broker):
             "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": f"{base['KAFKA_LISTENER_SECURITY_PROTOCOL_MAP']},{listeners}",
             "KAFKA_OFFSETS_TOPIC_NUM_PARTITIONS": "3",
             "KAFKA_GROUP_MIN_SESSION_TIMEOUT_MS": "1000",
+            "KAFKA_AUTHORIZER_CLASS_NAME": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "KAFKA_ALLOW_EVERYONE_IF_NO_ACL_FOUND": "true",
         }
 
 

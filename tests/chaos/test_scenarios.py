@@ -20,6 +20,7 @@ ROWS = {
     "window-bytes", "dead-letter-limit", "remake-queue", "oom-loop", "refused-batch", "open-transaction", "unrouted",
     "stuck-log", "copied-id",  "rotate-certificates", "cluster", "wiped-kafka",
     "removing-source", "delete-group", "maintenance", "hanging-names",
+    "connections", "foreign-reader", "delete-records", "moved-archive",
 }  # fmt: skip
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from tests.chaos.scenarios import (
+    administrators,
     alarms,
     batches,
     certificates,
     clusters,
+    connections,
     copies,
     crashes,
     deliveries,
@@ -44,5 +46,5 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     *limits.SCENARIOS, *remade_queues.SCENARIOS, *crashes.SCENARIOS, *batches.SCENARIOS, *withheld.SCENARIOS,
     *unrouted.SCENARIOS, *logs.SCENARIOS, *certificates.SCENARIOS,
     *operators.SCENARIOS, *clusters.SCENARIOS, *wiped.SCENARIOS, *expiries.SCENARIOS,
-    *names.SCENARIOS,
+    *names.SCENARIOS, *administrators.SCENARIOS, *connections.SCENARIOS,
 )  # fmt: skip

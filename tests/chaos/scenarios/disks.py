@@ -1,4 +1,4 @@
-"""Full disks: that of Kafka, whose broker halts then, and that of an archive; later there is room again."""
+"""Full disks: that of Kafka, whose broker halts then, and that of an archive; and a folder that is moved away."""
 
 from __future__ import annotations
 
@@ -83,7 +83,25 @@ def _fill(path: Path) -> None:
             return
 
 
+def _moved(trial: Trial) -> Sequence[Writable]:
+    """Move the folder of an archive away: what was confirmed there is there, and the rest in a new folder."""
+    source = trial.use(Queue("quorum", trial.brokers, "source", trial.folder))
+    target = trial.use(Folder(trial.brokers, "target", trial.folder))
+    trial.put(source, 2_000)
+    trial.bridge(source, target, policy="rate = 400")
+    trial.wait_until_flowing(source)
+    new, moved = target.path, trial.folder / "moved"
+    new.rename(moved)
+    trial.faults += 1
+    trial.drain(source)
+    trial.stop()
+    for target.path in (moved, new):
+        trial.collect(target)
+    return []
+
+
 SCENARIOS: Final = [
     Scenario("full-disk", "Kafka halts, room made", ["rabbitmq", SMALL_DISK], _kafka, spoils=(SMALL_DISK,)),
     Scenario("full-disk", "archive, made larger", ["rabbitmq"], _archive),
+    Scenario("moved-archive", "its folder, while it is written", ["rabbitmq"], _moved, short=True),
 ]

@@ -10,7 +10,7 @@ from tests.chaos.places import Queue, Readable, RocketmqTopic, Topic, Writable
 from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial
 
-__all__ = ["PLACES", "SCENARIOS", "place"]
+__all__ = ["PLACES", "SCENARIOS", "let_flow", "place"]
 
 PAUSE: Final = 60.0
 """Duration of a pause in seconds; in CI it lasts until it is visible."""
@@ -29,7 +29,7 @@ def place(trial: Trial, kind: str, side: str, heartbeat: int | None = None) -> Q
     return trial.use(RocketmqTopic(trial.brokers, side, trial.folder))
 
 
-def _amid_the_flow(trial: Trial, source: Readable, target: Writable) -> None:
+def let_flow(trial: Trial, source: Readable, target: Writable) -> None:
     """Let messages flow slowly, so that most of them are left for the fault."""
     trial.put(source, 2_000 if trial.short else 6_000)
     trial.bridge(source, target, policy=f"rate = {400 if trial.short else 200}")
@@ -38,7 +38,7 @@ def _amid_the_flow(trial: Trial, source: Readable, target: Writable) -> None:
 
 def _pause(source_kind: str, target_kind: str, side: str, trial: Trial) -> Sequence[Writable]:
     source, target = place(trial, source_kind, "source"), place(trial, target_kind, "target")
-    _amid_the_flow(trial, source, target)
+    let_flow(trial, source, target)
     broker = trial.brokers[source_kind if side == "source" else target_kind]
     trial.suffer(broker.pause, broker.unpause, seconds=0.0 if trial.short else PAUSE)
     trial.drain(source)
@@ -47,7 +47,7 @@ def _pause(source_kind: str, target_kind: str, side: str, trial: Trial) -> Seque
 
 def _stop(source_kind: str, target_kind: str, side: str, trial: Trial) -> Sequence[Writable]:
     source, target = place(trial, source_kind, "source"), place(trial, target_kind, "target")
-    _amid_the_flow(trial, source, target)
+    let_flow(trial, source, target)
     broker = trial.brokers[source_kind if side == "source" else target_kind]
     trial.suffer(broker.stop, broker.start, seconds=0.0 if trial.short else STOP)
     trial.drain(source)

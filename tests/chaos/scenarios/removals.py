@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tests.chaos.places import Queue, Writable
+from tests.chaos.places import Queue, Topic, Writable
 from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial
 
 __all__ = ["SCENARIOS"]
 
 HALF: Final = 1_000
+LARGE: Final = "key.0"
+PADDING: Final = b" " * 3_000
 GONE: Final = 20.0
 """Seconds until it is declared again; in CI, until that is visible."""
 
@@ -79,9 +81,43 @@ def _target_exchange(trial: Trial) -> Sequence[Writable]:
     return _target(trial, Queue.delete_exchange, through_exchange=True)
 
 
+def _dead_letters(trial: Trial) -> Sequence[Writable]:
+    """Delete the queue of dead letters while all messages of a key become such: they wait, and the others pass."""
+    trial.body_of = bytes.strip
+    limit = {"max.message.bytes": str(len(PADDING))}
+    source = trial.use(Queue("quorum", trial.brokers, "source", trial.folder))
+    dead = trial.use(Queue("classic", trial.brokers, "source", trial.folder))
+    target = trial.use(Topic(False, trial.brokers, "target", trial.folder, config=limit))
+
+    def put() -> None:
+        source.put([(key, body + PADDING if key == LARGE else body) for key, body in trial.numbers(HALF)])
+
+    def take_dead() -> None:
+        trial.arrived += [(LARGE, body.strip()) for _, body in dead.arrivals()]
+
+    def begin() -> None:
+        dead.delete_queue()
+        put()
+
+    def end() -> None:
+        dead.make()
+        put()
+
+    put()
+    trial.bridge(source, target, dead_letters=False, rest=f"[dead_letters]\n{dead.table()}")
+    trial.drain(source)
+    take_dead()
+    trial.suffer(begin, end, seconds=_gone(trial))
+    trial.drain(source)
+    trial.stop()
+    take_dead()
+    return [target]
+
+
 SCENARIOS: Final = [
     Scenario("delete", "source queue", ["rabbitmq"], _source_queue, short=True),
     Scenario("delete", "target queue behind an exchange", ["rabbitmq"], _target_queue, short=True),
     Scenario("delete", "target queue by its name", ["rabbitmq"], _target_queue_itself, short=True),
     Scenario("delete", "target exchange", ["rabbitmq"], _target_exchange, short=True),
+    Scenario("delete", "queue of dead letters", ["rabbitmq", "kafka"], _dead_letters, short=True),
 ]

@@ -42,6 +42,10 @@ class _Login:
         self._control("set_permissions", USER, ".*", "^$", ".*")
         self.close_connections()
 
+    def revoke_read(self) -> None:
+        self._control("set_permissions", USER, ".*", ".*", "^$")
+        self.close_connections()
+
     def delete(self) -> None:
         self._control("delete_user", USER)
         self.close_connections()
@@ -103,6 +107,14 @@ def _write_right(trial: Trial, *, dead_letters: bool) -> Sequence[Writable]:
     return [target]
 
 
+def _read_right(trial: Trial) -> Sequence[Writable]:
+    login, source, target = prepare_flow(trial)
+    start_flow(trial, source, target)
+    trial.suffer(login.revoke_read, login.grant, seconds=_seconds(trial))
+    trial.drain(source)
+    return [target]
+
+
 def _rotation(trial: Trial) -> Sequence[Writable]:
     """Change the password at the broker and in the file that the configuration names, without a restart."""
     login, source, target = prepare_flow(trial)
@@ -134,5 +146,6 @@ SCENARIOS: Final = [
         "revoke", "write right, with dead letters", ["rabbitmq"],
         lambda trial: _write_right(trial, dead_letters=True),
     ),
+    Scenario("revoke", "read right", ["rabbitmq"], _read_right),
     Scenario("rotate-secret", "in its file, while it runs", ["rabbitmq"], _rotation, short=True),
 ]  # fmt: skip

@@ -107,14 +107,17 @@ class Topics:
                 return {each.partition: each.offset for each in found}
 
     @contextmanager
-    def not_allowed(self, topic: str, operation: Any) -> Iterator[None]:
-        """With everybody's right to this taken away."""
-        where = (ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:*", "*")
+    def not_allowed(
+        self, topic: str, operation: AclOperation, what: ResourceType = ResourceType.TOPIC
+    ) -> Iterator[None]:
+        """With everybody's right to a topic, or to what else has this name, taken away."""
+        where = (what, topic, ResourcePatternType.LITERAL, "User:*", "*")
         rest = (*where, AclOperation.ALL, AclPermissionType.ALLOW)
         denied = (*where, operation, AclPermissionType.DENY)
         for made in self.admin.create_acls([AclBinding(*rest), AclBinding(*denied)]).values():
             made.result(SECONDS)
-        wait_until(lambda: not self._is_allowed(topic, operation))  # a broker hears of it a moment later
+        if what == ResourceType.TOPIC:  # a broker hears of it a moment later
+            wait_until(lambda: not self._is_allowed(topic, operation))
         try:
             yield
         finally:
