@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from exchange import Binding, Exchange, Queue, Topology
+from tests.support.command_server import command_server
 from tests.support.program import run_program
 from tests.support.waiting import find_limit
 
@@ -362,28 +363,35 @@ def test_names_with_lone_surrogates_can_be_printed(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
-@pytest.mark.parametrize(("command", "redirected", "reason"), [
-    *((command, "> /dev/full", "No space left on device") for command in (
-        "route -t D messages", "explain -t D x k.1", "explain -t D x k.1 --json", "check D", "graph D", "convert D",
-        "partition --list",
-    )),
-    *((command, ">&-", "it is closed") for command in ("route -t D messages", "check D")),
+@pytest.mark.parametrize("command", [
+    "route -t D messages", "explain -t D x k.1", "explain -t D x k.1 --json", "check D", "graph D", "convert D",
+    "partition --list",
 ])  # fmt: skip
 def test_an_output_that_cannot_be_written_is_an_error_of_one_line(
-    definitions: str, tmp_path: Path, command: str, redirected: str, reason: str
+    definitions: str, tmp_path: Path, command: str
 ) -> None:
-    """A full disk, and a standard output that is closed: exit code 2, no traceback."""
+    """A full disk: exit code 2, no traceback."""
     messages = tmp_path / "messages"
     messages.write_text('{"exchange": "x", "routing_key": "k.1"}\n' * 3)
     command = command.replace("D", definitions).replace("messages", str(messages))
+    with Path(os.devnull).open("rb") as given, Path("/dev/full").open("wb") as full, (tmp_path / "e").open("wb") as err:
+        code = command_server().run_with(command.split(), (given.fileno(), full.fileno(), err.fileno()))
+    assert code == 2
+    [line] = [line for line in (tmp_path / "e").read_text().splitlines() if "is unknown here" not in line]
+    assert "No space left on device" in line
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize(("redirected", "reason"), [(">/dev/full", "No space left on device"), (">&-", "it is closed")])
+def test_so_is_one_of_a_program_that_a_shell_starts(definitions: str, redirected: str, reason: str) -> None:
+    """The interpreter, which flushes at its end, adds nothing, and takes a closed output for none."""
     result = subprocess.run(
-        ["bash", "-c", f"{sys.executable} -m bridge.cli {command} {redirected}"],
+        ["bash", "-c", f"{sys.executable} -m bridge.cli check {definitions} {redirected}"],
         capture_output=True, text=True, check=False, cwd=ROOT, timeout=find_limit(),
     )  # fmt: skip
     assert result.returncode == 2
-    lines = [line for line in result.stderr.splitlines() if "is unknown here" not in line]
-    assert len(lines) == 1
-    assert reason in lines[0]
+    [line] = [line for line in result.stderr.splitlines() if "is unknown here" not in line]
+    assert reason in line
 
 
 LONG = [
@@ -425,22 +433,33 @@ def test_a_key_longer_than_amqp_allows_is_named_with_its_file_and_binding(
 ])  # fmt: skip
 def test_a_closed_pipe_is_no_error_and_no_finding(definitions: str, tmp_path: Path, command: str, kind: str) -> None:
     """``hashstar route | head`` ends quietly, with the code that a shell gives for other programs: neither 0 nor 1."""
-    lines = '{"exchange": "x", "routing_key": "k.1"}\n' * 20_000
+    lines = tmp_path / "lines"
+    lines.write_text('{"exchange": "x", "routing_key": "k.1"}\n' * 20_000)
     big = tmp_path / "big.bindings"
     big.write_text("".join(f"queue q{number}\n" for number in range(2_000)))
     command = command.replace("D", definitions).replace("BIG", str(big))
     reader, writer = (end.detach() for end in socket.socketpair()) if kind == "socket" else os.pipe()
     os.close(reader)  # before anything is written: how much fits in a pipe does not matter
     try:
-        result = subprocess.run(
-            [sys.executable, "-m", "bridge.cli", *command.split()], input=lines.encode(), stdout=writer,
-            stderr=writer if kind == "both" else subprocess.PIPE, check=False, cwd=ROOT, timeout=find_limit(),
-        )  # fmt: skip
+        with lines.open("rb") as given, (tmp_path / "errors").open("wb") as errors:
+            descriptors = given.fileno(), writer, writer if kind == "both" else errors.fileno()
+            assert command_server().run_with(command.split(), descriptors) == 141
     finally:
         os.close(writer)
+    assert [line for line in (tmp_path / "errors").read_text().splitlines() if "is unknown here" not in line] == []
+
+
+def test_the_interpreter_adds_nothing_to_it(definitions: str) -> None:
+    """As a program that is started: it flushes its outputs at its end."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "bridge.cli", "check", definitions]
+    with open(writer, "wb") as output:  # noqa: PTH123  a descriptor
+        result = subprocess.run(
+            command, stdout=output, stderr=subprocess.PIPE, check=False, cwd=ROOT, timeout=find_limit()
+        )
     assert result.returncode == 141
-    errors = (result.stderr or b"").decode().splitlines()
-    assert [line for line in errors if "is unknown here" not in line] == []
+    assert [line for line in result.stderr.decode().splitlines() if "is unknown here" not in line] == []
 
 
 def test_importing_the_engine_imports_nothing_heavy() -> None:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
-import os
 import re
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path, PurePath
 from random import Random
@@ -17,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.git import commit, git, make_repository
+from tests.support.inner_runs import run_each
 from tests.support.leaves import __main__ as program
 from tests.support.leaves.changes import VARIABLE, Proof, find_changes, find_proof, keep_proofs
 from tests.support.leaves.choice import PRODUCT, Parts, find_parts, find_reasons
@@ -237,29 +235,16 @@ def test_law(_): ...
 """
 
 
-@pytest.mark.parametrize(
-    ("leaves", "of_the_leaf"),
-    [
-        ("all", {"live", "live_smoke", "law"}),
-        ("none", {"live_smoke"}),
-        ("upgrade,serve", {"live", "live_smoke", "law"}),
-        ("upgrade", {"live_smoke"}),
-    ],
-)
-def test_a_leaf_that_is_not_whole_runs_its_smoke_tests(leaves: str, of_the_leaf: set[str], tmp_path: Path) -> None:
-    for folder in ("bindings/serve", "bindings/check"):
-        (tmp_path / "tests" / folder).mkdir(parents=True)
-        (tmp_path / "tests" / folder / "test_it.py").write_text(TESTS)
-    (tmp_path / "conftest.py").write_text("from tests.conftest import *")
-    options = ["-p", "no:cacheprovider", "-c", str(TOP / "pyproject.toml"), f"--rootdir={tmp_path}", "-rA", "-q"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, "--tier=rest", f"--leaves={leaves}", str(tmp_path)],
-        cwd=TOP, env={**os.environ, "PYTHONPATH": os.pathsep.join([str(TOP), *filter(None, sys.path)])},
-        check=False, capture_output=True, text=True,
-    )  # fmt: skip
-    passed = set(re.findall(r"^PASSED .*tests/bindings/(\w+)/.*::test_(\w+)", done.stdout, flags=re.MULTILINE))
-    assert {name for folder, name in passed if folder == "serve"} == of_the_leaf, done.stdout + done.stderr
-    assert {name for folder, name in passed if folder == "check"} == {"live", "live_smoke", "law"}
+def test_a_leaf_that_is_not_whole_runs_its_smoke_tests(tmp_path: Path) -> None:
+    """That is `serve`; what it has beside, such as `check`, is the core's."""
+    tests = {f"tests/bindings/{folder}/test_it.py": TESTS for folder in ("serve", "check")}
+    whole = {"live", "live_smoke", "law"}
+    of_the_leaf = {"all": whole, "none": {"live_smoke"}, "upgrade,serve": whole, "upgrade": {"live_smoke"}}
+    printed = run_each(tmp_path, tests, {name: ["--tier=rest", f"--leaves={name}"] for name in of_the_leaf})
+    for name, expected in of_the_leaf.items():
+        passed = set(re.findall(r"^PASSED .*tests/bindings/(\w+)/.*::test_(\w+)", printed[name], flags=re.MULTILINE))
+        assert {test for folder, test in passed if folder == "serve"} == expected, printed[name]
+        assert {test for folder, test in passed if folder == "check"} == whole
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from click.shell_completion import ShellComplete
 from bridge import completions
 from bridge.cli import hashstar
 from exchange.commands.options import AddressType, Duration, HashstarCommand, Renamed, TopologyOption
+from tests.support.command_server import command_server
 from tests.support.program import run_program
 from tests.test_help import CONTEXTS
 
@@ -274,12 +275,14 @@ def test_an_output_that_is_open_or_a_link_is_written_to(
     monkeypatch.chdir(tmp_path)
     assert run_program(*command, "-o", "-").stdout
     if Path("/dev/stdout").exists():
-        program = [sys.executable, "-m", "bridge.cli", *command, "-o", "/dev/stdout"]
-        with (tmp_path / "into").open("ab+") as into:
-            subprocess.run(program, stdout=into, env=ENVIRONMENT, check=True)
-            into.seek(0)
-            assert into.read()
-        assert subprocess.run(program, stdout=subprocess.PIPE, env=ENVIRONMENT, check=True).stdout
+        reader, writer = os.pipe()  # the answers are smaller than what fits in one
+        with open(reader, "rb") as piped, open(writer, "wb") as into:  # noqa: PTH123  descriptors
+            for output in ((tmp_path / "into").open("ab+"), into):
+                with output, Path(os.devnull).open("rb") as given:
+                    descriptors = given.fileno(), output.fileno(), 2
+                    assert command_server().run_with([*command, "-o", "/dev/stdout"], descriptors) == 0
+            assert piped.read()
+        assert (tmp_path / "into").read_bytes()
         (tmp_path / "into").unlink()
     assert not [*tmp_path.iterdir()]
     file, link = tmp_path / "file", tmp_path / "link"

@@ -19,6 +19,7 @@ from click.testing import CliRunner, Result
 from bindings.report.settings import load_settings
 from bridge.cli import hashstar
 from tests.recorders import golden
+from tests.support.command_server import command_server
 from tests.support.pages import PAGES, ROOT, Block, blocks, commands
 from tests.support.waiting import find_limit
 
@@ -132,9 +133,9 @@ def test_a_snippet_runs_and_prints_what_is_shown(block: Block, tmp_path: Path) -
     """Each Python snippet is whole: it runs alone, and what it prints is the output shown after it."""
     file = tmp_path / "snippet.py"
     file.write_text(block.text)
-    result = run(sys.executable, "-W", "error", str(file))
-    assert result.stderr == ""
-    assert result.stdout == (block.output or "")
+    result = command_server().run_file(file)
+    assert (result.err, result.code) == ("", 0)
+    assert result.out == (block.output or "")
 
 
 @pytest.mark.parametrize("block", PYTEST, ids=str)

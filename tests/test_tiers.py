@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
-import pytest
-
+from tests.support.inner_runs import run_each
 from tests.support.tiers import order
 
-ROOT = Path(__file__).parents[1]
-CONFTEST = "from tests.conftest import *"
 TESTS = """
 import pytest
 from hypothesis import given, strategies as st
@@ -45,31 +39,23 @@ def test_slow(monkeypatch):
 """
 
 
-@pytest.mark.parametrize(
-    ("tier", "passed", "failed", "examples"),
-    [
-        ("quick", {"plain", "smoke", "law"}, {"slow"}, 6),
-        ("rest", {"server", "of_a_fixture", "law"}, set(), 60),
-        ("night", {"plain", "server", "smoke", "of_a_fixture", "law", "slow"}, set(), 600),
-    ],
-)
-def test_a_tier_runs_what_it_states(
-    tier: str, passed: set[str], failed: set[str], examples: int, tmp_path: Path
-) -> None:
-    (tmp_path / "conftest.py").write_text(CONFTEST)
-    (tmp_path / "test_it.py").write_text(TESTS)
-    options = ["-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml"), f"--rootdir={tmp_path}", "-rA", "-q"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])}
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, f"--tier={tier}", str(tmp_path)], cwd=ROOT, env=environment,
-        check=False, capture_output=True, text=True,
-    )  # fmt: skip
-    outcomes = {
-        outcome: set(re.findall(rf"^{outcome} .*::test_(\w+)", done.stdout, flags=re.MULTILINE))
-        for outcome in ("PASSED", "FAILED")
-    }
-    assert outcomes == {"PASSED": passed, "FAILED": failed}, done.stdout + done.stderr
-    assert done.stdout.count("an example") == examples
+RUN: dict[str, tuple[set[str], set[str], int]] = {
+    "quick": ({"plain", "smoke", "law"}, {"slow"}, 6),
+    "rest": ({"server", "of_a_fixture", "law"}, set(), 60),
+    "night": ({"plain", "server", "smoke", "of_a_fixture", "law", "slow"}, set(), 600),
+}
+"""Tier -> what of `TESTS` passes and fails in it, and how many examples the law has."""
+
+
+def test_a_tier_runs_what_it_states(tmp_path: Path) -> None:
+    printed = run_each(tmp_path, {"test_it.py": TESTS}, {tier: [f"--tier={tier}"] for tier in RUN})
+    for tier, (passed, failed, examples) in RUN.items():
+        outcomes = {
+            outcome: set(re.findall(rf"^{outcome} .*::test_(\w+)", printed[tier], flags=re.MULTILINE))
+            for outcome in ("PASSED", "FAILED")
+        }
+        assert outcomes == {"PASSED": passed, "FAILED": failed}, printed[tier]
+        assert printed[tier].count("an example") == examples
 
 
 def test_modules_with_servers_of_rocketmq_are_whole_and_last() -> None:

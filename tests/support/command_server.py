@@ -3,7 +3,9 @@
 The server imports the program once and forks for every request: a child has its own descriptors, folder, environment,
 limits and exit code, as a command of the shell has. To start a Python and import the program takes about a second of a
 processor; a fork takes some 20 milliseconds, so many small commands share one. A command that ends its process ends
-only itself: the next ones have another. Requests and answers are lines of JSON.
+only itself: the next ones have another. Requests and answers are lines of JSON; descriptors come through a socket.
+
+A file of Python is run likewise, with all that is ours imported anew: what it uses and does not import is not there.
 """
 
 from __future__ import annotations
@@ -15,11 +17,14 @@ import json
 import os
 import pkgutil
 import resource
+import runpy
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import traceback
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,6 +37,9 @@ SECONDS = 120
 """Maximum duration of a command, in seconds by the clock; past it the child ends with -SIGALRM."""
 MEMORY = 6 << 30
 """Maximum address space of a command whose input is hostile, in bytes."""
+PACKAGES = ("exchange", "bindings", "bridge")
+PYTHON = "python"
+"""The first argument of a command that runs a file of Python, which is the second."""
 Main = Callable[[list[str]], None]
 
 
@@ -48,16 +56,27 @@ class CommandServer:
     """A process that runs commands, until ``close``."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.command_server"],
-            cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+        self._descriptors, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.support.command_server", str(theirs.fileno())],
+                cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, pass_fds=[theirs.fileno()],
+            )  # fmt: skip
 
     def run(self, arguments: Sequence[str], memory: int | None = None) -> Ended:
         """Run one command to its end, without input, and with this process's environment and umask."""
         return self.run_each([(arguments, os.devnull)], memory)[0]
 
-    def run_each(self, commands: Sequence[tuple[Sequence[str], str]], memory: int | None = None) -> list[Ended]:
+    def run_with(self, arguments: Sequence[str], descriptors: tuple[int, int, int]) -> int:
+        """Run one command with these as its standard input, output and error output, and return its exit code."""
+        socket.send_fds(self._descriptors, [b"3"], descriptors)
+        return self.run_each([(arguments, None)])[0].code
+
+    def run_file(self, path: Path) -> Ended:
+        """Run a file as ``python -W error`` does."""
+        return self.run([PYTHON, str(path)])
+
+    def run_each(self, commands: Sequence[tuple[Sequence[str], str | None]], memory: int | None = None) -> list[Ended]:
         """Run commands one after the other, each with a file as its standard input."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -69,6 +88,7 @@ class CommandServer:
     def close(self) -> None:
         """End the process."""
         self._process.communicate()
+        self._descriptors.close()
 
 
 @cache
@@ -81,8 +101,9 @@ def command_server() -> CommandServer:
 
 def serve() -> None:
     """Answer requests until there are none."""
+    descriptors = socket.socket(fileno=int(sys.argv[1]))
     main = importlib.import_module("bridge.cli").main
-    for package in ("exchange", "bindings", "bridge"):  # imported before the fork, so that no child has to
+    for package in PACKAGES:  # imported before the fork, so that no child has to
         for module in pkgutil.walk_packages([str(ROOT / package)], f"{package}."):
             if module.name.rpartition(".")[2] not in {"pytest_plugin", "__main__"} and not {"spark", "adapters"} & {
                 *module.name.split(".")
@@ -104,17 +125,20 @@ def serve() -> None:
     gc.freeze()  # else each child's first collection copies the pages of all that was imported
     for line in sys.stdin:
         commands, *rest = json.loads(line)
+        given = socket.recv_fds(descriptors, 1, 3)[1] if commands[0][1] is None else []
         ended: list[tuple[int, str, str]] = []
         while len(ended) < len(commands):
             with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, tempfile.TemporaryFile() as codes:
                 child = os.fork()
                 if child == 0:
-                    _run_each(main, commands[len(ended) :], out, err, codes, *rest)
+                    _run_each(main, commands[len(ended) :], given, out, err, codes, *rest)
                 _, status = os.waitpid(child, 0)
                 codes.seek(0)
                 ended += map(tuple, map(json.loads, codes))
                 if len(ended) < len(commands):
                     ended.append((os.waitstatus_to_exitcode(status), _take(out), _take(err)))
+        for descriptor in given:
+            os.close(descriptor)
         print(json.dumps(ended), flush=True)
 
 
@@ -137,8 +161,8 @@ def _take(file: IO[bytes]) -> str:
 
 
 def _run_each(
-    main: Main, commands: list[tuple[list[str], str]], out: IO[bytes], err: IO[bytes], codes: IO[bytes],
-    memory: int | None, mask: int, environment: dict[str, str],
+    main: Main, commands: list[tuple[list[str], str]], given: list[int], out: IO[bytes], err: IO[bytes],
+    codes: IO[bytes], memory: int | None, mask: int, environment: dict[str, str],
 ) -> NoReturn:  # fmt: skip
     """Run the commands in this process, and end it."""
     try:
@@ -148,15 +172,25 @@ def _run_each(
         os.environ.clear()
         os.environ.update(environment)
         for arguments, stdin in commands:
-            given = os.open(stdin, os.O_RDONLY)
-            for number, descriptor in enumerate((given, out.fileno(), err.fileno())):
+            opened = given or [os.open(stdin, os.O_RDONLY), out.fileno(), err.fileno()]
+            for number, descriptor in enumerate(opened):
                 os.dup2(descriptor, number)
-            os.close(given)
-            code = _run(main, arguments)
+            os.close(opened[0])
+            code = _run(_run_file if arguments[:1] == [PYTHON] else main, arguments)
             codes.write(json.dumps([code, _take(out), _take(err)]).encode() + b"\n")
             codes.flush()
     finally:
         os._exit(0)
+
+
+def _run_file(arguments: list[str]) -> None:
+    """Run a file as a program to which every warning is an error, and which has imported nothing of ours."""
+    for name in [name for name in sys.modules if name.partition(".")[0] in PACKAGES]:
+        del sys.modules[name]
+    warnings.simplefilter("error")
+    sys.argv = arguments[1:]
+    runpy.run_path(arguments[1], run_name="__main__")
+    gc.collect()  # what is not closed warns when it is found
 
 
 def _run(main: Main, arguments: list[str]) -> int:

@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 from bindings.upgrading.facts.crossing import Crossing, Seen
 from bindings.upgrading.facts.fact import ALWAYS, Fact
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange, Policy, Queue
+from exchange.entities.in_force import SettingsInForce
 from exchange.entities.indexes import Tables
 from exchange.entities.part import Part
 from exchange.entities.policy_definitions import refuse_policy
@@ -108,15 +109,20 @@ def _may_have_a_plugin(part: Part | None) -> bool:
 def find_unreadable(crossing: Crossing) -> Iterator[Seen]:
     """Yield the queues that nobody can consume or get from in the new release, each with the reason."""
     for queue, _, new in crossing.in_force:
-        crash = max(find_crash(settings, queue, crossing.new) for settings in new)
+        crash = _find_crash(queue, new, crossing)
         if crash:
             yield queue, crash
 
 
+def _find_crash(queue: Queue, new: Iterable[SettingsInForce], crossing: Crossing) -> str:
+    return max(find_crash(settings, queue, crossing.new) for settings in new)
+
+
 def describe_crash(crossing: Crossing, part: Part) -> str:
     """Return what becomes of a refused queue that is there already, if it does not just stay."""
-    is_unreadable = isinstance(part, Queue) and any(queue == part for queue, _ in find_unreadable(crossing))
-    return "one that is there stays, and nobody can consume or get from it (HSU057)" if is_unreadable else ""
+    if not isinstance(part, Queue) or not _find_crash(part, crossing.new_in_force[part.name], crossing):
+        return ""
+    return "one that is there stays, and nobody can consume or get from it (HSU057)"
 
 
 def describe_shifts(crossing: Crossing, part: Part) -> str:

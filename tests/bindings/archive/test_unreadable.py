@@ -6,8 +6,6 @@ import ast
 import gzip
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -29,8 +27,8 @@ from tests.support.archives import rocketmq_files
 from tests.support.archives.avro_files import encode_rows, record_schema
 from tests.support.archives.kafka_files import KafkaRecord, batch
 from tests.support.archives.reads import read
+from tests.support.command_server import command_server
 from tests.support.pages import ROOT
-from tests.support.waiting import find_limit
 
 PLACES = FieldMapping("=x", "=k")
 RECORD = Record(Message("x", "k"), size=0)
@@ -189,9 +187,6 @@ def test_pipes_beside_files_of_brokers_are_not_waited_for(tmp_path: Path) -> Non
     for name in ("commitlog/{0:020}", "consumequeue/T/0/{0:020}", "config/topics.json", "checkpoint", "timerwheel"):
         os.mkfifo(store / name.format(0))
     for path in (kafka, store):
-        ended = subprocess.run(
-            [sys.executable, "-m", "bridge.cli", "archive", "inspect", str(path)],
-            capture_output=True, text=True, check=False, timeout=find_limit(), cwd=ROOT,
-        )  # fmt: skip
-        assert ended.returncode in (0, 2), ended.stderr
-        assert "Traceback" not in ended.stderr
+        ended = command_server().run(["archive", "inspect", str(path)])  # which is ended if it waits
+        assert ended.code in (0, 2), ended.err
+        assert "Traceback" not in ended.err

@@ -221,19 +221,21 @@ def test_a_virtual_host_without_messages_has_no_traffic(tmp_path: Path) -> None:
         bindings.upgrade(path, vhost="b", archives=archive)
 
 
-MANY = 1_000
+MANY = 400
 ALIKE = "".join(f'queue q{n}: classic, x-queue-version = 1\nt -> q{n}: "#.a.#.b{n}.#"\n' for n in range(MANY))
 
 
-@pytest.mark.parametrize("form", ["text", "markdown"])
-def test_parts_that_are_refused_for_the_same_reason_are_one_line_with_their_number(tmp_path: Path, form: str) -> None:
+def test_parts_that_are_refused_for_the_same_reason_are_one_line_with_their_number(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     text = f"profile rabbitmq-4.2\nexchange t: topic\n{ALIKE}"
-    result = run(tmp_path, "--format", form, "--html", str(page), text=text)
-    for shown in (result.stdout, page.read_text()):
+    printed = [
+        run(tmp_path, "--format", form, *more, text=text).stdout
+        for form, more in (("text", ("--html", str(page))), ("markdown", ()))
+    ]
+    for shown in (*printed, page.read_text()):
         assert shown.count("HSU001") == shown.count("HSU003") == 1
-        assert "1,000 queues, " in shown
-        assert "1,000 bindings, " in shown
+        assert f"{MANY} queues, " in shown
+        assert f"{MANY} bindings, " in shown
         assert shown.lower().count("the broker, for the first") == 2
         assert len(shown) < 20_000
     found = json.loads(run(tmp_path, "--format", "json", text=text).stdout)["vhosts"][0]["sightings"]

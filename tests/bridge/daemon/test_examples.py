@@ -7,7 +7,6 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,7 +32,7 @@ from docs.scripts.schemas import TABLES as PAGES_OF_KEYS
 from exchange import Message, Router
 from tests.bridge.daemon.test_metrics import Family, parse_metrics
 from tests.bridge.endpoints.archive.test_archive import find_parts, read_bodies, write_part
-from tests.support.waiting import find_limit
+from tests.support.command_server import command_server
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "bridge"
 GUIDE = Path(__file__).parents[3] / "docs" / "bridge.md"
@@ -79,11 +78,8 @@ def test_the_replay_runs(examples: Path) -> None:
     day = 1_795_219_200_000_000  # 2026-11-21
     messages = [Message("orders", keys[n % 3], {"tenant": f"t{n % 7}"}, body=b"%d" % n) for n in range(210)]
     write_part(examples / "archive", messages, [day + n * 1_000_000 for n in range(210)])
-    done = subprocess.run(
-        [sys.executable, "-m", "bridge.cli", "bridge", "run", str(examples / "replay.toml")],
-        capture_output=True, text=True, timeout=find_limit(), check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    done = command_server().run(["bridge", "run", str(examples / "replay.toml")])
+    assert done.code == 0, done.err
     where = examples / "partitioned"
     assert len(read_bodies(where / "queue=billing")) == 70
     assert len(read_bodies(where / "queue=lost-and-found")) == 70
