@@ -47,6 +47,7 @@ def test_jars_are_downloaded_once_and_again_when_one_is_gone(tmp_path: Path, mon
     assert times("a:b:1") == 3
 
 
+@pytest.mark.process
 def test_a_source_is_compiled_once_and_again_when_it_or_a_jar_has_changed(tmp_path: Path, kept: Path) -> None:
     for program in ("java", "javac"):
         if shutil.which(program) is None:

@@ -72,9 +72,9 @@ class CommandServer:
         socket.send_fds(self._descriptors, [b"3"], descriptors)
         return self.run_each([(arguments, None)])[0].code
 
-    def run_file(self, path: Path) -> Ended:
+    def run_file(self, path: Path, *arguments: str) -> Ended:
         """Run a file as ``python -W error`` does."""
-        return self.run([PYTHON, str(path)])
+        return self.run([PYTHON, str(path), *arguments])
 
     def run_each(self, commands: Sequence[tuple[Sequence[str], str | None]], memory: int | None = None) -> list[Ended]:
         """Run commands one after the other, each with a file as its standard input."""

@@ -92,12 +92,14 @@ def mark(items: list[pytest.Item]) -> None:
     """Mark items by the fixtures that they use, and keep those that share Spark or servers in one process of xdist."""
     for item in items:
         names = getattr(item, "fixturenames", ())
+        marks = _marks_of(item)
         for fixture, name in FIXTURES.items():
-            if fixture in names and item.get_closest_marker(name) is None:
+            if fixture in names and name not in marks:
                 item.add_marker(name)
-        if item.get_closest_marker("spark") is not None:
+                marks.add(name)
+        if "spark" in marks:
             item.add_marker(pytest.mark.xdist_group("spark"))
-        elif item.get_closest_marker("live") is not None:
+        elif "live" in marks:
             item.add_marker(pytest.mark.xdist_group("servers"))
 
 
@@ -126,8 +128,9 @@ def select(
 
 
 def _runs(item: pytest.Item, tier: Tier, whole: frozenset[str] | None) -> bool:
-    needed, is_smoke = needs(item), item.get_closest_marker("smoke") is not None
-    is_quick = not needed or (is_smoke and not ALONE & set(needed))
+    marks = _marks_of(item)
+    needed, is_smoke = marks.intersection(NEEDS), "smoke" in marks
+    is_quick = not needed or (is_smoke and not ALONE & needed)
     if tier == "quick":
         return is_quick
     if whole is not None and (leaf := _find_leaf(_module_of(item))) and leaf.name not in whole:
@@ -141,7 +144,12 @@ _find_leaf = cache(find_leaf)
 
 def needs(item: pytest.Item) -> list[str]:
     """Return the marks of what an item needs beside a processor."""
-    return [name for name in NEEDS if item.get_closest_marker(name) is not None]
+    marks = _marks_of(item)
+    return [name for name in NEEDS if name in marks]
+
+
+def _marks_of(item: pytest.Item) -> set[str]:
+    return {each.name for each in item.iter_markers()}
 
 
 @contextmanager

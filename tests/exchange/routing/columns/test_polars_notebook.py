@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.command_server import command_server
 from tests.support.pages import ROOT
 
 SCRIPT = ROOT / "examples/polars_notebook/notebook.py"
@@ -17,15 +16,10 @@ def test_the_notebook_counts_what_queues_get_and_what_is_lost(tmp_path: Path) ->
     pytest.importorskip("polars")
     archive = tmp_path / "traffic"
     traffic = ROOT / "examples/orders/traffic.jsonl"
-    convert = [sys.executable, "-m", "bridge.cli", "archive", "convert", str(traffic), str(archive)]
-    subprocess.run(convert, cwd=ROOT, check=True, capture_output=True)
-    runs = [[], [str(archive)]]
-    outputs = [
-        subprocess.run(
-            [sys.executable, SCRIPT, *arguments], cwd=ROOT, check=True, capture_output=True, text=True
-        ).stdout
-        for arguments in runs
-    ]
+    assert command_server().run(["archive", "convert", str(traffic), str(archive)]).code == 0
+    ended = [command_server().run_file(SCRIPT, *arguments) for arguments in ((), (str(archive),))]
+    assert [each.code for each in ended] == [0, 0], ended
+    outputs = [each.out for each in ended]
     assert outputs[0] == outputs[1]
     assert "<RouteColumns of 160 rows: 8 outcomes, 0 of them refused>" in outputs[0]
     for row in (
