@@ -14,6 +14,7 @@ import atexit
 import gc
 import importlib
 import json
+import math
 import os
 import pkgutil
 import resource
@@ -32,9 +33,9 @@ from functools import cache
 from pathlib import Path
 from typing import IO, NoReturn
 
+from tests.support.waiting import find_limit
+
 ROOT = Path(__file__).parents[2]
-SECONDS = 120
-"""Maximum duration of a command, in seconds by the clock; past it the child ends with -SIGALRM."""
 MEMORY = 6 << 30
 """Maximum address space of a command whose input is hostile, in bytes."""
 PACKAGES = ("exchange", "bindings", "bridge")
@@ -77,12 +78,16 @@ class CommandServer:
         return self.run([PYTHON, str(path), *arguments])
 
     def run_each(self, commands: Sequence[tuple[Sequence[str], str | None]], memory: int | None = None) -> list[Ended]:
-        """Run commands one after the other, each with a file as its standard input."""
+        """Run commands one after the other, each with a file as its standard input.
+
+        One that takes longer than all that a test waits for ends with -SIGALRM.
+        """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         mask = os.umask(0o077)
         os.umask(mask)
-        print(json.dumps([commands, memory, mask, dict(os.environ)]), file=self._process.stdin, flush=True)
+        rest = math.ceil(find_limit()), memory, mask, dict(os.environ)
+        print(json.dumps([commands, *rest]), file=self._process.stdin, flush=True)
         return [Ended(*each) for each in json.loads(self._process.stdout.readline())]
 
     def close(self) -> None:
@@ -162,7 +167,7 @@ def _take(file: IO[bytes]) -> str:
 
 def _run_each(
     main: Main, commands: list[tuple[list[str], str]], given: list[int], out: IO[bytes], err: IO[bytes],
-    codes: IO[bytes], memory: int | None, mask: int, environment: dict[str, str],
+    codes: IO[bytes], seconds: int, memory: int | None, mask: int, environment: dict[str, str],
 ) -> NoReturn:  # fmt: skip
     """Run the commands in this process, and end it."""
     try:
@@ -176,6 +181,7 @@ def _run_each(
             for number, descriptor in enumerate(opened):
                 os.dup2(descriptor, number)
             os.close(opened[0])
+            signal.alarm(seconds)
             code = _run(_run_file if arguments[:1] == [PYTHON] else main, arguments)
             codes.write(json.dumps([code, _take(out), _take(err)]).encode() + b"\n")
             codes.flush()
@@ -187,6 +193,8 @@ def _run_file(arguments: list[str]) -> None:
     """Run a file as a program to which every warning is an error, and which has imported nothing of ours."""
     for name in [name for name in sys.modules if name.partition(".")[0] in PACKAGES]:
         del sys.modules[name]
+    for name in ("COLUMNS", "LINES"):  # which pytest-xdist sets, and no terminal
+        os.environ.pop(name, None)
     warnings.simplefilter("error")
     sys.argv = arguments[1:]
     runpy.run_path(arguments[1], run_name="__main__")
@@ -197,7 +205,6 @@ def _run(main: Main, arguments: list[str]) -> int:
     """Run a command and return the exit code that the interpreter would end with after ``main``."""
     code: object = 1
     try:
-        signal.alarm(SECONDS)
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
         sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
