@@ -44,6 +44,7 @@ GROUPS: Final = {
     "Archives and audits": {
         "archive": "Inspect archives of messages, and convert them to Parquet.",
         "audit": "Report what archived messages do in a topology.",
+        "dead": "Group dead letters, and show why they died.",
     },
     "Bridge": {"bridge": "Move messages between RabbitMQ, Kafka, RocketMQ and archives."},
     "Consumers": {"group": "Share a partitioned queue of RabbitMQ among consumers."},
@@ -55,6 +56,7 @@ to be listed or completed."""
 
 OURS: Final = {
     "bridge": "bridge.daemon.commands",
+    "dead": "bridge.dead.commands",
     "group": "bridge.consumers.groups.commands",
     "rocketmq": "bridge.scaling.commands",
     "schema": "bridge.schema.command",

@@ -66,6 +66,7 @@ HOMES: Final = ("exchange.values.json_text", "bindings.archive.nesting")
 ELSEWHERE: Final = {
     "bindings/mcp/server.py _find_reason": "a line that has been refused: tests/bindings/mcp/test_mcp.py",
     "bindings/archive/rocketmq/store.py _Databases.read_config": "the same reader as of files, on values in RocksDB",
+    "bridge/dead/conventions.py _parse_deaths": "x-death as archives hold it: tests/bridge/dead/test_conventions.py",
     "bridge/endpoints/kafka/cluster/health.py ClientHealth.look": "the statistics of librdkafka, in this process",
     "bridge/endpoints/archive/rotation.py Rotator.rotate": "a pipe from a process of its own",
     "bridge/endpoints/archive/rotation.py main": "a pipe from the bridge that started it",

@@ -103,6 +103,7 @@ SCHEMAS: Final[Mapping[str, NamedSchema]] = MappingProxyType({
     "group-describe": _of_types(
         "hashstar group describe --format json", "bridge.consumers.groups.description:Description"
     ),
+    "dead": _of_types("hashstar dead --format json", "bridge.dead.report:DeadReport"),
     "rocketmq-scale": _of_types("hashstar rocketmq scale --format json", "bridge.scaling.forms:ScaleJson"),
     "bridge-status": _of_types("/status of a bridge", "bridge.daemon.web:StatusJson"),
 })  # fmt: skip

@@ -53,7 +53,7 @@ FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 PLACES: Mapping[str, str] = {
     "aside": THREAD, "cli": START, "completions": START, "schema": START, "table": f"{START}; secrets again {ASIDE}",
     "tls": f"{START}; again {ASIDE}",
-    "daemon.commands": START, "scaling.commands": START,
+    "daemon.commands": START, "scaling.commands": START, "dead.forms": "after the loop has ended",
     "daemon.gauges": f"{THREAD}: that of the HTTP server; /proc", "daemon.web": f"{THREAD}: that of the HTTP server",
     "daemon.writer": f"{THREAD}: the log's", "daemon.journal": f"{THREAD}: the log's; `Journal.flush` is bounded",
     "daemon.run": "at the end: the log, bounded", "daemon.signals": THREAD,

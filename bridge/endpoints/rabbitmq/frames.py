@@ -17,8 +17,8 @@ from exchange.amqp.methods import END as END_OCTET
 from exchange.limits import MESSAGE_BYTES
 
 __all__ = [
-    "Acked", "Arrived", "Contents", "Returned", "encode_ack",
-    "encode_publish",
+    "Acked", "Arrived", "Contents", "NothingLeft", "Returned", "encode_ack", "encode_gets", "encode_publish",
+    "encode_return_all",
 ]  # fmt: skip
 
 END: Final = bytes((END_OCTET,))
@@ -28,6 +28,9 @@ OVERHEAD: Final = 8
 
 METHOD_HEAD: Final = Struct(">I")
 DELIVER: Final = 60 << 16 | 60
+GET: Final = 60 << 16 | 70
+GET_OK: Final = 60 << 16 | 71
+GET_EMPTY: Final = 60 << 16 | 72
 RETURN: Final = 60 << 16 | 50
 PUBLISH: Final = 60 << 16 | 40
 ACK: Final = 60 << 16 | 80
@@ -52,7 +55,7 @@ _tag_and_length: Final = Struct(">QBB").unpack_from
 
 
 class Arrived(NamedTuple):
-    """basic.deliver with its content."""
+    """basic.deliver or basic.get-ok with its content."""
 
     tag: int
     redelivered: bool
@@ -82,10 +85,14 @@ class Acked(NamedTuple):
     nack: bool
 
 
+class NothingLeft(NamedTuple):
+    """basic.get-empty."""
+
+
 _new_tuple: Final = tuple.__new__
 """Makes a named tuple without its own ``__new__``, which is written in Python and slower."""
 
-Event: TypeAlias = Arrived | Returned | Acked
+Event: TypeAlias = Arrived | Returned | Acked | NothingLeft
 
 
 class Contents:
@@ -182,10 +189,13 @@ class Contents:
     def _method(self, data: bytes, start: int, stop: int) -> bool:
         (method,) = METHOD_HEAD.unpack_from(data, start)
         at = start + 4
-        if self._begun is not None and method in (DELIVER, RETURN):
+        if self._begun is not None and method in (DELIVER, GET_OK, RETURN):
             raise Disconnected("the broker sent a delivery or return without its whole content")
-        if method == DELIVER:
-            at += 1 + data[at]
+        if method in (DELIVER, GET_OK):
+            if method == DELIVER:
+                at += 1 + data[at]
+            else:
+                stop -= 4  # the number of messages that are left
             tag, redelivered = TAG.unpack_from(data, at)
             at += 9
             exchange, key, at = data[at + 1 : (end := at + 1 + data[at])], data[end + 1 : end + 1 + data[end]], end
@@ -193,6 +203,9 @@ class Contents:
         elif method in (ACK, NACK):
             number, bits = TAG.unpack_from(data, at)
             self.events.append(Acked(number, bool(bits & 1), method == NACK))
+            return True
+        elif method == GET_EMPTY:
+            self.events.append(NothingLeft())
             return True
         elif method == RETURN:
             code = int.from_bytes(data[at : at + 2], "big")
@@ -219,6 +232,17 @@ class Contents:
 def encode_ack(channel: int, tag: int, *, multiple: bool) -> bytes:
     """Encode basic.ack for one delivery or for all up to it."""
     return ACK_FRAME.pack(METHOD, channel, 13, ACK, tag, multiple, 0xCE)
+
+
+def encode_gets(channel: int, queue: bytes, count: int) -> bytes:
+    """Encode basic.get of a queue, a number of times; each is answered with a message or `NothingLeft`."""
+    payload = METHOD_HEAD.pack(GET) + b"\0\0%c%b\0" % (len(queue), queue)
+    return (HEAD.pack(METHOD, channel, len(payload)) + payload + END) * count
+
+
+def encode_return_all(channel: int) -> bytes:
+    """Encode basic.nack with requeue for all deliveries of a channel."""
+    return ACK_FRAME.pack(METHOD, channel, 13, NACK, 0, 0b11, END_OCTET)
 
 
 def encode_publish(

@@ -33,6 +33,7 @@ LEAVES: Final = (
     Leaf("kafka-stores", ("bindings.archive.kafka",), ("tests/bindings/archive/kafka",)),
     Leaf("adapters", ("bindings.adapters",), ("tests/bindings/adapters",)),
     Leaf("audit", ("bindings.auditing", "bindings.commands.audit"), ("tests/bindings/auditing",)),
+    Leaf("dead", ("bridge.dead",), ("tests/bridge/dead",)),
     Leaf("drawing", ("bindings.drawing", "bindings.commands.graph"), ("tests/bindings/drawing",)),
     Leaf("drift", ("bindings.drift", "bindings.commands.drift"), ("tests/bindings/drift",)),
     Leaf("groups", ("bridge.consumers.groups",), ("tests/bridge/consumers/groups",)),

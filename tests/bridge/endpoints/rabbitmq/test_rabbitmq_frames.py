@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 
 from bridge.endpoint import Disconnected
 from bridge.endpoints.rabbitmq.consumer.offsets import StreamOffsets
-from bridge.endpoints.rabbitmq.frames import Acked, Arrived, Contents, Event, Returned, encode_publish
+from bridge.endpoints.rabbitmq.frames import (
+    Acked,
+    Arrived,
+    Contents,
+    Event,
+    NothingLeft,
+    Returned,
+    encode_publish,
+)
 from bridge.endpoints.rabbitmq.unrouted import SentMessage, match_returns
 from exchange.amqp import ContentHeader
 from tests.support.bridge.unconnected import UnconnectedWire
@@ -42,18 +50,27 @@ def encode_event(event: Event) -> bytes:
     if isinstance(event, Acked):
         method = 120 if event.nack else 80
         return frame(1, struct.pack(">HHQB", 60, method, event.number, event.multiple))
+    if isinstance(event, NothingLeft):
+        return frame(1, struct.pack(">HH", 60, 72) + short(b""))
+    left = b""
     if isinstance(event, Returned):
         method_frame = struct.pack(">HHH", 60, 50, event.code) + short(event.text)
+    elif event.tag % 2:  # the answer to basic.get
+        method_frame = struct.pack(">HHQB", 60, 71, event.tag, event.redelivered)
+        left = struct.pack(">I", 5)
     else:
         method_frame = struct.pack(">HH", 60, 60) + short(b"tag") + struct.pack(">QB", event.tag, event.redelivered)
-    method_frame += short(event.exchange) + short(event.routing_key)
+    method_frame += short(event.exchange) + short(event.routing_key) + left
     frames = [frame(1, method_frame), frame(2, struct.pack(">HHQ", 60, 0, len(event.body)) + event.properties)]
     most = FRAME_MAX - 8
     frames += [frame(3, event.body[at : at + most]) for at in range(0, len(event.body), most)]
     return b"".join(frames)
 
 
-@given(st.lists(st.one_of(arrivals, returns, acks), max_size=6), st.lists(st.integers(1, 5_000), max_size=20))
+@given(
+    st.lists(st.one_of(arrivals, returns, acks, st.just(NothingLeft())), max_size=6),
+    st.lists(st.integers(1, 5_000), max_size=20),
+)
 def test_events_are_the_same_however_their_bytes_are_cut(events: Sequence[Event], cuts: Sequence[int]) -> None:
     wire, data = UnconnectedWire(FRAME_MAX), b"".join(map(encode_event, events))
     for size in cuts:

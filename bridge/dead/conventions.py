@@ -1,0 +1,187 @@
+"""Headers by which a dead letter shows why it died: one row for each system that writes some.
+
+The first row counts that has a mark in the message: who wrote last comes first, as a message that a broker
+dead-lettered may be given up by an application later, and keeps the headers of the broker.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from exchange.values.json_text import parse_leniently
+
+__all__ = [
+    "CONVENTIONS", "DEATHS", "HEADERS", "KEY", "NUMBER", "TEXT", "VARYING", "Convention", "Death", "SHORT",
+    "find_death", "shape_key", "shape_text",
+]  # fmt: skip
+
+DEATHS: Final = "x-death"
+FIRST: Final = "x-first-death-"
+
+
+class Death(NamedTuple):
+    """What dead letters of one group have in common. What is not known is ""."""
+
+    by: str
+    """Name of the `Convention`; "" for a message without headers of any."""
+    reason: str
+    """Of RabbitMQ: rejected, expired, maxlen, delivery_limit; of others a text, with ``#`` for numbers."""
+    queue: str
+    """Queue in which it died, or topic that it was read from."""
+    first: str
+    """The first death, where that is another one: ``rejected in 'orders'``."""
+    exchange: str
+    """Exchange that it was published to; of Kafka and RocketMQ the topic."""
+    key: str
+    """Shape of its routing key: words that vary are ``*``."""
+    exception: str
+    """Class of the exception."""
+    error: str
+    """Text of the exception, with ``#`` for numbers."""
+
+
+class Convention(NamedTuple):
+    """The headers of one system; each is the name of a header, "" for none."""
+
+    name: str
+    marks: tuple[str, ...]
+    """Headers of which each dead letter has one."""
+    seen: str
+    """Where they are written."""
+    reason: str = ""
+    queue: str = ""
+    exchange: str = ""
+    routing_key: str = ""
+    exception: str = ""
+    error: str = ""
+    tries: str = ""
+    """Header with the number of tries."""
+    constant: str = ""
+    """The reason where no header has it."""
+
+    @property
+    def headers(self) -> tuple[str, ...]:
+        """All headers that are read."""
+        fields = (self.reason, self.queue, self.exchange, self.routing_key, self.exception, self.error, self.tries)
+        return (*self.marks, *filter(None, fields))
+
+
+CONVENTIONS: Final = (
+    Convention(
+        "hashstar", ("hashstar-reason",), "a bridge's dead letters, `bridge.pump.dead_letters`",
+        "hashstar-reason", "hashstar-queue", "hashstar-exchange", "hashstar-routing-key", tries="hashstar-attempts",
+    ),
+    Convention(
+        "Kafka Connect", ("__connect.errors.topic", "__connect.errors.exception.class.name"),
+        "sink connectors with errors.deadletterqueue.context.headers.enable, `DeadLetterQueueReporter`",
+        "__connect.errors.stage", "__connect.errors.topic", exception="__connect.errors.exception.class.name",
+        error="__connect.errors.exception.message",
+    ),
+    Convention(
+        "Spring Kafka", ("kafka_dlt-original-topic", "kafka_dlt-exception-fqcn"),
+        "`DeadLetterPublishingRecoverer`, `KafkaHeaders.DLT_*`",
+        "kafka_dlt-exception-cause-fqcn", "kafka_dlt-original-topic", exception="kafka_dlt-exception-fqcn",
+        error="kafka_dlt-exception-message",
+    ),
+    Convention(
+        "Spring Cloud Stream", ("x-original-topic", "x-exception-fqcn"), "the binder for Kafka, `BinderHeaders`",
+        queue="x-original-topic", exception="x-exception-fqcn", error="x-exception-message", constant="republished",
+    ),
+    Convention(
+        "Spring AMQP", ("x-exception-message", "x-exception-stacktrace"), "`RepublishMessageRecoverer`",
+        exchange="x-original-exchange", routing_key="x-original-routingKey", error="x-exception-message",
+        constant="republished",
+    ),
+    Convention(
+        "RocketMQ", ("x-rocketmq-DLQ_ORIGIN_TOPIC", "x-rocketmq-RETRY_TOPIC"),
+        "`%DLQ%` and `%RETRY%` topics, `MessageConst`",
+        queue="x-rocketmq-RETRY_TOPIC", exchange="x-rocketmq-DLQ_ORIGIN_TOPIC", tries="x-rocketmq-RECONSUME_TIME",
+        constant="consumed too often",
+    ),
+    Convention(
+        "RabbitMQ", (DEATHS, f"{FIRST}reason"), "each release, `rabbit_dead_letter`, `mc`",
+        f"{FIRST}reason", f"{FIRST}queue", f"{FIRST}exchange",
+    ),
+)  # fmt: skip
+"""The table, those who write last first. Of RabbitMQ the entries of x-death say more than the columns: `find_death`."""
+
+HEADERS: Final = tuple(dict.fromkeys([name for each in CONVENTIONS for name in each.headers]))
+"""All headers that decide about a group, and the number of tries."""
+
+VARYING: Final = r"[^.]*[0-9][^.]*[0-9][^.]*[0-9][^.]*"
+"""A word of a key that stands for one thing only: it has three digits or more."""
+SHORT: Final = r"(^|\.)[0-9]{1,2}(\.|$)"
+"""Another one: a number. Of two in turn one is found, so it is to be replaced twice."""
+NUMBER: Final = r"[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f-]{22}|0x[0-9A-Fa-f]+|[0-9]+"
+"""Identifiers of 128 bits, addresses and numbers in texts of errors."""
+TEXT: Final = 200
+"""Maximum number of characters of a reason or an error; what follows does not distinguish groups."""
+KEY: Final = 255
+"""The same of a key: those of Kafka may have any length."""
+DIGITS: Final = frozenset("0123456789")
+
+
+def shape_key(key: str) -> str:
+    """Return the beginning of a routing key with ``*`` for each word that is a number, or has three digits or more."""
+    return ".".join(["*" if _varies(word) else word for word in key[:KEY].split(".")])
+
+
+def _varies(word: str) -> bool:
+    digits = sum([each in DIGITS for each in word])
+    return digits >= 3 or 0 < digits == len(word)
+
+
+def shape_text(text: str) -> str:
+    """Return a text of an error with ``#`` for numbers and identifiers, clipped."""
+    return re.sub(NUMBER, "#", text)[:TEXT]
+
+
+def find_death(headers: Mapping[str, str | None], exchange: str, key: str) -> tuple[Death, str]:
+    """Return the death that headers, as archives have them, tell of, and the routing key that was published.
+
+    ``exchange`` and ``key`` are those of the message. The shape of the key in the death is `shape_key`'s.
+    """
+    convention = next((each for each in CONVENTIONS if any(headers.get(mark) is not None for mark in each.marks)), None)
+    if convention is None:
+        return Death("", "", "", "", exchange, shape_key(key), "", ""), key
+
+    def read(name: str) -> str:
+        return (headers.get(name) or "") if name else ""
+
+    reason, queue, first = read(convention.reason) or convention.constant, read(convention.queue), ""
+    published = read(convention.exchange) if convention.exchange else exchange
+    key = read(convention.routing_key) if convention.routing_key else key
+    if convention.name == "RabbitMQ":
+        deaths = _parse_deaths(headers.get(DEATHS))
+        origin = next(
+            (each for each in deaths if (each.get("queue"), each.get("reason")) == (queue, reason)),
+            deaths[-1] if deaths else {},
+        )
+        reason, queue = reason or _text(origin, "reason"), queue or _text(origin, "queue")
+        published = published if headers.get(convention.exchange) is not None else _text(origin, "exchange")
+        keys = origin.get("routing-keys")
+        key = keys[0] if isinstance(keys, list) and keys and isinstance(keys[0], str) else key
+        last = (_text(deaths[0], "reason"), _text(deaths[0], "queue")) if deaths else (reason, queue)
+        if last != (reason, queue):
+            first = f"{reason} in '{queue}'"
+            reason, queue = last
+    if not published and convention.name in ("Kafka Connect", "Spring Kafka", "Spring Cloud Stream", "RocketMQ"):
+        published = queue
+    exception, error = read(convention.exception), shape_text(read(convention.error))
+    return Death(convention.name, shape_text(reason), queue, first, published, shape_key(key), exception, error), key
+
+
+def _parse_deaths(text: str | None) -> list[dict[str, Any]]:
+    """Return the entries of x-death, the latest first; none if it is no array of tables."""
+    try:
+        value = parse_leniently(text or "[]")
+    except ValueError:
+        return []
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def _text(entry: Mapping[str, Any], name: str) -> str:
+    value = entry.get(name)
+    return value if isinstance(value, str) else ""

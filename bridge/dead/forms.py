@@ -1,0 +1,115 @@
+"""The forms of a report on dead letters: text, JSON, and a page of HTML that needs nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+from importlib.resources import files
+from typing import Any, Final
+
+from bindings.archive.figures import format_minute
+from bridge.dead.report import DeadGroup, DeadReport
+from exchange.text.display import count_noun, count_rest, describe_exchange, escape_line
+from exchange.values.documents import encode_as
+from exchange.values.forms import Form, Forms, Screen
+
+__all__ = ["FORMS", "to_html", "to_json", "to_text"]
+
+FORMS: Final[Forms] = {
+    "text": Form("bridge.dead.forms:to_text", (".txt",), has_screen=True),
+    "json": Form("bridge.dead.forms:to_json", (".json",), indent=2),
+    "html": Form("bridge.dead.forms:to_html", (".html",)),
+}
+LISTED: Final = 20
+"""Maximum number of groups in the text; the other forms have all."""
+CLIPPED: Final = 120
+"""Maximum number of characters of an error in the text."""
+COLOURS: Final = "forms/page/colours.css"
+STYLE: Final = """
+body { margin: 0 auto; max-width: 1200px; padding: 28px; background: var(--paper); color: var(--ink);
+  font: 14px/1.45 var(--sans); }
+table { border-collapse: collapse; width: 100%; }
+th, td { text-align: left; vertical-align: top; padding: 6px 10px; border-bottom: 1px solid var(--strong);
+  overflow-wrap: anywhere; }
+td:first-child { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+"""
+
+
+def to_json(report: DeadReport) -> dict[str, Any]:
+    """Return the JSON of a report."""
+    document: dict[str, Any] = encode_as(DeadReport, report)
+    return document
+
+
+def to_text(report: DeadReport, screen: Screen) -> str:
+    """Return a report for people, with the largest groups."""
+    lines = [*describe(report)]
+    for group in report.groups[: None if screen.whole else LISTED]:
+        first, *others = describe_group(group)
+        lines += [f"{group.count:>9,}  {first}", *(f"{'':11}{line}" for line in others)]
+    if not screen.whole:
+        lines += count_rest(len(report.groups), LISTED)
+    return "".join([f"{escape_line(line)}\n" for line in lines])
+
+
+def describe(report: DeadReport) -> Iterator[str]:
+    """Yield what was read, in lines."""
+    yield f"{report.source}: {count_noun(report.selected, 'dead letter')} in {count_noun(len(report.groups), 'group')}"
+    if report.selected != report.looked_at:
+        yield f"selected of {report.looked_at:,} that were looked at"
+    if report.not_looked_at is None:
+        yield "what is behind --limit was not looked at"
+    elif report.not_looked_at:
+        yield f"{report.not_looked_at:,} more were not looked at"
+    if report.bad or report.skipped:
+        yield f"not read: {count_noun(report.bad, 'bad record')}; skipped as no messages: {report.skipped:,}"
+    if report.ungrouped:
+        yield f"{report.ungrouped:,} are in no group, as there are too many groups"
+    for note in report.notes:
+        yield f"note: {note}"
+
+
+def describe_group(group: DeadGroup) -> Iterator[str]:
+    """Yield what a group is, in lines."""
+    death = group.death
+    where = f" in '{death.queue}'" if death.queue else ""
+    reason = death.reason or ("no reason" if death.by else "no header says why it died")
+    yield f"{reason}{where}" + (f"  ({death.by})" if death.by else "")
+    if death.first:
+        yield f"first death: {death.first}"
+    key = f", for example '{group.example_key}'" if group.example_key != death.key else ""
+    yield f"published to {describe_exchange(death.exchange)} with the key '{death.key}'{key}"
+    if death.exception or death.error:
+        yield ": ".join(filter(None, (death.exception, death.error)))[:CLIPPED]
+    first, last = group.times
+    if first is not None and last is not None:
+        times = "" if group.tries < 2 else f"; up to {group.tries:,} times"
+        yield f"{format_minute(first)} to {format_minute(last)}{times}"
+    yield f"an example: {group.source} at {group.offset}"
+    if group.why:
+        yield f"why: {group.why}"
+    for ending in group.endings:
+        yield f"now: {ending.messages:,}: {ending.verdict.then}"
+
+
+def to_html(report: DeadReport) -> str:
+    """Return a report as a page; names may be hostile, so each is escaped, and no script runs."""
+    style = files("bindings.report").joinpath(*COLOURS.split("/")).read_text("utf-8") + STYLE
+    title, *others = describe(report)
+    head = (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">",
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        '<meta name="color-scheme" content="light dark">\n<meta name="generator" content="hashstar">',
+        f"<title>{_text(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n<h1>{_text(title)}</h1>",
+    )
+    rows = []
+    for group in report.groups:
+        first, *more = map(_text, describe_group(group))
+        rows.append(f"<tr><td>{group.count:,}</td><td><b>{first}</b><br>{'<br>'.join(more)}</td></tr>")
+    table = ("<table>\n<thead><tr><th>number</th><th>died</th></tr></thead>\n<tbody>", *rows, "</tbody>\n</table>")
+    return "\n".join([*head, *(f"<p>{_text(line)}</p>" for line in others), *table, "</body>\n</html>\n"])
+
+
+def _text(text: str) -> str:
+    return escape(escape_line(text))

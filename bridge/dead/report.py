@@ -1,0 +1,125 @@
+"""What was found in a source of dead letters: the value that all forms show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from bindings.archive.figures import format_time
+from bridge.dead.conventions import Death
+from bridge.dead.groups import Grouping
+from bridge.dead.verdicts import Judge, Verdict
+from exchange.values.documents import document
+
+__all__ = ["DeadGroup", "DeadReport", "Ending", "build_report"]
+
+
+@document("EndingJson", "count = messages, *verdict")
+class Ending(NamedTuple):
+    """What would become of some messages of a group, published again."""
+
+    messages: int
+    """Number of messages."""
+    verdict: Verdict
+
+
+def since(group: DeadGroup) -> str | None:
+    """Time of the first death in ISO 8601, UTC, or of the first message where no death has one; null: none is known."""
+    return None if group.times[0] is None else format_time(group.times[0])
+
+
+def until(group: DeadGroup) -> str | None:
+    """Time of the last one."""
+    return None if group.times[1] is None else format_time(group.times[1])
+
+
+@document(
+    "DeadGroupJson",
+    "count, by = death.by or null, reason = death.reason or null, queue = death.queue or null, "
+    "first = death.first or null, exchange = death.exchange, key = death.key, "
+    "exception = death.exception or null, error = death.error or null, why or null, since, until, tries, "
+    "example = ExampleJson(source, offset, routing_key = example_key), endings",
+    since=since, until=until,
+)  # fmt: skip
+@dataclass(frozen=True, slots=True)
+class DeadGroup:
+    """Dead letters that died alike."""
+
+    death: Death
+    count: int
+    """Number of messages."""
+    why: str
+    """Why they died, by the topology; null without one, and where it does not say."""
+    times: tuple[int | None, int | None]
+    tries: int
+    """Maximum number of tries, or of deaths in that queue for that reason, of one message; 0 where none is known."""
+    source: str
+    """File, queue, or topic with its partition, of a message of the group."""
+    offset: int
+    """Where it is there, as the format counts: a byte, a line, an offset; of a queue, its number from the head."""
+    example_key: str
+    """Its routing key."""
+    endings: tuple[Ending, ...]
+    """What would become of them, published again: the most frequent first; empty without a topology."""
+
+
+@document("DeadReportJson")
+@dataclass(frozen=True, slots=True)
+class DeadReport:
+    """What was found in a source."""
+
+    source: str
+    """Path, or address without a password."""
+    looked_at: int
+    """Number of messages that were read."""
+    selected: int
+    """Number of those that --where selects; all without it."""
+    not_looked_at: int | None
+    """Number of messages in the source that were not read, because of --limit or --wait; null: unknown."""
+    bad: int
+    """Number of records that could not be read."""
+    skipped: int
+    """Number of records that are no messages."""
+    ungrouped: int
+    """Number of selected messages in no group, as there were too many groups."""
+    notes: tuple[str, ...]
+    """What else is to be known about the reading."""
+    groups: tuple[DeadGroup, ...]
+    """The groups, the largest first."""
+
+
+def build_groups(grouping: Grouping, judge: Judge | None) -> Iterable[DeadGroup]:
+    """Yield the groups as documents."""
+    for death, group in grouping.finish():
+        endings = tuple([Ending(count, verdict) for verdict, count in group.verdicts.most_common()])
+        why = "" if judge is None else judge.explain(death)
+        yield DeadGroup(
+            death,
+            group.count,
+            why,
+            (group.since, group.until),
+            group.tries,
+            group.source,
+            group.offset,
+            group.key,
+            endings,
+        )
+
+
+def build_report(
+    source: str,
+    grouping: Grouping,
+    judge: Judge | None,
+    *,
+    left: int | None,
+    bad: int,
+    skipped: int,
+    notes: Iterable[str],
+) -> DeadReport:
+    """Return the report of what was read; ``left`` is the number of messages that were not."""
+    groups = tuple(build_groups(grouping, judge))
+    selected = grouping.ungrouped + sum([each.count for each in groups])
+    return DeadReport(
+        source, grouping.looked_at, selected, left, bad, skipped, grouping.ungrouped, tuple(notes), groups
+    )

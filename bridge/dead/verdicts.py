@@ -1,0 +1,159 @@
+"""Why a message died, by the settings in force of the queue where it did; and what would become of it, published again.
+
+It would go where the router sends it now. It dies again if its queue still gets it, and may still do what it died of:
+the dead letter is recorded and routed as in `exchange.lifecycle.broker`, of which the tests run the same.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from bridge.dead.conventions import Death
+from exchange.entities.in_force import SettingsInForce
+from exchange.errors import BrokerError, InputError
+from exchange.lifecycle.content import publish_content, record_death
+from exchange.lifecycle.limits import Limits, build_limits
+from exchange.lifecycle.outcomes import find_targets
+from exchange.lifecycle.possible import REASONS
+from exchange.routing.router import Router
+from exchange.text.display import list_some, write_milliseconds
+from exchange.topology.topology import Topology
+from exchange.values.documents import document
+from exchange.values.message import Message
+
+__all__ = ["Judge", "Verdict"]
+
+OF_AMQP: Final = frozenset({"RabbitMQ", "hashstar", "Spring AMQP"})
+"""Conventions of which the exchange and the routing key of a topology are known."""
+ADDED: Final = ("x-death", "x-first-death-", "x-last-death-", "x-delivery-count", "x-acquired-count")
+"""Headers that brokers add, or how their names begin: a message that is published again has none."""
+REMEMBERED: Final = 200_000
+"""Maximum number of verdicts that are kept."""
+SHOWN: Final = 4
+"""Maximum number of queues that a text names."""
+
+
+@document("VerdictJson", "goes, dies_again, then")
+class Verdict(NamedTuple):
+    """What would become of a message that is published again as it was."""
+
+    goes: tuple[str, ...] | None
+    """Queues that would get it; null where it is not routed, as its headers name no exchange of the topology."""
+    targets: tuple[str, ...]
+    dies_again: bool | None
+    """Whether the queue where it died would get it and may do the same again; null where that is not known."""
+    then: str
+    """What would happen then, in words."""
+
+
+class Judge:
+    """Judges messages by one topology."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology: Final = topology
+        self._router: Final = Router(topology)
+        self._policies: Final = topology.policies_in_force()
+        self._known: Final[dict[tuple[str, str, str, str, str], Verdict]] = {}
+
+    def recall(self, death: Death, key: str) -> Verdict | None:
+        """Return the verdict of messages whose key alone decides, without CC and BCC; None if more decides."""
+        if not self._is_routed(death):
+            return NOT_ROUTED
+        asked = (death.by, death.reason, death.queue, death.exchange, key)
+        verdict = self._known.get(asked)
+        if verdict is None:
+            verdict = self.judge(death, Message(death.exchange, key))
+            if self._topology.exchanges.get(death.exchange) and self._router.recall(death.exchange, key) is None:
+                return None
+            if len(self._known) < REMEMBERED:
+                self._known[asked] = verdict
+        return verdict
+
+    def judge(self, death: Death, message: Message) -> Verdict:
+        """Return what would become of a message that died, published again."""
+        if not self._is_routed(death):
+            return NOT_ROUTED
+        headers = {name: value for name, value in message.headers.items() if not name.startswith(ADDED)}
+        properties = {name: value for name, value in message.properties.items() if name != "expiration"}
+        message = Message(message.exchange, message.routing_key, headers, properties)
+        try:
+            route = self._router.route(message)
+            content = publish_content(message, self._topology.profile.lives)
+        except (BrokerError, InputError) as error:
+            return Verdict((), (), None, f"refused: {error}")
+        goes = tuple(route.queues)
+        if route.undecided:
+            return Verdict(goes, (), None, "undecided, as not all that decides is known")
+        if not goes:
+            return Verdict((), (), None, "lost: no queue gets it")
+        if death.by != "RabbitMQ" or death.reason not in REASONS:
+            return Verdict(goes, (), None, f"goes to {list_some(goes, SHOWN)}")
+        if death.queue not in goes:
+            return Verdict(goes, (), False, f"goes to {list_some(goes, SHOWN)}, and not to '{death.queue}' any more")
+        possible = self._policies.possible_settings(self._topology.queues[death.queue])
+        if len(possible) > 1:
+            return Verdict(goes, (), None, f"undecided: it is not known which policy is in force in '{death.queue}'")
+        limits = build_limits(possible[0], self._topology.queues[death.queue], self._policies.profile)
+        if explain_setting(death.reason, possible[0], limits) is None:
+            what = f"'{death.queue}' has no {SETTINGS[death.reason]} any more"
+            return Verdict(goes, (), False, f"goes to {list_some(goes, SHOWN)}; {what}")
+        if limits.dead_letter_address is None:
+            return Verdict(goes, (), True, f"{REASONS[death.reason]} again in '{death.queue}': lost, as there is no "  # type: ignore[index]
+                           "dead letter exchange")  # fmt: skip
+        dead = record_death(
+            content, death.queue, death.reason, limits.dead_letter_address, 0, self._topology.profile.lives
+        )
+        targets, cause, later = find_targets(self._router, dead, death.reason)
+        targets = (*targets, *[name for each in later for name in each.route.queues])
+        end = f"to {list_some(targets, SHOWN)}" if targets else f"lost: {cause}"
+        return Verdict(goes, targets, True, f"{REASONS[death.reason]} again in '{death.queue}': {end}")  # type: ignore[index]
+
+    def _is_routed(self, death: Death) -> bool:
+        return death.by in OF_AMQP or (not death.by and death.exchange in self._topology.exchanges)
+
+    def explain(self, death: Death) -> str:
+        """Return why messages died, by the settings in force of the queue; "" if its system is another one."""
+        if death.by != "RabbitMQ" or death.reason not in REASONS:
+            return ""
+        queue = self._topology.queues.get(death.queue)
+        if queue is None:
+            return f"the topology has no queue '{death.queue}'"
+        possible = self._policies.possible_settings(queue)
+        causes = []
+        for settings in possible:
+            limits = build_limits(settings, queue, self._policies.profile)
+            cause = explain_setting(death.reason, settings, limits)
+            causes.append(cause or ABSENT.get(death.reason, f"the queue has no {SETTINGS[death.reason]}"))
+        return " or ".join(dict.fromkeys(causes))
+
+
+NOT_ROUTED: Final = Verdict(None, (), None, "not routed: its headers name no exchange of a topology")
+SETTINGS: Final = {
+    "rejected": "consumer", "expired": "message-ttl", "maxlen": "max-length that drops messages",
+    "delivery_limit": "delivery-limit",
+}  # fmt: skip
+"""Reason -> the setting that makes it possible."""
+ABSENT: Final = {"expired": "the queue has no message-ttl: the message had an expiration, or the setting is gone"}
+
+
+def explain_setting(reason: str, settings: SettingsInForce, limits: Limits) -> str | None:
+    """Return the setting of a queue that makes a death possible, in words; None if none does."""
+    if limits.type == "stream":
+        return None
+    if reason == "rejected":
+        return "a consumer rejected it (basic.reject or basic.nack without requeue)"
+    if reason == "expired":
+        return (
+            None
+            if limits.ttl is None
+            else f"message-ttl {write_milliseconds(limits.ttl)} ({settings.values['message-ttl']})"
+        )
+    if reason == "maxlen":
+        if not limits.has_length or limits.overflow == "reject-publish":
+            return None
+        names = [name for name in ("max-length", "max-length-bytes") if settings.integer(name) is not None]
+        return " and ".join([f"{name} {settings.integer(name):,} ({settings.values[name]})" for name in names])
+    if limits.delivery_limit is None:
+        return None
+    given = settings.values.get("delivery-limit")
+    return f"delivery-limit {limits.delivery_limit} ({given or 'the default of the release'})"
