@@ -18,9 +18,9 @@ from typing import Any, Final, Self, TypeVar, cast
 
 from exchange.dispatch.delivery import Answer, Delivery, Ticket
 from exchange.dispatch.link import Link, LinkLost, Unroutable
-from exchange.dispatch.policy import DONE, ConsumeOptions, ConsumerCounts, Handle, Retry, restore_exchange, wrap_handle
+from exchange.dispatch.policy import ConsumeOptions, ConsumerCounts, Handle, Retry, restore_exchange, wrap_handle
 from exchange.dispatch.sending import AnswerSender, finish
-from exchange.dispatch.threads import HandlerThreads, place_of
+from exchange.dispatch.threads import HandlerThreads, log_end, place_of
 from exchange.dispatch.turns import ConcurrentTurns
 from exchange.values.message import Message
 
@@ -312,7 +312,7 @@ class Consumer:
                 await self._retry(policy, delivery, seconds, error)
                 return
             policy = policy.then
-        log.error("%s, failed: %s", where, DONE[policy], exc_info=error)
+        log_end(log, where, policy, error)
         if policy == "raise":
             self._end(error)
         else:

@@ -10,8 +10,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
 from exchange.dispatch.delivery import Delivery, Ticket
+from exchange.dispatch.policy import DONE, NoHandler, OnError
 
-__all__ = ["THREADS", "HandlerThreads", "place_of"]
+__all__ = ["THREADS", "HandlerThreads", "log_end", "place_of"]
 
 log: Final = logging.getLogger(__name__)
 
@@ -54,6 +55,14 @@ class HandlerThreads:
 def place_of(delivery: Delivery) -> str:
     """Return where a delivery was published, for the log."""
     return f"exchange {delivery.exchange!r}, key {delivery.routing_key!r}"
+
+
+def log_end(log: logging.Logger, where: str, policy: OnError, error: Exception) -> None:
+    """Log how a failed delivery ends; of `NoHandler` without the traceback, which shows our code only."""
+    if isinstance(error, NoHandler):
+        log.error("%s, failed: %s: %s", where, DONE[policy], error)
+    else:
+        log.error("%s, failed: %s", where, DONE[policy], exc_info=error)
 
 
 def _call(handler: Callable[[Delivery], object], delivery: Delivery) -> object:
