@@ -18,7 +18,7 @@ from tests.support.bridge.live_rabbitmq import Broker
 from tests.support.kafka.topics import topics_at
 from tests.support.rocketmq.topics import topics_at as rocketmq_topics_at
 from tests.support.servers import Server
-from tests.support.waiting import wait_until
+from tests.support.waiting import find_limit, wait_until
 
 pytestmark = pytest.mark.live
 
@@ -171,7 +171,7 @@ def test_a_topic_of_kafka_is_read_without_a_group(kafka: Server) -> None:
                 "__connect.errors.exception.message": f"id {number}",
             }
             producer.produce(topic, b"{}", b"k%d" % number, headers=headers)
-        assert producer.flush(60) == 0
+        assert producer.flush(find_limit()) == 0
         before = {each.group_id for each in AdminClient(topics.settings).list_consumer_groups().result().valid}
         url = f"kafka://{kafka.url.removeprefix('kafka://')}/{topic}"
         for _ in range(2):
