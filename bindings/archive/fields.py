@@ -44,6 +44,11 @@ FLAGS: Final = 1 << 24
 """Maximum number of possible pairs of type and value for which an array of flags is used."""
 MAX_QUOTED_CHARACTERS: Final = 60
 """Maximum number of characters of a wrong value that an error quotes."""
+TEXT: Final = r'"(?:[^"\\\x00-\x1f]|\\["\\/bfnrt])*"'
+NUMBER: Final = r"(?:0|[1-9][0-9]{0,17})"
+TABLE_FIELD: Final = rf'"[a-z-]+": (?:{TEXT}|{NUMBER}|{{"!timestamp": {NUMBER}}}|\[(?:{TEXT}(?:, {TEXT})*)?\])'
+FLAT_ARRAY: Final = rf"^\[{{{TABLE_FIELD}(?:, {TABLE_FIELD})*}}(?:, {{{TABLE_FIELD}(?:, {TABLE_FIELD})*}})*\]$"
+"""An array of tables of texts, numbers, times and lists of texts, as x-death is: it needs no decoding to be valid."""
 Places = np.ndarray[tuple[int], np.dtype[np.int64]]
 FIELD: Final = pa.struct([pa.field("type", pa.string(), nullable=False), pa.field("value", pa.string())])
 TABLE: Final = pa.map_(pa.string(), FIELD)
@@ -143,7 +148,7 @@ def find_wrong_rows(array: pa.MapArray) -> dict[int, str]:
     if len(places) < len(types):
         types, values = types.take(places), values.take(places)
     if not pa.types.is_dictionary(values.type):
-        doubtful = np.flatnonzero(~_find_sound_numbers(_decode_dictionary(types), values))
+        doubtful = np.flatnonzero(~_find_sound_fields(_decode_dictionary(types), values))
         if not len(doubtful):
             return {}
         places, types, values = places[doubtful], types.take(doubtful), values.take(doubtful)
@@ -153,7 +158,7 @@ def find_wrong_rows(array: pa.MapArray) -> dict[int, str]:
     pairs = _find_distinct(codes, len(kinds) * len(texts))
     kinds, texts = kinds.take(pairs // len(texts)), texts.take(pairs % len(texts))
     doubtful = _find_others(kinds, texts)
-    doubtful = doubtful[~_find_sound_numbers(kinds.take(doubtful), texts.take(doubtful))]
+    doubtful = doubtful[~_find_sound_fields(kinds.take(doubtful), texts.take(doubtful))]
     wrong: dict[int, str] = {}
     for kind, text, pair in zip(
         kinds.take(doubtful).to_pylist(), texts.take(doubtful).to_pylist(), pairs[doubtful].tolist(), strict=True
@@ -218,10 +223,10 @@ def _find_distinct(codes: Places, count: int) -> Places:
     return np.flatnonzero(is_met)
 
 
-def _find_sound_numbers(types: pa.Array, values: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Return a mask of fields that certainly are valid 64-bit integers or doubles.
+def _find_sound_fields(types: pa.Array, values: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Return a mask of fields that certainly are valid: 64-bit integers, doubles, and most arrays of dead letters.
 
-    Arrow casts all texts of a type at once; if one of them is invalid, no field of that type is in the mask.
+    Arrow casts all numbers of a type at once; if one of them is invalid, no field of that type is in the mask.
     """
     sound = np.zeros(len(types), bool)
     left = len(types)
@@ -238,6 +243,10 @@ def _find_sound_numbers(types: pa.Array, values: pa.Array) -> np.ndarray[tuple[i
             continue
         sound[which] = True
         left -= len(which)
+    if left:
+        arrays = np.flatnonzero(np.asarray(pc.fill_null(pc.equal(types, "array"), fill_value=False)))
+        is_flat = pc.match_substring_regex(values.take(arrays), FLAT_ARRAY)
+        sound[arrays] = np.asarray(pc.fill_null(is_flat, fill_value=False))
     return sound
 
 

@@ -8,11 +8,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.archive import fields as archive_fields
-from bindings.archive.fields import decode_field, find_wrong_rows
+from bindings.archive.fields import FLAT_ARRAY, decode_field, find_wrong_rows
 from exchange.errors import InputError
 
 TYPES = st.sampled_from(["longstr", "longstr", "long", "timestamp", "double", "bool", "array", "none", None])
-VALUES = st.sampled_from(["a", "1", "-1", "true", "1e5", "[]", str(1 << 63), str(1 << 64), "", None])
+VALUES = st.sampled_from(
+    [
+        "a",
+        "1",
+        "-1",
+        "true",
+        "1e5",
+        "[]",
+        str(1 << 63),
+        str(1 << 64),
+        "",
+        None,
+        *(f'[{{"count": {each}, "queue": "q", "routing-keys": ["k"]}}]' for each in ("1", "01", "-")),
+    ]
+)
 
 
 @given(
@@ -44,3 +58,8 @@ def test_rows_are_wrong_where_one_of_their_values_is(
         patch.setattr(archive_fields, "FLAGS", flags)
         found = find_wrong_rows(array)
     assert found.keys() == expected.keys()
+
+
+@given(st.from_regex(FLAT_ARRAY, fullmatch=True))
+def test_an_array_that_needs_no_decoding_can_be_decoded(text: str) -> None:
+    assert isinstance(decode_field("array", text), list)
