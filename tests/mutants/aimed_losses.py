@@ -105,6 +105,56 @@ LOSSES: Final[list[Mutant]] = [
         ("too many bad records in all are no error", "    check_bad(results.account, max_bad)\n", ""),
         ("the part of an archive that was read counts as all", "._replace(share=share)", ""),
     ),
+    # What attacks on the bridge found once, and a simulated life must find again.
+    *mutants_of(
+        "bridge/endpoints/rabbitmq/consumer/reading.py",
+        "simulation/test_simulation.py",
+        (
+            "a queue has the type for ever that it had at first",
+            "        last = self._offsets.last\n        self._is_stream, self",
+            (
+                "        if self._epoch > 1 and not self._is_stream:\n"
+                "            return await self._begin(connection, self._arguments)\n"
+                "        last = self._offsets.last\n        self._is_stream, self"
+            ),
+        ),
+        (
+            "what has arrived is acknowledged with what is settled",
+            "encode_ack(self._channel.number, self._settled, multiple=True)",
+            "encode_ack(self._channel.number, self._last, multiple=True)",
+        ),
+    ),
+    *mutants_of(
+        "bridge/endpoints/rabbitmq/unrouted.py",
+        "simulation/test_simulation.py",
+        (
+            "a message whose binding is missing is given up by the number of its tries",
+            'now, which {why}", waits=True)',
+            'now, which {why}")',
+        ),
+    ),
+    *mutants_of(
+        "bridge/endpoints/rabbitmq/suspects.py",
+        "simulation/test_simulation.py",
+        (
+            "all that was under way is at fault when a connection ends",
+            "        if self.count and len(under_way) == 1:",
+            (
+                "        if under_way:\n"
+                "            return [(each, Failure(str(error), final=True)) for each in under_way]\n"
+                "        if self.count and len(under_way) == 1:"
+            ),
+        ),
+    ),
+    *mutants_of(
+        "bridge/endpoints/kafka/producer/plain.py",
+        "simulation/test_simulation.py",
+        (
+            "the refusal of a batch is a verdict on each of its messages",
+            "        elif error.code() in REFUSALS:\n            self._stopping = True\n",
+            "        elif False:\n            self._stopping = True\n",
+        ),
+    ),
     *mutants_of(
         "bridge/endpoints/kafka/cluster/calls.py",
         "bridge/endpoints/kafka/test_kafka_batches.py",

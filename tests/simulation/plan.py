@@ -31,9 +31,14 @@ OF_MODEL: Final = (
     "lose", "lose", "down", "wrong", "hang", "slow", "slow", "mute", "twice", "refuse", "refuse", "push back",
     "push back", "wait",
 )  # fmt: skip
-OF_RABBITMQ: Final = (
-    "lose", "lose", "down", "hang", "mute", "refuse", "push back", "push back", "wait", "wait", "block",
-)  # fmt: skip
+OF_TARGETS: Final = {
+    "model": OF_MODEL,
+    "rabbitmq": (
+    "lose", "lose", "down", "hang", "mute", "refuse", "push back", "push back", "wait", "wait", "wait", "block",
+    ),
+    "kafka": ("lose", "lose", "down", "hang", "mute"),
+}  # fmt: skip
+"""Kind of the targets -> their faults."""
 OF_BRIDGE: Final = ("kill", "stop", "pause", "resume")
 
 ODD: Final = ("refused", "refused", "unroutable", "raises")
@@ -63,7 +68,7 @@ class Plan:
     seed: int
     sources: tuple[str, ...] = ("queue",)
     targets: str = "model"
-    """``model``, or ``rabbitmq``: the real target, over a model of a broker."""
+    """``model``, or ``rabbitmq`` or ``kafka``: the real targets, over models of brokers."""
     messages: int = 24
     keys: int = 3
     odd: tuple[tuple[int, str], ...] = ()
@@ -116,9 +121,9 @@ def make_plan(seed: int) -> Plan:
     """Make the plan of a seed."""
     random = Random(seed)
     sources = tuple(random.choices(("queue", "log", "rabbitmq"), k=random.choice((1, 1, 2))))
-    targets = random.choice(("model", "model", "rabbitmq"))
+    targets = random.choice(("model", "model", "rabbitmq", "kafka"))
     messages = random.choice((6, 16, 40))
-    span = random.choice((0.0, 0.5, 10.0))
+    span = random.choice((0.0, 0.5, 2.0, 10.0))
     many_are_odd = random.random() < 0.15
     odd = tuple(
         [
@@ -129,13 +134,13 @@ def make_plan(seed: int) -> Plan:
     )
     places = [
         *[(f"{kind}-{at}", OF_SOURCES[kind]) for at, kind in enumerate(sources)],
-        *[(t, OF_MODEL if targets == "model" else OF_RABBITMQ) for t in TARGETS],
+        *[(name, OF_TARGETS[targets]) for name in TARGETS],
     ]
     places = [*places, places[-3], ("bridge", OF_BRIDGE)]
     faults: list[Fault] = []
     for _ in range(random.choice((0, 2, 5, 10))):
         name, kinds = random.choice(places)
-        at = random.random() * (span + random.choice((0.2, 3.0, 40.0)))
+        at = random.random() * (span + random.choice((0.05, 0.3, 3.0)))
         if faults and random.random() < 0.6:  # faults that meet are what programs are not made for
             at = faults[-1].at + random.random() * random.choice((0.05, 0.5))
         fault = Fault(round(at, 3), name, random.choice(kinds), random.choice(SECONDS), random.randrange(6))

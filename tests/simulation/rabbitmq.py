@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, Final
@@ -139,11 +139,12 @@ class Channel:
         if not self.connection.is_over:
             self.connection.host.end(self.number)
 
-    def report(self, events: list[Event]) -> None:
-        """Have events arrive."""
+    def report(self, events: list[Event], routed: Collection[bytes] = ()) -> None:
+        """Have events arrive, by some of which the endpoint knows that routing keys were routed."""
 
         def arrive() -> None:
             if not self.connection.is_over:
+                self.connection.host.known |= {*routed}
                 self.on_events(events)
 
         asyncio.get_running_loop().call_at(self.connection.host.after(SECONDS), arrive)
@@ -158,6 +159,8 @@ class Host(Client):
         self.world = world
         self.connection: Connection | None = None
         self.channel: Channel | None = None
+        self.known: set[bytes] = set()
+        """Routing keys of which the endpoint knows that they were routed."""
         self._free_at = 0.0
 
     def after(self, seconds: float) -> float:
@@ -242,8 +245,6 @@ class RabbitmqQueue(Host):
         super().strike(fault)
         if fault.what == "remade":
             self._remake()
-        if fault.what in ("quiet", "remade"):
-            asyncio.get_running_loop().call_later(fault.seconds, self._deliver_soon)
 
     def _remake(self) -> None:
         """Delete the queue and declare it with another type; its owner moves what was in it to the new one."""
@@ -270,7 +271,10 @@ class RabbitmqQueue(Host):
         asyncio.get_running_loop().call_later(self.world.delay(SECONDS), self._deliver)
 
     def _deliver(self) -> None:
-        if self.has("quiet") or self.is_dead:
+        if self.is_dead:
+            return
+        if self.has("quiet"):
+            asyncio.get_running_loop().call_later(1.0, self._deliver)
             return
         ready = self.broker.ready
         for consumer in self.consumers.values():
@@ -322,9 +326,8 @@ class RabbitmqServer(Host):
         hosts: Any = [self]
         self.endpoint = RabbitmqTarget(name, hosts, self.ADDRESSES[name])
         self.number = 0
-        self.routed: set[bytes] = set()
-        """Routing keys that the exchange has routed since the bridge was started."""
-        self._kept: list[bytes] = []
+        self._routed: list[bytes] = []
+        """Routing keys that were routed since the last report."""
 
     def strike(self, fault: Fault) -> None:
         super().strike(fault)
@@ -343,7 +346,7 @@ class RabbitmqServer(Host):
     def is_at_fault(self, number: int) -> bool:
         """Return whether a message may become a dead letter: it is wrong, or no such one was routed before."""
         key = self.world.key_of(number).encode()
-        return self.world.odd.get(number) == "refused" or (self.name == "all" and key not in self.routed)
+        return self.world.odd.get(number) == "refused" or (self.name == "all" and key not in self.known)
 
     def take(self, data: bytes) -> None:
         events: list[Event] = []
@@ -353,23 +356,24 @@ class RabbitmqServer(Host):
             if self.connection is None or self.connection.is_over:
                 return
         if not self.has("mute") and self.channel is not None:
-            self.channel.report(events)
+            self.channel.report(events, self._routed)
+        self._routed = []
 
     def _answer(self, exchange: bytes, key: bytes, raw: bytes, body: bytes) -> list[Event]:
         world, number, queue = self.world, int(body), "" if self.name == "dead" else self.name
         if queue and world.odd.get(number) == "refused" and not world.well and self.connection is not None:
-            world.note_judged(queue)
+            world.note_judged(queue, number)
             self.connection.lose(Refused(PreconditionFailed.code, "PRECONDITION_FAILED - it is wrong"))
             return []
         confirmed = Acked(self.number, False, False)
         is_unbound = exchange and self.has("wait") and key.endswith(b"%d" % (self.numbers["wait"] % world.plan.keys))
         if is_unbound or (not exchange and self.has("refuse")):
-            world.note_judged(queue)
+            world.note_judged(queue, number)
             return [Returned(312, b"NO_ROUTE", exchange, key, raw, body), confirmed]
         if self.has("push back"):
-            world.note_judged(queue)
+            world.note_judged(queue, number)
             return [Acked(self.number, False, True)]
-        self.routed.add(key)
+        self._routed.append(key)
         dead_queue = "" if queue else str(ContentHeader(raw).header("hashstar-queue"))
         world.store(queue, number, dead_queue)
         return [confirmed]

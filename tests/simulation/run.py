@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from bridge.pump.pump import Inlet, Pump
 from exchange import Router
+from tests.simulation.kafka import KafkaServer
 from tests.simulation.loop import simulate
 from tests.simulation.plan import TARGETS, Fault, Plan
 from tests.simulation.promises import Broken
@@ -110,7 +111,8 @@ class Life:
     def _make_target(self, name: str) -> Client:
         if self.world.plan.targets == "model":
             return ModelTarget(name, self.world)
-        target = RabbitmqServer(name, self.world)
+        kind = RabbitmqServer if self.world.plan.targets == "rabbitmq" else KafkaServer
+        target = kind(name, self.world)
         self.world.verdicts[name] = target.is_at_fault
         return target
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from typing import Final
 
 from bridge.endpoint import Disconnected, Failure, Outgoing, Receiver, Target
 from tests.simulation.plan import Fault
@@ -15,6 +16,10 @@ __all__ = ["ModelTarget"]
 
 WRITE_SECONDS = 0.01
 """Maximum number of seconds until what was sent is written."""
+
+
+REFUSES_TWICE: Final = 3
+"""Number of a fault from which on each refusal is reported twice."""
 
 
 class ModelTarget(Client, Target):
@@ -60,12 +65,14 @@ class ModelTarget(Client, Target):
             if failure is None:
                 self._store(outgoing)
             else:
-                self.world.note_judged(outgoing.queue)
+                self.world.note_judged(outgoing.queue, number_of(outgoing))
             answers.append((outgoing, failure))
         if not self.has("mute"):
             slow = self.until.get("slow", 0.0) - self.world.now if self.has("slow") else 0.0
-            delay = self.world.delay(max(slow, 0.01))
-            asyncio.get_running_loop().call_later(delay, self._report, answers, session)
+            parts = [[each] for each in answers] if self.world.random.random() < 0.3 else [answers]
+            for part in parts:
+                delay = self.world.delay(max(slow, 0.01))
+                asyncio.get_running_loop().call_later(delay, self._report, part, session)
 
     def _store(self, outgoing: Outgoing) -> None:
         queue = "" if self.name == "dead" else outgoing.queue
@@ -96,7 +103,7 @@ class ModelTarget(Client, Target):
         for outgoing, failure in answers:
             if failure is not None and session == self.session:
                 receiver.failed(outgoing, failure)
-                if self.has("twice"):
+                if self.has("twice") or (self.has("refuse") and self.numbers["refuse"] >= REFUSES_TWICE):
                     receiver.failed(outgoing, failure)
 
     def strike(self, fault: Fault) -> None:

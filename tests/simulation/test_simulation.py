@@ -16,6 +16,7 @@ from tests.simulation.loop import Spinning, simulate
 from tests.simulation.plan import Fault, Plan, make_plan
 from tests.simulation.run import play
 from tests.simulation.shrink import shrink
+from tests.support.tiers import scale
 from tests.support.virtual_loop import pass_time
 
 FOUND: Final = {
@@ -28,7 +29,7 @@ FOUND: Final = {
 
 @pytest.mark.parametrize("block", range(5))
 def test_no_seed_breaks_a_promise(block: int) -> None:
-    for seed in range(block * 1_000_000, block * 1_000_000 + 60):
+    for seed in range(block * 1_000_000, block * 1_000_000 + scale(600)):
         broken = play(make_plan(seed)).broken
         assert not broken, f"seed {seed}: {broken[0]}; see: python -m tests.simulation {seed}"
 

@@ -175,8 +175,8 @@ class World:
         """Take note that a target is about to report a refusal."""
         number, queue, delivery = number_of(outgoing), outgoing.queue, outgoing.delivery
         self._kept.append(delivery)
-        self._has_refused.add(queue)
-        if failure.busy:
+        self.note_judged(queue, number)
+        if failure.busy and not outgoing.context.dropped:
             self._pushed_back[queue] = self.now
         if failure.busy or failure.waits:
             self._busy_since.setdefault(queue, self.now)
@@ -187,9 +187,13 @@ class World:
         if not outgoing.context.dropped:
             self._refused[queue, self._line(number)][number] = outgoing
 
-    def note_judged(self, queue: str) -> None:
-        """Take note that a target refuses a message, of which it will report: others may overtake that."""
-        self._has_refused.add(queue)
+    def note_judged(self, queue: str, number: int) -> None:
+        """Take note that a target refuses a message, of which it will report: others may overtake that.
+
+        What is refused for good is overtaken by all, which is no news.
+        """
+        if self.odd.get(number) != "refused":
+            self._has_refused.add(queue)
 
     def note_confirmed(self, target: str, outgoing: Outgoing) -> None:
         """Take note that a target is about to report that it has a message."""
@@ -221,8 +225,10 @@ class World:
         elif not self.stored[queue][number] and queue not in self._has_refused:
             step = len(self.plan.sources)
             for other in range(number % step, number, step):
-                if self.key_of(other) == self.key_of(number) and not (
-                    self.stored[queue][other] or {(queue, other), ("", other)} & self.buried
+                if (
+                    self.key_of(other) == self.key_of(number)
+                    and self.odd.get(other) != "refused"
+                    and not (self.stored[queue][other] or {(queue, other), ("", other)} & self.buried)
                 ):
                     self.breaks("order", f"{queue} has {number} before {other}")
         self.stored[queue][number] += 1

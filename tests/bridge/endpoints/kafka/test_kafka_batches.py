@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +20,7 @@ from bridge.endpoints.kafka.producer.plain import BATCHES, Producing
 from bridge.endpoints.kafka.producer.writer import RecordWriter
 from bridge.endpoints.topics import TopicDestination
 from exchange import Message
+from tests.simulation.kafka import ModelBroker, ModelProducer, Record
 from tests.support.bridge.behaviour import Reports
 from tests.support.tiers import examples
 from tests.support.virtual_loop import pass_time, run_virtually
@@ -31,100 +31,15 @@ GUILTY = b"x"
 """A message with this in its body is refused by itself, and so is a batch with it."""
 
 
-class Record(NamedTuple):
-    """A record that a producer was given; also the message of its report."""
-
-    place: int
-    value: bytes
-    report: Callable[[KafkaError | None, Any], None]
-
-    def topic(self) -> str:
-        return "t"
-
-    def partition(self) -> int:
-        return self.place
-
-
-class Broker:
-    """Partitions, each with what was written to it, and the producers that it knows there."""
+class Broker(ModelBroker):
+    """A broker that keeps what was written."""
 
     def __init__(self) -> None:
+        super().__init__(LIMIT, lambda value: GUILTY in value, self._keep)
         self.written: dict[int, list[bytes]] = {}
-        self.next: dict[tuple[int, int], int] = {}
-        """Producer and partition -> the number of the batch that it must write next."""
 
-    def take(self, producer: Producer, place: int, number: int, batch: list[Record]) -> int | None:
-        """Write a batch, or return the code of its refusal; ``number`` counts the producer's batches there."""
-        if sum(len(record.value) for record in batch) > LIMIT:
-            return KafkaError.MSG_SIZE_TOO_LARGE
-        if any(GUILTY in record.value for record in batch):
-            return KafkaError.INVALID_RECORD
-        # As brokers do: a producer of which nothing is there may begin with any number.
-        if producer.stops and self.next.setdefault((id(producer), place), number) != number:
-            return KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER
-        self.next[id(producer), place] = number + 1
+    def _keep(self, place: int, batch: Sequence[Record]) -> None:
         self.written.setdefault(place, []).extend(record.value for record in batch)
-        return None
-
-
-class Producer:
-    """What librdkafka does with a batch that is refused, with batches of random lengths, several of them under way."""
-
-    def __init__(self, broker: Broker, random: Random, settings: Mapping[str, Any]) -> None:
-        self.stops = settings["enable.gapless.guarantee"]
-        self._broker = broker
-        self._random = random
-        self._most = settings.get("batch.num.messages", 6)
-        self._sent: dict[int, int] = {}
-        self._queue: list[Record] = []
-        self._answers: deque[tuple[list[Record], int | None]] = deque()
-        self._reports: list[tuple[Record, int | None]] = []
-        self._fatal = self._raised = False
-
-    def produce(self, _: str, value: bytes, __: Any, place: int, report: Any, **___: Any) -> None:
-        if self._fatal:
-            raise KafkaException(KafkaError(KafkaError._FATAL))
-        if len(self._queue) > 30:
-            raise BufferError
-        self._queue.append(Record(place, value, report))
-
-    def purge(self, *, in_queue: bool, in_flight: bool, blocking: bool) -> None:
-        assert (in_queue, in_flight, blocking) == (True, False, True)
-        self._reports += [(record, KafkaError._PURGE_QUEUE) for record in self._queue]
-        self._queue.clear()
-
-    def poll(self, _: float) -> None:
-        for _ in range(self._random.randrange(4)):
-            if self._random.random() < 0.6:
-                self._write()
-            elif self._answers:
-                self._take_answer()
-        if self._fatal and not self._raised:
-            self._raised = True
-            raise KafkaException(KafkaError(KafkaError._GAPLESS_GUARANTEE, "", fatal=True))
-        reports, self._reports = self._reports, []
-        for record, code in reports:
-            record.report(None if code is None else KafkaError(code), record)
-
-    def _write(self) -> None:
-        if not self._queue or self._fatal or len(self._answers) > 4:
-            return
-        place = self._random.choice(self._queue).place
-        batch = [record for record in self._queue if record.place == place]
-        batch = batch[: self._random.randint(1, self._most)]
-        self._queue = [record for record in self._queue if record not in batch]
-        number = self._sent[place] = self._sent.get(place, -1) + 1
-        self._answers.append((batch, self._broker.take(self, place, number, batch)))
-
-    def _take_answer(self) -> None:
-        batch, code = self._answers.popleft()
-        if code == KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER:
-            self._queue = batch + self._queue
-            return
-        if code is not None and self.stops and not self._fatal:
-            self._fatal = True
-            self.purge(in_queue=True, in_flight=False, blocking=True)  # reported before its cause
-        self._reports += [(record, code) for record in batch]
 
 
 class Scene:
@@ -145,7 +60,7 @@ class Scene:
         self.make(changes)
 
     def make(self, changes: Mapping[str, Any]) -> None:
-        made: Any = Producer(self.broker, self.random, {**BATCHES, **changes})
+        made: Any = ModelProducer(self.broker, self.random, {**BATCHES, **changes})
         self.state.producer = made
         self.made += 1
 
