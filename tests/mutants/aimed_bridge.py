@@ -313,8 +313,8 @@ BRIDGE: Final[list[Mutant]] = [
         "bridge/endpoints/rabbitmq/test_rabbitmq_wire.py bridge/endpoints/rabbitmq/test_rabbitmq_frames.py",
         (
             "a delivery without its body is skipped",
-            "if self._begun is not None and method in (DELIVER, RETURN):",
-            "if self._begun is not None and method == RETURN:",
+            "if self._begun is not None and method in (DELIVER, GET_OK, RETURN):",
+            "if self._begun is not None and method in (GET_OK, RETURN):",
         ),
         (
             "a body without a header gets that of the last delivery",
