@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
 
-from exchange.entities.predeclared import PREDECLARED_TYPES
+from exchange.entities.predeclared import LOG_EXCHANGE, PREDECLARED_TYPES
 from exchange.limits import SHORTSTR_BYTES
 from exchange.patterns.pcre import parse_expression
 from exchange.values.documents import document
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from exchange.partition.partitioning.specification import Partitioning
 
 __all__ = [
-    "DIRECT_REPLY_TO", "PREDECLARED", "PREDECLARED_NAMES", "Binding", "Destination", "Exchange", "Policy", "Queue",
-    "Ranked",
+    "DIRECT_REPLY_TO", "OWN_NAMES", "PREDECLARED", "PREDECLARED_NAMES", "Binding", "Destination", "Exchange", "Policy",
+    "Queue", "Ranked",
 ]  # fmt: skip
 
 
@@ -176,6 +176,8 @@ PREDECLARED: Final = tuple(
 )
 """The exchanges that every virtual host has."""
 PREDECLARED_NAMES: Final = frozenset(PREDECLARED_TYPES)
+OWN_NAMES: Final = PREDECLARED_NAMES | {LOG_EXCHANGE}
+"""The exchanges that brokers declare, and clients cannot."""
 
 DIRECT_REPLY_TO: Final = "amq.rabbitmq.reply-to"
 """The pseudo queue of direct replies; the addresses of repliers begin with it, too."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["PREDECLARED_TYPES"]
+__all__ = ["LOG_EXCHANGE", "PREDECLARED_TYPES"]
 
 PREDECLARED_TYPES: Final[Mapping[str, str]] = {
     "": "direct",
@@ -20,3 +20,5 @@ PREDECLARED_TYPES: Final[Mapping[str, str]] = {
     "amq.rabbitmq.trace": "topic",
 }
 """Name -> type; the last one is internal."""
+LOG_EXCHANGE: Final = "amq.rabbitmq.log"
+"""The exchange that a node writes its log to, in one virtual host; each of 4.3.6 declares it. Imports skip it."""

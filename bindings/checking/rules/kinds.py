@@ -11,7 +11,7 @@ from dataclasses import replace
 from bindings.checking.rules.finding import Finding, list_names, quote_binding, quote_exchange
 from bindings.checking.rules.view import TopologyView
 from exchange.entities.effects import AT_MOST_ONCE, NoEffect
-from exchange.entities.entities import PREDECLARED_NAMES, Binding, Destination, Exchange, Policy, Queue
+from exchange.entities.entities import OWN_NAMES, PREDECLARED_NAMES, Binding, Destination, Exchange, Policy, Queue
 from exchange.entities.in_force import Setting, SettingsInForce
 from exchange.entities.indexes import Tables
 from exchange.entities.policy_definitions import COMMERCIAL_SETTINGS
@@ -52,7 +52,7 @@ def find(view: TopologyView) -> Iterator[Finding]:
 
 def _refuse(host: rules.VirtualHost, exchange: Exchange) -> BrokerError | None:
     """Return the answer to the declaration of an exchange that is refused."""
-    if exchange.name not in PREDECLARED_NAMES:
+    if exchange.name not in OWN_NAMES:
         try:
             rules.declare_exchange(Tables(), host, exchange)
         except BrokerError as error:

@@ -35,7 +35,8 @@ from bindings.sources.definitions.operator_policies import (
 from bindings.sources.definitions.text import parse_text, write_text
 from bindings.sources.files import decode_text, read_content, save_lines
 from bindings.sources.language.expectations import Expectation
-from exchange.entities.entities import PREDECLARED_NAMES, Policy, Queue
+from exchange.entities.entities import OWN_NAMES, PREDECLARED_NAMES, Policy, Queue
+from exchange.entities.predeclared import LOG_EXCHANGE
 from exchange.entities.profile import Profile
 from exchange.entities.releases import LATEST_PROFILE, find_closest_profile, find_profile_by_name
 from exchange.entities.unread import UnreadPart
@@ -206,17 +207,23 @@ class Definitions:
         """Return the topology of a virtual host, under ``profile``, else the definitions' `profile`, else the newest.
 
         Without ``vhost``, it is that of the only virtual host with entries, else of "/", else of the only one. As in
-        RabbitMQ's import (`rabbit_definitions.erl`), the default exchange, its bindings and attributes that contradict
-        those of a predeclared exchange are left out; of several exchanges or queues with one name the first counts, of
-        policies the last. Raises InputError if there is no such virtual host, or several to choose from.
+        RabbitMQ's import, the default exchange, its bindings and attributes that contradict those of a predeclared
+        exchange are left out, and an unbound exchange of a node's log; of several exchanges or queues with one name the
+        first counts, of policies the last. Raises InputError if there is no such virtual host, or several.
         """
         vhost = self._hosts.choose() if vhost is None else vhost
         if vhost not in self._hosts.known:
             raise InputError(f"there is no virtual host {vhost!r}; there are {join_names(self.vhosts)}")
+        bindings = [entry.part for entry in self._hosts.list_entries("bindings", vhost) if entry.part.source]
+        left_out = (
+            PREDECLARED_NAMES
+            if any(LOG_EXCHANGE in (each.source, each.destination.name) for each in bindings)
+            else OWN_NAMES
+        )
         return Topology(
-            [part for name, part in self._hosts.by_name("exchanges", vhost).items() if name not in PREDECLARED_NAMES],
+            [part for name, part in self._hosts.by_name("exchanges", vhost).items() if name not in left_out],
             self._with_partitionings_of(vhost, self._hosts.by_name("queues", vhost)),
-            [entry.part for entry in self._hosts.list_entries("bindings", vhost) if entry.part.source],
+            bindings,
             [*self._hosts.by_name("policies", vhost).values(), *self._operator_policies_of(vhost)],
             vhost=vhost,
             profile=(self.profile or LATEST_PROFILE) if profile is None else profile,

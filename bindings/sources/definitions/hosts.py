@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from bindings.sources.definitions.entries import SECTIONS, Entry, Object
-from exchange.entities.entities import PREDECLARED_NAMES, Binding
+from exchange.entities.entities import OWN_NAMES, Binding
 from exchange.entities.part import Part
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
@@ -106,7 +106,7 @@ class EntriesByVhost:
         """Return the entries of a section with the parts of topologies; ``fields`` have the vhost of new entries."""
         before = {vhost: self.by_name(key, vhost) for vhost in wanted}
         after: dict[str, Mapping[str, Part]] = {vhost: getattr(topology, key) for vhost, topology in wanted.items()}
-        skipped = PREDECLARED_NAMES if key == "exchanges" else ()
+        skipped = OWN_NAMES if key == "exchanges" else ()
         entries = []
         for entry in self.document.get(key, ()):
             name, vhost = entry.part.name, self.host_of(entry)

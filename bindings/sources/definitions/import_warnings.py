@@ -17,7 +17,7 @@ from bindings.sources.definitions.import_refusals import (
     find_typed_by_default,
     find_unknown_fields,
 )
-from exchange.entities.entities import PREDECLARED, PREDECLARED_NAMES, Binding, Exchange, Policy
+from exchange.entities.entities import OWN_NAMES, PREDECLARED, PREDECLARED_NAMES, Binding, Exchange, Policy
 from exchange.entities.part import Part
 from exchange.entities.profile import Profile
 from exchange.entities.unread import UnreadPart
@@ -240,7 +240,7 @@ def find_part_warnings(part: Part) -> Iterator[tuple[str, str]]:
         if part not in PREDECLARED:
             text = f"{describe(part)} is predeclared with other attributes"
             yield FILE_ONLY, f": skipped by RabbitMQ's import and left out: {text}"
-    elif part.name.startswith("amq."):
+    elif part.name.startswith("amq.") and part.name not in OWN_NAMES:
         code = "HS602" if isinstance(part, Exchange) else OTHERWISE  # no rule finds it: brokers name queues so
         yield code, f": skipped by RabbitMQ's import, as all names with amq. are; {describe(part)} counts here"
     if isinstance(part, Exchange) and find_kind(part) is UnknownExchange:

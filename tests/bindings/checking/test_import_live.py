@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import Any, cast
 
 import pytest
 
+from bindings.checking.source import check_source
+from bindings.sources.open import read_source
 from tests.support.bindings.import_law import ImportLaw
 from tests.support.servers import SERVERS, amqp_url, amqp_version, rabbitmq_management, started
 from tests.support.starting import wait_for_service
@@ -22,7 +25,8 @@ AT_ONCE = 300
 def test_check_names_what_an_import_refuses_and_all_else_is_imported_whole(image: str) -> None:
     """What a release takes and leaves out without a word is named as well; and what is in force there is in force here.
 
-    All names are fresh. ``HASHSTAR_IMPORTS=20000`` imports that many files into each release.
+    A broker that has nothing of its own exports no error. All names are fresh. ``HASHSTAR_IMPORTS=20000`` imports that
+    many files into each release.
     """
     from testcontainers.core.container import DockerContainer
 
@@ -37,6 +41,10 @@ def test_check_names_what_an_import_refuses_and_all_else_is_imported_whole(image
         at = "127.0.0.1", int(find(name, 15672))
         there = wait_for_service("its management API", lambda: management(url, *at))
         law = ImportLaw.at(container, url, there, version)
+        own = check_source(
+            read_source(json.dumps(law.broker.request("GET", "/api/definitions")).encode(), "export.json")
+        )
+        assert [finding for of in own.vhosts for finding in of.findings if finding.rule.severity == "error"] == []
         count = IMPORTS or scale(60)
         wrong = [
             difference

@@ -13,9 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bindings.checking.source import check_source
 from bindings.sources.definitions import Definitions, load_topology
 from bindings.sources.definitions.import_fields import FIELDS
 from bindings.sources.document import Document
+from bindings.sources.open import read_source
 from exchange.entities.entities import PREDECLARED, Binding, Destination, Exchange, Policy, Queue
 from exchange.entities.releases import PROFILES
 from exchange.errors import InputError
@@ -910,3 +912,18 @@ def test_an_empty_document_becomes_definitions_that_are_a_topology() -> None:
     written = Document.loads("").definitions()
     assert written.is_topology
     assert {"exchanges": [], "queues": [], "bindings": [], "policies": []}.items() <= dumped(written).items()
+
+
+@pytest.mark.parametrize("is_bound", [False, True])
+def test_the_exchange_of_a_nodes_log_is_no_fault_and_no_part_unless_it_is_bound(is_bound: bool) -> None:
+    """Each broker of 4.3.6 exports it; a client cannot declare it, and an import skips it."""
+    log = {**ONE_VHOST["exchanges"][0], "name": "amq.rabbitmq.log", "type": "topic"}
+    value = {**ONE_VHOST, "exchanges": [*ONE_VHOST["exchanges"], log]}
+    if is_bound:
+        value["bindings"] = [*ONE_VHOST["bindings"], {**ONE_VHOST["bindings"][0], "source": log["name"]}]
+    definitions = loads(value)
+    (report,) = check_source(read_source(json.dumps(value).encode(), "definitions.json")).vhosts
+    assert not {"HS602", "HS901", "HS904"} & {finding.code for finding in report.findings if "amq." in finding.message}
+    topology = definitions.topology()
+    assert (log["name"] in topology.exchanges) == is_bound
+    assert dumped(definitions.with_topology(topology)) == value
