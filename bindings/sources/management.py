@@ -233,7 +233,7 @@ class Management:
             return f"user {self.user!r} is refused ({reason}): check the address, or {LOGIN}"
         if answer.status in (400, 404) and path.startswith(("/api/definitions/", "/api/vhosts/")):
             vhost = urllib.parse.unquote(path.rpartition("/")[2])
-            return f"there is no virtual host {vhost!r}"
+            return f"there is no virtual host {vhost!r} (rabbitmqctl list_vhosts shows them, add_vhost makes one)"
         if answer.status == 404:
             return f"no management API here: {path} is not found; it is at port 15672 as a rule"
         if 300 <= answer.status < 400:
