@@ -107,6 +107,7 @@ def command_server() -> CommandServer:
 def serve() -> None:
     """Answer requests until there are none."""
     descriptors = socket.socket(fileno=int(sys.argv[1]))
+    gc.disable()  # while all is imported, which stays
     main = importlib.import_module("bridge.cli").main
     for package in PACKAGES:  # imported before the fork, so that no child has to
         for module in pkgutil.walk_packages([str(ROOT / package)], f"{package}."):
@@ -128,6 +129,7 @@ def serve() -> None:
         importlib.import_module("pyarrow").array([])  # imports pandas, if that is installed
     gc.collect()
     gc.freeze()  # else each child's first collection copies the pages of all that was imported
+    gc.enable()
     for line in sys.stdin:
         commands, *rest = json.loads(line)
         given = socket.recv_fds(descriptors, 1, 3)[1] if commands[0][1] is None else []

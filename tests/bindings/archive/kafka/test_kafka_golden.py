@@ -38,6 +38,14 @@ def logs(recording: dict[str, Any], tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.fixture(scope="module")
+def kept(recording: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return that folder for the tests that change nothing in it."""
+    folder = tmp_path_factory.mktemp("logs")
+    golden.unpack(recording["name"], folder)
+    return folder
+
+
 def bytes_of(text: str | None) -> bytes | None:
     return None if text is None else b64decode(text)
 
@@ -70,10 +78,10 @@ def test_there_is_a_recording_of_each_era() -> None:
 @pytest.mark.parametrize("split_bytes", [1 << 20, 1000, 100])
 @pytest.mark.parametrize("topic", TOPICS)
 def test_a_topics_log_is_read_as_what_is_committed(
-    recording: dict[str, Any], logs: Path, topic: str, split_bytes: int
+    recording: dict[str, Any], kept: Path, topic: str, split_bytes: int
 ) -> None:
     log = recording[topic]
-    result = read_all(logs / f"{topic}-0", split_bytes)
+    result = read_all(kept / f"{topic}-0", split_bytes)
     assert not result.bad
     behind = BEHIND_AN_OPEN_ONE.get(topic, 0)
     committed = {*log["committed"], *[each["offset"] for each in log["records"][len(log["records"]) - behind :]]}
@@ -85,9 +93,9 @@ def test_a_topics_log_is_read_as_what_is_committed(
 
 
 @pytest.mark.parametrize("topic", [f"codec-{codec}" for codec in CODECS])
-def test_records_without_a_key_are_messages_without_one(recording: dict[str, Any], logs: Path, topic: str) -> None:
+def test_records_without_a_key_are_messages_without_one(recording: dict[str, Any], kept: Path, topic: str) -> None:
     log = recording[topic]["records"]
-    result = read_all(logs / f"{topic}-0", 1000, FieldMapping())
+    result = read_all(kept / f"{topic}-0", 1000, FieldMapping())
     keys = [(each["offset"], bytes_of(each["key"])) for each in log]
     assert [(r.offset, r.message.routing_key.encode("utf-8", "surrogateescape")) for r in result.records] == [
         (offset, key or b"") for offset, key in keys
