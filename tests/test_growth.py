@@ -6,6 +6,7 @@ table has once taken a time quadratic in it, or is what such a part is compared 
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -34,11 +35,13 @@ def count_lines(work: Callable[[], object]) -> int:
         return trace
 
     before = sys.gettrace()
+    gc.disable()  # Hypothesis has a function called at each collection
     sys.settrace(trace)
     try:
         work()
     finally:
         sys.settrace(before)
+        gc.enable()
     return lines
 
 
