@@ -94,7 +94,7 @@ SCHEMAS: Final[Mapping[str, NamedSchema]] = MappingProxyType({
         "bindings.report.store_json:MatchedMessages",
     ),
     "archive-line": _of_types(
-        "A line of hashstar archive convert IN OUT.jsonl", "bindings.archive.record_line:RecordLine"
+        "A line of hashstar archive convert IN OUT.jsonl", "bindings.archive.formats.record_line:RecordLine"
     ),
     "audit": _of_types(
         "hashstar audit --format json, and /coverage of a bridge", "bindings.report.forms.as_json:Report"

@@ -28,6 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
+from bindings.archive.formats.record_line import Recorded, RecordLine
 from bindings.archive.names import escape, has_nul
 from bindings.archive.nesting import LINE_FEED, is_flat, parse_json, split_joined
 from bindings.archive.rabbitmq import firehose
@@ -46,7 +47,6 @@ from bindings.archive.reading import (
     take_sample,
 )  # fmt: skip
 from bindings.archive.record import SCHEMA, Record, Rows, make_empty_column
-from bindings.archive.record_line import Recorded, RecordLine
 from bindings.archive.times import EPOCH, MICROSECOND, parse_time
 from exchange.errors import InputError
 from exchange.limits import SHORTSTR_BYTES
