@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bindings.archive.names import unescape
+from bindings.archive.places import require_unchanged
 from bindings.archive.reading import Bad, Format, Item, Skipped, Split
 from bindings.archive.sums import Span, Unread
 
@@ -116,6 +117,7 @@ def inspect_split(form: Format, split: Split) -> Inspection:
     inspection = Inspection()
     for item in form.read(split, COLUMNS):
         inspection.add(item)
+    require_unchanged(split.path)
     return inspection
 
 

@@ -1,4 +1,4 @@
-"""Map a file into memory as bytes; a gzipped file is first unpacked to a temporary file."""
+"""Map a file into memory as bytes; one that is gzipped or in a store is first written to a temporary file, unpacked."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import mmap
 import tempfile
 from typing import TypeAlias
 
-from bindings.archive.unpacking import GZIP, read_pieces
-from bindings.sources.files import open_file
+from bindings.archive.places import Place, RemoteFile, open_file
+from bindings.archive.unpacking import GZIP, is_gzipped, read_pieces
 from exchange.errors import name_os_errors
 from exchange.limits import FILE_BYTES
 
-__all__ = ["Bytes", "Mapped", "is_zero"]
+__all__ = ["Bytes", "Mapped", "is_copied", "is_zero"]
 
 Bytes: TypeAlias = bytes | mmap.mmap
 CHUNK = 1 << 20
@@ -24,23 +24,24 @@ class Mapped:
     Entering raises InputError if the file cannot be read.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: Place) -> None:
         self._path = path
         self.problem = ""
         """Why a gzipped file is not read to its end; empty if it is."""
 
     def __enter__(self) -> Bytes:
         with name_os_errors(self._path):
-            with open_file(self._path) as file:
-                if file.read(len(GZIP)) != GZIP:
-                    self._data = _map_file(file.fileno(), file.seek(0, 2))
-                    return self._data
+            if isinstance(self._path, str):
+                with open_file(self._path) as file:
+                    if file.read(len(GZIP)) != GZIP:
+                        self._data = _map_file(file.fileno(), file.seek(0, 2))
+                        return self._data
             with tempfile.TemporaryFile() as unpacked:
                 for piece in read_pieces(self._path, 0):
                     if isinstance(piece, str):
                         self.problem = piece
                     elif unpacked.tell() + len(piece) > FILE_BYTES:
-                        self.problem = f"a gzipped file that unpacks to more than {FILE_BYTES >> 30} GiB"
+                        self.problem = f"a file that is gzipped or in a store, and has more than {FILE_BYTES >> 30} GiB"
                         break
                     else:
                         unpacked.write(piece)
@@ -51,6 +52,11 @@ class Mapped:
     def __exit__(self, *_: object) -> None:
         if isinstance(self._data, mmap.mmap):
             self._data.close()
+
+
+def is_copied(path: Place) -> bool:
+    """Return whether a file is copied before it is mapped, so that it is read as one split: once. Raises InputError."""
+    return isinstance(path, RemoteFile) or is_gzipped(path)
 
 
 def _map_file(descriptor: int, size: int) -> Bytes:

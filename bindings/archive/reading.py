@@ -13,14 +13,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from enum import Enum
 from itertools import pairwise
-from pathlib import Path
 from typing import ClassVar, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
 from bindings.archive.nesting import parse_json, split_joined
+from bindings.archive.places import AnyPath, Place, open_file, read_file_size
 from bindings.archive.unpacking import GZIP_BYTES, Broken, is_gzipped, read_head, read_unpacked
-from bindings.sources.files import open_file
 from exchange.errors import InputError, name_os_errors
 from exchange.limits import RECORD_BYTES
 from exchange.values.documents import document
@@ -28,7 +27,7 @@ from exchange.values.documents import document
 __all__ = [
     "BATCH_BYTES", "BATCH_ROWS", "COPIES", "NOT_READ", "SPLIT_BYTES", "Bad", "Bias", "LineBlock", "Format", "Item",
     "NoArchive", "CompletePart", "Skipped", "Split", "TEXTS_ONLY", "cut_range", "plan_complete_gzip",
-    "plan_complete_lines", "plan_ranges", "read_file_size", "read_blocks", "take_sample",
+    "plan_complete_lines", "plan_ranges", "read_blocks", "take_sample",
 ]  # fmt: skip
 
 BATCH_ROWS: Final = 1 << 14
@@ -59,7 +58,7 @@ class Bias(Enum):
 class Split(NamedTuple):
     """A part of a file of an archive that is read independently."""
 
-    path: str
+    path: Place
     start: int = 0
     end: int | None = None
     """Exclusive, in the units of the format: bytes, or row groups of Parquet; None is the end of the file."""
@@ -67,6 +66,11 @@ class Split(NamedTuple):
     """Whether a record begins at ``start`` and a record ends at ``end``: damage between them belongs to this split."""
     floor: int = -1
     """An offset below all offsets of the split, for formats whose offsets rise; -1 if none is known."""
+
+    @property
+    def source(self) -> str:
+        """The file as records and reports name it."""
+        return str(self.path)
 
 
 class CompletePart(NamedTuple):
@@ -116,17 +120,17 @@ class Format(ABC):
     """Whether files are allocated before they are written, so that their content changes at the same size."""
 
     @abstractmethod
-    def recognises(self, head: bytes, path: Path) -> bool:
+    def recognises(self, head: bytes, path: AnyPath) -> bool:
         """Return whether a file is of this format; ``head`` are its first bytes, unpacked if it is gzipped."""
 
-    def expects(self, path: Path) -> bool:
+    def expects(self, path: AnyPath) -> bool:
         """Return whether a file is of this format by its name and folder, regardless of its content.
 
         Called for files that no format recognises, so that a file with a damaged beginning is still read.
         """
         return False
 
-    def resembles(self, head: bytes, path: Path) -> bool:
+    def resembles(self, head: bytes, path: AnyPath) -> bool:
         """Return whether ``head`` contains records of this format after a damaged beginning. Called after `expects`."""
         return False
 
@@ -141,11 +145,11 @@ class Format(ABC):
         """Yield items as ``read``, but texts may be dictionary-encoded and batches larger, for counting by column."""
         return self.read(split, columns)
 
-    def plan(self, path: str, split_bytes: int = SPLIT_BYTES) -> list[Split]:
+    def plan(self, path: Place, split_bytes: int = SPLIT_BYTES) -> list[Split]:
         """Return the splits of a file, of about ``split_bytes`` each. Raises InputError if it cannot be opened."""
         return [Split(path)]
 
-    def plan_complete(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> CompletePart:
+    def plan_complete(self, path: Place, start: int = 0, split_bytes: int = SPLIT_BYTES) -> CompletePart:
         """Return the complete records of a file that may still be written; ``start`` is ``end`` of the last call.
 
         The splits of all calls together give each record once. Raises InputError if the file cannot be
@@ -158,23 +162,23 @@ class Format(ABC):
         size = read_file_size(path)
         return CompletePart([Split(path)] if size else [], size, is_open=False)
 
-    def is_complete(self, path: str) -> bool:
+    def is_complete(self, path: Place) -> bool:
         """Return whether a file that is read as a whole is complete. Raises InputError if it cannot be read."""
         return True
 
-    def bias_of(self, path: str) -> Bias:
+    def bias_of(self, path: Place) -> Bias:
         """Return the bias of a file, for formats whose files state it."""
         return self.bias
 
-    def note_of(self, path: str) -> str:
+    def note_of(self, path: Place) -> str:
         """Return the caveat of a file, for formats whose files state it."""
         return self.note
 
-    def list_columns(self, path: str) -> Sequence[str]:
+    def list_columns(self, path: Place) -> Sequence[str]:
         """Return the names of a file's columns that a user may name; empty if it has none, or is not of this format."""
         return ()
 
-    def is_companion(self, path: Path) -> bool:
+    def is_companion(self, path: AnyPath) -> bool:
         """Return whether a file belongs to an archive of this format but is none itself: an index, or a body's file."""
         return False
 
@@ -187,15 +191,15 @@ class NoArchive(Format):
 
     name: ClassVar[str] = "no archive"
 
-    def recognises(self, head: bytes, path: Path) -> bool:
+    def recognises(self, head: bytes, path: AnyPath) -> bool:
         """Return False: a file is no archive if all other formats refuse it."""
         return False
 
-    def plan(self, path: str, split_bytes: int = SPLIT_BYTES) -> list[Split]:
+    def plan(self, path: Place, split_bytes: int = SPLIT_BYTES) -> list[Split]:
         return [Split(path, 0, None, exact=True)]
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
-        yield Bad(split.path, 0, NOT_READ, take_sample(read_head(split.path)))
+        yield Bad(split.source, 0, NOT_READ, take_sample(read_head(split.path)))
 
 
 class LineBlock(NamedTuple):
@@ -208,18 +212,16 @@ class LineBlock(NamedTuple):
     """Why reading ends here, or why a line was skipped."""
 
 
-def plan_ranges(path: str, split_bytes: int) -> list[Split]:
+def plan_ranges(path: Place, split_bytes: int) -> list[Split]:
     """Return the splits of a file as ranges of bytes; a gzipped file is one split, read from its beginning."""
-    with name_os_errors(path):
-        gzipped = is_gzipped(path)
-        size = Path(path).stat().st_size
+    gzipped, size = is_gzipped(path), read_file_size(path)
     if gzipped or size <= split_bytes:
         return [Split(path)]
     count = -(-size // split_bytes)
     return [Split(path, size * n // count, size * (n + 1) // count) for n in range(count)]
 
 
-def plan_complete_lines(path: str, start: int, split_bytes: int) -> CompletePart:
+def plan_complete_lines(path: Place, start: int, split_bytes: int) -> CompletePart:
     """Return the complete part of a file of lines. A last line without its end counts if it is a whole JSON object.
 
     A gzipped file is taken as a whole. Raises InputError as `Format.plan_complete`.
@@ -243,7 +245,7 @@ def plan_complete_lines(path: str, start: int, split_bytes: int) -> CompletePart
     return CompletePart(cut_range(path, start, end, split_bytes), end, is_open=bool(rest.strip()))
 
 
-def plan_complete_gzip(path: str, start: int) -> CompletePart:
+def plan_complete_gzip(path: Place, start: int) -> CompletePart:
     """Return a gzipped file as complete if it is whole. Raises InputError as `Format.plan_complete`."""
     if start:
         raise InputError(f"{path}: it has changed since it was read, and a gzipped file is read as a whole: {ONCE}")
@@ -256,7 +258,7 @@ def plan_complete_gzip(path: str, start: int) -> CompletePart:
     return CompletePart([Split(path)], size, is_open=False)
 
 
-def cut_range(path: str, start: int, end: int, split_bytes: int) -> list[Split]:
+def cut_range(path: Place, start: int, end: int, split_bytes: int) -> list[Split]:
     """Split a range of a file's bytes; return no splits if it is empty."""
     count = -(-(end - start) // split_bytes)
     ends = [start + (end - start) * n // count for n in range(count + 1)] if count > 0 else []
@@ -269,12 +271,6 @@ def _is_object(line: bytes) -> bool:
     except InputError:
         joined = split_joined(line)
         return next(joined, None) is not None and all(_is_object(each) for _, each in split_joined(line))
-
-
-def read_file_size(path: str) -> int:
-    """Return the size of a file in bytes. Raises InputError if it cannot be read."""
-    with name_os_errors(path):
-        return Path(path).stat().st_size
 
 
 def read_blocks(split: Split) -> Iterator[LineBlock]:

@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Any, BinaryIO, Final
 
-from bindings.sources.files import open_file
+from bindings.archive.places import Place, open_file
 from exchange.errors import name_os_errors
 
 __all__ = ["BLOCK_BYTES", "GZIP", "GZIP_BYTES", "Broken", "read_head", "is_gzipped", "read_unpacked", "read_pieces"]
@@ -25,7 +25,7 @@ class Broken(Exception):
     """A file cannot be read or unpacked any further."""
 
 
-def read_unpacked(path: str, start: int = 0) -> Iterator[bytes]:
+def read_unpacked(path: Place, start: int = 0) -> Iterator[bytes]:
     """Yield a file from byte ``start`` on, in pieces of at most `BLOCK_BYTES`; a gzipped file whole, unpacked.
 
     Raises InputError if the file cannot be opened, `Broken` where it cannot be read further.
@@ -83,7 +83,7 @@ def _unpack_to_damage(member: Any, data: bytes) -> bytes:
     return b"".join(pieces)
 
 
-def read_pieces(path: str, start: int) -> Iterator[bytes | str]:
+def read_pieces(path: Place, start: int) -> Iterator[bytes | str]:
     """Yield the pieces of `read_unpacked`, and then the reason if the file cannot be read to its end."""
     try:
         yield from read_unpacked(path, start)
@@ -91,13 +91,13 @@ def read_pieces(path: str, start: int) -> Iterator[bytes | str]:
         yield str(problem)
 
 
-def is_gzipped(path: str) -> bool:
+def is_gzipped(path: Place) -> bool:
     """Return whether a file is gzipped. Raises InputError if it cannot be opened."""
     with name_os_errors(path), open_file(path) as file:
         return file.read(2) == GZIP
 
 
-def read_head(path: str, size: int = HEAD_BYTES) -> bytes:
+def read_head(path: Place, size: int = HEAD_BYTES) -> bytes:
     """Return the first bytes of a file, unpacked if it is gzipped. Raises InputError if it cannot be opened."""
     with name_os_errors(path), open_file(path) as file:
         head = file.read(size)

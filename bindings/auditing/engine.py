@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from typing import Any, Final, NamedTuple
 
 from bindings.archive.formats.detect import Archive
-from bindings.archive.reading import read_file_size
+from bindings.archive.places import read_file_size
 from bindings.auditing.local.planning import MIN_BYTES_OF_GROUPS, count_groups
 from bindings.auditing.local.workers import count_usable_cores
 

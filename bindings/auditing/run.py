@@ -350,7 +350,7 @@ def merge(subject: Subject, paths: Sequence[Path], settings: Settings = NO_THRES
 
 def describe_archive(path: str, mapping: FieldMapping) -> Archived:
     """Describe an archive or a topic of Kafka for the report; its messages are not read."""
-    if "://" in path:
+    if path.startswith(TOPIC):
         return Archived(path, ("topic of Kafka",), 0, (KafkaSegment.bias,), (KafkaSegment.note,))
     return Archived.from_archive(detect(path, mapping))
 

@@ -119,17 +119,19 @@ def inspect_command(
         from bindings.archive.formats.detect import Archive, detect
         from bindings.archive.inspection import inspect_splits
         from bindings.archive.kafka.folder import inspect_folder, is_data_folder
+        from bindings.archive.places import show_place
         from bindings.archive.rocketmq.store import is_store
 
+        shown = show_place(path)
         if is_store(path):
             _inspect_store(path, key, topic, message_id, form)
             return
         if key is not None or message_id is not None:
-            raise InputError(f"{path}: --key and --message-id are for the store of a RocketMQ broker")
+            raise InputError(f"{shown}: --key and --message-id are for the store of a RocketMQ broker")
         is_folder = is_data_folder(path)
         if topic is not None and not is_folder:
             raise InputError(
-                f"{path}: --topic is for the store of a RocketMQ broker and the data folder of a Kafka broker"
+                f"{shown}: --topic is for the store of a RocketMQ broker and the data folder of a Kafka broker"
             )
         nothing = None
         try:
@@ -151,7 +153,7 @@ def inspect_command(
         if nothing is not None:
             raise nothing
         if not inspection.records:
-            raise InputError(f"{path}: {explain_nothing(inspection)}")
+            raise InputError(f"{archive.path}: {explain_nothing(inspection)}")
 
 
 @archive_command.command("convert", example="hashstar archive convert traffic.jsonl traffic.parquet")
@@ -181,10 +183,13 @@ def convert_command(
     with exit_on_error(EXTRA):
         from bindings.archive.formats.conversion import ConversionError, convert
         from bindings.archive.formats.detect import detect
+        from bindings.archive.places import parse_address
 
+        if (stored := parse_address(target)) is not None:
+            raise InputError(f"{stored}: archives are written to folders; copy it there afterwards")
         archive = detect(source, mapped.mapping())
         if archive.repeated:
-            echo_line(f"{source}: {archive.notes[-1]}", err=True)
+            echo_line(f"{archive.path}: {archive.notes[-1]}", err=True)
         json_lines = target.removesuffix(".gz").endswith(".jsonl") if form is None else form == "jsonl"
         try:
             with show_progress("converting") as step:

@@ -49,7 +49,7 @@ def describe_inspection(archive: Archive, inspection: Inspection) -> Iterator[st
     """Yield what an archive holds, for people."""
     yield f"{archive.path}: {', '.join(archive.names)}; {count_noun(len(archive.files), 'file')}"
     if archive.others:
-        yield f"not read, as they are no archive: {list_some(archive.others, FILES)}"
+        yield f"not read, as they are no archive: {list_some(archive.other_names, FILES)}"
     yield f"bias: {'; '.join(bias.value for bias in archive.biases)}"
     for note in archive.notes:
         yield f"note: {note}"

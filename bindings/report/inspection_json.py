@@ -57,7 +57,7 @@ class Inspected(NamedTuple):
 
 def _files(inspected: Inspected) -> list[FileJson]:
     return [
-        {"path": path, "format": form.name, "bias": _bias_key(form.bias_of(path))}
+        {"path": str(path), "format": form.name, "bias": _bias_key(form.bias_of(path))}
         for path, form in inspected.archive.files
     ]
 
@@ -90,8 +90,8 @@ def _bad(inspected: Inspected) -> list[BadJson]:
 
 document(
     "InspectionJson",
-    "version = 1, archive.path, formats = archive.names, files, not_archives = archive.others, bias, archive.notes, "
-    "auditable, inspection.records, skipped, "
+    "version = 1, archive.path, formats = archive.names, files, not_archives = archive.other_names, bias, "
+    "archive.notes, auditable, inspection.records, skipped, "
     "window = WindowJson(inspection.span.first, inspection.span.last, records_without_time = inspection.untimed), "
     "bodies = BodiesJson(bytes = inspection.body_bytes, records_without_size = inspection.without_size), "
     "outcome = OutcomeJson(known = inspection.with_outcome, nowhere = inspection.unrouted), "

@@ -46,7 +46,7 @@ class Archived(NamedTuple):
     @classmethod
     def from_archive(cls, archive: Archive) -> Archived:
         """Return the description of an archive whose formats are known."""
-        return cls(archive.path, archive.names, len(archive.files), archive.biases, archive.notes, archive.others)
+        return cls(archive.path, archive.names, len(archive.files), archive.biases, archive.notes, archive.other_names)
 
 
 class Records(NamedTuple):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from bindings.applying.address import Addresses
+from bindings.archive.places import parse_address, show_place
 from bindings.diffing.comparison.meaning import Meaning
 from bindings.diffing.diff import SECONDS
 from bindings.sources.definitions import Definitions
@@ -226,6 +227,8 @@ def _messages(meaning: Meaning) -> Iterator[Message]:
 
 def _read_asked(path: str) -> Recording:
     """Return what a file has recorded. Raises InputError, which names the file."""
+    if parse_address(path) is not None:
+        return _read_archive(path)
     with name_os_errors(path), open_file(path) as file:
         is_pipe = not stat.S_ISREG(os.fstat(file.fileno()).st_mode)
         head = file.read(HEAD)
@@ -241,7 +244,7 @@ def _read_asked(path: str) -> Recording:
         return _read_archive(path)
     except ImportError:
         raise InputError(
-            f"{path}: no recording of hashstar record; archives need {build_install_command('audit')}"
+            f"{show_place(path)}: no recording of hashstar record; archives need {build_install_command('audit')}"
         ) from None
 
 
@@ -253,7 +256,7 @@ def _read_archive(path: str) -> Recording:
         archive = detect(path)
     except InputError as error:
         raise InputError(f"{error}; and it is no recording of hashstar record: that begins with its kind") from None
-    recording = Recording(path, UNKNOWN, UNKNOWN)
+    recording = Recording(archive.path, UNKNOWN, UNKNOWN)
     client = RecordedClient(name=f"publishers in {', '.join(archive.names)}")
     rows: dict[tuple[str, str], RecordedPublishing] = {}
     for form, split in archive.plan():

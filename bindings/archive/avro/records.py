@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, ClassVar, Final
 
 import pyarrow as pa
@@ -35,11 +34,12 @@ from bindings.archive.formats.foreign import (
     select_columns,
     shorten_error,
 )
-from bindings.archive.mapped import Bytes, Mapped
+from bindings.archive.mapped import Bytes, Mapped, is_copied
 from bindings.archive.mapping import USUAL, FieldMapping
+from bindings.archive.places import AnyPath, Place, to_place
 from bindings.archive.reading import SPLIT_BYTES, Bad, Format, Item, Split, take_sample
 from bindings.archive.record import SCHEMA
-from bindings.archive.unpacking import is_gzipped
+from bindings.archive.unpacking import read_head
 from exchange.errors import InputError
 
 __all__ = ["Avro"]
@@ -60,7 +60,7 @@ class Avro(Format):
 
     name: ClassVar[str] = "Avro"
 
-    def recognises(self, head: bytes, path: Path) -> bool:
+    def recognises(self, head: bytes, path: AnyPath) -> bool:
         """Return whether a file is Avro with columns of exchange and routing key, or with a header that cannot be read.
 
         Raises InputError without fastavro, and if the mapping names a column that the file does not have.
@@ -70,26 +70,26 @@ class Avro(Format):
         if find_spec("fastavro") is None:
             raise InputError(f"{path}: this is Avro, which fastavro reads; install it with: pip install '{PACKAGE}'")
         try:
-            schema = _read_columns(str(path)).schema
+            schema = _read_columns(path).schema
         except InputError:
             return True
-        return {*NEEDED} <= self._places(schema, str(path)).keys()
+        return {*NEEDED} <= self._places(schema, path).keys()
 
-    def list_columns(self, path: str) -> Sequence[str]:
+    def list_columns(self, path: Place) -> Sequence[str]:
         try:
             return list_schema(_read_columns(path).schema)
         except InputError:
             return ()
 
-    def note_of(self, path: str) -> str:
+    def note_of(self, path: Place) -> str:
         try:
             schema = _read_columns(path).schema
         except InputError:
             return self.note
         return describe_columns(schema, self._places(schema, path))
 
-    def plan(self, path: str, split_bytes: int = SPLIT_BYTES) -> list[Split]:
-        if is_gzipped(path):
+    def plan(self, path: Place, split_bytes: int = SPLIT_BYTES) -> list[Split]:
+        if is_copied(path):
             return [Split(path)]
         with Mapped(path) as data:
             try:
@@ -105,7 +105,7 @@ class Avro(Format):
                     start, first = block.end, row
         return splits or [Split(path)]
 
-    def is_complete(self, path: str) -> bool:
+    def is_complete(self, path: Place) -> bool:
         with Mapped(path) as data:
             try:
                 header = read_header(data)
@@ -120,9 +120,9 @@ class Avro(Format):
         with file as data:
             try:
                 header = read_header(data)
-                reader = self._open(header, split.path, wanted)
+                reader = self._open(header, split.source, wanted)
             except InputError as error:
-                yield Bad(split.path, 0, str(error), take_sample(data[:]))
+                yield Bad(split.source, 0, str(error), take_sample(data[:]))
                 return
             end = len(data) if split.end is None else min(split.end, len(data))
             for block in walk_blocks(data, max(split.start, header.end), end, header.marker):
@@ -130,7 +130,7 @@ class Avro(Format):
                 row += block.rows
             yield from reader.flush()
         if file.problem:
-            yield Bad(split.path, row, file.problem)
+            yield Bad(split.source, row, file.problem)
 
     def _open(self, header: Header, path: str, wanted: list[str]) -> _BlockReader:
         columns = convert_schema(header.schema)
@@ -140,15 +140,20 @@ class Avro(Format):
             raise InputError(explain_missing(names, dict(self.mapping.columns), path))
         return _BlockReader(path, header, columns, wanted, places)
 
-    def _places(self, schema: pa.Schema, path: str) -> dict[str, str]:
+    def _places(self, schema: pa.Schema, path: object) -> dict[str, str]:
         """Return field -> its place. Raises InputError as `find_places`."""
         fits = partial(may_hold, schema)
-        return find_places(schema.names, dict(self.mapping.columns), path, fits, partial(list_schema, schema))
+        return find_places(schema.names, dict(self.mapping.columns), str(path), fits, partial(list_schema, schema))
 
 
-def _read_columns(path: str) -> Columns:
-    with Mapped(path) as data:
-        return convert_schema(read_header(data).schema)
+def _read_columns(path: Place | AnyPath) -> Columns:
+    place = path if isinstance(path, str) else to_place(path)
+    try:
+        header = read_header(read_head(place))
+    except InputError:  # a schema may be long
+        with Mapped(place) as data:
+            header = read_header(data)
+    return convert_schema(header.schema)
 
 
 class _BlockReader:

@@ -13,15 +13,13 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, Final
 
-import pyarrow.parquet as pq
-
 from bindings.archive.formats.json_lines import JsonLines
-from bindings.archive.formats.parquet import MAGIC, UNREADABLE, Parquet
+from bindings.archive.formats.parquet import MAGIC, UNREADABLE, Parquet, read_footer
 from bindings.archive.mapping import RECORDS_NOTE, USUAL, FieldMapping
 from bindings.archive.nesting import parse_json
+from bindings.archive.places import AnyPath, Place, open_file, to_path, to_place
 from bindings.archive.reading import (
     SPLIT_BYTES,
     Bad,
@@ -34,7 +32,6 @@ from bindings.archive.reading import (
     take_sample,
 )
 from bindings.archive.record import Rows
-from bindings.sources.files import open_file
 from exchange.errors import HashstarError, InputError, name_os_errors
 from exchange.values.message import Message
 
@@ -56,7 +53,7 @@ class Connect(Format):
     bias: ClassVar[Bias] = Bias.SURVIVORS
     note: ClassVar[str] = RECORDS_NOTE
 
-    def recognises(self, head: bytes, path: Path) -> bool:
+    def recognises(self, head: bytes, path: AnyPath) -> bool:
         """Return whether the name is one of Kafka Connect, and the values have no exchange and routing key.
 
         Where the user names columns, the values are read as any others, without their keys and headers.
@@ -68,13 +65,13 @@ class Connect(Format):
             return not Parquet().recognises(head, path)
         return name["kind"] in KINDS and not JsonLines().recognises(head, path)
 
-    def is_companion(self, path: Path) -> bool:
+    def is_companion(self, path: AnyPath) -> bool:
         name = NAME.fullmatch(path.name)
         return name is not None and name["side"] is not None
 
-    def is_complete(self, path: str) -> bool:
+    def is_complete(self, path: Place) -> bool:
         """Return whether the files of values, keys and headers are whole."""
-        file = Path(path)
+        file = to_path(path)
         name = NAME.fullmatch(file.name)
         if name is None:
             return False
@@ -83,13 +80,13 @@ class Connect(Format):
         return all(_is_whole(each) for each in files)
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
-        path = Path(split.path)
+        path = to_path(split.path)
         name = NAME.fullmatch(path.name)
         if name is None:
             raise InputError(f"{path}: its name is not one that Kafka Connect gives to files")
         stem = f"{name['topic']}+{name['partition']}+{name['offset']}"
         keys, headers = _read_beside(path, f"{stem}.keys"), _read_beside(path, f"{stem}.headers")
-        rows = Rows(split.path, columns)
+        rows = Rows(split.source, columns)
         offset = int(name["offset"])
         for value in _read_values(path):
             key_line = None if keys is None else next(keys, b"")
@@ -102,7 +99,7 @@ class Connect(Format):
                 message = self._message(name["topic"], value, key_line, header_line)
                 rows.add(message, has_body=value is not None, offset=offset)
             except HashstarError as error:
-                yield Bad(split.path, offset, str(error), take_sample(value or b""))
+                yield Bad(split.source, offset, str(error), take_sample(value or b""))
             offset += 1
             if rows.is_full:
                 yield rows.batch()
@@ -129,48 +126,48 @@ class Connect(Format):
         return Message(texts[0], texts[1], headers, {}, value or b"")
 
 
-def _read_values(path: Path) -> Iterator[bytes | Bad | None]:
+def _read_values(path: AnyPath) -> Iterator[bytes | Bad | None]:
     if _is_parquet(path):
         try:
-            yield from [None] * pq.read_metadata(path).num_rows
+            yield from [None] * read_footer(path).num_rows
         except UNREADABLE as error:
             yield Bad(str(path), 0, f"damaged Parquet file: {error}")
         return
-    for block in read_blocks(Split(str(path))):
+    for block in read_blocks(Split(to_place(path))):
         if block.problem is not None:
             yield Bad(str(path), block.offset, block.problem)
         yield from block.data.splitlines()
 
 
-def _is_parquet(path: Path) -> bool:
+def _is_parquet(path: AnyPath) -> bool:
     with name_os_errors(path), open_file(path) as file:
         return file.read(4) == MAGIC
 
 
-def _is_whole(file: Path) -> bool:
+def _is_whole(file: AnyPath) -> bool:
     if _is_parquet(file):
         try:
-            pq.read_metadata(file)
+            read_footer(file)
         except UNREADABLE:
             return False
         return True
-    return not plan_complete_lines(str(file), 0, SPLIT_BYTES).is_open
+    return not plan_complete_lines(to_place(file), 0, SPLIT_BYTES).is_open
 
 
-def _find_beside(path: Path, stem: str) -> Path | None:
+def _find_beside(path: AnyPath, stem: str) -> AnyPath | None:
     return next((beside for kind in KINDS if (beside := path.with_name(f"{stem}.{kind}")).is_file()), None)
 
 
-def _read_beside(path: Path, stem: str) -> Iterator[bytes] | None:
+def _read_beside(path: AnyPath, stem: str) -> Iterator[bytes] | None:
     beside = _find_beside(path, stem)
     if beside is None:
         return None
     return _read_lines(beside)
 
 
-def _read_lines(path: Path) -> Iterator[bytes]:
+def _read_lines(path: AnyPath) -> Iterator[bytes]:
     """Yield the lines of a file of keys or headers; for a line that cannot be read, an empty one."""
-    for block in read_blocks(Split(str(path))):
+    for block in read_blocks(Split(to_place(path))):
         if block.problem is not None:
             yield b""
         yield from block.data.splitlines()

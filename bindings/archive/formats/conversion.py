@@ -17,6 +17,7 @@ from bindings.archive.formats.detect import Archive
 from bindings.archive.formats.json_lines import encode_line
 from bindings.archive.formats.parquet import ParquetWriter
 from bindings.archive.inspection import Inspection
+from bindings.archive.places import require_unchanged
 from bindings.archive.reading import COPIES, Bad, Bias, Item
 from bindings.archive.record import to_records_or_bad
 from bindings.archive.sums import Span
@@ -78,6 +79,7 @@ class _Reading:
             for item in form.read(split):
                 self._add(item)
                 yield item
+            require_unchanged(split.path)
         if not self.inspection.records:
             self._refuse_nothing()
 

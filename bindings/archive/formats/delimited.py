@@ -10,7 +10,6 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar, Final
 
 import pyarrow as pa
@@ -26,6 +25,7 @@ from bindings.archive.columns import (
 )  # fmt: skip
 from bindings.archive.formats.foreign import WrongColumn, read_foreign, select_columns, shorten_error
 from bindings.archive.mapping import USUAL, FieldMapping
+from bindings.archive.places import AnyPath, Place, to_path
 from bindings.archive.reading import Bad, Format, Item, Split, read_blocks, take_sample
 from bindings.archive.record import SCHEMA
 from bindings.archive.unpacking import read_head
@@ -64,7 +64,7 @@ class Delimited(Format):
 
     name: ClassVar[str] = "CSV"
 
-    def recognises(self, head: bytes, path: Path) -> bool:
+    def recognises(self, head: bytes, path: AnyPath) -> bool:
         """Return whether the first row names an exchange and a routing key.
 
         Raises InputError, with the names that are there, for a file that is CSV by its name and lacks what is asked.
@@ -79,21 +79,21 @@ class Delimited(Format):
             raise InputError(explain_absent(str(path), absent[0], names))
         if absent:
             return False
-        places = self._places(names, str(path))
+        places = self._places(names, path)
         return {*NEEDED} <= places.keys() and any(not places[field].startswith("=") for field in NEEDED)
 
-    def note_of(self, path: str) -> str:
+    def note_of(self, path: Place) -> str:
         places = self._places(_list_header(path), path)
         return "" if all(field == place for field, place in places.items()) else TAKEN + describe_places(places)
 
-    def list_columns(self, path: str) -> Sequence[str]:
+    def list_columns(self, path: Place) -> Sequence[str]:
         names = _list_header(path)
-        return names if _has_csv_name(Path(path)) or {*NEEDED} <= self._places(names, path).keys() else ()
+        return names if _has_csv_name(to_path(path)) or {*NEEDED} <= self._places(names, path).keys() else ()
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
         wanted = list(SCHEMA.names if columns is None else columns)
         header = _Header(read_head(split.path))
-        places = resolve_folders(self._places(header.names, split.path), header.names, split.path)
+        places = resolve_folders(self._places(header.names, split.path), header.names, split.source)
         kept = {places[field] for field in (*NEEDED, "body") if field in places}  # "" is a text there
         selected = select_columns(header.names, places, wanted)
         taken = [(at, name) for at, name in enumerate(header.names) if name in selected]
@@ -105,21 +105,21 @@ class Delimited(Format):
             # Where names of folders are exchange and routing key, there may be no column; there are rows all the same.
             batch = pa.RecordBatch.from_arrays([*arrays, pa.nulls(len(rows))], [*(name for _, name in taken), ""])
             try:
-                yield from read_foreign(batch, split.path, start, wanted, places)
+                yield from read_foreign(batch, split.source, start, wanted, places)
             except WrongColumn as error:
-                yield Bad(split.path, start, shorten_error(error))
+                yield Bad(split.source, start, shorten_error(error))
                 return
 
-    def _places(self, names: Sequence[str], path: str) -> dict[str, str]:
-        return find_places(names, dict(self.mapping.columns), path)
+    def _places(self, names: Sequence[str], path: object) -> dict[str, str]:
+        return find_places(names, dict(self.mapping.columns), str(path))
 
 
-def _has_csv_name(path: Path) -> bool:
+def _has_csv_name(path: AnyPath) -> bool:
     """Return whether a file is CSV by its name."""
     return path.name.lower().removesuffix(".gz").endswith(SUFFIXES)
 
 
-def _list_header(path: str) -> list[str]:
+def _list_header(path: Place) -> list[str]:
     """Return the names in the first row of a file."""
     return _Header(read_head(path)).names
 
@@ -153,14 +153,14 @@ def _read_batches(split: Split, header: _Header) -> Iterator[tuple[int, list[lis
             break
         if problem:
             sample = take_sample(header.delimiter.join(fields).encode("utf-8", "surrogateescape"))
-            yield row, Bad(split.path, row, problem, sample)
+            yield row, Bad(split.source, row, problem, sample)
             start = row + 1
         else:
             rows.append(fields)
             size += sum(map(len, fields))
         row += 1
     for problem in problems:
-        yield row, Bad(split.path, max(row, 0), problem)
+        yield row, Bad(split.source, max(row, 0), problem)
 
 
 def _read_lines(split: Split, problems: list[str]) -> Iterator[str]:

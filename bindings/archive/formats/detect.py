@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import repeat
 from pathlib import Path
 from typing import Final
 
@@ -19,11 +21,12 @@ from bindings.archive.columns import NEEDED, explain_absent, explain_missing, fi
 from bindings.archive.formats.connect import Connect
 from bindings.archive.formats.delimited import Delimited
 from bindings.archive.formats.json_lines import JsonLines
-from bindings.archive.formats.lakes import explain_address, list_table_files
+from bindings.archive.formats.lakes import HIDDEN, explain_address, list_stored_files, list_table_files
 from bindings.archive.formats.mapped_lines import SEARCHED, KafkaLines, MappedLines
 from bindings.archive.formats.parquet import Parquet
 from bindings.archive.kafka.segment import KafkaSegment
 from bindings.archive.mapping import USUAL, FieldMapping
+from bindings.archive.places import AnyPath, Place, RemoteFile, parse_address, show_place, to_path, to_place
 from bindings.archive.rabbitmq.fetched import Fetched
 from bindings.archive.rabbitmq.queue_dump import QueueDump
 from bindings.archive.rabbitmq.rabtap import Rabtap
@@ -59,6 +62,8 @@ def list_formats(mapping: FieldMapping) -> tuple[Format, ...]:
 
 
 NO_ARCHIVE: Final = NoArchive()
+STORE_CALLS: Final = 16
+"""Number of files of a store that are looked at at a time: each costs a few requests."""
 FORMATS: Final = list_formats(USUAL)
 
 
@@ -67,16 +72,21 @@ class Archive:
     """The files at a path: those of a known format, and the others."""
 
     path: str
-    files: tuple[tuple[str, Format], ...]
-    others: tuple[str, ...] = ()
+    files: tuple[tuple[Place, Format], ...]
+    others: tuple[Place, ...] = ()
     """Files of no known format."""
     repeated: int = 0
     """Number of paths that are left out because they lead to a file that the archive has under another path."""
 
     @property
-    def all_files(self) -> tuple[tuple[str, Format], ...]:
+    def all_files(self) -> tuple[tuple[Place, Format], ...]:
         """All files with their formats: a file of no known format is read as one bad record."""
         return (*self.files, *[(path, NO_ARCHIVE) for path in self.others])
+
+    @property
+    def other_names(self) -> tuple[str, ...]:
+        """Files of no known format."""
+        return tuple([str(path) for path in self.others])
 
     @property
     def biases(self) -> tuple[Bias, ...]:
@@ -102,43 +112,66 @@ class Archive:
 
 
 def detect(path: str, mapping: FieldMapping | None = None) -> Archive:
-    """Return the archive at a path, a file or a folder; ``mapping`` is for records of Kafka and RocketMQ.
+    """Return the archive at a path or the address of a store, a file or a folder.
+
+    ``mapping`` is for records of Kafka and RocketMQ, and for columns of other programs.
 
     Raises InputError, with what is there instead, if there is no archive, or if a file or folder cannot be read.
     """
     try:
         return _detect(path, FORMATS if mapping is None else list_formats(mapping))
     except OSError as error:
-        raise InputError(f"{error.filename or path}: cannot be read: {error.strerror}") from None
+        raise InputError(f"{error.filename or show_place(path)}: cannot be read: {error.strerror}") from None
 
 
 def _detect(path: str, known: Sequence[Format]) -> Archive:
+    folder = parse_address(path)
+    if folder is not None:
+        is_folder = path.partition("?")[0].endswith("/")
+        return _detect_files(str(folder), list_stored_files(folder, is_folder=is_folder), known)
     root = Path(path)
     if not root.exists():
         raise InputError(f"{path}: there is no such file or folder{explain_address(path)}")
     if not (root.is_file() or root.is_dir()):
         raise InputError(f"{path}: cannot be read: {NO_FILE}")
-    files: list[tuple[str, Format]] = []
-    others: list[str] = []
-    listed = [path] if root.is_file() else list(_list_files(path))
+    return _detect_files(path, [path] if root.is_file() else [*_list_files(path)], known)
+
+
+def _detect_files(path: str, listed: Sequence[Place], known: Sequence[Format]) -> Archive:
+    files: list[tuple[Place, Format]] = []
+    others: list[Place] = []
     names = _drop_repeated_paths(listed)
-    for name in names:
-        file = Path(name)
-        if any(each.is_companion(file) for each in known):
-            continue
-        head = read_head(name)
-        form = _detect_format(head, file, known) if head else None
-        if form is not None:
-            files.append((name, form))
-        elif head:
+    for name, form in _find_formats(names, known):
+        if isinstance(form, NoArchive):
             others.append(name)
+        else:
+            files.append((name, form))
     if not files:
         raise InputError(_describe_nothing(path, others, known))
     _check_columns(path, files, _columns_of(known))
     return Archive(path, tuple(files), tuple(others), len(listed) - len(names))
 
 
-def _check_columns(path: str, files: Sequence[tuple[str, Format]], given: Mapping[str, str]) -> None:
+def _find_formats(names: Sequence[Place], known: Sequence[Format]) -> Iterator[tuple[Place, Format]]:
+    """Yield each file that has content and is no companion of another, with its format; of a store many at a time."""
+    if not names or isinstance(names[0], str):
+        found = [_find_format(name, known) for name in names]
+    else:
+        with ThreadPoolExecutor(STORE_CALLS) as threads:
+            found = [*threads.map(_find_format, names, repeat(known))]
+    return ((name, form) for name, form in zip(names, found, strict=True) if form is not None)
+
+
+def _find_format(name: Place, known: Sequence[Format]) -> Format | None:
+    """Return the format of a file; None if it is empty, or belongs to another one."""
+    file = to_path(name)
+    if any(each.is_companion(file) for each in known):
+        return None
+    head = read_head(name)
+    return (_detect_format(head, file, known) or NO_ARCHIVE) if head else None
+
+
+def _check_columns(path: str, files: Sequence[tuple[Place, Format]], given: Mapping[str, str]) -> None:
     """Raise InputError for a column that the user names and no file has; that some have it is enough."""
     absent = {place for field, place in given.items() if field not in NEEDED and not place.startswith("=")}
     there: set[str] = set()
@@ -146,7 +179,7 @@ def _check_columns(path: str, files: Sequence[tuple[str, Format]], given: Mappin
         if not absent:
             return
         if columns := form.list_columns(name):
-            there |= {*columns} | {part.partition("=")[0] for part in Path(name).parts if "=" in part}
+            there |= {*columns} | {part.partition("=")[0] for part in Path(str(name)).parts if "=" in part}
             absent = {place for place in absent if find_first_name(there, place) is None}
     if absent and there:
         raise InputError(explain_absent(path, min(absent), there))
@@ -165,17 +198,23 @@ def drop_repeats(archives: Sequence[Archive]) -> list[Archive]:
     return kept
 
 
-def _drop_repeated_paths(paths: Sequence[str]) -> list[str]:
+def _drop_repeated_paths(paths: Sequence[Place]) -> list[Place]:
     """Return one path per file; of several paths to a file, keep one that is not a link."""
-    owners: dict[Hashable, str] = {}
-    for path in sorted(paths, key=os.path.islink):
+    owners: dict[Hashable, Place] = {}
+    for path in sorted(paths, key=_is_link):
         owners.setdefault(_identify(path), path)
     kept = {*owners.values()}
     return [path for path in paths if path in kept]
 
 
-def _identify(path: str) -> Hashable:
+def _is_link(path: Place) -> bool:
+    return isinstance(path, str) and os.path.islink(path)  # noqa: PTH114  of many
+
+
+def _identify(path: Place) -> Hashable:
     """Return a value that is equal for all paths of a file."""
+    if isinstance(path, RemoteFile):
+        return str(path)
     try:
         status = Path(path).stat()
     except OSError:  # reported when the file is read
@@ -183,11 +222,11 @@ def _identify(path: str) -> Hashable:
     return status.st_dev, status.st_ino
 
 
-def _detect_format(head: bytes, path: Path, known: Sequence[Format]) -> Format | None:
+def _detect_format(head: bytes, path: AnyPath, known: Sequence[Format]) -> Format | None:
     form = next((each for each in known if each.recognises(head, path)), None)
     form = form or next((each for each in known if each.expects(path)), None)
     if form is None:
-        head = read_head(str(path), SEARCHED)
+        head = read_head(to_place(path), SEARCHED)
         form = next((each for each in known if each.resembles(head, path)), None)
     return form
 
@@ -201,7 +240,7 @@ def _list_files(folder: str) -> Iterator[str]:
     with os.scandir(folder) as entries:
         listed = sorted(entries, key=lambda entry: entry.name)
     for entry in listed:
-        if entry.name[0] in "._":
+        if entry.name[0] in HIDDEN:
             continue
         if entry.is_dir(follow_symlinks=False):
             yield from _list_files(entry.path)
@@ -209,15 +248,16 @@ def _list_files(folder: str) -> Iterator[str]:
             yield entry.path
 
 
-def _describe_nothing(path: str, others: Sequence[str], known: Sequence[Format]) -> str:
+def _describe_nothing(path: str, others: Sequence[Place], known: Sequence[Format]) -> str:
     if not others:
         return f"{path}: there is nothing in it, or nothing but empty files"
     for other in others[:1]:
         if columns := next(filter(None, (form.list_columns(other) for form in known)), ()):
-            return f"{other}: it has no exchange and routing key: {explain_missing(columns, _columns_of(known), other)}"
+            missing = explain_missing(columns, _columns_of(known), str(other))
+            return f"{other}: it has no exchange and routing key: {missing}"
     names = "; ".join(form.name for form in known)
     number = f"none of its {len(others)} files is an archive" if len(others) > 1 else "its one file is no archive"
-    what = "the file is no archive" if others == [path] else number
+    what = "the file is no archive" if [str(other) for other in others] == [path] else number
     return (
         f"{path}: {what} that can be audited. Known are {names}. "
         "Of JSON, CSV, Parquet and Avro it needs an exchange and a routing key with each message"

@@ -20,7 +20,6 @@ see `bindings.archive.rabbitmq.firehose`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, ClassVar, Final, cast
 
 import numpy as np
@@ -31,6 +30,7 @@ import pyarrow.json as pj
 from bindings.archive.formats.record_line import Recorded, RecordLine
 from bindings.archive.names import escape, has_nul
 from bindings.archive.nesting import LINE_FEED, is_flat, parse_json, split_joined
+from bindings.archive.places import AnyPath, Place
 from bindings.archive.rabbitmq import firehose
 from bindings.archive.reading import (
     SPLIT_BYTES,
@@ -80,18 +80,18 @@ class JsonLines(Format):
     name: ClassVar[str] = "JSON lines"
     grows: ClassVar[bool] = True
 
-    def recognises(self, head: bytes, path: Path) -> bool:
+    def recognises(self, head: bytes, path: AnyPath) -> bool:
         """Return whether the first JSON object in the first lines has an exchange or a routing key."""
         first = next(parse_objects(head.split(b"\n", 20)[:20]), {})
         return "exchange" in first or "routing_key" in first
 
-    def resembles(self, head: bytes, path: Path) -> bool:
+    def resembles(self, head: bytes, path: AnyPath) -> bool:
         return any("exchange" in value and "routing_key" in value for value in parse_objects(head.split(b"\n")))
 
-    def plan(self, path: str, split_bytes: int = SPLIT_BYTES) -> list[Split]:
+    def plan(self, path: Place, split_bytes: int = SPLIT_BYTES) -> list[Split]:
         return plan_ranges(path, split_bytes)
 
-    def plan_complete(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> CompletePart:
+    def plan_complete(self, path: Place, start: int = 0, split_bytes: int = SPLIT_BYTES) -> CompletePart:
         return plan_complete_lines(path, start, split_bytes)
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
@@ -108,11 +108,11 @@ def read_lines(
 
     ``add`` adds the record of a line. ``fast`` reads a block of lines at once, or returns None if it cannot.
     """
-    rows = Rows(split.path, columns)
+    rows = Rows(split.source, columns)
     for block in read_blocks(split):
         if block.problem is not None:
-            yield Bad(split.path, block.offset, block.problem)
-        batch = fast(block, split.path, columns) if fast is not None and block.data else None
+            yield Bad(split.source, block.offset, block.problem)
+        batch = fast(block, split.source, columns) if fast is not None and block.data else None
         if batch is not None:
             if len(rows):
                 yield rows.batch()
@@ -121,7 +121,7 @@ def read_lines(
         place = block.offset
         for line in block.data.splitlines(keepends=True) if b"\r" not in block.data else _split_lines(block.data):
             if not line.isspace():
-                yield from _read_line(line, split.path, place, rows, add)
+                yield from _read_line(line, split.source, place, rows, add)
             place += len(line)
             if rows.is_full:
                 yield rows.batch()

@@ -1,4 +1,4 @@
-"""Find paths that hold more than files: tables of Delta Lake, Iceberg and Hudi, and addresses of object stores.
+"""Find paths that hold more than files: tables of Delta Lake, Iceberg and Hudi, and folders of object stores.
 
 Which files of a table are in it, its log says: the others were removed, rewritten or compacted, and to read them as
 plain Parquet would count their rows again. Of Delta Lake, the files of the newest version are read; other tables, and
@@ -9,27 +9,26 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from bindings.archive.places import RemoteFile, list_remote
 from exchange.errors import InputError
 from exchange.text.site import build_page_address
 
-__all__ = ["explain_address", "list_table_files"]
+__all__ = ["HIDDEN", "explain_address", "list_stored_files", "list_table_files"]
 
 PACKAGE: Final = "deltalake>=1.1"
 """The requirement of the extra ``delta``."""
 READ_FEATURES: Final = frozenset({"columnMapping", "timestampNtz", "vacuumProtocolCheck", "v2Checkpoint"})
 """Features of tables of Delta Lake that do not change which rows a file has; columns may be mapped, but are not."""
+LOGS: Final = {"Delta Lake": "_delta_log", "Hudi": ".hoodie"}
+"""Kind of a table -> the folder of its log."""
+HIDDEN: Final = (".", "_")
+"""First characters of files and folders that are no part of an archive."""
 WAY_OUT: Final = "write the rows that are in it to Parquet, and read that"
 
-STORES: Final[Mapping[str, str]] = {
-    "s3": "aws s3 sync", "s3a": "aws s3 sync", "gs": "gcloud storage rsync -r", "abfs": "azcopy copy --recursive",
-    "abfss": "azcopy copy --recursive", "az": "azcopy copy --recursive", "hdfs": "hdfs dfs -get",
-}  # fmt: skip
-"""Scheme of an address -> the program that copies what is there to a folder."""
 BROKERS: Final = ("amqp", "amqps", "kafka", "rocketmq", "http", "https")
 """Schemes of addresses of brokers."""
 ADDRESS: Final = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*):/")
@@ -51,10 +50,9 @@ def list_table_files(folder: str) -> list[str] | None:
 
 
 def _find_kind(folder: Path) -> str:
-    if (folder / "_delta_log").is_dir():
-        return "Delta Lake"
-    if (folder / ".hoodie").is_dir():
-        return "Hudi"
+    for kind, name in LOGS.items():
+        if (folder / name).is_dir():
+            return kind
     return "Iceberg" if any((folder / "metadata").glob("*.metadata.json")) else ""
 
 
@@ -93,14 +91,41 @@ def _name_as_given(path: str, folder: str, root: Path) -> str:
 
 
 def explain_address(path: str) -> str:
-    """Return what to do with an address of a broker or an object store, added to an error; empty for other paths."""
+    """Return what to do with an address of a broker, added to an error; empty for other paths."""
     found = ADDRESS.match(path)
     scheme = found["scheme"] if found else ""
     if scheme in BROKERS:
         topic = "; hashstar audit TOPOLOGY kafka://HOST:PORT/TOPIC reads a topic" if scheme == "kafka" else ""
         page = build_page_address("bridge-archives")
         return f": it is the address of a broker, of which hashstar bridge records an archive: {page}{topic}"
-    program = STORES.get(scheme)
-    if program is None:
-        return ""
-    return f": archives are read from folders; copy it to one first, such as with: {program} {path} FOLDER"
+    return ""
+
+
+def list_stored_files(folder: RemoteFile, *, is_folder: bool) -> list[RemoteFile]:
+    """Return the files of an archive in a store, without hidden ones; of a RocketMQ broker's store the commit log.
+
+    Raises InputError if there is nothing, and for tables.
+    """
+    listed = list_remote(folder, is_folder=is_folder)
+    if len(listed) == 1 and listed[0].path == folder.path:
+        return listed
+    start = len(folder.path.split("/")) if folder.path else 0
+    parts = [file.path.split("/")[start:] for file in listed]
+    for names in parts:
+        for kind, name in LOGS.items():
+            if name in names[:-1]:
+                _refuse(str(folder), kind, f"those in stores are not read: {WAY_OUT}")
+        if names[-2:-1] == ["metadata"] and names[-1].endswith(".metadata.json"):
+            _refuse(str(folder), "Iceberg", WAY_OUT)
+    table = folder
+    while "=" in table.name:
+        table = table.parent
+        for kind, name in LOGS.items():
+            if (table / name).is_dir():
+                _refuse(str(folder), kind, f"it is a part of {table}, and those in stores are not read: {WAY_OUT}")
+    is_log = {names[0] for names in parts} >= {"commitlog", "consumequeue"}
+    return [
+        file
+        for file, names in zip(listed, parts, strict=True)
+        if not any(name[:1] in HIDDEN for name in names) and (names[0] == "commitlog" or not is_log)
+    ]

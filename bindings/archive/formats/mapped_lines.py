@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from bindings.archive.columns import (
@@ -27,6 +26,7 @@ from bindings.archive.columns import (
 )  # fmt: skip
 from bindings.archive.formats.json_lines import JsonLines, add_line, parse_objects, read_lines
 from bindings.archive.mapping import RECORDS_NOTE, USUAL, FieldMapping
+from bindings.archive.places import AnyPath, Place, to_place
 from bindings.archive.reading import Bias, Item, Skipped, Split
 from bindings.archive.record import Rows
 from bindings.archive.unpacking import read_head
@@ -51,7 +51,7 @@ class MappedLines(JsonLines):
 
     name: ClassVar[str] = "JSON lines of other programs"
 
-    def recognises(self, head: bytes, path: Path) -> bool:
+    def recognises(self, head: bytes, path: AnyPath) -> bool:
         """Return whether the first lines have an exchange and a routing key; raises InputError as `find_places`.
 
         Objects without the columns that the user names for these are none of the archive.
@@ -62,22 +62,22 @@ class MappedLines(JsonLines):
         asked = [place for field, place in self.mapping.columns if field in NEEDED and not place.startswith("=")]
         if len(asked) == len(NEEDED) and not any(is_there(place, names) for place in asked):
             return False
-        return {*NEEDED} <= self._places(names, str(path)).keys()
+        return {*NEEDED} <= self._places(names, to_place(path)).keys()
 
-    def resembles(self, head: bytes, path: Path) -> bool:
+    def resembles(self, head: bytes, path: AnyPath) -> bool:
         return self.recognises(head, path)
 
-    def note_of(self, path: str) -> str:
+    def note_of(self, path: Place) -> str:
         return TAKEN + describe_places(self._places(_names_of(path), path))
 
-    def list_columns(self, path: str) -> Sequence[str]:
+    def list_columns(self, path: Place) -> Sequence[str]:
         objects = _parse_lines(read_head(path, SEARCHED), None)  # of all lines: some columns may begin late
         paths = (list_paths(each.items(), lambda part: part.items() if type(part) is dict else ()) for each in objects)
         return [*dict.fromkeys(path for each in paths for path in each)]
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
         names = _names_of(split.path)
-        places = resolve_folders(self._places(names, split.path), names, split.path)
+        places = resolve_folders(self._places(names, split.path), names, split.source)
         given = dict(self.mapping.columns) | places
 
         @lru_cache(1 << 10)
@@ -93,8 +93,8 @@ class MappedLines(JsonLines):
 
         return read_lines(split, columns, add)
 
-    def _places(self, names: Mapping[str, None], path: str) -> dict[str, str]:
-        return find_places(names, dict(self.mapping.columns), path, paths=partial(self.list_columns, path))
+    def _places(self, names: Mapping[str, None], path: Place) -> dict[str, str]:
+        return find_places(names, dict(self.mapping.columns), str(path), paths=partial(self.list_columns, path))
 
 
 @dataclass(frozen=True)
@@ -107,13 +107,13 @@ class KafkaLines(JsonLines):
     bias: ClassVar[Bias] = Bias.SURVIVORS
     note: ClassVar[str] = RECORDS_NOTE
 
-    def recognises(self, head: bytes, path: Path) -> bool:
+    def recognises(self, head: bytes, path: AnyPath) -> bool:
         """Return whether the first line is a record of Kafka; columns that the user names are not of one."""
         names = _names(head)
         is_record = "topic" in names and "partition" in names and not {"exchange", "routing_key"} & names.keys()
         return is_record and any(name in names for name in VALUES) and not self.mapping.columns
 
-    def resembles(self, head: bytes, path: Path) -> bool:
+    def resembles(self, head: bytes, path: AnyPath) -> bool:
         return self.recognises(head, path)
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
@@ -136,7 +136,7 @@ class KafkaLines(JsonLines):
         return add_line(rows, to_line(row, {field: field for field in row}), place)
 
 
-def _names_of(path: str) -> dict[str, None]:
+def _names_of(path: Place) -> dict[str, None]:
     return _names(read_head(path)) or _names(read_head(path, SEARCHED))  # a first line may be long
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self
@@ -31,6 +31,7 @@ from bindings.archive.formats.foreign import (
     shorten_error,
 )
 from bindings.archive.mapping import USUAL, FieldMapping
+from bindings.archive.places import AnyPath, Place, RemoteFile, open_file, open_table
 from bindings.archive.reading import (
     BATCH_BYTES,
     BATCH_ROWS,
@@ -44,11 +45,11 @@ from bindings.archive.reading import (
     Split,
 )
 from bindings.archive.record import SCHEMA, sift_rows
-from bindings.sources.files import make_folders, open_file
+from bindings.sources.files import make_folders
 from exchange.errors import InputError
 from exchange.files.replacing import create_exclusively
 
-__all__ = ["Parquet", "ParquetWriter"]
+__all__ = ["Parquet", "ParquetWriter", "read_footer"]
 
 MAGIC: Final = b"PAR1"
 FORMAT_KEY: Final = b"hashstar.archive"
@@ -76,7 +77,7 @@ class Parquet(Format):
 
     name: ClassVar[str] = "Parquet"
 
-    def recognises(self, head: bytes, path: Path) -> bool:
+    def recognises(self, head: bytes, path: AnyPath) -> bool:
         """Return whether a file is Parquet with columns of exchange and routing key, or with a damaged schema.
 
         Raises InputError if the mapping names a column that a file of Parquet does not have.
@@ -84,35 +85,35 @@ class Parquet(Format):
         if not head.startswith(MAGIC):
             return False
         try:
-            schema = pq.read_schema(path)
+            schema = _read_schema(path)
         except UNREADABLE:
             return True
         if (schema.metadata or {}).get(FORMAT_KEY) == VERSION:  # ours, in a folder with others, needs no mapping
             return "exchange" in schema.names and "routing_key" in schema.names
-        places = self.places(schema, str(path))
+        places = self.places(schema, path)
         return "exchange" in places and "routing_key" in places
 
-    def places(self, schema: pa.Schema, path: str) -> dict[str, str]:
+    def places(self, schema: pa.Schema, path: object) -> dict[str, str]:
         """Return field -> its place among columns of another program."""
         fits = partial(may_hold, schema)
-        return find_places(schema.names, dict(self.mapping.columns), path, fits, partial(list_schema, schema))
+        return find_places(schema.names, dict(self.mapping.columns), str(path), fits, partial(list_schema, schema))
 
-    def list_columns(self, path: str) -> Sequence[str]:
+    def list_columns(self, path: Place) -> Sequence[str]:
         try:
-            return list_schema(pq.read_schema(path))
+            return list_schema(_read_schema(path))
         except UNREADABLE:
             return ()
 
-    def expects(self, path: Path) -> bool:
+    def expects(self, path: AnyPath) -> bool:
         if path.suffix != ".parquet":
             return False
         try:
-            pq.read_schema(path)
+            _read_schema(path)
         except UNREADABLE:
             return True
         return self.recognises(MAGIC, path)
 
-    def resembles(self, head: bytes, path: Path) -> bool:
+    def resembles(self, head: bytes, path: AnyPath) -> bool:
         """Return whether the file ends as Parquet does, with a schema of an archive."""
         try:
             with open_file(path) as file:
@@ -121,9 +122,9 @@ class Parquet(Format):
         except OSError:
             return False
 
-    def plan(self, path: str, split_bytes: int = SPLIT_BYTES) -> list[Split]:
+    def plan(self, path: Place, split_bytes: int = SPLIT_BYTES) -> list[Split]:
         try:
-            metadata = pq.read_metadata(path)
+            metadata = read_footer(path)
         except UNREADABLE:
             return [Split(path)]
         splits: list[Split] = []
@@ -135,10 +136,10 @@ class Parquet(Format):
                 start, size = group + 1, 0
         return splits
 
-    def plan_complete(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> CompletePart:
+    def plan_complete(self, path: Place, start: int = 0, split_bytes: int = SPLIT_BYTES) -> CompletePart:
         """Return all row groups once the footer is written; ``end`` of a file without row groups is 1."""
         try:
-            groups = max(pq.read_metadata(path).num_row_groups, 1)
+            groups = max(read_footer(path).num_row_groups, 1)
         except UNREADABLE:
             return CompletePart([], start, is_open=True)
         if start >= groups:
@@ -147,16 +148,16 @@ class Parquet(Format):
             [split for split in self.plan(path, split_bytes) if split.start >= start], groups, is_open=False
         )
 
-    def bias_of(self, path: str) -> Bias:
+    def bias_of(self, path: Place) -> Bias:
         name = _read_metadata(path).get(BIAS_KEY, b"")
         return next((bias for bias in Bias if bias.name.encode() == name), Bias.UNKNOWN)
 
-    def note_of(self, path: str) -> str:
+    def note_of(self, path: Place) -> str:
         metadata = _read_metadata(path)
         if COPIES_KEY in metadata or metadata.get(FORMAT_KEY) == VERSION:
             return COPIES if COPIES_KEY in metadata else self.note
         try:
-            schema = pq.read_schema(path)
+            schema = _read_schema(path)
         except UNREADABLE:
             return self.note
         return describe_columns(schema, self.places(schema, path))
@@ -168,10 +169,25 @@ class Parquet(Format):
         return _read(split, columns, self, coded=True)
 
 
-def _read_metadata(path: str) -> Mapping[bytes, bytes]:
+def read_footer(path: Place | AnyPath) -> pq.FileMetaData:
+    """Return what the footer of a file says; that of a stored file is read once. Raises `UNREADABLE`, InputError."""
+    return _read_stored_footer(path) if isinstance(path, RemoteFile) else pq.read_metadata(path)
+
+
+@lru_cache(maxsize=256)
+def _read_stored_footer(path: RemoteFile) -> pq.FileMetaData:
+    with open_table(path) as file:
+        return pq.read_metadata(file)
+
+
+def _read_schema(path: Place | AnyPath) -> pa.Schema:
+    return read_footer(path).schema.to_arrow_schema()
+
+
+def _read_metadata(path: Place) -> Mapping[bytes, bytes]:
     """Return the metadata of a file's schema, empty if it is damaged."""
     try:
-        return pq.read_schema(path).metadata or {}
+        return _read_schema(path).metadata or {}
     except UNREADABLE:
         return {}
 
@@ -179,18 +195,20 @@ def _read_metadata(path: str) -> Mapping[bytes, bytes]:
 def _read(split: Split, columns: Sequence[str] | None, form: Parquet, *, coded: bool) -> Iterator[Item]:
     wanted = list(SCHEMA.names if columns is None else columns)
     try:
-        metadata = pq.read_metadata(split.path)
+        metadata = read_footer(split.path)
         texts = _find_coded_columns(metadata, split) if coded else None
-        file = pq.ParquetFile(split.path, metadata=metadata, read_dictionary=texts, page_checksum_verification=True)
+        file = pq.ParquetFile(
+            open_table(split.path), metadata=metadata, read_dictionary=texts, page_checksum_verification=True
+        )
         groups = range(split.start, file.num_row_groups if split.end is None else split.end)
     except FileNotFoundError as error:
-        raise InputError(f"{split.path}: cannot be read: {error.strerror}") from None
+        raise InputError(f"{split.source}: cannot be read: {error.strerror}") from None
     except UNREADABLE as error:
-        yield Bad(split.path, 0, f"damaged Parquet file: {shorten_error(error)}")
+        yield Bad(split.source, 0, f"damaged Parquet file: {shorten_error(error)}")
         return
     with file:
         for group in groups:
-            yield from _read_group(file, split.path, group, wanted, form, coded=coded)
+            yield from _read_group(file, split.source, group, wanted, form, coded=coded)
 
 
 def _read_group(
@@ -200,7 +218,7 @@ def _read_group(
     names = file.schema_arrow.names
     places = {} if own else resolve_folders(form.places(file.schema_arrow, path), names, path)
     if not own and not {"exchange", "routing_key"} <= places.keys():
-        raise InputError(f"{path}: {explain_missing(form.list_columns(path), dict(form.mapping.columns), path)}")
+        raise InputError(f"{path}: {explain_missing(list_schema(file.schema_arrow), dict(form.mapping.columns), path)}")
     stored = [name for name in wanted if name in names] if own else select_columns(names, places, wanted)
     needed = dict.fromkeys([*stored, *(("exchange", "routing_key") if own else ())])
     rows = ROW_GROUP if coded and "body" not in wanted else _rows_at_once(file.metadata.row_group(group))

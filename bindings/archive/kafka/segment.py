@@ -44,8 +44,9 @@ from bindings.archive.kafka.walk import (
     read_index,
     split_stretches,
 )
-from bindings.archive.mapped import Mapped
+from bindings.archive.mapped import Mapped, is_copied
 from bindings.archive.mapping import USUAL, FieldMapping
+from bindings.archive.places import AnyPath, Place
 from bindings.archive.reading import (
     SPLIT_BYTES,
     Bad,
@@ -92,7 +93,7 @@ class KafkaSegment(Format):
     bias: ClassVar[Bias] = Bias.SURVIVORS
     note: ClassVar[str] = "exchange and routing key of records are read from where --exchange and --routing-key point"
 
-    def recognises(self, head: bytes, path: Path) -> bool:
+    def recognises(self, head: bytes, path: AnyPath) -> bool:
         """Return whether the file begins with a batch, whose CRC is checked if ``head`` holds it all, or is empty."""
         if SEGMENT.fullmatch(path.name) and not any(head):
             return True
@@ -105,20 +106,20 @@ class KafkaSegment(Format):
             return not header.is_old  # fewer of its fields have only a few values
         return is_whole(head, header)
 
-    def expects(self, path: Path) -> bool:
+    def expects(self, path: AnyPath) -> bool:
         return SEGMENT.fullmatch(path.name) is not None
 
-    def resembles(self, head: bytes, path: Path) -> bool:
+    def resembles(self, head: bytes, path: AnyPath) -> bool:
         return find_whole(head, 0, len(head), Effort(0)) is not None
 
-    def is_companion(self, path: Path) -> bool:
+    def is_companion(self, path: AnyPath) -> bool:
         if path.suffix in COMPANIONS or path.name in COMPANION_NAMES:
             return True
         return path.suffix == ".log" and DOUBLES.fullmatch(path.parent.name) is not None
 
-    def plan(self, path: str, split_bytes: int = SPLIT_BYTES) -> list[Split]:
+    def plan(self, path: Place, split_bytes: int = SPLIT_BYTES) -> list[Split]:
         """Return splits that begin at batches: at those in the index, else at those found from header to header."""
-        if len(plan_ranges(path, split_bytes)) == 1:
+        if is_copied(path) or len(plan_ranges(path, split_bytes)) == 1:
             return [Split(path)]
         with Mapped(path) as data:
             place, floor = 0, parse_floor(path)
@@ -133,7 +134,7 @@ class KafkaSegment(Format):
                 for (start, floor), end in zip(starts, [*ends, len(data)], strict=True)
             ]
 
-    def plan_complete(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> CompletePart:
+    def plan_complete(self, path: Place, start: int = 0, split_bytes: int = SPLIT_BYTES) -> CompletePart:
         """Return all batches up to the last whole one.
 
         They end before the first transaction that is still open, as for a consumer with ``read_committed``.
@@ -167,20 +168,20 @@ class KafkaSegment(Format):
             end = len(data) if split.end is None else split.end
             ends = TransactionEnds(split.path, data)
             for start, stop, floor in split_stretches(split, data, end):
-                walk = SegmentWalk(split.path, data, start, stop, floor)
+                walk = SegmentWalk(split.source, data, start, stop, floor)
                 for step in walk.steps():
                     if isinstance(step, Bad):
                         yield step
                     elif isinstance(step, Run):
-                        yield from self._build_items(step.records, split.path, names)
+                        yield from self._build_items(step.records, split.source, names)
                     elif (skipped := _find_skip(step.header, step.place, ends)) is not None:
                         # The last offset in the header is not checked here, as skipped batches are not unpacked.
                         walk.accept(step.header.base_offset, step.header.base_offset)
                         yield skipped
                     else:
-                        yield from self._read_batch(walk, step, data[step.place : step.end], split.path, names)
+                        yield from self._read_batch(walk, step, data[step.place : step.end], split.source, names)
             if mapped.problem:
-                yield Bad(split.path, len(data), mapped.problem)
+                yield Bad(split.source, len(data), mapped.problem)
 
     def _read_batch(
         self, walk: SegmentWalk, batch: WholeBatch, data: bytes, path: str, columns: Sequence[str]

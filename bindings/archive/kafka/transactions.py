@@ -14,7 +14,6 @@ import struct
 from collections import defaultdict, deque
 from collections.abc import Iterator
 from enum import Enum
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from bindings.archive.effort import Effort
@@ -22,6 +21,7 @@ from bindings.archive.kafka.batches import read_records
 from bindings.archive.kafka.header import Header, find_sound_header, has_header, is_whole, read_header
 from bindings.archive.kafka.walk import SEGMENT, is_plausible_at
 from bindings.archive.mapped import Bytes, Mapped
+from bindings.archive.places import Place, to_path, to_place
 from exchange.errors import InputError
 
 __all__ = ["TransactionEnd", "TransactionEnds"]
@@ -53,8 +53,8 @@ class Marker(NamedTuple):
 class TransactionEnds:
     """Finds the ends of the transactions of a split; call `end_of` for its batches in order."""
 
-    def __init__(self, path: str, data: Bytes) -> None:
-        self._path = Path(path)
+    def __init__(self, path: Place, data: Bytes) -> None:
+        self._path = to_path(path)
         self._data = data
         self._coming: Iterator[Marker] | None = None
         self._markers: dict[int, deque[Marker]] = defaultdict(deque)
@@ -84,9 +84,9 @@ class TransactionEnds:
             for path in self._path.parent.iterdir()
             if SEGMENT.fullmatch(path.name) and path.name[:20] > self._path.name[:20]
         ]
-        for number, path in enumerate(sorted(following), 1):
+        for number, path in enumerate(sorted(following, key=str), 1):
             try:
-                with Mapped(str(path)) as data:
+                with Mapped(to_place(path)) as data:
                     yield from _read_markers(data, number, 0)
             except InputError:  # reported when that file itself is read
                 return

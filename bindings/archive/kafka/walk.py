@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import PurePath
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -21,8 +21,8 @@ from bindings.archive.effort import Effort
 from bindings.archive.kafka.header import LEAST_BYTES, Header, find_sound_header, has_header, is_whole, read_header
 from bindings.archive.kafka.messages import Run, take_plain_messages
 from bindings.archive.mapped import Bytes, is_zero
+from bindings.archive.places import Place, open_file, to_path
 from bindings.archive.reading import Bad, Split, take_sample
-from bindings.sources.files import open_file
 
 __all__ = [
     "SEGMENT",
@@ -167,9 +167,9 @@ def _check_batch(data: Bytes, place: int, end: int, effort: Effort) -> tuple[Hea
     return None, end, TORN if header.seems_sound else UNSOUND
 
 
-def parse_floor(path: str) -> int:
+def parse_floor(path: object) -> int:
     """Return an offset below all offsets of a segment: its base offset, which is its name, minus 1; -1 if unknown."""
-    name = Path(path).name
+    name = PurePath(str(path)).name
     return int(name[:20]) - 1 if SEGMENT.fullmatch(name) else -1
 
 
@@ -188,7 +188,7 @@ def split_stretches(split: Split, data: Bytes, end: int) -> Iterator[tuple[int, 
     yield start, end, floor
 
 
-def read_index(path: str, data: Bytes, least: int) -> Iterator[tuple[int, int]]:
+def read_index(path: Place, data: Bytes, least: int) -> Iterator[tuple[int, int]]:
     """Yield the batches in a segment's index from byte ``least`` on: the position of each, and an offset below its own.
 
     The index may be missing, stale or damaged: it is used as long as its offsets and positions rise, and only where the
@@ -196,7 +196,7 @@ def read_index(path: str, data: Bytes, least: int) -> Iterator[tuple[int, int]]:
     """
     base = parse_floor(path) + 1
     try:
-        with open_file(Path(path).with_suffix(".index")) as file:
+        with open_file(to_path(path).with_suffix(".index")) as file:
             index = file.read(len(data) // LEAST_BYTES * ENTRY_BYTES)
     except OSError:
         return

@@ -10,10 +10,10 @@ import re
 from base64 import b64decode
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from bindings.archive.nesting import parse_json
+from bindings.archive.places import AnyPath, Place
 from bindings.archive.rabbitmq import firehose
 from bindings.archive.rabbitmq.objects import ReadValue, read_messages
 from bindings.archive.reading import Bias, Format, Item, Skipped, Split, take_sample
@@ -39,14 +39,14 @@ class Fetched(Format):
     name: ClassVar[str] = "RabbitMQ management API, messages"
     bias: ClassVar[Bias] = Bias.SURVIVORS
 
-    def recognises(self, head: bytes, path: Path) -> bool:
+    def recognises(self, head: bytes, path: AnyPath) -> bool:
         """Return whether the file begins with an array of such messages."""
         return head.lstrip()[:1] == b"[" and self.resembles(head, path)
 
-    def resembles(self, head: bytes, path: Path) -> bool:
+    def resembles(self, head: bytes, path: AnyPath) -> bool:
         return b'"payload_bytes"' in head and b'"routing_key"' in head and FIRST.search(head) is not None
 
-    def is_complete(self, path: str) -> bool:
+    def is_complete(self, path: Place) -> bool:
         data, problem = _read_bytes(path)
         return not problem and data.rstrip().endswith(b"]")
 
@@ -54,7 +54,7 @@ class Fetched(Format):
         return read_messages(split, columns, _read_objects(split.path), _add_message)
 
 
-def _read_bytes(path: str) -> tuple[bytes, str]:
+def _read_bytes(path: Place) -> tuple[bytes, str]:
     """Return the content of a file, and the reason if that is not all. Raises InputError if it cannot be opened."""
     pieces: list[bytes] = []
     size = 0
@@ -68,12 +68,12 @@ def _read_bytes(path: str) -> tuple[bytes, str]:
     return b"".join(pieces), ""
 
 
-def _read_objects(path: str) -> Iterator[ReadValue]:
+def _read_objects(path: Place) -> Iterator[ReadValue]:
     for number, (value, sample) in enumerate(_read_elements(path)):
         yield ReadValue(number, value, sample)
 
 
-def _read_elements(path: str) -> Iterator[tuple[Any, bytes]]:
+def _read_elements(path: Place) -> Iterator[tuple[Any, bytes]]:
     """Yield each element of the array with its sample; for a bad element, yield the reason as a text instead."""
     data, problem = _read_bytes(path)
     matches = list(FIRST.finditer(data))

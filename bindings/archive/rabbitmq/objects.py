@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from bindings.archive.nesting import parse_json, split_joined
+from bindings.archive.places import AnyPath, Place, open_file, read_file_size, to_place
 from bindings.archive.reading import Bad, Item, Skipped, Split, take_sample
 from bindings.archive.record import Rows
 from bindings.archive.unpacking import read_pieces
@@ -29,13 +29,13 @@ class ReadValue(NamedTuple):
     sample: bytes
 
 
-def is_whole(path: str) -> bool:
+def is_whole(path: Place) -> bool:
     """Return whether a file ends with a whole object."""
     values = [isinstance(value, str) for _, value, _ in read_objects(path)]
     return bool(values) and not values[-1]
 
 
-def read_objects(path: str) -> Iterator[ReadValue]:
+def read_objects(path: Place) -> Iterator[ReadValue]:
     """Yield the objects of a file: one begins at each line that begins with a brace.
 
     Raises InputError if the file cannot be opened.
@@ -79,7 +79,7 @@ def read_messages(
     ``add`` adds the message of a value, whose position it gets, to the rows, or returns why it is skipped. An error
     that it raises makes a bad record.
     """
-    rows = Rows(split.path, columns)
+    rows = Rows(split.source, columns)
     for place, value, sample in values:
         try:
             if isinstance(value, str):
@@ -88,7 +88,7 @@ def read_messages(
             if skipped is not None:
                 yield skipped
         except HashstarError as error:
-            yield Bad(split.path, place, str(error), sample)
+            yield Bad(split.source, place, str(error), sample)
         if rows.is_full:
             yield rows.batch()
     if len(rows):
@@ -122,13 +122,14 @@ def _parse_objects(data: bytes, place: int) -> Iterator[ReadValue]:
     yield ReadValue(start, value if isinstance(value, dict) else "not an object", take_sample(text))
 
 
-def read_body_beside(path: Path) -> bytes | None:
+def read_body_beside(path: AnyPath) -> bytes | None:
     """Return the body that has its own file; None if there is no such file.
 
     Raises OSError if it cannot be read, InputError if it is too large.
     """
     if not path.is_file():
         return None
-    if path.stat().st_size > RECORD_BYTES:
+    if read_file_size(to_place(path)) > RECORD_BYTES:
         raise InputError(f"a body of more than {RECORD_BYTES >> 20} MiB")
-    return path.read_bytes()
+    with open_file(path) as file:
+        return file.read()

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from functools import partial
 from typing import Any, ClassVar, Final
 
 from bindings.archive.nesting import parse_json
+from bindings.archive.places import AnyPath, Place, to_path
 from bindings.archive.rabbitmq.objects import is_whole, read_body_beside, read_messages, read_objects
 from bindings.archive.reading import Bias, Format, Item, Split
 from bindings.archive.record import Rows
@@ -34,7 +35,7 @@ class QueueDump(Format):
     name: ClassVar[str] = "rabbitmq-dump-queue"
     bias: ClassVar[Bias] = Bias.SURVIVORS
 
-    def recognises(self, head: bytes, path: Path) -> bool:
+    def recognises(self, head: bytes, path: AnyPath) -> bool:
         """Return whether the file is an object with the fields properties and headers only."""
         try:
             value = parse_json(head)
@@ -42,21 +43,21 @@ class QueueDump(Format):
             return False
         return isinstance(value, dict) and value.keys() == {"properties", "headers"}
 
-    def expects(self, path: Path) -> bool:
+    def expects(self, path: AnyPath) -> bool:
         return path.name.endswith(SUFFIX)
 
-    def is_companion(self, path: Path) -> bool:
+    def is_companion(self, path: AnyPath) -> bool:
         return not path.name.endswith(SUFFIX) and path.with_name(path.name + SUFFIX).exists()
 
-    def is_complete(self, path: str) -> bool:
+    def is_complete(self, path: Place) -> bool:
         """Return whether the file is a whole object."""
         return is_whole(path)
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
-        return read_messages(split, columns, read_objects(split.path), _add_message)
+        return read_messages(split, columns, read_objects(split.path), partial(_add_message, split.path))
 
 
-def _add_message(rows: Rows, value: dict[str, Any], place: int) -> None:
+def _add_message(file: Place, rows: Rows, value: dict[str, Any], place: int) -> None:
     properties = decode_table(value.get("properties"), "properties")
     headers = decode_table(value.get("headers") or {}, "headers")
     exchange, key = properties.pop("exchange", ""), properties.pop("routing_key", "")
@@ -69,9 +70,9 @@ def _add_message(rows: Rows, value: dict[str, Any], place: int) -> None:
             raise InputError("timestamp is not a time")
         time = parse_time_text(f"{match[1]}T{match[2]}{match[3]}:{match[4]}")
         properties["timestamp"] = Typed("timestamp", max(time // 1_000_000, 0))
-    beside = Path(rows.source.removesuffix(SUFFIX))
+    path = to_path(file)
     try:
-        body = read_body_beside(beside) if str(beside) != rows.source else None
+        body = read_body_beside(path.with_name(path.name.removesuffix(SUFFIX))) if path.name.endswith(SUFFIX) else None
     except OSError as error:
         raise InputError(f"the body cannot be read: {error.strerror}") from None
     rows.add(Message(exchange, key, headers, properties, body or b""), time, has_body=body is not None, offset=place)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from functools import partial
 from typing import Any, ClassVar, Final
 
+from bindings.archive.places import AnyPath, Place, to_path
 from bindings.archive.rabbitmq import firehose
 from bindings.archive.rabbitmq.objects import is_whole, read_body_beside, read_messages, read_objects
 from bindings.archive.reading import Bias, Format, Item, Skipped, Split
@@ -40,26 +41,26 @@ class Rabtap(Format):
     bias: ClassVar[Bias] = Bias.UNKNOWN
     note: ClassVar[str] = "a tap holds what its binding key let through, a subscription what reached its queue"
 
-    def recognises(self, head: bytes, path: Path) -> bool:
+    def recognises(self, head: bytes, path: AnyPath) -> bool:
         """Return whether the file begins with an object that has rabtap's fields."""
         start = head.lstrip()[:4096]
         return start.startswith(b"{") and self.resembles(head, path)
 
-    def resembles(self, head: bytes, path: Path) -> bool:
+    def resembles(self, head: bytes, path: AnyPath) -> bool:
         return b'"RoutingKey"' in head and b'"DeliveryTag"' in head
 
-    def is_companion(self, path: Path) -> bool:
+    def is_companion(self, path: AnyPath) -> bool:
         return path.suffix == BODY_SUFFIX and path.with_suffix(".json").exists()
 
-    def is_complete(self, path: str) -> bool:
+    def is_complete(self, path: Place) -> bool:
         """Return whether the file ends with a whole object."""
         return is_whole(path)
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
-        return read_messages(split, columns, read_objects(split.path), _add_message)
+        return read_messages(split, columns, read_objects(split.path), partial(_add_message, split.path))
 
 
-def _add_message(rows: Rows, value: Mapping[str, Any], place: int) -> Skipped | None:
+def _add_message(file: Place, rows: Rows, value: Mapping[str, Any], place: int) -> Skipped | None:
     exchange, key = value.get("Exchange"), value.get("RoutingKey")
     if type(exchange) is not str or type(key) is not str:
         raise InputError("no Exchange or no RoutingKey")
@@ -70,7 +71,7 @@ def _add_message(rows: Rows, value: Mapping[str, Any], place: int) -> Skipped | 
         properties["timestamp"] = Typed("timestamp", max(parse_time_text(_check_text(published)) // 1_000_000, 0))
     received = value.get("XRabtapReceivedTimestamp")
     time = None if received is None else parse_time_text(_check_text(received))
-    body = _read_body(value.get("Body"), rows.source)
+    body = _read_body(value.get("Body"), file)
     message = Message(exchange, key, headers, properties, body or b"")
     if exchange != firehose.EXCHANGE:
         rows.add(message, time, has_body=body is not None, offset=place)
@@ -82,9 +83,9 @@ def _add_message(rows: Rows, value: Mapping[str, Any], place: int) -> Skipped | 
     return None
 
 
-def _read_body(value: Any, source: str) -> bytes | None:
+def _read_body(value: Any, file: Place) -> bytes | None:
     if value is None:
-        beside = Path(source).with_suffix(BODY_SUFFIX)
+        beside = to_path(file).with_suffix(BODY_SUFFIX)
         try:
             return read_body_beside(beside)
         except OSError as error:

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from bindings.archive.formats.json_lines import parse_objects, read_lines
 from bindings.archive.mapped import Mapped
+from bindings.archive.places import AnyPath, Place
 from bindings.archive.rabbitmq import firehose
 from bindings.archive.rabbitmq.objects import read_messages
 from bindings.archive.rabbitmq.tracing_text import BEGIN, RULE, add_text_entry, parse_trace_time, read_entries
@@ -52,17 +52,17 @@ class TracingJson(Format):
     bias: ClassVar[Bias] = Bias.EVERYTHING
     note: ClassVar[str] = NOTE
 
-    def recognises(self, head: bytes, path: Path) -> bool:
+    def recognises(self, head: bytes, path: AnyPath) -> bool:
         """Return whether the first line that is an object has the fields that the plugin writes."""
         return next(parse_objects(head.split(b"\n", 20)[:20]), {}).keys() >= FIELDS
 
-    def resembles(self, head: bytes, path: Path) -> bool:
+    def resembles(self, head: bytes, path: AnyPath) -> bool:
         return any(value.keys() >= FIELDS for value in parse_objects(head.split(b"\n")))
 
-    def plan(self, path: str, split_bytes: int = SPLIT_BYTES) -> list[Split]:
+    def plan(self, path: Place, split_bytes: int = SPLIT_BYTES) -> list[Split]:
         return plan_ranges(path, split_bytes)
 
-    def plan_complete(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> CompletePart:
+    def plan_complete(self, path: Place, start: int = 0, split_bytes: int = SPLIT_BYTES) -> CompletePart:
         return plan_complete_lines(path, start, split_bytes)
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
@@ -117,17 +117,17 @@ class TracingText(Format):
         "beyond Latin-1"
     )
 
-    def recognises(self, head: bytes, path: Path) -> bool:
+    def recognises(self, head: bytes, path: AnyPath) -> bool:
         """Return whether the file begins with an entry."""
         return BEGIN.match(head) is not None or BEGIN.match(b"\n" + head) is not None
 
-    def resembles(self, head: bytes, path: Path) -> bool:
+    def resembles(self, head: bytes, path: AnyPath) -> bool:
         return BEGIN.search(head) is not None
 
-    def plan(self, path: str, split_bytes: int = SPLIT_BYTES) -> list[Split]:
+    def plan(self, path: Place, split_bytes: int = SPLIT_BYTES) -> list[Split]:
         return plan_ranges(path, split_bytes)
 
-    def plan_complete(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> CompletePart:
+    def plan_complete(self, path: Place, start: int = 0, split_bytes: int = SPLIT_BYTES) -> CompletePart:
         """Return all entries except the last one, whose end is only known when the next one begins."""
         if is_gzipped(path):
             return plan_complete_gzip(path, start)

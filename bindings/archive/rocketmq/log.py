@@ -19,12 +19,12 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import ClassVar, Final, NamedTuple
 
 from bindings.archive.effort import Effort
-from bindings.archive.mapped import Bytes, Mapped, is_zero
+from bindings.archive.mapped import Bytes, Mapped, is_copied, is_zero
 from bindings.archive.mapping import USUAL, FieldMapping
+from bindings.archive.places import AnyPath, Place, to_path
 from bindings.archive.reading import (
     SPLIT_BYTES,
     Bad,
@@ -125,7 +125,7 @@ class RocketmqLog(Format):
     bias: ClassVar[Bias] = Bias.SURVIVORS
     note: ClassVar[str] = "exchange and routing key of messages are where --exchange and --routing-key say"
 
-    def recognises(self, head: bytes, path: Path) -> bool:
+    def recognises(self, head: bytes, path: AnyPath) -> bool:
         """Return whether the file begins with a record or a blank, or was allocated in advance by a broker."""
         if NAME.fullmatch(path.name) and not any(head):
             return True
@@ -134,16 +134,16 @@ class RocketmqLog(Format):
         size, magic = START.unpack_from(head)[:2]
         return magic in (V1, V2, BLANK) and size >= 8
 
-    def expects(self, path: Path) -> bool:
+    def expects(self, path: AnyPath) -> bool:
         return path.parent.name == FOLDER and NAME.fullmatch(path.name) is not None
 
-    def resembles(self, head: bytes, path: Path) -> bool:
+    def resembles(self, head: bytes, path: AnyPath) -> bool:
         return _find_first_base(head) is not None
 
-    def plan(self, path: str, split_bytes: int = SPLIT_BYTES) -> list[Split]:
-        return plan_ranges(path, split_bytes)
+    def plan(self, path: Place, split_bytes: int = SPLIT_BYTES) -> list[Split]:
+        return [Split(path)] if is_copied(path) else plan_ranges(path, split_bytes)
 
-    def plan_complete(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> CompletePart:
+    def plan_complete(self, path: Place, start: int = 0, split_bytes: int = SPLIT_BYTES) -> CompletePart:
         """Return all records up to the last whole one; the whole file if it ends with a blank."""
         with Mapped(path) as data:
             base = _find_base(path, data)
@@ -173,13 +173,13 @@ class RocketmqLog(Format):
             return CompletePart(splits, place, is_open)
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
-        rows = Rows(split.path, columns)
+        rows = Rows(split.source, columns)
         mapped = Mapped(split.path)
         with mapped as data:
             base = _find_base(split.path, data)
             for place, record in read_log(data, base, split):
                 if isinstance(record, str):
-                    yield Bad(split.path, base + place, record, take_sample(data[place : place + 100]))
+                    yield Bad(split.source, base + place, record, take_sample(data[place : place + 100]))
                     continue
                 topic = record.topic.decode("utf-8", "surrogateescape")
                 if topic.startswith(OWN_TOPICS) or record.flag & TRANSACTION not in COMMITTED:
@@ -188,17 +188,17 @@ class RocketmqLog(Format):
                 try:
                     messages = _split_messages(record)
                 except InputError as error:
-                    yield Bad(split.path, base + place, str(error), take_sample(data[place : place + 100]))
+                    yield Bad(split.source, base + place, str(error), take_sample(data[place : place + 100]))
                     continue
                 for body, properties, _ in messages:
                     try:
                         self._add(rows, topic, body, parse_properties(properties), record.born, base + place)
                     except HashstarError as error:
-                        yield Bad(split.path, base + place, str(error), take_sample(data[place : place + 100]))
+                        yield Bad(split.source, base + place, str(error), take_sample(data[place : place + 100]))
                 if rows.is_full:
                     yield rows.batch()
             if mapped.problem:
-                yield Bad(split.path, base + len(data), mapped.problem)
+                yield Bad(split.source, base + len(data), mapped.problem)
         if len(rows):
             yield rows.batch()
 
@@ -238,9 +238,9 @@ def _split_messages(record: LogRecord) -> list[BatchMessage]:
     return split_batch(body) if record.flag & BATCH == BATCH else [BatchMessage(body, record.properties, 0)]
 
 
-def _find_base(path: str, data: Bytes) -> int:
+def _find_base(path: Place, data: Bytes) -> int:
     """Return the position in the whole log at which the file begins, by its name, else by its first sound record."""
-    name = Path(path).name
+    name = to_path(path).name
     if NAME.fullmatch(name):
         return int(name[:20])
     return _find_first_base(data) or 0

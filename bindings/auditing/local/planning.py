@@ -13,7 +13,8 @@ from random import Random
 from typing import Final, NamedTuple, TypeAlias
 
 from bindings.archive.formats.detect import Archive
-from bindings.archive.reading import SPLIT_BYTES, Format, Split, read_file_size
+from bindings.archive.places import Place, read_file_size
+from bindings.archive.reading import SPLIT_BYTES, Format, Split
 from bindings.auditing.local.tasks import Task
 
 __all__ = [
@@ -50,7 +51,7 @@ MAX_PLANNING_SECONDS: Final = 1.0
 class PlannedFile(NamedTuple):
     """A file of an archive."""
 
-    path: str
+    path: Place
     form: Format
     size: int
 
@@ -72,11 +73,15 @@ def plan_tasks(archive: Archive, cores: int, planner: Planner = plan_splits) -> 
     Raises InputError for files that cannot be opened.
     """
     # Absolute paths, because workers have working directories of their own.
-    files = [PlannedFile(str(Path(path).absolute()), form, read_file_size(path)) for path, form in archive.all_files]
+    files = [PlannedFile(_make_absolute(path), form, read_file_size(path)) for path, form in archive.all_files]
     total = sum(file.size for file in files)
     task_bytes = min(max(total // (TASKS_PER_CORE * cores), MIN_TASK_BYTES), MAX_TASK_BYTES)
     split_bytes = min(task_bytes, SPLIT_BYTES)
     return group_into_tasks(_plan(files, split_bytes, planner), task_bytes)
+
+
+def _make_absolute(path: Place) -> Place:
+    return str(Path(path).absolute()) if isinstance(path, str) else path
 
 
 def plan_groups(archive: Archive) -> list[list[Task]]:
@@ -113,7 +118,7 @@ def draw_tasks(tasks: Sequence[Task], most_bytes: int) -> tuple[list[Task], floa
 
 def _plan(files: Sequence[PlannedFile], split_bytes: int, planner: Planner) -> Planned:
     opened = files if len(files) <= MAX_OPENED_FILES else [file for file in files if file.size > split_bytes]
-    splits_by_path: dict[str, list[Split]] = {}
+    splits_by_path: dict[Place, list[Split]] = {}
     until = time.monotonic() + MAX_PLANNING_SECONDS
     for number, file in enumerate(opened):
         if time.monotonic() > until:

@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple, Self
 import pyarrow as pa
 
 from bindings.archive.inspection import Account
+from bindings.archive.places import require_unchanged
 from bindings.archive.reading import Bad, Format, Item, Split
 from bindings.auditing.local.selection import Selection
 from bindings.auditing.local.study import Counting, Study
@@ -130,6 +131,7 @@ def count_tasks(
                         count_item(item, counters, order.selection, account)
                         if isinstance(item, Bad):
                             check_bad(account, order.max_bad)
+                    require_unchanged(split.path)
             step(task.weight)
         return Results(tuple([counter.result() for counter in counters]), account)
 

@@ -26,6 +26,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from bindings.archive.formats.detect import detect, list_formats
 from bindings.archive.mapping import USUAL, FieldMapping
+from bindings.archive.places import parse_address
 from bindings.archive.reading import SPLIT_BYTES, CompletePart, Format, Split
 from bindings.archive.rocketmq.store import find_log_folder, is_store
 from bindings.sources.files import make_folders, open_file
@@ -92,6 +93,8 @@ class Growth:
         self, archive: str, folder: Path, mapping: FieldMapping = USUAL, step_bytes: int = STEP_BYTES,
         split_bytes: int = SPLIT_BYTES,
     ) -> None:  # fmt: skip
+        if (stored := parse_address(archive)) is not None:
+            raise InputError(f"{stored}: archives in stores are audited, but not followed")
         self._root = Path(archive).absolute()
         self._folder = folder
         self._mapping = mapping

@@ -35,15 +35,15 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from bindings.archive.formats.connect import NAME, Connect
 from bindings.archive.formats.detect import detect
-from bindings.archive.formats.parquet import UNREADABLE, Parquet
+from bindings.archive.formats.parquet import UNREADABLE, Parquet, read_footer
 from bindings.archive.kafka.segment import KafkaSegment, parse_topic
 from bindings.archive.names import escape, escape_bytes
+from bindings.archive.places import Place, read_file_size, to_path
 from bindings.archive.reading import SPLIT_BYTES, Bad, Format, Skipped, Split
 from bindings.archive.record import SCHEMA
 from bindings.archive.times import to_microseconds
@@ -143,7 +143,7 @@ class _ArchiveReader(DataSourceReader):
             if self.wanted != Wanted():
                 splits = prune(form, path, splits, self.wanted)
             if splits:
-                planned.append((PlannedFile(path, form, Path(path).stat().st_size), splits))
+                planned.append((PlannedFile(path, form, read_file_size(path)), splits))
         tasks = group_into_tasks(planned, TASK_BYTES)
         return [InputPartition(task.splits) for task in tasks] or [InputPartition(())]
 
@@ -185,11 +185,11 @@ class _StreamReader(StepReader):
         self._wish = wish
 
     def parts_of(self, steps: list[MicroBatch]) -> Sequence[InputPartition]:
-        planned: dict[str, tuple[PlannedFile, list[Split]]] = {}
+        planned: dict[Place, tuple[PlannedFile, list[Split]]] = {}
         for step in steps:
             for form, split in step.splits:
-                if Path(split.path).exists():
-                    file = PlannedFile(split.path, form, Path(split.path).stat().st_size)
+                if to_path(split.path).exists():
+                    file = PlannedFile(split.path, form, read_file_size(split.path))
                     planned.setdefault(split.path, (file, []))[1].append(split)
         return [InputPartition(task.splits) for task in group_into_tasks(list(planned.values()), TASK_BYTES)]
 
@@ -249,10 +249,10 @@ class Wanted(NamedTuple):
         return self._replace(last=time if self.last is None else min(self.last, time))
 
 
-def prune(form: Format, path: str, splits: list[Split], wanted: Wanted) -> list[Split]:
+def prune(form: Format, path: Place, splits: list[Split], wanted: Wanted) -> list[Split]:
     """Return the splits of a file that may hold a wanted record."""
     if isinstance(form, Connect | KafkaSegment):
-        return splits if wanted.exchanges is None or _topic_may_hold(form, path, wanted.exchanges) else []
+        return splits if wanted.exchanges is None or _topic_may_hold(form, str(path), wanted.exchanges) else []
     if isinstance(form, Parquet) and not form.mapping.columns:
         return _prune_parquet(path, splits, wanted)
     return splits
@@ -270,9 +270,9 @@ def _topic_may_hold(form: Connect | KafkaSegment, path: str, exchanges: frozense
     return match is None or escape(match["topic"]) in exchanges
 
 
-def _prune_parquet(path: str, splits: list[Split], wanted: Wanted) -> list[Split]:
+def _prune_parquet(path: Place, splits: list[Split], wanted: Wanted) -> list[Split]:
     try:
-        metadata = pq.read_metadata(path)
+        metadata = read_footer(path)
     except UNREADABLE:
         return splits
     kept: list[Split] = []

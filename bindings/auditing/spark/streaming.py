@@ -33,6 +33,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from bindings.archive.mapping import COLUMNS, USUAL, FieldMapping
+from bindings.archive.places import read_file_size
 from bindings.archive.reading import Format, Split
 from bindings.auditing.local.planning import MIN_TASK_BYTES
 from bindings.auditing.local.run import Pass
@@ -262,7 +263,7 @@ def _tasks(splits: Sequence[tuple[Format, Split]]) -> list[Task]:
     weight = 0
     for form, split in splits:
         group.append((form, split))
-        weight += Path(split.path).stat().st_size if split.end is None or not form.grows else split.end - split.start
+        weight += read_file_size(split.path) if split.end is None or not form.grows else split.end - split.start
         if weight >= MIN_TASK_BYTES:
             tasks.append(Task(len(tasks), tuple(group), weight))
             group, weight = [], 0

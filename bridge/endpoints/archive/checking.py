@@ -9,6 +9,7 @@ from typing import Final
 
 from bindings.archive.formats.detect import Archive, detect
 from bindings.archive.mapping import FieldMapping
+from bindings.archive.places import read_file_size
 from bindings.sources.files import make_folders
 from bridge.endpoint import Disconnected, Finding
 from bridge.endpoints.archive.replay import Settled
@@ -105,7 +106,7 @@ def _check_archive(path: str, mapping: FieldMapping, follow: bool) -> Sequence[F
         return [Finding("error", f"{path}: there is no such file or folder", "url")]
     try:
         archive = detect(path, mapping)
-        size = sum(Path(file).stat().st_size for file, _ in archive.files)
+        size = sum(read_file_size(file) for file, _ in archive.files)
     except InputError as error:
         if follow and Path(path).is_dir() and not any(Path(path).iterdir()):
             return [Finding("ok", f"{path}: is empty so far", "url")]
@@ -117,13 +118,13 @@ def _check_archive(path: str, mapping: FieldMapping, follow: bool) -> Sequence[F
 
 
 def _check_files(archive: Archive) -> list[Finding]:
-    closed = [file for file, _ in archive.files if not os.access(file, os.R_OK)]
+    closed = [file for file in [str(place) for place, _ in archive.files] if not os.access(file, os.R_OK)]
     if closed:
         text = f"{count_noun(len(closed), 'file')} may not be read by this user: {list_some(closed, MAX_LISTED_FILES)}"
         return [Finding("error", text, "url")]
     if archive.others:
         left_out = count_noun(len(archive.others), "file is no archive and is", "files are no archive and are")
-        text = f"{left_out} left out: {list_some(archive.others, MAX_LISTED_FILES)}"
+        text = f"{left_out} left out: {list_some(archive.other_names, MAX_LISTED_FILES)}"
         return [Finding("warning", text, "url")]
     return []
 

@@ -165,11 +165,11 @@ class Replay:
     def read_items(self) -> Iterator[Item]:
         """Yield all records that are there now and were not yielded before. Raises InputError if it is no archive."""
         archive = self._detect()
-        for other in archive.others:
+        for other in archive.other_names:
             if other not in self._reported:
                 self._reported.add(other)
                 yield Chunk(ArchiveFile(self._relative(other)), [], [Bad(other, 0, NOT_READ)], [])
-        there = {self._relative(path): (path, form) for path, form in archive.files}
+        there = {self._relative(str(path)): (str(path), form) for path, form in archive.files}
         for file in self._look({name: path for name, (path, _) in there.items()}):
             path, form = there[file.name]
             before, known = self._read.get(file, (0, None))

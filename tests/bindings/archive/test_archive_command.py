@@ -75,7 +75,7 @@ def test_every_format_is_found_by_content_whatever_the_file_is_called(tmp_path: 
     (tmp_path / "a" / "_SUCCESS").write_bytes(b"")
     archive = detect(str(tmp_path))
     assert list(archive.names) == list(written)
-    assert [Path(other).name for other in archive.others] == ["readme"]
+    assert [Path(other).name for other in archive.other_names] == ["readme"]
     assert inspect_splits(archive.plan()).records == len(written)
 
 

@@ -105,7 +105,7 @@ def test_what_goes_wrong_in_a_process_is_raised_here(tmp_path: Path, monkeypatch
 
 def _without_files(groups: list[list[Task]]) -> list[list[Task]]:
     for path in {split.path for group in groups for task in group for _, split in task.splits}:
-        Path(path).unlink()
+        Path(str(path)).unlink()
     return groups
 
 

@@ -12,6 +12,7 @@ from typing import ClassVar
 from bindings.archive.formats.detect import Archive
 from bindings.archive.formats.json_lines import encode_line
 from bindings.archive.formats.parquet import ParquetWriter
+from bindings.archive.places import AnyPath, Place
 from bindings.archive.reading import SPLIT_BYTES, Bad, Bias, Format, Item, Skipped, Split
 from bindings.archive.record import Record, build_batch
 from exchange import Exchange, Message, Profile, Queue, Topology
@@ -83,18 +84,18 @@ class Stumbling(Format):
     folder: str
     """Folder in which it notes what has failed."""
 
-    def recognises(self, head: bytes, path: Path) -> bool:
+    def recognises(self, head: bytes, path: AnyPath) -> bool:
         return False
 
-    def plan(self, path: str, split_bytes: int = SPLIT_BYTES) -> list[Split]:
+    def plan(self, path: Place, split_bytes: int = SPLIT_BYTES) -> list[Split]:
         return self.inner.plan(path, split_bytes)
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
         yield from self.inner.read(split, columns)
-        yield Bad(split.path, 1, "told before it failed")
+        yield Bad(split.source, 1, "told before it failed")
         yield Skipped("told before it failed")
         try:
-            os.close(os.open(Path(self.folder) / f"{Path(split.path).name}-{split.start}", os.O_CREAT | os.O_EXCL))
+            os.close(os.open(Path(self.folder) / f"{Path(split.source).name}-{split.start}", os.O_CREAT | os.O_EXCL))
         except FileExistsError:
             return
         raise RuntimeError("stumbled")

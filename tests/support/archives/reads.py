@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from bindings.archive.places import Place
 from bindings.archive.reading import SPLIT_BYTES, Bad, Format, Skipped
 from bindings.archive.record import SCHEMA, Record, to_records
 from exchange.values.field_values import FieldTable, Typed
@@ -30,12 +31,12 @@ class Read(NamedTuple):
     skipped: dict[str, int]
 
 
-def read(form: Format, path: Path | str, split_bytes: int = SPLIT_BYTES) -> Read:
+def read(form: Format, path: Path | Place, split_bytes: int = SPLIT_BYTES) -> Read:
     """All of a file, split by split; formats and splits go through pickle, as to workers."""
     records: list[Record] = []
     bad: list[Bad] = []
     skipped: dict[str, int] = {}
-    for split in form.plan(str(path), split_bytes):
+    for split in form.plan(str(path) if isinstance(path, Path) else path, split_bytes):
         worker: Format
         worker, split = pickle.loads(pickle.dumps((form, split)))  # noqa: PLW2901, S301  our own
         for item in worker.read(split):

@@ -213,7 +213,7 @@ def test_a_null_value_stays_null_through_conversions_and_an_empty_one_stays_empt
         assert "body_truncated" not in line
     for path in (source, target, back):
         ((file, form),) = detect(str(path)).files
-        records = read(form, Path(file)).records
+        records = read(form, file).records
         assert [(record.has_body, record.size, record.lacks_body) for record in records] == [
             (value is not None, len(value or b""), False) for value in values
         ]

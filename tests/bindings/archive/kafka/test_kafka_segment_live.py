@@ -76,7 +76,7 @@ def test_all_that_a_broker_wrote_is_read(kafka: Server, topic: tuple[str, str], 
     archive = detect(str(tmp_path))
     assert (archive.names, archive.others) == (("Kafka segment",), ())
     ((path, form),) = archive.files
-    assert CODECS.index(codec) in codecs_in(Path(path).read_bytes())
+    assert CODECS.index(codec) in codecs_in(Path(str(path)).read_bytes())
     result = read(form, path, 10_000)
     assert not result.bad
     assert [record.offset for record in result.records] == list(range(COUNT))

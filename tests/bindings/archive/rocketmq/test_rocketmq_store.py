@@ -315,7 +315,7 @@ def test_a_store_is_an_archive_of_its_commit_log_alone(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "one"):
         archive = detect(str(path))
         assert archive.names == ("RocketMQ commit log",)
-        assert [Path(file).parent.name for file, _ in archive.files] == ["commitlog"]
+        assert [Path(str(file)).parent.name for file, _ in archive.files] == ["commitlog"]
         assert archive.others == ()
     assert is_store(str(tmp_path / "one"))
     assert not is_store(str(tmp_path))
@@ -336,6 +336,6 @@ def test_following_a_store_reads_its_log(tmp_path: Path) -> None:
     store(tmp_path / "store", SENT)
     growth = Growth(str(tmp_path / "store"), tmp_path / "state" / "files")
     splits = [split for step in growth.steps(0, growth.look()) for split in step.splits]
-    assert {Path(split.path).relative_to(tmp_path).as_posix() for _, split in splits} == {
+    assert {Path(split.source).relative_to(tmp_path).as_posix() for _, split in splits} == {
         f"store/commitlog/{0:020}",
     }  # fmt: skip
