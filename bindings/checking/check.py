@@ -58,6 +58,7 @@ FAMILIES: Final[Sequence[Callable[[TopologyView], Iterator[Finding]]]] = (
     kinds.find,
     kinds.find_refused_queues,
     kinds.find_unusable_queues,
+    kinds.find_odd_values,
     kinds.find_commercial,
     kinds.find_without_effect,
     policies.find,

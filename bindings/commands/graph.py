@@ -108,7 +108,9 @@ def graph_command(
         if centres:
             drawing = crop_around(drawing, centres, depth, direction)
         title = f"{_title(opened.name)}, virtual host {topology.vhost}"
-        result = (drawing,) if form == "text" else (make_picture(drawing, expand=expand), title)
+        caveat = topology.profile.caveat
+        pictured = f"{title}; {caveat}" if caveat else title
+        result = (drawing, caveat) if form == "text" else (make_picture(drawing, expand=expand), pictured)
         if len(result[0].nodes) >= LARGE_GRAPH_NODES:  # before the wait, which a smaller picture would spare
             echo_line(f"hashstar: {count_parts(result[0])} drawn; to look at a part: --around NAME --depth 1", err=True)
         with show_status("drawing ..."):

@@ -201,6 +201,9 @@ def _topologies(
 ) -> Iterator[tuple[Topology, Topology]]:
     """Yield the topologies of each virtual host that are not equal; one that is not there is empty."""
     sources = before, after
+    named = {source.profile.written for source in sources if source is not None and source.profile is not None}
+    is_unknown = any(source and source.profile and source.profile.caveat for source in sources)
+    has_other_release = profile is None and len(named) > 1 and is_unknown
     rules = profile or next((source.profile for source in sources if source and source.profile), LATEST_PROFILE)
     for name in dict.fromkeys(name for source in sources if source is not None for name in source.vhosts):
         if vhost is None or name == vhost:
@@ -210,7 +213,7 @@ def _topologies(
                 else source.routable(name, rules)
                 for source in sources
             )
-            if old != new or find_unread(old, new):
+            if old != new or find_unread(old, new) or has_other_release:
                 yield old, new
 
 

@@ -16,8 +16,11 @@ LABELS: Final = 4
 MARKS: Final = {"error": "✗", "warning": "!", "note": "·"}
 
 
-def to_text(drawing: Drawing) -> str:
-    """Return the lines, escaped, without a final newline. A subtree is drawn once; later only its root is named."""
+def to_text(drawing: Drawing, caveat: str = "") -> str:
+    """Return the lines, escaped, without a final newline. A subtree is drawn once; later only its root is named.
+
+    ``caveat`` is said before the drawing.
+    """
     nodes = {node.id: node for node in drawing.nodes}
     out: dict[NodeId, list[Edge]] = {}
     for edge in drawing.edges:
@@ -27,7 +30,7 @@ def to_text(drawing: Drawing) -> str:
     entered = {edge.target for edge in drawing.edges if edge.target != edge.source and nodes[edge.source].kind != "cut"}
     bound = {edge.target for edge in drawing.edges if edge.kind != "dead-letter"}
     drawn: set[NodeId] = set()
-    lines: list[str] = []
+    lines: list[str] = [escape_line(caveat)] if caveat else []
     exchanges = [node for node in drawing.nodes if node.id.part == "exchange"]
     # In a cycle every exchange has an incoming edge, so the first that is not drawn yet becomes a root. What only the
     # dead letters of a queue enter is drawn below that queue.

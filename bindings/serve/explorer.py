@@ -242,7 +242,9 @@ def _meaning(explorer: Explorer, parameters: Parameters) -> Json:
     old, new = explorer.base(parameters).topology, explorer.view(parameters).topology
     result = diff(old, new, seconds=STUDY_SECONDS * 0.75)
     values = diff_to_json(result, new.profile.name)
+    caveats = list(dict.fromkeys(filter(None, (each.profile.caveat for each in (old, new)))))
     return {
+        **({"caveats": caveats} if caveats else {}),
         **{name: values[name] for name in ("plan", "meaning", "settings")},
         "plan_lines": [*plan_lines(result.plan)],
         "meaning_lines": [*format_meaning(result.meaning)],

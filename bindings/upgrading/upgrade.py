@@ -15,7 +15,7 @@ from bindings.diffing.settings.changes import SettingsChange, compare_settings
 from bindings.sources.definitions import Definitions
 from bindings.sources.document import Document
 from bindings.upgrading.facts.crossing import Crossing
-from bindings.upgrading.facts.fact import Fact, Numbers, Severity, Source
+from bindings.upgrading.facts.fact import ALWAYS, Fact, Numbers, Severity, Source
 from bindings.upgrading.facts.table import FACTS
 from bindings.upgrading.live.comparing import Shown
 from bindings.upgrading.releases import Release, SeriesUpgrade, find_steps
@@ -46,6 +46,8 @@ class Sighting(NamedTuple):
     """What the fact means to the parts because of others in the topology, "" for nothing beside what it says."""
     brokers: tuple[Numbers, ...] = ()
     """The releases whose live brokers have shown it, the oldest first."""
+    since: Numbers = ALWAYS
+    """The first release of the series of the new one, or of all, for which it holds; `ALWAYS` if their rules decide."""
 
     @property
     def source(self) -> Source:
@@ -302,4 +304,5 @@ def _sightings(
             if part is not None:
                 parts.append(part)
         brokers = fact.find_brokers(old, new)
-        yield from (Sighting(fact, tuple(parts), *seen, brokers) for seen, parts in groups.items())
+        since = fact.first_for(new.numbers)
+        yield from (Sighting(fact, tuple(parts), *seen, brokers, since) for seen, parts in groups.items())

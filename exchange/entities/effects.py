@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from exchange.entities.entities import Exchange, Queue
+from exchange.entities.odd_numbers import explain_odd_number
 from exchange.entities.profile import Profile
 from exchange.entities.queue_arguments import has_odd_timeout
 from exchange.text.display import find_alike
@@ -89,6 +90,7 @@ OF_QUEUES: Final[Mapping[str, Reach]] = MappingProxyType({
     "max-in-memory-length": Reach(classic=False, quorum=False),
     "max-in-memory-bytes": Reach(classic=False, quorum=False),
     "quorum-initial-group-size": Reach(classic=False, policy=False),
+    "quorum-target-group-size": Reach(classic=False, policy=False),
     "target-group-size": Reach(classic=False, argument=False),
     "max-age": Reach(classic=False, quorum=False, stream=True),
     "stream-max-segment-size-bytes": Reach(classic=False, quorum=False, stream=True),
@@ -168,11 +170,6 @@ _TEXTS: Final = {
     "queue-master-locator": ("min-masters", "client-local", "random", "balanced", "least-leaders"),
 }
 """Setting whose argument RabbitMQ does not check -> values that it knows; it ignores others."""
-_INTEGERS: Final = {
-    "delivery-limit": None, "consumer-timeout": 0, "consumer-disconnected-timeout": 0, "delayed-retry-min": 1,
-    "delayed-retry-max": 1, "max-priority": 0,
-}  # fmt: skip
-"""Setting whose argument some release does not check -> its least value; other types are ignored."""
 
 
 def is_foreign(part: Queue | Exchange) -> bool:
@@ -192,8 +189,9 @@ def explain_name(part: Queue | Exchange, name: str, profile: Profile, *, policy:
     if isinstance(part, Exchange):
         return _why_of_exchange(part, name, policy=policy)
     setting = name if policy else name.removeprefix("x-")
-    if name == "x-consumer-timeout" and profile.settings.crashes_on_timeouts and has_odd_timeout(part):
-        return None
+    is_timeout = name == ("consumer-timeout" if policy else "x-consumer-timeout")
+    if is_timeout and profile.settings.crashes_on_timeouts and has_odd_timeout(part):
+        return None  # the argument crashes channels of any type of queues, and a policy with a lower one prevents it
     reach = OF_QUEUES.get(setting)
     if reach is not None and (policy or name != setting):
         if not (reach.policy if policy else reach.argument):
@@ -268,8 +266,11 @@ def find_meant(name: str, known: Iterable[str]) -> str | None:
     return None if near is None else plain[near]
 
 
-def explain_values(queue: Queue, values: Mapping[str, Any]) -> dict[str, NoEffect]:
-    """Return the settings of a queue whose values have no effect together, although their names have, each with why."""
+def explain_values(queue: Queue, values: Mapping[str, Any], profile: Profile) -> dict[str, NoEffect]:
+    """Return the settings of a queue whose values have no effect together, although their names have, each with why.
+
+    One that is in force may still keep another value of the same setting out of force.
+    """
     if is_foreign(queue):
         return {}
     why = {}
@@ -290,13 +291,10 @@ def explain_values(queue: Queue, values: Mapping[str, Any]) -> dict[str, NoEffec
         if name in values and values[name] not in texts:
             near = find_alike(str(values[name]), texts)
             why[name] = NoEffect("RabbitMQ does not know this value", near, is_by_value=True)
-    for name, least in _INTEGERS.items():
-        if name in values and type(values[name]) is not int:
-            if name == "consumer-timeout" and values[name] is not None:
-                continue  # it turns the timeout off, or crashes channels
-            why[name] = NoEffect("its value is no integer", is_by_value=True)
-        elif name in values and least is not None and values[name] < least:
-            why[name] = NoEffect(f"its value is below {least}", is_by_value=True)
+    for name, value in values.items():
+        odd = explain_odd_number(name, value, queue.type, profile)
+        if odd is not None and odd.is_unset:
+            why[name] = NoEffect(odd.text, is_by_value=True)
     return {**why, **_why_retries(values, why)}
 
 

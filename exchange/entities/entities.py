@@ -204,5 +204,6 @@ class Ranked:
         data = name.encode("utf-8", "surrogatepass")
         if len(data) > SHORTSTR_BYTES:  # no pattern has an answer for these
             return self._policies
-        numbers = [number for length in self._lengths for number in self._by_prefix.get(data[:length], ())]
+        lengths = (length for length in self._lengths if length <= len(data))
+        numbers = [number for length in lengths for number in self._by_prefix.get(data[:length], ())]
         return [self._policies[number] for number in sorted(numbers)]

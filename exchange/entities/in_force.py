@@ -9,12 +9,13 @@ good as absent, and one of a lower priority may apply. Live servers of 3.10, 4.0
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from exchange.entities.effects import NoEffect, explain_name, explain_values, is_default
 from exchange.entities.entities import Exchange, Policy, Queue, Ranked
+from exchange.entities.merging import OF_OPERATORS, find_merge_rules, prefer_argument, prefer_policy
 from exchange.entities.profile import Profile
 from exchange.entities.releases import LATEST_PROFILE
 from exchange.values.field_values import EMPTY, INTEGER_TYPES, resolve_type
@@ -37,8 +38,6 @@ Overflow: TypeAlias = Literal["drop-head", "reject-publish", "reject-publish-dlx
 Source: TypeAlias = Literal["argument", "policy", "operator policy", "default"]
 _POLICY: Final[Source] = "policy"
 _OPERATOR_POLICY: Final[Source] = "operator policy"
-Merge: TypeAlias = Callable[[Any, Any], bool]
-"""Two values, the policy's and the argument's (or the operator's and the user's) -> whether the first counts."""
 
 
 class Setting(NamedTuple):
@@ -83,6 +82,8 @@ class SettingsInForce:
     without_effect: Mapping[str, tuple[Setting, NoEffect]] = EMPTY
     """What is given and has no effect (`exchange.entities.effects`): an argument by its own name, as ``x-max-lenght``,
     a key of a policy by its own."""
+    only_hides: Mapping[str, tuple[Setting, NoEffect]] = EMPTY
+    """As `without_effect`, but it keeps another value of the same setting out of force: without it, that one counts."""
 
     def get(self, name: str) -> Any:
         """Return the value of a setting; None if nothing sets it."""
@@ -174,17 +175,14 @@ class Policies:
         chosen: dict[tuple[Any, Any], SettingsInForce] = {}
         for policy in ours:
             for operator_policy in operators:
-                values, without = self._merge(part, policy, operator_policy)
-                settings = SettingsInForce(values, policy, operator_policy, without)
+                settings = self._merge(part, policy, operator_policy)
                 definitions = (policy and policy.definition, operator_policy and operator_policy.definition)
                 chosen[definitions] = settings
         return tuple(chosen.values())
 
-    def _merge(
-        self, part: Queue | Exchange, policy: Policy | None, operator: Policy | None
-    ) -> tuple[Mapping[str, Setting], Mapping[str, tuple[Setting, NoEffect]]]:
-        """Return the settings with an effect, and what has none."""
+    def _merge(self, part: Queue | Exchange, policy: Policy | None, operator: Policy | None) -> SettingsInForce:
         without: dict[str, tuple[Setting, NoEffect]] = {}
+        hides: dict[str, tuple[Setting, NoEffect]] = {}
         values = {}
         for name, setting in _merge_policies(policy, operator).items():
             why = explain_name(part, name, self.profile, policy=True)
@@ -192,7 +190,7 @@ class Policies:
                 values[name] = setting
             else:
                 without[name] = setting, why
-        rules = _rules_for(part, self.profile) if isinstance(part, Queue) else {}
+        rules = find_merge_rules(part.type, self.profile) if isinstance(part, Queue) else {}
         for argument, given in part.arguments.items():
             # Among the arguments of exchanges, only the alternate exchange has a policy's setting beside it.
             name = argument.removeprefix("x-") if isinstance(part, Queue) else argument
@@ -205,10 +203,43 @@ class Policies:
                 if ours is None or not rules.get(name, prefer_argument)(ours.value, setting.value):
                     values[name] = setting
         if isinstance(part, Queue) and values:
-            for name, reason in explain_values(part, {name: setting.value for name, setting in values.items()}).items():
-                setting = values.pop(name)
-                without[f"x-{name}" if setting.source == "argument" else name] = setting, reason
-        return values, without
+            plain = {name: setting.value for name, setting in values.items()}
+            found = [(values.pop(name), name, why) for name, why in explain_values(part, plain, self.profile).items()]
+            for setting, name, reason in found:
+                is_hiding = self._hides(part, policy, operator, name, setting, values)
+                key = f"x-{name}" if setting.source == "argument" else name
+                (hides if is_hiding else without)[key] = setting, reason
+        return SettingsInForce(values, policy, operator, without, hides)
+
+    def _hides(
+        self, queue: Queue, policy: Policy | None, operator: Policy | None, name: str, setting: Setting,
+        values: Mapping[str, Setting],
+    ) -> bool:  # fmt: skip
+        """Return whether other settings than ``values`` are in force in a queue if a setting is not given."""
+        if len(list_given_settings(queue, policy, operator, name)) == 1:
+            return False
+        if setting.source == "argument":
+            queue = replace(queue, arguments=_leave_out(queue.arguments, f"x-{name}"))
+        elif setting.source == "policy" and policy is not None:
+            policy = replace(policy, definition=_leave_out(policy.definition, name))
+        elif operator is not None:
+            operator = replace(operator, definition=_leave_out(operator.definition, name))
+        other = self._merge(queue, policy, operator).values
+        return _without_defaults(other) != _without_defaults(values)
+
+
+def _leave_out(given: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return {other: value for other, value in given.items() if other != name}
+
+
+_DEFAULTS: Final = (
+    ("dead-letter-strategy", "at-most-once"), ("overflow", "drop-head"), ("delayed-retry-type", "disabled"),
+)  # fmt: skip
+
+
+def _without_defaults(values: Mapping[str, Setting]) -> dict[str, Any]:
+    plain = {name: setting.value for name, setting in values.items()}
+    return {name: value for name, value in plain.items() if (name, value) not in _DEFAULTS}
 
 
 def find_possible_policies(
@@ -281,99 +312,6 @@ QUEUES: Final[Mapping[str, str | None]] = {
 """``apply-to`` of a policy -> the type of the queues that it applies to, None for any."""
 
 
-def prefer_lower(ours: Any, given: Any) -> bool:
-    """Return whether the first of two numbers is the lower one; what is no number counts as the highest."""
-    return _is_number(ours) and (not _is_number(given) or ours < given)
-
-
-def prefer_higher(ours: Any, given: Any) -> bool:
-    """Return whether the first of two numbers is the higher one."""
-    return _is_number(ours) and _is_number(given) and ours > given
-
-
-def prefer_stricter(ours: Any, given: Any) -> bool:
-    """Return whether the first of two delivery limits is the stricter one: a negative one is no limit."""
-    if _is_number(ours) and _is_number(given) and (ours < 0 or given < 0):
-        return bool(ours > given)
-    return prefer_lower(ours, given)
-
-
-def prefer_argument(ours: Any, given: Any) -> bool:
-    """Return False: the argument, or the user's policy, takes precedence."""
-    return False
-
-
-def prefer_policy(ours: Any, given: Any) -> bool:
-    """Return True: the policy takes precedence over the argument, or the operator's over the user's."""
-    return True
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-_OPERATOR: Final[Mapping[str, Merge]] = {
-    "expires": prefer_lower,
-    "message-ttl": prefer_lower,
-    "max-length": prefer_lower,
-    "max-length-bytes": prefer_lower,
-    "max-in-memory-length": prefer_lower,
-    "max-in-memory-bytes": prefer_lower,
-    "delivery-limit": prefer_stricter,  # as before 4.0, where none can be negative
-    "target-group-size": prefer_higher,
-    "delayed-retry-min": prefer_higher,
-    "delayed-retry-max": prefer_lower,
-}
-"""Setting that an operator policy and a policy may both have -> whether the operator's counts, as for all others."""
-
-_ANY_TYPE: Final[Mapping[str, Merge]] = {
-    "message-ttl": prefer_lower,
-    "max-length": prefer_lower,
-    "max-length-bytes": prefer_lower,
-    "consumer-timeout": prefer_lower,
-    "queue-leader-locator": prefer_policy,
-    "queue-master-locator": prefer_policy,
-}
-_CLASSIC: Final[Mapping[str, Merge]] = {**_ANY_TYPE, "expires": prefer_lower}
-_QUORUM: Final[Mapping[str, Merge]] = {
-    **_ANY_TYPE,
-    "expires": prefer_lower,
-    "overflow": prefer_policy,
-    "delivery-limit": prefer_stricter,
-    "max-in-memory-length": prefer_lower,
-    "max-in-memory-bytes": prefer_lower,
-    "consumer-disconnected-timeout": prefer_lower,
-    "delayed-retry-type": prefer_policy,
-    "member-placement-tag": prefer_policy,
-    "delayed-retry-min": prefer_lower,
-    "delayed-retry-max": prefer_lower,
-}
-_STREAM: Final[Mapping[str, Merge]] = {
-    **_ANY_TYPE,
-    **dict.fromkeys(
-        (
-            "max-age",
-            "stream-max-segment-size-bytes",
-            "initial-cluster-size",
-            "max-length-bytes",
-            "stream-filter-size-bytes",
-        ),
-        prefer_policy,
-    ),
-}
-
-_OLD_QUORUM: Final = {**_QUORUM, "expires": prefer_policy, "delivery-limit": prefer_lower}
-_RULES: Final[Mapping[str, Mapping[str, Merge]]] = {"classic": _CLASSIC, "quorum": _QUORUM, "stream": _STREAM}
-"""Type of queues -> setting -> whether the policy counts and not the argument, which does for all that are missing."""
-
-
-def _rules_for(queue: Queue, profile: Profile) -> Mapping[str, Merge]:
-    """Return which settings by policy count and not those by argument; see `_RULES`."""
-    if queue.type == "quorum" and not profile.settings.stricter_counts:
-        return _OLD_QUORUM
-    return _RULES.get(queue.type, _CLASSIC)
-
-
 def _merge_policies(policy: Policy | None, operator: Policy | None) -> dict[str, Setting]:
     """Return the definitions of both, merged key by key, sorted by key as the broker does."""
     users: Mapping[str, Any] = {} if policy is None else policy.definition
@@ -381,7 +319,7 @@ def _merge_policies(policy: Policy | None, operator: Policy | None) -> dict[str,
     values: dict[str, Setting] = {}
     for name in sorted({*users, *operators}):
         theirs = operators.get(name)
-        if name in operators and (name not in users or _OPERATOR.get(name, prefer_policy)(theirs, users[name])):
+        if name in operators and (name not in users or OF_OPERATORS.get(name, prefer_policy)(theirs, users[name])):
             values[name] = Setting(theirs, "operator policy", operator.name if operator else None)
         else:
             values[name] = Setting(users[name], "policy", policy.name if policy else None)

@@ -88,6 +88,9 @@ def build_account(queue: Queue, policies: Policies) -> InForceAccount:
         for each in possible
         for name, (setting, why) in each.without_effect.items()
     }
+    for each in possible:
+        for name, (setting, why) in each.only_hides.items():
+            ineffective[WithoutEffect(name, setting, f"{why}; but it keeps another value out of force")] = None
     return InForceAccount(queue, tuple(settings), tuple(_left_out(queue, policies)), tuple(ineffective))
 
 

@@ -119,6 +119,9 @@ class QueueBehaviour:
     """Delivery limit of a quorum queue that sets none: 20 since 4.0, before that none."""
     negative_limit_is_none: bool
     """A negative x-delivery-limit is no limit (since 4.0); before that it is one of 0."""
+    any_number_limits: bool
+    """A delivery limit can be any number, and what is no number is no limit (up to 4.2.4); later it is as good as none
+    given."""
     get_shows_no_returns: bool
     """A message that basic.get takes from a quorum queue has x-delivery-count even if it is 0 (up to 3.11)."""
     limit_gives_credit: bool

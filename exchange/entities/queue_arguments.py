@@ -189,7 +189,7 @@ def _stream_offset(kind: str, value: Any, arguments: Arguments) -> str | None:
         return None
     if kind == "longstr":
         return None if find_max_age(value) else f"{{invalid_stream_offset_arg,{{longstr,{show_binary(value)}}}}}"
-    raise BrokerError(f"the channel crashes on an x-stream-offset that is a {kind}")
+    raise BrokerError(f"the channel crashes on an x-stream-offset of the type {kind}")
 
 
 NAMED_OFFSETS: Final = (b"first", b"last", b"next")
@@ -210,7 +210,11 @@ def refuse_consumer(queue: Queue, what: str, given: Mapping[str, Any], profile: 
         return
     arguments = {name: resolve_type(value) for name, value in given.items()}
     for name, rule in CONSUMER_RULES.items():
-        if name in arguments and name in accepted and name not in settings.unchecked_arguments:
+        if name in arguments and name in accepted:
+            if name in settings.unchecked_arguments:  # it is added to the time at which a message is delivered
+                if not _is_read_as_integer(arguments[name][0]):
+                    raise BrokerError(f"the queue crashes, for ever, on an {name} of the type {arguments[name][0]}")
+                continue
             _refuse_age(name, *arguments[name], settings)
             wrong = rule(*arguments[name], arguments)
             if wrong is not None:
@@ -220,13 +224,18 @@ def refuse_consumer(queue: Queue, what: str, given: Mapping[str, Any], profile: 
             raise PreconditionFailed(f"invalid arg '{name}' for {what} of queue type {MODULES[queue.type]}")
 
 
+def _is_read_as_integer(kind: str) -> bool:
+    return kind in INTEGER_TYPES or kind == "timestamp"
+
+
 TIMEOUT: Final = "x-consumer-timeout"
+DISCONNECTED: Final = "x-consumer-disconnected-timeout"
 
 
 def has_odd_timeout(queue: Queue) -> bool:
     """Return whether x-consumer-timeout of a queue is given, and no integer; void is as good as none."""
     kind, _ = resolve_type(queue.arguments.get(TIMEOUT))
-    return kind not in INTEGER_TYPES and kind not in ("void", "timestamp")
+    return kind != "void" and not _is_read_as_integer(kind)
 
 
 def explain_crash(queue: Queue, by_policy: Any, profile: Profile) -> str:
@@ -240,7 +249,7 @@ def explain_crash(queue: Queue, by_policy: Any, profile: Profile) -> str:
     kind, value = resolve_type(queue.arguments[TIMEOUT])
     if isinstance(by_policy, int) and not (isinstance(value, float) and value < by_policy):
         return ""
-    return f"the channel crashes on an {TIMEOUT} of the queue that is a {kind}"
+    return f"the channel crashes on the queue's {TIMEOUT} of the type {kind}"
 
 
 def takes_credit(queue_type: str, given: Mapping[str, Any], profile: Profile) -> bool:
@@ -253,7 +262,7 @@ def takes_credit(queue_type: str, given: Mapping[str, Any], profile: Profile) ->
         return False
     kind, value = resolve_type(given["x-credit"])
     if kind != "table":
-        raise BrokerError(f"the channel crashes on an x-credit that is a {kind}")
+        raise BrokerError(f"the channel crashes on an x-credit of the type {kind}")
     types = {key: each for key, each, _ in value}
     return types.get("credit") == "long" and types.get("drain") == "bool"
 
@@ -321,6 +330,10 @@ def refuse_queue(queue: Queue, what: str, profile: Profile, flags: DeclareFlags 
                 raise PreconditionFailed(f"invalid property '{name}' for {what}")
     if kind == "stream":
         _refuse_stream(arguments, profile)
+    given, _ = arguments.get(DISCONNECTED, ("void", None))
+    is_unchecked = kind == "quorum" and DISCONNECTED in profile.settings.unchecked_arguments
+    if is_unchecked and given != "void" and not _is_read_as_integer(given):
+        raise BrokerError(f"the channel crashes on an {DISCONNECTED} of the type {given}")
 
 
 def _refuse_arguments(kind: str, arguments: Arguments, what: str, settings: SettingRules) -> None:

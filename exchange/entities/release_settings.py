@@ -23,6 +23,7 @@ _STREAMS_ONLY: Final = frozenset({"max-age", "stream-max-segment-size-bytes", "i
 _QUORUM_ONLY: Final = frozenset({"delivery-limit", "dead-letter-strategy"})
 _IN_MEMORY: Final = frozenset({"max-in-memory-length", "max-in-memory-bytes"})
 _GROUP: Final = frozenset({"target-group-size"})
+_SIZES: Final = _GROUP | {"quorum-target-group-size"}
 _TAG: Final = frozenset({"member-placement-tag"})
 _OFFSET: Final = frozenset({"stream-initial-offset"})
 _JMS: Final = frozenset({"selector-fields", "selector-field-max-bytes"})
@@ -78,7 +79,7 @@ SETTINGS_3_10: Final = SettingRules(
     quorum_unsupported=_CLASSIC_ONLY | _STREAMS_ONLY,
     stream_unsupported=_NOT_OF_STREAMS,
     classic_ignores=frozenset({"queue-leader-locator", "consumer-timeout"}),
-    quorum_ignores=_RETRIES | _GROUP | _TAG | {"consumer-timeout", "consumer-disconnected-timeout"},
+    quorum_ignores=_RETRIES | _SIZES | _TAG | {"consumer-timeout", "consumer-disconnected-timeout"},
     stream_ignores=_OFFSET | {"consumer-timeout", "stream-filter-size-bytes"},
 )  # fmt: skip
 SETTINGS_3_12: Final = replace(
@@ -92,7 +93,7 @@ SETTINGS_3_12: Final = replace(
     classic_unsupported=SETTINGS_3_10.classic_unsupported | _IN_MEMORY | _GROUP,
     stream_unsupported=SETTINGS_3_10.stream_unsupported | _GROUP,
     classic_ignores=frozenset({"queue-leader-locator", "queue-mode"}),
-    quorum_ignores=_RETRIES | _TAG | _GROUP | {"consumer-disconnected-timeout"},
+    quorum_ignores=_RETRIES | _TAG | _SIZES | {"consumer-disconnected-timeout"},
     stream_ignores=_OFFSET | {"stream-filter-size-bytes"},
 )  # fmt: skip
 SETTINGS_3_13: Final = replace(
@@ -100,7 +101,7 @@ SETTINGS_3_13: Final = replace(
     policy_settings=SETTINGS_3_12.policy_settings | _GROUP | {"stream-filter-size-bytes"},
     operator_settings=SETTINGS_3_12.operator_settings | _GROUP,
     filter_size_refusal="Invalid value for  x-stream-filter-size-bytes",
-    quorum_ignores=SETTINGS_3_12.quorum_ignores - _GROUP,
+    quorum_ignores=SETTINGS_3_12.quorum_ignores - _SIZES,
     stream_ignores=_OFFSET,
 )
 SETTINGS_4_0: Final = replace(

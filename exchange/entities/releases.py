@@ -35,6 +35,7 @@ _LIVES_3_10: Final = QueueBehaviour(
     names_last_death=False,
     delivery_limit=None,
     negative_limit_is_none=False,
+    any_number_limits=True,
     get_shows_no_returns=True,
     limit_gives_credit=True,
     cancel_delivers=False,
@@ -65,8 +66,9 @@ _LIVES_4_0: Final = replace(
     counts_failures=True,
     quorum_priorities=2,
 )
+_LIVES_4_2_5: Final = replace(_LIVES_4_0, any_number_limits=False)
 _LIVES_4_3: Final = replace(
-    _LIVES_4_0,
+    _LIVES_4_2_5,
     failures_are_limited=True,
     classic_counts_failures=True,
     nack_is_no_failure=True,
@@ -138,7 +140,8 @@ _4_0: Final = replace(
     settings=SETTINGS_4_0,
     lives=_LIVES_4_0,
 )
-_4_2_6: Final = replace(_4_0, name="", max_weight=10_000, selectors_are_checked=True)
+_4_2_5: Final = replace(_4_0, name="", lives=_LIVES_4_2_5)
+_4_2_6: Final = replace(_4_2_5, max_weight=10_000, selectors_are_checked=True)
 _4_2_7: Final = replace(_4_2_6, settings=SETTINGS_4_2_7)
 _4_2_8: Final = replace(_4_2_7, max_regex_bytes=1_024)
 _4_2_9: Final = replace(_4_2_8, selector_patterns_are_checked=True)
@@ -275,8 +278,9 @@ _ROW_4_4: Final = replace(
 
 ROWS: Final = (
     _ROW_3_10, _ROW_3_11, _ROW_3_12, _ROW_3_13, _ROW_4_0, _ROW_4_1,
-    _ROW_4_2, replace(_ROW_4_2, since=(4, 2, 6), profile=_4_2_6), replace(_ROW_4_2, since=(4, 2, 7), profile=_4_2_7),
-    replace(_ROW_4_2, since=(4, 2, 8), profile=_4_2_8), replace(_ROW_4_2, since=(4, 2, 9), profile=_4_2_9),
+    _ROW_4_2, replace(_ROW_4_2, since=(4, 2, 5), profile=_4_2_5), replace(_ROW_4_2, since=(4, 2, 6), profile=_4_2_6),
+    replace(_ROW_4_2, since=(4, 2, 7), profile=_4_2_7), replace(_ROW_4_2, since=(4, 2, 8), profile=_4_2_8),
+    replace(_ROW_4_2, since=(4, 2, 9), profile=_4_2_9),
     _ROW_4_3, replace(_ROW_4_3, since=(4, 3, 1), profile=_4_3_1), replace(_ROW_4_3, since=(4, 3, 2), profile=_4_3_2),
     replace(_ROW_4_3, since=(4, 3, 3), profile=_4_3_3), replace(_ROW_4_3, since=(4, 3, 5), profile=_4_3),
     _ROW_4_4, replace(_ROW_4_4, since=(4, 4, 1), profile=_4_4),

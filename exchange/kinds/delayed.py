@@ -57,7 +57,7 @@ def read_delay(headers: Mapping[str, Any], profile: Profile) -> int | None:
             raise BrokerError(f"the channel crashes on an {DELAY} that is text, but no integer")
         delay = int(value)
     elif kind == "decimal" or (kind == "void" and profile.delay_is_annotation):
-        raise BrokerError(f"the channel crashes on an {DELAY} that is a {kind}")
+        raise BrokerError(f"the channel crashes on an {DELAY} of the type {kind}")
     return delay if delay is not None and 0 < delay <= MAX_DELAY else None
 
 

@@ -171,7 +171,7 @@ class _Evaluation:
         if kind == "bool":
             return _truth(value)
         if kind not in VALUES:
-            raise Crash(f"header '{name.decode('utf-8', 'replace')}' is a {kind}")
+            raise Crash(f"header '{name.decode('utf-8', 'replace')}' is of the type {kind}")
         return value
 
     def _is_same(self, one: Any, other: Any) -> bool:

@@ -337,7 +337,7 @@ class Broker:
         queues = self.topology.queues
         for name, live in [*self._queues.items()]:
             limits = find_limits(queues[name], policies)
-            if limits != live.limits:
+            if limits != live.limits and limits.heeds_policies:
                 live.set_limits(limits)
                 self._finish(live)
 

@@ -28,7 +28,11 @@ def format_life(lives: PossibleLives) -> Iterator[str]:
     """Yield possible lives as lines of text, which are not escaped."""
     yield "possible lives:"
     for refused in lives.refused or ():
-        yield f"  queue '{refused.queue}' is there only if an older release has made it; the broker: {refused.answer}"
+        if refused.is_to_readers:
+            yield f"  nobody can consume or get from queue '{refused.queue}': {refused.answer}"
+        else:
+            made = "is there only if an older release has made it"
+            yield f"  queue '{refused.queue}' {made}; the broker: {refused.answer}"
     others: dict[str, list[str]] = {}
     for each in lives.returns:
         others.setdefault(each.queue, []).append(_describe_return(each))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple, get_args
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 from exchange.entities.entities import Queue
 from exchange.entities.in_force import NO_DEAD_LETTERS, DeadLetters, Overflow, Policies, SettingsInForce
+from exchange.entities.odd_numbers import explain_odd_number
 from exchange.entities.profile import Profile
 from exchange.entities.queue_arguments import explain_crash, has_odd_timeout
 from exchange.text.display import write_milliseconds
@@ -15,7 +16,7 @@ from exchange.text.display import write_milliseconds
 __all__ = [
     "NOT_MODELLED", "NOT_MODELLED_OF_STREAMS", "RETURNS", "Limits", "RetryDelay", "RetryKind", "build_limits",
     "describe_retry", "explain_not_modelled", "find_crash", "find_delivery_limit", "find_limits",
-    "find_retry_delay",
+    "find_retry_delay", "ignores_policies",
 ]  # fmt: skip
 
 NOT_MODELLED: Final[Mapping[str, str]] = {
@@ -25,7 +26,8 @@ NOT_MODELLED: Final[Mapping[str, str]] = {
         ("consumer-disconnected-timeout", "when a queue takes messages back from a consumer on a lost node"),
         ("queue-mode queue-version", "storage of classic queues"),
         ("queue-leader-locator queue-master-locator member-placement-tag", "the node of a queue"),
-        ("quorum-initial-group-size target-group-size initial-cluster-size", "the number of replicas"),
+        ("quorum-initial-group-size quorum-target-group-size target-group-size initial-cluster-size",
+         "the number of replicas"),
         ("ha-mode ha-params ha-sync-mode ha-sync-batch-size ha-promote-on-shutdown ha-promote-on-failure", "mirrors"),
         ("max-in-memory-length max-in-memory-bytes", "memory of quorum queues; read by no release since 3.10"),
         ("max-age stream-max-segment-size-bytes stream-filter-size-bytes stream-initial-offset",
@@ -105,6 +107,8 @@ class Limits:
     """Milliseconds after which the queue takes back what a consumer has not settled."""
     crash: str = ""
     """Why each channel crashes that consumes or gets from the queue; "" if none does."""
+    heeds_policies: bool = True
+    """Whether policies that are set later come into force in the queue."""
 
     @property
     def dead_letter_address(self) -> tuple[str, str | None] | None:
@@ -147,14 +151,21 @@ def build_limits(settings: SettingsInForce, queue: Queue, profile: Profile) -> L
         None if is_stream else settings.integer("message-ttl"),
         None if is_stream else settings.integer("expires"),
         settings.overflow,
-        find_delivery_limit(settings.integer("delivery-limit"), profile) if is_quorum else None,
+        find_delivery_limit(settings.get("delivery-limit"), profile) if is_quorum else None,
         0 if is_quorum or is_stream else _max_priority(settings.integer("max-priority")),
         settings.get("single-active-consumer") is True,
         settings.dead_letters,
         find_retry_delay(settings) if is_quorum else None,
         _find_consumer_timeout(settings, profile) if is_quorum else None,
         find_crash(settings, queue, profile),
+        not ignores_policies(settings, queue, profile),
     )
+
+
+def ignores_policies(settings: SettingsInForce, queue: Queue, profile: Profile) -> bool:
+    """Return whether a queue with these settings cannot be given others by policies (since 4.3)."""
+    name = "consumer-disconnected-timeout"
+    return explain_odd_number(name, settings.get(name), queue.type, profile) is not None and name in settings.values
 
 
 def find_crash(settings: SettingsInForce, queue: Queue, profile: Profile) -> str:
@@ -178,13 +189,14 @@ def _find_consumer_timeout(settings: SettingsInForce, profile: Profile) -> int |
     return default if default is None or given is None else given
 
 
-def find_delivery_limit(given: int | None, profile: Profile) -> int | None:
+def find_delivery_limit(given: Any, profile: Profile) -> int | None:
     """Return the delivery limit of a quorum queue whose settings give this one, or none; None for no limit."""
-    release = profile.lives
-    if given is None:
+    release, odd = profile.lives, explain_odd_number("delivery-limit", given, "quorum", profile)
+    limit: int | None = given if odd is None else odd.counts_as
+    if limit is None:
         return release.delivery_limit
-    if given >= 0:
-        return given
+    if limit >= 0:
+        return limit
     return None if release.negative_limit_is_none else 0
 
 

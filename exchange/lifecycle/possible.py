@@ -15,7 +15,7 @@ from exchange.entities.in_force import Policies
 from exchange.entities.queue_arguments import refuse_queue
 from exchange.errors import BrokerError
 from exchange.lifecycle.content import Content, identify_death, publish_content, record_death
-from exchange.lifecycle.limits import Limits, RetryKind, build_limits
+from exchange.lifecycle.limits import Limits, RetryKind, build_limits, find_limits
 from exchange.lifecycle.outcomes import NO_EXCHANGE, Cause, find_targets
 from exchange.routing.router import Router
 from exchange.topology.rules import VirtualHost
@@ -88,11 +88,13 @@ class Return(NamedTuple):
 
 @document("RefusedQueueJson")
 class RefusedQueue(NamedTuple):
-    """A queue of the topology that a broker refuses to declare: its life is that of a queue of an older release."""
+    """A queue of the topology that a broker refuses to declare, or to let be read."""
 
     queue: str
     answer: str
     """What the broker answers."""
+    is_to_readers: bool = False
+    """Whether all who consume or get from it are refused, and not its declaration."""
 
 
 @document("LivesJson", "ways, rounds, leads, losses, deletions, returns, refused if any, whole = is_whole")
@@ -112,8 +114,7 @@ class PossibleLives(NamedTuple):
     returns: tuple[Return, ...]
     """How it comes back to queues on the way, where that takes time by their settings."""
     refused: tuple[RefusedQueue, ...] | None
-    """Queues on the way that the release refuses to declare: they exist only if an older one has made them; absent if
-    there is none."""
+    """Queues on the way that the release refuses to declare, which an older one has made, and those nobody can read."""
     is_whole: bool
     """Whether all of its lives were followed, and not only so far as ``STATES`` and ``WAYS`` allow."""
 
@@ -189,6 +190,9 @@ def _find_refused(topology: Topology, names: Iterable[str]) -> Iterator[RefusedQ
             refuse_queue(topology.queues[name], host.describe("queue", name), topology.profile)
         except BrokerError as error:
             yield RefusedQueue(name, str(error))
+        crash = find_limits(topology.queues[name], topology.policies_in_force()).crash
+        if crash:
+            yield RefusedQueue(name, crash, True)
 
 
 def goes_alone(round_: Iterable[Way]) -> bool:
@@ -337,12 +341,13 @@ def _reasons(content: Content, limits: Limits) -> Iterator[Reason]:
     """Yield what a message may die of in a queue with these limits."""
     if limits.type == "stream":
         return
-    yield "rejected"
+    if not limits.crash:  # else no consumer gets it
+        yield "rejected"
     if _time_to_live(content, limits) is not None:
         yield "expired"
     if limits.has_length and limits.overflow != "reject-publish":
         yield "maxlen"
-    if limits.delivery_limit is not None:
+    if limits.delivery_limit is not None and not limits.crash:
         yield "delivery_limit"
 
 

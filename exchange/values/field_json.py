@@ -290,7 +290,7 @@ def _encode_typed(value: Typed) -> Any:
     # another value after the conversion.
     plain = PLAIN_PYTHON[kind](inner)
     if resolve_type(plain) != resolve_type(value):
-        raise ValueError(f"{inner!r} is not a {kind}")
+        raise ValueError(f"{inner!r} is not of the type {kind}")
     return encode(plain)
 
 

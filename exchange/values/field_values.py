@@ -96,7 +96,7 @@ class Typed:
             object.__setattr__(self, "value", _freeze(self.value, f"Typed: {self.type}", 0, True))
         kind, value = resolve_type(self.value)
         if kind not in FITTING[self.type]:
-            raise ValueError(f"{_format_value(self.value)} is not a {self.type}: it is a {kind}")
+            raise ValueError(f"{_format_value(self.value)} is not of the type {self.type}, but {kind}")
         if self.type in ("float", "double"):
             try:
                 round_to_float32(float(value)) if self.type == "float" else float(value)

@@ -352,7 +352,7 @@ EXCHANGE: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
-        "exchange/entities/in_force.py",
+        "exchange/entities/merging.py",
         "exchange/entities/test_in_force.py",
         ("the shorter delay counts", '"delayed-retry-min": prefer_higher', '"delayed-retry-min": prefer_lower'),
         (
@@ -360,6 +360,20 @@ EXCHANGE: Final[list[Mutant]] = [
             '"target-group-size": prefer_higher,\n    "delayed',
             '"target-group-size": prefer_lower,\n    "delayed',
         ),
+    ),
+    *mutants_of(
+        "exchange/entities/in_force.py",
+        "exchange/lifecycle/test_odd_numbers.py",
+        (
+            "what hides another value has no effect",
+            "if len(list_given_settings(queue, policy, operator, name)) == 1:",
+            "if True:",
+        ),
+    ),
+    *mutants_of(
+        "exchange/entities/odd_numbers.py",
+        "exchange/lifecycle/test_odd_numbers.py",
+        ("a fraction is no limit", "if isinstance(value, float) and isfinite(value):", "if False:"),
     ),
     *mutants_of(
         "exchange/lifecycle/queues.py",

@@ -14,6 +14,7 @@ from exchange.entities.effects import AT_MOST_ONCE, NoEffect
 from exchange.entities.entities import OWN_NAMES, PREDECLARED_NAMES, Binding, Destination, Exchange, Policy, Queue
 from exchange.entities.in_force import Setting, SettingsInForce
 from exchange.entities.indexes import Tables
+from exchange.entities.odd_numbers import explain_odd_number
 from exchange.entities.policy_definitions import COMMERCIAL_SETTINGS
 from exchange.entities.queue_arguments import COMMERCIAL_TYPES, has_odd_timeout
 from exchange.errors import BrokerError
@@ -22,7 +23,9 @@ from exchange.lifecycle.limits import explain_not_modelled, find_crash
 from exchange.text.display import suggest
 from exchange.topology import rules
 
-__all__ = ["find", "find_commercial", "find_refused_queues", "find_unusable_queues", "find_without_effect"]
+__all__ = [
+    "find", "find_commercial", "find_odd_values", "find_refused_queues", "find_unusable_queues", "find_without_effect",
+]  # fmt: skip
 
 
 def find(view: TopologyView) -> Iterator[Finding]:
@@ -74,6 +77,28 @@ def find_unusable_queues(view: TopologyView) -> Iterator[Finding]:
             crashes = [find_crash(settings, queue, view.topology.profile) for settings in _possible(view, queue)]
             if any(crashes):
                 yield Finding("HS609", queue, f"nobody can consume or get from queue '{name}': {max(crashes)}")
+
+
+def find_odd_values(view: TopologyView) -> Iterator[Finding]:
+    """Yield findings about values that RabbitMQ accepts, does not mean, and makes something else of."""
+    found: dict[tuple[str, str, Setting], list[Queue]] = {}
+    for name, queue in view.topology.queues.items():
+        if name in view.refused_queues or not (queue.arguments or view.topology.policies):
+            continue
+        for settings in _possible(view, queue):
+            for setting_name, setting in settings.values.items():
+                odd = explain_odd_number(setting_name, setting.value, queue.type, view.topology.profile)
+                if odd is not None:
+                    found.setdefault((setting_name, odd.text, setting), []).append(queue)
+            for written, (setting, why) in settings.only_hides.items():
+                text = f"{why}; but it keeps the value out of force that would count without it"
+                found.setdefault((written.removeprefix("x-"), text, setting), []).append(queue)
+    for (name, text, setting), queues in found.items():
+        owners = view.topology.operator_policies if setting.source == "operator policy" else view.topology.policies
+        owner = None if setting.policy is None else owners[setting.policy]
+        used = f"'{name}' of {setting}" if owner else f"the argument 'x-{name}'"
+        names = list_names(list(dict.fromkeys(queue.name for queue in queues)))
+        yield Finding("HS610", owner or queues[0], f"{used} of {names}: {text}", detail=name)
 
 
 def _may_refuse(view: TopologyView, exchange: Exchange) -> bool:

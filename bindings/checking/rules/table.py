@@ -286,6 +286,10 @@ TABLE: Final = (
          "RabbitMQ has the queue, and each channel that consumes or gets from it crashes with 541, which closes its "
          "connection: since 4.3, x-consumer-timeout must be an integer. Before, any other value turns the timeout off.",
          "declare the queue anew with an integer, in milliseconds"),
+    Rule("HS610", "odd-value", "warning",
+         "RabbitMQ accepts a value that it does not mean, such as a text, a fraction or a number below the least, and "
+         "makes something else of it, which the message says. To remove it changes what becomes of messages.",
+         "give a positive integer, or remove it if what counts without it is meant"),
     # 7xx: policies
     Rule("HS701", "bad-expression", "error",
          "RabbitMQ refuses the pattern of the policy, which is no regular expression for PCRE, and a whole import of "

@@ -51,7 +51,8 @@ def describe_part(part: Part) -> str:
     if isinstance(part, Binding):
         arguments = f" {write_arguments(part.arguments)}" if part.arguments else ""
         return f"exchange {part.source!r} {part.routing_key!r}{arguments} -> {part.destination}"
-    return f"{type(part).__name__.lower()} {part.name!r}"
+    operator = "operator " if isinstance(part, Policy) and part.operator else ""
+    return f"{operator}{type(part).__name__.lower()} {part.name!r}"
 
 
 Unit: TypeAlias = tuple[Step, ...]

@@ -69,7 +69,7 @@ class QueueSide(NamedTuple):
     @property
     def delivery_limit(self) -> int | None:
         """How often a message may come back to consumers, by default, too; None for ever."""
-        return find_delivery_limit(self.number("delivery-limit"), self.profile) if self.type == "quorum" else None
+        return find_delivery_limit(self.settings.get("delivery-limit"), self.profile) if self.type == "quorum" else None
 
     @property
     def consumer_timeout(self) -> int | None:
@@ -153,7 +153,7 @@ def _delivery_limit(name: str, before: QueueSide, after: QueueSide) -> Consequen
     old, new = before.delivery_limit, after.delivery_limit
     if new is None:
         return Consequence("a message may come back to consumers for ever", loses=False)
-    by_default = "by default, " if after.number(name) is None else ""
+    by_default = "by default, " if new == after.profile.lives.delivery_limit != after.number(name) else ""
     text = f"{by_default}a message that comes back more than {count_noun(new, 'time')} is {after.gone}"
     return Consequence(text, loses=old is None or new < old)
 

@@ -108,5 +108,11 @@ FACTS: Final[tuple[Fact, ...]] = (
     Fact("HSU132", (4, 2, 6), "note",
          "a binding to amq.rabbitmq.reply-to is refused; before, it is accepted and does nothing",
          "remove the binding from applications", "release notes", find_broker, link_notes("4.2.6")),
+    Fact("HSU133", (4, 3, 5), "note",
+         "sections of AMQP 1.0 messages are validated more strictly when they are published",
+         "try clients that encode messages themselves", "release notes", find_broker, link_notes("4.3.5")),
+    Fact("HSU134", (4, 3, 5), "note",
+         "when a client renews its OAuth 2 token, its user has the tags of the new token, no longer those of the first",
+         "let each token have the scopes of the tags", "release notes", find_broker, link_notes("4.3.5")),
 )  # fmt: skip
 """Each is seen once, in no part of a topology."""

@@ -246,6 +246,11 @@ class Crossing:
         return [(q, old.possible_settings(q), new.possible_settings(q)) for q in self.before.queues.values()]
 
     @cached_property
+    def old_in_force(self) -> Mapping[str, tuple[SettingsInForce, ...]]:
+        """Name of a queue -> the settings that may be in force in it in the old release."""
+        return {queue.name: old for queue, old, _ in self.in_force}
+
+    @cached_property
     def new_in_force(self) -> Mapping[str, tuple[SettingsInForce, ...]]:
         """Name of a queue -> the settings that may be in force in it in the new release."""
         return {queue.name: new for queue, _, new in self.in_force}

@@ -74,12 +74,13 @@ class Fact(NamedTuple):
             return self.evidence
         return "live brokers" if brokers else "release notes" if self.page else "source"
 
+    def first_for(self, numbers: Numbers) -> Numbers:
+        """Return the first release for which the fact holds, of the series of a release if that has one of its own."""
+        return next((first for first in self.later if first[:2] == numbers[:2]), self.since)
+
     def holds_for(self, numbers: Numbers) -> bool:
         """Return whether the fact holds for a release."""
-        firsts = {first[:2]: first for first in self.later}
-        return max(self.since, firsts.get(numbers[:2], self.since)) <= numbers and (
-            self.until is None or numbers < self.until
-        )
+        return self.first_for(numbers) <= numbers and (self.until is None or numbers < self.until)
 
     def comes_between(self, old: Numbers, new: Numbers) -> bool:
         """Return whether the fact comes with the upgrade from an old release to a new one, or their rules decide."""

@@ -102,5 +102,9 @@ FACTS: Final[tuple[Fact, ...]] = (
     Fact("HSU228", (4, 0, 0), "note",
          "a shovel reaches it over AMQP 1.0 only from a node of 3.13.7 or later",
          "upgrade the nodes that run such shovels to 3.13.7 first", "release notes", find_broker, link_notes("4.0.1")),
+    Fact("HSU229", (4, 2, 8), "note",
+         "definitions that are uploaded as a form, as the management UI does, have a maximum size, as others have",
+         "raise management.http.max_body_size for larger ones", "release notes", find_broker, link_notes("4.2.8"),
+         later=((4, 3, 2),)),
 )  # fmt: skip
 """Each is seen once, in no part of a topology."""

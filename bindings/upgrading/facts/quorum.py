@@ -6,8 +6,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from bindings.upgrading.facts.crossing import Crossing, Seen, build_queue_finder, may_dead_letter
-from bindings.upgrading.facts.fact import Fact, link_notes, link_pull_request
+from bindings.upgrading.facts.fact import ALWAYS, Fact, link_notes, link_pull_request
+from exchange.entities.entities import Queue
 from exchange.entities.in_force import SettingsInForce
+from exchange.entities.odd_numbers import explain_odd_number
+from exchange.entities.part import Part
+from exchange.entities.profile import Profile
+from exchange.lifecycle.limits import find_crash, ignores_policies
 
 __all__ = ["FACTS"]
 
@@ -28,6 +33,51 @@ def find_limited_queues_in_circles(crossing: Crossing) -> Iterator[Seen]:
         is_limited = not any(_is_negative(settings) for settings in new)
         if queue.type == "quorum" and is_limited and queue.name in crossing.dead_letters.circles:
             yield queue, ""
+
+
+def find_deaf_queues(crossing: Crossing) -> Iterator[Seen]:
+    """Yield the queues in which no policy comes into force any more by the rules of the new release."""
+    for queue, _, new in crossing.in_force:
+        if any(ignores_policies(settings, queue, crossing.new) for settings in new):
+            yield queue, ""
+
+
+def find_odd_numbers(crossing: Crossing) -> Iterator[Seen]:
+    """Yield the queues with a number that RabbitMQ does not mean, of which the new release makes something else."""
+    for queue, old, new in crossing.in_force:
+        if _describe_odd_numbers(crossing, queue, old, new):
+            yield queue, ""
+
+
+def describe_odd_numbers(crossing: Crossing, part: Part) -> str:
+    """Return what the new release makes of the odd numbers of a queue of which the old one makes something else."""
+    if not isinstance(part, Queue):
+        return ""
+    return _describe_odd_numbers(crossing, part, crossing.old_in_force[part.name], crossing.new_in_force[part.name])
+
+
+def _describe_odd_numbers(
+    crossing: Crossing, queue: Queue, old: tuple[SettingsInForce, ...], new: tuple[SettingsInForce, ...]
+) -> str:
+    read_old = [_read_odd_numbers(settings, queue, crossing.before.profile) for settings in old]
+    read_new = [_read_odd_numbers(settings, queue, crossing.new) for settings in new]
+    texts = []
+    for name in dict.fromkeys(name for read in (*read_old, *read_new) for name in read):
+        was, becomes = ({read.get(name, "") for read in which} for which in (read_old, read_new))
+        if was != becomes and not any(find_crash(settings, queue, crossing.new) for settings in new):
+            texts.append(f"{name}: {' or '.join(sorted(becomes - {''})) or 'it has no effect any more'}")
+    return "; ".join(texts)
+
+
+def _read_odd_numbers(settings: SettingsInForce, queue: Queue, profile: Profile) -> dict[str, str]:
+    """Return name -> what becomes of an odd number that is in force, but for those that other facts are about."""
+    odd = {
+        name: explain_odd_number(name, setting.value, queue.type, profile)
+        for name, setting in settings.values.items()
+        if name != "consumer-disconnected-timeout"
+    }
+    hidden = {name.removeprefix("x-"): str(why) for name, (_, why) in settings.only_hides.items()}
+    return {**hidden, **{name: each.text for name, each in odd.items() if each is not None}}
 
 
 def _sets_no_limit(possible: tuple[SettingsInForce, ...]) -> bool:
@@ -151,5 +201,14 @@ FACTS: Final[tuple[Fact, ...]] = (
          "a message whose header x-opt-delivery-time is an integer, in milliseconds since 1970, waits in the queue "
          "until then; before 4.4 it is delivered at once",
          "set the header only on messages that should wait", "source", quorum_queues, link_pull_request(16583)),
+    Fact("HSU058", (4, 3, 0), "error",
+         "policies do not come into force in the queue any more, nor can it get new members: its "
+         "x-consumer-disconnected-timeout, of which 4.2 takes no notice, is no integer",
+         "declare the queue anew, with an integer or without the argument, before the upgrade, in the application, too",
+         "observed", find_deaf_queues),
+    Fact("HSU059", ALWAYS, "warning",
+         "a number of the queue is none that RabbitMQ means, and the new release makes something else of it",
+         "give a positive integer or remove it, in the application that declares the queue, too", "observed",
+         find_odd_numbers, explain=describe_odd_numbers),
 )  # fmt: skip
 """What is seen in quorum queues."""

@@ -21,7 +21,7 @@ from exchange.entities.profile import Profile
 from exchange.entities.queue_arguments import refuse_queue
 from exchange.errors import BrokerError
 from exchange.kinds import UnknownExchange, find_kind
-from exchange.lifecycle.limits import find_crash
+from exchange.lifecycle.limits import find_crash, ignores_policies
 from exchange.topology import rules
 
 __all__ = ["FACTS"]
@@ -120,9 +120,13 @@ def _find_crash(queue: Queue, new: Iterable[SettingsInForce], crossing: Crossing
 
 def describe_crash(crossing: Crossing, part: Part) -> str:
     """Return what becomes of a refused queue that is there already, if it does not just stay."""
-    if not isinstance(part, Queue) or not _find_crash(part, crossing.new_in_force[part.name], crossing):
+    if not isinstance(part, Queue):
         return ""
-    return "one that is there stays, and nobody can consume or get from it (HSU057)"
+    new = crossing.new_in_force[part.name]
+    if _find_crash(part, new, crossing):
+        return "one that is there stays, and nobody can consume or get from it (HSU057)"
+    is_deaf = any(ignores_policies(settings, part, crossing.new) for settings in new)
+    return "one that is there stays, and policies do not come into force in it any more (HSU058)" if is_deaf else ""
 
 
 def describe_shifts(crossing: Crossing, part: Part) -> str:
@@ -159,8 +163,9 @@ FACTS: Final[tuple[Fact, ...]] = (
          "bind with what the answer asks for: fewer '#', smaller weights in the same proportion, or the selector",
          "trial", find_refused_bindings),
     Fact("HSU004", ALWAYS, "error", f"the new release refuses the policy. {STAYS}",
-         "remove the setting from the policy, and look at what that means to others; --transform default does so, and "
-         "keeps others as they are in force where it can", "trial",
+         "remove the setting from the policy, and look at what that means to others: --transform default does so, and "
+         "keeps others as they are in force where it can; split a pattern that is too long between policies of one "
+         "definition and one priority, each with some of its alternatives", "trial",
          find_refused_policies, explain=describe_shifts),
     Fact("HSU057", (4, 3, 0), "error",
          "each channel that consumes or gets from the queue crashes with 541, which closes its connection; before 4.3, "

@@ -22,9 +22,8 @@ write_as(Release, str, str)
 
 
 def _since(sighting: Sighting) -> str | None:
-    """The first release for which it holds; null where the rules of each release decide."""  # noqa: D401
-    since = sighting.fact.since
-    return ".".join(map(str, since)) if any(since) else None
+    """The first release of the new one's series, or of all, for which it holds; null where rules decide."""  # noqa: D401
+    return ".".join(map(str, sighting.since)) if any(sighting.since) else None
 
 
 def _until(sighting: Sighting) -> str | None:

@@ -13,7 +13,7 @@ from bindings.upgrading.facts.fact import Fact, Numbers, Severity, Source
 from bindings.upgrading.releases import Release
 from bindings.upgrading.transform.transformation import TransformedPart
 from bindings.upgrading.upgrade import Sighting, Transformed, Upgrade
-from exchange.entities.entities import Binding
+from exchange.entities.entities import Binding, Policy
 from exchange.entities.part import Part
 from exchange.text.display import clip_line, count_noun, count_rest, list_some
 from exchange.topology.unread import format_not_proved
@@ -65,8 +65,12 @@ def describe_parts(parts: Sequence[Part]) -> str:
     if len(parts) == 1:
         return clip_line(describe_part(parts[0]), MAX_PART_CHARACTERS)
     kind = type(parts[0]).__name__.lower()
+    if all(isinstance(part, Policy) and part.operator for part in parts):
+        kind = "operator policy"
     names = [clip_line(describe_part(part).removeprefix(f"{kind} "), MAX_PART_CHARACTERS) for part in parts]
-    number = count_noun(len(parts), kind, "policies") if kind == "policy" else count_noun(len(parts), kind)
+    number = (
+        count_noun(len(parts), kind, f"{kind[:-1]}ies") if kind.endswith("policy") else count_noun(len(parts), kind)
+    )
     return f"{number}, {list_some(names, MAX_NAMED_PARTS)}"
 
 

@@ -97,6 +97,11 @@ class AnsweringHost:
             return Foretold(ACCEPTED, "HSU104")
         return FINE
 
+    def keep(self, part: Exchange | Queue) -> None:
+        """Have a part that was there before an upgrade in place, whether or not the release would declare it anew."""
+        if not self.has("queue" if isinstance(part, Queue) else "exchange", part.name):
+            self._tables.apply(Change(True, part))
+
     def has(self, kind: str, name: str) -> bool:
         """Return whether there is an exchange or queue of this name; "" is the queue that the broker has named."""
         return (name or GENERATED) in self._tables.queues if kind == "queue" else name in self._tables.exchanges
@@ -274,7 +279,7 @@ def _fact_of(error: BrokerError, method: str) -> str:
         return "HSU301"
     if error.text.startswith("Feature `transient_nonexcl_queues`"):
         return "HSU005"
-    if error.text.startswith("the channel crashes on an x-consumer-timeout of the queue"):
+    if error.text.startswith("the channel crashes on the queue's x-consumer-timeout"):
         return "HSU057"
     if isinstance(error, NotImplementedByBroker):
         return "HSU304" if method in ("basic.qos", "basic.publish") else "HSU303"

@@ -36,7 +36,7 @@ REFUSALS: Final[dict[str, RefusalKind]] = {
     ),
     "HSU302": RefusalKind(
         "an application uses what will not be there",
-        "add it to the topology, or let the application declare it; where the release refuses that, see its own line",
+        "add it to the topology, or let the application declare it",
     ),
     "HSU303": RefusalKind(
         "an application asks what this type of queue does not support",
@@ -105,7 +105,8 @@ def find_refused(
     asks = [*list_tunings(recordings, release)]
     for name in names:
         topology = known.get(name, Topology(vhost=name))
-        asks += [ask for ask in replay(topology, recordings, release, permitted) if _is_recorded(ask)]
+        replayed = replay(topology, recordings, release, permitted, in_place=True)
+        asks += [ask for ask in replayed if _is_recorded(ask)]
     found = _group(ask for ask in asks if ask.foretold.fact)
     refused = [each for each in found if each.answer != ACCEPTED]
     return Applications(

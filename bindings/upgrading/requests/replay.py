@@ -47,23 +47,33 @@ def replay(
     release: Release,
     permitted: frozenset[str] = frozenset(),
     recorded_vhost: str | None = None,
+    *,
+    in_place: bool = False,
 ) -> Iterator[Ask]:
     """Yield the calls that declare a topology, and those that ask again what was recorded of its virtual host.
 
-    ``recorded_vhost`` is the virtual host of the recording if that has another name than the topology's.
+    ``recorded_vhost`` is the virtual host of the recording if that has another name than the topology's. After an
+    upgrade ``in_place``, what is there stays, also what the release refuses to declare: clients can use it.
     """
     recordings = list(recordings)
     missing = _missing_types(recordings) - {exchange.type for exchange in topology.exchanges.values()}
     host = AnsweringHost(Topology(vhost=topology.vhost), release, permitted, missing)
     fixed: set[tuple[str, str]] = set()
+    staying: list[Exchange | Queue] = []
     for part in _parts(topology):
         ask = _declaration(part, host)
         yield ask
-        if ask.foretold.answer == ACCEPTED and not isinstance(part, Binding):
+        if isinstance(part, Binding):
+            continue
+        if ask.foretold.answer != ACCEPTED:
+            staying.append(part)
+        else:
             fixed.add(("queue" if isinstance(part, Queue) else "exchange", part.name))
     rows = _rows(recordings, topology.vhost if recorded_vhost is None else recorded_vhost)
     fixed -= {_target(method, given) for method, given, _ in rows if method in ("queue.delete", "exchange.delete")}
     for method, given, row in rows:
+        while in_place and staying and (given.get("passive") or not method.endswith(".declare")):
+            host.keep(staying.pop())
         if given.get("queue") == "" and method != "queue.declare" and not host.has("queue", ""):
             continue  # its declaration is in no recording
         if isinstance(row, RecordedPublishing):

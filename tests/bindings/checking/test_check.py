@@ -79,6 +79,7 @@ WRITTEN: dict[str, tuple[str, str | None]] = {
     "HS112": (f'{T}t -> amq.gen-x: "a"', None),
     "HS608": ('queue q: x-queue-type = "jms"', None),
     "HS609": ("profile rabbitmq-4.3.1\nqueue q: quorum, x-consumer-timeout = 5.5", None),
+    "HS610": ("profile rabbitmq-4.2.4\nqueue q: quorum, x-delivery-limit = 2.5", None),
     "HS401": (f'{T}t -> q: "a.#"\nt -> r: "a"', "a"),
     "HS402": (f'{T}t -> q: "a#b"', "a#b"),
     "HS403": (f'{T}t -> q: "a."', None),

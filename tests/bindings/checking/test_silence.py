@@ -182,6 +182,7 @@ TWINS: Final[dict[str, tuple[Twin, ...]]] = {
     "HS112": (Twin("amq.gen-x", "gone"), Twin("exchange t", "profile rabbitmq-4.3\nexchange t")),
     "HS608": (Twin('"jms"', '"quorum"'), Twin("queue q", "profile rabbitmq-3.13\nqueue q")),
     "HS609": (Twin("5.5", "5"), Twin("4.3.1", "4.2"), Twin("4.3.1", "4.3.2")),
+    "HS610": (Twin("2.5", "2"), Twin("4.2.4", "4.2.5")),
     "HS401": (Twin('"a.#"', '"a.*"'), Twin('t -> r: "a"', "")),
     "HS402": (Twin("a#b", "a.#.b"),),
     "HS403": (Twin('"a."', '"a"'),),

@@ -238,7 +238,7 @@ def test_a_default_counts_where_a_limit_is_removed_between_the_releases(tmp_path
         (
             "4.2.5-1",
             "4.3.0-rc.1",
-            "4.2.5-1 (by the rules of rabbitmq-4.0), then 4.3.0-rc.1 (by the rules of rabbitmq-4.3.0)",
+            "4.2.5-1 (by the rules of rabbitmq-4.2.5), then 4.3.0-rc.1 (by the rules of rabbitmq-4.3.0)",
         ),
         ("v4.1", "4.2.1", "4.1 (by the rules of rabbitmq-4.0), then 4.2.1 (by the rules of rabbitmq-4.0)"),
         ("rabbitmq-3.13", "4.2.6", "rabbitmq-3.13, then rabbitmq-4.2.6"),

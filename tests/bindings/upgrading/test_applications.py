@@ -203,11 +203,17 @@ def test_equal_requests_of_several_clients_are_one_with_all_of_them() -> None:
     assert found.clients == ((SHOP, 2), (OTHER, 7))
 
 
-def test_a_part_that_the_new_release_refuses_is_not_there() -> None:
-    """As after an import into a new broker; so what needs it is refused, too."""
+@pytest.mark.parametrize("declares", [True, False])
+def test_a_part_that_the_new_release_refuses_stays_and_its_declaration_is_refused(declares: bool) -> None:
+    """As after an upgrade in place: it has no 404 for what is there, and a queue that nobody can read answers so."""
+    rows = [request("basic.consume", queue="old"), request("queue.declare", queue="old", passive=True)]
+    if declares:
+        rows.append(request("queue.declare", queue="old", durable=True, arguments={"x-queue-version": 1}))
     topology = Topology([], [Queue("old", arguments={"x-queue-version": 1})])
-    assert [fact for fact, *_ in refused(request("basic.consume", queue="old"), topology=topology)] == ["HSU302"]
-    assert refused(request("basic.consume", queue="old"), topology=topology, new="4.2") == []
+    assert [fact for fact, *_ in refused(*rows, topology=topology)] == ["HSU001"] * declares
+    assert refused(*rows, topology=topology, new="4.2") == []
+    odd = Topology([], [Queue("old", arguments={**QUORUM, "x-consumer-timeout": 1.8e6})])
+    assert [fact for fact, *_ in refused(rows[0], topology=odd)] == ["HSU057"]
 
 
 def test_all_kinds_of_refusals_are_explained() -> None:

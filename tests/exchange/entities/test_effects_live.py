@@ -33,7 +33,9 @@ CASES: Final[tuple[tuple[dict[str, Any], str, Any], ...]] = (
     ({}, "x-delayed-retry-type", "all"), ({"x-delayed-retry-min": 9}, "x-delayed-retry-type", "al"),
     ({}, "x-max-lenght", 5), ({}, "x-dead-letter-exhange", "amq.fanout"), ({}, "message-ttl", 5),
     ({}, "alternate-exchange", "amq.fanout"), ({}, "x-match", "any"), ({}, "x-ha-policy", "all"), ({}, "x-owner", "a"),
-    ({}, "x-quorum-target-group-size", 3), ({}, "X-Message-TTL", 5),
+    ({}, "X-Message-TTL", 5), ({}, "x-delivery-limit", 2.5), ({}, "x-delivery-limit", -5), (RETRIES, "x-delayed-retry-max", -1),
+    ({"x-delayed-retry-type": "all"}, "x-delayed-retry-min", -5), (RETRIES, "x-delayed-retry-max", 500.5),
+    ({"x-delayed-retry-type": "all"}, "x-delayed-retry-min", 500.5),
 )  # fmt: skip
 """Arguments of a queue, and one more: its name and value."""
 
@@ -64,7 +66,7 @@ lists:foreach(fun({T, N, As}) -> io:format("STATE ~s~n", [F(T, N, As)]) end, CAS
 def write_arguments(arguments: dict[str, Any]) -> str:
     fields = []
     for name, value in arguments.items():
-        kind = {bool: "bool", int: "long", str: "longstr"}[type(value)]
+        kind = {bool: "bool", int: "long", str: "longstr", float: "double"}[type(value)]
         shown = f'<<"{value}">>' if isinstance(value, str) else json.dumps(value)
         fields.append(f'{{<<"{name}">>, {kind}, {shown}}}')
     return f"[{', '.join(fields)}]"

@@ -127,6 +127,8 @@ CASES: dict[str, tuple[Topology, Topology]] = {
     "HSU053": (queue(queue_type="stream", stream_initial_offset=9), queue(stream_initial_offset=9)),
     "HSU054": (quorum(), queue()),
     "HSU057": (quorum(consumer_timeout=1.8e6), quorum(consumer_timeout=1_800_000)),
+    "HSU058": (quorum(consumer_disconnected_timeout="5"), quorum(consumer_disconnected_timeout=5)),
+    "HSU059": (quorum(consumer_timeout=-5), quorum(consumer_timeout=5)),
     "HSU051": (of_deaths("any-with-x"), of_deaths("any")),
 }
 """Fact -> a topology that shows it, and one that does not."""
@@ -134,6 +136,8 @@ CASES: dict[str, tuple[Topology, Topology]] = {
 TWINS: list[tuple[str, Topology]] = [
     ("HSU007", quorum({"dead-letter-exchange": ""})),
     ("HSU057", quorum({"consumer-timeout": 5}, consumer_timeout="9")),
+    ("HSU058", queue(consumer_disconnected_timeout="5")),
+    ("HSU059", queue(quorum_target_group_size=5)),
     ("HSU008", quorum({"delivery-limit": 9}, **DLX)),
     ("HSU016", quorum({"delivery-limit": -1})),
     ("HSU030", quorum({"delivery-limit": 9})),
