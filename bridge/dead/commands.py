@@ -76,6 +76,7 @@ def dead_command(
     Exit codes: 0 looked at, also where there is nothing; 2 no such source, or bad usage.
     """
     with exit_on_error("audit"):
+        from bindings.archive.places import show_place
         from bridge.dead.groups import Grouping
         from bridge.dead.reading import Bounds
         from bridge.dead.report import build_report
@@ -97,7 +98,7 @@ def dead_command(
                 read = _read_topic(source, bounds, grouping)
             else:
                 read = _read_archive(source, mapped, bounds, grouping, step)
-        name = hide_logins(source) + (f" queue {queue}" if queue else "")
+        name = hide_logins(show_place(source)) + (f" queue {queue}" if queue else "")
         report = build_report(
             name, grouping, judge, left=read.left, bad=read.bad, skipped=read.skipped, notes=read.notes
         )

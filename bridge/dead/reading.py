@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from bindings.archive.formats.detect import detect
 from bindings.archive.mapping import FieldMapping
+from bindings.archive.places import require_unchanged
 from bindings.archive.reading import Bad, Skipped
 from bindings.archive.record import Rows
 from bridge.dead.columns import COLUMNS
@@ -65,6 +66,7 @@ def read_archive(
                 if room < item.num_rows or (room == item.num_rows and looked_at == bounds.messages):
                     read.left = None
                     return read
+        require_unchanged(split.path)
     return read
 
 

@@ -277,6 +277,7 @@ def test_no_output_has_credentials_or_options_of_an_address(store: ObjectStore, 
         ("archive", "convert", there, store.address("bucket/out", login=login)),
         ("archive", "inspect", there.replace("scheme=http", "scheme=its%2Fsecret")),
         ("archive", "inspect", there.replace("region=", "password=verysecret&region=")),
+        ("dead", there), ("dead", "--json", there.replace("region=", "password=verysecret&region=")),
         ("upgrade", tmp_path / "t.bindings", "--archive", there),
     ]  # fmt: skip
     printed = []
