@@ -143,6 +143,8 @@ def make_plan(seed: int) -> Plan:
         at = random.random() * (span + random.choice((0.05, 0.3, 3.0)))
         if faults and random.random() < 0.6:  # faults that meet are what programs are not made for
             at = faults[-1].at + random.random() * random.choice((0.05, 0.5))
+            if random.random() < 0.5:
+                name, kinds = next(each for each in places if each[0] == faults[-1].where)
         fault = Fault(round(at, 3), name, random.choice(kinds), random.choice(SECONDS), random.randrange(6))
         faults.append(fault)
     return Plan(
