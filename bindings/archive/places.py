@@ -22,7 +22,7 @@ from urllib.parse import unquote
 
 from bindings.sources import files as local
 from exchange.errors import InputError, name_os_errors
-from exchange.text.display import escape_line
+from exchange.text.display import count_noun, escape_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -294,7 +294,7 @@ def list_remote(folder: RemoteFile, *, is_folder: bool) -> list[RemoteFile]:
             raise InputError(f"{folder}: there is no such file or folder{encoded}") from None
     if len(files) > MAX_REMOTE_FILES:
         most = f"an archive in a store has {MAX_REMOTE_FILES:,} at most"
-        raise InputError(f"{folder}: there are {len(files):,} files in it; {most}")
+        raise InputError(f"{folder}: it has {count_noun(len(files), 'file')}; {most}")
     return sorted(files, key=lambda file: file.path.split("/"))
 
 
