@@ -10,6 +10,7 @@ from bridge.endpoint import GREATEST_TIME, Delivery
 from bridge.endpoints.kafka.cluster.lazy import convert_record
 from bridge.interop import IDENTITY, Record, Unmappable, identify_record, to_amqp
 from bridge.interop.amqp_guest import MARK
+from bridge.interop.identity import KEPT_KEYS
 from bridge.interop.marks import HOPS
 from bridge.interop.record import is_showable
 from exchange.values.message import Message
@@ -25,8 +26,8 @@ REMEMBERED_CHARACTERS: Final = 256
 REMEMBERED: Final = 65_536
 """Maximum number of header names remembered for a partition."""
 
-SPECIAL: Final = frozenset({IDENTITY, HOPS, MARK})
-"""Headers of records that are guests from another system, or that have an identity from elsewhere."""
+SPECIAL: Final = frozenset({IDENTITY, HOPS, MARK, *KEPT_KEYS})
+"""Headers of records that are guests from another system, or that have an identity or a key from elsewhere."""
 
 GREATEST_MS: Final = GREATEST_TIME // 1_000
 

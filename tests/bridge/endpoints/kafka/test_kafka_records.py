@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Message as Consumed
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bridge.endpoint import Delivery, Outgoing, validate_time
@@ -58,6 +58,7 @@ def make_delivery(consumed: Consumed) -> Delivery:
 
 
 @given(consumed_records())
+@example(Consumed(topic="orders", partition=3, offset=0, headers=[("x-kafka-key", b"kept")], timestamp=(0, -1)))
 def test_a_record_is_the_message_that_the_mapping_makes_of_it(consumed: Consumed) -> None:
     record, delivery = to_record(consumed), make_delivery(consumed)
     assert delivery.identity == identify_record("read", record)
