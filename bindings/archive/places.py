@@ -44,7 +44,7 @@ ADDRESS: Final = re.compile(
     re.DOTALL,
 )
 AWS_ERROR: Final = re.compile(
-    r"AWS Error (?P<code>\w+)(?: \(HTTP status \d+\))? during (?P<call>\w+) operation: (?P<text>.*)"
+    r"AWS Error (?P<code>\w+)(?: \(HTTP status [0-9]+\))? during (?P<call>\w+) operation: (?P<text>.*)"
 )
 REQUEST_ID: Final = re.compile(r" ?\(Request ID: [^)]*\)")
 REASONS: Final = {
