@@ -479,6 +479,14 @@ def test_the_version_is_shown_without_the_engine() -> None:
     assert engine & {*result.stdout.split()} == set()
 
 
+def test_all_commands_are_made_without_what_is_optional() -> None:
+    """A build of the package writes their man pages, where nothing but click and lark is installed."""
+    call = [sys.executable, "-m", "tests.support.core_only"]
+    result = subprocess.run(call, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert result.stderr == ""
+    assert {"hashstar check", "hashstar dead", "hashstar bridge run"} <= {*result.stdout.splitlines()}
+
+
 def test_the_public_names_of_exchange_are_complete() -> None:
     """Every name in __all__ is there, and the ones the README uses are among them."""
     import exchange

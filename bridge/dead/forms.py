@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 from importlib.resources import files
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from bindings.archive.figures import format_minute
-from bridge.dead.report import DeadGroup, DeadReport
 from exchange.text.display import count_noun, count_rest, describe_exchange, escape_line
 from exchange.values.documents import encode_as
 from exchange.values.forms import Form, Forms, Screen
+
+if TYPE_CHECKING:
+    from bridge.dead.report import DeadGroup, DeadReport
 
 __all__ = ["FORMS", "to_html", "to_json", "to_text"]
 
@@ -37,6 +39,8 @@ td:first-child { text-align: right; font-variant-numeric: tabular-nums; white-sp
 
 def to_json(report: DeadReport) -> dict[str, Any]:
     """Return the JSON of a report."""
+    from bridge.dead.report import DeadReport
+
     document: dict[str, Any] = encode_as(DeadReport, report)
     return document
 
