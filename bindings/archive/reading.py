@@ -18,7 +18,7 @@ from typing import ClassVar, Final, NamedTuple, TypeAlias
 import pyarrow as pa
 
 from bindings.archive.nesting import parse_json, split_joined
-from bindings.archive.places import AnyPath, Place, open_file, read_file_size
+from bindings.archive.places import AnyPath, Place, open_file, read_file_size, require_unchanged
 from bindings.archive.unpacking import GZIP_BYTES, Broken, is_gzipped, read_head, read_unpacked
 from exchange.errors import InputError, name_os_errors
 from exchange.limits import RECORD_BYTES
@@ -27,7 +27,7 @@ from exchange.values.documents import document
 __all__ = [
     "BATCH_BYTES", "BATCH_ROWS", "COPIES", "NOT_READ", "SPLIT_BYTES", "Bad", "Bias", "LineBlock", "Format", "Item",
     "NoArchive", "CompletePart", "Skipped", "Split", "TEXTS_ONLY", "cut_range", "plan_complete_gzip",
-    "plan_complete_lines", "plan_ranges", "read_blocks", "take_sample",
+    "plan_complete_lines", "plan_ranges", "read_blocks", "read_split", "take_sample",
 ]  # fmt: skip
 
 BATCH_ROWS: Final = 1 << 14
@@ -200,6 +200,17 @@ class NoArchive(Format):
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
         yield Bad(split.source, 0, NOT_READ, take_sample(read_head(split.path)))
+
+
+def read_split(
+    form: Format, split: Split, columns: Sequence[str] | None = None, *, coded: bool = False
+) -> Iterator[Item]:
+    """Yield the items of a split as `Format.read`, or with ``coded`` as `Format.read_coded`.
+
+    Raises InputError if the file cannot be opened, and at the end if one in a store was replaced while it was read.
+    """
+    yield from (form.read_coded if coded else form.read)(split, columns)
+    require_unchanged(split.path)
 
 
 class LineBlock(NamedTuple):

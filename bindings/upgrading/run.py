@@ -250,7 +250,7 @@ def _read_asked(path: str) -> Recording:
 
 def _read_archive(path: str) -> Recording:
     from bindings.archive.formats.detect import detect  # needs pyarrow, which a recording does not
-    from bindings.archive.reading import Bad, Skipped
+    from bindings.archive.reading import Bad, Skipped, read_split
 
     try:
         archive = detect(path)
@@ -260,7 +260,7 @@ def _read_archive(path: str) -> Recording:
     client = RecordedClient(name=f"publishers in {', '.join(archive.names)}")
     rows: dict[tuple[str, str], RecordedPublishing] = {}
     for form, split in archive.plan():
-        for item in form.read(split, ("vhost", "exchange", "body_size")):
+        for item in read_split(form, split, ("vhost", "exchange", "body_size")):
             if isinstance(item, Skipped):
                 continue
             if isinstance(item, Bad):

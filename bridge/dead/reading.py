@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from bindings.archive.formats.detect import detect
 from bindings.archive.mapping import FieldMapping
-from bindings.archive.places import require_unchanged
-from bindings.archive.reading import Bad, Skipped
+from bindings.archive.reading import Bad, Skipped, read_split
 from bindings.archive.record import Rows
 from bridge.dead.columns import COLUMNS
 from exchange.amqp import MalformedHeader
@@ -54,7 +53,7 @@ def read_archive(
     splits = archive.plan()
     for number, (form, split) in enumerate(splits):
         step(number, len(splits))
-        for item in form.read(split, COLUMNS):
+        for item in read_split(form, split, COLUMNS):
             if isinstance(item, Bad):
                 read.bad += 1
             elif isinstance(item, Skipped):
@@ -66,7 +65,6 @@ def read_archive(
                 if room < item.num_rows or (room == item.num_rows and looked_at == bounds.messages):
                     read.left = None
                     return read
-        require_unchanged(split.path)
     return read
 
 

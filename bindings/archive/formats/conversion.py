@@ -17,8 +17,7 @@ from bindings.archive.formats.detect import Archive
 from bindings.archive.formats.json_lines import encode_line
 from bindings.archive.formats.parquet import ParquetWriter
 from bindings.archive.inspection import Inspection
-from bindings.archive.places import require_unchanged
-from bindings.archive.reading import COPIES, Bad, Bias, Item
+from bindings.archive.reading import COPIES, Bad, Bias, Item, read_split
 from bindings.archive.record import to_records_or_bad
 from bindings.archive.sums import Span
 from bindings.sources.files import PRIVATE_FOLDER, make_folders, save_lines
@@ -76,10 +75,9 @@ class _Reading:
         splits = self._archive.plan()
         for number, (form, split) in enumerate(splits):
             self._step(number, len(splits))
-            for item in form.read(split):
+            for item in read_split(form, split):
                 self._add(item)
                 yield item
-            require_unchanged(split.path)
         if not self.inspection.records:
             self._refuse_nothing()
 

@@ -21,8 +21,7 @@ from typing import Any, Final, NamedTuple, Self
 import pyarrow as pa
 
 from bindings.archive.inspection import Account
-from bindings.archive.places import require_unchanged
-from bindings.archive.reading import Bad, Format, Item, Split
+from bindings.archive.reading import Bad, Format, Item, Split, read_split
 from bindings.auditing.local.selection import Selection
 from bindings.auditing.local.study import Counting, Study
 from bindings.sources.files import make_folders
@@ -125,13 +124,12 @@ def count_tasks(
         for task in tasks:
             with _BadRecordFile(order.keep_bad, task.number) as bad_records:
                 for form, split in task.splits:
-                    for item in form.read_coded(split, columns):
+                    for item in read_split(form, split, columns, coded=True):
                         if isinstance(item, Bad):
                             bad_records.write(item)
                         count_item(item, counters, order.selection, account)
                         if isinstance(item, Bad):
                             check_bad(account, order.max_bad)
-                    require_unchanged(split.path)
             step(task.weight)
         return Results(tuple([counter.result() for counter in counters]), account)
 

@@ -44,7 +44,7 @@ from bindings.archive.formats.parquet import UNREADABLE, Parquet, read_footer
 from bindings.archive.kafka.segment import KafkaSegment, parse_topic
 from bindings.archive.names import escape, escape_bytes
 from bindings.archive.places import Place, read_file_size, to_path
-from bindings.archive.reading import SPLIT_BYTES, Bad, Format, Skipped, Split
+from bindings.archive.reading import SPLIT_BYTES, Bad, Format, Skipped, Split, read_split
 from bindings.archive.record import SCHEMA
 from bindings.archive.times import to_microseconds
 from bindings.auditing.local.planning import PlannedFile, group_into_tasks
@@ -202,7 +202,7 @@ def _rows(splits: Sequence[tuple[Format, Split]], wish: _Wish) -> Iterator[pa.Re
     columns = [name for name in wish.columns if name != wish.corrupt]
     schema = wish.schema
     for form, split in splits:
-        for item in form.read(split, columns):
+        for item in read_split(form, split, columns):
             if isinstance(item, Skipped):
                 continue
             if not isinstance(item, Bad):

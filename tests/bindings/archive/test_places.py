@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from click.testing import CliRunner
 import bindings
 from bindings.archive.formats.detect import detect
 from bindings.archive.places import RemoteFile, open_file, parse_address, require_unchanged
+from bindings.archive.reading import read_split
 from bindings.auditing.local import planning
 from bindings.commands.archive import archive_command
 from bindings.commands.audit import audit_command
@@ -25,6 +27,7 @@ from bridge.cli import hashstar
 from exchange.errors import InputError
 from tests.bindings.archive.test_every_format import CASES, IDS, MAPPED, TOPOLOGY, Case
 from tests.support.object_store import ObjectStore, serve_store
+from tests.support.pages import ROOT
 
 pytestmark = pytest.mark.process
 MADE = {"made": "now"}
@@ -206,6 +209,23 @@ def test_what_is_replaced_or_removed_after_it_was_listed_is_an_error(store: Obje
             store.put("bucket/a.jsonl", change)
         with pytest.raises(InputError, match=f"^s3://bucket/a.jsonl: .*{error}"):
             list(form.read(split))
+
+
+def test_what_is_replaced_while_it_is_read_is_an_error_at_the_end(store: ObjectStore) -> None:
+    store.put("bucket/a.jsonl", LINES)
+    ((form, split),) = detect(store.address("bucket/a.jsonl")).plan()
+    items = read_split(form, split)
+    next(items)
+    store.put("bucket/a.jsonl", LINES + LINES)
+    with pytest.raises(InputError, match=r"^s3://bucket/a\.jsonl: it was replaced while it was read"):
+        list(items)
+
+
+def test_all_readers_of_splits_but_that_of_a_bridge_learn_of_a_replaced_file() -> None:
+    """They call `read_split`; a bridge reads folders of this machine only."""
+    around = {str(path.relative_to(ROOT)) for folder in ("bindings", "bridge") for path in (ROOT / folder).rglob("*.py")
+              if re.search(r"\.read(_coded)?\(split\b", path.read_text("utf-8"))}  # fmt: skip
+    assert around == {"bindings/archive/reading.py", "bridge/endpoints/archive/replay.py"}
 
 
 @pytest.mark.parametrize("address", ["a.jsonl", "/s3/a", "s3/a", "kafka://a:1/t", "http://a/b", "c:/a"])
