@@ -74,7 +74,8 @@ def _find_brokers(fact: Fact) -> tuple[Numbers, ...]:
 def _describe_known(fact: Fact) -> str:
     if fact.since != ALWAYS:
         return describe_source(fact, _find_brokers(fact))
-    return f"{describe_source(fact, LIVE)}, for other releases {describe_source(fact, ())}"
+    live, other = describe_source(fact, LIVE), describe_source(fact, ())
+    return live if live == other else f"{live}, for other releases {other}"
 
 
 def _describe_source(release: str, recorded: Mapping[str, str]) -> str:

@@ -112,7 +112,7 @@ def _names_of(part: Part) -> tuple[str, ...]:
 
 
 def list_unseen(upgrade: Upgrade) -> Iterator[tuple[str, list[Sighting]]]:
-    """Yield the sightings of facts that no topology shows, by those whom they concern: applications, then nodes."""
+    """Yield the sightings of facts that no topology shows: those about applications, then those about nodes."""
     found = [sighting for vhost in upgrade.vhosts[:1] for sighting in vhost.sightings if not sighting.parts]
     for audience, sightings in (
         ("applications, whatever the topology", [each for each in found if each.fact not in nodes.FACTS]),
@@ -126,8 +126,9 @@ def describe_source(fact: Fact, brokers: tuple[Numbers, ...]) -> str:
     """Return since when a fact holds, and how that is known: by whose live brokers, if any."""
     since = f"since {' and '.join(map(_name, (fact.since, *fact.later)))}, " if any(fact.since) else ""
     until = f"before {_name(fact.until)}, " if fact.until is not None else ""
-    names = [".".join(map(str, each)) for each in brokers]
-    return f"{since}{until}{SOURCES[fact.source_of(brokers)]}{list_some(names, len(names), 'and')}"
+    source = fact.source_of(brokers)
+    names = [".".join(map(str, each)) for each in brokers] if source == "live brokers" else []
+    return f"{since}{until}{SOURCES[source]}{list_some(names, len(names), 'and')}"
 
 
 def _name(numbers: Numbers) -> str:

@@ -318,6 +318,12 @@ def test_a_fact_that_came_with_patch_releases_of_several_series_holds_from_each_
     assert [body.holds_for((3, minor, 6)) for minor in (11, 12, 13)] == [False, False, True]
 
 
+def test_only_facts_that_live_brokers_show_name_their_releases() -> None:
+    for fact in FACTS:
+        text = describe_source(fact, ((4, 0, 5), (4, 3, 6)))
+        assert text.endswith("of 4.0.5 and 4.3.6") == (fact.source_of(((4, 0, 5),)) == "live brokers"), text
+
+
 @pytest.mark.parametrize("fact", [fact for fact in FACTS if fact.later], ids=lambda fact: fact.id)
 def test_the_series_of_a_fact_are_named_in_order_and_each_once(fact: Fact) -> None:
     series = [numbers[:2] for numbers in (fact.since, *fact.later)]
