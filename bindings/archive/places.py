@@ -106,14 +106,13 @@ def _connect(store: Store, process: int) -> tuple[FileSystem, str]:
 
 
 def _set_times(system: FileSystem) -> FileSystem:
-    """Return a client of S3 with our times: those of AWS give up on whoever is busy for three seconds."""
+    """Return a client of S3 with our limits: by those of AWS a request fails after three seconds without data."""
     from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem
 
     if not isinstance(system, S3FileSystem):
         return system
-    _, (settings,) = (
-        system.__reduce__()
-    )  # an address cannot have these, and a file system says its own when pickled only
+    # An address cannot have these limits, and a file system shows its own settings only when it is pickled.
+    _, (settings,) = system.__reduce__()
     tries = AwsStandardS3RetryStrategy(max_attempts=MAX_TRIES)
     times = {"connect_timeout": CONNECT_SECONDS, "request_timeout": SILENT_SECONDS, "retry_strategy": tries}
     return S3FileSystem(**(settings | times))

@@ -24,7 +24,6 @@ COLUMNS: Final = ("time", "exchange", "routing_key", "cc", "headers", "propertie
 ERRORS: Final = frozenset([name for each in CONVENTIONS for name in (each.reason, each.error) if name])
 KEYS: Final = frozenset([each.routing_key for each in CONVENTIONS if each.routing_key])
 TRIES: Final = frozenset([each.tries for each in CONVENTIONS if each.tries])
-IS_ONE_KEY: Final = '"routing-keys": ["'
 ONE_KEY: Final = r'"routing-keys": \["(?P<key>(?:[^"\\]|\\.)*)"\]'
 TIME: Final = r'"time": \{"!timestamp": (?P<time>[0-9]{1,11})\}'
 COUNT: Final = r'"count": (?P<count>[0-9]{1,18})'

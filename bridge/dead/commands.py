@@ -99,10 +99,7 @@ def dead_command(
             else:
                 read = _read_archive(source, mapped, bounds, grouping, step)
         name = hide_logins(show_place(source)) + (f" queue {queue}" if queue else "")
-        report = build_report(
-            name, grouping, judge, left=read.left, bad=read.bad, skipped=read.skipped, notes=read.notes
-        )
-        print_form(FORMS[form], report)
+        print_form(FORMS[form], build_report(name, grouping, judge, read))
 
 
 def _peek(

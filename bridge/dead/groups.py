@@ -17,7 +17,7 @@ from bridge.dead.verdicts import Judge, Verdict
 from exchange.selector import Selector, properties_of
 from exchange.values.message import Message
 
-__all__ = ["GROUPS", "Grouping"]
+__all__ = ["GROUPS", "Group", "Grouping"]
 
 GROUPS: Final = 10_000
 """Maximum number of groups. Further dead letters are counted, in no group."""
@@ -26,7 +26,7 @@ KEYS: Final = 50
 WORDS: Final = 10
 """Maximum number of words at one place of their keys; if there are more, the place varies."""
 VERDICTS: Final = 20
-"""Maximum number of different ends of one group's messages that are told apart."""
+"""Maximum number of different verdicts that are counted for one group."""
 OTHERS: Final = Verdict(None, (), None, "in other ways")
 
 

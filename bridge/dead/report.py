@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from bindings.archive.figures import format_time
 from bridge.dead.conventions import Death
-from bridge.dead.groups import Grouping
+from bridge.dead.groups import Group, Grouping
+from bridge.dead.reading import Read
 from bridge.dead.verdicts import Judge, Verdict
 from exchange.values.documents import document
 
@@ -89,37 +89,19 @@ class DeadReport:
     """The groups, the largest first."""
 
 
-def build_groups(grouping: Grouping, judge: Judge | None) -> Iterable[DeadGroup]:
-    """Yield the groups as documents."""
-    for death, group in grouping.finish():
-        endings = tuple([Ending(count, verdict) for verdict, count in group.verdicts.most_common()])
-        why = "" if judge is None else judge.explain(death)
-        yield DeadGroup(
-            death,
-            group.count,
-            why,
-            (group.since, group.until),
-            group.tries,
-            group.source,
-            group.offset,
-            group.key,
-            endings,
-        )
-
-
-def build_report(
-    source: str,
-    grouping: Grouping,
-    judge: Judge | None,
-    *,
-    left: int | None,
-    bad: int,
-    skipped: int,
-    notes: Iterable[str],
-) -> DeadReport:
-    """Return the report of what was read; ``left`` is the number of messages that were not."""
-    groups = tuple(build_groups(grouping, judge))
+def build_report(source: str, grouping: Grouping, judge: Judge | None, read: Read) -> DeadReport:
+    """Return the report of a source, of which ``read`` says what was not grouped."""
+    groups = tuple([_describe(death, group, judge) for death, group in grouping.finish()])
     selected = grouping.ungrouped + sum([each.count for each in groups])
     return DeadReport(
-        source, grouping.looked_at, selected, left, bad, skipped, grouping.ungrouped, tuple(notes), groups
-    )
+        source, grouping.looked_at, selected, read.left, read.bad, read.skipped, grouping.ungrouped, tuple(read.notes),
+        groups,
+    )  # fmt: skip
+
+
+def _describe(death: Death, group: Group, judge: Judge | None) -> DeadGroup:
+    endings = tuple([Ending(count, verdict) for verdict, count in group.verdicts.most_common()])
+    return DeadGroup(
+        death, group.count, "" if judge is None else judge.explain(death), (group.since, group.until), group.tries,
+        group.source, group.offset, group.key, endings,
+    )  # fmt: skip

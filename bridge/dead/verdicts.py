@@ -6,6 +6,7 @@ the dead letter is recorded and routed as in `exchange.lifecycle.broker`, of whi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from bridge.dead.conventions import Death
@@ -14,7 +15,7 @@ from exchange.errors import BrokerError, InputError
 from exchange.lifecycle.content import publish_content, record_death
 from exchange.lifecycle.limits import Limits, build_limits
 from exchange.lifecycle.outcomes import find_targets
-from exchange.lifecycle.possible import REASONS
+from exchange.lifecycle.possible import REASONS, Reason
 from exchange.routing.router import Router
 from exchange.text.display import list_some, write_milliseconds
 from exchange.topology.topology import Topology
@@ -86,7 +87,7 @@ class Judge:
             return Verdict(goes, (), None, "undecided, as not all that decides is known")
         if not goes:
             return Verdict((), (), None, "lost: no queue gets it")
-        if death.by != "RabbitMQ" or death.reason not in REASONS:
+        if (reason := _find_reason(death)) is None:
             return Verdict(goes, (), None, f"goes to {list_some(goes, SHOWN)}")
         if death.queue not in goes:
             return Verdict(goes, (), False, f"goes to {list_some(goes, SHOWN)}, and not to '{death.queue}' any more")
@@ -94,26 +95,24 @@ class Judge:
         if len(possible) > 1:
             return Verdict(goes, (), None, f"undecided: it is not known which policy is in force in '{death.queue}'")
         limits = build_limits(possible[0], self._topology.queues[death.queue], self._policies.profile)
-        if explain_setting(death.reason, possible[0], limits) is None:
-            what = f"'{death.queue}' has no {SETTINGS[death.reason]} any more"
+        if explain_setting(reason, possible[0], limits) is None:
+            what = f"'{death.queue}' has no {SETTINGS[reason]} any more"
             return Verdict(goes, (), False, f"goes to {list_some(goes, SHOWN)}; {what}")
+        again = f"{REASONS[reason]} again in '{death.queue}'"
         if limits.dead_letter_address is None:
-            return Verdict(goes, (), True, f"{REASONS[death.reason]} again in '{death.queue}': lost, as there is no "  # type: ignore[index]
-                           "dead letter exchange")  # fmt: skip
-        dead = record_death(
-            content, death.queue, death.reason, limits.dead_letter_address, 0, self._topology.profile.lives
-        )
-        targets, cause, later = find_targets(self._router, dead, death.reason)
+            return Verdict(goes, (), True, f"{again}: lost, as there is no dead letter exchange")
+        dead = record_death(content, death.queue, reason, limits.dead_letter_address, 0, self._topology.profile.lives)
+        targets, cause, later = find_targets(self._router, dead, reason)
         targets = (*targets, *[name for each in later for name in each.route.queues])
         end = f"to {list_some(targets, SHOWN)}" if targets else f"lost: {cause}"
-        return Verdict(goes, targets, True, f"{REASONS[death.reason]} again in '{death.queue}': {end}")  # type: ignore[index]
+        return Verdict(goes, targets, True, f"{again}: {end}")
 
     def _is_routed(self, death: Death) -> bool:
         return death.by in OF_AMQP or (not death.by and death.exchange in self._topology.exchanges)
 
     def explain(self, death: Death) -> str:
         """Return why messages died, by the settings in force of the queue; "" if its system is another one."""
-        if death.by != "RabbitMQ" or death.reason not in REASONS:
+        if (reason := _find_reason(death)) is None:
             return ""
         queue = self._topology.queues.get(death.queue)
         if queue is None:
@@ -122,21 +121,28 @@ class Judge:
         causes = []
         for settings in possible:
             limits = build_limits(settings, queue, self._policies.profile)
-            cause = explain_setting(death.reason, settings, limits)
-            causes.append(cause or ABSENT.get(death.reason, f"the queue has no {SETTINGS[death.reason]}"))
+            cause = explain_setting(reason, settings, limits)
+            causes.append(cause or ABSENT.get(reason, f"the queue has no {SETTINGS[reason]}"))
         return " or ".join(dict.fromkeys(causes))
 
 
 NOT_ROUTED: Final = Verdict(None, (), None, "not routed: its headers name no exchange of a topology")
-SETTINGS: Final = {
+SETTINGS: Final[Mapping[Reason, str]] = {
     "rejected": "consumer", "expired": "message-ttl", "maxlen": "max-length that drops messages",
     "delivery_limit": "delivery-limit",
 }  # fmt: skip
 """Reason -> the setting that makes it possible."""
-ABSENT: Final = {"expired": "the queue has no message-ttl: the message had an expiration, or the setting is gone"}
+ABSENT: Final[Mapping[Reason, str]] = {
+    "expired": "the queue has no message-ttl: the message had an expiration, or the setting is gone"
+}
 
 
-def explain_setting(reason: str, settings: SettingsInForce, limits: Limits) -> str | None:
+def _find_reason(death: Death) -> Reason | None:
+    """Return of what a message of RabbitMQ died; None for others, and for a reason that no broker gives."""
+    return next((each for each in REASONS if each == death.reason), None) if death.by == "RabbitMQ" else None
+
+
+def explain_setting(reason: Reason, settings: SettingsInForce, limits: Limits) -> str | None:
     """Return the setting of a queue that makes a death possible, in words; None if none does."""
     if limits.type == "stream":
         return None

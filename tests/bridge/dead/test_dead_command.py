@@ -14,6 +14,7 @@ from bridge.cli import hashstar
 from bridge.dead import columns, conventions
 from bridge.dead.forms import to_html
 from bridge.dead.groups import Grouping
+from bridge.dead.reading import Read
 from bridge.dead.report import build_report
 from exchange import Message
 from exchange.values.field_json import encode_message
@@ -85,7 +86,7 @@ def test_a_page_shows_hostile_names_as_text(archive: Path) -> None:
     run(archive, "-o", out)
     assert out.read_text().startswith("<!doctype html>")
     hostile = group([[rejected("<script>alert(1)</script>\x1b[31m")]])
-    page = to_html(build_report("<b>", hostile, None, left=0, bad=0, skipped=0, notes=()))
+    page = to_html(build_report("<b>", hostile, None, Read()))
     assert "<script>" not in page
     assert "<b>:" not in page
     assert "\x1b" not in page
@@ -110,7 +111,7 @@ def test_a_password_in_an_address_is_not_shown(tmp_path: Path) -> None:
 
 
 def test_a_report_of_nothing_is_a_report() -> None:
-    report = build_report("q", Grouping(), None, left=5, bad=0, skipped=0, notes=("n",))
+    report = build_report("q", Grouping(), None, Read(left=5, notes=["n"]))
     assert (report.selected, report.groups, report.not_looked_at) == (0, (), 5)
 
 
