@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
 from contextlib import suppress
 from decimal import Decimal
+from types import ModuleType
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.interop import Record, Unmappable, to_amqp, to_kafka
+from bridge import interop
+from bridge.interop import Record, Unmappable, rocketmq, rocketmq_guest, to_amqp, to_kafka
 from bridge.interop.kafka_guest import BROKER_HEADERS, OURS
 from bridge.interop.record import Header, find_last_header, read_whole_key
 from bridge.interop.texts import format_wire, parse_wire
@@ -228,6 +232,15 @@ def test_what_a_consumer_of_amqp_reads() -> None:
         "x-kafka-order": json.dumps(order, separators=(",", ":")), "b": "2", "x-kafka-earlier-1-a": "1", "a": "3",
         "x-kafka-header-CC": "x", "n": None,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("documented", "headers"), [(interop, OURS), (rocketmq, rocketmq_guest.OURS)])
+def test_headers_that_describe_what_is_carried_are_in_the_table_of_a_head(
+    documented: ModuleType, headers: Mapping[str, str]
+) -> None:
+    head = str(documented.__doc__)
+    missing = [name for name, kind in headers.items() if not re.search(rf"^``{name}\S*`` +{kind}", head, re.MULTILINE)]
+    assert missing == []
 
 
 def test_an_empty_value_is_no_tombstone_and_an_empty_key_is_a_key() -> None:
