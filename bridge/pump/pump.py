@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, 
 from functools import partial
 from itertools import count
 from random import random as any_random
-from time import monotonic, time
+from time import time
 from typing import Any, Final
 
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing, Target, describe
@@ -77,7 +77,7 @@ class Pump:
         replies: Replies = NO_REPLIES,
         partitioners: Mapping[str, Partitioner] = NO_PARTITIONERS,
     ) -> None:
-        self._placing = Placing(partitioners, random, monotonic)
+        self._placing = Placing(partitioners, random, lambda: asyncio.get_running_loop().time())
         self._inlets = inlets
         self._router = router
         self._learning = Learning(router)

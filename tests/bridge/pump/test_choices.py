@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
-from unittest import mock
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,9 +39,10 @@ from exchange.partition.partitioning.strategies import STRATEGIES
 from tests.support.bridge.events import Events
 from tests.support.partition_keys import PARAMETERS
 from tests.support.tiers import examples
+from tests.support.virtual_loop import run_virtually
 
-NOW = 1_234.5
-"""Seconds of the monotonic clock in these tests."""
+NOW = 0.0
+"""Seconds of the loop's clock in these tests, in which nothing waits."""
 
 KEYS = st.sampled_from(["", "a", "b", "order.7", "x.y", "ü"])
 BODIES = st.integers(0, 9_000).map(bytes)
@@ -130,8 +130,7 @@ def test_the_pump_writes_what_the_engine_predicts_with_the_same_memory(
             [Inlet(source)], Router(topology), targets, Events(), random=Random(seed).random
         ).run()  # fmt: skip
 
-    with mock.patch("bridge.pump.pump.monotonic", return_value=NOW):
-        asyncio.run(work())
+    run_virtually(work())
 
     random, router = Random(seed), Router(topology)
     memories: list[tuple[TopicTarget, Partitioner, Predicted]] = []
