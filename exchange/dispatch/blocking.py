@@ -7,7 +7,8 @@ from typing import Any
 
 from exchange.dispatch.clients.pika import build_pika_properties, convert_pika_delivery
 from exchange.dispatch.delivery import Answer, Delivery, Ticket
-from exchange.dispatch.policy import DONE, NoHandler, OnError, restore_exchange
+from exchange.dispatch.failures import DONE, log_failure, place_of
+from exchange.dispatch.policy import OnError, restore_exchange
 from exchange.dispatch.registration import name_of
 from exchange.values.message import Message
 
@@ -38,12 +39,8 @@ def consume_blocking(
             dispatch(delivery, handler.append)
         except Exception as error:
             where = f"in {name_of(handler[-1])}" if handler else "before any handler"
-            text = "exchange %r, key %r, failed %s: %s"
             done = DONE[on_error] if ticket.answer is None else f"already settled by a handler: {ticket.answer}"
-            if isinstance(error, NoHandler) and not handler:  # a traceback would show our code only
-                log.error(text, delivery.exchange, delivery.routing_key, where, f"{done}: {error}")  # noqa: TRY400
-            else:
-                log.exception(text, delivery.exchange, delivery.routing_key, where, done)
+            log_failure(log, f"{place_of(delivery)}, failed {where}", done, error)
             if on_error == "raise":
                 raise
             if ticket.answer is None:

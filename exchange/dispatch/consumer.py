@@ -17,10 +17,11 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar, cast
 
 from exchange.dispatch.delivery import Answer, Delivery, Ticket
+from exchange.dispatch.failures import DONE, log_failure, place_of
 from exchange.dispatch.link import Link, LinkLost, Unroutable
 from exchange.dispatch.policy import ConsumeOptions, ConsumerCounts, Handle, Retry, restore_exchange, wrap_handle
 from exchange.dispatch.sending import AnswerSender, finish
-from exchange.dispatch.threads import HandlerThreads, log_end, place_of
+from exchange.dispatch.threads import HandlerThreads
 from exchange.dispatch.turns import ConcurrentTurns
 from exchange.values.message import Message
 
@@ -312,7 +313,7 @@ class Consumer:
                 await self._retry(policy, delivery, seconds, error)
                 return
             policy = policy.then
-        log_end(log, where, policy, error)
+        log_failure(log, f"{where}, failed", DONE[policy], error)
         if policy == "raise":
             self._end(error)
         else:

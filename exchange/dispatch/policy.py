@@ -24,15 +24,13 @@ from exchange.errors import HashstarError
 from exchange.values.message import Message
 
 __all__ = [
-    "DONE", "POLICIES", "ConsumeOptions", "ConsumerCounts", "Declarations", "Handle", "Middleware", "NoHandler",
+    "POLICIES", "ConsumeOptions", "ConsumerCounts", "Declarations", "Handle", "Middleware", "NoHandler",
     "OnError", "Retry", "restore_exchange", "wrap_handle",
 ]  # fmt: skip
 
 OnError = Literal["raise", "dead-letter", "requeue"]
 """Policy for a delivery that was not handled: see `Dispatcher.consume`."""
 POLICIES: Final = get_args(OnError)
-DONE: Final[Mapping[OnError, str]] = {"raise": "not acknowledged", "dead-letter": "rejected", "requeue": "requeued"}
-"""Policy -> what it does with the delivery, for the log."""
 
 DELAY: Final = "hashstar-delay"
 """Header that selects the delay queue. Headers exchanges do not look at headers whose names begin with ``x-``."""

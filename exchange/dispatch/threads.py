@@ -10,9 +10,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
 from exchange.dispatch.delivery import Delivery, Ticket
-from exchange.dispatch.policy import DONE, NoHandler, OnError
+from exchange.dispatch.failures import place_of
 
-__all__ = ["THREADS", "HandlerThreads", "log_end", "place_of"]
+__all__ = ["THREADS", "HandlerThreads"]
 
 log: Final = logging.getLogger(__name__)
 
@@ -50,19 +50,6 @@ class HandlerThreads:
         """Start no thread any more; those that run are not waited for."""
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
-
-
-def place_of(delivery: Delivery) -> str:
-    """Return where a delivery was published, for the log."""
-    return f"exchange {delivery.exchange!r}, key {delivery.routing_key!r}"
-
-
-def log_end(log: logging.Logger, where: str, policy: OnError, error: Exception) -> None:
-    """Log how a failed delivery ends; of `NoHandler` without the traceback, which shows our code only."""
-    if isinstance(error, NoHandler):
-        log.error("%s, failed: %s: %s", where, DONE[policy], error)
-    else:
-        log.error("%s, failed: %s", where, DONE[policy], exc_info=error)
 
 
 def _call(handler: Callable[[Delivery], object], delivery: Delivery) -> object:
