@@ -60,6 +60,8 @@ class Convention(NamedTuple):
     """Header with the number of tries."""
     constant: str = ""
     """The reason where no header has it."""
+    has_topics: bool = False
+    """Whether what is its queue is a topic, which messages are published to: no exchange of a topology is known."""
 
     @property
     def headers(self) -> tuple[str, ...]:
@@ -77,17 +79,18 @@ CONVENTIONS: Final = (
         "Kafka Connect", ("__connect.errors.topic", "__connect.errors.exception.class.name"),
         "sink connectors with errors.deadletterqueue.context.headers.enable, `DeadLetterQueueReporter`",
         "__connect.errors.stage", "__connect.errors.topic", exception="__connect.errors.exception.class.name",
-        error="__connect.errors.exception.message",
+        error="__connect.errors.exception.message", has_topics=True,
     ),
     Convention(
         "Spring Kafka", ("kafka_dlt-original-topic", "kafka_dlt-exception-fqcn"),
         "`DeadLetterPublishingRecoverer`, `KafkaHeaders.DLT_*`",
         "kafka_dlt-exception-cause-fqcn", "kafka_dlt-original-topic", exception="kafka_dlt-exception-fqcn",
-        error="kafka_dlt-exception-message",
+        error="kafka_dlt-exception-message", has_topics=True,
     ),
     Convention(
         "Spring Cloud Stream", ("x-original-topic", "x-exception-fqcn"), "the binder for Kafka, `BinderHeaders`",
         queue="x-original-topic", exception="x-exception-fqcn", error="x-exception-message", constant="republished",
+        has_topics=True,
     ),
     Convention(
         "Spring AMQP", ("x-exception-message", "x-exception-stacktrace"), "`RepublishMessageRecoverer`",
@@ -98,7 +101,7 @@ CONVENTIONS: Final = (
         "RocketMQ", ("x-rocketmq-DLQ_ORIGIN_TOPIC", "x-rocketmq-RETRY_TOPIC"),
         "`%DLQ%` and `%RETRY%` topics, `MessageConst`",
         queue="x-rocketmq-RETRY_TOPIC", exchange="x-rocketmq-DLQ_ORIGIN_TOPIC", tries="x-rocketmq-RECONSUME_TIME",
-        constant="consumed too often",
+        constant="consumed too often", has_topics=True,
     ),
     Convention(
         "RabbitMQ", (DEATHS, f"{FIRST}reason"), "each release, `rabbit_dead_letter`, `mc`",
@@ -167,7 +170,7 @@ def find_death(headers: Mapping[str, str | None], exchange: str, key: str) -> tu
         if last != (reason, queue):
             first = f"{reason} in '{queue}'"
             reason, queue = last
-    if not published and convention.name in ("Kafka Connect", "Spring Kafka", "Spring Cloud Stream", "RocketMQ"):
+    if not published and convention.has_topics:
         published = queue
     exception, error = read(convention.exception), shape_text(read(convention.error))
     return Death(convention.name, shape_text(reason), queue, first, published, shape_key(key), exception, error), key

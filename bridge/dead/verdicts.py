@@ -6,10 +6,10 @@ the dead letter is recorded and routed as in `exchange.lifecycle.broker`, of whi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple, cast
 
-from bridge.dead.conventions import Death
+from bridge.dead.conventions import CONVENTIONS, Death
 from exchange.entities.in_force import SettingsInForce
 from exchange.errors import BrokerError, InputError
 from exchange.lifecycle.content import publish_content, record_death
@@ -24,7 +24,7 @@ from exchange.values.message import Message
 
 __all__ = ["Judge", "Verdict"]
 
-OF_AMQP: Final = frozenset({"RabbitMQ", "hashstar", "Spring AMQP"})
+OF_AMQP: Final = frozenset([each.name for each in CONVENTIONS if not each.has_topics])
 """Conventions of which the exchange and the routing key of a topology are known."""
 ADDED: Final = ("x-death", "x-first-death-", "x-last-death-", "x-delivery-count", "x-acquired-count")
 """Headers that brokers add, or how their names begin: a message that is published again has none."""
@@ -82,30 +82,27 @@ class Judge:
             content = publish_content(message, self._topology.profile.lives)
         except (BrokerError, InputError) as error:
             return Verdict((), (), None, f"refused: {error}")
-        goes = tuple(route.queues)
-        if route.undecided:
-            return Verdict(goes, (), None, "undecided, as not all that decides is known")
-        if not goes:
-            return Verdict((), (), None, "lost: no queue gets it")
-        if (reason := _find_reason(death)) is None:
-            return Verdict(goes, (), None, f"goes to {list_some(goes, SHOWN)}")
-        if death.queue not in goes:
-            return Verdict(goes, (), False, f"goes to {list_some(goes, SHOWN)}, and not to '{death.queue}' any more")
-        possible = self._policies.possible_settings(self._topology.queues[death.queue])
-        if len(possible) > 1:
-            return Verdict(goes, (), None, f"undecided: it is not known which policy is in force in '{death.queue}'")
-        limits = build_limits(possible[0], self._topology.queues[death.queue], self._policies.profile)
-        if explain_setting(reason, possible[0], limits) is None:
-            what = f"'{death.queue}' has no {SETTINGS[reason]} any more"
-            return Verdict(goes, (), False, f"goes to {list_some(goes, SHOWN)}; {what}")
-        again = f"{REASONS[reason]} again in '{death.queue}'"
-        if limits.dead_letter_address is None:
-            return Verdict(goes, (), True, f"{again}: lost, as there is no dead letter exchange")
-        dead = record_death(content, death.queue, reason, limits.dead_letter_address, 0, self._topology.profile.lives)
+        case = self._look(death, tuple(route.queues), is_decided=not route.undecided)
+        for holds, dies_again, then in ENDS:
+            if holds(case):
+                return Verdict(case.goes, (), dies_again, case.write(then))
+        reason, address = cast("Reason", case.reason), cast("tuple[str, str | None]", case.address)
+        dead = record_death(content, death.queue, reason, address, 0, self._topology.profile.lives)
         targets, cause, later = find_targets(self._router, dead, reason)
         targets = (*targets, *[name for each in later for name in each.route.queues])
         end = f"to {list_some(targets, SHOWN)}" if targets else f"lost: {cause}"
-        return Verdict(goes, targets, True, f"{again}: {end}")
+        return Verdict(case.goes, targets, True, f"{case.write(AGAIN)}: {end}")
+
+    def _look(self, death: Death, goes: tuple[str, ...], *, is_decided: bool) -> _Case:
+        """Return what decides about a message that goes to these queues."""
+        case = _Case(is_decided, goes, _find_reason(death), death.queue)
+        if case.reason is None or death.queue not in goes:
+            return case
+        queue = self._topology.queues[death.queue]
+        settings, *others = self._policies.possible_settings(queue)
+        limits = build_limits(settings, queue, self._policies.profile)
+        is_possible = explain_setting(case.reason, settings, limits) is not None
+        return case._replace(is_known=not others, is_possible=is_possible, address=limits.dead_letter_address)
 
     def _is_routed(self, death: Death) -> bool:
         return death.by in OF_AMQP or (not death.by and death.exchange in self._topology.exchanges)
@@ -125,6 +122,41 @@ class Judge:
             causes.append(cause or ABSENT.get(reason, f"the queue has no {SETTINGS[reason]}"))
         return " or ".join(dict.fromkeys(causes))
 
+
+class _Case(NamedTuple):
+    """What decides about a message that died, published again."""
+
+    is_decided: bool
+    """Whether its route is known."""
+    goes: tuple[str, ...]
+    reason: Reason | None
+    queue: str
+    """The queue where it died; what follows is of this queue."""
+    is_known: bool = True
+    """Whether its settings are known."""
+    is_possible: bool = False
+    """Whether they make a death of this reason possible."""
+    address: tuple[str, str | None] | None = None
+    """Its dead letter exchange and the routing key that it sets."""
+
+    def write(self, text: str) -> str:
+        """Return a text of `ENDS` about this message."""
+        words = ("", "") if self.reason is None else (REASONS[self.reason], SETTINGS[self.reason])
+        goes = list_some(self.goes, SHOWN)
+        return text.format(goes=goes, queue=self.queue, died=words[0], setting=words[1])
+
+
+AGAIN: Final = "{died} again in '{queue}'"
+ENDS: Final[Sequence[tuple[Callable[[_Case], bool], bool | None, str]]] = (
+    (lambda case: not case.is_decided, None, "undecided, as not all that decides is known"),
+    (lambda case: not case.goes, None, "lost: no queue gets it"),
+    (lambda case: case.reason is None, None, "goes to {goes}"),
+    (lambda case: case.queue not in case.goes, False, "goes to {goes}, and not to '{queue}' any more"),
+    (lambda case: not case.is_known, None, "undecided: it is not known which policy is in force in '{queue}'"),
+    (lambda case: not case.is_possible, False, "goes to {goes}; '{queue}' has no {setting} any more"),
+    (lambda case: case.address is None, True, f"{AGAIN}: lost, as there is no dead letter exchange"),
+)
+"""When a verdict ends with a text, whether the message dies again, and the text; the first that holds counts."""
 
 NOT_ROUTED: Final = Verdict(None, (), None, "not routed: its headers name no exchange of a topology")
 SETTINGS: Final[Mapping[Reason, str]] = {
