@@ -25,7 +25,6 @@ from exchange.commands.options import (
     STDOUT,
     accept_old_name,
     allow_unread_option,
-    check_folder,
     command,
     read_timeout,
     timeout_option,
@@ -107,7 +106,6 @@ def _explain(context: click.Context, parameter: click.Parameter, code: str | Non
     "-o",
     cls=OutputOption,
     metavar="FILE",
-    callback=check_folder,
     help="Write the output format to FILE, and print the findings as text.",
 )  # fmt: skip
 @accept_old_name("--output-file", "--output")

@@ -17,8 +17,9 @@ from bindings.sources.open import Source, open_source
 from exchange.commands.completion import SOURCE
 from exchange.commands.console import echo_line, exit_on_error, show_caveat, show_warnings
 from exchange.commands.options import (
+    STDOUT,
+    OutputFile,
     accept_old_name,
-    check_folder,
     command,
     read_timeout,
     timeout_option,
@@ -28,7 +29,6 @@ from exchange.errors import InputError
 
 __all__ = ["convert_command"]
 
-STDOUT: Final = "-"
 TEXTS: Final = ("bindings", "definitions")
 SUFFIXES: Final[Mapping[str, str]] = {
     ".bindings": "bindings",
@@ -58,12 +58,12 @@ SUFFIXES: Final[Mapping[str, str]] = {
 @click.option(
     "--cluster", metavar="NAME[/NAMESPACE]", help="RabbitmqCluster that the objects of --format operator refer to."
 )
-@click.option("--output", "-o", metavar="FILE", callback=check_folder, help="OUT, as an option.")
+@click.option("--output", "-o", metavar="FILE", type=OutputFile(), help="OUT, as an option.")
 @accept_old_name("--to", "--format")
 @timeout_option
 @topology_option
 @click.argument("source", type=SOURCE, metavar="TOPOLOGY")
-@click.argument("target", metavar="[OUT]", required=False, callback=check_folder)
+@click.argument("target", metavar="[OUT]", required=False, type=OutputFile())
 def convert_command(
     form: str | None,
     vhost: str | None,

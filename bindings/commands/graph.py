@@ -19,7 +19,7 @@ from bindings.sources.management import is_address
 from bindings.sources.open import open_source
 from exchange.commands.completion import SOURCE, complete_names
 from exchange.commands.console import echo_line, exit_on_error, show_caveat, show_status, show_warnings
-from exchange.commands.options import STDOUT, check_folder, command, read_timeout, timeout_option, topology_option
+from exchange.commands.options import STDOUT, OutputFile, command, read_timeout, timeout_option, topology_option
 from exchange.commands.output import OutputOption, form_options, print_form
 from exchange.commands.release import profile_option
 
@@ -37,9 +37,8 @@ LARGE_GRAPH_NODES: Final = 150
     "--output",
     "-o",
     cls=OutputOption,
-    type=click.Path(dir_okay=False, path_type=Path, allow_dash=True),
+    type=OutputFile(dir_okay=False, path_type=Path, allow_dash=True),
     metavar="FILE",
-    callback=check_folder,
     help="Write a file instead of text: .svg, .mmd (Mermaid), .dot or .gv (Graphviz), .txt.",
 )
 @form_options(FORMS, any_suffix=False)

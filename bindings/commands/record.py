@@ -17,7 +17,7 @@ from bindings.recording.proxy import Proxy, Upstream, leads_back, read_clock, ru
 from bindings.recording.summary import format_summary
 from bindings.sources.address import parse_address
 from exchange.commands.console import catch_signals, echo_line, exit_on_error
-from exchange.commands.options import AddressType, Duration, check_folder, command
+from exchange.commands.options import AddressType, Duration, OutputFile, command
 from exchange.errors import InputError
 from exchange.limits import RECORDED_BYTES
 from exchange.text.display import count_noun
@@ -42,8 +42,8 @@ FILE: Final = click.Path(exists=True, dir_okay=False)
               help="Stop after this time, such as 30s or 8h.  [default: at Ctrl-C or SIGTERM]")  # fmt: skip
 @click.option("--max-size", type=click.IntRange(1, 1024), default=RECORDED_BYTES >> 20, show_default=True,
               metavar="MIB", help="Maximum size of FILE; what comes then is counted only.")  # fmt: skip
-@click.option("--output", "-o", metavar="FILE", callback=check_folder, help="FILE, as an option.")
-@click.argument("file", type=click.Path(dir_okay=False), required=False, callback=check_folder)
+@click.option("--output", "-o", metavar="FILE", type=OutputFile(), help="FILE, as an option.")
+@click.argument("file", type=OutputFile(dir_okay=False), required=False)
 def record_command(
     address: tuple[str, int],
     broker: str,

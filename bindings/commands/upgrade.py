@@ -42,10 +42,10 @@ from exchange.commands.console import (
 )
 from exchange.commands.options import (
     STDOUT,
+    OutputFile,
     ReportOption,
     accept_old_name,
     allow_unread_option,
-    check_folder,
     command,
     read_timeout,
     timeout_option,
@@ -62,6 +62,13 @@ if TYPE_CHECKING:
 __all__ = ["upgrade_command"]
 
 MEGABYTE: Final = 1 << 20
+
+
+def _check_output(_: click.Context, __: click.Parameter, name: str | None) -> str | None:
+    """Return the name of --output; end the command for one of a form that RabbitMQ does not import."""
+    if name is not None and name.removesuffix(".gz").endswith((*NAMED_YAML, ".tf")):
+        raise click.BadParameter(f"{name}: RabbitMQ imports JSON: give a name with .json or .bindings")
+    return name
 
 
 @command("upgrade", example="hashstar upgrade definitions.json --to 4.3")
@@ -87,7 +94,8 @@ MEGABYTE: Final = 1 << 20
     "-o",
     metavar="FILE",
     help="Write the definitions as the new release wants them, .json or .bindings; - for standard output.",
-    callback=lambda context, option, name: check_folder(context, option, _check_output(name)),
+    type=OutputFile(),
+    callback=_check_output,
 )
 @click.option(
     "--transform",
@@ -117,9 +125,8 @@ MEGABYTE: Final = 1 << 20
     "--html",
     "page",
     cls=ReportOption,
-    type=click.Path(path_type=Path),
+    type=OutputFile(path_type=Path),
     metavar="FILE",
-    callback=check_folder,
     help="Write a page, too; - for standard output, with the report on standard error.",
 )
 @click.option(
@@ -238,13 +245,6 @@ def upgrade_command(
     lowest: Severity | None = next((each for each in SEVERITIES if each == fail_on), None)
     unforeseen = result.live is not None and bool(result.live.not_foretold)
     sys.exit(int(unforeseen or (lowest is not None and result.reaches(lowest))))
-
-
-def _check_output(name: str | None) -> str | None:
-    """Return the name of --output; end the command for one of a form that RabbitMQ does not import."""
-    if name is not None and name.removesuffix(".gz").endswith((*NAMED_YAML, ".tf")):
-        raise click.BadParameter(f"{name}: RabbitMQ imports JSON: give a name with .json or .bindings")
-    return name
 
 
 def _warnings_of(source: Source, old: str | None) -> Sequence[object]:

@@ -27,7 +27,7 @@ from exchange.text.numbers import parse_duration
 
 __all__ = [
     "RENAMED", "STDOUT", "AddressType", "CommandGroup", "Duration", "HashstarCommand", "LinesFile", "Renamed",
-    "ReportOption", "TopologyOption", "allow_unread_option", "check_folder", "command", "redirect", "accept_old_name",
+    "OutputFile", "ReportOption", "TopologyOption", "allow_unread_option", "command", "redirect", "accept_old_name",
     "read_timeout", "timeout_option", "topology_option", "wait_option",
 ]  # fmt: skip
 
@@ -211,19 +211,6 @@ def _identify(name: str | Path) -> object:
     return (found.st_dev, found.st_ino) if stat.S_ISREG(found.st_mode) else None
 
 
-def check_folder(context: click.Context, _: click.Parameter, name: Any) -> Any:
-    """Return the name of a file to write; end the command before it begins if there is no folder for the file.
-
-    The callback of an option or an argument.
-    """
-    folder = Path(STDOUT if name is None else name).parent
-    with suppress(OSError):  # such as a name that is too long, of which writing says so
-        if not context.resilient_parsing and not folder.is_dir():
-            state = "is no folder" if folder.exists() else "does not exist; create that folder first"
-            fail(InputError(f"{name}: cannot be written: {folder} {state}"))
-    return name
-
-
 command: Final = partial(click.command, cls=HashstarCommand)
 """Decorator that makes a `HashstarCommand` of a function, as `click.command` does."""
 
@@ -235,8 +222,28 @@ def redirect(option: click.Option, parser: Any, process: Callable[[Any, Any], No
         known.process = process
 
 
+class OutputFile(click.Path):  # type: ignore[type-arg,unused-ignore]
+    """The type of the name of a file to write: the command ends before it begins if there is no folder for the file."""
+
+    def __init__(self, **values: Any) -> None:
+        super().__init__(readable=False, **values)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the name, or the path; a file of the name may be there."""
+        name: Any = super().convert(value, param, ctx)
+        folder = Path(name).parent
+        with suppress(OSError):  # such as a name that is too long, of which writing says so
+            if not (ctx is not None and ctx.resilient_parsing) and not folder.is_dir():
+                state = "is no folder" if folder.exists() else "does not exist; create that folder first"
+                fail(InputError(f"{name}: cannot be written: {folder} {state}"))
+        return name
+
+
 class ReportOption(click.Option):
     """An option with a file that gets a report, and must be none that the command reads or writes otherwise."""
+
+    def __init__(self, *arguments: Any, **values: Any) -> None:
+        super().__init__(*arguments, **{"type": OutputFile(), **values})
 
 
 class TopologyOption(click.Option):

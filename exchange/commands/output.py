@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from exchange.commands.console import fail, is_quiet
-from exchange.commands.options import STDOUT, ReportOption, check_folder
+from exchange.commands.options import STDOUT, ReportOption
 from exchange.errors import InputError
 from exchange.files.replacing import replace_file
 from exchange.text.display import suggest
@@ -149,7 +149,7 @@ def output_option(function: Function) -> Function:
             return function(*arguments, **values)
 
     made: Any = click.option(
-        "--output", "-o", cls=OutputOption, metavar="FILE", callback=check_folder,
+        "--output", "-o", cls=OutputOption, metavar="FILE",
         help="Write to FILE instead of standard output.",
     )(call)  # fmt: skip
     return made  # type: ignore[no-any-return]
