@@ -131,7 +131,10 @@ def _list_secrets(address: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """A file or a folder in a store. As a text it is its address without credentials and options."""
+    """A file or a folder in a store. As a text it is its address without credentials and options.
+
+    Of the members of a `Path` it has those that readers of formats use.
+    """
 
     store: Store
     path: str
@@ -148,11 +151,6 @@ class RemoteFile:
     def name(self) -> str:
         """The last part of the path."""
         return self.path.rpartition("/")[2]
-
-    @property
-    def suffix(self) -> str:
-        """The end of the name, with its dot."""
-        return PurePosixPath(self.name).suffix
 
     @property
     def parent(self) -> RemoteFile:
@@ -175,7 +173,10 @@ class RemoteFile:
         return self.list_files(recursive=False)
 
     def list_files(self, *, recursive: bool) -> list[RemoteFile]:
-        """Return the files in the folder, or also in those below it. Raises OSError."""
+        """Return the files in the folder, or also in those below it. Raises OSError, and InputError for too many.
+
+        pyarrow lists all in one call: they are counted before a value is made of each.
+        """
         from pyarrow.fs import FileSelector
 
         system, path = self.locate()
@@ -183,6 +184,10 @@ class RemoteFile:
             listed = system.get_file_info(FileSelector(path, recursive=recursive))
         except (OSError, ValueError) as error:
             raise self.store.explain(error) from None
+        count = sum(info.is_file for info in listed)
+        if count > MAX_REMOTE_FILES:
+            most = f"an archive in a store has {MAX_REMOTE_FILES:,} at most"
+            raise InputError(f"{self}: it has {count_noun(count, 'file')}; {most}")
         return [(self / info.path[len(path) :].strip("/")).described(info) for info in listed if info.is_file]
 
     def described(self, info: FileInfo) -> RemoteFile:
@@ -209,10 +214,6 @@ class RemoteFile:
     def is_dir(self) -> bool:
         """Return whether it is a folder. Raises OSError."""
         return self.size is None and self.look().type.name == "Directory"
-
-    def exists(self) -> bool:
-        """Return whether there is anything. Raises OSError."""
-        return self.size is not None or self.look().type.name != "NotFound"
 
     def open_input(self) -> pa.NativeFile:
         """Open it to read at any position. Raises OSError, also if it is not as large as it was when it was listed."""
@@ -291,9 +292,6 @@ def list_remote(folder: RemoteFile, *, is_folder: bool) -> list[RemoteFile]:
                 return [folder.described(there)]
             encoded = "; names are written as they are, without percent-encoding" if "%" in folder.path else ""
             raise InputError(f"{folder}: there is no such file or folder{encoded}") from None
-    if len(files) > MAX_REMOTE_FILES:
-        most = f"an archive in a store has {MAX_REMOTE_FILES:,} at most"
-        raise InputError(f"{folder}: it has {count_noun(len(files), 'file')}; {most}")
     return sorted(files, key=lambda file: file.path.split("/"))
 
 

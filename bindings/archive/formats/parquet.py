@@ -105,7 +105,7 @@ class Parquet(Format):
             return ()
 
     def expects(self, path: AnyPath) -> bool:
-        if path.suffix != ".parquet":
+        if not path.name.endswith(".parquet"):
             return False
         try:
             _read_schema(path)

@@ -113,9 +113,9 @@ class KafkaSegment(Format):
         return find_whole(head, 0, len(head), Effort(0)) is not None
 
     def is_companion(self, path: AnyPath) -> bool:
-        if path.suffix in COMPANIONS or path.name in COMPANION_NAMES:
+        if path.name.endswith(COMPANIONS) or path.name in COMPANION_NAMES:
             return True
-        return path.suffix == ".log" and DOUBLES.fullmatch(path.parent.name) is not None
+        return path.name.endswith(".log") and DOUBLES.fullmatch(path.parent.name) is not None
 
     def plan(self, path: Place, split_bytes: int = SPLIT_BYTES) -> list[Split]:
         """Return splits that begin at batches: at those in the index, else at those found from header to header."""

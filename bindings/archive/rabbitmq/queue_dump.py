@@ -47,7 +47,7 @@ class QueueDump(Format):
         return path.name.endswith(SUFFIX)
 
     def is_companion(self, path: AnyPath) -> bool:
-        return not path.name.endswith(SUFFIX) and path.with_name(path.name + SUFFIX).exists()
+        return not path.name.endswith(SUFFIX) and path.with_name(path.name + SUFFIX).is_file()
 
     def is_complete(self, path: Place) -> bool:
         """Return whether the file is a whole object."""

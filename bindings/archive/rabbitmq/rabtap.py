@@ -50,7 +50,7 @@ class Rabtap(Format):
         return b'"RoutingKey"' in head and b'"DeliveryTag"' in head
 
     def is_companion(self, path: AnyPath) -> bool:
-        return path.suffix == BODY_SUFFIX and path.with_suffix(".json").exists()
+        return path.name.endswith(BODY_SUFFIX) and path.with_suffix(".json").is_file()
 
     def is_complete(self, path: Place) -> bool:
         """Return whether the file ends with a whole object."""
@@ -85,9 +85,8 @@ def _add_message(file: Place, rows: Rows, value: Mapping[str, Any], place: int) 
 
 def _read_body(value: Any, file: Place) -> bytes | None:
     if value is None:
-        beside = to_path(file).with_suffix(BODY_SUFFIX)
         try:
-            return read_body_beside(beside)
+            return read_body_beside(to_path(file).with_suffix(BODY_SUFFIX))
         except OSError as error:
             raise InputError(f"the body cannot be read: {error.strerror}") from None
     try:

@@ -188,7 +188,7 @@ class _StreamReader(StepReader):
         planned: dict[Place, tuple[PlannedFile, list[Split]]] = {}
         for step in steps:
             for form, split in step.splits:
-                if to_path(split.path).exists():
+                if to_path(split.path).is_file():
                     file = PlannedFile(split.path, form, read_file_size(split.path))
                     planned.setdefault(split.path, (file, []))[1].append(split)
         return [InputPartition(task.splits) for task in group_into_tasks(list(planned.values()), TASK_BYTES)]
