@@ -67,10 +67,7 @@ def partition_single(quick: bool) -> None:
 def _show_strategy(
     name: str, keys: dict[int, list[str]], partitioner: Partitioner, partitions: Partitions, rounds: int
 ) -> None:
-    calls = (
-        lambda key: partitioner.partition_of(key, partitions),
-        lambda key: partitioner.choose(key, partitions),
-    )
+    calls = (lambda key: partitioner.partition_of(key, partitions), lambda key: partitioner.choose(key, partitions))
     _show_row(name, keys, calls, rounds)
 
 

@@ -28,10 +28,7 @@ MESSAGES: Final = 20_000
 VERSION: Final = "5.5.0"
 
 FILTERS: Final[Mapping[str, tuple[str, Callable[[dict[str, str]], bool]]]] = {
-    "two comparisons": (
-        "region = 'eu' AND price > 10",
-        lambda p: p.get("region") == "eu" and int(p["price"]) > 10,
-    ),
+    "two comparisons": ("region = 'eu' AND price > 10", lambda p: p.get("region") == "eu" and int(p["price"]) > 10),
     "five comparisons": (
         "(region IN ('eu', 'us') OR vip = TRUE) AND price BETWEEN 10 AND 500 AND NOT (kind CONTAINS 'test')",
         lambda p: (

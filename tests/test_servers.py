@@ -159,10 +159,7 @@ def test_one_missing_server_of_several_is_left_out_with_a_warning() -> None:
 def test_one_missing_server_of_several_fails_where_servers_are_required() -> None:
     """HASHSTAR_REQUIRE_LIVE=1 means all of the servers named."""
     environ = {"HASHSTAR_RABBITMQ_URL": "amqp://gone amqp://one", "HASHSTAR_REQUIRE_LIVE": "1"}
-    with (
-        pytest.raises(pytest.fail.Exception, match="amqp://gone"),
-        running(kind_of({"amqp://one": "4.0.5"}), environ),
-    ):
+    with pytest.raises(pytest.fail.Exception, match="amqp://gone"), running(kind_of({"amqp://one": "4.0.5"}), environ):
         pass
 
 

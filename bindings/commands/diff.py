@@ -15,14 +15,7 @@ from bindings.diffing.messages import Moved, count_moves
 from bindings.diffing.words import describe_release
 from bindings.sources.open import open_source
 from exchange.commands.completion import SOURCE
-from exchange.commands.console import (
-    echo_error,
-    echo_line,
-    exit_on_error,
-    show_progress,
-    show_status,
-    show_warnings,
-)
+from exchange.commands.console import echo_error, echo_line, exit_on_error, show_progress, show_status, show_warnings
 from exchange.commands.options import (
     accept_old_name,
     allow_unread_option,

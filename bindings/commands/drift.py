@@ -19,15 +19,7 @@ from bindings.drift.watch import DriftWatch, WatchOutcome, serve_metrics
 from bindings.sources.management import Management, is_address
 from bindings.sources.open import open_source
 from exchange.commands.completion import SOURCE
-from exchange.commands.console import (
-    echo_error,
-    echo_line,
-    fail,
-    interrupt_at,
-    show_caveat,
-    show_status,
-    show_warnings,
-)
+from exchange.commands.console import echo_error, echo_line, fail, interrupt_at, show_caveat, show_status, show_warnings
 from exchange.commands.options import (
     AddressType,
     Duration,

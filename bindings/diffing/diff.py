@@ -11,13 +11,7 @@ from bindings.diffing.comparison.compare import compare
 from bindings.diffing.comparison.meaning import ChoiceChange, Meaning, UndecidedQuestion
 from bindings.diffing.planning.plan import Plan, make_plan
 from bindings.diffing.settings.changes import SettingsChange, compare_settings
-from bindings.diffing.words import (
-    describe_effect,
-    describe_undecided,
-    describe_unroutable,
-    name_parts,
-    quote_message,
-)
+from bindings.diffing.words import describe_effect, describe_undecided, describe_unroutable, name_parts, quote_message
 from bindings.sources.open import load
 from exchange.entities.entities import Queue
 from exchange.text.display import count_noun

@@ -9,10 +9,7 @@ from typing import Any, Literal, NamedTuple, TypedDict
 
 from bindings.archive.rocketmq.commit import CommitRecord
 from bindings.archive.rocketmq.find import FoundMessages
-from bindings.archive.rocketmq.inspection import (
-    StoredTopicFacts,
-    StoreInspection,
-)
+from bindings.archive.rocketmq.inspection import StoredTopicFacts, StoreInspection
 from bindings.archive.rocketmq.store import Store, StoredTopic
 from bindings.report.inspection import BadJson, encode_bad
 from bindings.report.store import find_code, list_bodies

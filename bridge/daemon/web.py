@@ -303,10 +303,7 @@ class Web:
             "waiting": [{"queue": queue, "reason": reason} for queue, reason in state.waiting.items()],
             "queues": _counts_of(name, metrics.written),
             "refusals": _counts_of(name, metrics.refusals),
-            "latency": {
-                "seconds": metrics.latency_sums.get(name, 0.0),
-                "buckets": [*metrics.latencies.get(name, ())],
-            },
+            "latency": {"seconds": metrics.latency_sums.get(name, 0.0), "buckets": [*metrics.latencies.get(name, ())]},
         }
 
     def metrics_text(self) -> str:

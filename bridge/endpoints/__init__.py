@@ -37,12 +37,7 @@ SCHEMES: Final = {
 }
 """Scheme -> folder of its endpoints."""
 
-NEEDS: Final = {
-    "rabbitmq": "rabbitmq",
-    "kafka": "kafka",
-    "rocketmq": "rocketmq",
-    "archive": "audit",
-}
+NEEDS: Final = {"rabbitmq": "rabbitmq", "kafka": "kafka", "rocketmq": "rocketmq", "archive": "audit"}
 """Folder -> extra that must be installed."""
 
 

@@ -33,17 +33,11 @@ URL: Final = Key(
     "address: begins with `amqp:`, `amqps:`, `kafka:`, `rocketmq:` or `archive:`",
 )
 EXCHANGE: Final = Key(
-    "exchange",
-    MAYBE_TEXT,
-    "the exchange at which its messages enter the topology",
-    otherwise="the message's own",
+    "exchange", MAYBE_TEXT, "the exchange at which its messages enter the topology", otherwise="the message's own"
 )
 ROUTING_KEY: Final = Key("routing_key", MAYBE_TEXT, "the routing key with which they do", otherwise="the message's own")
 SELECTOR: Final = Key(
-    "selector",
-    MAYBE_TEXT,
-    "a filter in SQL92, as in RocketMQ: `\"region = 'eu' AND price > 10\"`",
-    otherwise="all",
+    "selector", MAYBE_TEXT, "a filter in SQL92, as in RocketMQ: `\"region = 'eu' AND price > 10\"`", otherwise="all"
 )
 TAGS: Final = Key("tags", MAYBE_TEXT, r'a filter by tags: `"paid \|\| shipped"`', otherwise="all")
 OWN_POLICY: Final = Key("policy", TABLE, "a policy of its own", otherwise="the file's")

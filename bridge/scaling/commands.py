@@ -32,10 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["rocketmq_command"]
 
-FORMS: Final[Forms] = {
-    "text": Form("bridge.scaling.forms:to_text"),
-    "json": Form("bridge.scaling.forms:to_json"),
-}
+FORMS: Final[Forms] = {"text": Form("bridge.scaling.forms:to_text"), "json": Form("bridge.scaling.forms:to_json")}
 """The forms of a plan, and of what became of it."""
 NAMESRV: Final = "NAMESRV_ADDR"
 """Environment variable of RocketMQ's own tools with the addresses of the name servers."""

@@ -45,12 +45,7 @@ class Consumer:
     error that ended it unless `wait` has. It belongs to the event loop that starts it, and starts once.
     """
 
-    def __init__(
-        self,
-        link: Link,
-        dispatch: Callable[..., Awaitable[object]],
-        settings: ConsumeOptions,
-    ) -> None:
+    def __init__(self, link: Link, dispatch: Callable[..., Awaitable[object]], settings: ConsumeOptions) -> None:
         self.counts: Final = ConsumerCounts()
         self._link: Final = link
         self._settings: Final = settings

@@ -220,11 +220,7 @@ class Delivery(Message):
         self._ticket.settle("reject")
 
     def reply(
-        self,
-        body: object,
-        *,
-        headers: Mapping[str, Any] = NO_FIELDS,
-        properties: Mapping[str, Any] = NO_FIELDS,
+        self, body: object, *, headers: Mapping[str, Any] = NO_FIELDS, properties: Mapping[str, Any] = NO_FIELDS
     ) -> None:
         """Send a reply to the address in ``reply_to``; the delivery is acknowledged only after the broker has it.
 

@@ -8,12 +8,7 @@ handled.
 
 from __future__ import annotations
 
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Hashable,
-    Sequence,
-)
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeVar, cast, overload

@@ -11,12 +11,7 @@ from exchange.entities.entities import PREDECLARED, Exchange, Policy, Ranked
 from exchange.entities.in_force import find_possible_policies
 from exchange.values.field_values import resolve_type
 
-__all__ = [
-    "find_alternate",
-    "find_alternates_in_effect",
-    "find_policy_in_force",
-    "find_possible_alternates",
-]
+__all__ = ["find_alternate", "find_alternates_in_effect", "find_policy_in_force", "find_possible_alternates"]
 
 
 def find_alternate(exchange: Exchange, policies: Mapping[str, Policy] | Ranked) -> str | None:

@@ -177,11 +177,7 @@ COMMERCIAL_TYPES: Final = frozenset({"delayed", "jms"})
 """Queue types of Tanzu RabbitMQ, the commercial edition; RabbitMQ itself refuses them."""
 PLUGIN_TYPES: Final = COMMERCIAL_TYPES | {"MQTT-QoS-0", "rabbit_mqtt_qos0_queue"}
 """Queue types that plugins and commercial editions add since 4.0."""
-MODULES: Final = {
-    "classic": "rabbit_classic_queue",
-    "quorum": "rabbit_quorum_queue",
-    "stream": "rabbit_stream_queue",
-}
+MODULES: Final = {"classic": "rabbit_classic_queue", "quorum": "rabbit_quorum_queue", "stream": "rabbit_stream_queue"}
 
 
 def _stream_offset(kind: str, value: Any, arguments: Arguments) -> str | None:

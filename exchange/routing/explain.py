@@ -10,16 +10,7 @@ from exchange.entities.entities import Binding, Exchange
 from exchange.entities.in_force import Overflow
 from exchange.entities.precedence import InForceAccount, format_account
 from exchange.kinds import Decider, UnknownExchange, find_kind
-from exchange.routing.route import (
-    HOPS,
-    Alternate,
-    DeadLetterHop,
-    DelayedRoute,
-    Hop,
-    Obstacle,
-    Placement,
-    Route,
-)
+from exchange.routing.route import HOPS, Alternate, DeadLetterHop, DelayedRoute, Hop, Obstacle, Placement, Route
 from exchange.text.display import count_noun, describe_exchange, escape_line, list_some, write_milliseconds
 from exchange.values.message import Message
 from exchange.values.notation import write_arguments, write_value

@@ -8,13 +8,7 @@ from exchange.entities.entities import Binding
 from exchange.entities.part import encode_binding
 from exchange.entities.precedence import InForceAccount
 from exchange.routing.explain import Explanation, find_matching_key
-from exchange.routing.route import (
-    Hop,
-    LaterRoute,
-    Obstacle,
-    Outcome,
-    Placement,
-)
+from exchange.routing.route import Hop, LaterRoute, Obstacle, Outcome, Placement
 from exchange.values.documents import document, encode_as
 from exchange.values.field_json import encode
 from exchange.values.json_types import BindingJson, FieldJson

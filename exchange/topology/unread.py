@@ -10,13 +10,7 @@ from exchange.errors import InputError
 from exchange.text.display import count_noun, count_rest
 from exchange.topology.topology import Topology
 
-__all__ = [
-    "UnreadPart",
-    "find_unread",
-    "format_not_proved",
-    "require_whole",
-    "format_unread",
-]
+__all__ = ["UnreadPart", "find_unread", "format_not_proved", "require_whole", "format_unread"]
 
 MAX_LISTED_PARTS: Final = 20
 """Number of parts that are listed for people; JSON has all."""

@@ -6,14 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self
 
-from tests.chaos.brokers import (
-    Broker,
-    KafkaBroker,
-    RabbitmqBroker,
-    RocketmqBroker,
-    SmallDiskBroker,
-    TransactionsBroker,
-)
+from tests.chaos.brokers import Broker, KafkaBroker, RabbitmqBroker, RocketmqBroker, SmallDiskBroker, TransactionsBroker
 from tests.chaos.clusters import KafkaCluster, RabbitmqCluster
 from tests.support.servers import SERVERS
 from tests.support.starting import Unavailable

@@ -253,17 +253,13 @@ queues = ["billing"]
         ],
         "bridge-config": [memory, *[path.read_bytes() for path in sorted((ROOT / "examples/bridge").glob("*.toml"))]],
         "ledger": [PART.join([json.dumps(account).encode()] * 2)],
-        "growth": [
-            json.dumps(taken).encode() + PART + json.dumps(step).encode(),
-        ],
+        "growth": [json.dumps(taken).encode() + PART + json.dumps(step).encode()],
         "state-files": [
             b"17 abc\n",
             b'{"version":1,"files":{"a":[3,100]}}',
             b'{"offsetTable":{{"brokerName":"b","queueId":1,"topic":"t"}:7}}',
         ],
-        "baseline": [
-            json.dumps({"hashstar_baseline": 1, "files": {"a.bindings": [known._asdict()]}}).encode(),
-        ],
+        "baseline": [json.dumps({"hashstar_baseline": 1, "files": {"a.bindings": [known._asdict()]}}).encode()],
         "recognised": [
             b'{"rabbitmq_version": "4.1.0", "queues": []}',
             b'{"bindings": [{"source": "x", "destination": "q", "destination_type": "queue"}]}',

@@ -61,11 +61,7 @@ class Child:
     """A forked process. `patience` is the maximum duration in seconds between two steps of its progress."""
 
     def __init__(
-        self,
-        run: Callable[[Progress], object],
-        log: Path,
-        patience: float,
-        clock: Callable[[], float] = time.monotonic,
+        self, run: Callable[[Progress], object], log: Path, patience: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.progress = Progress()
         self._patience = patience

@@ -27,11 +27,7 @@ BINDINGS: Final[list[Mutant]] = [
     *mutants_of(
         "bindings/counts/outcome.py",
         "bindings/counts/test_columnar.py",
-        (
-            "no message goes on to another exchange",
-            "if not self._onwards.isdisjoint(bindings)",
-            "if not bindings",
-        ),
+        ("no message goes on to another exchange", "if not self._onwards.isdisjoint(bindings)", "if not bindings"),
     ),
     *mutants_of(
         "exchange/routing/columns/key_classes.py",
@@ -171,11 +167,7 @@ BINDINGS: Final[list[Mutant]] = [
     *mutants_of(
         "bindings/sources/tree.py",
         "bindings/sources/test_tree.py bindings/checking/test_check_many.py",
-        (
-            "damaged definitions are skipped",
-            'return None if DAMAGED.search(text) else "not JSON"',
-            'return "not JSON"',
-        ),
+        ("damaged definitions are skipped", 'return None if DAMAGED.search(text) else "not JSON"', 'return "not JSON"'),
         ("a file is checked twice", "if identity not in seen:", "if identity or identity not in seen:"),
     ),
     *mutants_of(
@@ -353,16 +345,8 @@ BINDINGS: Final[list[Mutant]] = [
     *mutants_of(
         "bindings/auditing/spark/source.py",
         "bindings/auditing/test_pruning.py",
-        (
-            "a row group that begins at the last moment is left out",
-            "least > wanted.last",
-            "least >= wanted.last",
-        ),
-        (
-            "of two ends the later one counts",
-            "else min(self.last, time)",
-            "else max(self.last, time)",
-        ),
+        ("a row group that begins at the last moment is left out", "least > wanted.last", "least >= wanted.last"),
+        ("of two ends the later one counts", "else min(self.last, time)", "else max(self.last, time)"),
     ),
     *mutants_of(
         "bindings/auditing/local/planning.py",
@@ -410,11 +394,7 @@ BINDINGS: Final[list[Mutant]] = [
             " or (moved > ends).any() or (moved < starts).any():",
             " or (moved > ends).any():",
         ),
-        (
-            "a header may have no name",
-            "        if (keys.lengths < 0).any():",
-            "        if False:",
-        ),
+        ("a header may have no name", "        if (keys.lengths < 0).any():", "        if False:"),
     ),
     *mutants_of(
         "bindings/report/gates.py",
@@ -424,11 +404,7 @@ BINDINGS: Final[list[Mutant]] = [
             "    for glob, limits in entries:\n        if glob == name:\n            return limits\n",
             "",
         ),
-        (
-            "the last entry that fits ignores a binding",
-            "ignored.setdefault(binding, use)",
-            "ignored[binding] = use",
-        ),
+        ("the last entry that fits ignores a binding", "ignored.setdefault(binding, use)", "ignored[binding] = use"),
     ),
     *mutants_of(
         "exchange/values/notation.py",
@@ -644,11 +620,7 @@ BINDINGS: Final[list[Mutant]] = [
             "                    if name in side.alternates:\n                        yield",
             "                    if name in ():\n                        yield",
         ),
-        (
-            "an exchange that opens is the same",
-            "if name not in other.published:",
-            "if not name:",
-        ),
+        ("an exchange that opens is the same", "if name not in other.published:", "if not name:"),
     ),
     *mutants_of(
         "bindings/applying/live.py",

@@ -45,11 +45,7 @@ BRIDGE: Final[list[Mutant]] = [
             "and self.messages < self._most and self.bytes < self._most_bytes",
             "and self.messages < self._most",
         ),
-        (
-            "no message larger than what is left is ever read",
-            "max(1, left // self._size)",
-            "left // self._size",
-        ),
+        ("no message larger than what is left is ever read", "max(1, left // self._size)", "left // self._size"),
         (
             "one read may go over the bytes",
             "by_size = self._most if not self._size else max(1, left // self._size)",
@@ -144,11 +140,7 @@ BRIDGE: Final[list[Mutant]] = [
         f"bridge/pump/test_gate.py {PUMP}",
         ("waits behind a gate do not grow", "        self.attempts += 1\n", ""),
         ("a gate opens by one message at a time", "min(self._wide * 2, WIDEST)", "min(self._wide + 1, WIDEST)"),
-        (
-            "a gate is gone with the first success",
-            " and now - self.refused_at >= CALM",
-            "",
-        ),
+        ("a gate is gone with the first success", " and now - self.refused_at >= CALM", ""),
         (
             "the time of a gate begins again with each refusal",
             "        if self.failure is None:\n            self.since",
@@ -169,11 +161,7 @@ BRIDGE: Final[list[Mutant]] = [
         "bridge/pump/inlet.py",
         f"bridge/pump/test_rate.py {PUMP}",
         ("ten seconds of a rate are saved up", "loop.time() - 1.0)", "loop.time() - 10.0)"),
-        (
-            "what a rate allows comes in bursts",
-            "limit = min(limit, max(1, int(rate / 10)))",
-            "pass",
-        ),
+        ("what a rate allows comes in bursts", "limit = min(limit, max(1, int(rate / 10)))", "pass"),
     ),
     *mutants_of(
         "bridge/pump/undeliverable.py",
@@ -202,21 +190,13 @@ BRIDGE: Final[list[Mutant]] = [
     *mutants_of(
         "bridge/daemon/workers.py",
         "bridge/daemon/test_workers.py",
-        (
-            "a worker that died while stopping has settled all",
-            "            self.code = NOT_SETTLED\n",
-            "",
-        ),
+        ("a worker that died while stopping has settled all", "            self.code = NOT_SETTLED\n", ""),
     ),
     *mutants_of(
         "bridge/endpoints/archive/rotation.py",
         "bridge/endpoints/archive/test_rotation.py bridge/endpoints/archive/test_archive.py "
         "bridge/endpoints/archive/test_archive_faults.py",
-        (
-            "a spool that became parts looks as if it was taken away",
-            "        os.ftruncate(file, 0)",
-            "        pass",
-        ),
+        ("a spool that became parts looks as if it was taken away", "        os.ftruncate(file, 0)", "        pass"),
         (
             "that a spool is gone is not synced",
             "        path.unlink()\n    sync_folder(root)\n",
@@ -455,11 +435,7 @@ BRIDGE: Final[list[Mutant]] = [
     *mutants_of(
         "bridge/keys.py",
         "bridge/schema/test_configuration.py",
-        (
-            "a text may not hold a variable",
-            'return {"anyOf": [schema, HAS_VARIABLE]}',
-            'return {"anyOf": [schema]}',
-        ),
+        ("a text may not hold a variable", 'return {"anyOf": [schema, HAS_VARIABLE]}', 'return {"anyOf": [schema]}'),
         (
             "the default of a key is not that of its schema",
             '**({} if self.default is None else {"default": self.default})',
@@ -698,16 +674,8 @@ BRIDGE: Final[list[Mutant]] = [
     *mutants_of(
         "bridge/rocketmq/producer/tries.py",
         "bridge/rocketmq/test_rocketmq_producer.py",
-        (
-            "what has ended is under way for ever",
-            "        self.under_way -= 1\n",
-            "",
-        ),
-        (
-            "bytes of what has ended are under way for ever",
-            "        self.bytes_under_way -= len(request.body)\n",
-            "",
-        ),
+        ("what has ended is under way for ever", "        self.under_way -= 1\n", ""),
+        ("bytes of what has ended are under way for ever", "        self.bytes_under_way -= len(request.body)\n", ""),
     ),
     *mutants_of(
         "bridge/rocketmq/producer/transactions.py",
@@ -740,11 +708,7 @@ BRIDGE: Final[list[Mutant]] = [
     *mutants_of(
         "bridge/interop/identity.py",
         "bridge/interop/test_identity_laws.py",
-        (
-            "any identity is believed",
-            'if carried.endswith(b"/%08x" % crc32(body, crc32(candidate))):',
-            "if carried:",
-        ),
+        ("any identity is believed", 'if carried.endswith(b"/%08x" % crc32(body, crc32(candidate))):', "if carried:"),
         ("a key proves nothing", "{crc32(body or b'', crc32(key or b'')):08x}", "{crc32(body or b''):08x}"),
         ("an identity is believed without a body", "    if carried and body:", "    if carried:"),
     ),
@@ -894,11 +858,7 @@ BRIDGE: Final[list[Mutant]] = [
     *mutants_of(
         "bridge/endpoints/rabbitmq/consumer/redeliveries.py",
         "bridge/endpoints/rabbitmq/test_redeliveries.py",
-        (
-            "a message in less danger takes the danger away",
-            "self.most = max(self.most, count)",
-            "self.most = count",
-        ),
+        ("a message in less danger takes the danger away", "self.most = max(self.most, count)", "self.most = count"),
     ),
     *mutants_of(
         "bridge/endpoints/rabbitmq/consumer/offsets.py",
@@ -931,10 +891,6 @@ BRIDGE: Final[list[Mutant]] = [
     *mutants_of(
         "bridge/endpoints/kafka/consumer/member.py",
         "bridge/endpoints/kafka/test_kafka_member.py",
-        (
-            "more is read than the window allows",
-            "room = min(limit, self.assignment.room)",
-            "room = limit",
-        ),
+        ("more is read than the window allows", "room = min(limit, self.assignment.room)", "room = limit"),
     ),
 ]

@@ -84,11 +84,7 @@ EXCHANGE: Final[list[Mutant]] = [
     *mutants_of(
         "exchange/patterns/wildcards.py",
         "exchange/patterns/test_matcher_memory.py exchange/patterns/test_matcher.py",
-        (
-            "long patterns without # are in no index",
-            "return self.open or self.least > LONGEST",
-            "return self.open",
-        ),
+        ("long patterns without # are in no index", "return self.open or self.least > LONGEST", "return self.open"),
         (
             "long patterns without # match longer keys",
             'return [(*conditions, ("length", self.least))]',
@@ -137,11 +133,7 @@ EXCHANGE: Final[list[Mutant]] = [
     *mutants_of(
         "exchange/routing/cache.py",
         ROUTING,
-        (
-            "remembered routes have no bound",
-            "        if self._count >= most:\n            self.clear()\n",
-            "",
-        ),
+        ("remembered routes have no bound", "        if self._count >= most:\n            self.clear()\n", ""),
         (
             "a binding changes only what the default exchange remembers",
             "self.by_exchange.values() if exchange is None else [self.by_exchange.get(exchange, {})]",
@@ -383,11 +375,7 @@ EXCHANGE: Final[list[Mutant]] = [
     *mutants_of(
         "exchange/lifecycle/quorum.py",
         "exchange/lifecycle/test_broker.py",
-        (
-            "dead letters take no room below the limit",
-            "len(self.waiting) + len(self._retained)",
-            "len(self.waiting)",
-        ),
+        ("dead letters take no room below the limit", "len(self.waiting) + len(self._retained)", "len(self.waiting)"),
         (
             "bytes of dead letters take no room below the limit",
             "self._bytes + sum(self._retained.values()) <= int(",

@@ -45,20 +45,12 @@ SURVIVORS: Final[list[Mutant]] = [
             "        if len(self._lacking) >= 256:\n            self._lacking.clear()\n",
             "",
         ),
-        (
-            "wide blocks of few masks are never split",
-            "(self._masks > MASKS or width > WIDEST)",
-            "self._masks > MASKS",
-        ),
+        ("wide blocks of few masks are never split", "(self._masks > MASKS or width > WIDEST)", "self._masks > MASKS"),
     ),
     *mutants_of(
         "exchange/routing/compiled.py",
         "exchange/routing/test_router_memory.py",
-        (
-            "routes by an alternate to a headers exchange are remembered by key",
-            "pending += back.get(name, ())",
-            "pass",
-        ),
+        ("routes by an alternate to a headers exchange are remembered by key", "pending += back.get(name, ())", "pass"),
         (
             "a new binding to a headers exchange leaves what is remembered by key",
             'if binding.destination.kind == "exchange" or binding.destination.name in self.partitioned:',
@@ -82,11 +74,7 @@ SURVIVORS: Final[list[Mutant]] = [
     *mutants_of(
         "exchange/kinds/headers.py",
         "exchange/routing/test_router_memory.py",
-        (
-            "headers that begin with x and no dash are ignored",
-            'not name.startswith("x-")',
-            'not name.startswith("x")',
-        ),
+        ("headers that begin with x and no dash are ignored", 'not name.startswith("x-")', 'not name.startswith("x")'),
     ),
     *mutants_of(
         "exchange/routing/nearest.py",
@@ -139,11 +127,7 @@ SURVIVORS: Final[list[Mutant]] = [
     *mutants_of(
         "bridge/pump/inlet.py",
         "bridge/pump/test_window.py bridge/pump/test_rate.py bridge/pump/test_pump.py",
-        (
-            "the window of a lost connection is kept",
-            "            inlet.window.drop()\n",
-            "",
-        ),
+        ("the window of a lost connection is kept", "            inlet.window.drop()\n", ""),
         (
             "a source is read although there is no room",
             "            while self._is_paused() or window.room <= 0:",
@@ -230,11 +214,7 @@ SURVIVORS: Final[list[Mutant]] = [
     *mutants_of(
         "bridge/endpoints/kafka/consumer/member.py",
         "bridge/endpoints/kafka/test_kafka_member.py",
-        (
-            "offsets that are back are not noticed",
-            "if message.offset() < lane.next:",
-            "if False:",
-        ),
+        ("offsets that are back are not noticed", "if message.offset() < lane.next:", "if False:"),
     ),
     *mutants_of(
         "bridge/endpoints/kafka/producer/transaction.py",
@@ -353,11 +333,7 @@ SURVIVORS: Final[list[Mutant]] = [
     *mutants_of(
         "bindings/sources/document_writer.py",
         "bindings/sources/test_language_writer.py",
-        (
-            "a partitioning with a variable's braces is written bare",
-            " and not VARIABLE.search(text)",
-            "",
-        ),
+        ("a partitioning with a variable's braces is written bare", " and not VARIABLE.search(text)", ""),
     ),
     *mutants_of(
         "bindings/applying/broker.py",

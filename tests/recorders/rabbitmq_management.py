@@ -47,11 +47,7 @@ STATES: Final[dict[str, list[tuple[str, str, Any]]]] = {
             "exchanges/{}/orders",
             {"type": "topic", "durable": True, "arguments": {"alternate-exchange": "unrouted"}},
         ),
-        (
-            "PUT",
-            "queues/{}/billing",
-            {"durable": True, "arguments": {"x-queue-type": "quorum", "x-delivery-limit": 5}},
-        ),
+        ("PUT", "queues/{}/billing", {"durable": True, "arguments": {"x-queue-type": "quorum", "x-delivery-limit": 5}}),
         ("PUT", "queues/{}/audit", {"durable": True}),
         ("PUT", "queues/{}/lost", {"durable": True}),
         ("PUT", "policies/{}/limit", {"pattern": "^audit", "apply-to": "queues", "definition": {"max-length": 1000}}),

@@ -91,10 +91,7 @@ def ask(home: Path, namesrv: str) -> dict[str, Any]:
         for topic in TOPICS
     }
     progress = PROGRESS.findall(run("consumerProgress", "-g", GROUP))
-    return {
-        "queues": queues,
-        "progress": [[topic, *map(int, numbers)] for topic, _, *numbers in progress],
-    }
+    return {"queues": queues, "progress": [[topic, *map(int, numbers)] for topic, _, *numbers in progress]}
 
 
 def keep(folder: Path, name: str) -> None:

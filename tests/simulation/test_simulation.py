@@ -22,7 +22,7 @@ from tests.support.virtual_loop import pass_time
 FOUND: Final = {
     "a queue that is made anew as a stream is read from its end": Plan(
         seed=0, sources=("rabbitmq",), messages=4, faults=(Fault(at=0.553, where="rabbitmq-0", what="remade"),)
-    ),
+    )
 }
 """What was wrong -> the plan that showed it, as `python -m tests.simulation` printed it."""
 

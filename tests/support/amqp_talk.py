@@ -49,8 +49,7 @@ def handshake(name: str = "shop", vhost: str = "/") -> list[Sent]:
         Sent("client", PROTOCOL),
         Sent("broker", method("connection.start", 0, minor=9, server_properties=server, mechanisms=b"PLAIN")),
         Sent(
-            "client",
-            method("connection.start-ok", 0, client_properties=properties, mechanism="PLAIN", response=SECRET),
+            "client", method("connection.start-ok", 0, client_properties=properties, mechanism="PLAIN", response=SECRET)
         ),
         Sent("broker", method("connection.tune", 0, channel_max=2047, frame_max=131072, heartbeat=60)),
         Sent("client", method("connection.tune-ok", 0, channel_max=2047, frame_max=4096, heartbeat=60)),

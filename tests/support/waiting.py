@@ -64,9 +64,7 @@ def find_limit(seconds: float = LIMIT) -> float:
 
 
 def wait_until(
-    condition: Callable[[], Any],
-    describe: Callable[[], object] = str,
-    running: Sequence[asyncio.Future[None]] = (),
+    condition: Callable[[], Any], describe: Callable[[], object] = str, running: Sequence[asyncio.Future[None]] = ()
 ) -> Any:
     """Wait until a condition returns something true, and return that.
 

@@ -12,15 +12,7 @@ from bindings.archive.inspection import Account
 from bindings.auditing.local.planning import CORES_OF_SAMPLES, draw_tasks, plan_groups, plan_tasks
 from bindings.auditing.local.selection import EVERYTHING, UNTIMED, Selection
 from bindings.auditing.local.study import Study
-from bindings.auditing.local.tasks import (
-    PassSettings,
-    Results,
-    Task,
-    TooManyBad,
-    check_bad,
-    count_tasks,
-    order_for,
-)
+from bindings.auditing.local.tasks import PassSettings, Results, Task, TooManyBad, check_bad, count_tasks, order_for
 from bindings.auditing.local.workers import run_groups
 from exchange.errors import InputError
 from exchange.text.display import count_noun

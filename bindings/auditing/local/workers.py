@@ -92,10 +92,7 @@ def _start() -> subprocess.Popen[bytes]:
 
 
 def _feed(
-    process: subprocess.Popen[bytes],
-    order: PassSettings,
-    waiting: SimpleQueue[Group],
-    answers: SimpleQueue[Answer],
+    process: subprocess.Popen[bytes], order: PassSettings, waiting: SimpleQueue[Group], answers: SimpleQueue[Answer]
 ) -> None:
     """Give a process one group after another, and pass its answers on; in a thread of its own."""
     assert process.stdin is not None  # noqa: S101

@@ -67,7 +67,7 @@ def _rule(code: str) -> dict[str, Any]:
 def _result(vhost: str, finding: Finding, codes: list[str], uri: str) -> dict[str, Any]:
     location: dict[str, Any] = {
         # Code hosts require a line; line 1 stands for the file as a whole.
-        "physicalLocation": {"artifactLocation": {"uri": uri}, "region": {"startLine": finding.line or 1}},
+        "physicalLocation": {"artifactLocation": {"uri": uri}, "region": {"startLine": finding.line or 1}}
     }
     if finding.part is not None:
         location["logicalLocations"] = [_logical(vhost, finding.part)]

@@ -35,8 +35,7 @@ REFUSALS: Final[dict[str, RefusalKind]] = {
         "declare it as the topology has it, or delete it before, once its messages are consumed",
     ),
     "HSU302": RefusalKind(
-        "an application uses what will not be there",
-        "add it to the topology, or let the application declare it",
+        "an application uses what will not be there", "add it to the topology, or let the application declare it"
     ),
     "HSU303": RefusalKind(
         "an application asks what this type of queue does not support",

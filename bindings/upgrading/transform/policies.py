@@ -11,14 +11,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Any, Final
 
-from bindings.upgrading.transform.transformation import (
-    Draft,
-    Left,
-    Names,
-    Place,
-    TransformedPart,
-    place_of,
-)
+from bindings.upgrading.transform.transformation import Draft, Left, Names, Place, TransformedPart, place_of
 from exchange.entities.entities import Exchange, Policy, Queue
 from exchange.entities.in_force import find_unsupported_keys
 from exchange.text.display import count_noun, list_some

@@ -63,12 +63,7 @@ def group_command() -> None:
 @dry_run_option
 @click.argument("queue", metavar="QUEUE")
 def create_command(
-    url: str | None,
-    partitions: int,
-    slots: int,
-    queue_type: Literal["quorum", "classic"],
-    dry_run: bool,
-    queue: str,
+    url: str | None, partitions: int, slots: int, queue_type: Literal["quorum", "classic"], dry_run: bool, queue: str
 ) -> None:
     """Declare a partitioned queue.
 

@@ -381,11 +381,7 @@ class RocketmqSource(Source):
                     await self._leave(client, consumer, pulse, tasks)
 
     async def _leave(
-        self,
-        client: Client | None,
-        consumer: Consumer | None,
-        pulse: Pulse | None,
-        tasks: Sequence[asyncio.Task[None]],
+        self, client: Client | None, consumer: Consumer | None, pulse: Pulse | None, tasks: Sequence[asyncio.Task[None]]
     ) -> None:
         """Close consumer and client. A failure is logged only, as the caller can do nothing about it."""
         try:

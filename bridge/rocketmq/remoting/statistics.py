@@ -112,8 +112,7 @@ async def delay_offsets(client: Client, address: str) -> dict[int, int]:
     """Return the offset up to which delayed messages are delivered: delay level, from 1 on -> offset of its queue."""
     answer = await client.ask(address, RequestCode.GET_ALL_DELAY_OFFSET)
     return read_json(
-        answer.body,
-        lambda body: {int(level): int(offset) for level, offset in (body.get("offsetTable") or {}).items()},
+        answer.body, lambda body: {int(level): int(offset) for level, offset in (body.get("offsetTable") or {}).items()}
     )
 
 

@@ -16,16 +16,7 @@ from typing import Final
 
 from bridge.rocketmq.remoting.message import StoredMessage
 from exchange.errors import InputError
-from exchange.rocketmq.stored_record import (
-    BATCH,
-    LEAST,
-    MAGICS,
-    PACKED,
-    V1,
-    parse_properties,
-    split_batch,
-    unpack_body,
-)
+from exchange.rocketmq.stored_record import BATCH, LEAST, MAGICS, PACKED, V1, parse_properties, split_batch, unpack_body
 
 __all__ = ["parse_stored_messages", "parse_stored_records"]
 

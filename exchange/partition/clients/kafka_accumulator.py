@@ -145,12 +145,7 @@ class Accumulator:
         return stored, queues._replace(topics=topics)
 
     def find_ready(
-        self,
-        queues: Queues,
-        cluster: Cluster,
-        now: int,
-        muted: Iterable[TopicPartition] = (),
-        flushing: bool = False,
+        self, queues: Queues, cluster: Cluster, now: int, muted: Iterable[TopicPartition] = (), flushing: bool = False
     ) -> tuple[Ready, Queues]:
         """Return the brokers that have batches to take, and the queues with the load as it is now (`ready`).
 

@@ -166,13 +166,9 @@ def _assertion(node: Assertion, within: int) -> bytes:
         inner, outer = b"(?<=%s)(?=%s)" % (word, word), b"(?<!%s)(?!%s)" % (word, word)
         begin, end = b"(?<!%s)(?=%s)" % (word, word), b"(?<=%s)(?!%s)" % (word, word)
         return b"(?:" + b"|".join((begin, end) if node.sign == r"\b" else (inner, outer)) + b")"
-    return {
-        "^": rb"\A",
-        "^m": rb"(?:\A|(?<=\n)(?!\Z))",
-        "$": rb"(?=\n?\Z)",
-        "$m": rb"(?=\n|\Z)",
-        r"\z": rb"\Z",
-    }[node.sign]
+    return {"^": rb"\A", "^m": rb"(?:\A|(?<=\n)(?!\Z))", "$": rb"(?=\n?\Z)", "$m": rb"(?=\n|\Z)", r"\z": rb"\Z"}[
+        node.sign
+    ]
 
 
 def _set(mask: int) -> bytes:

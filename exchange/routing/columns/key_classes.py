@@ -77,11 +77,7 @@ class KeyClasses:
     """
 
     def __init__(
-        self,
-        topology: Topology,
-        encode: Callable[[str], bytes],
-        states: int = STATES,
-        outcomes: Outcomes | None = None,
+        self, topology: Topology, encode: Callable[[str], bytes], states: int = STATES, outcomes: Outcomes | None = None
     ) -> None:
         self._encode: Final = encode
         self._queues: Final = topology.queues

@@ -6,12 +6,7 @@ import pytest
 
 from tests.recorders import golden
 from tests.recorders.rabbitmq_topics import KEYS, PATTERNS
-from tests.support.wrong_routes import (
-    Count,
-    faststream_topics,
-    kombu_memory_topics,
-    kombu_transport_topics,
-)
+from tests.support.wrong_routes import Count, faststream_topics, kombu_memory_topics, kombu_transport_topics
 
 SOME_KEYS = KEYS[::9]
 MENDED = "is exact by itself now: change docs/adapters.md, and say from which release on"

@@ -65,8 +65,7 @@ def carried_out(step: Step, live: Live | None = None, *, force: bool = False) ->
 
 
 @pytest.mark.parametrize(
-    ("kind", "force", "condition"),
-    [("classic", False, True), ("quorum", False, False), ("classic", True, False)],
+    ("kind", "force", "condition"), [("classic", False, True), ("quorum", False, False), ("classic", True, False)]
 )
 def test_a_classic_queue_is_deleted_on_condition_that_it_is_unused_and_empty(
     kind: str, force: bool, condition: bool

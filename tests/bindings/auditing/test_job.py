@@ -35,13 +35,7 @@ from bindings.auditing.spark.job import run
 from exchange import LATEST_PROFILE, PROFILES, Binding, Exchange, InputError, Message, Queue, Topology
 from tests.bindings.counts.test_tally import slow_tally
 from tests.support import topologies
-from tests.support.archives.lines import (
-    Stumbling,
-    records_for,
-    topology_for,
-    write_lines,
-    write_parquet,
-)
+from tests.support.archives.lines import Stumbling, records_for, topology_for, write_lines, write_parquet
 from tests.support.bindings.exact import exact
 from tests.support.tiers import examples
 

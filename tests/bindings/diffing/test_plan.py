@@ -307,16 +307,8 @@ def test_bindings_of_exclusive_queues_are_left_alone() -> None:
 def test_a_change_that_no_broker_sees_is_no_step() -> None:
     """x-queue-type classic is as none, an integer's width does not matter, and partitions are no broker's business."""
     quorum = Queue("quorum", arguments={"x-queue-type": "quorum"})
-    before = with_parts(
-        Topology(),
-        Queue("q", arguments={"x-queue-type": "classic", "x-max-length": 5}),
-        quorum,
-    )
-    after = with_parts(
-        Topology(),
-        Queue("q", arguments={"x-max-length": Typed("short", 5)}),
-        quorum,
-    )
+    before = with_parts(Topology(), Queue("q", arguments={"x-queue-type": "classic", "x-max-length": 5}), quorum)
+    after = with_parts(Topology(), Queue("q", arguments={"x-max-length": Typed("short", 5)}), quorum)
     assert not make_plan(before, after).steps
     assert [part.name for part in make_plan(before, with_parts(after, Queue("quorum"))).replaced] == ["quorum"]
     assert make_plan(before, with_parts(after, Queue("q", arguments={"x-max-length": 6}))).replaced

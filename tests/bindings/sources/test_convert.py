@@ -70,9 +70,7 @@ def test_what_only_a_bindings_file_has_is_kept_under_a_key_of_its_own() -> None:
     assert json.loads(Document.loads(TEXT).definitions().dump())["hashstar"] == {
         "profile": "rabbitmq-4.0",
         "partitioned": [{"vhost": "/", "queue": "billing", "partitioning": "kafka.murmur2 over 12 by word 2"}],
-        "expectations": [
-            {"vhost": "/", "exchange": "orders", "routing_key": "order.new", "exactly": ["billing"]},
-        ],
+        "expectations": [{"vhost": "/", "exchange": "orders", "routing_key": "order.new", "exactly": ["billing"]}],
     }
 
 

@@ -31,10 +31,7 @@ ROOT = Path(__file__).parents[3]
 ORDERS = Topology(
     exchanges=[Exchange("orders", "topic"), Exchange("odd", "x-from-a-plugin"), Exchange("inner", internal=True)],
     queues=[Queue("billing"), Queue("audit"), Queue("empty")],
-    bindings=[
-        Binding.to_queue("orders", "billing", "order.*.created"),
-        Binding.to_queue("orders", "audit", "order.#"),
-    ],
+    bindings=[Binding.to_queue("orders", "billing", "order.*.created"), Binding.to_queue("orders", "audit", "order.#")],
 )
 
 

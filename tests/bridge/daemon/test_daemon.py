@@ -406,12 +406,7 @@ def test_workers_are_started_again_when_they_die_and_stop_together(tmp_path: Pat
 
 
 def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
-    with running(
-        write_config(
-            tmp_path,
-            "workers = 2\n" + BRIDGE + "follow = true\n" + OUT + LAPIN,
-        )
-    ) as bridge:
+    with running(write_config(tmp_path, "workers = 2\n" + BRIDGE + "follow = true\n" + OUT + LAPIN)) as bridge:
         bridge.event("connected", worker=1, endpoint="out")
         bridge.event("connected", worker=2, endpoint="out")
         bridge.process.kill()

@@ -38,11 +38,7 @@ EXAMPLES = Path(__file__).parents[3] / "examples" / "bridge"
 GUIDE = Path(__file__).parents[3] / "docs" / "bridge.md"
 REFERENCE = [DOCS / name for name in PAGES_OF_KEYS]
 OPERATIONS = Path(__file__).parents[3] / "docs" / "bridge-operations.md"
-ENVIRONMENT = {
-    "BRIDGE_RABBITMQ_PASSWORD": "hush",
-    "BRIDGE_KAFKA_PASSWORD": "hush",
-    "BRIDGE_ROCKETMQ_SECRET": "hush",
-}
+ENVIRONMENT = {"BRIDGE_RABBITMQ_PASSWORD": "hush", "BRIDGE_KAFKA_PASSWORD": "hush", "BRIDGE_ROCKETMQ_SECRET": "hush"}
 
 
 @pytest.fixture

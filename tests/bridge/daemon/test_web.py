@@ -40,13 +40,7 @@ def serve(host: str = "127.0.0.1", port: int = 0, *names: str) -> tuple[Web, Met
     """Yield a web server of a pump that does nothing, and its address, on a running loop."""
     inlets = (Inlet(MemorySource(name="in")),)
     targets = {"q": MemoryTarget("out")}
-    config = Config(
-        "bridge.toml",
-        TOPOLOGY,
-        inlets,
-        targets,
-        http=Http(host, port, names),
-    )
+    config = Config("bridge.toml", TOPOLOGY, inlets, targets, http=Http(host, port, names))
     metrics = Metrics()
     pump = Pump(inlets, Router(TOPOLOGY), targets, Silent())
     health = Health(pump, inlets, metrics, Journal(level="error"), config=config.path)

@@ -6,15 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridge.interop import (
-    IDENTITY,
-    Record,
-    compute_fingerprint,
-    identify_message,
-    identify_record,
-    to_amqp,
-    to_kafka,
-)
+from bridge.interop import IDENTITY, Record, compute_fingerprint, identify_message, identify_record, to_amqp, to_kafka
 from exchange.amqp import ContentHeader
 from exchange.values.field_values import Typed
 from exchange.values.message import Message

@@ -198,11 +198,7 @@ def test_a_window_counts_unsettled_deliveries(most: int, most_bytes: int, data: 
 
 @pytest.mark.parametrize(
     "sizes",
-    [
-        [1_000] * 60,
-        [0, 1, 2, *[9_000] * 12, *[10] * 200, *[2_500] * 30],
-        [50_000, 10, 50_000, 10, 10, 20_000],
-    ],
+    [[1_000] * 60, [0, 1, 2, *[9_000] * 12, *[10] * 200, *[2_500] * 30], [50_000, 10, 50_000, 10, 10, 20_000]],
     ids=["even", "small and large", "larger than all of it"],
 )
 def test_bytes_in_flight_are_bounded_and_all_messages_get_through(sizes: list[int]) -> None:

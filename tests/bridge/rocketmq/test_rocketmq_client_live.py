@@ -147,9 +147,7 @@ def test_the_error_without_a_name_server_names_all_addresses() -> None:
             Client(ClientSettings(wrong))
 
 
-def test_a_lost_connection_ends_its_requests_and_the_next_request_connects_again(
-    rocketmq: Server,
-) -> None:
+def test_a_lost_connection_ends_its_requests_and_the_next_request_connects_again(rocketmq: Server) -> None:
     async def test(server: Server) -> None:
         host, _, port = server.url.rpartition(":")
         with relay_to(host, int(port)) as relay:

@@ -145,9 +145,7 @@ def test_a_message_given_back_is_delivered_again_with_its_topic_and_becomes_a_de
     on_each(rocketmq_servers, test)
 
 
-def test_in_order_a_failing_message_blocks_its_queue_until_it_is_a_dead_letter(
-    rocketmq_servers: list[Server],
-) -> None:
+def test_in_order_a_failing_message_blocks_its_queue_until_it_is_a_dead_letter(rocketmq_servers: list[Server]) -> None:
     async def test(client: Client, _: Server) -> None:
         topic = await topic_at(client, queues=1)
         queue = (await queues_of(client, topic))[0]
@@ -318,9 +316,7 @@ def test_when_broadcasting_each_member_gets_all_messages_and_goes_on_at_the_offs
     on_each(rocketmq_servers, test)
 
 
-def test_a_paused_consumer_keeps_its_queues_and_a_full_one_stops_pulling(
-    rocketmq_servers: list[Server],
-) -> None:
+def test_a_paused_consumer_keeps_its_queues_and_a_full_one_stops_pulling(rocketmq_servers: list[Server]) -> None:
     async def test(client: Client, _: Server) -> None:
         topic = await topic_at(client, queues=1)
         queue = (await queues_of(client, topic))[0]

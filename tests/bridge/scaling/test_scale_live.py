@@ -72,10 +72,7 @@ class Traffic:
             await asyncio.gather(task, return_exceptions=True)
 
     async def _produce(self) -> None:
-        async with (
-            Client(self.settings) as client,
-            Producer(client, ProducerSettings(f"p-{self.topic}")) as producer,
-        ):
+        async with Client(self.settings) as client, Producer(client, ProducerSettings(f"p-{self.topic}")) as producer:
             loop = asyncio.get_running_loop()
             began = loop.time()
             number = 0

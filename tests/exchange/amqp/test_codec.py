@@ -106,10 +106,7 @@ def test_decoded_bytes_are_encoded_to_the_same_bytes(table: bytes) -> None:
     assert encode_table(decode_table(table)) == table
 
 
-@given(
-    st.lists(st.tuples(st.binary(max_size=3), wires), max_size=4).map(table_of) | st.binary(max_size=60),
-    st.data(),
-)
+@given(st.lists(st.tuples(st.binary(max_size=3), wires), max_size=4).map(table_of) | st.binary(max_size=60), st.data())
 def test_any_bytes_are_a_table_or_malformed(table: bytes, data: st.DataObject) -> None:
     place = data.draw(st.integers(0, len(table)))
     damaged = table[:place] + data.draw(st.binary(max_size=3)) + table[place + data.draw(st.integers(0, 3)) :]

@@ -178,12 +178,7 @@ def test_each_handler_gets_the_words_of_its_own_pattern() -> None:
     def third(message: Message) -> None:
         seen.append(("third", dict(getattr(message, "words", {}))))
 
-    assert [pattern.text for pattern in dispatcher.patterns] == [
-        "*.#",
-        "order.*.created",
-        "*.*.*",
-        "#",
-    ]
+    assert [pattern.text for pattern in dispatcher.patterns] == ["*.#", "order.*.created", "*.*.*", "#"]
     dispatcher.dispatch(Message("orders", "order.eu.created"))  # a message becomes a delivery where words are asked for
     assert seen == [("first", {"kind": "order"}), ("second", {"area": "eu", "what": "created"}), ("third", {})]
 

@@ -130,11 +130,7 @@ def test_check_reports_each_setting_that_is_not_modelled_where_it_has_an_effect(
     """In some release, as an argument or by policy, and as a note: all of the list but what nothing reads any more."""
     reported = set()
     for name in NOT_MODELLED:
-        values = {
-            "queue-mode": "default",
-            "max-age": "1D",
-            "queue-master-locator": "random",
-        }
+        values = {"queue-mode": "default", "max-age": "1D", "queue-master-locator": "random"}
         for row, kind in product(ROWS, ("classic", "quorum", "stream")):
             settings = {name: values.get(name, 5)}
             arguments = {"x-queue-type": kind, **{f"x-{key}": given for key, given in settings.items()}}

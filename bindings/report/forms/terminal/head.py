@@ -9,20 +9,11 @@ from rich.table import Table
 from rich.text import Text
 
 from bindings.archive.figures import to_percent
-from bindings.report.forms.terminal.cells import (
-    LONGEST,
-    draw_bar,
-    indent,
-)
+from bindings.report.forms.terminal.cells import LONGEST, draw_bar, indent
 from bindings.report.forms.terminal.view import ReportView
 from bindings.report.inspection import draw_bad
 from bindings.report.rows import STATES
-from bindings.report.words import (
-    describe_records,
-    describe_topology,
-    describe_traffic,
-    describe_window,
-)
+from bindings.report.words import describe_records, describe_topology, describe_traffic, describe_window
 from exchange.text.display import clip_line, count_noun
 
 __all__ = ["show_head", "show_totals"]

@@ -26,11 +26,7 @@ from bindings.report.forms.terminal.cells import (
 )
 from bindings.report.forms.terminal.view import ALL_HINT, ReportView
 from bindings.report.rows import ExchangeRow, QueueRow, UnroutableRow
-from bindings.report.words import (
-    NO_HEADERS,
-    list_unexplained_exchanges,
-    name_exchange,
-)
+from bindings.report.words import NO_HEADERS, list_unexplained_exchanges, name_exchange
 from exchange.text.display import clip_line, count_noun, list_some
 
 __all__ = [
@@ -118,8 +114,7 @@ def show_unroutable(view: ReportView) -> Iterator[RenderableType]:
     refused = sum([row.messages for row in rows if row.refused])
     among = f", {refused:,} of them refused" if refused else ""
     yield make_heading(
-        "Unroutable",
-        f"{count_noun(lost, 'message')}, {part} of all{among}; * stands for words that no binding names",
+        "Unroutable", f"{count_noun(lost, 'message')}, {part} of all{among}; * stands for words that no binding names"
     )
     unexplained = list_unexplained_exchanges(view.report)
     for row in rows[: view.listed]:

@@ -10,19 +10,9 @@ from rich.text import Text
 from bindings.archive.figures import format_share
 from bindings.checking.rules.table import SEVERITIES
 from bindings.counts.changes import summarize_changes
-from bindings.report.forms.terminal.cells import (
-    LONGEST,
-    indent,
-    make_heading,
-    make_pairs,
-    show_finding,
-)
+from bindings.report.forms.terminal.cells import LONGEST, indent, make_heading, make_pairs, show_finding
 from bindings.report.forms.terminal.view import ReportView
-from bindings.report.words import (
-    describe_change,
-    describe_difference,
-    describe_gates,
-)
+from bindings.report.words import describe_change, describe_difference, describe_gates
 from exchange.text.display import clip_line, count_noun
 
 __all__ = ["show_comparison", "show_findings", "show_gates", "show_ignored", "show_verification"]

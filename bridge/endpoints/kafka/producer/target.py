@@ -21,13 +21,7 @@ from confluent_kafka import KafkaException, Producer
 
 from bridge.aside import call_aside
 from bridge.endpoint import BridgeLayout, Disconnected, Finding, Outgoing, Place, Receiver, Target
-from bridge.endpoints.kafka.cluster.addresses import (
-    QUIET,
-    Settings,
-    describe_offline,
-    place_of,
-    read_current_settings,
-)
+from bridge.endpoints.kafka.cluster.addresses import QUIET, Settings, describe_offline, place_of, read_current_settings
 from bridge.endpoints.kafka.cluster.calls import Calls
 from bridge.endpoints.kafka.cluster.checking import check_target, run_check
 from bridge.endpoints.kafka.cluster.errors import CONNECTING, LOG, LOG_LEVEL, Reasons

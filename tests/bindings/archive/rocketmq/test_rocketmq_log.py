@@ -146,7 +146,7 @@ def test_a_batch_in_one_record_is_its_messages(path: Path) -> None:
         ("k1", {"KEYS": "k1", "n": "1"}, b"1", BASE), ("", {}, b"", BASE), ("k3", {"KEYS": "k3"}, b"3", BASE),
     ]  # fmt: skip
     assert [(bad.offset, bad.reason) for bad in result.bad] == [
-        (BASE + len(whole), "a batch whose messages do not fit in it"),
+        (BASE + len(whole), "a batch whose messages do not fit in it")
     ]
 
 

@@ -14,12 +14,7 @@ import pytest
 from aio_pika.patterns import RPC
 from aiormq.exceptions import ChannelNotFoundEntity, ChannelPreconditionFailed
 from pika.adapters.blocking_connection import BlockingChannel
-from pika.exceptions import (
-    ChannelClosedByBroker,
-    ConnectionClosedByBroker,
-    ProbableAccessDeniedError,
-    UnroutableError,
-)
+from pika.exceptions import ChannelClosedByBroker, ConnectionClosedByBroker, ProbableAccessDeniedError, UnroutableError
 
 from bindings.adapters.declaring import declare, declare_async
 from bindings.testing.server import AmqpServer

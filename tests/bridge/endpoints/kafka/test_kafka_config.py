@@ -100,10 +100,7 @@ HALF = "transactional = true\n[targets"
         ),
         (
             edit_pair(
-                (
-                    "[targets",
-                    'librdkafka = { "group.protocol" = "consumer", "session.timeout.ms" = 9000 }\n[targets',
-                )
+                ("[targets", 'librdkafka = { "group.protocol" = "consumer", "session.timeout.ms" = 9000 }\n[targets')
             ),
             r"\[sources.orders\] librdkafka: .*`session.timeout.ms` is not supported for `group.protocol=consumer`",
         ),

@@ -10,12 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from confluent_kafka import (
-    Consumer,
-    KafkaException,
-    Producer,
-    TopicPartition,
-)
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AclOperation, NewPartitions  # type: ignore[attr-defined]
 
 from bridge.endpoint import Delivery, Disconnected, EndOfStream
@@ -219,11 +214,7 @@ async def test_partitions_move_between_members_while_messages_are_in_flight(topi
 
 
 def wait_for(
-    topics: Topics,
-    topic: str,
-    count: int,
-    running: Sequence[asyncio.Future[None]],
-    describe: Callable[[], str] = str,
+    topics: Topics, topic: str, count: int, running: Sequence[asyncio.Future[None]], describe: Callable[[], str] = str
 ) -> None:
     """Wait until the group has committed ``count`` messages; fail with `describe` if a pump ends before."""
     committed: dict[int, int] = {}

@@ -78,9 +78,7 @@ async def test_the_topologys_partitioning_decides_and_its_key_is_the_key_of_the_
 
 
 @on_a_loop
-async def test_nothing_is_written_to_a_topic_with_other_partitions_than_the_topology_has(
-    topics: Topics,
-) -> None:
+async def test_nothing_is_written_to_a_topic_with_other_partitions_than_the_topology_has(topics: Topics) -> None:
     topic = topics.make(3)
     target, reports = KafkaTarget("written", topics.settings, {"queue": TopicDestination(topic)}), Reports()
     await target.open(reports)
@@ -163,9 +161,7 @@ async def test_a_full_queue_of_the_client_holds_messages_back(topics: Topics) ->
 
 
 @on_a_loop
-async def test_a_partition_that_is_added_is_used_or_loses_the_target_of_a_partitioned_queue(
-    topics: Topics,
-) -> None:
+async def test_a_partition_that_is_added_is_used_or_loses_the_target_of_a_partitioned_queue(topics: Topics) -> None:
     topic = topics.make(1)
     free, reports = KafkaTarget("written", topics.settings, {"queue": TopicDestination(topic)}), Reports()
     bound, told_too = KafkaTarget("written", topics.settings, {"queue": TopicDestination(topic)}), Reports()

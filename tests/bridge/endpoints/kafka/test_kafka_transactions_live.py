@@ -93,10 +93,7 @@ class Copy:
         return sum(max(0, offset) for offset in self.topics.committed(self.read, self.read).values())
 
     def wait(
-        self,
-        count: int | None = None,
-        process: Copying | None = None,
-        running: Sequence[asyncio.Future[None]] = (),
+        self, count: int | None = None, process: Copying | None = None, running: Sequence[asyncio.Future[None]] = ()
     ) -> None:
         """Wait until all messages are committed, or ``count`` are, while the process or the running pumps live."""
 

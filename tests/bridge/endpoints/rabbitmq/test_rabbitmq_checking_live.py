@@ -93,10 +93,7 @@ async def test_a_quorum_queue_that_drops_messages_is_a_warning(broker: Broker) -
     assert "drops a message when it was delivered 21 times and not settled, and with it up to 2,000 that" in warning
     [warning] = warnings(await of_source(broker, plain, has_management=True))
     assert "times is taken alone, so that no others go with it; give it a dead-letter exchange" in warning
-    for arguments in (
-        {"x_delivery_limit": -1},
-        {"x_dead_letter_exchange": "", "x_dead_letter_routing_key": graveyard},
-    ):
+    for arguments in ({"x_delivery_limit": -1}, {"x_dead_letter_exchange": "", "x_dead_letter_routing_key": graveyard}):
         assert not warnings(await of_source(broker, broker.queue(x_queue_type="quorum", **arguments)))
     policy = unique_name("checking")
     broker.control("set_policy", policy, f"^{plain}$", '{"delivery-limit": 7}')
@@ -216,9 +213,7 @@ async def test_partitions_are_compared_with_what_the_broker_has(broker: Broker) 
 
 
 @on_a_loop
-async def test_a_missing_queue_is_an_error_with_its_key_and_a_missing_management_api_is_not(
-    broker: Broker,
-) -> None:
+async def test_a_missing_queue_is_an_error_with_its_key_and_a_missing_management_api_is_not(broker: Broker) -> None:
     nowhere = f"http://127.0.0.1:{closed_port()}"
     findings = await check_source([broker.address], SourceSettings("hashstar-none"), nowhere)
     assert [(each.level, each.key) for each in findings] == [("not checked", ""), ("error", "queue")]

@@ -104,9 +104,7 @@ CLOSE = method((10, 50), struct.pack(">HB17sHH", 320, 17, b"CONNECTION_FORCED", 
 
 
 @pytest.mark.parametrize(
-    ("end", "reason"),
-    [(CLOSE, "CONNECTION_FORCED"), (b"", HUNG_UP)],
-    ids=["by its method", "by the socket"],
+    ("end", "reason"), [(CLOSE, "CONNECTION_FORCED"), (b"", HUNG_UP)], ids=["by its method", "by the socket"]
 )
 @on_a_loop
 async def test_a_connection_that_is_ended_at_the_moment_when_it_is_open_has_a_reason(end: bytes, reason: str) -> None:

@@ -12,15 +12,7 @@ from hypothesis import strategies as st
 
 from bridge.endpoint import Disconnected
 from bridge.endpoints.rabbitmq.consumer.offsets import StreamOffsets
-from bridge.endpoints.rabbitmq.frames import (
-    Acked,
-    Arrived,
-    Contents,
-    Event,
-    NothingLeft,
-    Returned,
-    encode_publish,
-)
+from bridge.endpoints.rabbitmq.frames import Acked, Arrived, Contents, Event, NothingLeft, Returned, encode_publish
 from bridge.endpoints.rabbitmq.unrouted import SentMessage, match_returns
 from exchange.amqp import ContentHeader
 from tests.support.bridge.unconnected import UnconnectedWire

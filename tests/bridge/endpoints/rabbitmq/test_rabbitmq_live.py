@@ -305,9 +305,7 @@ async def test_the_bridge_waits_for_a_missing_queue_and_names_it_once(broker: Br
 
 
 @on_a_loop
-async def test_the_bridge_waits_for_a_right_password_or_virtual_host_and_shows_no_password(
-    broker: Broker,
-) -> None:
+async def test_the_bridge_waits_for_a_right_password_or_virtual_host_and_shows_no_password(broker: Broker) -> None:
     for user, vhost in (("guest:wrong-secret", "%2F"), ("guest:guest", "hashstar-none")):
         address = parse_broker(f"amqp://{user}@{broker.host}:{broker.port}/{vhost}")
         with pytest.raises(Disconnected) as caught:

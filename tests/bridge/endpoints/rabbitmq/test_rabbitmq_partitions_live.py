@@ -83,9 +83,7 @@ def by_partition(chosen: list[str | None]) -> dict[str, list[int]]:
 
 
 @on_a_loop
-async def test_600_messages_of_a_super_stream_are_in_the_streams_that_its_partitioner_chooses(
-    broker: Broker,
-) -> None:
+async def test_600_messages_of_a_super_stream_are_in_the_streams_that_its_partitioner_chooses(broker: Broker) -> None:
     base = broker.queue(x_queue_type="stream")  # a name of its own
     streams = [declare_queue(broker, f"{base}-{n}", "stream") for n in range(3)]
     for text, names in ((f"over {','.join(streams)}", streams), ("over 3", ["0", "1", "2"])):

@@ -106,10 +106,7 @@ def test_a_source_reads_topics_by_their_encoded_names() -> None:
         ({"topics": ["." * 90]}, "topics: topic .*: it has 270 characters as"),
         ({"topic": "t", "group": "x" * 121}, "group: group 'x+': it has 121 characters"),
         ({"topic": "t", "subscription": "||"}, "subscription: there is no tag in it"),
-        (
-            {"topic": "t", "subscription": "a", "sql": "b = 1"},
-            "sql: is instead of a subscription to tags",
-        ),
+        ({"topic": "t", "subscription": "a", "sql": "b = 1"}, "sql: is instead of a subscription to tags"),
         ({"topic": "t", "offset": "middle"}, "offset: must be one of first, last"),
         ({"topics": ["a.b", "c", "a.b"]}, "topics: names 'a.b' twice"),
         ({"topic": "t", "sql": "a LIKE 'x%'"}, "sql: "),

@@ -246,8 +246,7 @@ async def test_an_address_without_a_server_is_disconnected(topics: Topics) -> No
 async def test_tags_and_sql_select_what_is_read(topics: Topics) -> None:
     topic = topics.make()
     topics.put(
-        topic,
-        [RocketMessage.build(topic, b"%d" % n, {"n": str(n)}, tags="ABC"[n % 3], keys="k") for n in range(30)],
+        topic, [RocketMessage.build(topic, b"%d" % n, {"n": str(n)}, tags="ABC"[n % 3], keys="k") for n in range(30)]
     )
     for subscription, wanted in (
         (Subscription.to_tags(topic, "A || C"), [n for n in range(30) if n % 3 != 1]),
