@@ -37,25 +37,9 @@ from exchange.values.documents import document
 from exchange.values.message import Message
 
 __all__ = [
-    "Delivery",
-    "Disconnected",
-    "EndOfStream",
-    "Endpoint",
-    "Failure",
-    "Finding",
-    "BridgeLayout",
-    "Level",
-    "Misfit",
-    "Outgoing",
-    "Place",
-    "Receiver",
-    "Removal",
-    "Source",
-    "Target",
-    "describe",
-    "to_disconnected",
-    "validate_time",
-]
+    "Delivery", "Disconnected", "EndOfStream", "Endpoint", "Failure", "Finding", "BridgeLayout", "Level", "Misfit",
+    "Outgoing", "Place", "Receiver", "Removal", "Source", "Target", "describe", "to_disconnected", "validate_time",
+]  # fmt: skip
 
 
 class Disconnected(HashstarError):

@@ -14,21 +14,10 @@ from typing import Any, ClassVar
 from exchange.text.display import escape_line, underline
 
 __all__ = [
-    "AccessRefused",
-    "BadRequest",
-    "BrokerError",
-    "CommandInvalid",
-    "HashstarError",
-    "InputError",
-    "NotAllowed",
-    "NotFound",
-    "NotImplementedByBroker",
-    "PatternError",
-    "PreconditionFailed",
-    "ResourceLocked",
-    "TextError",
+    "AccessRefused", "BadRequest", "BrokerError", "CommandInvalid", "HashstarError", "InputError", "NotAllowed",
+    "NotFound", "NotImplementedByBroker", "PatternError", "PreconditionFailed", "ResourceLocked", "TextError",
     "name_os_errors",
-]
+]  # fmt: skip
 
 
 class HashstarError(Exception):

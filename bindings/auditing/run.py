@@ -43,16 +43,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = [
-    "AuditInput",
-    "Subject",
-    "audit",
-    "count",
-    "count_studies",
-    "describe_archive",
-    "merge",
-    "open_traffic",
+    "AuditInput", "Subject", "audit", "count", "count_studies", "describe_archive", "merge", "open_traffic",
     "report_on",
-]
+]  # fmt: skip
 
 TOPIC: Final = "kafka://"
 

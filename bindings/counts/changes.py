@@ -25,17 +25,9 @@ from exchange.topology.topology import Topology
 from exchange.values.documents import document
 
 __all__ = [
-    "BindingChange",
-    "ChangeTotals",
-    "Changes",
-    "PartitionMoves",
-    "QueueChange",
-    "Rerouted",
-    "ShapeChange",
-    "sum_changes",
-    "list_changes",
-    "summarize_changes",
-]
+    "BindingChange", "ChangeTotals", "Changes", "PartitionMoves", "QueueChange", "Rerouted", "ShapeChange",
+    "sum_changes", "list_changes", "summarize_changes",
+]  # fmt: skip
 
 
 class Rerouted(NamedTuple):

@@ -92,21 +92,7 @@ from bridge.interop.rocketmq_guest import find_headers_for_property
 from bridge.interop.rocketmq_topics import build_topic, group_of, name_of
 
 __all__ = [
-    "IDENTITY",
-    "Record",
-    "Unmappable",
-    "bind_identity",
-    "choose_identity",
-    "compute_fingerprint",
-    "convert_from_rocketmq",
-    "group_of",
-    "find_headers_for_property",
-    "identify_message",
-    "identify_record",
-    "identify_stored",
-    "name_of",
-    "to_amqp",
-    "to_kafka",
-    "to_rocketmq",
-    "build_topic",
-]
+    "IDENTITY", "Record", "Unmappable", "bind_identity", "choose_identity", "compute_fingerprint",
+    "convert_from_rocketmq", "group_of", "find_headers_for_property", "identify_message", "identify_record",
+    "identify_stored", "name_of", "to_amqp", "to_kafka", "to_rocketmq", "build_topic",
+]  # fmt: skip

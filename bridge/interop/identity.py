@@ -47,14 +47,9 @@ from exchange.amqp import ContentHeader
 from exchange.values.field_values import resolve_type
 
 __all__ = [
-    "IDENTITY",
-    "bind_identity",
-    "choose_identity",
-    "compute_fingerprint",
-    "identify_message",
-    "identify_record",
+    "IDENTITY", "bind_identity", "choose_identity", "compute_fingerprint", "identify_message", "identify_record",
     "identify_stored",
-]
+]  # fmt: skip
 
 IDENTITY: Final = "x-hashstar-id"
 STREAM_OFFSET: Final = "x-stream-offset"

@@ -11,15 +11,6 @@ from exchange.amqp.lazy import LazyHeaders, Properties, build_lazy_message, get_
 from exchange.amqp.view import MessageView
 
 __all__ = [
-    "ContentHeader",
-    "LazyHeaders",
-    "MalformedHeader",
-    "MessageView",
-    "Properties",
-    "Repeated",
-    "Spelled",
-    "get_content",
-    "decode_table",
-    "encode_table",
-    "build_lazy_message",
-]
+    "ContentHeader", "LazyHeaders", "MalformedHeader", "MessageView", "Properties", "Repeated", "Spelled",
+    "get_content", "decode_table", "encode_table", "build_lazy_message",
+]  # fmt: skip

@@ -44,17 +44,9 @@ from exchange.limits import NESTING
 from exchange.values.field_values import Typed, resolve_type
 
 __all__ = [
-    "KINDS",
-    "TAGS",
-    "MalformedHeader",
-    "Repeated",
-    "Spelled",
-    "decode_table",
-    "decode_value",
-    "encode_table",
-    "encode_value",
-    "encode_short_string",
-]
+    "KINDS", "TAGS", "MalformedHeader", "Repeated", "Spelled", "decode_table", "decode_value", "encode_table",
+    "encode_value", "encode_short_string",
+]  # fmt: skip
 
 
 TAGS: Final[Mapping[str, bytes]] = {

@@ -21,18 +21,9 @@ from exchange.entities.releases import LATEST_PROFILE
 from exchange.values.field_values import EMPTY, INTEGER_TYPES, resolve_type
 
 __all__ = [
-    "NO_DEAD_LETTERS",
-    "DeadLetters",
-    "Overflow",
-    "Policies",
-    "Setting",
-    "SettingsInForce",
-    "applies_to",
-    "is_for_type",
-    "find_possible_policies",
-    "list_given_settings",
-    "find_unsupported_keys",
-]
+    "NO_DEAD_LETTERS", "DeadLetters", "Overflow", "Policies", "Setting", "SettingsInForce", "applies_to",
+    "is_for_type", "find_possible_policies", "list_given_settings", "find_unsupported_keys",
+]  # fmt: skip
 
 Overflow: TypeAlias = Literal["drop-head", "reject-publish", "reject-publish-dlx"]
 Source: TypeAlias = Literal["argument", "policy", "operator policy", "default"]

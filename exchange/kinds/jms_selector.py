@@ -17,15 +17,8 @@ from exchange.values.field_values import resolve_type, to_bytes
 from exchange.values.message import Message
 
 __all__ = [
-    "Crash",
-    "NoText",
-    "NotKnown",
-    "evaluate",
-    "list_headers",
-    "list_identifiers",
-    "parse_selector",
-    "translate_like",
-]
+    "Crash", "NoText", "NotKnown", "evaluate", "list_headers", "list_identifiers", "parse_selector", "translate_like",
+]  # fmt: skip
 
 
 class Crash(Exception):

@@ -18,21 +18,9 @@ if TYPE_CHECKING:
     from lark import Lark
 
 __all__ = [
-    "AMQP",
-    "DIALECTS",
-    "MANY",
-    "MQTT",
-    "NATS",
-    "ONE",
-    "ONE_PLAIN",
-    "Dialect",
-    "ExactKey",
-    "Pattern",
-    "Wildcard",
-    "Word",
-    "find_dialect",
-    "normalise_wildcards",
-]
+    "AMQP", "DIALECTS", "MANY", "MQTT", "NATS", "ONE", "ONE_PLAIN", "Dialect", "ExactKey", "Pattern", "Wildcard",
+    "Word", "find_dialect", "normalise_wildcards",
+]  # fmt: skip
 
 
 class Wildcard:

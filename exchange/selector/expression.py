@@ -11,24 +11,9 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 __all__ = [
-    "TRUTHS",
-    "And",
-    "ComparisonExpression",
-    "Constant",
-    "Expression",
-    "In",
-    "IsNull",
-    "JavaType",
-    "Negative",
-    "Not",
-    "Or",
-    "Property",
-    "Span",
-    "TextTest",
-    "Truth",
-    "list_operands",
-    "walk",
-]
+    "TRUTHS", "And", "ComparisonExpression", "Constant", "Expression", "In", "IsNull", "JavaType", "Negative", "Not",
+    "Or", "Property", "Span", "TextTest", "Truth", "list_operands", "walk",
+]  # fmt: skip
 
 Span = tuple[int, int]
 """A half-open range of characters."""

@@ -39,13 +39,8 @@ from exchange.errors import InputError, name_os_errors
 from exchange.text.numbers import is_digits
 
 __all__ = [
-    "LoggedRecord",
-    "PartitionFacts",
-    "inspect_partition",
-    "list_segments",
-    "read_committed",
-    "read_partition_records",
-]
+    "LoggedRecord", "PartitionFacts", "inspect_partition", "list_segments", "read_committed", "read_partition_records",
+]  # fmt: skip
 
 EPOCHS: Final = "leader-epoch-checkpoint"
 METADATA: Final = "partition.metadata"

@@ -55,16 +55,8 @@ from exchange.rocketmq.stored_record import (
 from exchange.values.message import Message
 
 __all__ = [
-    "BLANK",
-    "COMMITTED",
-    "NAME",
-    "OWN_TOPICS",
-    "TRANSACTION",
-    "LogRecord",
-    "RocketmqLog",
-    "read_log",
-    "read_record",
-]
+    "BLANK", "COMMITTED", "NAME", "OWN_TOPICS", "TRANSACTION", "LogRecord", "RocketmqLog", "read_log", "read_record",
+]  # fmt: skip
 
 NAME: Final = re.compile(r"[0-9]{20}(?:\.gz)?")
 FOLDER: Final = "commitlog"

@@ -26,15 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = [
-    "JAVA",
-    "PYSPARK",
-    "Step",
-    "count_cores",
-    "is_connect",
-    "find_java_version",
-    "open_session",
-    "watch_progress",
-]
+    "JAVA", "PYSPARK", "Step", "count_cores", "is_connect", "find_java_version", "open_session", "watch_progress",
+]  # fmt: skip
 
 PYSPARK: Final = (4, 0)
 """Minimum release of pyspark."""

@@ -18,16 +18,9 @@ from exchange.entities.part import Part
 from exchange.text.display import count_noun
 
 __all__ = [
-    "Omissions",
-    "SourceFile",
-    "TopologyFormat",
-    "WriteTarget",
-    "Written",
-    "has_lone_surrogate",
-    "find_kept_sections",
-    "list_limits",
-    "list_settings",
-]
+    "Omissions", "SourceFile", "TopologyFormat", "WriteTarget", "Written", "has_lone_surrogate", "find_kept_sections",
+    "list_limits", "list_settings",
+]  # fmt: skip
 
 HASH_DIGITS: Final = 10
 LIMITS_COMPONENT: Final = "vhost-limits"

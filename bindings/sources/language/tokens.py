@@ -22,16 +22,9 @@ if TYPE_CHECKING:
     from lark import Lark
 
 __all__ = [
-    "KEYWORD_KINDS",
-    "SourceLine",
-    "Statement",
-    "Token",
-    "load_grammar",
-    "split_rows",
-    "split_runs",
-    "build_scanner",
+    "KEYWORD_KINDS", "SourceLine", "Statement", "Token", "load_grammar", "split_rows", "split_runs", "build_scanner",
     "split_statements",
-]
+]  # fmt: skip
 
 KEYWORD_KINDS: Final = frozenset(word.upper() for word in KEYWORDS)
 

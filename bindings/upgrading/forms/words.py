@@ -22,17 +22,9 @@ if TYPE_CHECKING:
     from bindings.upgrading.traffic import ReroutedTraffic
 
 __all__ = [
-    "MAX_LISTED_CHANGES",
-    "TITLES",
-    "clip_lines",
-    "describe_change",
-    "describe_parts",
-    "describe_source",
-    "introduce_answer",
-    "format_traffic",
-    "format_transformed",
-    "list_unseen",
-]
+    "MAX_LISTED_CHANGES", "TITLES", "clip_lines", "describe_change", "describe_parts", "describe_source",
+    "introduce_answer", "format_traffic", "format_transformed", "list_unseen",
+]  # fmt: skip
 
 MAX_NAMED_PARTS: Final = 5
 """Number of parts of a sighting that a sentence names; the others are counted, and in the JSON."""

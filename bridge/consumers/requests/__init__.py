@@ -12,12 +12,6 @@ from bridge.consumers.requests.requester import (
 )
 
 __all__ = [
-    "ConnectionLost",
-    "Refused",
-    "ReplyTimeout",
-    "RequestCounts",
-    "RequestError",
-    "Requester",
-    "RequesterClosed",
+    "ConnectionLost", "Refused", "ReplyTimeout", "RequestCounts", "RequestError", "Requester", "RequesterClosed",
     "Unroutable",
-]
+]  # fmt: skip

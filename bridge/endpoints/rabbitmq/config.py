@@ -29,14 +29,8 @@ from bridge.table import Table
 from exchange.text.numbers import is_digits
 
 __all__ = [
-    "PublishAddress",
-    "RabbitmqSource",
-    "RabbitmqTarget",
-    "caller_target",
-    "dead_letter_target",
-    "source",
-    "target",
-]
+    "PublishAddress", "RabbitmqSource", "RabbitmqTarget", "caller_target", "dead_letter_target", "source", "target",
+]  # fmt: skip
 
 
 def source(name: str, url: str, table: Table, policy: Policy) -> RabbitmqSource:
