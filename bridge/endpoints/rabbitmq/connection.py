@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, Literal, TypeVar
 
 import pika
@@ -20,7 +21,8 @@ from bridge.aside import call_aside
 from bridge.endpoint import Disconnected
 from bridge.endpoints.rabbitmq.frames import Contents, Event
 from bridge.endpoints.rabbitmq.refusals import describe_error, to_answer_error, to_disconnected
-from bridge.endpoints.rabbitmq.wire import CLOSE_SECONDS, SECONDS, Wire, fulfil, open_wire
+from bridge.endpoints.rabbitmq.wire import CLOSE_SECONDS, SECONDS, Wire, close_wire, fulfil, open_wire
+from bridge.head_start import NoneSucceededError, take_first
 from exchange.errors import BrokerError
 
 __all__ = ["Channel", "Connection"]
@@ -59,16 +61,17 @@ class Connection:
 
     @classmethod
     async def open(cls, addresses: Sequence[pika.URLParameters], on_lost: Callable[[Disconnected], None]) -> Connection:
-        """Connect to the first of these hosts that accepts us. Raises Disconnected if none does."""
-        troubles = []
+        """Connect to the first of these hosts that accepts us, and takes no longer than a later one does.
+
+        Raises Disconnected if none does.
+        """
         # Only a list reads no files when it is iterated over.
         hosts = addresses if isinstance(addresses, list) else await call_aside(lambda: list(addresses))
-        for parameters in hosts:
-            try:
-                return cls(await open_wire(parameters), on_lost)
-            except Disconnected as error:
-                troubles.append(str(error))
-        raise Disconnected("; ".join(troubles))
+        try:
+            wire = await take_first([partial(open_wire, host) for host in hosts], Disconnected, close_wire)
+        except NoneSucceededError as errors:
+            raise Disconnected("; ".join(map(str, errors.args))) from None
+        return cls(wire, on_lost)
 
     @property
     def frame_max(self) -> int:

@@ -29,7 +29,7 @@ from bridge.endpoints.rabbitmq.frames import OVERHEAD, Contents
 from bridge.endpoints.rabbitmq.refusals import explain_connect_error
 from exchange.amqp.methods import END, HEAD, METHOD
 
-__all__ = ["CLOSE_SECONDS", "OPEN_SECONDS", "SECONDS", "Wire", "fulfil", "open_wire"]
+__all__ = ["CLOSE_SECONDS", "OPEN_SECONDS", "SECONDS", "Wire", "close_wire", "fulfil", "open_wire"]
 
 RECEIVE_BYTES: Final = 1 << 18
 """Maximum number of bytes per read from a socket."""
@@ -216,13 +216,14 @@ async def _abandon(wire: Wire, opened: asyncio.Future[Wire], ended: asyncio.Even
     loop = asyncio.get_running_loop()
     giving_up = loop.call_later(CLOSE_SECONDS, _tear_down, wire)
     opened.add_done_callback(lambda _: giving_up.cancel())
-    opened.add_done_callback(lambda _: _close_open(wire))
+    opened.add_done_callback(lambda _: close_wire(wire))
     with suppress(TimeoutError):
         async with asyncio.timeout(2 * CLOSE_SECONDS):
             await ended.wait()
 
 
-def _close_open(wire: Wire) -> None:
+def close_wire(wire: Wire) -> None:
+    """Close a connection that will not be used, if it is open; its socket is closed after `CLOSE_SECONDS` at most."""
     if wire.is_open:
         wire.close()
         asyncio.get_running_loop().call_later(CLOSE_SECONDS, _tear_down, wire)

@@ -1,7 +1,7 @@
 """The connections of a client to name servers and brokers: one to each address, made when it is needed.
 
-A request to the name servers goes to the one that answered last; if it fails, to the next. Requests from brokers go to
-the handlers registered for their codes.
+A request to the name servers goes to the one that answered last; if that fails or hangs, to the next. Requests from
+brokers go to the handlers registered for their codes.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
 from bridge.aside import call_aside
+from bridge.head_start import NoneSucceededError, take_first
 from bridge.rocketmq.remoting.channel import Channel, ChannelSettings, split_address
 from bridge.rocketmq.remoting.codes import ResponseCode
 from bridge.rocketmq.remoting.command import Command
@@ -149,35 +151,22 @@ class Connections:
         return answer
 
     async def ask_name_server(self, code: int, fields: Mapping[str, str] | None = None, body: bytes = b"") -> Command:
-        """Send a request to the name server in use, and when that fails to each of the others in turn.
+        """Send a request to the name server in use, and when that fails or hangs to each of the others in turn.
 
         Raises BrokerError for an answer other than SUCCESS, ConnectError when none answers.
         """
-        problems = []
-        for address in self._in_turn():
-            try:
-                answer = await self.ask(address, code, fields, body)
-            except BrokerError:
-                self._in_use = address
-                raise
-            except RemotingError as error:
-                if self._is_closed:
-                    raise
-                problems.append(str(error))
-            else:
-                self._in_use = address
-                return answer
-        raise ConnectError(f"no name server answers: {'; '.join(problems)}")
+
+        async def ask(address: str) -> tuple[str, Command]:
+            return address, await self.invoke(address, code, fields, body)
+
+        self._in_use, answer = await self._ask_in_turn(ask)
+        if answer.code != ResponseCode.SUCCESS:
+            raise BrokerError(answer.code, answer.remark, self._in_use)
+        return answer
 
     async def name_server(self) -> Channel:
         """Return the connection to a name server that can be reached. Raises ConnectError when none can."""
-        problems = []
-        for address in self._in_turn():
-            try:
-                return await self.channel(address)
-            except ConnectError as error:
-                problems.append(str(error))
-        raise ConnectError(f"no name server answers: {'; '.join(problems)}")
+        return await self._ask_in_turn(self.channel)
 
     async def channel(self, address: str) -> Channel:
         """Return the connection to an address, or make one. Raises ConnectError, ClientError if this is closed."""
@@ -246,10 +235,16 @@ class Connections:
 
     # Implementation.
 
-    def _in_turn(self) -> tuple[str, ...]:
-        """Return all name servers, the one in use first."""
+    async def _ask_in_turn(self, ask: Callable[[str], Coroutine[Any, Any, T]]) -> T:
+        """Return what the first name server answers, beginning with the one in use. Raises ConnectError."""
         first = self._name_servers.index(self._in_use)
-        return self._name_servers[first:] + self._name_servers[:first]
+        in_turn = self._name_servers[first:] + self._name_servers[:first]
+        try:
+            return await take_first([partial(ask, address) for address in in_turn], RemotingError)
+        except NoneSucceededError as errors:
+            if self._is_closed:
+                raise ClientError("the client is closed") from None
+            raise ConnectError(f"no name server answers: {'; '.join(map(str, errors.args))}") from None
 
     async def _open(self, address: str) -> Channel:
         if self._has_failed and self._channel_now is not None:

@@ -6,7 +6,7 @@ import asyncio
 import ssl
 import struct
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +117,37 @@ async def test_a_connection_that_is_ended_at_the_moment_when_it_is_open_has_a_re
         writer.close()
 
     assert await reason_from(end_at_once) == f"127.0.0.1:PORT: {reason}"
+
+
+@on_a_loop
+async def test_a_silent_host_does_not_keep_the_next_from_being_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "OPEN_SECONDS", 1e6)
+    monkeypatch.setattr(module, "CLOSE_SECONDS", 0.1)
+    ended = asyncio.Event()
+
+    async def be_silent_to_the_end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await be_silent(reader, writer)
+        ended.set()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(8)
+        for method_of_broker in (START, TUNE, OPEN_OK):
+            writer.write(method_of_broker)
+            await reader.read(1_000)
+        writer.close()
+
+    ports: list[int] = []
+    async with AsyncExitStack() as servers:
+        for serve in (be_silent_to_the_end, answer):
+            server = await servers.enter_async_context(await asyncio.start_server(serve, "127.0.0.1", 0))
+            ports.append(server.sockets[0].getsockname()[1])
+        hosts = [parse_broker(f"amqp://127.0.0.1:{port}") for port in ports]
+        hosts[0].stack_timeout = hosts[0].socket_timeout = 1e6
+        async with asyncio.timeout(find_limit()):
+            connection = await Connection.open(hosts, lambda _: None)
+            assert connection.parameters.port == ports[1]
+            await connection.close()
+            await ended.wait()
 
 
 @on_a_loop
