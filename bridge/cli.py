@@ -55,12 +55,9 @@ GROUPS: Final = {
 to be listed or completed."""
 
 OURS: Final = {
-    "bridge": "bridge.daemon.commands",
-    "dead": "bridge.dead.commands",
-    "group": "bridge.consumers.groups.commands",
-    "rocketmq": "bridge.scaling.commands",
-    "schema": "bridge.schema.command",
-}
+    "bridge": "bridge.daemon.commands", "dead": "bridge.dead.commands", "group": "bridge.consumers.groups.commands",
+    "rocketmq": "bridge.scaling.commands", "schema": "bridge.schema.command",
+}  # fmt: skip
 """The name of a command of this package -> the module that defines it, as ``NAME_command``."""
 
 

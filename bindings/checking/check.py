@@ -46,23 +46,10 @@ MAX_FINDINGS_OF_CODE: Final = 100
 """Maximum number of findings of one code at one exchange; one more finding gives the number of the others."""
 
 FAMILIES: Final[Sequence[Callable[[TopologyView], Iterator[Finding]]]] = (
-    dangling.find,
-    redundancy.find,
-    reach.find,
-    alternates.find,
-    dead_letters.find,
-    rounds.find,
-    ends.find_standstill,
-    patterns.find,
-    headers.find,
-    kinds.find,
-    kinds.find_refused_queues,
-    kinds.find_unusable_queues,
-    kinds.find_odd_values,
-    kinds.find_commercial,
-    kinds.find_without_effect,
-    policies.find,
-)
+    dangling.find, redundancy.find, reach.find, alternates.find, dead_letters.find, rounds.find, ends.find_standstill,
+    patterns.find, headers.find, kinds.find, kinds.find_refused_queues, kinds.find_unusable_queues,
+    kinds.find_odd_values, kinds.find_commercial, kinds.find_without_effect, policies.find,
+)  # fmt: skip
 OPTIONAL: Final[Mapping[str, Callable[[TopologyView], Iterator[Finding]]]] = {
     "HS205": reach.find_unroutable,
     "HS323": ends.find_vanishing,

@@ -64,11 +64,9 @@ def audit_command() -> None:
     "--compare", metavar="SOURCE", help="Topology to compare with: report the messages that it routes differently."
 )
 @click.option(
-    "--compare-profile",
-    type=ProfileType(),
-    metavar="RELEASE",
+    "--compare-profile", type=ProfileType(), metavar="RELEASE",
     help="RabbitMQ release of the topology to compare with; without --compare, the same topology on that release.",
-)
+)  # fmt: skip
 @click.option("--verify", is_flag=True, help="Compare with what the broker did, where the archive has recorded it.")
 @click.option("--since", metavar="TIME", help="Start of the window, inclusive: 2026-11-01, or 2026-11-01T06:00:00Z.")
 @click.option("--until", metavar="TIME", help="End of the window, exclusive.")
@@ -80,11 +78,9 @@ def audit_command() -> None:
     "--keep-bad", type=click.Path(), metavar="DIR", help="New folder for a copy of the records that cannot be read."
 )
 @click.option(
-    "--jobs",
-    type=click.IntRange(1),
-    metavar="N",
+    "--jobs", type=click.IntRange(1), metavar="N",
     help="Maximum number of processes that count, without Spark; the report is the same.  [default: one per core]",
-)
+)  # fmt: skip
 @spark_options
 @threshold_options
 @output_options
@@ -190,11 +186,9 @@ def merge_command(
 @with_mapping
 @click.option("--state", required=True, metavar="DIR", help="Folder for the counts, and for how far they go.")
 @click.option(
-    "--every",
-    type=Duration(least=0.001),
-    metavar="TIME",
+    "--every", type=Duration(least=0.001), metavar="TIME",
     help="Continue until Ctrl-C, looking for new records at this interval.",
-)
+)  # fmt: skip
 @click.option(
     "--archive-vhost", metavar="NAME", help="Virtual host of the messages; * for all.  [default: the topology's]"
 )

@@ -64,28 +64,19 @@ def _explain(context: click.Context, parameter: click.Parameter, code: str | Non
     "--select", multiple=True, metavar="CODES", help="Report these codes or prefixes only, such as HS1,HS205."
 )
 @click.option(
-    "--ignore",
-    multiple=True,
-    metavar="CODES",
+    "--ignore", multiple=True, metavar="CODES",
     help="Do not report these; of --select and --ignore the longer prefix wins.",
-)
+)  # fmt: skip
 @click.option(
-    "--fail-on",
-    type=click.Choice([*SEVERITIES, NEVER]),
-    default="error",
-    show_default=True,
+    "--fail-on", type=click.Choice([*SEVERITIES, NEVER]), default="error", show_default=True,
     help="Lowest severity that makes the exit code 1; never: none.",
-)
+)  # fmt: skip
 @click.option("--vhost", help="Check this virtual host only.")
 @profile_option()
 @click.option(
-    "--explain",
-    metavar="CODE",
-    callback=_explain,
-    is_eager=True,
-    expose_value=False,
+    "--explain", metavar="CODE", callback=_explain, is_eager=True, expose_value=False,
     help="Print the meaning of CODE, or of all codes with a prefix, and exit.",
-)
+)  # fmt: skip
 @click.option(
     "--baseline", metavar="FILE", help="Do not report the findings that FILE records, wherever their lines are now."
 )
@@ -96,11 +87,9 @@ def _explain(context: click.Context, parameter: click.Parameter, code: str | Non
 @click.option("--dry-run", is_flag=True, help="With --fix: print what would change, and change nothing.")
 @accept_old_name("--diff", "--fix=", "--dry-run=", flag=True)
 @click.option(
-    "--tasks",
-    "app_name",
-    metavar="PACKAGE.MODULE:APP",
+    "--tasks", "app_name", metavar="PACKAGE.MODULE:APP",
     help="Check also that the tasks of this Celery app get to their queues in each topology. Imports the app.",
-)
+)  # fmt: skip
 @click.option(
     "--output",
     "-o",

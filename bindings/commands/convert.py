@@ -31,30 +31,22 @@ __all__ = ["convert_command"]
 
 TEXTS: Final = ("bindings", "definitions")
 SUFFIXES: Final[Mapping[str, str]] = {
-    ".bindings": "bindings",
-    ".tf": "terraform",
-    "asyncapi.yaml": "asyncapi",
-    "asyncapi.yml": "asyncapi",
-    "asyncapi.json": "asyncapi",
-    ".json": "definitions",
-}
+    ".bindings": "bindings", ".tf": "terraform", "asyncapi.yaml": "asyncapi", "asyncapi.yml": "asyncapi",
+    "asyncapi.json": "asyncapi", ".json": "definitions",
+}  # fmt: skip
 """Ending of a file's name -> format that is written to it."""
 
 
 @command("convert", example="hashstar convert definitions.json shop.bindings")
 @click.option(
-    "--format",
-    "form",
-    type=click.Choice([*TEXTS, *FORMATS]),
+    "--format", "form", type=click.Choice([*TEXTS, *FORMATS]),
     help="Output format.  [default: by OUT's extension, else bindings, or definitions if TOPOLOGY is a .bindings file]",
-)
+)  # fmt: skip
 @click.option("--vhost", help="Convert this virtual host only.")
 @click.option(
-    "--into",
-    "base",
-    metavar="FILE",
+    "--into", "base", metavar="FILE",
     help="Definitions to put the topologies into; users, permissions, operator policies and the rest of them are kept.",
-)
+)  # fmt: skip
 @click.option(
     "--cluster", metavar="NAME[/NAMESPACE]", help="RabbitmqCluster that the objects of --format operator refer to."
 )

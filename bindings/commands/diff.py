@@ -63,12 +63,9 @@ FAILING: Final[Mapping[str, Callable[[Diff], bool]]] = {
 @accept_old_name("--budget", "--wait")
 @allow_unread_option
 @click.option(
-    "--fail-on",
-    type=click.Choice(list(FAILING)),
-    default="any",
-    show_default=True,
+    "--fail-on", type=click.Choice(list(FAILING)), default="any", show_default=True,
     help="Differences that make the exit code 1: any, lost messages only, gained messages only, none.",
-)
+)  # fmt: skip
 @topology_option
 @click.argument("topologies", type=SOURCE, nargs=-1, metavar="A [B] | [FILE]...")
 def diff_command(

@@ -59,12 +59,9 @@ WAIT: Final = 10.0
 @click.option("--listen", "metrics", type=AddressType(9_419), metavar="ADDRESS", help="With --every: serve metrics for "
               "Prometheus at PORT of 127.0.0.1, or at HOST:PORT.")  # fmt: skip
 @click.option(
-    "--allow-host",
-    "hosts",
-    multiple=True,
-    metavar="NAME",
+    "--allow-host", "hosts", multiple=True, metavar="NAME",
     help="Host name that requests for metrics may have; repeatable.",
-)
+)  # fmt: skip
 @accept_old_name("--metrics", "--listen")
 @accept_old_name("--metrics-host", "--allow-host")
 @allow_unread_option

@@ -34,40 +34,26 @@ LARGE_GRAPH_NODES: Final = 150
 @command("graph", example="hashstar graph shop.bindings -o shop.svg")
 @click.option("--vhost", help="Virtual host; required only if the source has several.")
 @click.option(
-    "--output",
-    "-o",
-    cls=OutputOption,
-    type=OutputFile(dir_okay=False, path_type=Path, allow_dash=True),
-    metavar="FILE",
-    help="Write a file instead of text: .svg, .mmd (Mermaid), .dot or .gv (Graphviz), .txt.",
-)
+    "--output", "-o", cls=OutputOption, type=OutputFile(dir_okay=False, path_type=Path, allow_dash=True),
+    metavar="FILE", help="Write a file instead of text: .svg, .mmd (Mermaid), .dot or .gv (Graphviz), .txt.",
+)  # fmt: skip
 @form_options(FORMS, any_suffix=False)
 @click.option("--expand", is_flag=True, help="Draw every queue, where many with the same bindings are drawn as one.")
 @click.option(
     "--findings/--no-findings", default=True, show_default=True, help="Colour the findings of hashstar check."
 )
 @click.option(
-    "--around",
-    "centres",
-    metavar="NAME",
-    shell_complete=complete_names(load, "exchanges", "queues"),
-    multiple=True,
+    "--around", "centres", metavar="NAME", shell_complete=complete_names(load, "exchanges", "queues"), multiple=True,
     help="Draw only the neighbourhood of this exchange or queue; may be repeated.",
-)
+)  # fmt: skip
 @click.option(
-    "--depth",
-    type=click.IntRange(min=0),
-    default=DEPTH,
-    show_default=True,
+    "--depth", type=click.IntRange(min=0), default=DEPTH, show_default=True,
     help="Maximum number of bindings from NAME to what is drawn, with --around.",
-)
+)  # fmt: skip
 @click.option(
-    "--direction",
-    type=click.Choice(DIRECTIONS),
-    default="any",
-    show_default=True,
+    "--direction", type=click.Choice(DIRECTIONS), default="any", show_default=True,
     help="With --around: follow bindings both ways, only to NAME, or only from NAME.",
-)
+)  # fmt: skip
 @profile_option()
 @timeout_option
 @topology_option

@@ -44,12 +44,9 @@ STDIN: Final = "-"
 @click.option("--host", hidden=True)
 @click.option("--port", type=click.IntRange(0, 65535), hidden=True)
 @click.option(
-    "--allow-host",
-    "names",
-    multiple=True,
-    metavar="NAME",
+    "--allow-host", "names", multiple=True, metavar="NAME",
     help="Name by which browsers may ask for the page, beside addresses and localhost; repeatable.",
-)
+)  # fmt: skip
 @click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
 @profile_option()
 @timeout_option

@@ -73,87 +73,54 @@ def _check_output(_: click.Context, __: click.Parameter, name: str | None) -> st
 
 @command("upgrade", example="hashstar upgrade definitions.json --to 4.3")
 @click.option(
-    "--from",
-    "old_name",
-    type=ProfileType(),
-    metavar="RELEASE",
+    "--from", "old_name", type=ProfileType(), metavar="RELEASE",
     help="RabbitMQ release that the topology is on.  [default: the one that an export or a live broker names]",
-)
+)  # fmt: skip
 @click.option(
-    "--to",
-    "new_name",
-    type=ProfileType(),
-    metavar="RELEASE",
-    default=NEWEST,
-    show_default=True,
+    "--to", "new_name", type=ProfileType(), metavar="RELEASE", default=NEWEST, show_default=True,
     help="RabbitMQ release to upgrade to, such as 4.3 (its newest patch release) or 4.2.6.",
-)
+)  # fmt: skip
 @click.option("--vhost", help="Look at this virtual host only.")
 @click.option(
-    "--output",
-    "-o",
-    metavar="FILE",
+    "--output", "-o", metavar="FILE",
     help="Write the definitions as the new release wants them, .json or .bindings; - for standard output.",
-    type=OutputFile(),
-    callback=_check_output,
-)
+    type=OutputFile(), callback=_check_output,
+)  # fmt: skip
 @click.option(
-    "--transform",
-    "names",
-    metavar="NAME,...",
+    "--transform", "names", metavar="NAME,...",
     help=f"Transformations to do, by name; {DEFAULT} stands for those that the upgrade needs.  "
     f"[default: {DEFAULT} with --output]",
-)
+)  # fmt: skip
 @click.option(
-    "--archive",
-    "archives",
-    multiple=True,
-    metavar="PATH",
+    "--archive", "archives", multiple=True, metavar="PATH",
     help="Archived messages, as hashstar audit reads them: count those that are routed differently; repeatable.",
-)
+)  # fmt: skip
 @click.option(
-    "--sample",
-    type=click.FloatRange(min=0),
-    metavar="MB",
-    default=SAMPLE / MEGABYTE,
-    show_default=True,
+    "--sample", type=click.FloatRange(min=0), metavar="MB", default=SAMPLE / MEGABYTE, show_default=True,
     help="Size of the parts of the archive that are read, drawn by chance; 0 reads all.",
-)
+)  # fmt: skip
 @click.option("--master", metavar="URL", help="Read the whole archive with Spark, at this master URL: local[*].")
 @form_options(FORMS)
 @click.option(
-    "--html",
-    "page",
-    cls=ReportOption,
-    type=OutputFile(path_type=Path),
-    metavar="FILE",
+    "--html", "page", cls=ReportOption, type=OutputFile(path_type=Path), metavar="FILE",
     help="Write a page, too; - for standard output, with the report on standard error.",
-)
+)  # fmt: skip
 @click.option(
-    "--fail-on",
-    type=click.Choice([*SEVERITIES, NEVER]),
-    default="error",
-    show_default=True,
+    "--fail-on", type=click.Choice([*SEVERITIES, NEVER]), default="error", show_default=True,
     help="Lowest severity that makes the exit code 1: error is what is refused or lost; never: none.",
-)
+)  # fmt: skip
 @wait_option(SECONDS, "Maximum duration of the comparison of routes; the rest is reported as undecided.")
 @accept_old_name("--budget", "--wait")
 @click.option(
-    "--declares",
-    multiple=True,
-    type=click.Path(exists=True, dir_okay=False),
-    metavar="FILE",
+    "--declares", multiple=True, type=click.Path(exists=True, dir_okay=False), metavar="FILE",
     help="Compare what applications ask with the new release: a recording of hashstar record, or a tracing log of "
     "RabbitMQ, which has messages only; repeatable.",
-)
+)  # fmt: skip
 @click.option(
-    "--permit",
-    "permitted",
-    multiple=True,
-    type=click.Choice(DENIABLE),
+    "--permit", "permitted", multiple=True, type=click.Choice(DENIABLE),
     help="Deprecated feature that the new broker is configured to permit; repeatable.  "
     "[default: with --live, those that it permits]",
-)
+)  # fmt: skip
 @click.option(
     "--live",
     metavar="URL",

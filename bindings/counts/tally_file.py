@@ -67,11 +67,8 @@ HOURLY: Final = FORM._replace(version=b"1")
 def build_table(tally: Tally) -> pa.Table:
     """Return a tally as a table, with its topology's fingerprint in the schema's metadata."""
     counts: dict[str, Mapping[Any, Any]] = {
-        "outcome": tally.facts,
-        "partition": tally.partitions,
-        "skipped": tally.unread.skipped,
-        "bad": tally.unread.bad,
-    }
+        "outcome": tally.facts, "partition": tally.partitions, "skipped": tally.unread.skipped, "bad": tally.unread.bad,
+    }  # fmt: skip
     table = FORM.table(counts, {"topology": tally.topology, "slot": str(tally.timeline.width)})
     slots = _slots(tally.timeline).replace_schema_metadata(table.schema.metadata)
     return pa.concat_tables([table, slots]).combine_chunks()

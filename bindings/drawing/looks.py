@@ -20,13 +20,9 @@ ROUTING_LOOKS: Final = ("literal", "pattern", "all", "headers", "hash", "chance"
 """Looks of exchanges, by how they route; one of a type that is not known is ``unknown``."""
 
 LOOKS: Final = {
-    Decider.NOTHING: "all",
-    Decider.HEADERS: "headers",
-    Decider.SELECTOR: "headers",
-    Decider.HASH: "hash",
-    Decider.CHANCE: "chance",
-    Decider.UNKNOWN: "unknown",
-}
+    Decider.NOTHING: "all", Decider.HEADERS: "headers", Decider.SELECTOR: "headers", Decider.HASH: "hash",
+    Decider.CHANCE: "chance", Decider.UNKNOWN: "unknown",
+}  # fmt: skip
 """What decides in an exchange -> its look; where it is the key, `look_of` decides."""
 
 

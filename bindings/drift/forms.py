@@ -30,12 +30,9 @@ MAX_LISTED_OBJECTS: Final = 50
 """Maximum number of objects, and of lines about what they mean, in text; JSON has all."""
 
 WHY: Final[dict[Reason, str]] = {
-    "amq.*": "named amq.*",
-    "exclusive": "exclusive queues and their bindings",
-    "auto-delete": "auto-delete",
-    "by name": "by --exclude",
-    "extra": "extra, by --ignore-extra",
-}
+    "amq.*": "named amq.*", "exclusive": "exclusive queues and their bindings", "auto-delete": "auto-delete",
+    "by name": "by --exclude", "extra": "extra, by --ignore-extra",
+}  # fmt: skip
 """Reason to ignore objects -> what it is called in text."""
 
 WHERE: Final[dict[Change, str]] = {

@@ -158,14 +158,9 @@ _QUOTA: Final = _Form(
 )
 
 _LIMITS: Final[Mapping[str, _Form]] = {
-    "fail_under": _PERCENTAGE,
-    "fail_under_messages": _PERCENTAGE,
-    "max_unroutable": _QUOTA,
-    "max_bad": _QUOTA,
-    "max_partition_skew": _RATIO,
-    "max_misrouted": _QUOTA,
-    "max_rerouted": _QUOTA,
-}
+    "fail_under": _PERCENTAGE, "fail_under_messages": _PERCENTAGE, "max_unroutable": _QUOTA, "max_bad": _QUOTA,
+    "max_partition_skew": _RATIO, "max_misrouted": _QUOTA, "max_rerouted": _QUOTA,
+}  # fmt: skip
 """Name of a threshold -> its form."""
 
 

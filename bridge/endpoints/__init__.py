@@ -29,12 +29,8 @@ __all__ = [
 ]  # fmt: skip
 
 SCHEMES: Final = {
-    "amqp": "rabbitmq",
-    "amqps": "rabbitmq",
-    "kafka": "kafka",
-    "rocketmq": "rocketmq",
-    "archive": "archive",
-}
+    "amqp": "rabbitmq", "amqps": "rabbitmq", "kafka": "kafka", "rocketmq": "rocketmq", "archive": "archive",
+}  # fmt: skip
 """Scheme -> folder of its endpoints."""
 
 NEEDS: Final = {"rabbitmq": "rabbitmq", "kafka": "kafka", "rocketmq": "rocketmq", "archive": "audit"}

@@ -294,12 +294,8 @@ def find_unsupported_keys(policy: Policy, queue_type: str, profile: Profile = LA
 
 
 QUEUES: Final[Mapping[str, str | None]] = {
-    "all": None,
-    "queues": None,
-    "classic_queues": "classic",
-    "quorum_queues": "quorum",
-    "streams": "stream",
-}
+    "all": None, "queues": None, "classic_queues": "classic", "quorum_queues": "quorum", "streams": "stream",
+}  # fmt: skip
 """``apply-to`` of a policy -> the type of the queues that it applies to, None for any."""
 
 

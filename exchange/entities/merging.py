@@ -62,13 +62,9 @@ OF_OPERATORS: Final[Mapping[str, Merge]] = {
 """Setting that an operator policy and a policy may both have -> whether the operator's counts, as for all others."""
 
 _ANY_TYPE: Final[Mapping[str, Merge]] = {
-    "message-ttl": prefer_lower,
-    "max-length": prefer_lower,
-    "max-length-bytes": prefer_lower,
-    "consumer-timeout": prefer_lower,
-    "queue-leader-locator": prefer_policy,
-    "queue-master-locator": prefer_policy,
-}
+    "message-ttl": prefer_lower, "max-length": prefer_lower, "max-length-bytes": prefer_lower,
+    "consumer-timeout": prefer_lower, "queue-leader-locator": prefer_policy, "queue-master-locator": prefer_policy,
+}  # fmt: skip
 _CLASSIC: Final[Mapping[str, Merge]] = {**_ANY_TYPE, "expires": prefer_lower}
 _QUORUM: Final[Mapping[str, Merge]] = {
     **_ANY_TYPE,

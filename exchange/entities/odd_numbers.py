@@ -88,14 +88,10 @@ ten years of an argument. Those of 3.10.8 and 4.0.5 crash from 7.2e12 (quorum) o
 4.3.6 from 7.2e15 on."""
 UNCONFIGURABLE: Final = "policies are not applied to the queue any more, nor can it get new members"
 _ROWS: Final[Mapping[str, Read]] = {
-    "delivery-limit": _delivery_limit,
-    "consumer-timeout": _consumer_timeout,
-    "consumer-disconnected-timeout": _disconnected_timeout,
-    "delayed-retry-min": _retry_delay,
-    "delayed-retry-max": _retry_delay,
-    "message-ttl": _time_to_live,
-    "quorum-target-group-size": _target_group_size,
-}
+    "delivery-limit": _delivery_limit, "consumer-timeout": _consumer_timeout,
+    "consumer-disconnected-timeout": _disconnected_timeout, "delayed-retry-min": _retry_delay,
+    "delayed-retry-max": _retry_delay, "message-ttl": _time_to_live, "quorum-target-group-size": _target_group_size,
+}  # fmt: skip
 """Setting, as policies name it -> what becomes of its values. Each release that reads another one checks it."""
 
 

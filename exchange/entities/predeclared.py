@@ -11,14 +11,9 @@ from typing import Final
 __all__ = ["LOG_EXCHANGE", "PREDECLARED_TYPES"]
 
 PREDECLARED_TYPES: Final[Mapping[str, str]] = {
-    "": "direct",
-    "amq.direct": "direct",
-    "amq.fanout": "fanout",
-    "amq.topic": "topic",
-    "amq.headers": "headers",
-    "amq.match": "headers",
-    "amq.rabbitmq.trace": "topic",
-}
+    "": "direct", "amq.direct": "direct", "amq.fanout": "fanout", "amq.topic": "topic", "amq.headers": "headers",
+    "amq.match": "headers", "amq.rabbitmq.trace": "topic",
+}  # fmt: skip
 """Name -> type; the last one is internal."""
 LOG_EXCHANGE: Final = "amq.rabbitmq.log"
 """The exchange that a node writes its log to, in one virtual host; each of 4.3.6 declares it. Imports skip it."""

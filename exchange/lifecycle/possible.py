@@ -120,11 +120,8 @@ class PossibleLives(NamedTuple):
 
 
 REASONS: Final[Mapping[Reason, str]] = {
-    "rejected": "rejected",
-    "expired": "expired",
-    "maxlen": "over the limit",
-    "delivery_limit": "given back too often",
-}
+    "rejected": "rejected", "expired": "expired", "maxlen": "over the limit", "delivery_limit": "given back too often",
+}  # fmt: skip
 """Reason in x-death -> the same in words."""
 
 State = tuple[object, ...]

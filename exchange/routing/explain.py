@@ -135,12 +135,9 @@ def find_matching_key(exchange: Exchange, binding: Binding, message: Message) ->
 
 
 _OUTCOMES = {
-    "queued": "queued",
-    "queued already": "has it already, one copy is enough",
-    "followed": "followed",
-    "seen already": "not followed again, it has been or will be visited",
-    "missing": "does not exist",
-}
+    "queued": "queued", "queued already": "has it already, one copy is enough", "followed": "followed",
+    "seen already": "not followed again, it has been or will be visited", "missing": "does not exist",
+}  # fmt: skip
 
 
 def _alternate(alternate: Alternate, hop: Hop) -> str:

@@ -224,12 +224,8 @@ RECORDED = (
 
 def test_every_row_is_met_and_explained_once() -> None:
     met = [words for _, _, words in FAULTS] + [
-        NOTHING,
-        UNKNOWN,
-        "answers TLS",
-        "is of another host",
-        "no file descriptor",
-    ]
+        NOTHING, UNKNOWN, "answers TLS", "is of another host", "no file descriptor",
+    ]  # fmt: skip
     for meaning in MEANINGS:
         recorded = [text for text in RECORDED if explain_client_error(text) == meaning.words]
         assert recorded or any(words in meaning.words for words in met), meaning.words

@@ -14,14 +14,10 @@ from tests.support.starting import Unavailable
 __all__ = ["KINDS", "Brokers", "rounds_of"]
 
 KINDS: Final[Mapping[str, type[Broker]]] = {
-    "rabbitmq": RabbitmqBroker,
-    "kafka": KafkaBroker,
-    "kafka for transactions": TransactionsBroker,
-    "kafka on a small disk": SmallDiskBroker,
-    "rocketmq": RocketmqBroker,
-    "rabbitmq cluster": RabbitmqCluster,
+    "rabbitmq": RabbitmqBroker, "kafka": KafkaBroker, "kafka for transactions": TransactionsBroker,
+    "kafka on a small disk": SmallDiskBroker, "rocketmq": RocketmqBroker, "rabbitmq cluster": RabbitmqCluster,
     "kafka cluster": KafkaCluster,
-}
+}  # fmt: skip
 
 
 CHOOSE: Final = ("kafka for transactions",)

@@ -23,14 +23,8 @@ from tests.recorders.keys import COUNTS, KEYS
 __all__ = ["LEAST_FNV1A", "PARTITIONERS", "SAMPLE", "partitions_of"]
 
 PARTITIONERS: Final = (
-    "random",
-    "consistent",
-    "consistent_random",
-    "murmur2",
-    "murmur2_random",
-    "fnv1a",
-    "fnv1a_random",
-)
+    "random", "consistent", "consistent_random", "murmur2", "murmur2_random", "fnv1a", "fnv1a_random",
+)  # fmt: skip
 
 LEAST_FNV1A: Final = ("Hfma8K", "Y7Tdo2", "my6hYD")
 """Strings whose FNV-1a is 0x80000000, the least integer when signed."""

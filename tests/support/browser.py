@@ -91,14 +91,8 @@ class Browser:
         """Press and release a key: ``Enter``, ``Tab``, ``j``."""
         text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
         code = {
-            "Enter": 13,
-            "Tab": 9,
-            "Escape": 27,
-            "ArrowLeft": 37,
-            "ArrowUp": 38,
-            "ArrowRight": 39,
-            "ArrowDown": 40,
-        }.get(key, ord(key[0].upper()))
+            "Enter": 13, "Tab": 9, "Escape": 27, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40,
+        }.get(key, ord(key[0].upper()))  # fmt: skip
         self._ask("Input.dispatchKeyEvent", type="keyDown", key=key, text=text, windowsVirtualKeyCode=code)
         self._ask("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code)
         self.settle()

@@ -52,12 +52,9 @@ LOG_BYTES: Final = 1 << 14
 """Number of bytes at the end of the log from which these lines are taken."""
 
 QUIET: Final = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
-    "spark.python.sql.dataFrameDebugging.enabled": "false",
-    "spark.sql.catalogImplementation": "in-memory",
-}
+    "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR",
+    "spark.python.sql.dataFrameDebugging.enabled": "false", "spark.sql.catalogImplementation": "in-memory",
+}  # fmt: skip
 """Settings of an embedded Spark: no server, nothing on the terminal, no Hive."""
 
 Step: TypeAlias = Callable[[int, int], None]

@@ -15,16 +15,11 @@ What = Literal["rejected", "expired", "maxlen", "delivery_limit", "requeued", "n
 ``filled``: other messages fill the queue; ``unused`` and ``abandoned``: the queue is deleted by its ``x-expires``, or
 with its last consumer."""
 WORDS: Final[Mapping[What, str]] = {
-    "rejected": "rejected in {}",
-    "expired": "expired in {}",
-    "maxlen": "over the limit in {}",
-    "delivery_limit": "given back too often in {}",
-    "requeued": "given back to {} by basic.reject",
-    "nacked": "given back to {} by basic.nack",
-    "filled": "{} filled by other messages",
-    "unused": "{} deleted, as it is unused",
-    "abandoned": "{} deleted with its last consumer",
-}
+    "rejected": "rejected in {}", "expired": "expired in {}", "maxlen": "over the limit in {}",
+    "delivery_limit": "given back too often in {}", "requeued": "given back to {} by basic.reject",
+    "nacked": "given back to {} by basic.nack", "filled": "{} filled by other messages",
+    "unused": "{} deleted, as it is unused", "abandoned": "{} deleted with its last consumer",
+}  # fmt: skip
 MAX_LISTED_EVENTS: Final = 10
 """Maximum number of events that a line has; the others are counted."""
 

@@ -256,25 +256,11 @@ _LIMITS: Final = ("max-length", "max-length-bytes")
 _RETRIES: Final = ("delayed-retry-type", "delayed-retry-min", "delayed-retry-max")
 
 _MEANINGS: Final[Mapping[str, Find]] = {
-    "max-length": _limit,
-    "max-length-bytes": _limit,
-    "overflow": _overflow,
-    "message-ttl": _time_to_live,
-    "expires": _expires,
-    "delivery-limit": _delivery_limit,
-    "delayed-retry-type": _retry,
-    "delayed-retry-min": _retry,
-    "delayed-retry-max": _retry,
-    "consumer-timeout": _consumer_timeout,
-    "single-active-consumer": _active_consumer,
-    "max-priority": _priorities,
-    "max-age": _max_age,
-    "dead-letter-exchange": _dead_letters,
-    "dead-letter-routing-key": _dead_letters,
-    "dead-letter-strategy": _dead_letters,
-    "queue-mode": _queue_mode,
-    "ha-mode": _mirroring,
-    "ha-params": _mirroring,
-    "queue-type": _queue_type,
-}
+    "max-length": _limit, "max-length-bytes": _limit, "overflow": _overflow, "message-ttl": _time_to_live,
+    "expires": _expires, "delivery-limit": _delivery_limit, "delayed-retry-type": _retry, "delayed-retry-min": _retry,
+    "delayed-retry-max": _retry, "consumer-timeout": _consumer_timeout, "single-active-consumer": _active_consumer,
+    "max-priority": _priorities, "max-age": _max_age, "dead-letter-exchange": _dead_letters,
+    "dead-letter-routing-key": _dead_letters, "dead-letter-strategy": _dead_letters, "queue-mode": _queue_mode,
+    "ha-mode": _mirroring, "ha-params": _mirroring, "queue-type": _queue_type,
+}  # fmt: skip
 """Setting -> the function that finds what a change of it means."""

@@ -26,13 +26,10 @@ TYPES: Final = 3
 """Maximum number of exchange types that one entry names."""
 
 EDGE_TEXTS: Final = {
-    "queue": "binding to a queue",
-    "exchange": "binding to an exchange",
-    "alternate": "to the alternate exchange",
-    "dead-letter": "dead letters: rejected, expired, over the limit",
-    "partitions": "to partitions",
+    "queue": "binding to a queue", "exchange": "binding to an exchange", "alternate": "to the alternate exchange",
+    "dead-letter": "dead letters: rejected, expired, over the limit", "partitions": "to partitions",
     "cut": "edges that are not drawn",
-}
+}  # fmt: skip
 NODE_TEXTS: Final = {
     "missing": "does not exist",
     "bundle": "queues with the same bindings",

@@ -193,11 +193,8 @@ UNDEFINED: Final = "undefined"
 """How brokers export `auto_delete` of an exchange that was imported without it (seen on 3.10.8 and 4.3.6): false."""
 
 SECTIONS: Final[Mapping[str, Callable[[Object, str], Part]]] = {
-    "exchanges": _exchange,
-    "queues": _queue,
-    "policies": _policy,
-    "bindings": _binding,
-}
+    "exchanges": _exchange, "queues": _queue, "policies": _policy, "bindings": _binding,
+}  # fmt: skip
 """Section of a topology -> the function that reads its objects. All other sections are kept unchanged."""
 
 SECTION_OF: Final[Mapping[type, str]] = {
@@ -255,11 +252,8 @@ def _binding_object(part: Binding) -> Object:
 
 
 WRITERS: Final[Mapping[type[Any], Callable[[Any], Object]]] = {
-    Exchange: _exchange_object,
-    Queue: _queue_object,
-    Policy: _policy_object,
-    Binding: _binding_object,
-}
+    Exchange: _exchange_object, Queue: _queue_object, Policy: _policy_object, Binding: _binding_object,
+}  # fmt: skip
 """Type of a part -> the function that returns its fields as RabbitMQ names them, without the virtual host."""
 
 

@@ -288,12 +288,9 @@ FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
 """Section -> all fields of its entries that brokers write or read."""
 
 COMPONENTS: Final[Mapping[str, str]] = {
-    "operator_policy": "",
-    "vhost-limits": "",
-    "federation-upstream": "rabbitmq_federation",
-    "federation-upstream-set": "rabbitmq_federation",
-    "shovel": "rabbitmq_shovel",
-}
+    "operator_policy": "", "vhost-limits": "", "federation-upstream": "rabbitmq_federation",
+    "federation-upstream-set": "rabbitmq_federation", "shovel": "rabbitmq_shovel",
+}  # fmt: skip
 """Component of a runtime parameter -> the plugin without which a broker refuses it, "" for none."""
 VALUES: Final[Mapping[str, Fault]] = {"operator_policy": _operator_policy, "vhost-limits": _vhost_limits}
 """Component -> what the import wants of its values."""

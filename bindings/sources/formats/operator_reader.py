@@ -255,13 +255,9 @@ def _read_operator_policy(collector: Collector, spec: DocumentNode) -> None:
 
 
 READERS: Final[Mapping[str, Callable[[Collector, DocumentNode], None]]] = {
-    "Vhost": _read_vhost,
-    "Exchange": _read_exchange,
-    "Queue": _read_queue,
-    "Binding": _read_binding,
-    "Policy": _read_policy,
-    "OperatorPolicy": _read_operator_policy,
-}
+    "Vhost": _read_vhost, "Exchange": _read_exchange, "Queue": _read_queue, "Binding": _read_binding,
+    "Policy": _read_policy, "OperatorPolicy": _read_operator_policy,
+}  # fmt: skip
 """Kind -> the function that reads its ``spec``. All other kinds are counted."""
 
 _POLICY: Final = ("name", "vhost", "pattern", "applyTo", "priority", "definition", CLUSTER)

@@ -32,15 +32,10 @@ LONGEST_RANGE: Final = 100_000
 """Maximum number of values of a range."""
 
 BARE_ATTRIBUTES: Final = {
-    "durable": "durable or transient",
-    "transient": "durable or transient",
-    "auto-delete": "auto-delete",
-    "internal": "internal",
-    "alternate": "alternate NAME",
-    "priority": "priority 5",
-    "apply-to": "queues, exchanges or all",
-    "partitioned": "partitioned kafka.murmur2 over 12",
-}
+    "durable": "durable or transient", "transient": "durable or transient", "auto-delete": "auto-delete",
+    "internal": "internal", "alternate": "alternate NAME", "priority": "priority 5",
+    "apply-to": "queues, exchanges or all", "partitioned": "partitioned kafka.murmur2 over 12",
+}  # fmt: skip
 """Attribute without an equals sign -> how it is written. An argument of the same name needs quotes."""
 
 

@@ -70,16 +70,13 @@ def _parse_new(tokens: Sequence[Token]) -> SyntaxNode:
 
 
 STATEMENTS: Final = {
-    "VHOST": 'vhost "/shop"',
-    "PROFILE": "profile rabbitmq-4.3",
-    "LET": "let regions = eu, us",
-    "FOR": "for region in regions:",
-    "EXCHANGE": "exchange orders: topic, alternate unrouted",
+    "VHOST": 'vhost "/shop"', "PROFILE": "profile rabbitmq-4.3", "LET": "let regions = eu, us",
+    "FOR": "for region in regions:", "EXCHANGE": "exchange orders: topic, alternate unrouted",
     "QUEUE": "queue billing: quorum, x-max-length = 1000",
     "POLICY": 'policy ttl: "^orders", queues, priority 5, message-ttl = 60000',
     "EXPECT": 'expect orders "order.eu.created" -> billing, audit',
     "ARROW": 'orders -> billing: "order.*.created", "order.*.paid"',
-}
+}  # fmt: skip
 """Kind of token that marks a statement -> an example of the statement."""
 
 WORDS: Final = {

@@ -51,13 +51,9 @@ def group_command() -> None:
 @url_option
 @click.option("--partitions", type=number, required=True, metavar="PARTITIONS", help="Number of partitions.")
 @click.option(
-    "--slots",
-    type=click.IntRange(1),
-    default=256,
-    show_default=True,
-    metavar="N",
+    "--slots", type=click.IntRange(1), default=256, show_default=True, metavar="N",
     help="Number of slots that keys are hashed to, and largest number of partitions. It never changes.",
-)
+)  # fmt: skip
 @click.option("--queue-type", type=click.Choice(["quorum", "classic"]), default="quorum", show_default=True,
               help="Type of the partitions' queues.")  # fmt: skip
 @dry_run_option
@@ -85,19 +81,13 @@ def create_command(
 @click.option("--partitions", type=number, required=True, metavar="PARTITIONS", help="New number of partitions.")
 @accept_old_name("--to", "--partitions")
 @click.option(
-    "--grace",
-    type=Duration(),
-    default="2s",
-    show_default=True,
-    metavar="TIME",
+    "--grace", type=Duration(), default="2s", show_default=True, metavar="TIME",
     help="Maximum time that the broker needs to put a routed message into its queue.",
-)
+)  # fmt: skip
 @click.option(
-    "--wait",
-    type=Duration(),
-    metavar="TIME",
+    "--wait", type=Duration(), metavar="TIME",
     help="Maximum time until members have handled what moves.  [default: no limit]",
-)
+)  # fmt: skip
 @dry_run_option
 @click.argument("queue", metavar="QUEUE")
 def resize_command(
@@ -130,14 +120,9 @@ def resize_command(
 @output_option
 @accept_old_name("--listen", "--for")
 @click.option(
-    "--for",
-    "listen",
-    type=Duration(least=0.1, most=600),
-    default="1s",
-    show_default=True,
-    metavar="TIME",
+    "--for", "listen", type=Duration(least=0.1, most=600), default="1s", show_default=True, metavar="TIME",
     help="Time to listen for members, which announce themselves four times in a heartbeat.",
-)
+)  # fmt: skip
 @click.argument("queue", metavar="QUEUE")
 def describe_command(url: str | None, form: str, listen: float, queue: str) -> None:
     """Show members, owners, lag and skew of a group.

@@ -153,16 +153,11 @@ async def create_group(client: Client, group: GroupConfig) -> None:
     """Create or change a consumer group on all masters. Raises BrokerError where one refuses."""
     _require(group, GroupConfig, "group")
     config = {
-        "groupName": group.name,
-        "consumeEnable": group.consume_enable,
-        "consumeFromMinEnable": True,
-        "consumeBroadcastEnable": group.consume_broadcast_enable,
-        "retryQueueNums": group.retry_queue_nums,
-        "retryMaxTimes": group.retry_max_times,
-        "brokerId": MASTER,
-        "whichBrokerWhenConsumeSlowly": 1,
+        "groupName": group.name, "consumeEnable": group.consume_enable, "consumeFromMinEnable": True,
+        "consumeBroadcastEnable": group.consume_broadcast_enable, "retryQueueNums": group.retry_queue_nums,
+        "retryMaxTimes": group.retry_max_times, "brokerId": MASTER, "whichBrokerWhenConsumeSlowly": 1,
         "notifyConsumerIdsChangedEnable": True,
-    }
+    }  # fmt: skip
     body = json.dumps(config).encode()
     for address in (await list_masters(client)).values():
         await client.ask(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, body)

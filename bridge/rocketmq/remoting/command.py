@@ -205,13 +205,9 @@ def read_json(body: bytes, read: Callable[[Any], T]) -> T:
 
 def _json(command: Command) -> bytes:
     header: dict[str, Any] = {
-        "code": command.code,
-        "language": command.language,
-        "version": command.version,
-        "opaque": command.opaque,
-        "flag": command.flag,
-        "serializeTypeCurrentRPC": "JSON",
-    }
+        "code": command.code, "language": command.language, "version": command.version, "opaque": command.opaque,
+        "flag": command.flag, "serializeTypeCurrentRPC": "JSON",
+    }  # fmt: skip
     if command.remark is not None:
         header["remark"] = command.remark
     if command.fields:

@@ -54,11 +54,8 @@ BY_MESSAGE: Final = -2
 BY_ROW: Final = -3
 
 DECIDERS: Final = {
-    Decider.HEADERS: BY_HEADERS,
-    Decider.SELECTOR: BY_MESSAGE,
-    Decider.HASH: BY_MESSAGE,
-    Decider.CHANCE: BY_ROW,
-}
+    Decider.HEADERS: BY_HEADERS, Decider.SELECTOR: BY_MESSAGE, Decider.HASH: BY_MESSAGE, Decider.CHANCE: BY_ROW,
+}  # fmt: skip
 """What decides at an exchange -> how messages that pass it are routed; all others by the class of their key."""
 
 

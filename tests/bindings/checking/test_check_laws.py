@@ -215,15 +215,8 @@ def test_every_leak_and_bypass_without_circles_is_found(topology: Topology) -> N
     """Where an exchange with an alternate, to which messages can come, loses a key, there is a finding of why."""
     findings = check(topology)
     other_findings = {f.code for f in findings} & {
-        "HS201",
-        "HS202",
-        "HS206",
-        "HS207",
-        "HS301",
-        "HS302",
-        "HS303",
-        "HS305",
-    }
+        "HS201", "HS202", "HS206", "HS207", "HS301", "HS302", "HS303", "HS305",
+    }  # fmt: skip
     router = open_to_all(topology)
     never = {f.part.name for f in findings if f.code == "HS304" and isinstance(f.part, Exchange)}  # takes its alternate
     entered = entered_in(topology) - never

@@ -47,13 +47,9 @@ SEED = st.integers(0, 2**32)
 PROFILE = st.sampled_from(list(PROFILES.values()))
 CERTAIN = topologies.Kinds(types=("direct", "fanout", "topic", "topic", "headers", "x-consistent-hash"))
 PARTITIONINGS = (
-    None,
-    "kafka.murmur2 over 3 by routing_key",
-    "kafka.murmur2 over 5 by word 2",
-    'kafka.murmur2 over 5 by header "h"',
-    "librdkafka.random over 2 by routing_key",
-    "librdkafka.fnv1a over 3 by property message_id",
-)
+    None, "kafka.murmur2 over 3 by routing_key", "kafka.murmur2 over 5 by word 2", 'kafka.murmur2 over 5 by header "h"',
+    "librdkafka.random over 2 by routing_key", "librdkafka.fnv1a over 3 by property message_id",
+)  # fmt: skip
 
 
 def altered(rng: Random, topology: Topology) -> Topology:

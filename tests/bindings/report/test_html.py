@@ -26,14 +26,9 @@ from tests.support.bindings.reports import hand_made, report_of
 from tests.support.browser import CHROMIUM, NO_BROWSER, Browser
 
 HOSTILE = [
-    "<img src=x onerror=\"document.title='PWNED'\">",
-    "</script><script>document.title='PWNED'</script>",
-    "<!--<script>",
-    "]]>\u2028\u2029\u202e\x00",
-    "@@SCRIPT@@",
-    "__proto__",
-    "\udcff not UTF-8",
-]
+    "<img src=x onerror=\"document.title='PWNED'\">", "</script><script>document.title='PWNED'</script>",
+    "<!--<script>", "]]>\u2028\u2029\u202e\x00", "@@SCRIPT@@", "__proto__", "\udcff not UTF-8",
+]  # fmt: skip
 
 
 def to_json(report: Report) -> Any:

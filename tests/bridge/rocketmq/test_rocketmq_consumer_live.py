@@ -151,11 +151,8 @@ def test_in_order_a_failing_message_blocks_its_queue_until_it_is_a_dead_letter(r
         queue = (await queues_of(client, topic))[0]
         await send(client, numbered(topic, 3), queue)
         settings: dict[str, Any] = {
-            "orderly": True,
-            "max_reconsume_times": 1,
-            "suspend_current_queue_time": 0.2,
-            "window": 1,
-        }
+            "orderly": True, "max_reconsume_times": 1, "suspend_current_queue_time": 0.2, "window": 1,
+        }  # fmt: skip
         async with consumer_of(client, topic, **settings) as consumer:
             came: list[tuple[bytes, int]] = []
             while len(came) < 4:
@@ -226,12 +223,8 @@ def test_an_operator_can_reset_the_offsets_of_a_reading_group(rocketmq_servers: 
             await read(consumer, 5)
             await consumer.persist()  # a broker of 4.x resets what it knows only
             fields = {
-                "topic": topic,
-                "group": consumer.group.name,
-                "timestamp": "0",
-                "isForce": "true",
-                "force": "true",
-            }
+                "topic": topic, "group": consumer.group.name, "timestamp": "0", "isForce": "true", "force": "true",
+            }  # fmt: skip
             reset = 222  # INVOKE_BROKER_TO_RESET_OFFSET
             await client.ask(client.address(queue.broker), reset, fields)
             # 5.x tells it at the next pull; this ends the one that waits.

@@ -36,18 +36,9 @@ from tests.bindings.archive.test_traces import TRACED, text_entry
 from tests.recorders import golden
 
 __all__ = [
-    "KINDS",
-    "Copy",
-    "Original",
-    "Outcome",
-    "Unit",
-    "check",
-    "make_damaged_copy",
-    "kept_originals",
-    "make_originals",
-    "read_archive",
-    "write",
-]
+    "KINDS", "Copy", "Original", "Outcome", "Unit", "check", "make_damaged_copy", "kept_originals", "make_originals",
+    "read_archive", "write",
+]  # fmt: skip
 
 PLACES: Final = Places("topic", "=k")
 KINDS: Final = ("flipped", "cut", "doubled", "swapped")

@@ -31,21 +31,11 @@ WIDEST: Final = 140
 """Maximum width of a report, in characters, however wide the terminal is."""
 
 SECTIONS: Final[tuple[Callable[[ReportView], Iterable[RenderableType]], ...]] = (
-    head.show_head,
-    head.show_totals,
-    traffic.show_exchanges,
-    traffic.show_dead,
-    traffic.show_stale,
-    traffic.show_unroutable,
-    traffic.show_alternates,
-    traffic.show_queues,
-    traffic.show_partition_skew,
-    verdicts.show_verification,
-    verdicts.show_comparison,
-    verdicts.show_findings,
-    verdicts.show_ignored,
+    head.show_head, head.show_totals, traffic.show_exchanges, traffic.show_dead, traffic.show_stale,
+    traffic.show_unroutable, traffic.show_alternates, traffic.show_queues, traffic.show_partition_skew,
+    verdicts.show_verification, verdicts.show_comparison, verdicts.show_findings, verdicts.show_ignored,
     verdicts.show_gates,
-)
+)  # fmt: skip
 """The sections in their order; one that has nothing to show yields nothing."""
 
 

@@ -166,13 +166,10 @@ def _read_operator_policy(collector: Collector, node: DocumentNode) -> None:
 
 
 READERS: Final[Mapping[str, Callable[[Collector, DocumentNode], None]]] = {
-    "rabbitmq_vhost": _read_vhost,
-    "rabbitmq_exchange": _read_exchange,
-    "rabbitmq_queue": _read_queue,
-    "rabbitmq_binding": _read_binding,
-    "rabbitmq_policy": _read_policy,
+    "rabbitmq_vhost": _read_vhost, "rabbitmq_exchange": _read_exchange, "rabbitmq_queue": _read_queue,
+    "rabbitmq_binding": _read_binding, "rabbitmq_policy": _read_policy,
     "rabbitmq_operator_policy": _read_operator_policy,
-}
+}  # fmt: skip
 """Type of a resource -> the function that reads it."""
 ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
     "rabbitmq_vhost": (

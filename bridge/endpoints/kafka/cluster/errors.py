@@ -46,14 +46,10 @@ PASSING: Final = frozenset({
 """Errors after which librdkafka goes on trying by itself."""
 
 REFUSALS: Final = {
-    KafkaError.MSG_SIZE_TOO_LARGE: True,
-    KafkaError.INVALID_MSG: True,
-    KafkaError.INVALID_RECORD: True,
-    KafkaError._INVALID_ARG: True,
-    KafkaError.INVALID_TIMESTAMP: True,
-    KafkaError.RECORD_LIST_TOO_LARGE: True,
+    KafkaError.MSG_SIZE_TOO_LARGE: True, KafkaError.INVALID_MSG: True, KafkaError.INVALID_RECORD: True,
+    KafkaError._INVALID_ARG: True, KafkaError.INVALID_TIMESTAMP: True, KafkaError.RECORD_LIST_TOO_LARGE: True,
     KafkaError._INVALID_DIFFERENT_RECORD: False,
-}
+}  # fmt: skip
 """Errors of a message, or of the batch that it was in -> whether sending it again, if it was alone, is of no use. All
 others are the connection's, the topic's or the account's: a message must not become a dead letter because a permission
 is missing."""
