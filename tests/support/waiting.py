@@ -22,7 +22,8 @@ MOST: Final = 3000.0
 LIMIT: Final = 120.0
 """Time that anything may take on such a machine, in seconds."""
 PAUSE: Final = 0.01
-"""Time between two looks at a condition, in seconds."""
+LONGEST: Final = 0.1
+"""Least and greatest time between two looks at a condition, in seconds."""
 USUAL: Final = 0.008
 """Processor time of `_compute` on a usual machine, in seconds."""
 
@@ -63,6 +64,11 @@ def find_limit(seconds: float = LIMIT) -> float:
     return max(PAUSE, min(stretch(seconds), 0.9 * (_ends - time.monotonic())))
 
 
+def find_pause(waited: float) -> float:
+    """Return the time until the next look at a condition: a look may cost a broker as much as it costs us."""
+    return min(max(PAUSE, waited / 20), LONGEST)
+
+
 def wait_until(
     condition: Callable[[], Any], describe: Callable[[], object] = str, running: Sequence[asyncio.Future[None]] = ()
 ) -> Any:
@@ -71,25 +77,29 @@ def wait_until(
     Raises `AssertionError` with the result of `describe` if it does not within the limit, or never will, as one of the
     pumps that are ``running`` has ended; what that died of is raised instead.
     """
-    end = time.monotonic() + find_limit()
+    began = time.monotonic()
+    end = began + find_limit()
     while not (value := condition()):
         for each in running:
             if each.done():
                 each.result()
                 raise AssertionError(f"a pump has ended: {describe()}")
-        assert time.monotonic() < end, f"it did not happen: {describe()}"
-        time.sleep(PAUSE)
+        now = time.monotonic()
+        assert now < end, f"it did not happen: {describe()}"
+        time.sleep(find_pause(now - began))
     return value
 
 
 async def until(condition: Callable[[], Any], describe: Callable[[], object] = str) -> Any:
     """Do the same on an event loop, which goes on meanwhile; the condition may be awaited."""
-    end = time.monotonic() + find_limit()
+    began = time.monotonic()
+    end = began + find_limit()
     while True:
         value = condition()
         if inspect.isawaitable(value):
             value = await value
         if value:
             return value
-        assert time.monotonic() < end, f"it did not happen: {describe()}"
-        await asyncio.sleep(PAUSE)
+        now = time.monotonic()
+        assert now < end, f"it did not happen: {describe()}"
+        await asyncio.sleep(find_pause(now - began))
