@@ -86,8 +86,9 @@ def try_core(environment: Path, wheel: Path) -> None:
     """Install the wheel without extras, and use what needs none: help, route, check, manual pages, completions."""
     with step("install the core"):
         python = install(environment, wheel)
-    installed = {row["name"] for row in json.loads(output([python, "-m", "pip", "list", "--format", "json"]))}
-    if installed - {"pip", "setuptools"} != {"hashstar", "lark", "click"}:
+    listed = output([sys.executable, "-m", "pip", "--python", python, "list", "--format", "json"])
+    installed = {row["name"] for row in json.loads(listed)}
+    if installed != {"hashstar", "lark", "click"}:
         raise click.ClickException(f"the core brings more than lark and click: {sorted(installed)}")
     program = str(environment / "bin/hashstar")
     topology = environment / "shop.bindings"
@@ -144,11 +145,11 @@ def install(environment: Path, wheel: Path, *extras: str) -> str:
     wheels.mkdir()
     options = ["--quiet", "--no-build-isolation", "--use-pep517", "--wheel-dir", str(wheels)]
     output([sys.executable, "-m", "pip", "wheel", *options, "--requirement", write_requirements(wheels, *extras)])
-    output([sys.executable, "-m", "venv", str(environment)])
+    output([sys.executable, "-m", "venv", "--without-pip", str(environment)])
     python = str(environment / "bin/python")
     wanted = f"{wheel}[{','.join(extras)}]" if extras else str(wheel)
     options = ["--quiet", "--no-compile", "--no-index", "--find-links", str(wheels)]
-    output([python, "-m", "pip", "install", *options, wanted])
+    output([sys.executable, "-m", "pip", "--python", python, "install", *options, wanted])
     return python
 
 
