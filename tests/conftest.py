@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import faulthandler
 import gc
 import os
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support import passed, tiers, unsteady, waiting
+from tests.support.alarm import end_process_after
 from tests.support.browser import Browser, open_browser
 from tests.support.rocketmq_cluster import Cluster, cluster_with
 from tests.support.servers import SERVERS, Server, ServerSet, server_set
@@ -54,22 +54,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
     """Give each test the time that this machine needs, before pytest-timeout asks how much that is."""
     marked = item.get_closest_marker("timeout")
     limit = waiting.begin_test(marked.args[0] if marked else waiting.TEST_LIMIT)
     item.add_marker(pytest.mark.timeout(limit), append=False)
-    return (yield)
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """End the process if a test cannot be interrupted, somewhat after its own limit."""
-    faulthandler.cancel_dump_traceback_later()
-    marked = item.get_closest_marker("timeout")
-    if marked is not None and marked.args[0] and fault_handler_stderr_fd_key in item.config.stash:
-        stderr = item.config.stash[fault_handler_stderr_fd_key]
-        faulthandler.dump_traceback_later(1.1 * marked.args[0], file=stderr, exit=True)
+    stderr = item.config.stash.get(fault_handler_stderr_fd_key, None)
+    if stderr is not None:
+        end_process_after(limit, stderr)
+    done = yield
+    if stderr is not None and nextitem is None:
+        end_process_after(0, stderr)
+    return done
 
 
 @pytest.hookimpl(wrapper=True)

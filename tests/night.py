@@ -45,7 +45,7 @@ WAITING: Final[Mapping[str, str]] = {
 
 COMPUTING: Final[Mapping[str, str]] = {
     # Ten times the examples take ten times as long.
-    "tests": f"{PYTEST} -n auto --tier=night --timeout=3600 -o faulthandler_timeout=3660",
+    "tests": f"{PYTEST} -n auto --tier=night --timeout=3600",
     "mutants": "make mutants",
     "fuzz": "make fuzz",
     "damage": "make damage",

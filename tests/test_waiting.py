@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support import waiting
+from tests.support import alarm, waiting
 from tests.support.tiers import examples
 
 ROOT = Path(__file__).parents[1]
@@ -46,6 +46,45 @@ def test_a_test_without_a_limit_has_waits_with_one(monkeypatch: pytest.MonkeyPat
     assert waiting.LIMIT <= waiting.find_limit() < float("inf")
 
 
+@examples(200)
+@given(st.lists(st.tuples(st.floats(0, 400), st.sampled_from([0.0, 20.0, 600.0, 660.0, 3000.0])), min_size=1))
+def test_whatever_tests_follow_each_other_an_alarm_is_set_a_little_after_the_limit_of_each(
+    tests: list[tuple[float, float]],
+) -> None:
+    alarms: list[float] = []
+    with pytest.MonkeyPatch.context() as patch:
+        now = 1e6
+        patch.setattr(alarm, "_alarm", 0.0)
+        patch.setattr("tests.support.alarm.time.monotonic", lambda: now)
+        patch.setattr("tests.support.alarm.faulthandler.cancel_dump_traceback_later", alarms.clear)
+        patch.setattr(
+            "tests.support.alarm.faulthandler.dump_traceback_later",
+            lambda seconds, **_options: alarms.append(now + seconds),
+        )
+        for took, limit in tests:
+            alarm.end_process_after(limit, 2)
+            assert len(alarms) == bool(limit)
+            assert all(alarm.LEAST * limit <= each - now <= alarm.MOST * limit for each in alarms)
+            now += min(took, limit or took)
+
+
+STUCK = """
+import signal, time
+import pytest
+from tests.support import waiting
+
+waiting.stretch = lambda seconds: seconds
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+
+def test_short(): ...
+
+@pytest.mark.timeout(3)
+def test_stuck():
+    while True:
+        time.sleep(60)
+"""
+
+
 TESTS = """
 import pytest
 from tests.support import waiting
@@ -71,16 +110,29 @@ def test_any(limit):
 """
 
 
+def run(folder: Path, tests: str) -> subprocess.CompletedProcess[str]:
+    """Run tests with our settings in a process of their own."""
+    (folder / "conftest.py").write_text("from tests.conftest import *")
+    (folder / "test_it.py").write_text(tests)
+    options = ["-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml"), f"--rootdir={folder}", "-q"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])}
+    command = [sys.executable, "-m", "pytest", *options, str(folder)]
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False,
+        timeout=waiting.find_limit(),
+    )  # fmt: skip
+
+
 @pytest.mark.process
 @pytest.mark.smoke
 def test_a_test_has_the_limit_that_the_machine_asks_for(tmp_path: Path) -> None:
-    (tmp_path / "conftest.py").write_text("from tests.conftest import *")
-    (tmp_path / "test_it.py").write_text(TESTS)
-    options = ["-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml"), f"--rootdir={tmp_path}", "-q"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])}
-    command = [sys.executable, "-m", "pytest", *options, str(tmp_path)]
-    done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
-        timeout=waiting.find_limit(),
-    )  # fmt: skip
+    done = run(tmp_path, TESTS)
     assert "3 passed" in done.stdout, done.stdout
+
+
+@pytest.mark.process
+def test_a_test_that_cannot_be_interrupted_ends_the_process_and_shows_where_it_is(tmp_path: Path) -> None:
+    done = run(tmp_path, STUCK)
+    assert done.returncode == 1
+    assert "in test_stuck" in done.stderr
+    assert "in test_short" not in done.stderr

@@ -1,6 +1,6 @@
 """Random topologies and messages on all brokers that are here: what moves between two releases is what was claimed.
 
-``HASHSTAR_UPGRADE_MESSAGES=200000`` makes it long: add ``-o faulthandler_timeout=0``, as it takes a quarter of an hour.
+``HASHSTAR_UPGRADE_MESSAGES=200000`` makes it long: it takes a quarter of an hour.
 """
 
 from __future__ import annotations
