@@ -41,7 +41,7 @@ FAMILIES: Final[Mapping[str, str]] = {
 """Beginning of the codes of a family -> its heading in the index."""
 
 RELEASES: Final = tuple(
-    row.series if [each.series for each in ROWS].count(row.series) == 1 else ".".join(map(str, row.since))
+    ".".join(map(str, row.since))
     for before, row in pairwise((None, *ROWS))
     if row is not None and (before is None or before.profile != row.profile)
 )
@@ -117,15 +117,19 @@ def _find_releases(example: str, code: str) -> list[str]:
 
 
 def _describe_releases(found: Sequence[str]) -> str:
-    """Return ``all, from 3.10 on``, ``4.0 and later`` or ``before 4.0``; a list where there is a gap."""
+    """Return ``all, from 3.10 on``, ``4.0 and later``, ``before 4.0`` or ``from 4.3.0, before 4.3.2``.
+
+    Raises ValueError if there is a gap.
+    """
     at = RELEASES.index(found[0])
-    if tuple(found) == RELEASES:
-        return f"all, from {RELEASES[0]} on."
-    if tuple(found) == RELEASES[at:]:
-        return f"{found[0]} and later."
-    if tuple(found) == RELEASES[: len(found)]:
-        return f"before {RELEASES[len(found)]}."
-    return f"{', '.join(found)}, and those up to the next one of {', '.join(RELEASES)}."
+    end = at + len(found)
+    if tuple(found) != RELEASES[at:end]:
+        raise ValueError(f"a gap between {', '.join(found)}")
+    if found[-1] == RELEASES[-1]:
+        first = found[0].removesuffix(".0")
+        return f"{first} and later." if at else f"all, from {first} on."
+    before = f"before {RELEASES[end].removesuffix('.0')}."
+    return f"from {found[0]}, {before}" if at else before
 
 
 def _render_index() -> str:

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from exchange.entities.entities import Policy
 from exchange.entities.profile import Profile
-from exchange.entities.queue_arguments import FILTER_BYTES, LOCATORS, MAX_SEGMENT_BYTES, OVERFLOWS, find_max_age
+from exchange.entities.queue_arguments import FILTER_BYTES, LOCATORS, OVERFLOWS, find_max_age
 from exchange.errors import BadRequest
 from exchange.patterns.pcre import parse_expression
 from exchange.values.erlang_terms import show_json
@@ -66,7 +66,7 @@ SETTINGS: Final[Mapping[str, SettingRule]] = MappingProxyType({
     "max-age": SettingRule(lambda value: isinstance(value, str) and bool(find_max_age(to_bytes(value))), "max age"),
     "queue-leader-locator": SettingRule(_one_of(*_LOCATORS), "queue leader locator value"),
     "initial-cluster-size": SettingRule(_integer_from(0), "cluster size"),
-    "stream-max-segment-size-bytes": SettingRule(_integer_from(0, MAX_SEGMENT_BYTES), "segment size"),
+    "stream-max-segment-size-bytes": SettingRule(_integer_from(0), "segment size"),
     "delivery-limit": SettingRule(_is_integer, "delivery limit"),
     "consumer-timeout": SettingRule(_integer_from(0), "consumer timeout"),
     "consumer-disconnected-timeout": SettingRule(_integer_from(0), "consumer disconnected timeout"),
@@ -172,6 +172,9 @@ def _setting(name: str, profile: Profile) -> SettingRule:
     """Return the rule of a setting that a release knows."""
     if name == "delivery-limit" and not profile.lives.negative_limit_is_none:
         return _NO_NEGATIVE_LIMIT
+    most = profile.settings.max_segment_bytes
+    if name == "stream-max-segment-size-bytes" and most is not None:
+        return SETTINGS[name]._replace(is_valid=_integer_from(0, most))
     return (_OF_MIRRORING.get(name) if profile.settings.mirrors_queues else None) or SETTINGS[name]
 
 

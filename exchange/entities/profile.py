@@ -38,9 +38,11 @@ class SettingRules:
     has_version_1: bool
     """Classic queues have two versions, and x-queue-mode is checked (up to 4.2)."""
     sorts_arguments: bool
-    """The arguments of a queue without x-queue-type are checked sorted by name (since 4.0)."""
-    empty_type_is_classic: bool
-    """An empty x-queue-type stands for classic (since 4.3)."""
+    """The arguments of a queue without x-queue-type are checked sorted by name (since 3.13.4)."""
+    texts_for_no_type: frozenset[str]
+    """Texts that as x-queue-type are as good as none: ``undefined`` since 3.13.4, "" since 4.2.8 and 4.3.2."""
+    max_segment_bytes: int | None
+    """Maximum size of a segment of a stream, in bytes (since 3.10.6); None for none."""
     has_plugin_types: bool
     """Plugins can add types of queues (since 4.0)."""
     denies_master_locator: bool
@@ -202,19 +204,22 @@ class Profile:
     names_queues_by_prefix: bool = field(repr=False)
     """The argument x-name-prefix begins the name of a queue that the broker names, and is not kept (since 4.4)."""
     import_needs_queue_flags: bool = field(repr=False)
-    """An import of definitions refuses queues without durable or auto_delete (3.10; not 4.0)."""
+    """An import of definitions refuses queues without durable or auto_delete (3.10)."""
     import_needs_durable: bool = field(repr=False)
-    """An import of definitions refuses exchanges without durable (3.10 and 4.0; not 4.3)."""
+    """An import of definitions refuses exchanges without durable (up to 4.2.1)."""
     import_skips_bindings: bool = field(repr=False)
-    """An import leaves bindings out in silence whose ends are missing (3.10); 4.0 refuses the whole file."""
+    """An import leaves bindings out in silence whose ends are missing (up to 3.13.5); later it refuses the file."""
     import_checks_topic_exchanges: bool = field(repr=False)
-    """An import refuses topic permissions for an exchange that does not exist (4.3; not 4.0)."""
+    """An import refuses topic permissions for an exchange that does not exist (since 4.3.2)."""
     import_skips_generated: bool = field(repr=False)
     """An import leaves out bindings to queues ``amq.*`` that are missing, with a warning (since 4.4.1)."""
     import_takes_any_metadata: bool = field(repr=False)
-    """An import takes metadata of a virtual host that are no object, and reads none of it (4.3; not 4.0)."""
-    import_takes_undefined_type: bool = field(repr=False)
-    """An import takes "undefined" for the default queue type of a virtual host (3.13.7; not 3.10)."""
+    """An import takes metadata of a virtual host that are no object, and reads none of it (since 4.2.6)."""
+    values_for_no_default_type: frozenset[str | None] | None = field(repr=False)
+    """Values of the default queue type of a virtual host that are as good as none for an import; None if it does not
+    read the default type at all (up to 3.10.7)."""
+    import_gives_default_types: bool = field(repr=False)
+    """An import gives a queue without a type the default type of its virtual host (since 3.11)."""
     import_keeps_queue_limits: bool = field(repr=False)
     """An import leaves out queues over the limit of their virtual host, without a word (since 3.13.3)."""
     max_regex_bytes: int | None = field(repr=False)
@@ -227,7 +232,7 @@ class Profile:
     lives: QueueBehaviour = field(repr=False)
     """What becomes of messages in queues."""
     routes_as: str = field(default="", repr=False)
-    """Name of an older profile with the same rules of routing; "" for none. Kept counts of both add."""
+    """Name of another profile with the same rules of routing; "" for none. Kept counts of both add."""
     applied_to: str = field(default="", repr=False, compare=False)
     """The release, newer than all of its series or than all series that are known here, that the profile is applied to;
     "" for none."""

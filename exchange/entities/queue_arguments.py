@@ -27,7 +27,6 @@ __all__ = [
 MAX_EXPIRY: Final = 315_360_000_000
 """Maximum duration in milliseconds: ten years."""
 MAX_PRIORITY: Final = 255
-MAX_SEGMENT_BYTES: Final = 3_000_000_000
 FILTER_BYTES: Final = range(16, 256)
 
 Arguments = Mapping[str, tuple[str, Any]]
@@ -359,9 +358,7 @@ def _type_of(arguments: Arguments, what: str, profile: Profile) -> str | None:
         name = _decode(value)
         if name in MODULES:
             return name
-        if not name and profile.settings.empty_type_is_classic:
-            return "classic"
-        if name == "undefined" and profile.settings.has_plugin_types:  # as virtual hosts without a default export it
+        if name in profile.settings.texts_for_no_type:
             return "classic"
         if name in PLUGIN_TYPES and profile.settings.has_plugin_types:
             return None
@@ -371,7 +368,8 @@ def _type_of(arguments: Arguments, what: str, profile: Profile) -> str | None:
 
 def _refuse_stream(arguments: Arguments, profile: Profile) -> None:
     _, size = arguments.get("x-stream-max-segment-size-bytes", ("long", 0))
-    if size > MAX_SEGMENT_BYTES:
+    most = profile.settings.max_segment_bytes
+    if most is not None and size > most:
         raise PreconditionFailed("Exceeded max value for x-stream-max-segment-size-bytes")
     if "x-stream-filter-size-bytes" in arguments and profile.settings.filter_size_refusal is not None:
         _, size = arguments["x-stream-filter-size-bytes"]

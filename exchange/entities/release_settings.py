@@ -11,7 +11,8 @@ from typing import Final
 from exchange.entities.profile import SettingRules
 
 __all__ = [
-    "SETTINGS_3_10", "SETTINGS_3_12", "SETTINGS_3_13", "SETTINGS_4_0", "SETTINGS_4_2_7",
+    "SETTINGS_3_10", "SETTINGS_3_10_0", "SETTINGS_3_11_10", "SETTINGS_3_11_15", "SETTINGS_3_11_24", "SETTINGS_3_12",
+    "SETTINGS_3_12_0", "SETTINGS_3_13", "SETTINGS_3_13_0", "SETTINGS_4_0", "SETTINGS_4_2_7", "SETTINGS_4_2_8",
     "SETTINGS_4_3", "SETTINGS_4_3_0", "SETTINGS_4_3_1", "SETTINGS_4_4",
 ]  # fmt: skip
 
@@ -33,7 +34,7 @@ _NOT_OF_STREAMS: Final = _CLASSIC_ONLY | _QUORUM_ONLY | _IN_MEMORY | {
 }  # fmt: skip
 _OLD_APPLY_TO: Final = ("all", "exchanges", "queues")
 
-SETTINGS_3_10: Final = SettingRules(
+SETTINGS_3_10_0: Final = SettingRules(
     name="3.10",
     classic_arguments=(
         "x-expires", "x-message-ttl", "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-max-length",
@@ -58,7 +59,8 @@ SETTINGS_3_10: Final = SettingRules(
     crashes_on_timeouts=False,
     has_version_1=True,
     sorts_arguments=False,
-    empty_type_is_classic=False,
+    texts_for_no_type=frozenset(),
+    max_segment_bytes=None,
     has_plugin_types=False,
     denies_master_locator=False,
     filter_size_refusal=None,
@@ -82,21 +84,32 @@ SETTINGS_3_10: Final = SettingRules(
     quorum_ignores=_RETRIES | _SIZES | _TAG | {"consumer-timeout", "consumer-disconnected-timeout"},
     stream_ignores=_OFFSET | {"consumer-timeout", "stream-filter-size-bytes"},
 )  # fmt: skip
-SETTINGS_3_12: Final = replace(
-    SETTINGS_3_10,
+SETTINGS_3_10: Final = replace(SETTINGS_3_10_0, max_segment_bytes=3_000_000_000)
+SETTINGS_3_11_10: Final = replace(
+    SETTINGS_3_10, operator_settings=SETTINGS_3_10.operator_settings | {"ha-mode", "ha-params"}
+)
+SETTINGS_3_11_15: Final = replace(
+    SETTINGS_3_11_10, operator_settings=SETTINGS_3_11_10.operator_settings | {"ha-sync-mode"}
+)
+SETTINGS_3_11_24: Final = replace(
+    SETTINGS_3_11_15, operator_settings=SETTINGS_3_11_15.operator_settings | {"queue-version"}
+)
+SETTINGS_3_12_0: Final = replace(
+    SETTINGS_3_11_15,
     name="3.12",
     apply_to=(*_OLD_APPLY_TO, "classic_queues", "quorum_queues", "streams"),
     policy_settings=SETTINGS_3_10.policy_settings | {"consumer-timeout"},
-    operator_settings=SETTINGS_3_10.operator_settings | {
-        "queue-version", "overflow", "ha-mode", "ha-params", "ha-sync-mode",
-    },
-    classic_unsupported=SETTINGS_3_10.classic_unsupported | _IN_MEMORY | _GROUP,
-    stream_unsupported=SETTINGS_3_10.stream_unsupported | _GROUP,
     classic_ignores=frozenset({"queue-leader-locator", "queue-mode"}),
     quorum_ignores=_RETRIES | _TAG | _SIZES | {"consumer-disconnected-timeout"},
     stream_ignores=_OFFSET | {"stream-filter-size-bytes"},
-)  # fmt: skip
-SETTINGS_3_13: Final = replace(
+)
+SETTINGS_3_12: Final = replace(
+    SETTINGS_3_12_0,
+    operator_settings=SETTINGS_3_12_0.operator_settings | {"queue-version", "overflow"},
+    classic_unsupported=SETTINGS_3_12_0.classic_unsupported | _IN_MEMORY | _GROUP,
+    stream_unsupported=SETTINGS_3_12_0.stream_unsupported | _GROUP,
+)
+SETTINGS_3_13_0: Final = replace(
     SETTINGS_3_12,
     policy_settings=SETTINGS_3_12.policy_settings | _GROUP | {"stream-filter-size-bytes"},
     operator_settings=SETTINGS_3_12.operator_settings | _GROUP,
@@ -104,6 +117,7 @@ SETTINGS_3_13: Final = replace(
     quorum_ignores=SETTINGS_3_12.quorum_ignores - _SIZES,
     stream_ignores=_OFFSET,
 )
+SETTINGS_3_13: Final = replace(SETTINGS_3_13_0, texts_for_no_type=frozenset({"undefined"}), sorts_arguments=True)
 SETTINGS_4_0: Final = replace(
     SETTINGS_3_13,
     name="4.0",
@@ -111,7 +125,6 @@ SETTINGS_4_0: Final = replace(
     classic_consumer_arguments=frozenset({"x-priority"}),
     quorum_consumer_arguments=frozenset({"x-priority"}),
     stream_consumer_arguments=frozenset({"x-stream-offset", "x-stream-filter", "x-stream-match-unfiltered"}),
-    sorts_arguments=True,
     has_plugin_types=True,
     policy_settings=SETTINGS_3_13.policy_settings - {"ha-mode"},
     operator_settings=(SETTINGS_3_13.operator_settings | {"queue-master-locator"}) - _MIRRORING,
@@ -129,6 +142,7 @@ SETTINGS_4_2_7: Final = replace(
     stream_arguments=_CHECKED_FILTERS,
     filter_size_refusal="Invalid value for x-stream-filter-size-bytes",
 )
+SETTINGS_4_2_8: Final = replace(SETTINGS_4_2_7, texts_for_no_type=frozenset({"undefined", ""}))
 SETTINGS_4_3_0: Final = replace(
     SETTINGS_4_0,
     name="4.3",
@@ -140,7 +154,6 @@ SETTINGS_4_3_0: Final = replace(
     ),
     crashes_on_timeouts=True,
     has_version_1=False,
-    empty_type_is_classic=True,
     denies_master_locator=True,
     policy_settings=SETTINGS_4_0.policy_settings | {"consumer-disconnected-timeout"},
     classic_unsupported=SETTINGS_4_0.classic_unsupported | _JMS,
@@ -165,6 +178,7 @@ SETTINGS_4_3: Final = replace(
         *SETTINGS_4_3_0.quorum_arguments[-3:],
     ),
     unchecked_arguments=frozenset(),
+    texts_for_no_type=SETTINGS_4_2_8.texts_for_no_type,
 )  # fmt: skip
 SETTINGS_4_4: Final = replace(
     SETTINGS_4_3,

@@ -13,10 +13,17 @@ from typing import Final
 from exchange.entities.profile import NEWEST_PATCH, Profile, QueueBehaviour, read_release
 from exchange.entities.release_settings import (
     SETTINGS_3_10,
+    SETTINGS_3_10_0,
+    SETTINGS_3_11_10,
+    SETTINGS_3_11_15,
+    SETTINGS_3_11_24,
     SETTINGS_3_12,
+    SETTINGS_3_12_0,
     SETTINGS_3_13,
+    SETTINGS_3_13_0,
     SETTINGS_4_0,
     SETTINGS_4_2_7,
+    SETTINGS_4_2_8,
     SETTINGS_4_3,
     SETTINGS_4_3_0,
     SETTINGS_4_3_1,
@@ -80,8 +87,12 @@ _LIVES_4_3: Final = replace(
     consumer_timeout=1_800_000,
 )
 
-_3_10: Final = Profile(
-    name="rabbitmq-3.10",
+_UNDEFINED: Final[frozenset[str | None]] = frozenset({"undefined"})
+_UNDEFINED_OR_NULL: Final = _UNDEFINED | {None}
+_NO_TYPE: Final = _UNDEFINED_OR_NULL | {""}
+
+_3_10_0: Final = Profile(
+    name="",
     integers_equal_floats=True,
     timestamps_in_milliseconds=False,
     signed_zeros_differ=False,
@@ -106,29 +117,41 @@ _3_10: Final = Profile(
     import_checks_topic_exchanges=False,
     import_skips_generated=False,
     import_takes_any_metadata=False,
-    import_takes_undefined_type=False,
+    values_for_no_default_type=None,
+    import_gives_default_types=False,
     import_keeps_queue_limits=False,
     max_regex_bytes=None,
     denied_features=frozenset(),
-    settings=SETTINGS_3_10,
+    settings=SETTINGS_3_10_0,
     lives=_LIVES_3_10,
+    routes_as="rabbitmq-3.10",
 )
-_3_12: Final = replace(_3_10, name="rabbitmq-3.12", settings=SETTINGS_3_12, lives=_LIVES_3_12)
-_3_13: Final = replace(
-    _3_12,
-    name="rabbitmq-3.13",
+_3_10_6: Final = replace(_3_10_0, settings=SETTINGS_3_10)
+_3_10: Final = replace(_3_10_6, name="rabbitmq-3.10", routes_as="", values_for_no_default_type=frozenset())
+_3_11_0: Final = replace(
+    _3_10, name="", routes_as="rabbitmq-3.10", import_needs_queue_flags=False, import_gives_default_types=True
+)
+_3_11_10: Final = replace(_3_11_0, settings=SETTINGS_3_11_10)
+_3_11_15: Final = replace(_3_11_0, settings=SETTINGS_3_11_15)
+_3_11_24: Final = replace(_3_11_0, settings=SETTINGS_3_11_24)
+_3_12_0: Final = replace(_3_11_0, routes_as="rabbitmq-3.12", settings=SETTINGS_3_12_0, lives=_LIVES_3_12)
+_3_12_7: Final = replace(_3_12_0, settings=SETTINGS_3_12)
+_3_12: Final = replace(_3_12_7, name="rabbitmq-3.12", routes_as="", values_for_no_default_type=_UNDEFINED)
+_3_13_0: Final = replace(
+    _3_12_7,
+    routes_as="rabbitmq-3.13",
     integers_equal_floats=False,
     timestamps_in_milliseconds=True,
     hash_headers_have_types=False,
     hashes_empty_arrays=False,
     delay_is_annotation=True,
-    import_needs_queue_flags=False,
-    import_skips_bindings=False,
-    import_takes_undefined_type=True,
-    import_keeps_queue_limits=True,
-    settings=SETTINGS_3_13,
+    settings=SETTINGS_3_13_0,
     lives=_LIVES_3_13,
 )
+_3_13_2: Final = replace(_3_13_0, values_for_no_default_type=_UNDEFINED)
+_3_13_3: Final = replace(_3_13_2, import_keeps_queue_limits=True)
+_3_13_4: Final = replace(_3_13_3, settings=SETTINGS_3_13)
+_3_13: Final = replace(_3_13_4, name="rabbitmq-3.13", routes_as="", import_skips_bindings=False)
 _4_0: Final = replace(
     _3_13,
     name="rabbitmq-4.0",
@@ -140,10 +163,12 @@ _4_0: Final = replace(
     settings=SETTINGS_4_0,
     lives=_LIVES_4_0,
 )
-_4_2_5: Final = replace(_4_0, name="", lives=_LIVES_4_2_5)
-_4_2_6: Final = replace(_4_2_5, max_weight=10_000, selectors_are_checked=True)
+_4_1_8: Final = replace(_4_0, name="", routes_as="rabbitmq-4.0", values_for_no_default_type=_UNDEFINED_OR_NULL)
+_4_2_2: Final = replace(_4_0, name="", routes_as="rabbitmq-4.0", import_needs_durable=False)
+_4_2_5: Final = replace(_4_2_2, routes_as="", lives=_LIVES_4_2_5)
+_4_2_6: Final = replace(_4_2_5, max_weight=10_000, selectors_are_checked=True, import_takes_any_metadata=True)
 _4_2_7: Final = replace(_4_2_6, settings=SETTINGS_4_2_7)
-_4_2_8: Final = replace(_4_2_7, max_regex_bytes=1_024)
+_4_2_8: Final = replace(_4_2_7, max_regex_bytes=1_024, settings=SETTINGS_4_2_8, values_for_no_default_type=_NO_TYPE)
 _4_2_9: Final = replace(_4_2_8, selector_patterns_are_checked=True)
 _4_3_0: Final = replace(
     _4_2_6,
@@ -151,15 +176,19 @@ _4_3_0: Final = replace(
     modulus_hash_depends_on_store=False,
     hash_rings_are_kept=True,
     like_without_text_matches_nothing=True,
-    import_needs_durable=False,
-    import_checks_topic_exchanges=True,
-    import_takes_any_metadata=True,
+    values_for_no_default_type=_UNDEFINED_OR_NULL,
     denied_features=frozenset({"global_qos", "transient_nonexcl_queues"}),
     settings=SETTINGS_4_3_0,
     lives=_LIVES_4_3,
 )
 _4_3_1: Final = replace(_4_3_0, settings=SETTINGS_4_3_1)
-_4_3_2: Final = replace(_4_3_0, settings=SETTINGS_4_3, max_regex_bytes=1_024)
+_4_3_2: Final = replace(
+    _4_3_0,
+    settings=SETTINGS_4_3,
+    max_regex_bytes=1_024,
+    values_for_no_default_type=_NO_TYPE,
+    import_checks_topic_exchanges=True,
+)
 _4_3_3: Final = replace(_4_3_2, selector_patterns_are_checked=True)
 _4_3: Final = replace(_4_3_3, name="rabbitmq-4.3", max_many=2, hashes_empty_arrays=True)
 _4_4_0: Final = replace(_4_3, name="", routes_as="rabbitmq-4.3", names_queues_by_prefix=True, settings=SETTINGS_4_4)
@@ -200,13 +229,18 @@ _MACHINES: Final = (
 )
 """An open fault of RabbitMQ: https://github.com/rabbitmq/rabbitmq-server/issues/17504."""
 
-_ROW_3_10: Final = ReleaseRow((3, 10, 0), _3_10, 25, (), ())
+_ROW_3_10: Final = ReleaseRow((3, 10, 0), _3_10_0, 25, (), ())
 _ROW_3_11: Final = replace(
-    _ROW_3_10, since=(3, 11, 0), newest_patch=28, upgraded_from=("3.10",), before_upgrade=("be on Erlang 25",)
+    _ROW_3_10,
+    since=(3, 11, 0),
+    profile=_3_11_0,
+    newest_patch=28,
+    upgraded_from=("3.10",),
+    before_upgrade=("be on Erlang 25",),
 )
 _ROW_3_12: Final = ReleaseRow(
     (3, 12, 0),
-    _3_12,
+    _3_12_0,
     newest_patch=14,
     upgraded_from=("3.11",),
     before_upgrade=(),
@@ -215,7 +249,7 @@ _ROW_3_12: Final = ReleaseRow(
 _ROW_3_13: Final = replace(
     _ROW_3_12,
     since=(3, 13, 0),
-    profile=_3_13,
+    profile=_3_13_0,
     newest_patch=7,
     upgraded_from=("3.12",),
     before_upgrade=("be on Erlang 26",),
@@ -276,15 +310,23 @@ _ROW_4_4: Final = replace(
     needed_patch=None,
 )
 
-ROWS: Final = (
-    _ROW_3_10, _ROW_3_11, _ROW_3_12, _ROW_3_13, _ROW_4_0, _ROW_4_1,
-    _ROW_4_2, replace(_ROW_4_2, since=(4, 2, 5), profile=_4_2_5), replace(_ROW_4_2, since=(4, 2, 6), profile=_4_2_6),
-    replace(_ROW_4_2, since=(4, 2, 7), profile=_4_2_7), replace(_ROW_4_2, since=(4, 2, 8), profile=_4_2_8),
-    replace(_ROW_4_2, since=(4, 2, 9), profile=_4_2_9),
-    _ROW_4_3, replace(_ROW_4_3, since=(4, 3, 1), profile=_4_3_1), replace(_ROW_4_3, since=(4, 3, 2), profile=_4_3_2),
-    replace(_ROW_4_3, since=(4, 3, 3), profile=_4_3_3), replace(_ROW_4_3, since=(4, 3, 5), profile=_4_3),
-    _ROW_4_4, replace(_ROW_4_4, since=(4, 4, 1), profile=_4_4),
-)  # fmt: skip
+_PATCHES: Final[tuple[tuple[ReleaseRow, dict[int, Profile]], ...]] = (
+    (_ROW_3_10, {6: _3_10_6, 8: _3_10}),
+    (_ROW_3_11, {10: _3_11_10, 15: _3_11_15, 24: _3_11_24}),
+    (_ROW_3_12, {7: _3_12_7, 14: _3_12}),
+    (_ROW_3_13, {2: _3_13_2, 3: _3_13_3, 4: _3_13_4, 6: _3_13}),
+    (_ROW_4_0, {}),
+    (_ROW_4_1, {8: _4_1_8}),
+    (_ROW_4_2, {2: _4_2_2, 5: _4_2_5, 6: _4_2_6, 7: _4_2_7, 8: _4_2_8, 9: _4_2_9}),
+    (_ROW_4_3, {1: _4_3_1, 2: _4_3_2, 3: _4_3_3, 5: _4_3}),
+    (_ROW_4_4, {1: _4_4}),
+)
+"""Row of a series -> number of each patch release that differs from those before it, and its profile."""
+ROWS: Final = tuple(
+    replace(row, since=(*row.since[:2], patch), profile=profile)
+    for row, patches in _PATCHES
+    for patch, profile in {0: row.profile, **patches}.items()
+)
 """All releases that are known here, the oldest first; a patch release has a row if it differs from those before it."""
 
 LIVE: Final = ((3, 10, 8), (4, 0, 5), (4, 3, 6))
@@ -311,7 +353,7 @@ def find_profile(version: str) -> Profile:
     For a newer server, it is the newest profile; for an older one, the oldest, where `find_profile_by_name` returns
     None.
     """
-    return find_closest_profile(version) or OLDEST.profile
+    return find_closest_profile(version) or PROFILES[f"rabbitmq-{OLDEST.series}"]
 
 
 def resolve_profile(profile: Profile | str) -> Profile:
@@ -342,6 +384,8 @@ def find_closest_profile(name: str) -> Profile | None:
     numbers = read_release(name)
     if numbers is None:
         return None
+    if numbers < OLDEST.since:
+        return PROFILES[f"rabbitmq-{OLDEST.series}"]
     row = find_row(numbers)
     release = ".".join(map(str, numbers if numbers[2] != NEWEST_PATCH else numbers[:2]))
     is_known = row.since[:2] >= numbers[:2]

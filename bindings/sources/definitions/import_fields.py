@@ -176,11 +176,8 @@ def _metadata(value: Any, known: Known) -> str | None:
     wrong = _object(value, known)
     if wrong is not None or DEFAULT_TYPE not in value:
         return None if known.profile.import_takes_any_metadata and wrong else wrong
-    kind, profile = value[DEFAULT_TYPE], known.profile
-    is_none = (kind == "undefined" and profile.import_takes_undefined_type) or (
-        kind in ("", None) and profile.settings.empty_type_is_classic
-    )
-    if kind in ("classic", "quorum", "stream") or is_none:
+    kind, as_none = value[DEFAULT_TYPE], known.profile.values_for_no_default_type
+    if as_none is None or kind in ("classic", "quorum", "stream", *as_none):
         return None
     return f"{DEFAULT_TYPE}: {show_value(kind)} is no type of queues ({{error,invalid_queue_type,{show_value(kind)}}})"
 

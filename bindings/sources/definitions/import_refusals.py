@@ -68,7 +68,7 @@ def find_refusals(document: Mapping[str, Any], profile: Profile, *, of_one_vhost
     known = Known(
         frozenset({DEFAULT_USER, *_names(document, "users")}),
         frozenset({DEFAULT_VHOST, *_names(document, "vhosts"), *([] if of_one_vhost is None else [of_one_vhost])}),
-        _default_types(document) if profile.queues_have_a_type else {},
+        _default_types(document, profile),
         frozenset((entry.vhost, entry.part.name) for entry in document.get("exchanges", ())),
         _queues_again(document),
         profile,
@@ -252,7 +252,7 @@ def _find_in_queue(entry: Any, item: Mapping[str, Any], place: str, known: Known
             f"a broker without the plugin of queues of type '{written}' refuses it (unsupported queue type '{written}')"
         )
         yield Refusal(f"{place}.arguments", text, is_sure=False)
-    queue = _typed_by_default(entry, known.default_types)
+    queue = _typed_by_default(entry, known.default_types, known.profile)
     if queue is not None:
         try:
             refuse_queue(queue, f"queue '{queue.name}' in vhost '{entry.vhost}'", known.profile)
@@ -272,20 +272,23 @@ MORE: Final[Mapping[str, tuple[More, ...]]] = {
 """Section -> what depends on more than one field of an entry."""
 
 
-def _typed_by_default(entry: Entry, default_types: Mapping[str, str]) -> Queue | None:
+def _typed_by_default(entry: Entry, default_types: Mapping[str, str], profile: Profile) -> Queue | None:
     """Return the queue that a broker makes of an entry by the default type; None if that is as the entry says."""
     queue: Queue = entry.part
     kind = default_types.get(entry.vhost or "")
-    if kind is None or not queue.durable or queue.auto_delete or "x-queue-type" in queue.arguments:
+    written = queue.arguments.get("x-queue-type")
+    is_as_none = isinstance(written, str) and written in profile.settings.texts_for_no_type
+    can_have_any = queue.durable and not queue.auto_delete and "x-queue-type" not in queue.arguments
+    if kind is None or not (is_as_none or can_have_any):
         return None
     return replace(queue, arguments=FieldTable({**queue.arguments, "x-queue-type": kind}))
 
 
 def find_typed_by_default(document: Mapping[str, Any], profile: Profile) -> Iterator[tuple[int, str, Queue]]:
     """Yield index, virtual host and queue of each entry that the broker gives the default type of its virtual host."""
-    default_types = _default_types(document) if profile.queues_have_a_type else {}
+    default_types = _default_types(document, profile)
     for index, entry in enumerate(document.get("queues", ()) if default_types else ()):
-        queue = _typed_by_default(entry, default_types)
+        queue = _typed_by_default(entry, default_types, profile)
         if queue is not None:
             yield index, entry.vhost, queue
 
@@ -296,10 +299,10 @@ def _queues_again(document: Mapping[str, Any]) -> frozenset[tuple[object, object
     return frozenset(name for name, number in count.items() if number > 1)
 
 
-def _default_types(document: Mapping[str, Any]) -> dict[str, str]:
+def _default_types(document: Mapping[str, Any], profile: Profile) -> dict[str, str]:
     """Return virtual host -> the type that its metadata names, which is all that an import looks at."""
     found: dict[str, str] = {}
-    for vhost in document.get("vhosts", ()):
+    for vhost in document.get("vhosts", ()) if profile.import_gives_default_types else ():
         metadata = vhost.get("metadata")
         kind = metadata.get(DEFAULT_TYPE) if isinstance(metadata, dict) else None
         if kind in ("quorum", "stream"):

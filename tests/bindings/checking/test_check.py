@@ -560,7 +560,7 @@ def test_the_version_of_an_export_that_chose_the_rules_is_named(tmp_path: Path) 
     assert chosen in run(file).stdout
     assert json.loads(run(file, "--format", "json").stdout)["profile"] == "rabbitmq-3.10"
     assert "by the rules of" not in run(file, "--profile", "4.0").stdout
-    assert json.loads(run(file, "--profile", "4.1", "--format", "json").stdout)["profile"] == "rabbitmq-4.0"
+    assert json.loads(run(file, "--profile", "4.1", "--format", "json").stdout)["profile"] == "rabbitmq-4.1"
 
 
 def test_findings_that_are_counted_name_no_exchange_by_chance() -> None:

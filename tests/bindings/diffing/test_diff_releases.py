@@ -233,14 +233,14 @@ def test_a_default_counts_where_a_limit_is_removed_between_the_releases(tmp_path
 @pytest.mark.parametrize(
     ("old", "new", "named"),
     [
-        ("4.1", "4.3", "4.1 (by the rules of rabbitmq-4.0), then rabbitmq-4.3"),
-        ("4.1.x", "4.2", "4.1.x (by the rules of rabbitmq-4.0), then rabbitmq-4.2"),
+        ("4.1", "4.3", "rabbitmq-4.1, then rabbitmq-4.3"),
+        ("4.1.x", "4.2", "4.1.x (by the rules of rabbitmq-4.1), then rabbitmq-4.2"),
         (
             "4.2.5-1",
             "4.3.0-rc.1",
             "4.2.5-1 (by the rules of rabbitmq-4.2.5), then 4.3.0-rc.1 (by the rules of rabbitmq-4.3.0)",
         ),
-        ("v4.1", "4.2.1", "4.1 (by the rules of rabbitmq-4.0), then 4.2.1 (by the rules of rabbitmq-4.0)"),
+        ("v4.1.1", "4.1.8", "4.1.1 (by the rules of rabbitmq-4.0), then rabbitmq-4.1.8"),
         ("rabbitmq-3.13", "4.2.6", "rabbitmq-3.13, then rabbitmq-4.2.6"),
     ],
 )
@@ -262,9 +262,9 @@ def test_the_release_of_an_export_is_named_as_the_export_names_it(tmp_path: Path
 
 
 def test_markdown_never_says_that_two_releases_are_the_same(tmp_path: Path) -> None:
-    text = run(tmp_path / "t.bindings", "queue q", "--from", "4.1", "--to", "4.3", "--format", "markdown").output
+    text = run(tmp_path / "t.bindings", "queue q", "--from", "4.1.0", "--to", "4.3", "--format", "markdown").output
     assert text.startswith("### hashstar diff: no message goes elsewhere\n")
-    assert "from 4.1 (by the rules of rabbitmq-4.0) to rabbitmq-4.3" in text
+    assert "from 4.1.0 (by the rules of rabbitmq-4.0) to rabbitmq-4.3" in text
     assert "refuses or ignores: `hashstar upgrade`" in text
 
 

@@ -19,7 +19,7 @@ from bindings.sources.definitions.import_fields import FIELDS
 from bindings.sources.document import Document
 from bindings.sources.open import read_source
 from exchange.entities.entities import PREDECLARED, Binding, Destination, Exchange, Policy, Queue
-from exchange.entities.releases import PROFILES
+from exchange.entities.releases import PROFILES, find_profile
 from exchange.errors import InputError
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology
@@ -252,7 +252,7 @@ def test_a_brokers_export_has_a_topology_for_each_virtual_host() -> None:
         "queues[2]: queue 'lost' has no x-queue-type and becomes a quorum queue, as is the default of 'shop'"
     ]
     assert definitions.topology("/") == Topology(
-        queues=[Queue("all")], bindings=[Binding.to_queue("amq.topic", "all", "#")], profile="rabbitmq-4.0"
+        queues=[Queue("all")], bindings=[Binding.to_queue("amq.topic", "all", "#")], profile="4.1.2"
     )
     assert definitions.topology("shop") == Topology(
         [Exchange("orders", "topic"), Exchange("lost", "fanout")],
@@ -266,7 +266,7 @@ def test_a_brokers_export_has_a_topology_for_each_virtual_host() -> None:
             Policy("limit", "^", {"max-length": 9}, "queues", 1, operator=True),
         ],
         vhost="shop",
-        profile="rabbitmq-4.0",
+        profile="4.1.2",
     )
 
 
@@ -388,7 +388,7 @@ def test_an_export_of_one_virtual_host_need_not_name_it() -> None:
     """It is "/" unless the caller or a newer RabbitMQ's file names it, and that is not written back."""
     assert loads(ONE_VHOST).vhosts == ("/",)
     assert loads(ONE_VHOST, "prod").topology() == Topology(
-        [Exchange("e")], [Queue("q")], [Binding.to_queue("e", "q", "k")], vhost="prod", profile="rabbitmq-3.10"
+        [Exchange("e")], [Queue("q")], [Binding.to_queue("e", "q", "k")], vhost="prod", profile="3.10.7"
     )
     assert loads({**ONE_VHOST, "original_vhost_name": "prod"}).vhosts == ("prod",)
     assert exactly(dumped(loads(ONE_VHOST, "prod"))) == exactly(ONE_VHOST)
@@ -689,7 +689,7 @@ def test_the_profile_is_that_of_the_exporting_release_unless_one_is_given(tmp_pa
     """Of a file that names no release, it is the newest."""
     path = tmp_path / "definitions.json"
     loads(ONE_VHOST).save(path)
-    assert load_topology(path).profile == PROFILES["rabbitmq-3.10"]
+    assert load_topology(path).profile == find_profile("3.10.7")
     assert load_topology(path, profile="rabbitmq-4.0").profile == PROFILES["rabbitmq-4.0"]
     assert loads({**ONE_VHOST, "rabbitmq_version": "unknown"}).topology().profile == Topology().profile
     assert load_topology(path, "prod").vhost == "prod"
@@ -794,6 +794,48 @@ def test_what_an_import_refuses_is_named_for_each_release(section: Any, refusals
         ]
         assert bool(found) == (release in refusals), (release, found)
         assert refusals.get(release, "") in "".join(found)
+
+
+QUORUM_BY_DEFAULT = {**default_type("quorum"), "queues": [QUEUE]}
+
+
+UNDEFINED = {**QUEUE, "arguments": {"x-queue-type": "undefined", "x-max-priority": 5}}
+
+
+@pytest.mark.parametrize(
+    ("source", "section", "words", "releases"),
+    [
+        ("rabbit_vhost:do_add", default_type("nope"), "invalid_queue_type", "-3.10.7 +3.10.8 +4.4"),
+        ("rabbit_vhost:do_add", default_type(5), "invalid_queue_type", "-3.10.7 +3.10.8 +4.4"),
+        ("rabbit_vhost:put_vhost", default_type("undefined"), "invalid_queue_type",
+         "-3.10.7 +3.10.8 +3.12.13 -3.12.14 +3.13.0 +3.13.1 -3.13.2 -4.0.0 -4.4"),
+        ("vhost:new_metadata", default_type(None), "invalid_queue_type",
+         "-3.10.7 +3.10.8 +4.1.7 -4.1.8 +4.2.0 +4.2.7 -4.2.8 -4.3.0 -4.4"),
+        ("vhost:new_metadata", default_type(""), "invalid_queue_type",
+         "-3.10.7 +3.10.8 +4.2.7 -4.2.8 -4.2.9 +4.3.0 +4.3.1 -4.3.2 -4.4"),
+        ("rabbit_vhost:pick_known_metadata", {"vhosts": [{"name": "v", "metadata": 5}]}, "function_clause",
+         "+3.10.0 +4.2.5 -4.2.6 -4.4"),
+        ("rabbit_definitions:add_queue_int", QUORUM_BY_DEFAULT, "of queue type rabbit_quorum_queue",
+         "-3.10.25 +3.11.0 +3.12.0 +3.13.7 +4.4"),
+        ("rabbit_definitions:add_queue_int", {"queues": [{"name": "q", "vhost": "v"}]}, "function_clause",
+         "+3.10.25 -3.11.0 -4.4"),
+        ("rabbit_amqqueue:get_queue_type", {**QUORUM_BY_DEFAULT, "queues": [UNDEFINED]},
+         "of queue type rabbit_quorum_queue", "-3.13.3 +3.13.4 +4.4"),
+        ("rabbit_definitions:add_exchange_int", {"exchanges": [EXCHANGE]}, "function_clause",
+         "+3.10.0 +4.2.1 -4.2.2 -4.4"),
+        ("rabbit_definitions:add_binding_int", {"bindings": [{**queue_binding("", "q", "q"), "vhost": "v"}]},
+         "resources_missing", "-3.13.5 +3.13.6 +4.4"),
+        ("rabbit_auth_backend_internal:set_topic_permissions", {"topic_permissions": [TOPIC]}, "no_such_exchange",
+         "-3.10.0 -4.3.1 +4.3.2 +4.4"),
+        ("rabbit_queue_type:check_queue_limits", of_two_queues(1), "leaves out those over", "-3.13.2 +3.13.3 +4.4"),
+    ],
+)  # fmt: skip
+def test_an_import_is_judged_by_the_patch_release(source: str, section: Any, words: str, releases: str) -> None:
+    """As the source is at the tags: ``+3.10.8`` for one that refuses it or makes it otherwise, ``-`` for others."""
+    definitions = loads({"vhosts": [{"name": "v"}], "users": [USER], **section})
+    for each in releases.split():
+        found = "".join(map(str, definitions.warnings_under(find_profile(each[1:]))))
+        assert (words in found) == (each[0] == "+"), (source, each, found)
 
 
 @pytest.mark.parametrize(

@@ -470,7 +470,7 @@ def test_a_redirect_may_have_a_location_that_is_no_address() -> None:
 
 @pytest.mark.parametrize(
     ("version", "profile"),
-    [("3.10.8", "rabbitmq-3.10"), ("4.1.2", "rabbitmq-4.0"), ("4.3.6", "rabbitmq-4.3"), ("3.13.7-rc", "rabbitmq-3.13")],
+    [("3.10.8", "rabbitmq-3.10"), ("4.1.1", "rabbitmq-4.0"), ("4.3.6", "rabbitmq-4.3"), ("3.13.7-rc", "rabbitmq-3.13")],
 )
 def test_the_release_that_exported_a_file_chooses_the_profile(tmp_path: Path, version: str, profile: str) -> None:
     """Unless one is given, by its name or as a version. One that is none chooses the newest, an old one the oldest."""

@@ -102,7 +102,7 @@ def test_commands_refuse_a_large_weight_from_4_2_6_on(tmp_path: Path, release: s
 
 @pytest.mark.parametrize(
     ("version", "profile"),
-    [("4.2.6-1", "rabbitmq-4.2.6"), ("4.1.x", "rabbitmq-4.0"), ("3.13.7+10.gabc", "rabbitmq-3.13")],
+    [("4.2.6-1", "rabbitmq-4.2.6"), ("4.1.x", "rabbitmq-4.1"), ("3.13.7+10.gabc", "rabbitmq-3.13")],
 )
 @pytest.mark.parametrize("key", ["rabbitmq_version", "rabbit_version"])
 def test_an_export_names_its_release_in_the_same_forms_and_check_names_the_profile(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from exchange import Policy, Queue, Router, Topology
+from exchange.entities.policy_definitions import find_wrong_settings
 from exchange.entities.releases import find_profile
 from exchange.errors import BadRequest, BrokerError, PreconditionFailed
 from tests.recorders import golden
@@ -59,9 +60,10 @@ def test_a_policy_is_refused_as_by_the_broker(release: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("release", "first"), [("3.13.7", "x-max-age"), ("4.0.5", "x-delivery-limit"), ("4.3.6", "x-delivery-limit")]
+    ("release", "first"),
+    [("3.13.3", "x-max-age"), *((each, "x-delivery-limit") for each in ("3.13.4", "4.0.5", "4.3.6"))],
 )
-def test_the_first_argument_of_another_type_is_by_name_since_4_0(release: str, first: str) -> None:
+def test_the_first_argument_of_another_type_is_by_name_since_3_13_4(release: str, first: str) -> None:
     """Where a queue names no type: the broker adds it, and sorts the arguments by that."""
     topology = Topology(profile=find_profile(release))
     refused = answer(topology, Queue("q", arguments={"x-max-age": "1h", "x-delivery-limit": 5}))
@@ -69,6 +71,36 @@ def test_the_first_argument_of_another_type_is_by_name_since_4_0(release: str, f
         refused
         == f"406 PRECONDITION_FAILED - invalid arg '{first}' for queue 'q' in vhost '/' of queue type rabbit_classic_queue"
     )
+
+
+SEGMENT = 3_000_000_001
+SEGMENTS: dict[str, Any] = {"x-queue-type": "stream", "x-stream-max-segment-size-bytes": SEGMENT}
+
+
+@pytest.mark.parametrize(
+    ("source", "arguments", "releases"),
+    [
+        ("rabbit_amqqueue:get_queue_type", {"x-queue-type": "undefined"},
+         "+3.10.0 +3.12.14 +3.13.3 -3.13.4 -4.0.0 -4.3.0 -4.4"),
+        ("rabbit_amqqueue:get_queue_type", {"x-queue-type": ""},
+         "+3.10.0 +3.13.7 +4.2.7 -4.2.8 -4.2.9 +4.3.0 +4.3.1 -4.3.2 -4.4"),
+        ("rabbit_stream_queue:check_max_segment_size_bytes", SEGMENTS, "-3.10.5 +3.10.6 +4.4"),
+        ("rabbit_stream_queue", {**SEGMENTS, "x-stream-max-segment-size-bytes": SEGMENT - 1}, "-3.10.0 -3.10.6 -4.4"),
+    ],
+)  # fmt: skip
+def test_a_queue_is_judged_by_the_patch_release(source: str, arguments: dict[str, Any], releases: str) -> None:
+    """As the source is at the tags: ``+3.10.6`` for a release that refuses it, ``-`` for one that takes it."""
+    for each in releases.split():
+        refused = answer(Topology(profile=find_profile(each[1:])), Queue("q", arguments=arguments))
+        assert (refused is not None) == (each[0] == "+"), (source, each, refused)
+
+
+@pytest.mark.parametrize(("size", "releases"), [(SEGMENT, "-3.10.5 +3.10.6 +4.4"), (SEGMENT - 1, "-3.10.0 -4.4")])
+def test_a_segment_size_by_policy_is_judged_by_the_patch_release(size: int, releases: str) -> None:
+    """``rabbit_policies:validate_policy0`` at the tags."""
+    for each in releases.split():
+        wrong = find_wrong_settings({"stream-max-segment-size-bytes": size}, find_profile(each[1:]))
+        assert wrong == [f"{size} is not a valid segment size"] * (each[0] == "+"), each
 
 
 def test_router_and_topology_refuse_the_same() -> None:
