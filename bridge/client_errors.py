@@ -79,6 +79,15 @@ MEANINGS: Final = (
         "this user may not write transactions: allow WRITE by an ACL of the transactional.id",
     ),
     _meaning("CLUSTER_AUTHORIZATION_FAILED", "this user may not do that: allow it by an ACL of the cluster"),
+    _meaning(
+        "INCONSISTENT_GROUP_PROTOCOL",
+        "other members of the group divide its partitions in another way: give this source a group of its own, or set "
+        "partition.assignment.strategy in librdkafka to theirs",
+    ),
+    _meaning(
+        "cannot publish to internal exchange",
+        "only exchanges can publish to it: declare it anew, without internal, or write to another",
+    ),
     _meaning("NO_PERMISSION", "this user has no right to it: see the permissions of its access key"),
     _meaning(r"receive\.message\.max\.bytes", "what answers there is no Kafka broker; is this its port?"),
     _meaning(

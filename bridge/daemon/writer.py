@@ -2,7 +2,7 @@
 
 A write to a full pipe, a terminal that is stopped or a disk that hangs may block for ever. An event only appends its
 line to a queue of bounded length; when that is full, lines are dropped and counted, and their number is written once
-there is room.
+there is room. So are lines that cannot be written: the disk is full, or the reader is gone.
 """
 
 from __future__ import annotations
@@ -71,26 +71,33 @@ class LineWriter:
                 lines = [*self._lines]
                 self._lines.clear()
                 dropped, self._unreported = self._unreported, 0
-            if dropped:
-                lines.append(self._describe(dropped))
-            for line in lines:
-                _write(line)
+            lost = sum([not _write(line) for line in lines])
+            if dropped and _write(self._describe(dropped)):
+                dropped = 0
+            with self._changed:
+                self.dropped += lost
+                self._unreported += lost + dropped
 
 
-def _write(line: str) -> None:
+def _write(line: str) -> bool:
+    """Write a line, and return whether standard error has taken it."""
     # Standard error is looked up each time: a progress bar replaces it, to write lines above the bar.
     # Names of brokers may hold bytes that are not UTF-8, so these are escaped.
     data = line.encode("utf-8", "backslashreplace") + b"\n"
     with suppress(OSError, ValueError):  # a full disk or a reader that is gone stops the log, but not the messages
-        if sys.stderr is not sys.__stderr__ or sys.stderr is None:
-            if sys.stderr is not None:
-                sys.stderr.write(data.decode())
-                sys.stderr.flush()
-            return
+        stream, is_replaced = sys.stderr, sys.stderr is not sys.__stderr__
+        if stream is None:
+            return False
+        if is_replaced:
+            stream.write(data.decode())
+            stream.flush()
+            return True
         # Not by the stream: it is locked while it writes, and Python flushes it when it ends.
-        descriptor = sys.stderr.fileno()
+        descriptor = stream.fileno()
         while data:
             try:
                 data = data[os.write(descriptor, data) :]
             except BlockingIOError:
                 select.select([], [descriptor], [])
+        return True
+    return False

@@ -383,11 +383,14 @@ async def _check_exchange(look: Look, expected: Expected, queue: str, layout: Br
     """Check an exchange that is written to: its type, its partitions, the queues behind it."""
     name, key = expected.name, expected.key
     try:
-        kind = (await look.management.exchange(name)).get("type")
+        known = await look.management.exchange(name)
         bindings = await look.management.bindings(name)
     except Unknown as error:
         look.add("not checked", f"exchange {name!r}: {error}")
         return
+    kind = known.get("type")
+    if known.get("internal"):
+        look.add("error", f"exchange {name!r}: it is internal: only exchanges can publish to it; declare it anew", key)
     if expected.is_type and kind != expected.is_type:
         look.add("error", f"exchange {name!r}: it is of type {kind}, and would have to be {expected.is_type}", key)
     partitioning = None if layout is None or not expected.is_type else layout.topology.queues[queue].partitioning

@@ -19,13 +19,15 @@ from typing import Final
 from bridge.endpoint import Disconnected, Failure, Outgoing
 from bridge.endpoints.rabbitmq.connection import Channel, Connection
 from bridge.endpoints.rabbitmq.frames import Acked, Event, Returned
-from bridge.endpoints.rabbitmq.refusals import ABOUT_A_MESSAGE, NO_ACCESS, Refused, to_disconnected
+from bridge.endpoints.rabbitmq.refusals import ABOUT_A_MESSAGE, NO_ACCESS, Refused, ask_for_grant, to_disconnected
 from exchange.errors import BrokerError
 
 __all__ = ["Permissions", "Trials"]
 
-REFUSED_ACCESS: Final = re.compile(r"access to (?:(topic) '.*' in )?exchange '(.*)' in vhost '")
-"""RabbitMQ's text about the exchange, or the routing key, that a user may not publish to."""
+REFUSED_ACCESS: Final = re.compile(
+    r"(?:access to (?:(topic) '.*' in )?|cannot publish to internal )exchange '(.*)' in vhost '"
+)
+"""RabbitMQ's text about the exchange, or the routing key, that a user, or nobody, may publish to."""
 DEFAULT: Final = b"amq.default"
 """Name by which RabbitMQ's permissions know the default exchange."""
 CALM: Final = 60.0
@@ -222,7 +224,7 @@ class Trials:
             alike = [each for each in self._waiting if is_alike(each)]
             self._waiting = deque([each for each in self._waiting if not is_alike(each)])
             self._let_go(exchange, len(alike))
-            self._fail([outgoing, *alike], Failure(f"{refusal}; grant it", busy=not by_key, waits=by_key))
+            self._fail([outgoing, *alike], Failure(ask_for_grant(refusal), busy=not by_key, waits=by_key))
         elif outgoing is not None and isinstance(refusal, Refused) and refusal.code in ABOUT_A_MESSAGE:
             self._fail([outgoing], Failure(str(refusal), final=True))
         else:

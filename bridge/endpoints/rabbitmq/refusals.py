@@ -14,8 +14,9 @@ from bridge.endpoint import Disconnected
 from exchange.errors import AccessRefused, BrokerError, NotAllowed, NotFound, PreconditionFailed, ResourceLocked
 
 __all__ = [
-    "ABOUT_A_MESSAGE", "NOT_OURS_TO_SEE", "NO_ACCESS", "NOT_FOUND", "Refused", "describe_error",
-    "explain_connect_error", "explain_refusal", "refuses_argument", "to_answer_error", "to_disconnected",
+    "ABOUT_A_MESSAGE", "NOT_OURS_TO_SEE", "NO_ACCESS", "NOT_FOUND", "Refused", "ask_for_grant",
+    "describe_error", "explain_connect_error", "explain_refusal", "refuses_argument", "to_answer_error",
+    "to_disconnected",
 ]  # fmt: skip
 
 NO_ACCESS: Final = AccessRefused.code
@@ -33,6 +34,13 @@ NOT_ALLOWED: Final = frozenset({402, NO_ACCESS, NotAllowed.code})
 
 PASSING: Final = ("in exclusive use", "exclusive access", "RESOURCE_LOCKED")
 """Text in refusals because of another, exclusive consumer."""
+
+
+INTERNAL: Final = "cannot publish to internal exchange"
+"""Text in the refusal to publish to an exchange that takes messages of other exchanges only."""
+
+LOCKED: Final = "locked queue"
+"""Text in the refusal of a queue that is exclusive to the connection that declared it."""
 
 
 class Refused(Disconnected):
@@ -77,6 +85,8 @@ CLOSED: Final = re.compile(r"ConnectionClosedByBroker: \(([0-9]+)\)(?: (['\"])(.
 
 def explain_refusal(error: BrokerError, what: str) -> str:
     """Return the text for a broker's refusal to consume, with the way out."""
+    if LOCKED in str(error):
+        return f"{what}: only the connection that declared it may read it (exclusive), and it goes with that connection"
     if any(each in str(error) for each in PASSING):
         return f"{what}: another consumer has it for itself alone"
     if error.code == NOT_FOUND:
@@ -84,6 +94,11 @@ def explain_refusal(error: BrokerError, what: str) -> str:
     if error.code == NO_ACCESS:
         return f"{what}: this user may not read it; give it the right to read"
     return f"{what}: {error}"
+
+
+def ask_for_grant(refusal: Disconnected) -> str:
+    """Return the text of a refusal to publish with the way out, which is no right for an internal exchange."""
+    return f"{refusal}" if INTERNAL in str(refusal) else f"{refusal}; grant it"
 
 
 def refuses_argument(error: BrokerError, name: str) -> bool:

@@ -20,7 +20,14 @@ from bridge.endpoints.rabbitmq.connection import Connection
 from bridge.endpoints.rabbitmq.management import ManagementClient, Unknown
 from bridge.endpoints.rabbitmq.permissions import Permissions
 from bridge.endpoints.rabbitmq.publishing import ChannelPublishing
-from bridge.endpoints.rabbitmq.refusals import ABOUT_A_MESSAGE, NO_ACCESS, NOT_FOUND, NOT_OURS_TO_SEE, Refused
+from bridge.endpoints.rabbitmq.refusals import (
+    ABOUT_A_MESSAGE,
+    NO_ACCESS,
+    NOT_FOUND,
+    NOT_OURS_TO_SEE,
+    Refused,
+    ask_for_grant,
+)
 from bridge.endpoints.rabbitmq.routes import Expected, PublishAddress, PublishRoute, build_routes
 from bridge.endpoints.rabbitmq.suspects import Suspects
 from bridge.endpoints.rabbitmq.unrouted import Unrouted
@@ -111,9 +118,9 @@ class RabbitmqTarget(Target):
             if publishing is not None:
                 publishing.close()
             if self._permissions.note_refusal(error, asyncio.get_running_loop().time()):
-                error = Disconnected(f"{error}; grant it")
+                error = Disconnected(ask_for_grant(error))
             elif isinstance(error, Refused) and error.code == NO_ACCESS:
-                error = Disconnected(f"{error}; grant it: nothing can be published until then")
+                error = Disconnected(f"{ask_for_grant(error)}: nothing can be published until then")
             receiver.lost(error)
 
         try:

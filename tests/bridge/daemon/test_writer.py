@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -114,3 +115,24 @@ def test_a_reader_that_is_gone_stops_the_log_and_nothing_else(monkeypatch: pytes
         writer = LineWriter(str)
         writer.write("a line")
         assert writer.flush(find_limit())
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a disk that is always full")
+def test_lines_that_a_full_disk_does_not_take_are_counted_and_named_once_there_is_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    writer = LineWriter("{} lines dropped".format)
+    with standard_error(monkeypatch) as reader:
+        pipe = os.dup(sys.stderr.fileno())
+        with Path("/dev/full").open("w") as disk:
+            os.dup2(disk.fileno(), sys.stderr.fileno())
+        for number in range(3):
+            writer.write(f"line {number}")
+        assert writer.flush(find_limit())
+        assert writer.dropped == 3
+        os.dup2(pipe, sys.stderr.fileno())
+        os.close(pipe)
+        writer.write("line 3")
+        assert read_lines(reader, "dropped") == ["line 3", "3 lines dropped"]
+        assert writer.flush(find_limit())
+        assert writer.dropped == 3

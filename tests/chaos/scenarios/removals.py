@@ -47,7 +47,13 @@ def _source_queue(trial: Trial) -> Sequence[Writable]:
     return [target]
 
 
-def _target(trial: Trial, delete: Callable[[Queue], None], *, through_exchange: bool) -> Sequence[Writable]:
+def _target(
+    trial: Trial,
+    delete: Callable[[Queue], None],
+    again: Callable[[Queue], object] = Queue.make,
+    *,
+    through_exchange: bool,
+) -> Sequence[Writable]:
     source, target = _queues(trial)
     target.through_exchange = through_exchange
     trial.put(source, HALF)
@@ -60,7 +66,7 @@ def _target(trial: Trial, delete: Callable[[Queue], None], *, through_exchange: 
         delete(target)
         trial.put(source, HALF)
 
-    trial.suffer(begin, target.make, seconds=_gone(trial))
+    trial.suffer(begin, lambda: again(target), seconds=_gone(trial))
     trial.drain(source)
     return [target]
 
@@ -79,6 +85,20 @@ def _target_queue_itself(trial: Trial) -> Sequence[Writable]:
 
 def _target_exchange(trial: Trial) -> Sequence[Writable]:
     return _target(trial, Queue.delete_exchange, through_exchange=True)
+
+
+def _internal_exchange(trial: Trial) -> Sequence[Writable]:
+    """Declare the exchange anew as an internal one, to which no client may publish, until it is as it was."""
+
+    def make_internal(target: Queue) -> None:
+        target.delete_exchange()
+        target.open_channel().exchange_declare(target.name, "fanout", durable=True, internal=True)
+
+    def make_again(target: Queue) -> None:
+        target.delete_exchange()
+        target.make()
+
+    return _target(trial, make_internal, make_again, through_exchange=True)
 
 
 def _dead_letters(trial: Trial) -> Sequence[Writable]:
@@ -119,5 +139,6 @@ SCENARIOS: Final = [
     Scenario("delete", "target queue behind an exchange", ["rabbitmq"], _target_queue, short=True),
     Scenario("delete", "target queue by its name", ["rabbitmq"], _target_queue_itself, short=True),
     Scenario("delete", "target exchange", ["rabbitmq"], _target_exchange, short=True),
+    Scenario("delete", "target exchange, declared anew as internal", ["rabbitmq"], _internal_exchange, short=True),
     Scenario("delete", "queue of dead letters", ["rabbitmq", "kafka"], _dead_letters, short=True),
 ]

@@ -50,6 +50,8 @@ class ClientHealth:
         self._is_tls = is_tls
         self._connects_within = connects_within
         self._since: dict[Hashable, float] = {}
+        self._throttled: dict[str, float] = {}
+        """Brokers that have let this client wait for a quota: until when at most, in seconds."""
         self.trouble: str | None = None
         """Problem that has lasted for long, if there is one."""
         self._addressed_at = float("inf")
@@ -74,7 +76,10 @@ class ClientHealth:
         if _addressed_brokers(decoded):
             self._addressed_at = now
         self._addressed_at = min(self._addressed_at, now)
-        problems = dict(self._problems(decoded, assigned))
+        for each in _addressed_brokers(decoded):
+            if milliseconds := each.get("throttle", {}).get("max", 0):
+                self._throttled[each["name"]] = now + milliseconds / 1_000
+        problems = dict(self._problems(decoded, assigned, now))
         self._since = {key: self._since.get(key, now) for key in problems}
         lasting = [key for key, since in self._since.items() if now - since >= PATIENCE]
         self.trouble = problems[lasting[0]] if lasting else None
@@ -86,7 +91,9 @@ class ClientHealth:
             self.abandoned = None
         return decoded
 
-    def _problems(self, statistics: Mapping[str, Any], assigned: Iterable[tuple[str, int]]) -> Iterator[Problem]:
+    def _problems(
+        self, statistics: Mapping[str, Any], assigned: Iterable[tuple[str, int]], now: float
+    ) -> Iterator[Problem]:
         brokers = _addressed_brokers(statistics)
         if not any(each["state"] in CONNECTED for each in brokers):
             # librdkafka cannot end the making of a connection only while it looks up a name.
@@ -97,7 +104,9 @@ class ClientHealth:
         for each in brokers:
             # Each answer raises ``rx`` and so changes the key: only a problem without any answer lasts.
             if each["state"] in CONNECTED and each["waitresp_cnt"] > 0:
-                yield (each["name"], each["rx"]), f"broker {each['name']} does not answer"
+                waits = self._throttled.get(each["name"], 0) - now
+                why = f": a quota of this client lets it wait for {waits:.0f} s" if waits > 0 else ""
+                yield (each["name"], each["rx"]), f"broker {each['name']} does not answer{why}"
         states = {each["nodeid"]: each for each in brokers}
         for topic, partition in assigned:
             known = statistics["topics"].get(topic, {"partitions": {}})["partitions"].get(str(partition))

@@ -30,12 +30,19 @@ OURS = [("orders", 0)]
 
 
 def broker(
-    state: str = "UP", waiting: int = 0, answers: int = 7, node: int = 1, source: str = "learned", age: float = 0.0
+    state: str = "UP",
+    waiting: int = 0,
+    answers: int = 7,
+    node: int = 1,
+    source: str = "learned",
+    age: float = 0.0,
+    throttle: int = 0,
 ) -> Any:
     """Return the statistics of a broker that has been in its state for ``age`` seconds."""
     return {
         "name": f"127.0.0.1:9092/{node}", "nodename": "127.0.0.1:9092", "nodeid": node, "source": source,
         "state": state, "stateage": int(age * 1e6), "waitresp_cnt": waiting, "rx": answers,
+        "throttle": {"max": throttle},
     }  # fmt: skip
 
 
@@ -68,6 +75,17 @@ def test_a_problem_that_lasts_is_trouble_until_it_is_over(wrong: str, trouble: s
     assert health.trouble == trouble
     health.look(statistics(broker(answers=8)), 106.0, OURS)
     assert not health.trouble
+
+
+def test_a_broker_that_lets_a_client_wait_for_its_quota_is_not_said_to_be_silent_without_it() -> None:
+    health = ClientHealth(lambda: "")
+    health.look(statistics(broker(throttle=60_000)), 100.0, OURS)
+    health.look(statistics(broker(waiting=1)), 101.0, OURS)
+    health.look(statistics(broker(waiting=1)), 110.0, OURS)
+    quota = "a quota of this client lets it wait for 50 s"
+    assert health.trouble == f"broker 127.0.0.1:9092/1 does not answer: {quota}"
+    health.look(statistics(broker(waiting=1)), 161.0, OURS)
+    assert health.trouble == "broker 127.0.0.1:9092/1 does not answer"
 
 
 def test_a_broker_that_answers_each_of_many_requests_is_healthy() -> None:

@@ -213,6 +213,15 @@ async def test_partitions_are_compared_with_what_the_broker_has(broker: Broker) 
 
 
 @on_a_loop
+async def test_an_internal_exchange_is_an_error(broker: Broker) -> None:
+    exchange = broker.exchange("fanout")
+    broker.channel.exchange_delete(exchange)
+    broker.channel.exchange_declare(exchange, "fanout", internal=True)
+    [error] = errors(await of_target(broker, PublishAddress(exchange)))
+    assert error == f"exchange '{exchange}': it is internal: only exchanges can publish to it; declare it anew"
+
+
+@on_a_loop
 async def test_a_missing_queue_is_an_error_with_its_key_and_a_missing_management_api_is_not(broker: Broker) -> None:
     nowhere = f"http://127.0.0.1:{closed_port()}"
     findings = await check_source([broker.address], SourceSettings("hashstar-none"), nowhere)

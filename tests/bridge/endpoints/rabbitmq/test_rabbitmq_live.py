@@ -436,7 +436,7 @@ async def test_an_exclusive_consumer_keeps_others_out_while_it_is_connected(brok
 async def test_a_queue_that_is_exclusive_to_another_connection_may_come_free(broker: Broker) -> None:
     name = unique_name("rabbitmq")
     broker.channel.queue_declare(name, exclusive=True)
-    with pytest.raises(Disconnected, match="for itself alone"):
+    with pytest.raises(Disconnected, match="only the connection that declared it"):
         await broker.source(name).open()
     broker.channel.queue_delete(name)
 

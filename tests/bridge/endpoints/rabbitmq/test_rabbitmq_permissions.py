@@ -15,7 +15,7 @@ from bridge.endpoint import Delivery, Disconnected, Outgoing
 from bridge.endpoints.rabbitmq.frames import Acked, Returned
 from bridge.endpoints.rabbitmq.permissions import CALM, Permissions
 from bridge.endpoints.rabbitmq.publishing import ChannelPublishing
-from bridge.endpoints.rabbitmq.refusals import Refused
+from bridge.endpoints.rabbitmq.refusals import Refused, ask_for_grant
 from bridge.endpoints.rabbitmq.routes import PublishAddress, build_routes
 from bridge.endpoints.rabbitmq.suspects import Suspects
 from bridge.endpoints.rabbitmq.unrouted import Unrouted
@@ -26,6 +26,7 @@ from tests.support.virtual_loop import pass_time, run_virtually
 
 TO_EXCHANGE = "ACCESS_REFUSED - write access to exchange 'x' in vhost '/' refused for user 'u'"
 TO_KEY = "ACCESS_REFUSED - write access to topic 'k.3' in exchange 'x' in vhost '/' refused for user 'u'"
+INTERNAL = "ACCESS_REFUSED - cannot publish to internal exchange 'x' in vhost '/'"
 BEFORE_3_13 = "ACCESS_REFUSED - access to topic 'k.3' in exchange 'x' in vhost '/' refused for user 'u'"
 
 
@@ -118,6 +119,7 @@ class Scene:
         (TO_EXCHANGE, b"x", False),
         (TO_KEY, b"x", True),
         (BEFORE_3_13, b"x", True),
+        (INTERNAL, b"x", False),
         (TO_EXCHANGE.replace("'x'", "'amq.default'"), b"", False),
         (TO_EXCHANGE.replace("'x'", "'it's in vhost 'here''"), b"it's in vhost 'here'", False),
     ],
@@ -129,6 +131,13 @@ def test_a_refusal_names_what_may_not_be_written_to(text: str, exchange: bytes, 
     assert permissions.doubts(exchange, b"k.1", 0.0)
     assert permissions.are_by_key(exchange) is by_key
     assert not permissions.doubts(b"other", b"k.1", 0.0)
+
+
+def test_a_right_is_asked_for_only_where_one_is_missing() -> None:
+    assert ask_for_grant(Refused(403, TO_EXCHANGE)).endswith("; grant it")
+    internal = ask_for_grant(Refused(403, INTERNAL))
+    assert "grant" not in internal
+    assert internal.endswith("declare it anew, without internal, or write to another")
 
 
 @pytest.mark.parametrize("error", [Refused(403, "ACCESS_REFUSED - cut off"), Refused(404, TO_KEY), Disconnected("end")])
