@@ -252,7 +252,7 @@ def _queue(draw: _Drawing, vhosts: list[str], name: str) -> dict[str, Any]:
     if draw.happens(draw.wrong):
         arguments = draw.rng.choice((
             {**arguments, "a": None}, {**arguments, "x-dead-letter-routing-key": "k"}, [], "x", 5, None, ABSENT,
-            {**arguments, "x-queue-type": draw.rng.choice(("nope", "", 5, "Quorum", "MQTT-QoS-0"))},
+            {**arguments, "x-queue-type": draw.rng.choice(("nope", "", "undefined", 5, "Quorum", "MQTT-QoS-0"))},
         ))  # fmt: skip
     return {
         "vhost": _at(draw, vhosts), "name": draw.name(name),

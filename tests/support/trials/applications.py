@@ -9,7 +9,7 @@ import urllib.request
 import pika
 import pika.exceptions
 
-from tests.support.trials.lab import Lab, code_of, publish, take
+from tests.support.trials.lab import Lab, code_of, lab_of, publish, take
 from tests.support.waiting import find_limit
 
 
@@ -86,14 +86,10 @@ def asks_permission_for_passive_declares(lab: Lab) -> bool:
 
 
 def virtual_hosts_have_a_default_type(lab: Lab) -> bool:
-    """HSU116."""
-    lab.manage("PUT", "vhosts/{vhost}", {"default_queue_type": "quorum"})
-    channel = lab.channel()
-    queue = lab.queue(channel)
-    try:
-        return bool(lab.manage("GET", f"queues/{{vhost}}/{queue}")["type"] == "quorum")
-    finally:
-        lab.manage("PUT", "vhosts/{vhost}", {"default_queue_type": "classic"})
+    """HSU116. The first releases that have it give it another name."""
+    with lab_of(lab.server, default_queue_type="quorum", defaultqueuetype="quorum") as typed:
+        queue = typed.queue(typed.channel())
+        return bool(typed.manage("GET", f"queues/{{vhost}}/{queue}")["type"] == "quorum")
 
 
 def queues_show_their_type(lab: Lab) -> bool:

@@ -86,10 +86,10 @@ class Lab:
 
 
 @contextmanager
-def lab_of(server: Server) -> Iterator[Lab]:
-    """Yield a laboratory in a virtual host of its own, which is deleted afterwards."""
+def lab_of(server: Server, **settings: str) -> Iterator[Lab]:
+    """Yield a laboratory in a virtual host of its own, with these settings, which is deleted afterwards."""
     lab = Lab(server, unique_name("lab"))
-    manage(server, "PUT", f"vhosts/{lab.vhost}", {})
+    manage(server, "PUT", f"vhosts/{lab.vhost}", settings)
     user = urlsplit(server.url).username or "guest"
     manage(server, "PUT", f"permissions/{lab.vhost}/{user}", {"configure": ".*", "write": ".*", "read": ".*"})
     try:
