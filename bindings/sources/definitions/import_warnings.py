@@ -193,9 +193,7 @@ def find_boot_warnings(document: Mapping[str, Any], *, of_one_vhost: str | None)
 def find_default_type_warnings(document: Mapping[str, Any], profile: Profile) -> Iterator[SourceWarning]:
     """Yield the warnings about queues that get another type by the default of their virtual host."""
     for index, vhost, queue in find_typed_by_default(document, profile):
-        text = (
-            f"queue {queue.name!r} has no x-queue-type and becomes a {queue.type} queue, as is the default of {vhost!r}"
-        )
+        text = f"queue {queue.name!r} names no type and becomes a {queue.type} queue, as is the default of {vhost!r}"
         yield SourceWarning(f"queues[{index}]: {text}", OTHERWISE)
 
 

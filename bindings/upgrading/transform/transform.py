@@ -134,7 +134,7 @@ def _name_types(definitions: Definitions) -> tuple[Definitions, int]:
     count = 0
     changed = []
     for name, given in definitions.default_queue_types.items():
-        if given in ("undefined", "classic"):
+        if given in ("undefined", "", "classic"):
             continue
         topology = definitions.topology(name)
         untyped = [queue for queue in topology.queues.values() if "x-queue-type" not in queue.arguments]

@@ -249,7 +249,7 @@ def test_a_brokers_export_has_a_topology_for_each_virtual_host() -> None:
     assert definitions.vhosts == ("/", "shop")
     assert definitions.rabbitmq_version == "4.1.2"
     assert list(map(str, definitions.warnings)) == [
-        "queues[2]: queue 'lost' has no x-queue-type and becomes a quorum queue, as is the default of 'shop'"
+        "queues[2]: queue 'lost' names no type and becomes a quorum queue, as is the default of 'shop'"
     ]
     assert definitions.topology("/") == Topology(
         queues=[Queue("all")], bindings=[Binding.to_queue("amq.topic", "all", "#")], profile="4.1.2"

@@ -523,7 +523,7 @@ def test_all_that_no_transformation_is_about_stays_as_it_is_written() -> None:
 
 
 @pytest.mark.parametrize("where", ["default_queue_type", "metadata"])
-@pytest.mark.parametrize("given", ["quorum", "classic", "undefined"])
+@pytest.mark.parametrize("given", ["quorum", "classic", "undefined", ""])
 def test_a_classic_queue_stays_one_where_an_import_would_make_another_of_it(where: str, given: str) -> None:
     """As a live 4.3 imports it: a queue without a type gets that of its virtual host."""
     fields = {"default_queue_type": given}
