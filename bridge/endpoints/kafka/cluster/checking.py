@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka import ConsumerGroupType, KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource  # type: ignore[attr-defined]
 
 from bridge.endpoint import Disconnected, Finding
@@ -187,6 +187,12 @@ def _check_group(admin: AdminClient, settings: Mapping[str, Any]) -> Iterator[Fi
         yield Finding("error", f"group {group!r}: this user may not read with it; allow READ", "group")
         return
     yield Finding("ok", f"group {group!r}: {count_noun(len(description.members), 'member')}", "group")
+    theirs, ours = description.partition_assignor, str(settings.get("partition.assignment.strategy", ""))
+    is_classic = getattr(description, "type", None) == ConsumerGroupType.CLASSIC  # others take members of any strategy
+    if is_classic and description.members and theirs and ours and theirs not in ours.split(","):
+        text = f"group {group!r}: its members divide partitions by {theirs}, and this source by {ours}"
+        way_out = "give it a group of its own, or set partition.assignment.strategy in librdkafka to theirs"
+        yield Finding("error", f"{text}: {way_out}", "group")
     if description.authorized_operations is None:
         text = f"group {group!r}: whether this user may read with it: brokers do not tell"
         yield Finding("not checked", text, "group")

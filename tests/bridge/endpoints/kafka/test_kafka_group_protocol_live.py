@@ -66,6 +66,26 @@ async def test_members_share_partitions_and_go_on_after_what_was_settled(
             await end.close()
 
 
+@on_a_loop
+async def test_a_group_that_divides_partitions_in_another_way_is_an_error(kafka: Server) -> None:
+    with topics_at(kafka.url) as topics:
+        topic = topics.make(1)
+        strategy = "partition.assignment.strategy"
+        settings = {**topics.settings, "group.id": f"g-{topic}"}
+        member = KafkaSource("other", {**settings, strategy: "roundrobin"}, [topic])
+        topics.put(topic, [(b"key", b"0")])
+        await member.open()
+        await read_all_of(member, 1)
+        ours, theirs = (
+            KafkaSource("read", settings, [topic]),
+            KafkaSource("read", {**settings, strategy: "roundrobin"}, [topic]),
+        )
+        [error] = [each for each in await ours.check() if each.level == "error"]
+        assert "divide partitions by roundrobin, and this source by cooperative-sticky: give it a group" in error.text
+        assert not [each for each in await theirs.check() if each.level == "error"]
+        await member.close()
+
+
 def _lanes(source: KafkaSource) -> list[Any]:
     return [] if source.member is None else [*source.member.assignment.lanes.values()]
 
