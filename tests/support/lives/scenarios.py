@@ -129,13 +129,7 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
         [queue("a", message_ttl=5000, **to("b")), queue("b")], send("a", expiration="20")
     ),
     "three deaths in two queues": life(
-        [queue("a", **to("b")), queue("b", message_ttl=20, **to("a"))],
-        send("a"),
-        "a",
-        "reject",
-        "a",
-        "reject",
-        "a",
+        [queue("a", **to("b")), queue("b", message_ttl=20, **to("a"))], send("a"), "a", "reject", "a", "reject", "a",
         "nack",
     ),
     "expired in a cycle": life(
@@ -153,19 +147,11 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
     ),
     "refused by a full quorum queue": life([quorum("a", max_length=1, overflow="reject-publish"), queue("b")], *_FULL),
     "several dropped at once by a quorum queue": life(
-        [quorum("a", max_length_bytes=800, **to("b")), queue("b")],
-        *_FULL,
-        Message("", "a", {}, {}, b"x" * 799),
+        [quorum("a", max_length_bytes=800, **to("b")), queue("b")], *_FULL, Message("", "a", {}, {}, b"x" * 799),
     ),
     "over the delivery limit": life(
-        [quorum("a", delivery_limit=1, **to("b")), queue("b")],
-        send("a"),
-        "a",
-        "reject-requeue",
-        "a",
-        "reject-requeue",
-        "b",
-        "nack-requeue",
+        [quorum("a", delivery_limit=1, **to("b")), queue("b")], send("a"), "a", "reject-requeue", "a",
+        "reject-requeue", "b", "nack-requeue",
     ),
     "given back by nack and by reject": life(
         [quorum("a")], send("a"), "a", "nack-requeue", "a", "reject-requeue", "a", "nack-requeue"
@@ -177,46 +163,25 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
             queue("c", **to("d")),
             queue("d"),
         ],
-        send("a"),
-        "a",
-        "reject-requeue",
-        "a",
-        "reject",
-        "b",
-        "reject",
-        "c",
-        "reject",
+        send("a"), "a", "reject-requeue", "a", "reject", "b", "reject", "c", "reject",
     ),
     "a classic queue's failures remembered": life(
         [queue("a", **to("b")), quorum("b")], send("a"), "a", "reject-requeue", "a", "reject"
     ),
     "given back in front of the others": life(
-        [quorum("a", delivery_limit=9)],
-        *_FULL,
-        "a",
-        "reject-requeue",
-        "a",
-        "nack-requeue",
+        [quorum("a", delivery_limit=9)], *_FULL, "a", "reject-requeue", "a", "nack-requeue",
     ),
     "copies and hidden copies": life(
         [queue("a", **to("d")), queue("b", dead_letter_exchange=""), queue("c", dead_letter_exchange=""), queue("d")],
-        send("a", headers={"CC": ["b"], "BCC": ["c"]}),
-        "a",
-        "reject",
-        "b",
-        "reject",
-        "c",
-        "reject",
+        send("a", headers={"CC": ["b"], "BCC": ["c"]}), "a", "reject", "b", "reject", "c", "reject",
     ),
     "deaths by the publisher's hand": life(
         [queue("a", message_ttl=20, **to("b")), queue("b", message_ttl=20, **to("c")), queue("c")],
         send("a", headers={"x-death": [_DEATH]}),
     ),
     "a higher priority expires unseen": life(
-        [queue("a", max_priority=5, **to("b")), queue("b")],
-        send("a", 0, priority=1),
-        send("a", 1, priority=5, expiration="20"),
-        send("a", 2, priority=3),
+        [queue("a", max_priority=5, **to("b")), queue("b")], send("a", 0, priority=1),
+        send("a", 1, priority=5, expiration="20"), send("a", 2, priority=3),
     ),
     "priorities of a quorum queue": life(
         [quorum("a")], *(send("a", number, priority=priority) for number, priority in enumerate((0, 5, 9, 4, 31, 6)))
@@ -226,12 +191,7 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
             quorum("a", overflow="reject-publish", dead_letter_strategy="at-least-once", max_length=1, **to("b")),
             quorum("b", overflow="reject-publish", max_length=0),
         ],
-        send("b", 0),
-        send("a", 1),
-        "a",
-        "reject",
-        send("a", 2),
-        send("a", 3),
+        send("b", 0), send("a", 1), "a", "reject", send("a", 2), send("a", 3),
     ),
     "given back to wait": life(
         [quorum("a", delayed_retry_type="all", delayed_retry_min=400)],
