@@ -38,7 +38,7 @@ from bindings.sources.management import Management
 from bindings.sources.names import read_names
 from bindings.sources.open import open_source
 from bindings.sources.recording.file import read_recording
-from bindings.sources.toml_places import find_places
+from bindings.sources.toml_places import _TomlLayout
 from bindings.sources.tree import find_reason_to_skip
 from bridge.consumers.groups.barrier import read_news, read_resize
 from bridge.consumers.groups.membership import read_beat
@@ -397,7 +397,7 @@ READERS: Final = {
         REQUEST, lambda text, folder: read_recording(f"{RECORDING}\n{CLIENT}\n{text}", "x")
     ),
     "bindings/sources/toml_places.py _unquote": Reader(
-        '"a"', lambda text, folder: find_places(f"[{text}]\n{text} = 1\n")
+        '"a"', lambda text, folder: _TomlLayout(f"[{text}]\n{text} = 1\n")
     ),
     "bindings/sources/names.py _read_definitions": Reader(
         DEFINITIONS, of_file("x.json", lambda path: read_names(Path(path))), (ValueError, HashstarError)

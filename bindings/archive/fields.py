@@ -42,8 +42,6 @@ DIGITS: Final = 300
 """Number of digits that no AMQP decimal reaches before or after its point."""
 FLAGS: Final = 1 << 24
 """Maximum number of possible pairs of type and value for which an array of flags is used."""
-MAX_QUOTED_CHARACTERS: Final = 60
-"""Maximum number of characters of a wrong value that an error quotes."""
 TEXT: Final = r'"(?:[^"\\\x00-\x1f]|\\["\\/bfnrt])*"'
 NUMBER: Final = r"(?:0|[1-9][0-9]{0,17})"
 TABLE_FIELD: Final = rf'"[a-z-]+": (?:{TEXT}|{NUMBER}|{{"!timestamp": {NUMBER}}}|\[(?:{TEXT}(?:, {TEXT})*)?\])'

@@ -18,7 +18,7 @@ from exchange.text.display import SECRETIVE, underline
 from exchange.text.faults import MASK
 from exchange.values.json_text import parse
 
-__all__ = ["TOKEN", "TomlPosition", "find_places", "locate"]
+__all__ = ["TOKEN", "TomlPosition", "locate"]
 
 TOKEN: Final = re.compile(
     r'''"""(?>(?:[^"\\]|\\.|""?(?!"))*)(?:"{3,5}|\\?\Z)''' + "|"
@@ -87,14 +87,6 @@ def _read(file: str, changed: int) -> _TomlLayout:
     """Return the layout of a file as it is since it was ``changed``. Raises OSError, ValueError."""
     with open_file(file) as opened:
         return _TomlLayout(opened.read(CONFIG_BYTES).decode("utf-8-sig"))
-
-
-def find_places(text: str) -> Mapping[str, TomlPosition]:
-    """Return the place of each key and heading, by its path; of what occurs more than once, the first.
-
-    A table that the parts of keys and headings imply is where the first of these is.
-    """
-    return _TomlLayout(text).places
 
 
 class _TomlLayout:

@@ -32,7 +32,6 @@ __all__ = [
 ]  # fmt: skip
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-Forward = Callable[[str, Any], None]
 
 RENAMED: Final = "hashstar.renamed"
 """Key of the click context that has the notes about old names of options."""

@@ -64,10 +64,6 @@ def find_moved_slots(slots: int, before: int, after: int) -> Mapping[int, tuple[
     return MappingProxyType({slot: (old, new) for slot, (old, new) in enumerate(pairs) if old != new})
 
 
-Assignment = Mapping[str, tuple[int, ...]]
-"""Member -> its partitions, in order."""
-
-
 def assign_sticky(
     partitions: int, members: Iterable[str], previous: Mapping[str, Iterable[int]] | None = None
 ) -> dict[str, tuple[int, ...]]:

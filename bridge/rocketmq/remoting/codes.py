@@ -14,7 +14,6 @@ __all__ = ["RequestCode", "ResponseCode", "find_response_name"]
 class RequestCode(IntEnum):
     """Codes of requests: to a broker, to a name server, or from a broker to its clients."""
 
-    SEND_MESSAGE = 10
     PULL_MESSAGE = 11
     QUERY_MESSAGE = 12
     QUERY_CONSUMER_OFFSET = 14

@@ -1,8 +1,9 @@
 """A message as a producer sends it, and as a consumer gets it: with its position, its times and its hosts.
 
-A delay is given in one of two ways. ``delay_level`` is an index, from 1, into the broker's ``messageDelayLevel``, whose
-default is `DELAY_LEVELS`. ``deliver_ms``, since 5.0, is the time of delivery in milliseconds since 1970. It is precise
-to the second, and by default at most three days ahead (``timerMaxDelaySec`` of the broker).
+A delay is given in one of two ways. ``delay_level`` is an index, from 1, into the broker's ``messageDelayLevel``, by
+default ``1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h``. ``deliver_ms``, since 5.0, is the time of
+delivery in milliseconds since 1970. It is precise to the second, and by default at most three days ahead
+(``timerMaxDelaySec`` of the broker).
 
 Several messages for one queue are one request (``SEND_BATCH_MESSAGE``). All have the same topic and the same
 ``wait_store_ok``, none is delayed or a retry (`MessageBatch.generateFromList`), and together they may be as large as
@@ -35,12 +36,7 @@ from exchange.rocketmq.offset_id import format_host, format_id
 from exchange.rocketmq.stored_record import BATCH_HEAD, PACKED, split_batch
 from exchange.text.numbers import read_integer
 
-__all__ = ["DELAY_LEVELS", "RocketMessage", "StoredMessage", "decode_batch", "encode_batch", "read_number"]
-
-DELAY_LEVELS: Final = (
-    "1s", "5s", "10s", "30s", "1m", "2m", "3m", "4m", "5m", "6m", "7m", "8m", "9m", "10m", "20m", "30m", "1h", "2h",
-)  # fmt: skip
-"""Delays of level 1, 2 ...: `MessageStoreConfig.messageDelayLevel`."""
+__all__ = ["RocketMessage", "StoredMessage", "decode_batch", "encode_batch", "read_number"]
 
 
 class _WithProperties:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bindings.sources import toml_places
 from bindings.sources.files import open_file
-from bindings.sources.toml_places import MAX_LINE_CHARACTERS, _TomlLayout, find_places, locate
+from bindings.sources.toml_places import MAX_LINE_CHARACTERS, _TomlLayout, locate
 from tests.support.tiers import examples
 
 TEXT = """\
@@ -33,7 +33,7 @@ q = 9
 
 
 def test_keys_and_headings_of_every_form_are_found() -> None:
-    places = find_places(TEXT)
+    places = _TomlLayout(TEXT).places
     assert {path: (place.line, place.column, place.width) for path, place in places.items()} == {
         "top": (1, 0, 3), "a.b": (2, 1, 3), "a.b.c": (3, 0, 1), "a.b.c.d": (3, 10, 1), "a.b.c.e f": (3, 17, 5),
         "a.b.c.e f.g": (3, 28, 1), "a.b.j.k": (5, 0, 5), "a.b.m.n": (8, 0, 3), "a.b.m.n.o": (8, 8, 1), "p": (9, 2, 1),
@@ -87,7 +87,7 @@ def test_the_keys_are_those_that_the_parser_reads(tables: dict[str, dict[str, An
         lines += [f"{quote(key)} = {write(value)}" for key, value in table.items()]
     text = "\n".join(lines)
     read = tomllib.loads(text)
-    places = find_places(text)
+    places = _TomlLayout(text).places
     assert set(places) == paths_of(read, "")
     for place in places.values():
         assert text.split("\n")[place.line - 1][place.column] == '"'
