@@ -148,4 +148,4 @@ def _explain_file(root: Path) -> str:
 
 
 def _explain_unwritable(root: Path) -> str:
-    return f"{root}: may not be written to by this user"
+    return f"{root}: is read-only, or this user may not write to it"

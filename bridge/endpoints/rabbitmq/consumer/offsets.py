@@ -80,7 +80,7 @@ class StreamOffsets:
         if self._path.is_dir():
             return f"{self._path} cannot be written: it is a folder"
         if not os.access(folder, os.W_OK | os.X_OK):
-            return f"{self._path} cannot be written: this user may not write to {folder}"
+            return f"{self._path} cannot be written: {folder} is read-only, or this user may not write to it"
         return None
 
     @property

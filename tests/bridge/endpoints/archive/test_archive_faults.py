@@ -645,7 +645,7 @@ async def test_a_folder_that_the_user_may_not_write_is_an_error(
     for path in (tmp_path, tmp_path / "new"):
         [finding] = await ArchiveTarget("a", path, {"queue": ""}).check()
         assert finding.level == "error"
-        with pytest.raises(Disconnected, match="may not be written"):
+        with pytest.raises(Disconnected, match="is read-only, or this user may not write"):
             await ArchiveTarget("a", tmp_path, {"queue": ""}).open(Reports())
 
 
