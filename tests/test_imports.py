@@ -11,6 +11,8 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Final
 
+from tests.support.syntax import walk
+
 ROOT: Final = Path(__file__).parent.parent
 MAX_LINES: Final = 420
 """Maximum number of lines of a module."""
@@ -24,7 +26,7 @@ def read_imports(names: Mapping[str, Path]) -> dict[str, set[str]]:
 
 
 def _imported(tree: ast.AST, names: Mapping[str, Path]) -> Iterator[str]:
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in names)
         elif isinstance(node, ast.ImportFrom) and node.module is not None:

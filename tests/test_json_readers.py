@@ -56,6 +56,7 @@ from exchange.partition.partitioning.specification import Partitioning
 from exchange.routing.columns.headers import HeaderColumn
 from exchange.values.field_text import decode_field
 from exchange.values.message import Message
+from tests.support.syntax import walk
 from tests.support.tiers import scale
 
 ROOT: Final = Path(__file__).parent.parent
@@ -454,7 +455,7 @@ def find_parsers() -> Iterator[str]:
             tree = ast.parse(text)
             names = {
                 alias.name
-                for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module in HOMES
+                for node in walk(tree) if isinstance(node, ast.ImportFrom) and node.module in HOMES
                 for alias in node.names
             } & PARSERS  # fmt: skip
             yield from (f"{path.relative_to(ROOT).as_posix()} {name}" for name in find_calls(tree, names, ()))

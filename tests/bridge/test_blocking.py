@@ -26,6 +26,7 @@ from bridge.endpoints.kafka.cluster.topics import KafkaTopic
 from bridge.endpoints.rabbitmq.consumer.offsets import StreamOffsets
 from tests.support.bridge.behaviour import Reports
 from tests.support.hanging_resolver import IS_AVAILABLE, HangingResolver
+from tests.support.syntax import walk
 from tests.support.waiting import find_limit, stretch, wait_until
 from tests.support.watchdog import LONGEST, watched
 
@@ -79,8 +80,8 @@ def module_of(path: Path) -> str:
 
 def blocking_calls(tree: ast.AST) -> Iterator[tuple[int, str, bool]]:
     """Yield each call of such a function, with its line, and whether a coroutine makes it."""
-    above = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
-    for node in ast.walk(tree):
+    above = {child: node for node in walk(tree) for child in ast.iter_child_nodes(node)}
+    for node in walk(tree):
         if not isinstance(node, ast.Call) or isinstance(above.get(node), ast.Await):
             continue
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")

@@ -31,6 +31,7 @@ from bridge.rocketmq.remoting.client import ClientSettings
 from exchange.errors import BrokerError
 from tests.support.bridge.behaviour import on_a_loop
 from tests.support.bridge.certificates import authority_in
+from tests.support.syntax import walk
 from tests.support.waiting import find_limit
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
@@ -244,7 +245,7 @@ def test_a_text_that_no_row_knows_stays_as_it_is() -> None:
 def test_no_reason_begins_with_the_name_of_its_endpoint() -> None:
     """The log, conditions and findings have the name in front of it already."""
     for path in Path(bridge.__file__).parent.rglob("*.py"):
-        for call in ast.walk(ast.parse(path.read_text())):
+        for call in walk(ast.parse(path.read_text())):
             if isinstance(call, ast.Call) and getattr(call.func, "id", "") in ("Disconnected", "Failure", "Finding"):
                 for reason in call.args:
                     if isinstance(reason, ast.JoinedStr) and isinstance(reason.values[0], ast.FormattedValue):

@@ -37,8 +37,9 @@ class Graph:
         """Read the texts of modules, by their paths from the top."""
         names = {path: _name_module(path) for path in texts}
         self.paths: Final[Mapping[str, str]] = {name: path for path, name in names.items()}
+        known = frozenset(names.values())
         self.sources: Final[Mapping[str, Source]] = {
-            names[path]: _read_source(path, names[path], text, self.paths.keys()) for path, text in texts.items()
+            names[path]: _read_source(path, names[path], text, known) for path, text in texts.items()
         }
 
     def find_chains(self, starts: Iterable[str], within: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -85,8 +86,7 @@ def _packages_of(name: str) -> Iterator[str]:
         yield name
 
 
-def _read_source(path: str, name: str, text: str, modules: Iterable[str]) -> Source:
-    known = frozenset(modules)
+def _read_source(path: str, name: str, text: str, known: frozenset[str]) -> Source:
     package = name if path.endswith("__init__.py") else name.rpartition(".")[0]
     imported: set[str] = set()
     strings: set[str] = set()
