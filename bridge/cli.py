@@ -13,7 +13,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from bindings.cli import MODULES, find_command
-from exchange.commands.console import PROGRAM
+from exchange.commands.console import PROGRAM, echo_error
+from exchange.commands.operands import explain_swapped
 from exchange.commands.options import CommandGroup
 from exchange.files.operating_system import is_closed_by_reader
 from exchange.text.display import escape_line, escape_lines, hide_logins
@@ -161,6 +162,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise SystemExit(130) from None
     except click.ClickException as error:
         _show_usage(error)
+        if swapped := explain_swapped(getattr(error, "ctx", None)):
+            echo_error(swapped)
         raise SystemExit(2) from None
     except (BrokenPipeError, _PipeError) as error:
         if not any(map(is_closed_by_reader, (sys.stdout, sys.stderr))):

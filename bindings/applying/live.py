@@ -12,7 +12,9 @@ from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import quote
 
+from bindings.sources.definitions.hosts import explain_no_vhost
 from bindings.sources.management import Management, build_unread_queues
+from bindings.sources.open import Source
 from exchange.entities.entities import Binding, Destination, Policy, Queue
 from exchange.entities.releases import find_profile
 from exchange.errors import InputError
@@ -23,12 +25,24 @@ from exchange.values.erlang_terms import encode_binary
 from exchange.values.field_json import decode_table
 from exchange.values.field_values import EMPTY, FieldTable, resolve_type, thaw
 
-__all__ = ["Live", "hash_arguments"]
+__all__ = ["Live", "choose_topology", "hash_arguments"]
 
 UNDEFINED_TYPES: Final = (None, "undefined", '<<"undefined">>', "classic")
 """Values of a virtual host's default queue type that mean classic, the usual type."""
 
 KINDS: Final[Mapping[str, str]] = {"queue": "q", "exchange": "e"}
+
+
+def choose_topology(source: Source, vhost: str | None, management: Management) -> Topology:
+    """Return the topology that a broker is to have: of ``vhost``, else of the address's, else of the only one.
+
+    Raises InputError if the source has no such virtual host, or several to choose from.
+    """
+    if vhost is None and management.vhost is not None and management.vhost not in source.vhosts:
+        absent = explain_no_vhost(management.vhost, source.vhosts)
+        named = f"{management.address}/{quote(source.vhosts[0], safe='')}"
+        raise InputError(f"{source.name}: {absent}; write {named}, or name it {management.vhost!r} in the file")
+    return source.topology(vhost or management.vhost)
 
 
 class Live:

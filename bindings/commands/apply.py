@@ -13,7 +13,7 @@ from bindings.applying.address import Addresses
 from bindings.applying.amqp import OperationRefused, require_pika
 from bindings.applying.apply import PLANNING_SECONDS, Stopped, apply, plan_for
 from bindings.applying.broker import InUse, LiveBroker
-from bindings.applying.live import Live
+from bindings.applying.live import Live, choose_topology
 from bindings.diffing.comparison.compare import compare
 from bindings.diffing.forms.text import format_meaning, format_settings, plan_lines
 from bindings.diffing.planning.plan import Plan, is_reserved
@@ -99,7 +99,7 @@ def apply_command(
             require_pika()
         addresses = Addresses.parse(address, other_address, seconds=read_timeout())
         opened = _open(file, vhost or addresses.management.vhost)
-        wanted = opened.topology(vhost or addresses.management.vhost)
+        wanted = choose_topology(opened, vhost, addresses.management)
         if prune == 1:
             _require_whole(opened.name, wanted)
         if allow_unread or prune >= TWICE:

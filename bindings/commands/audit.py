@@ -21,7 +21,9 @@ from bindings.commands.audit_options import (
     spark_options,
     threshold_options,
 )
+from bindings.sources.glob_pattern import is_pattern
 from bindings.sources.open import open_source
+from bindings.sources.tree import expand_patterns
 from exchange.commands.completion import SOURCE
 from exchange.commands.console import echo_line, exit_on_error, show_caveat, show_progress, show_warnings
 from exchange.commands.options import CommandGroup, Duration, read_timeout
@@ -155,14 +157,14 @@ def run_command(
 @threshold_options
 @output_options
 @output_option
-@click.argument("tallies", metavar="TALLY...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("tallies", metavar="TALLY...", nargs=-1, required=True, type=SOURCE)
 def merge_command(
     source: str,
     vhost: str | None,
     profile: str | None,
     thresholds: Thresholds,
     outputs: Outputs,
-    tallies: tuple[Path, ...],
+    tallies: tuple[str, ...],
 ) -> None:
     """Report on the sum of saved tallies.
 
@@ -174,7 +176,8 @@ def merge_command(
         from bindings.auditing.run import merge
 
         settings = thresholds.settings()
-        tally, report = merge(_open_subject(source, vhost, profile, thresholds), tallies, settings)
+        paths = [*map(Path, expand_patterns(tallies))]
+        tally, report = merge(_open_subject(source, vhost, profile, thresholds), paths, settings)
         outputs.write(report, tally)
         outputs.print(report)
     sys.exit(report.exit_code)
@@ -228,6 +231,8 @@ def follow_command(
         settings = thresholds.settings()
         if where.no_spark:
             raise InputError("--no-spark: hashstar audit follow needs Spark; hashstar audit run works without it")
+        if is_pattern(archive):
+            raise InputError(f"{archive}: a pattern, and new files are looked for in one folder: name the folder")
         subject = _open_subject(source, vhost, profile, thresholds)
         selection = Selection(_vhost_taken(archive_vhost, subject.topology))
         mapping = mapped.mapping()

@@ -11,7 +11,7 @@ from typing import Final
 
 import click
 
-from bindings.applying.live import Live
+from bindings.applying.live import Live, choose_topology
 from bindings.diffing.comparison.meaning import Meaning
 from bindings.drift.drift import Drift, Ignoring, find_drift
 from bindings.drift.forms import FORMS, DriftReport, encode_unknown
@@ -143,7 +143,7 @@ class _Look:
     ) -> None:
         self._file = file
         self._management = management
-        self._vhost = vhost or management.vhost
+        self._vhost = vhost
         self._ignoring = ignoring
         self._seconds = seconds
         self._allow_unread = allow_unread
@@ -152,13 +152,14 @@ class _Look:
 
     def read_file(self) -> Topology:
         """Return the topology of the file, and print its warnings if they are new. Raises InputError."""
-        opened = open_source(self._file, self._vhost, seconds=self._seconds).allowing_unread(self._allow_unread)
+        opened = open_source(self._file, self._vhost or self._management.vhost, seconds=self._seconds)
+        opened = opened.allowing_unread(self._allow_unread)
         caveat = "" if opened.profile is None else opened.profile.caveat
         warnings = [*([caveat] if caveat else []), *map(str, opened.warnings)]
         if warnings != self._warned:
             show_warnings(opened.name, warnings)
             self._warned = warnings
-        return opened.topology(self._vhost)
+        return choose_topology(opened, self._vhost, self._management)
 
     def __call__(self) -> Drift:
         wanted = self.read_file()

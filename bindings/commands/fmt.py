@@ -8,7 +8,8 @@ import click
 
 from bindings.sources.files import decode_text, gunzip, read_content, read_whole, save_lines
 from bindings.sources.language.formatter import format_text
-from exchange.commands.console import echo_error, echo_line
+from bindings.sources.tree import expand_patterns
+from exchange.commands.console import echo_error, echo_line, exit_on_error
 from exchange.commands.options import command, topology_option
 from exchange.errors import HashstarError
 
@@ -30,6 +31,8 @@ def fmt_command(check: bool, stdout: bool, dry_run: bool, files: tuple[str, ...]
     not formatted, 2 when one cannot be read.
     """
     failed = unformatted = False
+    with exit_on_error():
+        files = tuple(expand_patterns(files))
     for file in files:
         name = "standard input" if file == "-" else file
         try:

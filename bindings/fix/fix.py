@@ -21,6 +21,7 @@ from bindings.fix.candidates import Fix, Removal, find_fixes
 from bindings.fix.definitions_text import DefinitionsText
 from bindings.fix.proof import prove, without
 from bindings.sources.definitions import Definitions
+from bindings.sources.definitions.hosts import explain_no_vhost
 from bindings.sources.files import GZIP, decode_text, open_file, read_whole
 from bindings.sources.management import is_address
 from bindings.sources.open import STDIN, Source, read_source
@@ -164,8 +165,7 @@ class _Round:
         self._editor: Final = _open_text(self._source, text, name, vhost)
         names = self._source.vhosts if vhost is None else (vhost,)
         if vhost not in (None, *self._source.vhosts):
-            known = ", ".join(map(repr, self._source.vhosts))
-            raise NotFixable(f"{name}: there is no virtual host {vhost!r}; there are {known}")
+            raise NotFixable(f"{name}: {explain_no_vhost(str(vhost), self._source.vhosts)}")
         self._topologies: Final = {each: self._source.topology(each, profile) for each in names}
 
     def fix(self, deadline: Deadline) -> tuple[str, list[FindingFix], list[FindingFix]]:

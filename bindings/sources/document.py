@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from bindings.sources.definitions import Definitions
+from bindings.sources.definitions.hosts import explain_no_vhost, join_names
 from bindings.sources.definitions.import_warnings import SourceWarning, find_part_warnings
 from bindings.sources.files import decode_text, read_content, save_lines
 from bindings.sources.language.expectations import Expectation
@@ -117,9 +118,9 @@ class Document:
         if vhost is None:
             vhost = self.vhosts[0] if len(self.vhosts) == 1 else "/"
             if vhost not in self.sections:
-                raise InputError(f"which virtual host? There are {', '.join(map(repr, self.vhosts))}")
+                raise InputError(f"which virtual host? There are {join_names(self.vhosts)}")
         if vhost not in self.sections:
-            raise InputError(f"there is no virtual host {vhost!r}; there are {', '.join(map(repr, self.vhosts))}")
+            raise InputError(explain_no_vhost(vhost, self.vhosts))
         return self.sections[vhost]
 
     @property

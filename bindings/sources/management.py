@@ -24,6 +24,7 @@ from urllib.error import URLError
 from bindings.sources.address import has_scheme, parse_address
 from bindings.sources.definitions import Definitions
 from bindings.sources.definitions.entries import read_section
+from bindings.sources.definitions.hosts import explain_no_vhost
 from bindings.sources.http_answer import Endless, HttpAnswer, read_answer
 from exchange.entities.entities import Exchange
 from exchange.entities.unread import UnreadPart
@@ -135,7 +136,7 @@ class Management:
         # RabbitMQ truncates the export of one virtual host whose name is not ASCII (seen with 4.3.6).
         everything = Definitions.loads(self._bytes("GET", "/api/definitions"), self.address)
         if vhost not in everything.vhosts:
-            raise InputError(f"{self.address}: there is no virtual host {vhost!r}")
+            raise InputError(f"{self.address}: {self._explain_no_vhost(vhost)}")
         return Definitions(vhost).with_topology(everything.topology(vhost)).as_topology()
 
     def _with_internal_exchanges(self, definitions: Definitions, vhost: str | None) -> Definitions:
@@ -232,13 +233,19 @@ class Management:
                 return f"user {self.user!r} may not do this ({reason}): rabbitmqctl set_user_tags USER administrator"
             return f"user {self.user!r} is refused ({reason}): check the address, or {LOGIN}"
         if answer.status in (400, 404) and path.startswith(("/api/definitions/", "/api/vhosts/")):
-            vhost = urllib.parse.unquote(path.rpartition("/")[2])
-            return f"there is no virtual host {vhost!r} (rabbitmqctl list_vhosts shows them, add_vhost makes one)"
+            return self._explain_no_vhost(urllib.parse.unquote(path.rpartition("/")[2]))
         if answer.status == 404:
             return f"no management API here: {path} is not found; it is at port 15672 as a rule"
         if 300 <= answer.status < 400:
             return f"it sends elsewhere, to {_without_login(answer.headers.get('Location', '?'))}; use that address"
         return f"it answers {answer.status} ({_reason(answer)})"
+
+    def _explain_no_vhost(self, vhost: str) -> str:
+        try:
+            names = [str(item["name"]) for item in self._list("vhosts", "/api/vhosts")]
+        except (InputError, KeyError):  # such as of a user who may not list them
+            return f"there is no virtual host {vhost!r} (rabbitmqctl list_vhosts shows them, add_vhost makes one)"
+        return f"{explain_no_vhost(vhost, names)}; rabbitmqctl add_vhost makes one"
 
 
 def build_unread_queues(vhost: str, names: Sequence[str]) -> UnreadPart:

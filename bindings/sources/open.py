@@ -21,6 +21,7 @@ from bindings.sources.definitions.import_warnings import SourceWarning, find_unr
 from bindings.sources.document import Document
 from bindings.sources.files import decode_text, gunzip, list_files, read_content, read_whole
 from bindings.sources.formats import NAMED_YAML, Imported, SourceFile, TopologyFormat, format_of, read_folder
+from bindings.sources.glob_pattern import expand_pattern, is_pattern
 from bindings.sources.language.expectations import Expectation
 from bindings.sources.management import Management, build_unread_queues, is_address
 from bindings.sources.section import Listing, Section
@@ -31,7 +32,7 @@ from exchange.entities.unread import UnreadPart
 from exchange.errors import InputError
 from exchange.kinds import KeyUse, find_kind
 from exchange.limits import ANSWER_SECONDS
-from exchange.text.display import clip_line, suggest
+from exchange.text.display import clip_line, list_some, suggest
 from exchange.topology.topology import Topology
 from exchange.values.json_text import JsonFault, parse
 
@@ -40,8 +41,12 @@ __all__ = ["Source", "load", "open_source", "read_source"]
 STDIN: Final = "-"
 ANSWER_SHOWN: Final = 80
 """Maximum number of characters of an answer, or of a key, in an error."""
+MATCHES_SHOWN: Final = 3
+"""Maximum number of files that an error lists of those that match a pattern."""
 OBJECT: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 """An object of a Python module, as ``celery -A`` takes it."""
+HEAD_BYTES: Final = 1 << 16
+"""Number of bytes in which JSON lines are recognised; no JSON has a line that ends with } before one with {."""
 BLANK: Final = b"\xef\xbb\xbf \t\r\n"
 
 
@@ -223,6 +228,10 @@ def open_source(
     scheme, separator, _ = where.partition("://")
     if separator and scheme.isalpha():  # the rest is not printed: it may have a password
         raise InputError(f"{scheme}://... has no topology; a broker's management API has: http://HOST:15672[/VHOST]")
+    if is_pattern(where):
+        matched = expand_pattern(where)
+        listed = list_some(matched, MATCHES_SHOWN)
+        raise InputError(f"{where}: a pattern, and one file is wanted; it matches {listed}")
     if where != STDIN:
         if isdir(where):  # noqa: PTH112  a text with a NUL is no folder
             return _of_format(*read_folder(where, list_files(where)), where, where)
@@ -246,6 +255,8 @@ def read_source(
     """
     if data.startswith(b"PAR1"):
         raise InputError(f"{name}: this is Parquet: an archive, and no topology. The topology comes before archives")
+    if b"}\n{" in data[:HEAD_BYTES]:
+        raise InputError(f"{name}: these are JSON lines: messages or an archive, and no topology")
     text = decode_text(data, name)
     file = SourceFile(name, text)
     known = format_of(file)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 import threading
 from collections.abc import Coroutine
@@ -18,6 +19,7 @@ from exchange.commands.options import CommandGroup
 from exchange.commands.output import form_options, output_option, print_form
 from exchange.errors import HashstarError
 from exchange.files.operating_system import find_signals
+from exchange.text.display import hide_logins
 from exchange.text.site import build_page_address
 from exchange.values.forms import Form, Forms
 
@@ -34,8 +36,28 @@ ELSEWHERE: Final = (
     f"({build_page_address('bridge-configuration')})"
 )
 """Where to look for what is no option of these commands."""
+TOPOLOGIES: Final = (".bindings", ".json", ".yaml", ".yml")
+"""Endings of the names of topologies."""
 LEAVING: Final = 0.5
 """Maximum number of seconds that threads of client libraries can keep the process after the command is done."""
+
+
+class ConfigPath(click.Path):
+    """The type of an argument with the file of a bridge, which may be mistaken for what the file names."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Return the path; end the command for an address or a topology, with what to write."""
+        shown = hide_logins(str(value))
+        key = is_what = ""
+        if "://" in shown:
+            key, is_what = f'[sources.NAME] or [targets.NAME], as url = "{shown}"', "an address"
+        elif shown.endswith(TOPOLOGIES):
+            key, is_what = f'the file, as topology = "{shown}"', "a topology"
+        if not is_what:
+            return Path(os.fsdecode(super().convert(value, param, ctx)))
+        way = f"it stands in {key}. {build_page_address('bridge')} has a whole file"
+        run = f"then run: hashstar bridge {ctx.info_name if ctx else 'check'} bridge.toml"
+        raise click.BadParameter(f"{shown} is {is_what}, and a bridge is a TOML file: {way}; {run}", ctx, param)
 
 
 @click.group("bridge", cls=CommandGroup, example="hashstar bridge check bridge.toml", default="run")
@@ -45,7 +67,7 @@ def bridge_command() -> None:
 
 @bridge_command.command("run", example="hashstar bridge run bridge.toml", elsewhere=ELSEWHERE)
 @click.option("--worker", type=click.IntRange(min=1), hidden=True, help="Number of this worker.")
-@click.argument("path", metavar="BRIDGE.TOML", type=click.Path(path_type=Path))
+@click.argument("path", metavar="BRIDGE.TOML", type=ConfigPath())
 def run_command(worker: int | None, path: Path) -> None:
     """Run a bridge: at least once, in order, nothing lost.
 
@@ -125,7 +147,7 @@ def _hold_hangups() -> list[int]:
 @click.option("--offline", is_flag=True, help="Check the file only, without connecting to anything.")
 @form_options(FORMS)
 @output_option
-@click.argument("path", metavar="BRIDGE.TOML", type=click.Path(path_type=Path))
+@click.argument("path", metavar="BRIDGE.TOML", type=ConfigPath())
 def check_command(offline: bool, form: str, path: Path) -> None:
     """Check a configuration, and everything that it names.
 

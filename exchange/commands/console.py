@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
+from exchange.commands.operands import explain_swapped
 from exchange.errors import HashstarError, InputError
 from exchange.text.display import escape_line, hide_logins, split_error
 from exchange.text.site import build_install_command
@@ -70,6 +71,8 @@ def echo_error(error: HashstarError | str) -> None:
 def fail(error: HashstarError) -> NoReturn:
     """Print the error and exit with its exit code: 2 for bad usage and bad input, unless its class has another one."""
     echo_error(error)
+    if swapped := explain_swapped(click.get_current_context(silent=True)):
+        echo_error(swapped)
     if _ask_context(VERBOSE):
         traceback.print_exc()
     sys.exit(error.exit_code)

@@ -20,6 +20,7 @@ from click.shell_completion import CompletionItem
 
 from exchange.commands.completion import SOURCE
 from exchange.commands.console import QUIET, VERBOSE, echo_line, fail
+from exchange.commands.operands import ARGUMENTS
 from exchange.errors import InputError
 from exchange.limits import ANSWER_SECONDS
 from exchange.text.display import suggest, write_milliseconds
@@ -98,6 +99,7 @@ class HashstarCommand(Exemplified):
             self.params.append(option)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[ARGUMENTS] = [*args]
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:  # which may mean an old name, and is answered with the new one

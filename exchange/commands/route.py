@@ -188,7 +188,8 @@ def build_commands(load: Load) -> tuple[click.Command, click.Command]:
             explanation = follow_dead_letters(topology, router, router.explain(message, queue))
             lives = find_lives(topology, router, message) if life else None
         except NotFound as error:
-            near = suggest(exchange, topology.exchanges) or ("; the exchange comes before the key" * (not routing_key))
+            alike = "" if routing_key in topology.exchanges else suggest(exchange, topology.exchanges)
+            near = alike or "; the exchange comes before the key" * (routing_key in (None, "", *topology.exchanges))
             fail(InputError(f"{error}{'' if exchange in topology.exchanges else near}"))
         except HashstarError as error:
             fail(error)

@@ -36,6 +36,7 @@ from bindings.archive.rocketmq.log import RocketmqLog
 from bindings.archive.rocketmq.store import find_log_folder, is_store
 from bindings.archive.unpacking import read_head
 from bindings.sources.files import NO_FILE
+from bindings.sources.glob_pattern import expand_pattern, is_pattern
 from exchange.errors import InputError
 
 __all__ = ["FORMATS", "Archive", "detect", "drop_repeats"]
@@ -112,7 +113,7 @@ class Archive:
 
 
 def detect(path: str, mapping: FieldMapping | None = None) -> Archive:
-    """Return the archive at a path or the address of a store, a file or a folder.
+    """Return the archive at a path or the address of a store: a file, a folder, or those of a glob pattern.
 
     ``mapping`` is for records of Kafka and RocketMQ, and for columns of other programs.
 
@@ -129,12 +130,20 @@ def _detect(path: str, known: Sequence[Format]) -> Archive:
     if folder is not None:
         is_folder = path.partition("?")[0].endswith("/")
         return _detect_files(str(folder), list_stored_files(folder, is_folder=is_folder), known)
+    if is_pattern(path):
+        matched = expand_pattern(path)
+        return _detect_files(path, [file for each in matched for file in _list_at(Path(each))], known)
     root = Path(path)
     if not root.exists():
         raise InputError(f"{path}: there is no such file or folder{explain_address(path)}")
     if not (root.is_file() or root.is_dir()):
         raise InputError(f"{path}: cannot be read: {NO_FILE}")
-    return _detect_files(path, [path] if root.is_file() else [*_list_files(path)], known)
+    return _detect_files(path, [*_list_at(root)], known)
+
+
+def _list_at(path: Path) -> Iterator[str]:
+    """Yield a file, or the files of a folder."""
+    return iter([str(path)]) if path.is_file() else _list_files(str(path))
 
 
 def _detect_files(path: str, listed: Sequence[Place], known: Sequence[Format]) -> Archive:
@@ -255,6 +264,8 @@ def _describe_nothing(path: str, others: Sequence[Place], known: Sequence[Format
         if columns := next(filter(None, (form.list_columns(other) for form in known)), ()):
             missing = explain_missing(columns, _columns_of(known), str(other))
             return f"{other}: it has no exchange and routing key: {missing}"
+    if path.removesuffix(".gz").endswith(".bindings"):
+        return f"{path}: this is a topology, and no archive"
     names = "; ".join(form.name for form in known)
     number = f"none of its {len(others)} files is an archive" if len(others) > 1 else "its one file is no archive"
     what = "the file is no archive" if [str(other) for other in others] == [path] else number

@@ -1,6 +1,7 @@
 /* The picture: loaded as SVG, scaled, moved through with the keyboard. What it shows lights up in light.js. */
 
 const SCALES = [0.4, 0.55, 0.7, 0.85, 1, 1.2, 1.5, 2];
+const READABLE = 0.85; // names have 11 pixels at 1
 const style = new CSSStyleSheet();
 let shown = null; // the picture: svg, nodes and edges with their elements, left_out
 let scale = null; // null: as wide as there is room, but not below what can be read
@@ -87,13 +88,14 @@ function hasNode(part) {
 function applyScale() {
   if (!shown) return;
   const room = byId('picture');
-  const least = isWhole ? 0.1 : 0.55;
+  const least = isWhole ? 0.1 : READABLE;
   const wide = room.clientWidth / shown.width;
   const most = Math.min(SCALES.at(-1), Math.max(1, room.clientHeight / shown.height)); // a small picture fills the room
   const factor = scale === null ? Math.min(most, Math.max(least, wide)) : SCALES[scale];
   shown.svg.setAttribute('width', String(shown.width * factor));
   shown.svg.setAttribute('height', String(shown.height * factor));
   shown.factor = factor;
+  byId('beyond').hidden = shown.width * factor <= room.clientWidth;
 }
 
 function zoom(step) {

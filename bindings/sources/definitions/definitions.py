@@ -13,7 +13,7 @@ from typing import Any
 
 from bindings.sources.definitions.entries import ENCODE, SECTIONS, Entry, Object, expand, is_same_json, read_section
 from bindings.sources.definitions.extensions import KEY, Additions
-from bindings.sources.definitions.hosts import EntriesByVhost, find_named_vhost, join_names
+from bindings.sources.definitions.hosts import EntriesByVhost, explain_no_vhost, find_named_vhost, join_names
 from bindings.sources.definitions.import_fields import DEFAULT_TYPE
 from bindings.sources.definitions.import_warnings import (
     SourceWarning,
@@ -213,7 +213,7 @@ class Definitions:
         """
         vhost = self._hosts.choose() if vhost is None else vhost
         if vhost not in self._hosts.known:
-            raise InputError(f"there is no virtual host {vhost!r}; there are {join_names(self.vhosts)}")
+            raise InputError(explain_no_vhost(vhost, self.vhosts))
         bindings = [entry.part for entry in self._hosts.list_entries("bindings", vhost) if entry.part.source]
         left_out = (
             PREDECLARED_NAMES

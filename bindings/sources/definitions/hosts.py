@@ -9,9 +9,10 @@ from bindings.sources.definitions.entries import SECTIONS, Entry, Object
 from exchange.entities.entities import OWN_NAMES, Binding
 from exchange.entities.part import Part
 from exchange.errors import InputError
+from exchange.text.display import find_alike
 from exchange.topology.topology import Topology
 
-__all__ = ["EntriesByVhost", "find_named_vhost", "join_names"]
+__all__ = ["EntriesByVhost", "explain_no_vhost", "find_named_vhost", "join_names"]
 
 Value = TypeVar("Value")
 
@@ -155,3 +156,11 @@ def find_named_vhost(document: Object) -> str | None:
 def join_names(names: Iterable[str]) -> str:
     """Return names of virtual hosts for an error."""
     return ", ".join(map(repr, names))
+
+
+def explain_no_vhost(vhost: str, vhosts: Iterable[str]) -> str:
+    """Return the error about a virtual host that is none of these: which one may be meant, and all there are."""
+    names = [*vhosts]
+    alike = find_alike(vhost, names)
+    meant = "" if alike is None else f" (did you mean {alike!r}?)"
+    return f"there is no virtual host {vhost!r}{meant}; there are {join_names(names)}"
