@@ -42,8 +42,8 @@ class Addresses:
         if wire is None:
             wire = _counterpart(given, AMQP_PORTS)
         of_web, of_wire = parse_address(web, SCHEMES, EXAMPLE), parse_address(wire, SCHEMES, EXAMPLE)
-        if not of_web.path.strip("/"):  # the virtual host may be in either address
-            web = f"{of_web.scheme}://{of_web.login}{of_web.hosts}{of_wire.path}"
+        path = of_web.path if of_web.path.strip("/") else of_wire.path  # as the login, it may be in either
+        web = f"{of_web.scheme}://{of_web.login or of_wire.login}{of_web.hosts}{path}"
         query = f"?{of_wire.query}" if of_wire.query else ""
         return cls(Management.at(web, seconds=seconds), f"{of_wire.scheme}://{of_wire.hosts}/{query}")
 

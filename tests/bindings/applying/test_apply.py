@@ -62,6 +62,8 @@ def test_the_management_api_names_bindings_by_their_typed_arguments(arguments: d
         ("amqp://u:p@host/v", None, "http://host:15672", "amqp://host/"),
         ("amqps://u:p@[::1]:9", None, "https://[::1]:15671", "amqps://[::1]:9/"),
         ("http://u:p@host:1", "amqp://other:2", "http://host:1", "amqp://other:2/"),
+        ("http://host:1", "amqp://u:p@other:2", "http://host:1", "amqp://other:2/"),
+        ("amqp://u:p@other:2", "http://host:1", "http://host:1", "amqp://other:2/"),
         ("amqp://other:2/?heartbeat=5", "http://u:p@host:1", "http://host:1", "amqp://other:2/?heartbeat=5"),
     ],
 )
