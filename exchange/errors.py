@@ -99,7 +99,7 @@ class NotFound(BrokerError):
 
 
 class ResourceLocked(BrokerError):
-    """405: the queue is exclusive to another connection."""
+    """405: the queue is exclusive to another connection, or its single active consumer alone may read it."""
 
     code, name = 405, "RESOURCE_LOCKED"
 

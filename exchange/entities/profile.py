@@ -132,6 +132,10 @@ class QueueBehaviour:
     """When the active consumer of a classic queue is cancelled, the next one gets what is ready (since 4.0)."""
     active_yields: bool
     """The single active consumer of a quorum queue yields to one of higher priority (since 4.0)."""
+    return_strands: bool
+    """If it yields by giving its last message back, no consumer is active until one comes or goes (4.0.0 to 4.1.1)."""
+    least_max_priority: int
+    """Highest priority of a classic queue with x-max-priority = 0: 1 since 3.13.4, before that 0."""
     failures_are_limited: bool
     """The delivery limit counts failed deliveries only (since 4.3), before that all returns to the queue."""
     counts_failures: bool
@@ -155,6 +159,9 @@ class QueueBehaviour:
     """The encoded properties of a message count for the max-length-bytes of a quorum queue (since 4.3)."""
     refusals_name_streams: bool
     """Refusals of consumers of a stream name it ``stream queue`` (since 3.12)."""
+    get_quotes_type: bool
+    """The refusal of basic.get by a single active consumer has the queue's type as a term, ``<<"quorum">>`` (since
+    4.2)."""
     consumer_timeout: int | None
     """Milliseconds after which a quorum queue that sets no other time takes back what a consumer has not settled (since
     4.3); None if a channel is closed for that, at its next check once a minute."""
@@ -181,6 +188,10 @@ class Profile:
     """There is the exchange type x-local-random (since 4.0)."""
     hash_headers_have_types: bool
     """x-consistent-hash hashes the value of a header with its AMQP type, ``{longstr, V}`` (up to 3.12)."""
+    counts_each_binding: bool = field(repr=False)
+    """A destination of x-consistent-hash has buckets for each of its bindings, not the first alone (up to 3.10.5)."""
+    needs_hash_header: bool = field(repr=False)
+    """A message without the header that x-consistent-hash hashes crashes the channel (3.13.0 to 3.13.6)."""
     hashes_empty_arrays: bool
     """x-consistent-hash takes an empty array as the value of a header; from 3.13 to 4.3.4 the channel crashes."""
     max_weight: int | None

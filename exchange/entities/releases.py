@@ -47,6 +47,8 @@ _LIVES_3_10: Final = QueueBehaviour(
     limit_gives_credit=True,
     cancel_delivers=False,
     active_yields=False,
+    return_strands=False,
+    least_max_priority=0,
     failures_are_limited=False,
     counts_failures=False,
     classic_counts_failures=False,
@@ -57,23 +59,29 @@ _LIVES_3_10: Final = QueueBehaviour(
     hears_own_limit_late=False,
     properties_have_size=False,
     refusals_name_streams=False,
+    get_quotes_type=False,
     consumer_timeout=None,
 )
 _LIVES_3_12: Final = replace(
     _LIVES_3_10, get_shows_no_returns=False, limit_gives_credit=False, refusals_name_streams=True
 )
 _LIVES_3_13: Final = replace(_LIVES_3_12, deaths_are_headers=False, names_last_death=True)
+_LIVES_3_13_4: Final = replace(_LIVES_3_13, least_max_priority=1)
 _LIVES_4_0: Final = replace(
-    _LIVES_3_13,
+    _LIVES_3_13_4,
     published_deaths_count=False,
     delivery_limit=20,
     negative_limit_is_none=True,
     cancel_delivers=True,
     active_yields=True,
+    return_strands=True,
     counts_failures=True,
     quorum_priorities=2,
 )
-_LIVES_4_2_5: Final = replace(_LIVES_4_0, any_number_limits=False)
+_LIVES_4_1_2: Final = replace(_LIVES_4_0, return_strands=False)
+_LIVES_4_2_0: Final = replace(_LIVES_4_1_2, get_quotes_type=True)
+_LIVES_4_2_1: Final = replace(_LIVES_4_2_0, drops_in_order=True)
+_LIVES_4_2_5: Final = replace(_LIVES_4_2_1, any_number_limits=False)
 _LIVES_4_3: Final = replace(
     _LIVES_4_2_5,
     failures_are_limited=True,
@@ -81,7 +89,6 @@ _LIVES_4_3: Final = replace(
     nack_is_no_failure=True,
     unlimited_returns_go_last=False,
     quorum_priorities=32,
-    drops_in_order=True,
     hears_own_limit_late=True,
     properties_have_size=True,
     consumer_timeout=1_800_000,
@@ -101,6 +108,8 @@ _3_10_0: Final = Profile(
     queues_have_a_type=False,
     local_random=False,
     hash_headers_have_types=True,
+    counts_each_binding=True,
+    needs_hash_header=False,
     hashes_empty_arrays=True,
     max_weight=None,
     modulus_hash_sorts=False,
@@ -124,9 +133,8 @@ _3_10_0: Final = Profile(
     denied_features=frozenset(),
     settings=SETTINGS_3_10_0,
     lives=_LIVES_3_10,
-    routes_as="rabbitmq-3.10",
 )
-_3_10_6: Final = replace(_3_10_0, settings=SETTINGS_3_10)
+_3_10_6: Final = replace(_3_10_0, routes_as="rabbitmq-3.10", counts_each_binding=False, settings=SETTINGS_3_10)
 _3_10: Final = replace(_3_10_6, name="rabbitmq-3.10", routes_as="", values_for_no_default_type=frozenset())
 _3_11_0: Final = replace(
     _3_10, name="", routes_as="rabbitmq-3.10", import_needs_queue_flags=False, import_gives_default_types=True
@@ -139,10 +147,11 @@ _3_12_7: Final = replace(_3_12_0, settings=SETTINGS_3_12)
 _3_12: Final = replace(_3_12_7, name="rabbitmq-3.12", routes_as="", values_for_no_default_type=_UNDEFINED)
 _3_13_0: Final = replace(
     _3_12_7,
-    routes_as="rabbitmq-3.13",
+    routes_as="",
     integers_equal_floats=False,
     timestamps_in_milliseconds=True,
     hash_headers_have_types=False,
+    needs_hash_header=True,
     hashes_empty_arrays=False,
     delay_is_annotation=True,
     settings=SETTINGS_3_13_0,
@@ -150,8 +159,9 @@ _3_13_0: Final = replace(
 )
 _3_13_2: Final = replace(_3_13_0, values_for_no_default_type=_UNDEFINED)
 _3_13_3: Final = replace(_3_13_2, import_keeps_queue_limits=True)
-_3_13_4: Final = replace(_3_13_3, settings=SETTINGS_3_13)
-_3_13: Final = replace(_3_13_4, name="rabbitmq-3.13", routes_as="", import_skips_bindings=False)
+_3_13_4: Final = replace(_3_13_3, settings=SETTINGS_3_13, lives=_LIVES_3_13_4)
+_3_13_6: Final = replace(_3_13_4, import_skips_bindings=False)
+_3_13: Final = replace(_3_13_6, name="rabbitmq-3.13", needs_hash_header=False)
 _4_0: Final = replace(
     _3_13,
     name="rabbitmq-4.0",
@@ -163,8 +173,11 @@ _4_0: Final = replace(
     settings=SETTINGS_4_0,
     lives=_LIVES_4_0,
 )
-_4_1_8: Final = replace(_4_0, name="", routes_as="rabbitmq-4.0", values_for_no_default_type=_UNDEFINED_OR_NULL)
-_4_2_2: Final = replace(_4_0, name="", routes_as="rabbitmq-4.0", import_needs_durable=False)
+_4_1_2: Final = replace(_4_0, name="", routes_as="rabbitmq-4.0", lives=_LIVES_4_1_2)
+_4_1_8: Final = replace(_4_1_2, values_for_no_default_type=_UNDEFINED_OR_NULL)
+_4_2_0: Final = replace(_4_1_2, lives=_LIVES_4_2_0)
+_4_2_1: Final = replace(_4_2_0, lives=_LIVES_4_2_1)
+_4_2_2: Final = replace(_4_2_1, import_needs_durable=False)
 _4_2_5: Final = replace(_4_2_2, routes_as="", lives=_LIVES_4_2_5)
 _4_2_6: Final = replace(_4_2_5, max_weight=10_000, selectors_are_checked=True, import_takes_any_metadata=True)
 _4_2_7: Final = replace(_4_2_6, settings=SETTINGS_4_2_7)
@@ -280,6 +293,7 @@ _ROW_4_1: Final = replace(
 _ROW_4_2: Final = replace(
     _ROW_4_1,
     since=(4, 2, 0),
+    profile=_4_2_0,
     newest_patch=9,
     upgraded_from=("3.13", "4.0", "4.1"),
     before_upgrade=(_MACHINES, "have Erlang 27 for each node that gets 4.2.9 or later, which require it"),
@@ -314,10 +328,10 @@ _PATCHES: Final[tuple[tuple[ReleaseRow, dict[int, Profile]], ...]] = (
     (_ROW_3_10, {6: _3_10_6, 8: _3_10}),
     (_ROW_3_11, {10: _3_11_10, 15: _3_11_15, 24: _3_11_24}),
     (_ROW_3_12, {7: _3_12_7, 14: _3_12}),
-    (_ROW_3_13, {2: _3_13_2, 3: _3_13_3, 4: _3_13_4, 6: _3_13}),
+    (_ROW_3_13, {2: _3_13_2, 3: _3_13_3, 4: _3_13_4, 6: _3_13_6, 7: _3_13}),
     (_ROW_4_0, {}),
-    (_ROW_4_1, {8: _4_1_8}),
-    (_ROW_4_2, {2: _4_2_2, 5: _4_2_5, 6: _4_2_6, 7: _4_2_7, 8: _4_2_8, 9: _4_2_9}),
+    (_ROW_4_1, {2: _4_1_2, 8: _4_1_8}),
+    (_ROW_4_2, {1: _4_2_1, 2: _4_2_2, 5: _4_2_5, 6: _4_2_6, 7: _4_2_7, 8: _4_2_8, 9: _4_2_9}),
     (_ROW_4_3, {1: _4_3_1, 2: _4_3_2, 3: _4_3_3, 5: _4_3}),
     (_ROW_4_4, {1: _4_4}),
 )

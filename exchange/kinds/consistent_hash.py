@@ -1,8 +1,9 @@
 """x-consistent-hash: the hash of the key, or of a header or property, picks a bucket of a ring, and so a binding.
 
 **The ring has a history.** A binding's key is its weight, a number of buckets. Binding adds these buckets at the end of
-the ring, for the binding's destination, unless the destination has buckets already. Unbinding any binding of a
-destination removes all its buckets, and the buckets behind them move up. So the order of bindings decides; and a
+the ring, for the binding's destination, unless the destination has buckets already (up to 3.10.5, also then). Unbinding
+any binding of a destination removes all its buckets, and the buckets behind them move up; up to 3.10.5, those of others
+between them are lost, and messages that hash to their places. So the order of bindings decides; and a
 destination that is bound twice and unbound once stays bound, but gets nothing until it is bound again.
 
 A `Router` that is edited changes its ring as the broker does. A `Topology` knows the order of its bindings, but not the
@@ -18,7 +19,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Collection, Hashable, Iterable, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any, Final
 
 from exchange.entities.entities import Binding, Destination, Exchange
@@ -56,9 +57,10 @@ class ConsistentHashExchange(Kind):
         self._profile = profile
         self._header = _long_string(exchange, "hash-header")
         self._property = _long_string(exchange, "hash-property")
-        self._ring: list[Binding] = []
+        self._ring: list[Binding | None] = []  # None where buckets were lost
         self._destinations: set[Destination] = set()  # those of the bindings in the ring
         self._ends: list[int] = []  # for each binding in the ring, the number of buckets up to and with its last one
+        self._buckets = 0  # those that were not lost
 
     @property
     def by_key(self) -> bool:
@@ -66,22 +68,34 @@ class ConsistentHashExchange(Kind):
 
     def bind(self, binding: Binding) -> None:
         weight = _weight(binding)
-        if weight > 0 and binding.destination not in self._destinations:
+        if weight > 0 and (self._profile.counts_each_binding or binding.destination not in self._destinations):
             self._destinations.add(binding.destination)
             self._ring.append(binding)
-            self._ends.append(self._buckets + weight)
+            self._ends.append((self._ends[-1] if self._ends else 0) + weight)
+            self._buckets += weight
 
     def unbind(self, binding: Binding) -> None:
         self._destinations.discard(binding.destination)
-        self._ring = [other for other in self._ring if other.destination != binding.destination]
-        self._ends = list(accumulate(map(_weight, self._ring)))
+        widths = [end - start for start, end in pairwise((0, *self._ends))]
+        own = [place for place, other in enumerate(self._ring) if other and other.destination == binding.destination]
+        if own:
+            between = range(own[0], own[-1] + 1)
+            lost = sum(widths[place] for place in between) - sum(widths[place] for place in own)
+            self._buckets -= sum(widths[place] for place in between if self._ring[place])
+            self._ring[between.start : between.stop] = [None] * bool(lost)
+            widths[between.start : between.stop] = [lost] * bool(lost)
+            self._ends = list(accumulate(widths))
 
     def match(self, message: Message, keys: Sequence[str]) -> Collection[Binding]:
         buckets = self._buckets
         if not buckets:
             return ()
+        header = self._header
+        if self._profile.needs_hash_header and header is not None and not _has(message, header):
+            raise BrokerError(f"the channel crashes on a message without the hash-header '{header}'")
         bucket = self._hashes().jump(self._seed(message, keys), buckets) if buckets > 1 else 0
-        return (self._ring[bisect_right(self._ends, bucket)],)
+        chosen = self._ring[bisect_right(self._ends, bucket)]
+        return () if chosen is None else (chosen,)
 
     def describe_choice(self, message: Message, keys: Sequence[str]) -> str:
         buckets = self._buckets
@@ -90,10 +104,6 @@ class ConsistentHashExchange(Kind):
         what = f"header '{self._header}'" if self._header is not None else self._property or "the routing key"
         seed = self._seed(message, keys)
         return f"hash {seed} of {what} jumps to bucket {self._hashes().jump(seed, buckets)} of 0 to {buckets - 1}"
-
-    @property
-    def _buckets(self) -> int:
-        return self._ends[-1] if self._ends else 0
 
     def _seed(self, message: Message, keys: Sequence[str]) -> int:
         term = self._term(message, keys)
@@ -111,7 +121,7 @@ class ConsistentHashExchange(Kind):
         return encode_binary(keys[0])
 
     def _term_of_header(self, message: Message, name: str) -> Any:
-        if name not in message.headers or name == "BCC":  # the broker removes BCC before it routes
+        if not _has(message, name):
             return self._erlang.UNDEFINED
         kind, value = resolve_type(message.headers[name])
         term = self._erlang.encode_field_term(kind, value)
@@ -138,14 +148,17 @@ class ConsistentHashExchange(Kind):
 
     @classmethod
     def rules(cls, exchange: Exchange, bindings: Collection[Binding], profile: Profile) -> Hashable:
-        ring = build_ring(bindings)
-        several = len(ring) > 1
+        ring = build_ring(bindings, profile)
+        several = len({destination for destination, _ in ring}) > 1
         # Two releases are the same broker before and after a restart.
-        restarted = (ring if profile.hash_rings_are_kept else build_ring_after_restart(bindings)) if several else ()
-        if _long_string(exchange, "hash-header") is None or sum(weight for _, weight in ring) < 2:
-            return restarted  # with a single bucket, nothing is hashed
-        takes_empty_arrays = profile.hash_headers_have_types or profile.hashes_empty_arrays
-        return restarted, takes_empty_arrays, several and profile.hash_headers_have_types
+        kept = profile.hash_rings_are_kept
+        restarted = (ring if kept else build_ring_after_restart(bindings, profile)) if several else ()
+        if not ring or _long_string(exchange, "hash-header") is None:
+            return restarted
+        is_hashed = sum(weight for _, weight in ring) > 1  # not with a single bucket
+        has_types = profile.hash_headers_have_types
+        fails_on_empty_arrays = is_hashed and not (has_types or profile.hashes_empty_arrays)
+        return restarted, several and has_types, fails_on_empty_arrays, profile.needs_hash_header
 
     @classmethod
     def slot(cls, binding: Binding) -> Destination:
@@ -179,18 +192,28 @@ class ConsistentHashExchange(Kind):
             raise PreconditionFailed(f"The binding key must not exceed {profile.max_weight}")
 
 
-def build_ring(bindings: Iterable[Binding]) -> tuple[tuple[Destination, int], ...]:
-    """Return the destinations of a ring with their numbers of buckets, for bindings made in this order."""
-    ring: dict[Destination, int] = {}
+def build_ring(bindings: Iterable[Binding], profile: Profile) -> tuple[tuple[Destination, int], ...]:
+    """Return the destinations of a ring with their numbers of buckets, for bindings made in this order.
+
+    A destination that has buckets in several places, up to 3.10.5, is there several times.
+    """
+    ring: list[tuple[Destination, int]] = []
     for binding in bindings:
-        if _weight(binding) > 0:
-            ring.setdefault(binding.destination, _weight(binding))
-    return tuple(ring.items())
+        weight, destination = _weight(binding), binding.destination
+        if weight > 0 and (profile.counts_each_binding or all(destination != other for other, _ in ring)):
+            ring.append((destination, weight))
+    return tuple(ring)
 
 
-def build_ring_after_restart(bindings: Iterable[Binding]) -> tuple[tuple[Destination, int], ...]:
+def build_ring_after_restart(bindings: Iterable[Binding], profile: Profile) -> tuple[tuple[Destination, int], ...]:
     """Return the ring, as `build_ring`, that a restart builds of these bindings before 4.3."""
-    return build_ring(sorted(bindings, key=lambda each: [*map(encode_binary, (each.routing_key, *each.destination))]))
+    ordered = sorted(bindings, key=lambda each: [*map(encode_binary, (each.routing_key, *each.destination))])
+    return build_ring(ordered, profile)
+
+
+def _has(message: Message, header: str) -> bool:
+    """Return whether a message has a header when it is routed: the broker removes BCC before."""
+    return header in message.headers and header != "BCC"
 
 
 def _long_string(exchange: Exchange, argument: str) -> str | None:

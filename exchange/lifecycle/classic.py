@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from exchange.lifecycle.consumers import Consumer, ConsumerTurns, Delivery, SingleActive
+from exchange.lifecycle.consumers import Consumer, ConsumerTurns, Delivery, SingleActive, rank_by_priority
 from exchange.lifecycle.content import Content
 from exchange.lifecycle.limits import Limits
 from exchange.lifecycle.orders import ClassicOrder, ClassicPriorities, Order, Stored
@@ -27,7 +27,9 @@ class ClassicQueue(LiveQueue):
 
     def __init__(self, name: str, limits: Limits, host: QueueHost) -> None:
         order: Order = ClassicPriorities(limits.max_priority) if limits.max_priority else ClassicOrder()
-        turns = SingleActive(yields=False) if limits.single_active_consumer else ConsumerTurns(parks_eagerly=False)
+        turns = ConsumerTurns(parks_eagerly=False)
+        if limits.single_active_consumer:
+            turns = SingleActive(rank_by_priority, yields=False, strands=False)
         super().__init__(name, limits, host, order, turns)
         self._expiry: float | None = None
         """Time in milliseconds at which the timer for expired messages rings."""

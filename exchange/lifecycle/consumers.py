@@ -6,12 +6,18 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from itertools import count
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from exchange.lifecycle.orders import Stored
 from exchange.values.message import Message
 
-__all__ = ["Consumer", "Delivery", "SingleActive", "ConsumerTurns"]
+__all__ = [
+    "Consumer", "ConsumerTurns", "Delivery", "SingleActive", "rank_by_arrival", "rank_by_prefetch", "rank_by_priority",
+]  # fmt: skip
+
+Rank: TypeAlias = tuple[int, ...]
+UNLIMITED: Final = 2000
+"""Number of messages that a quorum queue gives a consumer without a prefetch, as if it had this one."""
 
 
 class Delivery:
@@ -136,24 +142,29 @@ class ConsumerTurns:
         else:
             self._turns.append(consumer)
 
-    def settled(self, consumer: Consumer) -> None:
-        """Give a consumer that settled a delivery its turn again."""
+    def settled(self, consumer: Consumer, *, returned: bool = False) -> None:
+        """Give a consumer that settled a delivery, or ``returned`` it, its turn again."""
         if self._parked and consumer in self._parked and consumer.held < consumer.most and not consumer.late:
             self._parked.remove(consumer)
             self._turns.append(consumer)
 
 
 class SingleActive(ConsumerTurns):
-    """Only one consumer gets messages, the first one; when it leaves, the next by priority.
+    """Only one consumer gets messages, the first one; when it leaves, the next is that with the least `rank`.
 
-    ``yields`` is whether a consumer of higher priority takes over once the active one holds nothing, as in quorum
-    queues since 4.0.
+    ``yields`` is whether it makes room for one of higher priority, as in quorum queues since 4.0: it gets no more until
+    it holds nothing, even if the other one has left by then. ``strands`` is whether no other one becomes active if it
+    gave its last message back, until a consumer comes, goes or settles a message.
     """
 
-    def __init__(self, yields: bool) -> None:
+    def __init__(self, rank: Callable[[Consumer], Rank], *, yields: bool, strands: bool) -> None:
         super().__init__(parks_eagerly=False)
+        self._rank: Final = rank
         self._yields: Final = yields
+        self._strands: Final = strands
         self.active: Consumer | None = None
+        self._quiesces = False
+        """Whether the active consumer makes room for one of higher priority."""
 
     def add(self, consumer: Consumer) -> None:
         """Add a consumer, which is the active one if there is no other."""
@@ -168,31 +179,42 @@ class SingleActive(ConsumerTurns):
         self._choose()
 
     def _choose(self) -> None:
-        best = max((each for each in self.consumers if not each.late), key=_priority, default=None)
         active = self.active
-        if (
-            best is None
-            or active is None
-            or active.late
-            or (self._yields and best.priority > active.priority and not active.held)
-        ):
-            self.active = best
+        best = min((each for each in self.consumers if not each.late), key=self._rank, default=None)
+        if best is None or active is None or active.late:
+            self.active, self._quiesces = best, False
+        elif self._yields and best.priority > active.priority:
+            self.active, self._quiesces = (active, True) if active.held else (best, False)
 
     def next(self) -> Consumer | None:
         """Return the active consumer, None if it is full or must leave its turn to one of higher priority."""
         active = self.active
-        if active is None or active.held >= active.most:
-            return None
-        if self._yields and any(each.priority > active.priority and not each.late for each in self.consumers):
-            return None
-        return active
+        return None if active is None or active.held >= active.most or self._quiesces else active
 
     def delivered(self, consumer: Consumer) -> None:
         """Do nothing: the active consumer stays."""
 
-    def settled(self, consumer: Consumer) -> None:
+    def settled(self, consumer: Consumer, *, returned: bool = False) -> None:
         """Let a consumer of higher priority take over."""
-        self._choose()
+        if self._quiesces and consumer is self.active and not consumer.held:
+            self.active, self._quiesces = None, False
+        if not (returned and self._strands):
+            self._choose()
+
+
+def rank_by_priority(consumer: Consumer) -> Rank:
+    """Return the rank in a classic queue: the highest priority first, then the first one."""
+    return (-consumer.priority,)
+
+
+def rank_by_prefetch(consumer: Consumer) -> Rank:
+    """Return the rank in a quorum queue since 4.0: of one priority, the one that may hold most, then the first one."""
+    return -consumer.priority, -(consumer.prefetch or UNLIMITED)
+
+
+def rank_by_arrival(consumer: Consumer) -> Rank:
+    """Return the rank in a quorum queue before 4.0: the first one first."""
+    return ()
 
 
 _NUMBERS: Final = count()

@@ -152,7 +152,7 @@ def build_limits(settings: SettingsInForce, queue: Queue, profile: Profile) -> L
         None if is_stream else settings.integer("expires"),
         settings.overflow,
         find_delivery_limit(settings.get("delivery-limit"), profile) if is_quorum else None,
-        0 if is_quorum or is_stream else _max_priority(settings.integer("max-priority")),
+        0 if is_quorum or is_stream else _find_max_priority(settings.integer("max-priority"), profile),
         settings.get("single-active-consumer") is True,
         settings.dead_letters,
         find_retry_delay(settings) if is_quorum else None,
@@ -200,6 +200,6 @@ def find_delivery_limit(given: Any, profile: Profile) -> int | None:
     return None if release.negative_limit_is_none else 0
 
 
-def _max_priority(given: int | None) -> int:
+def _find_max_priority(given: int | None, profile: Profile) -> int:
     """Return the highest priority; a topology from a file may have one that a broker refuses."""
-    return min(max(given or 0, 0), 255)
+    return 0 if given is None else min(max(given, profile.lives.least_max_priority), 255)

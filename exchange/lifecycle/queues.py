@@ -87,7 +87,7 @@ class LiveQueue:
         delivery.is_settled = True
         if consumer is not None:
             consumer.held -= 1
-            self.turns.settled(consumer)
+            self.turns.settled(consumer, returned=outcome == "requeue")
         if outcome != "complete":
             self._count_return(message, failed)
             if outcome == "requeue":

@@ -10,11 +10,19 @@ from typing import Any, Final
 
 from exchange.amqp import ContentHeader
 from exchange.errors import InputError
-from exchange.lifecycle.consumers import Consumer, ConsumerTurns, Delivery, SingleActive
+from exchange.lifecycle.consumers import (
+    Consumer,
+    ConsumerTurns,
+    Delivery,
+    SingleActive,
+    rank_by_arrival,
+    rank_by_prefetch,
+)
 from exchange.lifecycle.content import Content
 from exchange.lifecycle.limits import Limits
 from exchange.lifecycle.orders import QuorumOrder, Stored
 from exchange.lifecycle.queues import LiveQueue, QueueHost
+from exchange.topology.requests import refuse_get
 
 __all__ = ["QuorumQueue"]
 
@@ -30,9 +38,10 @@ class QuorumQueue(LiveQueue):
 
     def __init__(self, name: str, limits: Limits, host: QueueHost) -> None:
         release = host.release
-        turns = (
-            SingleActive(release.active_yields) if limits.single_active_consumer else ConsumerTurns(parks_eagerly=True)
-        )
+        turns = ConsumerTurns(parks_eagerly=True)
+        if limits.single_active_consumer:
+            rank = rank_by_prefetch if release.active_yields else rank_by_arrival
+            turns = SingleActive(rank, yields=release.active_yields, strands=release.return_strands)
         self.quorum_order: Final = QuorumOrder(release.quorum_priorities)
         super().__init__(name, limits, host, self.quorum_order, turns)
         self._accepts: Final[dict[object, bool]] = {}
@@ -63,6 +72,8 @@ class QuorumQueue(LiveQueue):
 
     def get(self, *, auto_ack: bool) -> Delivery | None:
         """Deliver the next message that is not expired."""
+        has_active = self.limits.single_active_consumer
+        refuse_get("quorum", self._host.describe_queue(self.name), self._rules, has_active=has_active)
         self.unused_since = self._host.now
         self.expire()
         if not len(self.order):
@@ -167,7 +178,8 @@ class QuorumQueue(LiveQueue):
         consumer = delivery.consumer
         if consumer is not None:
             consumer.late.discard(delivery)
-            if outcome != "requeue":  # RabbitMQ gives it no turn then, until it settles something else
+            # RabbitMQ gives one of several no turn then, until it settles something else.
+            if outcome != "requeue" or self.limits.single_active_consumer:
                 self.turns.settled(consumer)
         self.run()
 

@@ -49,7 +49,7 @@ class StreamQueue(LiveQueue):
 
     def get(self, *, auto_ack: bool) -> Delivery | None:
         """Raise the broker's error: a stream is read by consumers only."""
-        refuse_get("stream", self._host.describe_queue(self.name))
+        refuse_get("stream", self._host.describe_queue(self.name), self._rules, has_active=False)
         return None
 
     def purge(self) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from secrets import token_urlsafe
 
 from exchange.entities.profile import QueueBehaviour
-from exchange.errors import NotImplementedByBroker, PreconditionFailed
+from exchange.errors import NotImplementedByBroker, PreconditionFailed, ResourceLocked
 
 __all__ = ["name_queue", "refuse_consume", "refuse_delete", "refuse_get", "refuse_prefetch_size", "refuse_purge"]
 
@@ -39,8 +39,12 @@ def refuse_consume(
         raise NotImplementedByBroker(f"{what} does not support global qos")
 
 
-def refuse_get(queue_type: str, what: str) -> None:
-    """Raise NotImplementedByBroker for a stream, which is read by consumers only."""
+def refuse_get(queue_type: str, what: str, release: QueueBehaviour, *, has_active: bool) -> None:
+    """Raise the BrokerError for a stream, or a quorum queue with a single active consumer: only consumers read them."""
+    if queue_type == "quorum" and has_active:
+        kind = '<<"quorum">>' if release.get_quotes_type else "quorum"
+        why = f"basic.get operations are not supported by {kind} queues with single active consumer"
+        raise ResourceLocked(f"cannot obtain access to locked {what}. {why}")
     if queue_type == "stream":
         raise NotImplementedByBroker(f"basic.get not supported by stream queues {what}")
 

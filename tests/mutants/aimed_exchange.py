@@ -210,13 +210,14 @@ EXCHANGE: Final[list[Mutant]] = [
         "exchange/topology/test_rules_state.py exchange/kinds/test_hash_kinds.py",
         (
             "a ring keeps the bounds of before an unbinding",
-            "        self._ends = list(accumulate(map(_weight, self._ring)))",
-            "        self._ends = self._ends[: len(self._ring)]",
+            "            self._ends = list(accumulate(widths))",
+            "            self._ends = self._ends[: len(self._ring)]",
         ),
+        ("a place whose buckets are lost is given to another", "[lost] * bool(lost)", "[0] * bool(lost)"),
         (
             "the header BCC is hashed",
-            'if name not in message.headers or name == "BCC":',
-            "if name not in message.headers:",
+            'return header in message.headers and header != "BCC"',
+            "return header in message.headers",
         ),
     ),
     *mutants_of(
@@ -393,7 +394,7 @@ EXCHANGE: Final[list[Mutant]] = [
         "exchange/lifecycle/test_returns.py",
         ("what waits takes no room", "len(self.order) + len(self.waiting) +", "len(self.order) +"),
         ("the soonest of those that wait is forgotten", "or later[0] < self._soonest[0]", "or later < self._soonest"),
-        ("a late nack lets a consumer go on", 'if outcome != "requeue":', "if outcome:"),
+        ("a late nack lets a consumer go on", 'if outcome != "requeue" or', "if outcome or"),
         ("a late return is a failure", "self._take_back(back, False)", "self._take_back(back, True)"),
         ("a cancelled consumer keeps its channel", "if not consumer.is_active:", "if consumer.is_active:"),
         ("a consumer takes the later timeout of its queue", "if consumer.timeout is None or timeout", "if timeout"),

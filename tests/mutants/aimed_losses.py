@@ -90,8 +90,14 @@ LOSSES: Final[list[Mutant]] = [
             "            self.active = None\n        self._choose()",
             "            self.active = None",
         ),
-        ("a single active consumer yields while it holds messages", " and not active.held)", ")"),
-        ("a single active consumer never yields", "        self._choose()\n\n\n_NUMBERS", "        pass\n\n\n_NUMBERS"),
+    ),
+    *mutants_of(
+        "exchange/lifecycle/consumers.py",
+        "exchange/lifecycle/test_single_active.py",
+        ("a single active consumer yields while it holds messages", "(active, True) if active.held else ", ""),
+        ("a single active consumer never yields", "elif self._yields and best", "elif best is active and best"),
+        ("one that is to yield goes on when the other has left", " or self._quiesces else active", " else active"),
+        ("returns strand other releases", "if not (returned and self._strands):", "if not returned or self._strands:"),
     ),
     *mutants_of(
         "bindings/counts/tally.py",

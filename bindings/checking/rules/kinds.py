@@ -49,7 +49,7 @@ def find(view: TopologyView) -> Iterator[Finding]:
         if find_kind(exchange) is not UnknownExchange:
             if _may_refuse(view, exchange):
                 yield from _find_refused(view, tables, exchange)
-            if find_kind(exchange).key_use is KeyUse.WEIGHT:
+            if find_kind(exchange).key_use is KeyUse.WEIGHT and not view.topology.profile.counts_each_binding:
                 yield from _weights(view, exchange)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from bindings.upgrading.facts.crossing import Crossing, Seen
 from bindings.upgrading.facts.fact import Fact, link_notes
-from exchange.entities.entities import Binding
+from exchange.entities.entities import Binding, Destination, Exchange
 from exchange.kinds import SHIPPED, Decider, KeyUse, find_kind
 from exchange.kinds.consistent_hash import ConsistentHashExchange, build_ring, build_ring_after_restart
 from exchange.kinds.headers import list_conditions
@@ -59,7 +59,8 @@ def find_rings_in_another_order(crossing: Crossing) -> Iterator[Seen]:
         if find_kind(exchange).key_use is not KeyUse.WEIGHT:
             continue
         bindings = [*crossing.before.bindings_from(name)]
-        if len(build_ring(bindings)) > 1 and build_ring(bindings) != build_ring_after_restart(bindings):
+        ring = build_ring(bindings, crossing.new)
+        if len(ring) > 1 and ring != build_ring_after_restart(bindings, crossing.new):
             yield exchange, ""
 
 
@@ -86,9 +87,31 @@ def find_modulus_hashes(crossing: Crossing) -> Iterator[Seen]:
 def find_hashes_of_headers(crossing: Crossing) -> Iterator[Seen]:
     """Yield the exchanges that choose one of several bindings by the hash of a header."""
     for name, exchange in crossing.before.exchanges.items():
-        by_header = find_kind(exchange) is ConsistentHashExchange and "hash-header" in exchange.arguments
-        if by_header and len([*islice(crossing.before.bindings_from(name), 2)]) > 1:
+        if hashes_header(exchange) and len([*islice(crossing.before.bindings_from(name), 2)]) > 1:
             yield exchange, ""
+
+
+def find_bound_hashes_of_headers(crossing: Crossing) -> Iterator[Seen]:
+    """Yield the exchanges that hash a header and have a binding."""
+    for name, exchange in crossing.before.exchanges.items():
+        if hashes_header(exchange) and any(crossing.before.bindings_from(name)):
+            yield exchange, ""
+
+
+def hashes_header(exchange: Exchange) -> bool:
+    """Return whether an exchange chooses by the hash of a header."""
+    return find_kind(exchange) is ConsistentHashExchange and "hash-header" in exchange.arguments
+
+
+def find_destinations_with_several_weights(crossing: Crossing) -> Iterator[Seen]:
+    """Yield the bindings to a destination that an exchange with a hash ring has a binding to before."""
+    for name, exchange in crossing.before.exchanges.items():
+        if find_kind(exchange).key_use is KeyUse.WEIGHT:
+            seen = set[Destination]()
+            for binding in crossing.before.bindings_from(name):
+                if binding.destination in seen:
+                    yield binding, ""
+                seen.add(binding.destination)
 
 
 def find_bindings_with_zeros(crossing: Crossing) -> Iterator[Seen]:
@@ -158,6 +181,15 @@ FACTS: Final[tuple[Fact, ...]] = (
     Fact("HSU046", (3, 13, 0), "note",
          "a message with an empty array as the header that is hashed ends the channel with an error, up to 4.3.4",
          "do not publish empty arrays in this header", "trial", find_hashes_of_headers, until=(4, 3, 5)),
+    Fact("HSU060", (3, 13, 0), "error",
+         "a message without the header that is hashed ends the channel with an error, up to 3.13.6",
+         "upgrade to 3.13.7 or later, or publish no message without this header", "trial",
+         find_bound_hashes_of_headers, link_notes("3.13.7"), until=(3, 13, 7)),
+    Fact("HSU061", (3, 10, 6), "warning",
+         "of several bindings of one destination the first counts, no longer the sum of their weights: messages move "
+         "to other queues",
+         "keep one binding, with the sum of the weights", "trial", find_destinations_with_several_weights,
+         link_notes("3.10.6")),
     Fact("HSU047", (4, 0, 0), "note",
          "on Erlang 27, which 4.2.9 and 4.3.3 require, 0.0 in a header does not equal -0.0",
          "publish the zero that the binding has", "trial", find_bindings_with_zeros),

@@ -48,6 +48,9 @@ queues_without_consumer_timeout: Final = build_queue_finder(
 queues_with_an_active_consumer: Final = build_queue_finder(
     lambda queue, old, new: any(settings.get("single-active-consumer") is True for settings in old), "classic"
 )
+queues_with_priority_0: Final = build_queue_finder(
+    lambda queue, old, new: any(settings.integer("max-priority") == 0 for settings in old), "classic"
+)
 streams_with_an_initial_offset: Final = build_queue_finder(
     lambda queue, old, new: "x-stream-initial-offset" in queue.arguments, "stream"
 )
@@ -89,6 +92,10 @@ FACTS: Final[tuple[Fact, ...]] = (
          "when the single active consumer is cancelled, the next one gets the messages that are ready at once; before "
          "4.0 it waits",
          "nothing is to be done", "trial", queues_with_an_active_consumer),
+    Fact("HSU064", (3, 13, 4), "note",
+         "x-max-priority = 0 means two priorities, no longer one: messages of priority 1 and more overtake the others",
+         "declare the queue without the argument, or publish without priority what must stay in order", "trial",
+         queues_with_priority_0),
     Fact("HSU049", (4, 3, 0), "note",
          "the policy sets version 1 of classic queues, which is gone: the setting is accepted and has no effect",
          "remove queue-version from the policy", "release notes", find_policies_of_version_1, link_notes("4.3.0")),

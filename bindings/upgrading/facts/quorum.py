@@ -160,6 +160,15 @@ FACTS: Final[tuple[Fact, ...]] = (
          "the single active consumer yields to one of a higher priority, once its messages are acknowledged",
          "consume with equal priorities if the active consumer should stay", "trial",
          with_an_active_consumer, link_notes("4.0.1")),
+    Fact("HSU062", (4, 0, 0), "warning",
+         "if the single active consumer yields to one of a higher priority by giving its last message back, the queue "
+         "stands still until a consumer comes or goes, up to 4.1.1",
+         "upgrade to 4.1.2 or later, or consume with equal priorities", "trial", with_an_active_consumer,
+         link_notes("4.1.2"), until=(4, 1, 2)),
+    Fact("HSU063", (4, 0, 0), "note",
+         "when the single active consumer goes, the next one is that of the highest priority, and of these the one of "
+         "the highest prefetch; before 4.0 it is the one that came first",
+         "consume with equal priorities and prefetch if they should take turns", "trial", with_an_active_consumer),
     Fact("HSU034", (4, 3, 0), "note",
          "the properties and headers of messages count for max-length-bytes, no longer their bodies alone: the queue "
          "holds fewer messages",

@@ -193,7 +193,9 @@ class AnsweringHost:
         queue = self._find_queue(given)
         if queue is not None:
             self._refuse_reader(queue)
-            refuse_get(queue.type, self._host.describe("queue", queue.name))
+            has_active = find_limits(queue, self._policies).single_active_consumer
+            what = self._host.describe("queue", queue.name)
+            refuse_get(queue.type, what, self._host.profile.lives, has_active=has_active)
 
     def _refuse_reader(self, queue: Queue) -> None:
         """Raise BrokerError if each channel crashes that consumes or gets from a queue."""

@@ -49,27 +49,39 @@ def spread(kind: Kind) -> dict[str, str]:
 
 
 class SlowRing:
-    """The ring as the broker has it: a list with an item for each bucket."""
+    """The ring as the broker has it: a map of numbered buckets, and the number of the next one."""
 
-    def __init__(self) -> None:
-        self.buckets: list[str] = []
+    def __init__(self, profile: Profile = LATEST) -> None:
+        self.map: dict[int, str] = {}
+        self.next = 0
+        self._counts_each = profile.counts_each_binding
 
     def bind(self, binding: Binding) -> None:
-        if binding.destination.name not in self.buckets:
-            self.buckets += [binding.destination.name] * int(binding.routing_key)
+        name = binding.destination.name
+        if self._counts_each or name not in self.map.values():
+            end = self.next + int(binding.routing_key)
+            self.map |= dict.fromkeys(range(self.next, end), name)
+            self.next = end
 
     def unbind(self, binding: Binding) -> None:
-        self.buckets = [name for name in self.buckets if name != binding.destination.name]
+        own = [number for number, name in self.map.items() if name == binding.destination.name]
+        if own:
+            before = {number: name for number, name in self.map.items() if number < min(own)}
+            behind = {number - len(own): name for number, name in self.map.items() if number > max(own)}
+            self.map = before | behind
+            self.next -= len(own)
 
     def route(self, key: str) -> list[str]:
-        return [self.buckets[jump(phash2(key.encode()), len(self.buckets))]] if self.buckets else []
+        bucket = self.map.get(jump(phash2(key.encode()), len(self.map))) if self.map else None
+        return [] if bucket is None else [bucket]
 
 
-@given(SEED)
-def test_a_ring_equals_the_slow_one_after_any_history(seed: int) -> None:
+@pytest.mark.parametrize("release", ["3.10.5", "3.10.6", "4.3"])
+@given(seed=SEED)
+def test_a_ring_equals_the_slow_one_after_any_history(release: str, seed: int) -> None:
     """Bindings in any order, of a destination twice, and unbindings of either."""
-    rng = Random(seed)
-    fast, slow, present = kind_of("x-consistent-hash"), SlowRing(), list[Binding]()
+    rng, profile = Random(seed), find_profile(release)
+    fast, slow, present = kind_of("x-consistent-hash", EMPTY, profile), SlowRing(profile), list[Binding]()
     for _ in range(30):
         binding = to(rng.choice("abcdef"), str(rng.randint(1, 9)))
         if present and rng.random() < 0.4:
@@ -84,14 +96,16 @@ def test_a_ring_equals_the_slow_one_after_any_history(seed: int) -> None:
             assert went(fast, Message("x", key)) == slow.route(key)
 
 
-def test_after_a_restart_the_ring_has_the_order_of_keys_and_then_of_destinations() -> None:
+@pytest.mark.parametrize("release", ["3.10.5", "3.10.6"])
+def test_after_a_restart_the_ring_has_the_order_of_keys_and_then_of_destinations(release: str) -> None:
     """By their bytes: a weight of 10 is before one of 2, and decides for a destination with both."""
+    profile = find_profile(release)
     for bindings in permutations(product("ab", ("1", "2", "10")), 3):
-        slow = SlowRing()
+        slow = SlowRing(profile)
         for key, name in sorted((key, name) for name, key in bindings):
             slow.bind(to(name, key))
-        ring = build_ring_after_restart([to(name, key) for name, key in bindings])
-        assert [destination.name for destination, weight in ring for _ in range(weight)] == slow.buckets
+        ring = build_ring_after_restart([to(name, key) for name, key in bindings], profile)
+        assert [destination.name for destination, weight in ring for _ in range(weight)] == [*slow.map.values()]
 
 
 @examples(20)
@@ -204,6 +218,24 @@ def test_empty_arrays_crash_some_brokers(version: str, crashes: bool) -> None:
                 went(ring, Message("x", "", {"h": value}))
         else:
             assert went(ring, Message("x", "", {"h": value}))
+
+
+@pytest.mark.parametrize(
+    ("version", "crashes"),
+    [("3.12.14", False), ("3.13.0", True), ("3.13.4", True), ("3.13.6", True), ("3.13.7", False), ("4.0.5", False)],
+)
+def test_a_message_without_the_hashed_header_crashes_some_brokers(version: str, crashes: bool) -> None:
+    """With one bucket, too, and not with none; the broker takes BCC away before it routes."""
+    for header in ("h", "BCC"):
+        ring = kind_of("x-consistent-hash", {"hash-header": header}, find_profile(version))
+        message = Message("x", "", {"BCC": ["b"]})
+        assert went(ring, message) == []
+        ring.bind(to("a"))
+        if crashes:
+            with pytest.raises(BrokerError, match=f"541 INTERNAL_ERROR - .* without the hash-header '{header}'"):
+                went(ring, message)
+        else:
+            assert went(ring, message) == ["a"]
 
 
 def test_only_the_first_element_of_an_array_counts() -> None:

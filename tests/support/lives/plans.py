@@ -324,9 +324,16 @@ def make_plan(seed: str, prefix: str, profile: Profile, length: int, *, policies
 def takes(broker: Broker) -> Iterator[Step]:
     """Yield steps that take all messages from all queues, as long as each is played before the next."""
     for name in broker.queues:
+        if not can_get(broker.queue(name)):
+            continue
         while len(broker.queue(name).order):
             yield Step("take", {"queue": name})
         yield Step("take", {"queue": name})
+
+
+def can_get(queue: LiveQueue) -> bool:
+    """Return whether basic.get is allowed: not for a quorum queue with a single active consumer."""
+    return not (isinstance(queue, QuorumQueue) and queue.limits.single_active_consumer)
 
 
 def make_topology(rng: Random, prefix: str, profile: Profile, *, policies: bool) -> Topology:
@@ -389,7 +396,7 @@ def make_queue(rng: Random, name: str, names: list[str], targets: list[str], pro
             arguments["x-dead-letter-strategy"] = "at-least-once"
     elif rng.random() < 0.25:
         arguments["x-max-priority"] = rng.choice((1, 3, 5))
-    if rng.random() < 0.15 and not is_quorum:
+    if rng.random() < 0.15:
         arguments["x-single-active-consumer"] = True
     return Queue(name, arguments=arguments)
 
@@ -421,8 +428,9 @@ def make_step(rng: Random, player: Player, prefix: str, number: int, topology: T
         how, requeue = rng.choice(ENDS)
         given = {"consumer": consumer, "index": rng.randrange(len(pool)), "how": how, "requeue": requeue}
         return Step("settle", given)
-    if choice < 0.5 and len(player.held) < MOST_HOLD:
-        return Step("get", {"queue": rng.choice(queues)})
+    open_queues = [name for name in queues if can_get(player.broker.queue(name))]
+    if choice < 0.5 and len(player.held) < MOST_HOLD and open_queues:
+        return Step("get", {"queue": rng.choice(open_queues)})
     if choice < 0.55 and len(active) < 3:
         prefetch, priority = rng.choice(((1, 0), (1, 0), (2, 0), (3, 1)))
         queue, timeout = rng.choice(queues), None

@@ -84,14 +84,35 @@ def hashes_values_without_types(lab: Lab) -> bool:
     return actual == expected["4.3"]
 
 
+def counts_the_first_weight(lab: Lab) -> bool:
+    """HSU061: of 80 messages, the destination with weights 1 and 9 gets about half, and not 10 of 11."""
+    channel = lab.channel()
+    exchange, first, other = lab.exchange(channel, "x-consistent-hash"), lab.queue(channel), lab.queue(channel)
+    for queue, weight in ((first, "1"), (first, "9"), (other, "1")):
+        channel.queue_bind(queue, exchange, weight)
+    for number in range(80):
+        channel.basic_publish(exchange, str(number), b"")
+    return bool(channel.queue_declare(first, passive=True).method.message_count < 60)
+
+
 def fails_on_empty_arrays(lab: Lab) -> bool:
     """HSU046."""
+    return fails_on_headers(lab, {"h": []})
+
+
+def fails_without_the_header(lab: Lab) -> bool:
+    """HSU060."""
+    return fails_on_headers(lab, {})
+
+
+def fails_on_headers(lab: Lab, headers: dict[str, Any]) -> bool:
+    """Return whether a message with these headers ends the channel, at an exchange that hashes the header h."""
     channel = lab.channel()
     exchange = lab.exchange(channel, "x-consistent-hash", hash_header="h")
     for _ in range(2):
         channel.queue_bind(lab.queue(channel), exchange, "1")
     try:
-        channel.basic_publish(exchange, "", b"", pika.BasicProperties(headers={"h": []}))
+        channel.basic_publish(exchange, "", b"", pika.BasicProperties(headers=headers))
     except pika.exceptions.AMQPError:
         return True
     return False

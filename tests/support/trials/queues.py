@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from tests.support.trials.lab import Lab, headers, publish, take
+from tests.support.trials.lab import Lab, drain, headers, publish, take
 
 
 def phase_of(lab: Lab, feature: str) -> str | None:
@@ -40,6 +40,15 @@ def next_active_consumer_gets_what_waits(lab: Lab) -> bool:
     channel.connection.process_data_events(0.5)
     assert got[0] == ("first", b"1")
     return got[1:] == [("next", b"2")]
+
+
+def priority_0_is_two(lab: Lab) -> bool:
+    """HSU064."""
+    channel = lab.channel()
+    queue = lab.queue(channel, max_priority=0)
+    for priority in (0, 1):
+        publish(channel, queue, str(priority), priority=priority)
+    return drain(channel, queue, 2) == ["1", "0"]
 
 
 def ignores_published_deaths(lab: Lab) -> bool:

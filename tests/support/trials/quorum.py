@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from tests.support.trials.lab import Lab, code_of, drain, give_back, headers, publish, take
+from tests.support.waiting import wait_until
 
 RETURNS = 31
 """How often a message is given back to see whether a limit of 20 holds."""
@@ -88,6 +89,40 @@ def active_consumer_yields(lab: Lab) -> bool:
     publish(channel, queue, "m")
     channel.connection.process_data_events(0.5)
     return got == ["later"]
+
+
+def return_strands_the_queue(lab: Lab) -> bool:
+    """HSU062: both messages are ready after the active consumer gave one back and left its turn."""
+    channel, other = lab.channel(), lab.channel()
+    queue = lab.queue(channel, queue_type="quorum", single_active_consumer=True)
+    publish(channel, queue, "1", "2")
+    tags: list[int] = []
+    for each, priority in ((channel, 0), (other, 5)):
+        each.basic_qos(prefetch_count=1)
+        each.basic_consume(queue, lambda *m: tags.append(m[1].delivery_tag), arguments={"x-priority": priority})
+        wait_until(lambda: tags or channel.connection.process_data_events(0.1))
+    channel.basic_nack(tags[0])
+
+    def is_back() -> bool:
+        for each in (channel, other):
+            each.connection.process_data_events(0.05)
+        return len(tags) > 1 or channel.queue_declare(queue, passive=True).method.message_count == 2
+
+    wait_until(is_back)
+    return len(tags) == 1
+
+
+def next_active_consumer_has_the_highest_prefetch(lab: Lab) -> bool:
+    """HSU063."""
+    channels = [lab.channel() for _ in range(3)]
+    queue = lab.queue(channels[0], queue_type="quorum", single_active_consumer=True)
+    tags = []
+    for channel, prefetch in zip(channels, (1, 1, 3), strict=True):
+        channel.basic_qos(prefetch_count=prefetch)
+        tags.append(channel.basic_consume(queue, lambda *_: None))
+    channels[0].basic_cancel(tags[0])
+    publish(channels[1], queue, "1", "2", "3")
+    return bool(channels[1].queue_declare(queue, passive=True).method.message_count == 0)
 
 
 def counts_properties(lab: Lab) -> bool:

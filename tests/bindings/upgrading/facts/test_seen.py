@@ -50,6 +50,10 @@ def ring(first: str, second: str) -> Topology:
     return Topology([Exchange("e", "x-consistent-hash")], [Queue("a"), Queue("b")], bindings)
 
 
+def weights(*given: str) -> Topology:
+    return Topology([Exchange("e", "x-consistent-hash")], [Queue("q")], [Binding.to_queue("e", "q", w) for w in given])
+
+
 def retries(back: str = "q", **arguments: object) -> Topology:
     """Return a queue that rejects to one from which messages come back, or go elsewhere."""
     named = {f"x-{name.replace('_', '-')}": value for name, value in arguments.items()}
@@ -129,6 +133,11 @@ CASES: dict[str, tuple[Topology, Topology]] = {
     "HSU057": (quorum(consumer_timeout=1.8e6), quorum(consumer_timeout=1_800_000)),
     "HSU058": (quorum(consumer_disconnected_timeout="5"), quorum(consumer_disconnected_timeout=5)),
     "HSU059": (quorum(consumer_timeout=-5), quorum(consumer_timeout=5)),
+    "HSU060": (exchange("x-consistent-hash", 1, hash_header="h"), exchange("x-consistent-hash", 0, hash_header="h")),
+    "HSU061": (weights("1", "9"), weights("9")),
+    "HSU062": (quorum(single_active_consumer=True), quorum()),
+    "HSU063": (quorum(single_active_consumer=True), queue(single_active_consumer=True)),
+    "HSU064": (queue(max_priority=0), queue(max_priority=1)),
     "HSU051": (of_deaths("any-with-x"), of_deaths("any")),
 }
 """Fact -> a topology that shows it, and one that does not."""
@@ -154,7 +163,7 @@ TWINS: list[tuple[str, Topology]] = [
 ]
 """Facts and further topologies that do not show them: what their conditions are about is there, but for one of it."""
 
-OLDEST = release_of("3.10")
+OLDEST = release_of("3.10.0")
 SINCE = {"HSU015": release_of("4.0")}
 """Fact about a setting that the oldest release does not have -> a release that has it."""
 LATER = [release_of(name) for name in ("4.4", "4.3", "4.2", "4.1", "4.0", "3.13", "3.13.1", "3.12", "3.11")]
