@@ -161,7 +161,7 @@ queue third
 
 def test_the_profile_is_the_files_unless_one_is_given() -> None:
     """A version that has no row of its own is that of the row before; without any, it is the newest."""
-    document = Document.loads("profile rabbitmq-4.1.2\nqueue q")
+    document = Document.loads("profile rabbitmq-4.1.1\nqueue q")
     assert document.topology().profile == PROFILES["rabbitmq-4.0"]
     assert document.topology(profile="rabbitmq-3.10").profile == PROFILES["rabbitmq-3.10"]
     assert Document.loads("").topology().profile == LATEST_PROFILE
