@@ -22,10 +22,10 @@ from bindings.diffing.settings.changes import compare_settings
 from bindings.sources.open import Source, open_source
 from exchange.commands.completion import SOURCE
 from exchange.commands.console import (
+    confirm,
     echo_error,
     echo_line,
     exit_on_error,
-    fail,
     show_caveat,
     show_progress,
     show_warnings,
@@ -206,22 +206,10 @@ def _show_kept(before: Topology, wanted: Topology) -> None:
 
 
 def _ask(plan: Plan, yes: bool) -> None:
-    if yes:
-        return
-    if not _at_terminal():
-        fail(
-            InputError(
-                "cannot ask for confirmation without a terminal; --yes applies the plan, --dry-run only shows it"
-            )
-        )
     dangerous = sum(step.danger is not None for step in plan.steps)
     warned = f", {dangerous} of which can lose messages or lead them astray" if dangerous else ""
-    if not click.confirm(f"carry out {count_noun(len(plan.steps), 'step')}{warned}?"):
-        _stop("Nothing was changed")
-
-
-def _at_terminal() -> bool:
-    return sys.stdin.isatty() and sys.stdout.isatty()
+    question = f"carry out {count_noun(len(plan.steps), 'step')}{warned}?"
+    confirm(question, "--yes applies the plan, --dry-run only shows it", yes=yes)
 
 
 def _carry_out(plan: Plan, broker: LiveBroker) -> None:

@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Final, Literal, Self
 import click
 
 from exchange.commands.console import Step as UpdateProgress
-from exchange.commands.console import echo_error, echo_line, exit_on_error, fail, show_progress
+from exchange.commands.console import confirm, echo_error, echo_line, exit_on_error, fail, show_progress
 from exchange.commands.options import CommandGroup, Duration, accept_old_name, wait_option
 from exchange.commands.output import form_options, output_option, print_form
 from exchange.errors import HashstarError, InputError
@@ -138,7 +138,8 @@ def scale_command(
     if not made.steps or dry_run:
         show_json(done=not made.steps)
         return
-    _ask(made, yes)
+    question = f"carry out {count_noun(len(made.steps), 'step')}?"
+    confirm(question, "--yes takes the steps, --dry-run shows them", yes=yes)
     screen = _Screen(made, as_lines=form == "text")
     try:
         with screen:
@@ -214,17 +215,6 @@ class _Screen:
     def _stop_waiting(self) -> None:
         self._bar.close()
         self._waiting, self._update = None, None
-
-
-def _ask(made: ScalingPlan, yes: bool) -> None:
-    """Ask whether the plan is to be carried out. Ends the command if it is not, or if nobody can be asked."""
-    if yes:
-        return
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        fail(InputError("cannot ask for confirmation without a terminal; --yes takes the steps, --dry-run shows them"))
-    if not click.confirm(f"carry out {count_noun(len(made.steps), 'step')}?"):
-        echo_error("nothing was changed")
-        sys.exit(1)
 
 
 def _read_keys(file: IO[bytes]) -> KeyCounts:

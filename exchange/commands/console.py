@@ -22,8 +22,9 @@ if TYPE_CHECKING:  # not at run time: each command would load the engine
     from exchange.entities.profile import Profile
 
 __all__ = [
-    "PROGRAM", "QUIET", "VERBOSE", "catch_signals", "echo_error", "echo_line", "exit_on_error", "fail", "interrupt_at",
-    "is_program", "is_quiet", "show_caveat", "show_progress", "show_status", "show_warnings", "write_status",
+    "PROGRAM", "QUIET", "VERBOSE", "at_terminal", "catch_signals", "confirm", "echo_error", "echo_line",
+    "exit_on_error", "fail", "interrupt_at", "is_program", "is_quiet", "show_caveat", "show_progress", "show_status",
+    "show_warnings", "write_status",
 ]  # fmt: skip
 
 QUIET: Final = "hashstar.quiet"
@@ -76,6 +77,25 @@ def fail(error: HashstarError) -> NoReturn:
     if _ask_context(VERBOSE):
         traceback.print_exc()
     sys.exit(error.exit_code)
+
+
+def at_terminal() -> bool:
+    """Return whether somebody can be asked."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def confirm(question: str, without: str, *, yes: bool) -> None:
+    """Ask whether to go on, unless the answer is ``yes`` already; end the command with 1 if not.
+
+    ``without`` says what to do where nobody can be asked, which ends it with 2.
+    """
+    if yes:
+        return
+    if not at_terminal():
+        fail(InputError(f"cannot ask for confirmation without a terminal; {without}"))
+    if not click.confirm(escape_line(question)):
+        echo_error("nothing was changed")
+        sys.exit(1)
 
 
 @contextmanager

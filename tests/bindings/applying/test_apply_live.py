@@ -30,6 +30,7 @@ from bindings.diffing.planning.plan import make_plan
 from bindings.sources.definitions import Definitions
 from bindings.sources.management import Management
 from exchange import Binding, Exchange, Policy, Queue, Topology
+from exchange.commands import console
 from exchange.entities.releases import find_profile
 from exchange.errors import InputError
 from tests.support import topologies
@@ -408,8 +409,8 @@ def test_exclusive_queues_are_left_alone(place: Place) -> None:
 @pytest.mark.live
 def test_at_a_terminal_it_asks(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """And does nothing unless the answer is yes."""
-    monkeypatch.setattr(command, "_at_terminal", lambda: True)
-    for answer, code, text in (("n", 1, "Nothing was changed"), ("y", 0, "applied: 4 steps")):
+    monkeypatch.setattr(console, "at_terminal", lambda: True)
+    for answer, code, text in (("n", 1, "nothing was changed"), ("y", 0, "applied: 4 steps")):
         result = place.run(some(1), answer=answer)
         assert result.exit_code == code
         assert "carry out 4 steps?" in result.output
