@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from bridge.endpoint import Failure, Outgoing, Receiver
@@ -24,8 +25,7 @@ from bridge.endpoints.rabbitmq.refusals import Refused
 from bridge.endpoints.rabbitmq.routes import PublishRoute
 from bridge.endpoints.rabbitmq.suspects import Suspects
 from bridge.endpoints.rabbitmq.unrouted import SentMessage, Unrouted, match_returns
-from bridge.interop.marks import FIRST_HOP, list_origin_fields, mark_header
-from exchange.amqp import ContentHeader, get_content
+from exchange.amqp import ContentHeader
 from exchange.errors import InputError
 from exchange.text.display import count_noun
 
@@ -37,9 +37,6 @@ UNROUTABLE: Final = f"returned: {NO_ROUTE} "
 
 SILENT: Final = 10.0
 """Seconds without a confirm, while publishes are under way, after which the silence is reported as trouble."""
-
-LONGEST_KEY: Final = 255
-"""Maximum length of a routing key, in bytes."""
 
 DIRECT: Final = b"amq.rabbitmq.reply-to."
 """Beginning of the routing keys of direct reply-to."""
@@ -168,9 +165,9 @@ class ChannelPublishing:
 
     def _encode(self, outgoing: Outgoing, channel: int | None = None) -> bytes:
         """Encode the frames of a publish. Raises any exception for a message that cannot be written."""
-        exchange, routing_key, marks = self._address(outgoing)
-        message, frame_max = outgoing.message, self._frame_max
-        raw = mark_header(get_content(message), outgoing.delivery.identity, marks, self._user)
+        message, route, frame_max = outgoing.message, self._routes[outgoing.queue], self._frame_max
+        exchange, routing_key, marks = route.address(outgoing)
+        raw = route.header(outgoing, marks, self._user)
         if len(raw) + CONTENT_BYTES > frame_max > 0:
             raise InputError(f"the properties have {len(raw):,} bytes, a frame {frame_max:,}")
         mandatory = not (self._to_callers and routing_key.startswith(DIRECT))
@@ -178,18 +175,7 @@ class ChannelPublishing:
         return encode_publish(number, exchange, routing_key, raw, message.body, frame_max, mandatory=mandatory)
 
     def _address(self, outgoing: Outgoing) -> tuple[bytes, bytes, bytes]:
-        """Return the exchange and the routing key to publish with, in bytes, and the header fields to add: these keep
-        the message's own exchange and key where a fixed or a partition's key replaces them.
-        """
-        route, message = self._routes[outgoing.queue], outgoing.message
-        key = route.key if route.is_plain else route.key_for(outgoing)
-        if key is None:
-            key, marks = _bytes(message.routing_key), FIRST_HOP
-        else:
-            marks = list_origin_fields(message.exchange, message.routing_key) if route.marks_place else FIRST_HOP
-        if len(key) > LONGEST_KEY:
-            raise InputError(f"the routing key has more than {LONGEST_KEY} bytes")
-        return route.exchange, key, marks
+        return self._routes[outgoing.queue].address(outgoing)
 
     def _refuse(self, outgoing: Outgoing, failure: Failure) -> None:
         self._receiver.failed(outgoing, failure)
@@ -242,13 +228,10 @@ class ChannelPublishing:
         return self._unrouted.judge(exchange, key, outgoing.message, failure.reason, self._silent_since)
 
     def _make_sent(self, outgoing: Outgoing) -> SentMessage:
-        exchange, key, marks = self._address(outgoing)
-
-        def content() -> ContentHeader:
-            raw = mark_header(get_content(outgoing.message), outgoing.delivery.identity, marks, self._user)
-            return ContentHeader(raw)
-
-        return SentMessage(exchange, key, outgoing.message.body, content)
+        route = self._routes[outgoing.queue]
+        exchange, key, marks = route.address(outgoing)
+        header = partial(route.header, outgoing, marks, self._user)
+        return SentMessage(exchange, key, outgoing.message.body, lambda: ContentHeader(header()))
 
     def _take_answer(self, event: Acked, confirmed: list[Outgoing], failed: list[tuple[Outgoing, Failure]]) -> None:
         """Add the messages that an ack or nack answers to ``confirmed`` and ``failed``.
@@ -301,7 +284,3 @@ def _refusal_of_caller(failure: Failure | None, event: Acked) -> Failure | None:
     if failure is not None:
         return Failure(failure.reason, final=True)
     return Failure("nack", final=True) if event.nack else None
-
-
-def _bytes(name: str) -> bytes:
-    return name.encode("utf-8", "surrogateescape")

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from bridge.endpoint import BridgeLayout, Misfit, Outgoing
+from bridge.interop.marks import FIRST_HOP, list_origin_fields, mark_header
+from exchange.amqp import get_content
+from exchange.errors import InputError
 from exchange.kinds import KINDS
 from exchange.partition.partitioning.specification import Partitioning
 
@@ -20,6 +23,9 @@ __all__ = ["PARTITION", "PublishAddress", "Expected", "PublishRoute", "build_rou
 
 PARTITION: Final = "{partition}"
 """Placeholder for the name of a partition."""
+
+LONGEST_KEY: Final = 255
+"""Maximum length of a routing key, in bytes."""
 
 SUPER_STREAM: Final = "rabbitmq.super_stream"
 HASHING: Final = {kind.strategy: name for name, kind in KINDS.items() if kind.strategy is not None}
@@ -119,6 +125,23 @@ class PublishRoute:
                 more = template.replace(PARTITION, str(partitions.count))
                 route.expected.append(Expected("queue", more, key, why, absent=True))
         return route
+
+    def address(self, outgoing: Outgoing) -> tuple[bytes, bytes, bytes]:
+        """Return the exchange and the routing key to publish with, and the header fields to add: these keep the
+        message's own exchange and key where a fixed or a partition's key replaces them. Raises InputError.
+        """
+        key, message = self.key if self.is_plain else self.key_for(outgoing), outgoing.message
+        if key is None:
+            key, marks = _bytes(message.routing_key), FIRST_HOP
+        else:
+            marks = list_origin_fields(message.exchange, message.routing_key) if self.marks_place else FIRST_HOP
+        if len(key) > LONGEST_KEY:
+            raise InputError(f"the routing key has more than {LONGEST_KEY} bytes")
+        return self.exchange, key, marks
+
+    def header(self, outgoing: Outgoing, marks: bytes, user: str) -> bytes:
+        """Return the content header to publish with, as `mark_header`, which raises the same."""
+        return mark_header(get_content(outgoing.message), outgoing.delivery.identity, marks, user)
 
     def key_for(self, outgoing: Outgoing) -> bytes | None:
         """Return the routing key for a message of a partitioned queue; None: the message's own."""
