@@ -45,7 +45,7 @@ GROUPS: Final = {
     "Archives and audits": {
         "archive": "Inspect archives of messages, and convert them to Parquet.",
         "audit": "Report what archived messages do in a topology.",
-        "dead": "Group dead letters, and show why they died.",
+        "dead": "Group dead letters, show why they died, and publish them again.",
     },
     "Bridge": {"bridge": "Move messages between RabbitMQ, Kafka, RocketMQ and archives."},
     "Consumers": {"group": "Share a partitioned queue of RabbitMQ among consumers."},

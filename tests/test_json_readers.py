@@ -43,6 +43,7 @@ from bindings.sources.tree import find_reason_to_skip
 from bridge.consumers.groups.barrier import read_news, read_resize
 from bridge.consumers.groups.membership import read_beat
 from bridge.consumers.groups.state import _read as read_state
+from bridge.dead.ledger import Ledger
 from bridge.endpoints.archive.replay import Settled
 from bridge.endpoints.rabbitmq import management as checked
 from bridge.interop import amqp_guest, kafka_guest, rocketmq_packing
@@ -116,6 +117,12 @@ def write(text: str, path: Path) -> str:
 
 def of_file(name: str, read: Callable[[str], object]) -> Callable[[str, Path], object]:
     return lambda text, folder: read(write(text, folder / name))
+
+
+def read_replay(path: str) -> None:
+    first = b'{"ledger": "q"}\n'
+    Path(path).write_bytes(first + Path(path).read_bytes() + b"\n")
+    Ledger(Path(path), "q").close()
 
 
 def read_archive(path: str) -> None:
@@ -404,6 +411,10 @@ READERS: Final = {
         DEFINITIONS, of_file("x.json", lambda path: read_names(Path(path))), (ValueError, HashstarError)
     ),
     "bindings/sources/tree.py find_reason_to_skip": Reader(DEFINITIONS, of_file("x.json", find_reason_to_skip)),
+    "bridge/dead/ledger.py Ledger._read": Reader(
+        '{"sent": "a", "queue": "q", "header": "AAA=", "body": null}',
+        of_file("l", read_replay),
+    ),
     "bridge/endpoints/archive/replay.py Settled.read": Reader(
         '{"version": 1, "files": {"f": [5, null]}}', of_file("s", lambda path: Settled.read(Path(path)))
     ),

@@ -1,9 +1,15 @@
-"""``hashstar dead``: what is in a queue, a topic or an archive of dead letters, and why."""
+"""``hashstar dead``: what is in a queue, a topic or an archive of dead letters, and why; and publishing it again."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+import signal
+import sys
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import unquote
 
 import click
@@ -11,18 +17,22 @@ import click
 from bindings.commands.archive import MappingOptions, with_mapping
 from bindings.commands.routing import load
 from bindings.sources.address import has_scheme, parse_address
+from bindings.sources.applications.importing import import_object
 from bridge.dead.forms import FORMS
 from exchange.commands.completion import SOURCE
-from exchange.commands.console import Step, exit_on_error, show_progress
+from exchange.commands.console import Step, catch_signals, confirm, echo_line, exit_on_error, show_progress
 from exchange.commands.options import command, timeout_option, wait_option
 from exchange.commands.output import form_options, output_option, print_form
 from exchange.commands.release import profile_option
 from exchange.errors import InputError
-from exchange.text.display import hide_logins
+from exchange.text.display import count_noun, hide_logins
 
 if TYPE_CHECKING:
     from bridge.dead.groups import Grouping
+    from bridge.dead.ledger import Ledger
     from bridge.dead.reading import Bounds, Read
+    from bridge.dead.replaying import Order
+    from bridge.dead.report import Replay
 
 __all__ = ["dead_command"]
 
@@ -48,6 +58,17 @@ SCHEMES: Final = {
 @click.option("--management", metavar="URL", help="Management API of RabbitMQ up to 4.2, which knows whether a look "
               "counts as a delivery.  [default: port 15672 of the broker]")  # fmt: skip
 @click.option("--allow-counted", is_flag=True, help="Look although that may count as a delivery of each message.")
+@click.option("--replay", "to", type=click.Choice(["queue", "exchange"]), help="Publish the dead letters of --queue "
+              "again: to the queue where each died first, or to its exchange.")  # fmt: skip
+@click.option("--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="Maximum number of messages a "
+              "second that are published.  [default: no limit]")  # fmt: skip
+@click.option("--edit", metavar="MODULE:NAME", help="Function that gets each message and returns the one to publish, "
+              "or None to leave it.")  # fmt: skip
+@click.option("--undo", is_flag=True, help="Make dead letters again of what --replay has published, and nobody has "
+              "consumed.")  # fmt: skip
+@click.option("--ledger", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="File that knows what "
+              "was published: a second run does not do it twice. Needed for --replay and --undo.")  # fmt: skip
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @with_mapping
 @form_options(FORMS)
 @output_option
@@ -63,17 +84,25 @@ def dead_command(
     wait: float,
     management: str | None,
     allow_counted: bool,
+    to: Literal["queue", "exchange"] | None,
+    rate: float | None,
+    edit: str | None,
+    undo: bool,
+    ledger: Path | None,
+    yes: bool,
     form: str,
     source: str,
 ) -> None:
-    """Group dead letters, and show why they died.
+    """Group dead letters, show why they died, and publish them again.
 
     With a topology it also says which setting made them die, where they would go now, and whether they would die again.
 
     SOURCE is an archive, as of hashstar archive inspect, or a broker: amqp://HOST/VHOST with --queue,
-    kafka://HOST:PORT/TOPIC, or rocketmq://HOST:PORT/%DLQ%GROUP. Messages stay where they are.
+    kafka://HOST:PORT/TOPIC, or rocketmq://HOST:PORT/%DLQ%GROUP. Messages stay where they are
+    unless --replay is given.
 
-    Exit codes: 0 looked at, also where there is nothing; 2 no such source, or bad usage.
+    Exit codes: 0 looked at, also where there is nothing; 1 not all that was to be published was; 2 no such source, or
+    bad usage.
     """
     with exit_on_error("audit"):
         from bindings.archive.places import show_place
@@ -87,6 +116,8 @@ def dead_command(
         is_amqp = has_scheme(source, ("amqp", "amqps"))
         if (queue is not None) != is_amqp:
             raise InputError("--queue is for amqp://, and needed there")
+        moves = to is not None or undo
+        _check_options(to, rate, edit, ledger, undo=undo, is_amqp=is_amqp)
         judge = None if topology is None else Judge(load(topology, vhost, profile))
         grouping = Grouping(judge, selector)
         is_broker = has_scheme(source, SCHEMES)
@@ -99,7 +130,63 @@ def dead_command(
             else:
                 read = _read_archive(source, mapped, bounds, grouping, step)
         name = hide_logins(show_place(source)) + (f" queue {queue}" if queue else "")
-        print_form(FORMS[form], build_report(name, grouping, judge, read))
+        report = build_report(name, grouping, judge, read)
+        if moves and ledger is not None and bounds.messages is not None:
+            from bridge.dead.replaying import Order
+
+            function: Any = None if edit is None else import_object(edit)
+            order = Order(source, queue or "", bounds.messages, to or "queue", selector, function, rate)
+            check = None if allow_counted else management or ""
+            report = replace(report, replay=_move(order, ledger, report.selected, check, undo=undo, yes=yes))
+        print_form(FORMS[form], report)
+        if report.replay is not None and (report.replay.left or report.replay.is_stopped):
+            sys.exit(1)
+
+
+def _check_options(
+    to: str | None, rate: float | None, edit: str | None, ledger: Path | None, *, undo: bool, is_amqp: bool
+) -> None:
+    """Raise InputError for options that do not go together."""
+    if to is None and (rate is not None or edit is not None):
+        raise InputError("--rate and --edit are for --replay")
+    if to is not None and undo:
+        raise InputError("--replay publishes, --undo takes back: give one of them")
+    if (to is not None or undo) != (ledger is not None):
+        raise InputError("--ledger FILE is for --replay and --undo, and needed there")
+    if ledger is not None and not is_amqp:
+        raise InputError("--replay is for queues of RabbitMQ; what is elsewhere is moved by a bridge")
+
+
+def _move(order: Order, path: Path, selected: int, management: str | None, *, undo: bool, yes: bool) -> Replay:
+    """Publish dead letters again, or take that back, and return what was done. ``management`` is None where a look may
+    count as a delivery.
+    """
+    from bridge.dead import replaying
+    from bridge.dead.ledger import Ledger
+    from bridge.dead.rabbitmq import check_uncounted
+    from bridge.dead.report import LeftOver, Replay
+    from bridge.endpoints.rabbitmq.addresses import parse_broker, read_cluster_name
+
+    async def run(ledger: Ledger) -> replaying.Outcome:
+        if undo and management is not None:
+            for queue in replaying.list_queues(ledger):
+                await check_uncounted(order.url, queue, management or None)
+        return await (replaying.undo if undo else replaying.replay)(order, ledger, user)
+
+    user = replaying.User(partial(echo_line, err=True))
+    place = f"queue {order.queue} of {read_cluster_name(parse_broker(order.url))}"
+    with exit_on_error("rabbitmq"), closing(Ledger(path, place)) as ledger:
+        if undo:
+            question = f"make dead letters again of what is left of {count_noun(len(ledger.done), 'message')}?"
+        else:
+            goal = "to the queues where they died first" if order.to == "queue" else "to their exchanges"
+            question = f"publish {count_noun(selected, 'dead letter')} again, {goal}?"
+        confirm(question, "--yes publishes, without --replay nothing is changed", yes=yes)
+        catch_signals(user.stop, signal.SIGINT, signal.SIGTERM)
+        outcome = asyncio.run(run(ledger))
+    left = tuple([LeftOver(*each) for each in outcome.left.most_common()])
+    action: Literal["replay", "undo"] = "undo" if undo else "replay"
+    return Replay(action, outcome.moved, outcome.done_before, outcome.again, left, outcome.is_stopped)
 
 
 def _peek(

@@ -13,7 +13,7 @@ from exchange.values.documents import encode_as
 from exchange.values.forms import Form, Forms, Screen
 
 if TYPE_CHECKING:
-    from bridge.dead.report import DeadGroup, DeadReport
+    from bridge.dead.report import DeadGroup, DeadReport, Replay
 
 __all__ = ["FORMS", "to_html", "to_json", "to_text"]
 
@@ -24,6 +24,7 @@ FORMS: Final[Forms] = {
 }
 LISTED: Final = 20
 """Maximum number of groups in the text; the other forms have all."""
+MOVED: Final = {"replay": "published again", "undo": "dead letters again"}
 CLIPPED: Final = 120
 """Maximum number of characters of an error in the text."""
 COLOURS: Final = "forms/page/colours.css"
@@ -71,6 +72,21 @@ def describe(report: DeadReport) -> Iterator[str]:
         yield f"{report.ungrouped:,} are in no group, as there are too many groups"
     for note in report.notes:
         yield f"note: {note}"
+    if report.replay is not None:
+        yield from describe_replay(report.replay)
+
+
+def describe_replay(replay: Replay) -> Iterator[str]:
+    """Yield what was done with dead letters, in lines."""
+    yield f"{MOVED[replay.action]}: {count_noun(replay.moved, 'message')}"
+    if replay.again:
+        yield f"{replay.again:,} of them may have been published before, by a run that was killed"
+    if replay.done_before:
+        yield f"{replay.done_before:,} more had been published by an earlier run, and left the queue now"
+    for reason, count in replay.left:
+        yield f"left where they are: {count:,}: {reason}"
+    if replay.is_stopped:
+        yield "stopped by a signal: what is left was not looked at"
 
 
 def describe_group(group: DeadGroup) -> Iterator[str]:

@@ -27,7 +27,7 @@ from exchange.entities.releases import find_profile
 from exchange.errors import BrokerError, InputError
 from exchange.limits import SHORTSTR_BYTES
 
-__all__ = ["peek"]
+__all__ = ["check_uncounted", "peek"]
 
 AT_ONCE: Final = 256
 """Maximum number of messages that are asked for and have not come."""
@@ -60,6 +60,15 @@ async def peek(
     reader.rows.flush()
     reader.read.left = max(total - reader.rows.count, 0)
     return reader.read
+
+
+async def check_uncounted(url: str, queue: str, management: str | None) -> None:
+    """Raise InputError for a queue in which a look counts as a delivery, or may do so; also Disconnected."""
+    connection = await Connection.open([parse_broker(url, "hashstar dead")], lambda _: None)
+    try:
+        await _check_uncounted(connection, queue, management)
+    finally:
+        await connection.close()
 
 
 async def _check_uncounted(connection: Connection, queue: str, management: str | None) -> None:

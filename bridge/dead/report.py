@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from bindings.archive.figures import format_time
 from bridge.dead.conventions import Death
@@ -12,7 +12,7 @@ from bridge.dead.reading import Read
 from bridge.dead.verdicts import Judge, Verdict
 from exchange.values.documents import document
 
-__all__ = ["DeadGroup", "DeadReport", "Ending", "build_report"]
+__all__ = ["DeadGroup", "DeadReport", "Ending", "LeftOver", "Replay", "build_report"]
 
 
 @document("EndingJson", "count = messages, *verdict")
@@ -64,6 +64,31 @@ class DeadGroup:
     """What would become of them, published again: the most frequent first; empty without a topology."""
 
 
+@document("LeftOverJson", "reason, count = messages")
+class LeftOver(NamedTuple):
+    """Dead letters that were to be moved and stay where they are."""
+
+    reason: str
+    messages: int
+
+
+@document("ReplayJson")
+class Replay(NamedTuple):
+    """What was done with dead letters."""
+
+    action: Literal["replay", "undo"]
+    moved: int
+    """Number of messages that were published and confirmed: again, or as dead letters by undo."""
+    done_before: int
+    """Number of those that an earlier run had published, and that only left their queue now."""
+    again: int
+    """Number of those moved that an earlier run may have published, too, as it was killed."""
+    left: tuple[LeftOver, ...]
+    """What stays, the most frequent reason first."""
+    is_stopped: bool
+    """Whether a signal ended it before all were looked at."""
+
+
 @document("DeadReportJson")
 @dataclass(frozen=True, slots=True)
 class DeadReport:
@@ -87,6 +112,8 @@ class DeadReport:
     """What else is to be known about the reading."""
     groups: tuple[DeadGroup, ...]
     """The groups, the largest first."""
+    replay: Replay | None = None
+    """What was done with them; null: they were looked at only."""
 
 
 def build_report(source: str, grouping: Grouping, judge: Judge | None, read: Read) -> DeadReport:

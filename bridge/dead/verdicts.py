@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, cast
 
-from bridge.dead.conventions import CONVENTIONS, Death
+from bridge.dead.conventions import ADDED, CONVENTIONS, Death
 from exchange.entities.in_force import SettingsInForce
 from exchange.errors import BrokerError, InputError
 from exchange.lifecycle.content import publish_content, record_death
@@ -26,8 +26,6 @@ __all__ = ["Judge", "Verdict"]
 
 OF_AMQP: Final = frozenset([each.name for each in CONVENTIONS if not each.has_topics])
 """Conventions of which the exchange and the routing key of a topology are known."""
-ADDED: Final = ("x-death", "x-first-death-", "x-last-death-", "x-delivery-count", "x-acquired-count")
-"""Headers that brokers add, or how their names begin: a message that is published again has none."""
 REMEMBERED: Final = 200_000
 """Maximum number of verdicts that are kept."""
 SHOWN: Final = 4

@@ -100,6 +100,11 @@ def test_wrong_sources_and_options_are_errors_with_a_way_out(archive: Path) -> N
         (("rocketmq://h/t?x=1",), "write rocketmq://HOST:PORT/TOPIC"),
         ((archive, "--where", "a ="), "a ="),
         ((archive.parent / "gone",), "no such file"),
+        ((archive, "--replay", "queue"), "--ledger FILE is for --replay and --undo, and needed there"),
+        ((archive, "--ledger", "l"), "--ledger FILE is for --replay and --undo"),
+        ((archive, "--rate", "5"), "--rate and --edit are for --replay"),
+        ((archive, "--undo", "--replay", "queue", "--ledger", "l"), "give one of them"),
+        ((archive, "--undo", "--ledger", "l"), "--replay is for queues of RabbitMQ"),
         ((archive, "-t", archive.parent / "gone.bindings"), "gone.bindings"),
     ):
         assert words in run(*arguments, code=2).stderr, arguments
