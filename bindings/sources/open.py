@@ -255,13 +255,13 @@ def read_source(
     """
     if data.startswith(b"PAR1"):
         raise InputError(f"{name}: this is Parquet: an archive, and no topology. The topology comes before archives")
-    if b"}\n{" in data[:HEAD_BYTES]:
-        raise InputError(f"{name}: these are JSON lines: messages or an archive, and no topology")
     text = decode_text(data, name)
     file = SourceFile(name, text)
     known = format_of(file)
     if known is not None:
         return _of_format(known, known.read([file], name), name, path)
+    if b"}\n{" in data[:HEAD_BYTES]:  # and no recording, whose lines have a topology
+        raise InputError(f"{name}: these are JSON lines: messages or an archive, and no topology")
     if name.removesuffix(".gz").endswith(NAMED_YAML):
         wanted = "neither objects of Kubernetes (apiVersion, kind) nor an AsyncAPI document (asyncapi)"
         raise InputError(f"{name}: {wanted}")

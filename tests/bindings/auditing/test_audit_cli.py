@@ -230,7 +230,7 @@ def test_bad_records_are_counted_and_kept_and_too_many_end_the_audit(folder: Pat
         (("-t", "orders.bindings", "--no-spark", "empty.jsonl"), "empty.jsonl"),
         (("-t", "orders.bindings", "--no-spark", "archive.jsonl", "--fail-under", "110"), "from 0 to 100"),
         (("-t", "orders.bindings", "--no-spark", "archive.jsonl", "--max-unroutable", "few"), "--max-unroutable"),
-        (("-t", "orders.bindings", "--no-spark", "orders.bindings"), "orders.bindings: the file is"),
+        (("-t", "orders.bindings", "--no-spark", "orders.bindings"), "orders.bindings: this is a topology"),
     ],
 )
 def test_input_that_cannot_be_read_ends_with_2_and_the_reason(
