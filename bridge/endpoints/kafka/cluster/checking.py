@@ -20,7 +20,7 @@ from bridge.endpoints.kafka.cluster.asking import (
     make_asking_consumer,
 )
 from bridge.endpoints.kafka.cluster.calls import Calls
-from bridge.endpoints.kafka.cluster.errors import Reasons, describe_error
+from bridge.endpoints.kafka.cluster.errors import MOVING, Reasons, describe_error
 from bridge.endpoints.kafka.cluster.topics import ANSWER, Partitioned, check_partitions, fetch_removals
 from bridge.endpoints.outages import judge_removals
 from bridge.endpoints.topics import ANY_SIZE, MAX_LISTED_TOPICS, describe_missing
@@ -178,6 +178,9 @@ def _check_group(admin: AdminClient, settings: Mapping[str, Any]) -> Iterator[Fi
         error: KafkaError = problem.args[0]
         if error.code() == KafkaError.GROUP_ID_NOT_FOUND:  # the answer of newer brokers for one that was never used
             yield Finding("ok", f"group {group!r}: new", "group")
+        elif error.code() in MOVING:
+            text = "its coordinator is moving, as after a restart of a broker: check again in a minute"
+            yield Finding("not checked", f"group {group!r}: {text} ({error.name()})", "group")
         else:
             yield Finding("error", f"group {group!r}: {describe_error(error)}", "group")
         return

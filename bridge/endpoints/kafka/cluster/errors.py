@@ -16,8 +16,8 @@ from bridge.endpoint import Disconnected, Failure
 from exchange.errors import HashstarError, InputError
 
 __all__ = [
-    "CONNECTING", "LOG", "LOG_LEVEL", "PASSING", "PERMISSIONS", "PURGED", "RECONNECT_MOST", "REFUSALS", "WITHHELD",
-    "Reasons", "to_failure", "describe_error", "to_disconnected",
+    "CONNECTING", "LOG", "LOG_LEVEL", "MOVING", "PASSING", "PERMISSIONS", "PURGED", "RECONNECT_MOST", "REFUSALS",
+    "WITHHELD", "Reasons", "to_failure", "describe_error", "to_disconnected",
 ]  # fmt: skip
 
 LOG: Final = logging.getLogger("bridge.kafka")
@@ -44,6 +44,11 @@ PASSING: Final = frozenset({
     KafkaError._WAIT_COORD, KafkaError._WAIT_CACHE,
 })  # fmt: skip
 """Errors after which librdkafka goes on trying by itself."""
+
+MOVING: Final = frozenset({
+    KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+})  # fmt: skip
+"""Errors of a group whose coordinator is moving to another broker, or is reading its state, as after a restart."""
 
 REFUSALS: Final = {
     KafkaError.MSG_SIZE_TOO_LARGE: True, KafkaError.INVALID_MSG: True, KafkaError.INVALID_RECORD: True,

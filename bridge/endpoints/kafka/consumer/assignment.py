@@ -21,7 +21,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from bridge.endpoint import Delivery, Disconnected
 from bridge.endpoints.deletions import Deletions
-from bridge.endpoints.kafka.cluster.errors import PASSING, describe_error
+from bridge.endpoints.kafka.cluster.errors import MOVING, PASSING, describe_error
 from bridge.endpoints.kafka.consumer.reader import LaneReader
 
 __all__ = ["PartitionAssignment", "PartitionLane", "is_current"]
@@ -34,9 +34,8 @@ ANSWER: Final = 1.0
 
 AGAIN: Final = frozenset({
     KafkaError.REBALANCE_IN_PROGRESS, KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID,
-    KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.REQUEST_TIMED_OUT, KafkaError._STATE, KafkaError._NO_OFFSET, KafkaError._ASSIGNMENT_LOST,
-    KafkaError.STALE_MEMBER_EPOCH, *PASSING,
+    KafkaError.STALE_MEMBER_EPOCH, *MOVING, *PASSING,
 })  # fmt: skip
 """Errors of commits that may succeed later, or of partitions that are no longer ours."""
 

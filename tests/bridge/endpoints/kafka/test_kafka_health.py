@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from bridge.client_errors import explain
 from bridge.endpoint import Disconnected
 from bridge.endpoints.kafka.cluster import checking
-from bridge.endpoints.kafka.cluster.errors import CLOSED, LOG, Reasons, describe_error
+from bridge.endpoints.kafka.cluster.errors import CLOSED, LOG, MOVING, Reasons, describe_error
 from bridge.endpoints.kafka.cluster.health import FORGOTTEN, NO_BROKER, PATIENCE, ClientHealth
 from bridge.endpoints.kafka.config import KafkaSource
 from bridge.endpoints.kafka.consumer.backlog import Backlog
@@ -300,3 +300,17 @@ def test_a_check_asks_no_admin_client_about_a_group_without_a_coordinator(monkey
     admin: Any = None
     [found] = checking._check_group(admin, {"group.id": "g"})
     assert (found.level, found.key, found.text) == ("error", "group", "group 'g': _TIMED_OUT: no coordinator")
+
+
+@pytest.mark.parametrize("code", sorted(MOVING))
+def test_a_group_whose_coordinator_is_moving_is_not_checked(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers answer so for some seconds after a restart, and a bridge waits."""
+
+    def fail(*_: object) -> None:
+        raise KafkaException(KafkaError(code))
+
+    monkeypatch.setattr(checking, "fetch_committed", fail)
+    admin: Any = None
+    [found] = checking._check_group(admin, {"group.id": "g"})
+    assert (found.level, found.key) == ("not checked", "group")
+    assert "check again in a minute" in found.text
