@@ -181,12 +181,14 @@ def _move(order: Order, path: Path, selected: int, management: str | None, *, un
         else:
             goal = "to the queues where they died first" if order.to == "queue" else "to their exchanges"
             question = f"publish {count_noun(selected, 'dead letter')} again, {goal}?"
-        confirm(question, "--yes publishes, without --replay nothing is changed", yes=yes)
+        confirm(question, "--yes publishes, without --replay nothing is changed", yes=yes or not (selected or undo))
         catch_signals(user.stop, signal.SIGINT, signal.SIGTERM)
         outcome = asyncio.run(run(ledger))
     left = tuple([LeftOver(*each) for each in outcome.left.most_common()])
     action: Literal["replay", "undo"] = "undo" if undo else "replay"
-    return Replay(action, outcome.moved, outcome.done_before, outcome.again, left, outcome.is_stopped)
+    return Replay(
+        action, outcome.moved, outcome.done_before, outcome.again, left, outcome.missing, outcome.is_stopped
+    )  # fmt: skip
 
 
 def _peek(

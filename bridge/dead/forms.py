@@ -85,6 +85,8 @@ def describe_replay(replay: Replay) -> Iterator[str]:
         yield f"{replay.done_before:,} more had been published by an earlier run, and left the queue now"
     for reason, count in replay.left:
         yield f"left where they are: {count:,}: {reason}"
+    if replay.missing:
+        yield f"{replay.missing:,} were not found: they were consumed, or stand behind --limit"
     if replay.is_stopped:
         yield "stopped by a signal: what is left was not looked at"
 

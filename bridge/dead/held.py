@@ -53,6 +53,8 @@ class HeldQueue(Source):
         self.name = f"queue {queue}"
         self.left: Final[dict[int, str]] = {}
         """Delivery tag -> why a message that was selected stays where it is."""
+        self.is_settled = False
+        """Whether the broker has taken all acknowledgements, and has the rest back; known when it is closed."""
         self.fault: str | None = None
         """Why the queue cannot be read, whatever is tried; None if it can be."""
         self._url: Final = url
@@ -79,6 +81,7 @@ class HeldQueue(Source):
     async def open(self) -> None:
         self._reset()
         self._epoch += 1
+        self.is_settled = False
         self.left.clear()
         connection = await Connection.open([parse_broker(self._url, "hashstar dead")], self._lose)
         try:
@@ -180,5 +183,6 @@ class HeldQueue(Source):
         if channel is not None and self._trouble is None:
             connection.write(encode_return_all(channel.number))
             with suppress(Disconnected, BrokerError):
-                await channel.ask("basic_qos", prefetch_count=0)  # is answered when all is acknowledged and given back
+                await channel.ask("basic_qos", prefetch_count=0)  # is answered after what was written before
+                self.is_settled = True
         await connection.close()

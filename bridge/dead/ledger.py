@@ -43,8 +43,8 @@ class Ledger:
         self.path: Final = path
         self.done: Final[dict[str, Sent]] = {}
         """Digest -> what was published and confirmed, and not taken back."""
-        self.undone: Final[set[str]] = set()
-        """Digests of what was taken back."""
+        self.undone: Final[dict[str, str]] = {}
+        """Digest of what was taken back -> the queue that it was published to, and may be left in."""
         self.unsure: Final[set[str]] = set()
         """Digests of what was published, of which it is not known whether the broker has it."""
         self._file: Final = _open_locked(path)
@@ -84,10 +84,10 @@ class Ledger:
             )
             sent[digest] = Sent(str(digest), str(entry["queue"]), header or b"", body)
         elif (digest := entry.get("done")) is not None:
-            self.done[digest] = sent[digest]
+            self._remember(sent[digest])
         else:
             self._forget(entry["undone"])
-            sent.pop(entry["undone"], None)
+            del sent[entry["undone"]]
 
     def note_sent(self, messages: Iterable[Sent]) -> None:
         """Take note that messages are about to be published."""
@@ -100,7 +100,8 @@ class Ledger:
     def note_done(self, messages: Iterable[Sent]) -> None:
         """Take note that messages are confirmed."""
         confirmed = [*messages]
-        self.done.update([(each.digest, each) for each in confirmed])
+        for each in confirmed:
+            self._remember(each)
         self._write([{"done": each.digest} for each in confirmed])
 
     def note_undone(self, digests: Iterable[str]) -> None:
@@ -110,9 +111,13 @@ class Ledger:
             self._forget(each)
         self._write([{"undone": each} for each in taken])
 
+    def _remember(self, sent: Sent) -> None:
+        self.done[sent.digest] = sent
+        self.undone.pop(sent.digest, None)
+
     def _forget(self, digest: str) -> None:
-        self.undone.add(digest)
-        self.done.pop(digest, None)
+        if (sent := self.done.pop(digest, None)) is not None:
+            self.undone[digest] = sent.queue
 
     def _write(self, entries: Iterable[dict[str, str]]) -> None:
         data = b"".join([dumps(entry).encode() + b"\n" for entry in entries])

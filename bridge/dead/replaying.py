@@ -95,6 +95,8 @@ class Outcome:
     """Number of those moved that may have been moved before, by a run that was killed."""
     left: Counter[str] = field(default_factory=Counter)
     """Reason -> number of selected messages that stay where they are."""
+    missing: int = 0
+    """Number of messages that are to be taken back and were not found."""
     is_stopped: bool = False
     """Whether a signal ended it before all were looked at."""
 
@@ -102,13 +104,12 @@ class Outcome:
 async def replay(order: Order, ledger: Ledger, user: User) -> Outcome:
     """Publish dead letters again. Raises InputError."""
     outcome, sent = Outcome(), dict[str, Sent]()
-    confirmed = frozenset(ledger.done)
 
     def choose(message: Message) -> Choice | Unchosen:
         if order.where is not None and not order.where(properties_of(message, order.where.names)):
             return Unchosen.STAYS
         identifier = digest(message)
-        if identifier in confirmed and message.properties.get("message_id"):
+        if identifier in ledger.done and message.properties.get("message_id"):
             outcome.done_before += 1
             return Unchosen.GOES
         restored = restore(message, order.to)
@@ -124,7 +125,7 @@ async def replay(order: Order, ledger: Ledger, user: User) -> Outcome:
 
     def note_moved(digests: Iterable[str]) -> None:
         moved = [sent[each] for each in digests]
-        outcome.again += sum([each.digest in ledger.unsure or each.digest in confirmed for each in moved])
+        outcome.again += sum([each.digest in ledger.unsure or each.digest in ledger.done for each in moved])
         ledger.note_done(moved)
 
     source = HeldQueue(order.url, order.queue, order.limit, choose)
@@ -133,8 +134,8 @@ async def replay(order: Order, ledger: Ledger, user: User) -> Outcome:
 
 
 def list_queues(ledger: Ledger) -> list[str]:
-    """Return the queues that messages were published to which can be taken back."""
-    return sorted({each.queue for each in ledger.done.values() if each.queue})
+    """Return the queues where messages may be that can be taken back, or were."""
+    return sorted({*[each.queue for each in ledger.done.values()], *ledger.undone.values()} - {""})
 
 
 async def undo(order: Order, ledger: Ledger, user: User) -> Outcome:
@@ -162,6 +163,7 @@ async def undo(order: Order, ledger: Ledger, user: User) -> Outcome:
             break
         publisher = _Publisher(order.url, lambda _: None, ledger.note_undone)
         await _move(HeldQueue(order.url, queue, order.limit, choose), publisher, outcome, user, order.rate)
+    outcome.missing = sum([bool(each.queue) for each in ledger.done.values()])
     return outcome
 
 
@@ -178,17 +180,16 @@ def _edit(edit: Edit, message: Message) -> Message:
 async def _move(source: HeldQueue, target: _Publisher, outcome: Outcome, user: User, rate: float | None) -> None:
     """Run the pump from a queue to where its messages say; raise InputError if it cannot go on."""
     policy = Policy(window=WINDOW, give_up_after=PATIENCE, max_dead_letters=1.0, rate=rate)
-    router = Router(Topology(queues=[Queue(ALL)]))
-    pump = Pump(
-        [Inlet(source, exchange="", routing_key=ALL)], router, {ALL: target}, _Events(outcome, user.tell), policy,
-        _Leaving(source),
-    )  # fmt: skip
-    target.stop = pump.stop
-    loop = asyncio.get_running_loop()
-    user.stopper = partial(loop.call_soon_threadsafe, pump.stop)
-    await pump.run()
+    router, loop = Router(Topology(queues=[Queue(ALL)])), asyncio.get_running_loop()
+    while not source.is_settled and source.fault is None and target.fault is None and not outcome.is_stopped:
+        inlet = Inlet(source, exchange="", routing_key=ALL)
+        events = _Events(outcome, user.tell)
+        pump = Pump([inlet], router, {ALL: target}, events, policy, _Leaving(source))
+        target.stop = pump.stop
+        user.stopper = partial(loop.call_soon_threadsafe, pump.stop)
+        await pump.run()  # once more if the connection was lost with the last acknowledgements
+        outcome.is_stopped = pump.draining
     outcome.left.update(source.left.values())
-    outcome.is_stopped |= pump.draining
     if (fault := source.fault or target.fault) is not None:
         raise InputError(fault)
 
@@ -266,8 +267,8 @@ class _Noting(Receiver):
         self._receiver.confirmed(messages)
 
     def failed(self, message: Outgoing, failure: Failure) -> None:
-        is_returned = failure.reason.startswith("returned:")
-        self._receiver.failed(message, Failure(failure.reason, final=True) if is_returned else failure)
+        waits = failure.reason.startswith("returned:") and (failure.waits or failure.busy)
+        self._receiver.failed(message, Failure(failure.reason, final=True) if waits else failure)
 
     def lost(self, error: Disconnected) -> None:
         self._receiver.lost(error)

@@ -85,6 +85,8 @@ class Replay(NamedTuple):
     """Number of those moved that an earlier run may have published, too, as it was killed."""
     left: tuple[LeftOver, ...]
     """What stays, the most frequent reason first."""
+    missing: int
+    """Number of messages that undo did not find: they were consumed, or stand behind --limit."""
     is_stopped: bool
     """Whether a signal ended it before all were looked at."""
 

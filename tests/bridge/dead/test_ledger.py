@@ -30,7 +30,7 @@ def test_a_ledger_is_read_as_it_was_written(tmp_path: Path) -> None:
     written(tmp_path / "l")
     ledger = Ledger(tmp_path / "l", "queue q of h")
     assert ledger.done == {SECOND.digest: SECOND}
-    assert (ledger.undone, ledger.unsure) == ({FIRST.digest}, {FIRST.digest})
+    assert (ledger.undone, ledger.unsure) == ({FIRST.digest: "jobs"}, {FIRST.digest})
     ledger.close()
 
 
