@@ -9,8 +9,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from exchange.entities.profile import NEWEST_PATCH, Profile, read_release
-from exchange.entities.releases import SERIES, ReleaseRow, find_profile_by_name, find_row
+from exchange.entities.profile import NEWEST_PATCH, Profile, ReleaseRow, read_release
+from exchange.entities.releases import SERIES, find_profile_by_name, find_row
 from exchange.errors import InputError
 from exchange.text.display import clip_line
 from exchange.values.documents import document

@@ -72,12 +72,13 @@ class Judge:
         """Return what would become of a message that died, published again."""
         if not self._is_routed(death):
             return NOT_ROUTED
+        release = self._topology.profile.lives
         headers = {name: value for name, value in message.headers.items() if not name.startswith(ADDED)}
         properties = {name: value for name, value in message.properties.items() if name != "expiration"}
         message = Message(message.exchange, message.routing_key, headers, properties)
         try:
             route = self._router.route(message)
-            content = publish_content(message, self._topology.profile.lives)
+            content = publish_content(message, release)
         except (BrokerError, InputError) as error:
             return Verdict((), (), None, f"refused: {error}")
         case = self._look(death, tuple(route.queues), is_decided=not route.undecided)
@@ -85,8 +86,8 @@ class Judge:
             if holds(case):
                 return Verdict(case.goes, (), dies_again, case.write(then))
         reason, address = cast("Reason", case.reason), cast("tuple[str, str | None]", case.address)
-        dead = record_death(content, death.queue, reason, address, 0, self._topology.profile.lives)
-        targets, cause, later = find_targets(self._router, dead, reason)
+        dead = record_death(content, death.queue, reason, address, 0, release)
+        targets, cause, later = find_targets(self._router, dead, reason, release)
         targets = (*targets, *[name for each in later for name in each.route.queues])
         end = f"to {list_some(targets, SHOWN)}" if targets else f"lost: {cause}"
         return Verdict(case.goes, targets, True, f"{case.write(AGAIN)}: {end}")

@@ -12,7 +12,7 @@ from typing import Final
 
 from exchange.entities.entities import Destination
 
-__all__ = ["NEWEST_PATCH", "VERSION", "Profile", "QueueBehaviour", "SettingRules", "read_release"]
+__all__ = ["NEWEST_PATCH", "VERSION", "Profile", "QueueBehaviour", "ReleaseRow", "SettingRules", "read_release"]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -114,7 +114,11 @@ class QueueBehaviour:
     deaths_are_headers: bool
     """The dead-letter history is the header x-death itself, which a publisher may set (up to 3.12)."""
     published_deaths_count: bool
-    """A header x-death that a publisher sets counts for the history and for cycles (up to 3.13)."""
+    """A header x-death that a publisher sets counts for the history and for cycles (up to 3.12, and in 3.13 since
+    3.13.3)."""
+    sorts_deaths: bool
+    """Deaths are kept by queue and reason: cycles are looked for in this order, not from the latest death on, and each
+    entry of x-death has the keys of CC (3.13.0 to 3.13.2)."""
     names_last_death: bool
     """Dead letters have headers ``x-last-death-*`` beside ``x-first-death-*`` (since 3.13)."""
     delivery_limit: int | None
@@ -128,6 +132,9 @@ class QueueBehaviour:
     """A message that basic.get takes from a quorum queue has x-delivery-count even if it is 0 (up to 3.11)."""
     limit_gives_credit: bool
     """A consumer that exceeds the delivery limit of a quorum queue may hold one message more from then on (3.10)."""
+    discards_need_consumer: bool
+    """A quorum queue ignores that a message is discarded whose consumer was cancelled: it stays unacknowledged until
+    the channel is closed (4.0.0 to 4.0.2)."""
     cancel_delivers: bool
     """When the active consumer of a classic queue is cancelled, the next one gets what is ready (since 4.0)."""
     active_yields: bool
@@ -166,6 +173,11 @@ class QueueBehaviour:
     """Milliseconds after which a quorum queue that sets no other time takes back what a consumer has not settled (since
     4.3); None if a channel is closed for that, at its next check once a minute."""
 
+    @property
+    def overlooks_cycles(self) -> bool:
+        """Whether a message that was rejected once may go round by expiry alone, for ever (up to 3.13.2)."""
+        return self.deaths_are_headers or self.sorts_deaths
+
 
 @dataclass(frozen=True, slots=True)
 class Profile:
@@ -181,7 +193,9 @@ class Profile:
     max_many: int | None
     """Maximum number of ``#`` in a new topic binding, None for no maximum (since 4.3.5). Older bindings still route."""
     unknown_type_closes_connection: bool
-    """An unknown exchange type is a 503 and not a 406 (up to 3.13)."""
+    """Up to 3.13, for representations alone: fingerprints of kept counts have it."""
+    unknown_type_closes_channel: bool = field(repr=False)
+    """An unknown exchange type is a 406 (since 3.13.3), and not a 503, which closes the connection."""
     queues_have_a_type: bool
     """A queue declared without x-queue-type gets the argument, with the value classic (4.0; not in 3.10)."""
     local_random: bool
@@ -222,6 +236,8 @@ class Profile:
     """An import leaves bindings out in silence whose ends are missing (up to 3.13.5); later it refuses the file."""
     import_checks_topic_exchanges: bool = field(repr=False)
     """An import refuses topic permissions for an exchange that does not exist (since 4.3.2)."""
+    import_sets_topic_permissions_first: bool = field(repr=False)
+    """An import sets topic permissions before their exchanges, which fails with Khepri (4.0.0 to 4.1.3)."""
     import_skips_generated: bool = field(repr=False)
     """An import leaves out bindings to queues ``amq.*`` that are missing, with a warning (since 4.4.1)."""
     import_takes_any_metadata: bool = field(repr=False)
@@ -264,6 +280,33 @@ class Profile:
     def written(self) -> str:
         """The name by which a file names it, which keeps the release that it is applied to."""
         return f"rabbitmq-{self.applied_to}" if self.applied_to else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseRow:
+    """RabbitMQ from a release on, up to the next row."""
+
+    since: tuple[int, int, int]
+    """The first release."""
+    profile: Profile
+    """How it routes, what it accepts, and what becomes of messages. One without a name has that of each release."""
+    newest_patch: int
+    """Number of the newest patch release of the series that is known here."""
+    upgraded_from: tuple[str, ...]
+    """The series whose nodes can be upgraded to it one by one."""
+    before_upgrade: tuple[str, ...]
+    """What its release notes ask for before the upgrade to it."""
+    needed_patch: tuple[int, str] | None = None
+    """The patch number that its release notes ask for of the series before it, and the sentence; None for none."""
+    min_frame_max: int | None = None
+    """Minimum of frame_max, in bytes (since 4.1); None for none."""
+    max_message_bytes: int = 128 << 20
+    """Maximum size of a message unless it is configured: 16 MiB since 4.0."""
+
+    @property
+    def series(self) -> str:
+        """The series of releases: ``4.2``."""
+        return f"{self.since[0]}.{self.since[1]}"
 
 
 NEWEST_PATCH: Final = 999

@@ -7,10 +7,10 @@ its predecessor with what changed, so a new release is a row here, with its fact
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
-from exchange.entities.profile import NEWEST_PATCH, Profile, QueueBehaviour, read_release
+from exchange.entities.profile import NEWEST_PATCH, Profile, QueueBehaviour, ReleaseRow, read_release
 from exchange.entities.release_settings import (
     SETTINGS_3_10,
     SETTINGS_3_10_0,
@@ -32,19 +32,21 @@ from exchange.entities.release_settings import (
 from exchange.errors import UnknownReleaseWarning
 
 __all__ = [
-    "LATEST_PROFILE", "LIVE", "PROFILES", "RELEASES", "ROWS", "SERIES", "ReleaseRow", "find_closest_profile",
-    "find_profile", "find_profile_by_name", "find_row", "resolve_profile", "warn_of",
+    "LATEST_PROFILE", "LIVE", "PROFILES", "RELEASES", "ROWS", "SERIES", "find_closest_profile", "find_profile",
+    "find_profile_by_name", "find_row", "resolve_profile", "warn_of",
 ]  # fmt: skip
 
 _LIVES_3_10: Final = QueueBehaviour(
     deaths_are_headers=True,
     published_deaths_count=True,
+    sorts_deaths=False,
     names_last_death=False,
     delivery_limit=None,
     negative_limit_is_none=False,
     any_number_limits=True,
     get_shows_no_returns=True,
     limit_gives_credit=True,
+    discards_need_consumer=False,
     cancel_delivers=False,
     active_yields=False,
     return_strands=False,
@@ -66,6 +68,7 @@ _LIVES_3_12: Final = replace(
     _LIVES_3_10, get_shows_no_returns=False, limit_gives_credit=False, refusals_name_streams=True
 )
 _LIVES_3_13: Final = replace(_LIVES_3_12, deaths_are_headers=False, names_last_death=True)
+_LIVES_3_13_0: Final = replace(_LIVES_3_13, published_deaths_count=False, sorts_deaths=True)
 _LIVES_3_13_4: Final = replace(_LIVES_3_13, least_max_priority=1)
 _LIVES_4_0: Final = replace(
     _LIVES_3_13_4,
@@ -78,6 +81,7 @@ _LIVES_4_0: Final = replace(
     counts_failures=True,
     quorum_priorities=2,
 )
+_LIVES_4_0_0: Final = replace(_LIVES_4_0, discards_need_consumer=True)
 _LIVES_4_1_2: Final = replace(_LIVES_4_0, return_strands=False)
 _LIVES_4_2_0: Final = replace(_LIVES_4_1_2, get_quotes_type=True)
 _LIVES_4_2_1: Final = replace(_LIVES_4_2_0, drops_in_order=True)
@@ -105,6 +109,7 @@ _3_10_0: Final = Profile(
     signed_zeros_differ=False,
     max_many=None,
     unknown_type_closes_connection=True,
+    unknown_type_closes_channel=False,
     queues_have_a_type=False,
     local_random=False,
     hash_headers_have_types=True,
@@ -124,6 +129,7 @@ _3_10_0: Final = Profile(
     import_needs_durable=True,
     import_skips_bindings=True,
     import_checks_topic_exchanges=False,
+    import_sets_topic_permissions_first=False,
     import_skips_generated=False,
     import_takes_any_metadata=False,
     values_for_no_default_type=None,
@@ -155,10 +161,10 @@ _3_13_0: Final = replace(
     hashes_empty_arrays=False,
     delay_is_annotation=True,
     settings=SETTINGS_3_13_0,
-    lives=_LIVES_3_13,
+    lives=_LIVES_3_13_0,
 )
 _3_13_2: Final = replace(_3_13_0, values_for_no_default_type=_UNDEFINED)
-_3_13_3: Final = replace(_3_13_2, import_keeps_queue_limits=True)
+_3_13_3: Final = replace(_3_13_2, unknown_type_closes_channel=True, import_keeps_queue_limits=True, lives=_LIVES_3_13)
 _3_13_4: Final = replace(_3_13_3, settings=SETTINGS_3_13, lives=_LIVES_3_13_4)
 _3_13_6: Final = replace(_3_13_4, import_skips_bindings=False)
 _3_13: Final = replace(_3_13_6, name="rabbitmq-3.13", needs_hash_header=False)
@@ -169,13 +175,16 @@ _4_0: Final = replace(
     unknown_type_closes_connection=False,
     queues_have_a_type=True,
     local_random=True,
+    import_sets_topic_permissions_first=True,
     modulus_hash_depends_on_store=True,
     settings=SETTINGS_4_0,
     lives=_LIVES_4_0,
 )
+_4_0_0: Final = replace(_4_0, name="", routes_as="rabbitmq-4.0", lives=_LIVES_4_0_0)
 _4_1_2: Final = replace(_4_0, name="", routes_as="rabbitmq-4.0", lives=_LIVES_4_1_2)
-_4_1_8: Final = replace(_4_1_2, values_for_no_default_type=_UNDEFINED_OR_NULL)
-_4_2_0: Final = replace(_4_1_2, lives=_LIVES_4_2_0)
+_4_1_4: Final = replace(_4_1_2, import_sets_topic_permissions_first=False)
+_4_1_8: Final = replace(_4_1_4, values_for_no_default_type=_UNDEFINED_OR_NULL)
+_4_2_0: Final = replace(_4_1_4, lives=_LIVES_4_2_0)
 _4_2_1: Final = replace(_4_2_0, lives=_LIVES_4_2_1)
 _4_2_2: Final = replace(_4_2_1, import_needs_durable=False)
 _4_2_5: Final = replace(_4_2_2, routes_as="", lives=_LIVES_4_2_5)
@@ -206,34 +215,6 @@ _4_3_3: Final = replace(_4_3_2, selector_patterns_are_checked=True)
 _4_3: Final = replace(_4_3_3, name="rabbitmq-4.3", max_many=2, hashes_empty_arrays=True)
 _4_4_0: Final = replace(_4_3, name="", routes_as="rabbitmq-4.3", names_queues_by_prefix=True, settings=SETTINGS_4_4)
 _4_4: Final = replace(_4_4_0, name="rabbitmq-4.4", import_skips_generated=True)
-
-
-@dataclass(frozen=True, slots=True)
-class ReleaseRow:
-    """RabbitMQ from a release on, up to the next row."""
-
-    since: tuple[int, int, int]
-    """The first release."""
-    profile: Profile
-    """How it routes, what it accepts, and what becomes of messages. One without a name has that of each release."""
-    newest_patch: int
-    """Number of the newest patch release of the series that is known here."""
-    upgraded_from: tuple[str, ...]
-    """The series whose nodes can be upgraded to it one by one."""
-    before_upgrade: tuple[str, ...]
-    """What its release notes ask for before the upgrade to it."""
-    needed_patch: tuple[int, str] | None = None
-    """The patch number that its release notes ask for of the series before it, and the sentence; None for none."""
-    min_frame_max: int | None = None
-    """Minimum of frame_max, in bytes (since 4.1); None for none."""
-    max_message_bytes: int = 128 << 20
-    """Maximum size of a message unless it is configured: 16 MiB since 4.0."""
-
-    @property
-    def series(self) -> str:
-        """The series of releases: ``4.2``."""
-        return f"{self.since[0]}.{self.since[1]}"
-
 
 _MACHINES: Final = (
     "see in rabbitmq-queues quorum_status that no quorum queue has machine version 3 when the feature flag "
@@ -271,7 +252,7 @@ _ROW_3_13: Final = replace(
 _ROW_4_0: Final = replace(
     _ROW_3_13,
     since=(4, 0, 0),
-    profile=_4_0,
+    profile=_4_0_0,
     newest_patch=9,
     upgraded_from=("3.13",),
     before_upgrade=(
@@ -285,6 +266,7 @@ _ROW_4_0: Final = replace(
 _ROW_4_1: Final = replace(
     _ROW_4_0,
     since=(4, 1, 0),
+    profile=_4_0,
     newest_patch=8,
     upgraded_from=("3.13", "4.0"),
     before_upgrade=(_MACHINES, "raise a frame_max that clients set below 8192"),
@@ -329,8 +311,8 @@ _PATCHES: Final[tuple[tuple[ReleaseRow, dict[int, Profile]], ...]] = (
     (_ROW_3_11, {10: _3_11_10, 15: _3_11_15, 24: _3_11_24}),
     (_ROW_3_12, {7: _3_12_7, 14: _3_12}),
     (_ROW_3_13, {2: _3_13_2, 3: _3_13_3, 4: _3_13_4, 6: _3_13_6, 7: _3_13}),
-    (_ROW_4_0, {}),
-    (_ROW_4_1, {2: _4_1_2, 8: _4_1_8}),
+    (_ROW_4_0, {3: _4_0}),
+    (_ROW_4_1, {2: _4_1_2, 4: _4_1_4, 8: _4_1_8}),
     (_ROW_4_2, {1: _4_2_1, 2: _4_2_2, 5: _4_2_5, 6: _4_2_6, 7: _4_2_7, 8: _4_2_8, 9: _4_2_9}),
     (_ROW_4_3, {1: _4_3_1, 2: _4_3_2, 3: _4_3_3, 5: _4_3}),
     (_ROW_4_4, {1: _4_4}),

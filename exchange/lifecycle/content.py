@@ -235,7 +235,7 @@ def record_death(
 def _death_of(content: Content, queue: str, reason: str, seconds: int, release: QueueBehaviour) -> Death:
     """Return the entry of the first death of a message in a queue for a reason."""
     keys: Iterable[str] = content.keys
-    if len(content.keys) > 1 or content.hidden_keys:
+    if len(content.keys) > 1 or content.hidden_keys or release.sorts_deaths:
         keys = _visible_keys(content, release)
     death = {
         "count": 1,
@@ -258,7 +258,7 @@ def _timestamp(seconds: int) -> Typed:
 
 def _visible_keys(content: Content, release: QueueBehaviour) -> list[str]:
     """Return the keys without those of BCC."""
-    if release.deaths_are_headers:
+    if release.deaths_are_headers or release.sorts_deaths:
         return [content.keys[0], *(content.message.keys_in("CC") if content.has_cc else ())]
     keys = list(content.keys)
     for hidden in content.hidden_keys:  # each takes one key away, as Erlang's `--`
@@ -285,13 +285,14 @@ def identify_death(death: Death) -> tuple[str, str]:
     return queue if isinstance(queue, str) else repr(queue), reason if isinstance(reason, str) else repr(reason)
 
 
-def is_cycle(deaths: tuple[Death, ...], queue: str) -> bool:
+def is_cycle(deaths: tuple[Death, ...], queue: str, release: QueueBehaviour) -> bool:
     """Return whether a dead letter has been in this queue before without having been rejected since.
 
     The broker drops it for this queue then. ``deaths`` include the latest one, whose reason is not ``rejected``: a
-    rejected message is never dropped for a cycle.
+    rejected message is never dropped for a cycle. A release that sorts deaths takes the order of the names of queues
+    for that of time.
     """
-    for death in deaths:
+    for death in sorted(deaths, key=identify_death) if release.sorts_deaths else deaths:
         if death.get("reason") == "rejected":
             return False
         if death.get("queue") == queue:

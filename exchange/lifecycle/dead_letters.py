@@ -110,7 +110,7 @@ class DeadLettering:
         if queue.limits.dead_letters.at_least_once and isinstance(queue, QuorumQueue):
             self._send_surely(queue, content, dead, reason)
             return
-        targets, cause, later = find_targets(self._router, dead, reason)
+        targets, cause, later = find_targets(self._router, dead, reason, host.release)
         passed = bool(later)
         if later:
             host.delay(dead, DeadLetter(dead), later, reached=bool(targets))
@@ -128,7 +128,7 @@ class DeadLettering:
         ``arrived`` are the targets that took it before.
         """
         host = self._host
-        targets, _, later = find_targets(self._router, dead, reason)
+        targets, _, later = find_targets(self._router, dead, reason, host.release)
         if later and not arrived:
             host.delay(dead, DeadLetter(dead), later, reached=bool(targets))
         arrived |= {name for name in targets if name not in arrived and host.offer(name, dead, queue)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
+from exchange.entities.profile import QueueBehaviour
 from exchange.errors import BrokerError, NotFound
 from exchange.lifecycle.content import Content, DeadLetter, is_cycle
 from exchange.routing.route import LaterRoute, Route
@@ -19,7 +20,7 @@ NO_EXCHANGE: Final[Cause] = "no dead letter exchange"
 
 
 def find_targets(
-    router: Router, dead: Content, reason: str
+    router: Router, dead: Content, reason: str, release: QueueBehaviour
 ) -> tuple[Sequence[str], Cause | None, tuple[LaterRoute, ...]]:
     """Return the queues that the dead letter of a message goes to; without any, also the cause.
 
@@ -39,7 +40,7 @@ def find_targets(
         return (), "unroutable", route.later
     deaths = dead.deaths
     if reason != "rejected" and (len(deaths) > 1 or deaths[0]["queue"] in queues):
-        queues = [name for name in queues if not is_cycle(deaths, name)]
+        queues = [name for name in queues if not is_cycle(deaths, name, release)]
     return queues, None if queues else "cycle", route.later
 
 

@@ -269,7 +269,7 @@ class _StateSearch:
             yield None, NO_EXCHANGE, None
             return
         dead = record_death(node.content, node.queue, reason, address, 0, self.release)
-        targets, cause, later = find_targets(self._router, dead, reason)
+        targets, cause, later = find_targets(self._router, dead, reason, self.release)
         for target in targets:
             yield target, None, dead
         for each in later:

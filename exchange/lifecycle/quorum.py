@@ -171,11 +171,14 @@ class QuorumQueue(LiveQueue):
 
     def settle(self, delivery: Delivery, outcome: str, failed: bool) -> None:
         """End a delivery. One that the queue has taken back only lets its consumer go on, unless it is requeued."""
+        consumer = delivery.consumer
+        if outcome == "discard" and self._rules.discards_need_consumer and consumer and not consumer.is_active:
+            delivery.is_settled = True  # the queue keeps it until the channel is closed
+            return
         if not delivery.is_late:
             super().settle(delivery, outcome, failed)
             return
         delivery.is_settled = True
-        consumer = delivery.consumer
         if consumer is not None:
             consumer.late.discard(delivery)
             # RabbitMQ gives one of several no turn then, until it settles something else.

@@ -58,7 +58,7 @@ def declare_exchange(tables: Tables, host: VirtualHost, exchange: Exchange) -> l
     kind = KINDS.get(exchange.type)
     if kind is None or not kind.is_known_to(host.profile):
         text = f"unknown exchange type '{exchange.type}'"
-        raise CommandInvalid(text) if host.profile.unknown_type_closes_connection else PreconditionFailed(text)
+        raise PreconditionFailed(text) if host.profile.unknown_type_closes_channel else CommandInvalid(text)
     name = strip_line_ends(_check_short(exchange.name, "the name of an exchange"))
     _check_arguments(exchange.arguments)
     _refuse_default(name)

@@ -171,27 +171,29 @@ def _dropped(
             what: What | None = next(_deaths(limits), None)
             if what is not None and what != "rejected":
                 dying[place] = LifeEvent(place.name, what, after=find_expiry(limits) if what == "expired" else None)
-    edges = {place: then for place, then in graph.edges.items() if place.kind == "exchange" or place in dying}
+    release = graph.view.topology.profile.lives
+    edges = {
+        place: then
+        for place, then in graph.edges.items()
+        if place.kind == "exchange" or place in dying or release.sorts_deaths  # a rejection may protect none
+    }
     events = {place.name: event for place, event in dying.items()}
     known, queues, searches = set(elsewhere), graph.view.topology.queues, SEARCHES
-    release = graph.view.topology.profile.lives
     for circle in find_cycles(edges):
         members = set(circle)
-        ends = [place for place in circle if place.kind == "queue" and place not in keeping and place.name not in known]
+        ends = [place for place in circle if place in dying and place not in keeping and place.name not in known]
         lives = islice((life for end in ends for life in _lives_to(graph, came, dying, members, end)), ATTEMPTS)
         found = next((life for life in lives if len(life.events) > TRIED or is_confirmed(graph, life)), None)
-        if found is None and ends and release.deaths_are_headers and searches:
-            # Each death turns the earlier ones round: a message may be dropped only after several rounds.
+        if found is None and ends and release.overlooks_cycles and searches:
+            # A message may be dropped only after several rounds, or only if it was rejected in certain queues.
             searches -= 1
             found = find_drop(graph, walk_back(came, ends[0])[0], events, [end.name for end in ends])
         if found is not None:
             queue = queues[found.events[-1].queue]
             names = list(dict.fromkeys(place.name for place in circle if place.kind == "queue"))
             known.update(names)
-            message = (
-                f"messages that go round through {list_names(names)} without being rejected are dropped, in "
-                f"'{queue.name}'"
-            )
+            kept = "" if release.sorts_deaths else " without being rejected"
+            message = f"messages that go round through {list_names(names)}{kept} are dropped, in '{queue.name}'"
             others = tuple(queues[name] for name in names if name != queue.name)
             yield Finding("HS323", queue, message, found.routing_key, others, detail="cycle", life=found)
 
@@ -218,7 +220,10 @@ def _lives_to(
         if len(set(names)) == len(names):
             lead = walk_back(came, order[0])
             thens = [*names[1:], None]
-            deaths = [dying[place]._replace(target=then) for place, then in zip(queues, thens, strict=True)]
+            deaths = [
+                dying.get(place, LifeEvent(place.name, "rejected"))._replace(target=then)
+                for place, then in zip(queues, thens, strict=True)
+            ]
             yield Life(*graph.starts[lead[0]], (*_rejections(lead), *deaths))
 
 

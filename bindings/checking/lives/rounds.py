@@ -70,7 +70,7 @@ class _Rounds:
         queues = [place for place in circle if place.kind == "queue" and place in members]
         expiring = {place for place in queues if self._graph.expiry(place) is not None}
         if len(expiring) == len(queues):
-            if self._release.deaths_are_headers and len(queues) > 1 and queues[0].name not in self._reported:
+            if self._release.overlooks_cycles and queues[0].name not in self._reported:
                 yield from self._judge_alone(queues)
             names = {place.name for place in queues}
             if not names <= self._reported:
@@ -183,8 +183,14 @@ class _Rounds:
             yield self._finding("HS322", f"{what}: through {through}, where it expires", life, names)
 
     def _judge_alone(self, queues: Sequence[MessageLocation]) -> Iterator[Finding]:
-        """Yield a finding if messages go round here that only expire: up to 3.12, RabbitMQ may not notice."""
-        first = walk_back(self._came, queues[0])[0]
+        """Yield a finding if messages go round here that only expire: up to 3.13.2, RabbitMQ may not notice."""
+        if self._release.sorts_deaths:  # it does not if they were rejected in a queue whose name comes first
+            least = min(place for place in self._leading_to(queues[0]) if place.kind == "queue")
+        elif len(queues) > 1:
+            least = queues[0]
+        else:
+            return
+        first = walk_back(self._came, least)[0]
         message = Message(*self._graph.starts[first])
         lives = find_lives(self._view.topology, self._graph.router, message)
         names = {place.name for place in queues}
@@ -197,6 +203,14 @@ class _Rounds:
                 self._reported |= names
                 yield self._finding("HS321", text, life, sorted(names))
                 return
+
+    def _leading_to(self, place: MessageLocation) -> Collection[MessageLocation]:
+        """Return the places that messages come to, and from which they may get to a place, which is one of them."""
+        edges: dict[MessageLocation, list[MessageLocation]] = {}
+        for start, targets in self._graph.edges.items():
+            for target in targets:
+                edges.setdefault(target, []).append(start)
+        return [each for each in find_leads(edges, [place]) if each in self._came]
 
     def _event_of(self, way: Way) -> LifeEvent:
         after = self._graph.expiry(MessageLocation("queue", way.queue, "")) if way.reason == "expired" else None

@@ -56,7 +56,7 @@ def _die(
         if address is None or content is None:
             return None
         content = record_death(content, event.queue, event.what, address, 0, release)
-        queues, _, _ = find_targets(graph.router, content, event.what)
+        queues, _, _ = find_targets(graph.router, content, event.what, release)
         if event.target not in queues if event.target is not None else queues:
             return None
     return content
@@ -82,7 +82,7 @@ def find_drop(
             continue
         for event in (LifeEvent(queue, "rejected"), *([dying[queue]] if queue in dying else [])):
             dead = record_death(content, queue, event.what, address, 0, release)
-            queues, cause, _ = find_targets(graph.router, dead, event.what)
+            queues, cause, _ = find_targets(graph.router, dead, event.what, release)
             if cause == "cycle" and queue in wanted:
                 return Life(exchange, key, (*events, event))
             for target in queues:

@@ -55,8 +55,9 @@ class Refusal(NamedTuple):
     place: str
     text: str
     """What is wrong, and the broker's words."""
-    is_sure: bool = True
-    """Whether every broker refuses it; else one that has what the file refers to, and does not declare, takes it."""
+    is_sure: bool | None = True
+    """Whether every broker refuses it; else one that has what the file refers to, and does not declare, takes it. None
+    if only one with a feature flag refuses it."""
 
 
 def find_refusals(document: Mapping[str, Any], profile: Profile, *, of_one_vhost: str | None) -> Iterator[Refusal]:
@@ -218,9 +219,13 @@ def _find_in_parameter(entry: Any, item: Mapping[str, Any], place: str, known: K
 
 def _find_in_topic_permission(entry: Any, item: Mapping[str, Any], place: str, known: Known) -> Iterator[Refusal]:
     name = item.get("exchange")
-    if not known.profile.import_checks_topic_exchanges or not isinstance(name, str) or name in PREDECLARED_NAMES:
+    if not isinstance(name, str) or name in PREDECLARED_NAMES:
         return
-    if (item.get("vhost"), name) not in known.exchanges:
+    is_declared = (item.get("vhost"), name) in known.exchanges
+    if is_declared and known.profile.import_sets_topic_permissions_first:
+        text = "a broker with the feature flag khepri_db and without the exchange, which is imported later, refuses"
+        yield Refusal(f"{place}.exchange", f"{text} the file (mismatching_node)", is_sure=None)
+    if not is_declared and known.profile.import_checks_topic_exchanges:
         yield Refusal(
             f"{place}.exchange", f"{show_value(name)} is not under exchanges ({{no_such_exchange,{show_value(name)}}})"
         )

@@ -177,7 +177,8 @@ def find_refusal_warnings(
 ) -> Iterator[SourceWarning]:
     """Yield the warnings about entries that RabbitMQ's import refuses, and with them the file."""
     for place, text, is_sure in find_refusals(document, profile, of_one_vhost=of_one_vhost):
-        yield SourceWarning(f"{place}: {text}", REFUSED if is_sure else OTHERWISE)
+        code = FILE_ONLY if is_sure is None else REFUSED if is_sure else OTHERWISE
+        yield SourceWarning(f"{place}: {text}", code)
 
 
 def find_boot_warnings(document: Mapping[str, Any], *, of_one_vhost: str | None) -> Iterator[SourceWarning]:

@@ -34,6 +34,8 @@ class Channel:
         self._broker: Final = connection.broker
         self._number: Final = number
         self._consumers: Final[dict[str, ChannelConsumer]] = {}
+        self._cancelled: Final[list[ChannelConsumer]] = []
+        """Consumers that held messages when they were cancelled."""
         self._unacked: Final[dict[int, Delivery]] = {}
         self._tag = 0
         self._limit = 0
@@ -75,9 +77,9 @@ class Channel:
         self._broker.channels.discard(self)
         self._broker.reply_channels.pop(self._reply_address, None)
         with self._broker.act():
-            for consumer in self._consumers.values():
+            for consumer in (*self._consumers.values(), *self._cancelled):
                 self._broker.life.close(consumer)
-            for delivery in self._unacked.values():  # those of basic.get, and of consumers that were cancelled
+            for delivery in self._unacked.values():  # those of basic.get
                 if not delivery.is_settled:
                     self._broker.life.reject(delivery)
 
@@ -218,6 +220,8 @@ class Channel:
             if self._connection.hears_cancels:
                 consumer.hear_timeouts()
             self._broker.life.cancel(consumer)
+            if consumer.held:
+                self._cancelled.append(consumer)
         elif tag == self._reply_tag:
             self._reply_tag = None
             self._broker.reply_channels.pop(self._reply_address, None)

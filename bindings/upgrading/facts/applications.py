@@ -10,8 +10,9 @@ from bindings.upgrading.facts.fact import Fact, link_notes, link_pull_request
 __all__ = ["FACTS"]
 
 FACTS: Final[tuple[Fact, ...]] = (
-    Fact("HSU101", (4, 0, 0), "note", "an unknown exchange type is answered with 406 on the channel, no longer with "
-         "503 on the connection", "expect PRECONDITION_FAILED in clients", "trial", find_broker),
+    Fact("HSU101", (3, 13, 3), "note", "an unknown exchange type is answered with 406 on the channel, no longer with "
+         "503 on the connection", "expect PRECONDITION_FAILED in clients", "trial", find_broker,
+         link_notes("3.13.3")),
     Fact("HSU102", (4, 0, 0), "note", "a message may have 16 MiB at most, no longer 128 MiB",
          "set max_message_size for larger ones", "trial", find_broker, link_notes("4.0.1")),
     Fact("HSU103", (4, 1, 0), "note", "clients that set frame_max below 8192 cannot connect",

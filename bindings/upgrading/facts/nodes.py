@@ -106,5 +106,10 @@ FACTS: Final[tuple[Fact, ...]] = (
          "definitions that are uploaded as a form, as the management UI does, have a maximum size, as others have",
          "raise management.http.max_body_size for larger ones", "release notes", find_broker, link_notes("4.2.8"),
          later=((4, 3, 2),)),
+    Fact("HSU231", (4, 0, 0), "note",
+         "with the feature flag khepri_db, up to 4.1.3, an import of definitions fails that has a topic permission for "
+         "an exchange of the same file",
+         "import the topic permissions after the rest", "release notes", find_broker, link_notes("4.1.4"),
+         until=(4, 1, 4)),
 )  # fmt: skip
 """Each is seen once, in no part of a topology."""

@@ -169,6 +169,12 @@ FACTS: Final[tuple[Fact, ...]] = (
          "when the single active consumer goes, the next one is that of the highest priority, and of these the one of "
          "the highest prefetch; before 4.0 it is the one that came first",
          "consume with equal priorities and prefetch if they should take turns", "trial", with_an_active_consumer),
+    Fact("HSU068", (4, 0, 0), "warning",
+         "up to 4.0.2, basic.reject and basic.nack without requeue are ignored after basic.cancel: the message is not "
+         "dead-lettered, and comes back when the channel is closed",
+         "upgrade to 4.0.3 or later, or settle all messages before basic.cancel", "source", quorum_queues,
+         "https://github.com/rabbitmq/rabbitmq-server/commit/3147a0c4ab02b4d9da6b866bd7726317a900bc3b",
+         until=(4, 0, 3)),
     Fact("HSU034", (4, 3, 0), "note",
          "the properties and headers of messages count for max-length-bytes, no longer their bodies alone: the queue "
          "holds fewer messages",

@@ -827,6 +827,8 @@ UNDEFINED = {**QUEUE, "arguments": {"x-queue-type": "undefined", "x-max-priority
          "resources_missing", "-3.13.5 +3.13.6 +4.4"),
         ("rabbit_auth_backend_internal:set_topic_permissions", {"topic_permissions": [TOPIC]}, "no_such_exchange",
          "-3.10.0 -4.3.1 +4.3.2 +4.4"),
+        ("rabbit_definitions:apply_defs", {"topic_permissions": [TOPIC], "exchanges": [EXCHANGE]},
+         "khepri_db", "-3.13.7 +4.0.0 +4.0.9 +4.1.3 -4.1.4 -4.1.8 -4.2.0 -4.4"),
         ("rabbit_queue_type:check_queue_limits", of_two_queues(1), "leaves out those over", "-3.13.2 +3.13.3 +4.4"),
     ],
 )  # fmt: skip

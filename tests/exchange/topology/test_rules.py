@@ -28,8 +28,10 @@ def declare_history(length: Any) -> Topology:
         (lambda: BASE.declare_exchange(Exchange("amq.new")), "403 ACCESS_REFUSED - exchange name 'amq.new' contains reserved prefix 'amq.*'"),
         (lambda: BASE.declare_queue(Queue("amq.new")), "403 ACCESS_REFUSED - queue name 'amq.new' contains reserved prefix 'amq.*'"),
         (lambda: BASE.declare_exchange(Exchange("y", "odd")), "406 PRECONDITION_FAILED - unknown exchange type 'odd'"),
-        (lambda: Topology(profile="rabbitmq-3.13").declare_exchange(Exchange("y", "odd")), "503 COMMAND_INVALID - unknown exchange type 'odd'"),
-        (lambda: Topology(profile="rabbitmq-3.13").declare_exchange(Exchange("y", "x-local-random")), "503 COMMAND_INVALID - unknown exchange type 'x-local-random'"),
+        (lambda: Topology(profile="3.12").declare_exchange(Exchange("y", "odd")), "503 COMMAND_INVALID - unknown exchange type 'odd'"),
+        (lambda: Topology(profile="3.13.2").declare_exchange(Exchange("y", "odd")), "503 COMMAND_INVALID - unknown exchange type 'odd'"),
+        (lambda: Topology(profile="3.13.3").declare_exchange(Exchange("y", "odd")), "406 PRECONDITION_FAILED - unknown exchange type 'odd'"),  # rabbit_exchange:check_type
+        (lambda: Topology(profile="3.13").declare_exchange(Exchange("y", "x-local-random")), "406 PRECONDITION_FAILED - unknown exchange type 'x-local-random'"),
         (lambda: BASE.declare_exchange(Exchange("x", "x-random")), "406 PRECONDITION_FAILED - inequivalent arg 'type' for exchange 'x' in vhost '/': received ''x-random'' but current is 'topic'"),
         (lambda: BASE.declare_exchange(Exchange("f", "fanout", durable=False)), "406 PRECONDITION_FAILED - inequivalent arg 'durable' for exchange 'f' in vhost '/': received 'false' but current is 'true'"),
         (lambda: BASE.declare_exchange(Exchange("x", "topic")), "406 PRECONDITION_FAILED - inequivalent arg 'alternate-exchange' for exchange 'x' in vhost '/': received none but current is the value 'ae' of type 'longstr'"),

@@ -18,7 +18,7 @@ from tests.support.tiers import examples
 
 LIVES = ("HS321", "HS322", "HS323", "HS324")
 OPTIONAL = ("HS323", "HS324")
-PROFILES = ("rabbitmq-3.10", "rabbitmq-3.12", "rabbitmq-3.13", "rabbitmq-4.0", "rabbitmq-4.3")
+PROFILES = ("rabbitmq-3.10", "rabbitmq-3.12", "rabbitmq-3.13.2", "rabbitmq-3.13", "rabbitmq-4.0", "rabbitmq-4.3")
 NAMES = ("a", "b", "c", "d")
 KEYS = ("a", "b", "c", "d", "x", "a.x", "x.b")
 

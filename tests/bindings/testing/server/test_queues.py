@@ -304,6 +304,25 @@ def test_what_a_consumer_holds_comes_back_in_order_when_its_channel_ends(
     assert other.basic_get("q")[0].redelivered
 
 
+@pytest.mark.parametrize(("profile", "is_kept"), [("4.0.2", True), ("4.0.3", False)])
+def test_what_is_discarded_after_a_cancel_comes_back_in_4_0_2(profile: str, is_kept: bool) -> None:
+    """rabbit_fifo.erl v4.0.2 ``apply(Meta, #discard{})``: the queue keeps it until the channel is closed."""
+    queue = Queue("q", arguments={"x-queue-type": "quorum"})
+    with AmqpServer(Topology(queues=[queue], profile=profile)) as server:
+        connection = pika.BlockingConnection(pika.URLParameters(server.url))
+        channel, other = connection.channel(), connection.channel()
+        got: list[int] = []
+        tag = channel.basic_consume("q", lambda _, method, *more: got.append(cast("int", method.delivery_tag)))
+        channel.basic_publish("", "q", b"m")
+        wait_until(lambda: connection.process_data_events(0) or got)
+        channel.basic_cancel(tag)
+        channel.basic_nack(got[0], requeue=False)
+        assert other.queue_declare("q", passive=True).method.message_count == 0
+        channel.close()
+        wait_until(lambda: len(server.messages("q")) == is_kept)
+        connection.close()
+
+
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
 def test_only_a_stream_takes_an_offset(server: AmqpServer, channel: BlockingChannel, kind: str) -> None:
     channel.queue_declare("q", durable=True, arguments={"x-queue-type": kind})

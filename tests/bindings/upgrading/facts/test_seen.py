@@ -138,6 +138,10 @@ CASES: dict[str, tuple[Topology, Topology]] = {
     "HSU062": (quorum(single_active_consumer=True), quorum()),
     "HSU063": (quorum(single_active_consumer=True), queue(single_active_consumer=True)),
     "HSU064": (queue(max_priority=0), queue(max_priority=1)),
+    "HSU066": (queue(**DLX), queue()),
+    "HSU067": (queue(**DLX), queue()),
+    "HSU068": (quorum(), queue()),
+    "HSU069": (queue(**DLX), queue()),
     "HSU051": (of_deaths("any-with-x"), of_deaths("any")),
 }
 """Fact -> a topology that shows it, and one that does not."""
@@ -164,9 +168,9 @@ TWINS: list[tuple[str, Topology]] = [
 """Facts and further topologies that do not show them: what their conditions are about is there, but for one of it."""
 
 OLDEST = release_of("3.10.0")
-SINCE = {"HSU015": release_of("4.0")}
-"""Fact about a setting that the oldest release does not have -> a release that has it."""
-LATER = [release_of(name) for name in ("4.4", "4.3", "4.2", "4.1", "4.0", "3.13", "3.13.1", "3.12", "3.11")]
+SINCE = {"HSU015": release_of("4.0"), "HSU067": release_of("3.13.2")}
+"""Fact about what the oldest release does not have or do -> a release that does."""
+LATER = [release_of(name) for name in ("4.4", "4.3", "4.2", "4.1", "4.0", "4.0.2", "3.13", "3.13.1", "3.12", "3.11")]
 
 
 def test_each_fact_about_a_topology_has_a_case() -> None:
