@@ -88,6 +88,15 @@ INCIDENTS = (
         ("cycle",),
     ),
     Incident(
+        "rabbitmq-12933", "upgrade FILE --from 3.13 --to 4.0.4",
+        ("HSU069 queue 'q1': a message that a client published with the header x-death", "up to 4.0.4",
+         "way out: upgrade to 4.0.5 or later", "refused or lost"),
+    ),
+    *(
+        Incident("rabbitmq-12933", f"upgrade FILE --from {old} --to {new}", (), ("HSU069", "refused or lost"))
+        for old, new in (("3.13", "4.0.5"), ("3.13.2", "4.0.4"), ("4.0.0", "4.0.4"), ("3.12", "3.13"))
+    ),
+    Incident(
         "rabbitmq-12625", "explain --topology FILE --life ,input-pending-retry",
         ("expired after 1 s: kept, and sent again later, as no queue gets the dead letter",), ("lost",),
     ),

@@ -35,6 +35,11 @@ def found(text: str, prefix: str = "HS32") -> list[tuple[str, str]]:
 
 KEPT = 'quorum, x-dead-letter-strategy = "at-least-once", x-overflow = "reject-publish"'
 FANOUT = "exchange f: fanout\nf -> a\nf -> b\n"
+AGING = f"queue b: x-message-ttl = 1000, {to('c')}\nqueue c: x-message-ttl = 1000, {to('b')}\n"
+REJECTING = (
+    f"queue jobs: x-message-ttl = 1000, {to('parking')}\nqueue parking: {to('wait')}\n"
+    f"queue wait: x-message-ttl = 1000, {to('jobs')}"
+)
 EXPIRING = 'x-message-ttl = 5, x-dead-letter-exchange = "f", x-dead-letter-routing-key = "k"'
 
 
@@ -70,6 +75,13 @@ EXPIRING = 'x-message-ttl = 5, x-dead-letter-exchange = "f", x-dead-letter-routi
          ["a message goes round for ever, without a consumer, through 'a' and 'b', where it expires"]),
         (f"profile rabbitmq-3.13\n{FANOUT}queue a: {EXPIRING}\nqueue b: {EXPIRING}",
          ["a message that is rejected in 'a' or 'b' goes round without a pause, for ever if it always is"]),
+        # Up to 3.13.2, too, if it was rejected in a queue whose name comes first.
+        (f"profile 3.13.2\n{AGING}queue a: {to('b')}",
+         ["a message goes round for ever, without a consumer, through 'b' and 'c', where it expires"]),
+        *((f"profile {release}\n{AGING}queue {name}: {to('b')}",
+           [("a message that is rejected in 'b' or 'c' comes back there as often as it is rejected: through 'b' or "
+             "'c', where it expires")])
+          for release, name in (("3.13.2", "d"), ("3.13.3", "a"))),
         # A message comes back once, as it gets another key on its way.
         ((f'exchange d: direct\nqueue a: x-dead-letter-exchange = "d"\nqueue b: {to("a")}\nqueue k\n'
          'd -> a: "x"\nd -> b: "x"\nd -> k: "a"\n'),
@@ -116,6 +128,9 @@ def test_a_time_to_live_of_zero_is_no_pause() -> None:
          ["messages that are rejected vanish from queue 'a': it has no dead letter exchange"]),
         (f"queue a: {to('b')}\nqueue b: {to('a')}, x-max-length = 9, x-overflow = \"reject-publish\"",
          ["messages that are rejected vanish from queue 'a': 'b' refuses its dead letters when it is full"]),
+        (f"profile 3.13.2\n{REJECTING}",
+         ["messages that go round through 'jobs', 'parking' and 'wait' are dropped, in 'wait'"]),
+        (f"profile 3.13.3\n{REJECTING}", []),
         (f"queue a: {to('a')}, x-max-length = 2",
          ["messages that go round through 'a' without being rejected are dropped, in 'a'"]),
         (f"queue a: {to('a')}, x-expires = 90000",
