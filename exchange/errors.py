@@ -123,7 +123,7 @@ class NotImplementedByBroker(BrokerError):
 
 
 class CommandInvalid(BrokerError):
-    """503: the exchange type is unknown. RabbitMQ up to 3.13 answers this and closes the connection."""
+    """503: the exchange type is unknown. RabbitMQ up to 3.13.2 answers this and closes the connection."""
 
     code, name = 503, "COMMAND_INVALID"
 

@@ -155,7 +155,7 @@ class Topology:
         return Topology.from_tables(self._tables, self.vhost, _to_profile(profile))
 
     def declare_exchange(self, exchange: Exchange) -> Topology:
-        """Add an exchange, as exchange.declare: 403 or 406 (503 for an unknown type up to 3.13) if refused."""
+        """Add an exchange, as exchange.declare: 403 or 406 (503 for an unknown type up to 3.13.2) if refused."""
         return self._apply(rules.declare_exchange(self._tables, self._host, exchange))
 
     def declare_queue(self, queue: Queue) -> Topology:

@@ -227,7 +227,7 @@ def test_a_file_beside_the_test(virtual_broker):
 def test_each_test_has_its_own_broker(virtual_broker):
     assert virtual_broker.queues["all"] == []
 
-@pytest.mark.topology(SMALL, profile="rabbitmq-3.13")
+@pytest.mark.topology(SMALL, profile="rabbitmq-3.12")
 def test_a_topology(virtual_broker):
     virtual_broker.expect("", "q", queues=["q"])
     with pytest.raises(CommandInvalid):
