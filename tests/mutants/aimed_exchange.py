@@ -400,6 +400,21 @@ EXCHANGE: Final[list[Mutant]] = [
         ("a consumer takes the later timeout of its queue", "if consumer.timeout is None or timeout", "if timeout"),
     ),
     *mutants_of(
+        "exchange/lifecycle/content.py",
+        "exchange/lifecycle/test_patch_releases.py",
+        ("early 3.13 knows the latest death", "sorted(deaths, key=identify_death) if release.sorts_deaths else ", ""),
+        (
+            "early 3.13 shows the keys of now alone",
+            "or content.hidden_keys or release.sorts_deaths",
+            "or content.hidden_keys",
+        ),
+    ),
+    *mutants_of(
+        "exchange/lifecycle/quorum.py",
+        "exchange/lifecycle/test_patch_releases.py",
+        ("no consumer need be there", "and consumer and not consumer.is_active", "and consumer"),
+    ),
+    *mutants_of(
         "exchange/entities/queue_arguments.py",
         "exchange/lifecycle/test_unreadable.py",
         ("any timeout of a policy helps", "value < by_policy", "value > by_policy"),
