@@ -134,9 +134,13 @@ def test_quorum_queues_of_4_0_2_ignore_what_is_discarded_after_a_cancel(
 
 
 @pytest.mark.parametrize("release", ["4.0.2", "4.0.3"])
-def test_what_basic_get_took_is_discarded_all_the_same(release: str) -> None:
+def test_what_basic_get_took_and_what_an_active_consumer_has_is_discarded_all_the_same(release: str) -> None:
     """v4.0.2 ``apply(_, #checkout{spec = {dequeue, _}})`` keeps it under its consumer_id, which is found."""
     broker = broker_of(release, q={"to": "dead", "queue_type": "quorum"}, dead={})
     broker.publish("", "q", b"m")
     reject(broker, "q")
-    assert len(broker.queues["dead"]) == 1
+    broker.publish("", "q", b"m")
+    delivery = broker.consume("q").receive()
+    assert delivery is not None
+    broker.nack(delivery, requeue=False)
+    assert len(broker.queues["dead"]) == 2
