@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from exchange import Binding, Exchange, Message, Queue, Topology
+from exchange.errors import ResourceLocked
 from exchange.lifecycle.broker import Broker
 from exchange.lifecycle.consumers import Consumer, ConsumerTurns, Delivery, SingleActive
 from exchange.lifecycle.outcomes import Loss
@@ -143,7 +145,8 @@ def test_copies_are_neither_made_nor_lost_without_a_note(  # noqa: PLR0915  a br
             assert is_confirmed or not has_room
             taken += is_confirmed
         elif action == "get":
-            held += [delivery] if (delivery := broker.get(name)) else []
+            with suppress(ResourceLocked):  # by a quorum queue with a single active consumer
+                held += [delivery] if (delivery := broker.get(name)) else []
         elif action == "take":
             held += [delivery for consumer in consumers if (delivery := consumer.receive())]
         elif action == "consume":
