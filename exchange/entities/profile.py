@@ -165,7 +165,7 @@ class QueueBehaviour:
     properties_have_size: bool
     """The encoded properties of a message count for the max-length-bytes of a quorum queue (since 4.3)."""
     refusals_name_streams: bool
-    """Refusals of consumers of a stream name it ``stream queue`` (since 3.12)."""
+    """Refusals of consumers of a stream name it ``stream queue`` (since 4.0)."""
     get_quotes_type: bool
     """The refusal of basic.get by a single active consumer has the queue's type as a term, ``<<"quorum">>`` (since
     4.2)."""
@@ -252,6 +252,8 @@ class Profile:
     max_regex_bytes: int | None = field(repr=False)
     """Maximum size of a regular expression of a policy or permission, in bytes (since 4.3.2, and 4.2.8); None for
     none."""
+    max_user_tags: int | None = field(repr=False)
+    """Maximum number of tags of a user (since 4.3.1, and 4.2.7); None for none."""
     denied_features: frozenset[str] = field(repr=False)
     """Deprecated features that are denied by default, of those that the models have (since 4.3)."""
     settings: SettingRules

@@ -64,9 +64,8 @@ _LIVES_3_10: Final = QueueBehaviour(
     get_quotes_type=False,
     consumer_timeout=None,
 )
-_LIVES_3_12: Final = replace(
-    _LIVES_3_10, get_shows_no_returns=False, limit_gives_credit=False, refusals_name_streams=True
-)
+_LIVES_3_11: Final = replace(_LIVES_3_10, limit_gives_credit=False)
+_LIVES_3_12: Final = replace(_LIVES_3_11, get_shows_no_returns=False)
 _LIVES_3_13: Final = replace(_LIVES_3_12, deaths_are_headers=False, names_last_death=True)
 _LIVES_3_13_0: Final = replace(_LIVES_3_13, published_deaths_count=False, sorts_deaths=True)
 _LIVES_3_13_4: Final = replace(_LIVES_3_13, least_max_priority=1)
@@ -80,6 +79,7 @@ _LIVES_4_0: Final = replace(
     return_strands=True,
     counts_failures=True,
     quorum_priorities=2,
+    refusals_name_streams=True,
 )
 _LIVES_4_0_0: Final = replace(_LIVES_4_0, discards_need_consumer=True)
 _LIVES_4_1_2: Final = replace(_LIVES_4_0, return_strands=False)
@@ -136,6 +136,7 @@ _3_10_0: Final = Profile(
     import_gives_default_types=False,
     import_keeps_queue_limits=False,
     max_regex_bytes=None,
+    max_user_tags=None,
     denied_features=frozenset(),
     settings=SETTINGS_3_10_0,
     lives=_LIVES_3_10,
@@ -143,8 +144,9 @@ _3_10_0: Final = Profile(
 _3_10_6: Final = replace(_3_10_0, routes_as="rabbitmq-3.10", counts_each_binding=False, settings=SETTINGS_3_10)
 _3_10: Final = replace(_3_10_6, name="rabbitmq-3.10", routes_as="", values_for_no_default_type=frozenset())
 _3_11_0: Final = replace(
-    _3_10, name="", routes_as="rabbitmq-3.10", import_needs_queue_flags=False, import_gives_default_types=True
-)
+    _3_10, name="", routes_as="rabbitmq-3.10", import_needs_queue_flags=False, import_gives_default_types=True,
+    lives=_LIVES_3_11,
+)  # fmt: skip
 _3_11_10: Final = replace(_3_11_0, settings=SETTINGS_3_11_10)
 _3_11_15: Final = replace(_3_11_0, settings=SETTINGS_3_11_15)
 _3_11_24: Final = replace(_3_11_0, settings=SETTINGS_3_11_24)
@@ -189,7 +191,7 @@ _4_2_1: Final = replace(_4_2_0, lives=_LIVES_4_2_1)
 _4_2_2: Final = replace(_4_2_1, import_needs_durable=False)
 _4_2_5: Final = replace(_4_2_2, routes_as="", lives=_LIVES_4_2_5)
 _4_2_6: Final = replace(_4_2_5, max_weight=10_000, selectors_are_checked=True, import_takes_any_metadata=True)
-_4_2_7: Final = replace(_4_2_6, settings=SETTINGS_4_2_7)
+_4_2_7: Final = replace(_4_2_6, max_user_tags=32, settings=SETTINGS_4_2_7)
 _4_2_8: Final = replace(_4_2_7, max_regex_bytes=1_024, settings=SETTINGS_4_2_8, values_for_no_default_type=_NO_TYPE)
 _4_2_9: Final = replace(_4_2_8, selector_patterns_are_checked=True)
 _4_3_0: Final = replace(
@@ -203,9 +205,9 @@ _4_3_0: Final = replace(
     settings=SETTINGS_4_3_0,
     lives=_LIVES_4_3,
 )
-_4_3_1: Final = replace(_4_3_0, settings=SETTINGS_4_3_1)
+_4_3_1: Final = replace(_4_3_0, max_user_tags=32, settings=SETTINGS_4_3_1)
 _4_3_2: Final = replace(
-    _4_3_0,
+    _4_3_1,
     settings=SETTINGS_4_3,
     max_regex_bytes=1_024,
     values_for_no_default_type=_NO_TYPE,

@@ -144,6 +144,14 @@ def _tags(value: Any, known: Known) -> str | None:
     )
 
 
+def _user_tags(value: Any, known: Known) -> str | None:
+    wrong, most = _tags(value, known), known.profile.max_user_tags
+    if wrong is not None or most is None:
+        return wrong
+    number = len([tag for tag in value.split(",") if tag] if isinstance(value, str) else value)
+    return f"{number} tags, and a user may have {most} ({{too_many_tags,{most}}})" if number > most else None
+
+
 def _vhost_tags(value: Any, known: Known) -> str | None:
     if isinstance(value, list) and not all(each is None or isinstance(each, str | int) for each in value):
         return f"{show_value(value)} is no array of strings (case_clause)"
@@ -225,7 +233,7 @@ TABLE: Final[Mapping[str, tuple[EntryField, ...]]] = {
         EntryField("name", _text),
         EntryField("password_hash", _may_be(_password_hash)),
         EntryField("password", _may_be(_password)),
-        EntryField("tags", _tags),
+        EntryField("tags", _user_tags),
         EntryField("limits", _may_be(_limits("max-connections", "max-channels"))),
     ),
     "vhosts": (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from bindings.upgrading.facts.crossing import find_broker
-from bindings.upgrading.facts.fact import Fact, link_notes, link_tag
+from bindings.upgrading.facts.fact import Fact, link_notes, link_pull_request, link_tag
 
 __all__ = ["FACTS"]
 
@@ -102,6 +102,10 @@ FACTS: Final[tuple[Fact, ...]] = (
     Fact("HSU228", (4, 0, 0), "note",
          "a shovel reaches it over AMQP 1.0 only from a node of 3.13.7 or later",
          "upgrade the nodes that run such shovels to 3.13.7 first", "release notes", find_broker, link_notes("4.0.1")),
+    Fact("HSU230", (4, 2, 7), "note",
+         "a user has 32 tags at most: an import of definitions with a user of more fails, and so does adding one",
+         "give the user fewer tags before: hashstar check FILE --profile names those that have more (HS903)", "source",
+         find_broker, link_pull_request(16254), later=((4, 3, 1),)),
     Fact("HSU229", (4, 2, 8), "note",
          "definitions that are uploaded as a form, as the management UI does, have a maximum size, as others have",
          "raise management.http.max_body_size for larger ones", "release notes", find_broker, link_notes("4.2.8"),

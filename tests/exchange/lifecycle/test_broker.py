@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 import exchange.lifecycle.dead_letters as model
 from exchange import Binding, Exchange, Message, NotFound, Policy, PreconditionFailed, Queue, Topology
-from exchange.errors import BrokerError, InputError
+from exchange.entities.releases import find_profile
+from exchange.errors import BrokerError, InputError, NotImplementedByBroker
 from exchange.lifecycle.broker import Broker
 from exchange.lifecycle.consumers import Delivery
 from exchange.lifecycle.dead_letters import RETRY_MILLISECONDS
@@ -59,6 +60,42 @@ def test_a_negative_delivery_limit_is_none_since_4_0_and_zero_before(profile: st
     assert delivery is not None
     broker.reject(delivery)
     assert bodies(broker, "a") == ([b"1"] if stays else [])
+
+
+@pytest.mark.parametrize(("release", "held"), [("3.10.25", 2), ("3.11.0", 1), ("3.11.28", 1), ("3.12.0", 1)])
+def test_who_has_exceeded_the_delivery_limit_may_hold_one_message_more_in_3_10(release: str, held: int) -> None:
+    """rabbit_fifo.erl, increase_credit: bounded by the prefetch since machine version 3, which 3.11.0 has."""
+    topology = Topology(queues=[queue("a", queue_type="quorum", delivery_limit=0)], profile=find_profile(release))
+    broker = Broker(topology)
+    send(broker, "a", b"1", b"2", b"3", b"4")
+    consumer = broker.consume("a", prefetch=1)
+    broker.reject(consumer.deliveries.popleft())
+    assert consumer.held == held
+
+
+@pytest.mark.parametrize(
+    ("releases", "place", "what"),
+    [
+        (
+            ("3.10.0", "3.11.28", "3.12.0", "3.12.14", "3.13.0", "3.13.7"),
+            "'queue 's' in vhost '/''",
+            "stream queues queue",
+        ),
+        (("4.0.0", "4.0.5", "4.3.6", "4.4"), "stream queue 's' in vhost '/'", "stream queue"),
+    ],
+)
+def test_a_stream_refuses_consumers_in_the_words_of_the_release(
+    releases: tuple[str, ...], place: str, what: str
+) -> None:
+    """rabbit_stream_queue.erl, consume/3."""
+    for release in releases:
+        broker = Broker(Topology(queues=[queue("s", queue_type="stream")], profile=find_profile(release)))
+        with pytest.raises(PreconditionFailed) as prefetch:
+            broker.consume("s")
+        assert prefetch.value.text == f"consumer prefetch count is not set for {place}", release
+        with pytest.raises(NotImplementedByBroker) as acks:
+            broker.consume("s", prefetch=1, auto_ack=True)
+        assert acks.value.text == f"automatic acknowledgement not supported by {what} 's' in vhost '/'", release
 
 
 @pytest.mark.parametrize(("profile", "first"), [("rabbitmq-4.0", b"2"), ("rabbitmq-4.3", b"1")])
