@@ -122,7 +122,8 @@ def upgrade(
         result = _with_traffic(result, pairs, _list_paths(archives), sample_bytes, spark, step)
     recordings = _read_recordings(source, declares)
     if recordings:
-        result = result._replace(applications=find_refused(new_topologies, recordings, after, features, vhost))
+        found = find_refused(new_topologies, recordings, after, features, vhost, old_topologies)
+        result = result._replace(applications=found)
     if live is not None:
         witnesses = [
             _witnesses_of(topology, each.difference.meaning)

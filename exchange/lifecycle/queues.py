@@ -72,6 +72,11 @@ class LiveQueue:
         self._bytes = 0
         self._places = 0
 
+    @property
+    def consumer_count(self) -> int:
+        """Number of consumers that queue.declare-ok has."""
+        return len(self.turns.consumers)
+
     def publish(self, content: Content, publisher: object | None) -> bool:
         """Take a message, and return whether it was accepted.
 

@@ -57,6 +57,13 @@ class QuorumQueue(LiveQueue):
         self._deadline = inf
         """Time in milliseconds of the next look for consumers that are too slow."""
 
+    @property
+    def consumer_count(self) -> int:
+        """Number of consumers that get messages, or hold one: cancelled ones and each basic.get, too; not who waits."""
+        turns = self.turns
+        served = {turns.active} - {None} if isinstance(turns, SingleActive) else {*turns.consumers}
+        return len({*served, *(delivery.consumer or delivery for delivery in self.unacked.values())})
+
     def publish(self, content: Content, publisher: object | None) -> bool:
         """Take a message; refuse it if its publisher was asked to stop. One without a publisher is never refused."""
         if publisher is not None and self.limits.overflow == "reject-publish":

@@ -37,6 +37,11 @@ class StreamQueue(LiveQueue):
         """The time in milliseconds at which each of them was appended."""
         self._next: Final[dict[Consumer, int]] = {}
 
+    @property
+    def consumer_count(self) -> int:
+        """Zero: queue.declare-ok has no consumers of a stream."""
+        return 0
+
     def publish(self, content: Content, publisher: object | None) -> bool:
         """Append a message."""
         self._places += 1

@@ -5,12 +5,16 @@ Live brokers are the oracle: `tests/bindings/upgrading/test_requests_live.py`.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from secrets import token_urlsafe
 
 from exchange.entities.profile import QueueBehaviour
-from exchange.errors import NotImplementedByBroker, PreconditionFailed, ResourceLocked
+from exchange.errors import AccessRefused, NotImplementedByBroker, PreconditionFailed, ResourceLocked
 
-__all__ = ["name_queue", "refuse_consume", "refuse_delete", "refuse_get", "refuse_prefetch_size", "refuse_purge"]
+__all__ = [
+    "name_queue", "refuse_consume", "refuse_delete", "refuse_exclusive", "refuse_get", "refuse_prefetch_size",
+    "refuse_purge",
+]  # fmt: skip
 
 
 def name_queue(prefix: str = "") -> str:
@@ -35,8 +39,20 @@ def refuse_consume(
     if queue_type == "stream" and auto_ack:
         queues = "" if names_streams else "queues "
         raise NotImplementedByBroker(f"automatic acknowledgement not supported by stream {queues}{what}")
-    if queue_type == "quorum" and channel_prefetch:
+    if queue_type in ("quorum", "stream") and channel_prefetch:
         raise NotImplementedByBroker(f"{what} does not support global qos")
+
+
+def refuse_exclusive(
+    queue_type: str, what: str, *, is_exclusive: bool, has_active: bool, others: Collection[bool] = ()
+) -> None:
+    """Raise AccessRefused for a consumer of a classic queue that an exclusive one keeps out, or that cannot be one.
+
+    Other types of queues do not read the flag, and a queue with a single active consumer takes no exclusive one.
+    ``others`` is, for each consumer that is there, whether it is exclusive.
+    """
+    if queue_type == "classic" and ((is_exclusive and (has_active or others)) or any(others)):
+        raise AccessRefused(f"{what} in exclusive use")
 
 
 def refuse_get(queue_type: str, what: str, release: QueueBehaviour, *, has_active: bool) -> None:

@@ -14,10 +14,10 @@ from exchange.amqp import ContentHeader, get_content
 from exchange.entities.entities import DIRECT_REPLY_TO
 from exchange.entities.part import decode_binding, decode_exchange, decode_queue, with_last_queue
 from exchange.entities.queue_arguments import refuse_consumer, takes_credit
-from exchange.errors import AccessRefused, BrokerError, NotAllowed, NotFound, NotImplementedByBroker, PreconditionFailed
+from exchange.errors import BrokerError, NotAllowed, NotFound, NotImplementedByBroker, PreconditionFailed
 from exchange.lifecycle.consumers import Delivery
 from exchange.lifecycle.queues import LiveQueue
-from exchange.topology.requests import refuse_consume, refuse_delete, refuse_prefetch_size
+from exchange.topology.requests import refuse_consume, refuse_delete, refuse_exclusive, refuse_prefetch_size
 from exchange.values.message import Message
 
 __all__ = ["Channel"]
@@ -122,7 +122,7 @@ class Channel:
             "queue.declare-ok",
             queue=queue.name,
             message_count=len(queue.order),
-            consumer_count=len(queue.turns.consumers),
+            consumer_count=queue.consumer_count,
         )
 
     def _queue_bind(self, given: Arguments) -> None:
@@ -176,21 +176,18 @@ class Channel:
 
     def _basic_consume(self, given: Arguments) -> None:
         tag = given["consumer_tag"] or f"amq.ctag-{uuid4().hex}"
-        if tag in self._consumers or tag == self._reply_tag:
+        if tag in self._consumers:
             raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
         if given["queue"] == DIRECT_REPLY_TO:
             if not given["no_ack"]:
                 raise PreconditionFailed("reply consumer cannot acknowledge")
+            if self._reply_tag is not None:
+                raise PreconditionFailed("reply consumer already set")
             self._reply_tag, self._reply_address = tag, f"{DIRECT_REPLY_TO}.{uuid4().hex}"
             self._broker.reply_channels[self._reply_address] = self
             self._answer(given, "basic.consume-ok", consumer_tag=tag)
             return
         queue = self._queue(given["queue"])
-        others = queue.turns.consumers
-        if (given["exclusive"] and others) or any(
-            isinstance(other, ChannelConsumer) and other.is_exclusive for other in others
-        ):
-            raise AccessRefused(f"queue '{queue.name}' in vhost '{self._broker.vhost}' in exclusive use")
         arguments, life = given["arguments"], self._broker.life
         what, profile = life.describe_queue(queue.name), life.topology.profile
         refuse_consumer(life.topology.queues[queue.name], what, arguments, profile)
@@ -198,6 +195,11 @@ class Channel:
         refuse_consume(
             self._type_of(queue.name), what, life.release,
             prefetch=self._limit_of_new, auto_ack=given["no_ack"], channel_prefetch=self._limit,
+        )  # fmt: skip
+        others = [isinstance(each, ChannelConsumer) and each.is_exclusive for each in queue.turns.consumers]
+        refuse_exclusive(
+            self._type_of(queue.name), what,
+            is_exclusive=given["exclusive"], has_active=queue.limits.single_active_consumer, others=others,
         )  # fmt: skip
         if takes_credit(self._type_of(queue.name), arguments, profile):
             raise NotImplementedByBroker("x-credit, which clients of AMQP 1.0 need, is not implemented by this server")
@@ -215,7 +217,7 @@ class Channel:
 
     def _basic_cancel(self, given: Arguments) -> None:
         tag = given["consumer_tag"]
-        consumer = self._consumers.pop(tag, None)
+        consumer = self._consumers.pop(tag, None) if tag != self._reply_tag else None
         if consumer is not None:
             if self._connection.hears_cancels:
                 consumer.hear_timeouts()
@@ -316,6 +318,8 @@ class Channel:
         self._resume()
 
     def _basic_recover(self, given: Arguments) -> None:
+        if not given["requeue"]:
+            raise NotImplementedByBroker("requeue=false")
         self._end_deliveries([*self._unacked], self._broker.life.reject)
         self._answer(given, "basic.recover-ok")
 

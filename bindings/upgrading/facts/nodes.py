@@ -104,7 +104,7 @@ FACTS: Final[tuple[Fact, ...]] = (
          "upgrade the nodes that run such shovels to 3.13.7 first", "release notes", find_broker, link_notes("4.0.1")),
     Fact("HSU230", (4, 2, 7), "note",
          "a user has 32 tags at most: an import of definitions with a user of more fails, and so does adding one",
-         "give the user fewer tags before: hashstar check FILE --profile names those that have more (HS903)", "source",
+         "give such users fewer tags before: hashstar check --profile 4.2.7 names them (HS903)", "source",
          find_broker, link_pull_request(16254), later=((4, 3, 1),)),
     Fact("HSU229", (4, 2, 8), "note",
          "definitions that are uploaded as a form, as the management UI does, have a maximum size, as others have",

@@ -31,7 +31,14 @@ from exchange.kinds import KINDS
 from exchange.lifecycle.limits import find_limits
 from exchange.limits import SHORTSTR_BYTES
 from exchange.topology import rules
-from exchange.topology.requests import refuse_consume, refuse_delete, refuse_get, refuse_prefetch_size, refuse_purge
+from exchange.topology.requests import (
+    refuse_consume,
+    refuse_delete,
+    refuse_exclusive,
+    refuse_get,
+    refuse_prefetch_size,
+    refuse_purge,
+)
 from exchange.topology.topology import Topology
 
 __all__ = ["GENERATED", "AnsweringHost", "Foretold", "answer_to_message", "answer_to_tuning", "normalise"]
@@ -93,9 +100,16 @@ class AnsweringHost:
             return Foretold(_to_answer(error), _fact_of(error, method))
         except InputError:  # no client can send such a name or argument
             return FINE
+        return Foretold(ACCEPTED, self._find_other_meaning(method, given))
+
+    def _find_other_meaning(self, method: str, given: Arguments) -> str:
+        """Return the fact by which an accepted request means something else than it did, "" for none."""
         if method == "basic.qos" and given["global"] and given["prefetch_count"] and not self._shares_prefetch:
-            return Foretold(ACCEPTED, "HSU104")
-        return FINE
+            return "HSU104"
+        queue = self.queue(given["queue"]) if method == "basic.consume" and given["exclusive"] else None
+        if queue is None or queue.type == "classic" or self._has_active(queue):
+            return ""
+        return "HSU305"
 
     def keep(self, part: Exchange | Queue) -> None:
         """Have a part that was there before an upgrade in place, whether or not the release would declare it anew."""
@@ -187,15 +201,18 @@ class AnsweringHost:
             queue.type, what, self._host.profile.lives, prefetch=0 if is_shared else count,
             auto_ack=given["no_ack"], channel_prefetch=count if is_shared else 0,
         )  # fmt: skip
+        refuse_exclusive(queue.type, what, is_exclusive=given["exclusive"], has_active=self._has_active(queue))
         takes_credit(queue.type, given["arguments"], self._host.profile)
 
     def _basic_get(self, given: Arguments) -> None:
         queue = self._find_queue(given)
         if queue is not None:
             self._refuse_reader(queue)
-            has_active = find_limits(queue, self._policies).single_active_consumer
             what = self._host.describe("queue", queue.name)
-            refuse_get(queue.type, what, self._host.profile.lives, has_active=has_active)
+            refuse_get(queue.type, what, self._host.profile.lives, has_active=self._has_active(queue))
+
+    def _has_active(self, queue: Queue) -> bool:
+        return find_limits(queue, self._policies).single_active_consumer
 
     def _refuse_reader(self, queue: Queue) -> None:
         """Raise BrokerError if each channel crashes that consumes or gets from a queue."""

@@ -42,6 +42,10 @@ REFUSALS: Final[dict[str, RefusalKind]] = {
         "change the application, or keep the type of the queue",
     ),
     "HSU304": RefusalKind("an application asks what the new release refuses", "change the application"),
+    "HSU305": RefusalKind(
+        "an application consumes exclusively, which keeps no other consumers away from a quorum queue or stream",
+        "declare a quorum queue with x-single-active-consumer, or keep the classic queue",
+    ),
 }
 """Id -> kind; an id is never used for another one."""
 
@@ -93,11 +97,12 @@ def find_refused(
     release: Release,
     permitted: frozenset[str] = frozenset(),
     vhost: str | None = None,
+    before: Sequence[Topology] = (),
 ) -> Applications:
     """Compare what was recorded with what a release accepts and what its virtual hosts will have.
 
     ``permitted`` has the deprecated features that the new broker permits; with ``vhost``, only what is asked of this
-    virtual host is compared.
+    virtual host is compared. ``before`` are the topologies whose queues the new ones may have with another type.
     """
     known = {topology.vhost: topology for topology in topologies}
     names = [vhost] if vhost is not None else _list_vhosts(recordings)
@@ -106,7 +111,7 @@ def find_refused(
         topology = known.get(name, Topology(vhost=name))
         replayed = replay(topology, recordings, release, permitted, in_place=True)
         asks += [ask for ask in replayed if _is_recorded(ask)]
-    found = _group(ask for ask in asks if ask.foretold.fact)
+    found = _group(ask for ask in asks if ask.foretold.fact and not _was_shared(ask, before))
     refused = [each for each in found if each.answer != ACCEPTED]
     return Applications(
         len(asks),
@@ -116,6 +121,16 @@ def find_refused(
         tuple(name for name in names if name not in known),
         sum(sum(recording.unread.values()) for recording in recordings),
         sum(recording.left_out for recording in recordings),
+    )
+
+
+def _was_shared(ask: Ask, before: Iterable[Topology]) -> bool:
+    """Return whether an exclusive consumer kept no others away before, either."""
+    if ask.foretold.fact != "HSU305" or not isinstance(ask.cause, RecordedRequest):
+        return False
+    host, name = ask.cause.vhost, ask.arguments["queue"]
+    return not any(
+        each.vhost == host and name in each.queues and each.queues[name].type == "classic" for each in before
     )
 
 

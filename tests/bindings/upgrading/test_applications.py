@@ -30,9 +30,15 @@ from tests.support.recordings import SHOP, publishing, recording, request, text_
 UPGRADE = find_command("upgrade")
 QUORUM = {"x-queue-type": "quorum"}
 STREAM = {"x-queue-type": "stream"}
+ACTIVE = {"x-single-active-consumer": True}
 THERE = Topology(
     [Exchange("orders", "topic"), Exchange("inner", "fanout", internal=True)],
-    [Queue("jobs"), Queue("replicated", arguments=QUORUM), Queue("log", arguments=STREAM)],
+    [
+        Queue("jobs"),
+        Queue("replicated", arguments=QUORUM),
+        Queue("log", arguments=STREAM),
+        Queue("one", arguments=ACTIVE),
+    ],
     [Binding.to_queue("orders", "jobs", "#")],
 )
 OTHER = RecordedClient("amqplib", "0.10.3", "node", "prices")
@@ -90,6 +96,8 @@ def refused(
         (request("basic.consume", queue="replicated", arguments={"x-consumer-timeout": "3000"}), "HSU303", 406,
          ("PRECONDITION_FAILED - invalid arg 'x-consumer-timeout' for queue 'replicated' in vhost '/': \"expected "
          'integer, got longstr"')),
+        (request("basic.consume", queue="one", exclusive=True), "HSU304", 403,
+         "ACCESS_REFUSED - queue 'one' in vhost '/' in exclusive use"),
         (request("basic.get", queue="log"), "HSU303", 540,
          "NOT_IMPLEMENTED - basic.get not supported by stream queues queue 'log' in vhost '/'"),
         (request("queue.delete", queue="replicated", if_unused=True), "HSU303", 540,
@@ -117,6 +125,8 @@ def test_a_request_is_refused_with_the_words_of_the_broker(
         request("queue.declare", queue=""  , exclusive=True),
         request("queue.bind", queue="", exchange="orders", routing_key="k"),
         request("basic.consume", queue="jobs"),
+        request("basic.consume", queue="jobs", exclusive=True),
+        request("basic.consume", queue="replicated", exclusive=True),  # as before
         request("basic.consume", queue="amq.rabbitmq.reply-to", no_ack=True),
         request("basic.qos", prefetch_count=5),
         request("basic.qos", prefetch_count=0, is_global=True),
@@ -159,6 +169,20 @@ def test_a_global_prefetch_on_a_quorum_queue_is_refused_where_it_is_shared() -> 
     assert refused(consume, new="4.2") == [("HSU303", 540, text)]
     assert refused(consume, permitted=["global_qos"]) == [("HSU303", 540, text)]
     assert refused(consume) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "is_shared"), [({}, False), (QUORUM, True), (STREAM, True), ({**QUORUM, **ACTIVE}, False)]
+)
+def test_an_exclusive_consumer_keeps_no_others_away_from_what_is_no_classic_queue_any_more(
+    arguments: dict[str, Any], is_shared: bool
+) -> None:
+    consume = request("basic.consume", queue="q", exclusive=True, prefetch_count=5)
+    release, before = release_of("4.3"), Topology(queues=[Queue("q")])
+    after = Topology(queues=[Queue("q", arguments=arguments)], profile=release.profile)
+    found = find_refused([after], [recording(consume)], release, before=[before])
+    assert ([each.fact for each in found.changed], found.refused) == (["HSU305"] * is_shared, ())
+    assert found.severity == ("warning" if is_shared else None)
 
 
 def test_what_clients_have_declared_makes_room_and_what_the_topology_has_does_not() -> None:

@@ -59,8 +59,8 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ),
 ]
 """Method of pika's channel, and its arguments; names of queues that are none of these are unique."""
-LIMITS = [(0, False), (5, True), (5, False)]
-"""Prefetch count, and whether it is global, with which each is asked."""
+LIMITS = [[(0, False)], [(5, True)], [(5, False)], [(5, False), (5, True)]]
+"""Prefetch counts, and whether they are global, with which each is asked."""
 
 
 @contextmanager
@@ -73,13 +73,14 @@ def open_channel(url: str) -> Iterator[BlockingChannel]:
             connection.close()
 
 
-def find_answer(url: str, method: str, given: dict[str, Any], limit: tuple[int, bool]) -> str:
+def find_answer(url: str, method: str, given: dict[str, Any], limits: list[tuple[int, bool]]) -> str:
     """Return the answer to one method; what a crash of a channel says is left out, as the broker logs it only."""
     if given.get("queue") and not given["queue"].startswith("amq."):
         given = {**given, "queue": f"{NAME}-{given['queue']}"}
     with open_channel(url) as channel:
         try:
-            channel.basic_qos(prefetch_count=limit[0], global_qos=limit[1])
+            for count, is_global in limits:
+                channel.basic_qos(prefetch_count=count, global_qos=is_global)
             answer = getattr(channel, method)(**given)
         except (ChannelClosedByBroker, ConnectionClosedByBroker) as error:
             return f"{error.reply_code} {re.sub('(?<=INTERNAL_ERROR) - the channel.*', '', error.reply_text)}"
@@ -93,10 +94,10 @@ def find_answers(url: str) -> dict[str, str]:
             channel.queue_declare(f"{NAME}-{kind}", durable=True, arguments=arguments)
         channel.basic_publish("", f"{NAME}-classic", b"keeps it from being empty")
         wait_until(lambda: channel.queue_declare(f"{NAME}-classic", passive=True).method.message_count == 1)
-        for limit in LIMITS:
+        for limits in LIMITS:
             for method, given in REFUSED:
-                what = f"{method} {given | {'on_message_callback': None}} {limit}"
-                answers[what] = find_answer(url, method, given, limit)
+                what = f"{method} {given | {'on_message_callback': None}} {limits}"
+                answers[what] = find_answer(url, method, given, limits)
                 channel.queue_declare(f"{NAME}-stream", durable=True, arguments=STREAM)  # it may be deleted
         for name in (*KINDS, "aged"):
             channel.queue_delete(f"{NAME}-{name}")
