@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from bridge.dead.ledger import Ledger
     from bridge.dead.reading import Bounds, Read
     from bridge.dead.replaying import Order
-    from bridge.dead.report import Replay
+    from bridge.dead.report import DeadReport, Replay
 
 __all__ = ["dead_command"]
 
@@ -122,6 +122,8 @@ def dead_command(
         grouping = Grouping(judge, selector)
         is_broker = has_scheme(source, SCHEMES)
         bounds = Bounds(limit or (LOOKED_AT if is_broker else None), wait)
+        if moves and limit is not None:  # a broker takes long to get 100,000 messages back
+            bounds = bounds._replace(messages=min(limit, LOOKED_AT))
         with show_progress("reading") as step:
             if is_amqp:
                 read = _peek(source, queue or "", bounds, grouping, management, allow_counted=allow_counted)
@@ -131,13 +133,13 @@ def dead_command(
                 read = _read_archive(source, mapped, bounds, grouping, step)
         name = hide_logins(show_place(source)) + (f" queue {queue}" if queue else "")
         report = build_report(name, grouping, judge, read)
-        if moves and ledger is not None and bounds.messages is not None:
+        if moves and ledger is not None:
             from bridge.dead.replaying import Order
 
             function: Any = None if edit is None else import_object(edit)
-            order = Order(source, queue or "", bounds.messages, to or "queue", selector, function, rate)
+            order = Order(source, queue or "", limit or LOOKED_AT, to or "queue", selector, function, rate)
             check = None if allow_counted else management or ""
-            report = replace(report, replay=_move(order, ledger, report.selected, check, undo=undo, yes=yes))
+            report = replace(report, replay=_move(order, ledger, report, check, undo=undo, yes=yes))
         print_form(FORMS[form], report)
         if report.replay is not None and (report.replay.left or report.replay.is_stopped):
             sys.exit(1)
@@ -157,7 +159,7 @@ def _check_options(
         raise InputError("--replay is for queues of RabbitMQ; what is elsewhere is moved by a bridge")
 
 
-def _move(order: Order, path: Path, selected: int, management: str | None, *, undo: bool, yes: bool) -> Replay:
+def _move(order: Order, path: Path, report: DeadReport, management: str | None, *, undo: bool, yes: bool) -> Replay:
     """Publish dead letters again, or take that back, and return what was done. ``management`` is None where a look may
     count as a delivery.
     """
@@ -180,8 +182,14 @@ def _move(order: Order, path: Path, selected: int, management: str | None, *, un
             question = f"make dead letters again of what is left of {count_noun(len(ledger.done), 'message')}?"
         else:
             goal = "to the queues where they died first" if order.to == "queue" else "to their exchanges"
-            question = f"publish {count_noun(selected, 'dead letter')} again, {goal}?"
-        confirm(question, "--yes publishes, without --replay nothing is changed", yes=yes or not (selected or undo))
+            beyond = order.limit > report.looked_at and report.not_looked_at
+            more = f", and those selected of up to {order.limit - report.looked_at:,} more" if beyond else ""
+            question = f"publish {count_noun(report.selected, 'dead letter')}{more} again, {goal}?"
+        confirm(
+            question,
+            "--yes publishes, without --replay nothing is changed",
+            yes=yes or not (report.selected or report.not_looked_at or undo),
+        )
         catch_signals(user.stop, signal.SIGINT, signal.SIGTERM)
         outcome = asyncio.run(run(ledger))
     left = tuple([LeftOver(*each) for each in outcome.left.most_common()])
