@@ -151,7 +151,7 @@ def _hold_hangups() -> list[int]:
 def check_command(offline: bool, form: str, path: Path) -> None:
     """Check a configuration, and everything that it names.
 
-    It leaves no trace at brokers: no message is read or written, no group is joined, nothing is declared. It may run
+    It leaves no trace at brokers: no message is taken or written, no group is joined, nothing is declared. It may run
     beside the bridge, at any time.
 
     Exit codes: 0 ready to run (warnings included), 1 something is missing or wrong, 2 bad usage or configuration.

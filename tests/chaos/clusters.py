@@ -94,10 +94,24 @@ class Cluster(Broker):
         self._containers[n + 1].kill()
         self._containers[n + 1].wait(timeout=GRACE)
 
+    def pause_node(self, n: int) -> None:
+        """Freeze a node: its connections stay open, and it answers nothing."""
+        self._containers[n + 1].pause()
+
+    def restart_each(self) -> None:
+        """Stop each node with SIGTERM, start it on its data, and wait until it answers, before the next."""
+        for n in range(NODES):
+            self._containers[n + 1].stop(timeout=GRACE)
+            self.start_nodes()
+
     def start_nodes(self) -> None:
-        """Start all nodes that do not run, on their data, and wait until all answer."""
+        """Start all nodes that do not run, on their data, and those that are frozen, and wait until all answer."""
         for n in {*range(NODES)} - {*self.alive}:
-            self._containers[n + 1].start()
+            container = self._containers[n + 1]
+            if container.status == "paused":
+                container.unpause()
+            else:
+                container.start()
         self.wait()
 
     def run_in(self, n: int, *command: str) -> str:
@@ -148,6 +162,20 @@ class RabbitmqCluster(Cluster):
             for step in (["stop_app"], ["join_cluster", "rabbit0@localhost"], ["start_app"]):
                 self.run_in(n, "rabbitmqctl", "--quiet", *step)
         self.wait()
+
+    def isolate_node(self, n: int) -> None:
+        """Cut a node off from the others, and not from clients: each side refuses the other's cookie."""
+        self._set_cookies(n, "another")
+
+    def rejoin_node(self, n: int) -> None:
+        """End what `isolate_node` began."""
+        self._set_cookies(n, COOKIE)
+        self.wait()
+
+    def _set_cookies(self, n: int, cookie: str) -> None:
+        others = [f"rabbit{each}@localhost" for each in range(NODES) if each != n]
+        ends = f"[begin erlang:set_cookie(N, {cookie}), erlang:disconnect_node(N) end || N <- [{', '.join(others)}]]."
+        self.run_in(n, "rabbitmqctl", "--quiet", "eval", ends)
 
     def find_leader(self, queue: str) -> int:
         """Return the number of the node that leads a quorum queue."""

@@ -12,7 +12,8 @@ from bindings.archive.mapping import FieldMapping
 from bindings.archive.places import read_file_size
 from bindings.sources.files import make_folders
 from bridge.endpoint import Disconnected, Finding
-from bridge.endpoints.archive.replay import Settled
+from bridge.endpoints.archive.files import ArchiveFiles
+from bridge.endpoints.archive.replay import Settled, name_within
 from bridge.endpoints.archive.spool import DAMAGED, find_spools
 from exchange.errors import InputError
 from exchange.text.display import count_noun, list_some
@@ -98,7 +99,10 @@ def _check_spools(root: Path) -> list[Finding]:
 
 def check_source(path: str, mapping: FieldMapping, settled: Path | None, *, follow: bool) -> list[Finding]:
     """Check whether there is an archive at a path, and how far its replay is, which the file ``settled`` keeps."""
-    return [*_check_archive(path, mapping, follow), *_check_settled(settled)]
+    findings = [*_check_archive(path, mapping, follow), *_check_settled(settled)]
+    if settled is not None and not any(each.level == "error" for each in findings):
+        findings += _check_changed(path, mapping, settled)
+    return findings
 
 
 def _check_archive(path: str, mapping: FieldMapping, follow: bool) -> Sequence[Finding]:
@@ -141,6 +145,16 @@ def _check_settled(path: Path | None) -> list[Finding]:
     count = sum([records for records, _ in settled.files.values()])
     begins = f"continues after {count_noun(count, 'record')}" if settled.files else "begins at the beginning"
     return [Finding("ok", f"{path}: the replay {begins}", "state")]
+
+
+def _check_changed(path: str, mapping: FieldMapping, settled: Path) -> list[Finding]:
+    """Return which files are not those any more that were settled: they are read from their beginning."""
+    known = list(Settled.read(settled).files)
+    files = [str(place) for place, _ in detect(path, mapping).files]
+    ArchiveFiles(known).look({name_within(path, file): file for file in files})
+    changed = [each.name for each in known if each.is_gone]
+    text = f"{settled}: replaced or cut since they were read: {list_some(changed, MAX_LISTED_FILES)}"
+    return [Finding("warning", f"{text}: read from the beginning", "state")] if changed else []
 
 
 def _explain_file(root: Path) -> str:

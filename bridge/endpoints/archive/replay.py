@@ -29,7 +29,7 @@ from exchange.errors import InputError
 from exchange.files.replacing import replace_file
 from exchange.values.json_text import parse_leniently
 
-__all__ = ["Chunk", "Done", "Item", "Replay", "Settled", "ReplayWindow"]
+__all__ = ["Chunk", "Done", "Item", "Replay", "ReplayWindow", "Settled", "name_within"]
 
 ROWS: Final = 1_000
 """Maximum number of records of a chunk."""
@@ -125,6 +125,11 @@ class Settled:
             file.write(json.dumps(saved, separators=(",", ":")).encode())
 
 
+def name_within(archive: str, file: str) -> str:
+    """Return the name by which a file of an archive is known."""
+    return Path(file).name if file == archive else os.path.relpath(file, archive)
+
+
 class Replay:
     """Reads the records of an archive that are not settled, and later those of files that have grown or are new.
 
@@ -206,7 +211,7 @@ class Replay:
             raise
 
     def _relative(self, file: str) -> str:
-        return Path(file).name if file == self._path else os.path.relpath(file, self._path)
+        return name_within(self._path, file)
 
     def _plan(self, form: Format, path: str, file: ArchiveFile) -> Sequence[Split]:
         if not self._grows:

@@ -19,6 +19,7 @@ from bridge.endpoints.outages import judge_removals
 from bridge.endpoints.rocketmq.backlog import look_up_removals
 from bridge.endpoints.rocketmq.lite import WAY_OUT, holds_lite_topics
 from bridge.endpoints.rocketmq.placing import WritableQueues, list_sizes, route_of
+from bridge.endpoints.rocketmq.positions import check_positions
 from bridge.endpoints.topics import ANY_SIZE, TopicDestination
 from bridge.interop.rocketmq_topics import name_of
 from bridge.rocketmq.consumer.subscription import Subscription
@@ -44,9 +45,18 @@ def find_places(settings: ClientSettings, topics: Iterable[str]) -> frozenset[Pl
     return frozenset([Place("rocketmq", settings.name_servers[0], f"topic {name_of(topic)}") for topic in topics])
 
 
-async def check_source(settings: ClientSettings, group: str, subscriptions: Sequence[Subscription]) -> list[Finding]:
-    """Return findings for a group that reads these topics."""
-    return await _look(settings, lambda client, findings: _look_at_source(client, findings, group, subscriptions))
+async def check_source(
+    settings: ClientSettings, group: str, subscriptions: Sequence[Subscription], *, from_last: bool = False
+) -> list[Finding]:
+    """Return findings for a group that reads these topics, new ones perhaps ``from_last``."""
+
+    async def look(client: Client, findings: list[Finding]) -> None:
+        await _look_at_source(client, findings, group, subscriptions)
+        if not any(each.level == "error" for each in findings):
+            topics = [each.topic for each in subscriptions]
+            findings += await check_positions(client, group, topics, from_last=from_last)
+
+    return await _look(settings, look)
 
 
 async def check_target(

@@ -173,7 +173,8 @@ class RocketmqSource(Source):
         return find_places(self._settings, [each.topic for each in self._subscriptions])
 
     async def check(self) -> Sequence[Finding]:
-        return await check_source(self._settings, self._group, self._subscriptions)
+        from_last = self._consuming.consume_from is ConsumeFrom.LAST
+        return await check_source(self._settings, self._group, self._subscriptions, from_last=from_last)
 
     async def open(self) -> None:
         self._broken = None

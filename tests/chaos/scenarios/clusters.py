@@ -1,4 +1,5 @@
-"""Nodes of clusters of three are killed: leaders, then two of three, so that nothing can be written or read.
+"""What happens to nodes of clusters of three: leaders are killed, frozen or cut off, two of three are killed, so that
+nothing can be written or read, all are restarted one after the other.
 
 Queues have no delivery limit, as order holds only then (the guide says why); topics need two replicas for each write.
 """
@@ -9,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from tests.chaos.clusters import KafkaCluster, RabbitmqCluster
+from tests.chaos.clusters import NODES, KafkaCluster, RabbitmqCluster
 from tests.chaos.places import Queue, Topic, Writable
 from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial
@@ -39,14 +40,14 @@ class _Flow(NamedTuple):
     def topic(self) -> Topic:
         return next(place for place in (self.source, self.target) if isinstance(place, Topic))
 
-    def kill_leader_of_queue(self) -> None:
-        """Kill the node that leads the queue."""
-        self.rabbitmq.kill_node(self.rabbitmq.find_leader(self.queue))
+    def leader_of_queue(self) -> int:
+        """Return the node that leads the queue."""
+        return self.rabbitmq.find_leader(self.queue)
 
-    def kill_leader_of_partition(self) -> None:
-        """Kill the node that leads the first partition."""
+    def leader_of_partition(self) -> int:
+        """Return the node that leads the first partition."""
         topics = self.topic.topics.admin.list_topics(self.topic.name, timeout=find_limit()).topics
-        self.kafka.kill_node(topics[self.topic.name].partitions[0].leader - 1)
+        return int(topics[self.topic.name].partitions[0].leader) - 1
 
     def kill_two(self, cluster: RabbitmqCluster | KafkaCluster) -> None:
         """Kill two of three nodes, the first among them."""
@@ -71,13 +72,44 @@ def _flow(trial: Trial, *, from_queue: bool) -> _Flow:
 
 def _kill_leaders(from_queue: bool, trial: Trial) -> Sequence[Writable]:
     flow = _flow(trial, from_queue=from_queue)
-    kills: list[tuple[Callable[[], None], Callable[[], None]]] = [
-        (flow.kill_leader_of_queue, flow.rabbitmq.start_nodes),
-        (flow.kill_leader_of_partition, flow.kafka.start_nodes),
-    ]
-    for kill, start in kills:
-        trial.suffer(kill, start, seconds=AWAY, shows=False)
+    _suffer_each(trial, flow, flow.rabbitmq.kill_node, flow.kafka.kill_node)
+    return [flow.target]
+
+
+def _pause_leaders(from_queue: bool, trial: Trial) -> Sequence[Writable]:
+    flow = _flow(trial, from_queue=from_queue)
+    _suffer_each(trial, flow, flow.rabbitmq.pause_node, flow.kafka.pause_node)
+    return [flow.target]
+
+
+def _suffer_each(trial: Trial, flow: _Flow, queues: Callable[[int], None], partitions: Callable[[int], None]) -> None:
+    """Have this happen to the leader of the queue, and then to that of the first partition."""
+    for happen, find, cluster in (
+        (queues, flow.leader_of_queue, flow.rabbitmq),
+        (partitions, flow.leader_of_partition, flow.kafka),
+    ):
+        trial.suffer(partial(happen, find()), cluster.start_nodes, seconds=AWAY, shows=False)
         trial.faults += 1  # a killed broker forgets the latest acknowledgements
+    trial.drain(flow.source, 300)
+
+
+def _isolate_leader(from_queue: bool, trial: Trial) -> Sequence[Writable]:
+    flow = _flow(trial, from_queue=from_queue)
+    leader = flow.leader_of_queue()
+    trial.suffer(
+        partial(flow.rabbitmq.isolate_node, leader), partial(flow.rabbitmq.rejoin_node, leader), seconds=AWAY,
+        shows=False,
+    )  # fmt: skip
+    trial.faults += 1
+    trial.drain(flow.source, 300)
+    return [flow.target]
+
+
+def _restart_each(from_queue: bool, trial: Trial) -> Sequence[Writable]:
+    flow = _flow(trial, from_queue=from_queue)
+    for cluster in (flow.rabbitmq, flow.kafka):
+        trial.suffer(cluster.restart_each, cluster.start_nodes, shows=False)
+        trial.faults += NODES - 1
     trial.drain(flow.source, 300)
     return [flow.target]
 
@@ -96,4 +128,10 @@ def _scenarios(name: str, act: Callable[[bool, Trial], Sequence[Writable]]) -> l
     return [Scenario("cluster", f"{name}, {way}", [RABBITMQ, KAFKA], partial(act, first)) for way, first in rows]
 
 
-SCENARIOS: Final = [*_scenarios("leaders killed", _kill_leaders), *_scenarios("two of three killed", _kill_two)]
+SCENARIOS: Final = [
+    *_scenarios("leaders killed", _kill_leaders),
+    *_scenarios("leaders frozen", _pause_leaders),
+    *_scenarios("leader of the queue cut off from the others", _isolate_leader),
+    *_scenarios("all nodes restarted one by one", _restart_each),
+    *_scenarios("two of three killed", _kill_two),
+]

@@ -49,8 +49,15 @@ async def run_check(check: Callable[[], Sequence[Finding]]) -> Sequence[Finding]
         calls.end()
 
 
-def check_source(settings: Mapping[str, Any], topics: Sequence[str]) -> list[Finding]:
-    """Check topics, group and permissions of a source; wait for answers. Raises HashstarError."""
+def check_source(
+    settings: Mapping[str, Any],
+    topics: Sequence[str],
+    check_positions: Callable[[Mapping[str, Any], Sequence[tuple[str, int]]], Sequence[Finding]],
+) -> list[Finding]:
+    """Check topics, group and permissions of a source; wait for answers. Raises HashstarError.
+
+    ``check_positions`` looks where the group goes on in partitions.
+    """
     own = {name: value for name, value in settings.items() if name != "statistics.interval.ms"}
     admin, metadata = _connect(own)
     named = [topic for topic in topics if not topic.startswith("^")]
@@ -69,7 +76,13 @@ def check_source(settings: Mapping[str, Any], topics: Sequence[str]) -> list[Fin
         else:
             findings.append(Finding("warning", f"no topic matches {pattern!r} yet", "topics"))
     findings += _judge_outage(admin, read, "topics")
-    findings += _check_group(admin, settings)
+    about_group = [*_check_group(admin, settings)]
+    findings += about_group
+    partitions = [
+        (topic, partition) for topic in dict.fromkeys(read) for partition in metadata.topics[topic].partitions
+    ]
+    if partitions and about_group[0].level == "ok":
+        findings += check_positions(own, partitions)
     if is_new_protocol(settings) and (problem := find_new_protocol_problem(own)):
         findings.append(Finding("error", problem, "librdkafka"))
     return findings

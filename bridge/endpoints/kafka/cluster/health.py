@@ -14,7 +14,7 @@ from bridge.client_errors import explain
 from bridge.endpoint import Disconnected
 from exchange.values.json_text import parse_leniently
 
-__all__ = ["MEASURE_EVERY", "NO_BROKER", "PATIENCE", "ClientHealth"]
+__all__ = ["MEASURE_EVERY", "NO_BROKER", "PATIENCE", "ClientHealth", "find_away"]
 
 MEASURE_EVERY: Final = 1.0
 """Seconds between statistics."""
@@ -32,6 +32,9 @@ DOWN: Final = "down"
 
 CONNECTED: Final = frozenset({"UP", "UPDATE"})
 """States of a broker that is connected."""
+
+UNWANTED: Final = frozenset({"INIT"})
+"""States of a broker that was not needed so far."""
 
 Problem = tuple[Hashable, str]
 """The key of a problem and its text. The key stays the same as long as the problem lasts."""
@@ -122,6 +125,12 @@ class ClientHealth:
                 )
         if "cgrp" in statistics and statistics["cgrp"]["state"] != "up":
             yield "group", "the group has no coordinator that is connected"
+
+
+def find_away(statistics: Mapping[str, Any]) -> str | None:
+    """Return the name of a broker that librdkafka wants to be connected to and is not; None if there is none."""
+    states = {each["name"]: each["state"] for each in _addressed_brokers(statistics)}
+    return next((name for name, state in states.items() if state not in CONNECTED | UNWANTED), None)
 
 
 def _addressed_brokers(statistics: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -15,6 +15,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException
 
 from bridge.endpoints.kafka.cluster.asking import fetch_committed, make_asking_consumer
+from bridge.endpoints.kafka.cluster.health import PATIENCE, find_away
 from bridge.endpoints.kafka.consumer.backlog import find_partition
 
 __all__ = ["LONGEST_IDLE", "FetchQueues", "Joining", "explain_idle"]
@@ -39,7 +40,8 @@ STUCK: Final = 10.0
 """Seconds in such a state after which the connection ends."""
 
 LONG_WAIT_SECONDS: Final = 15.0
-"""Seconds of waiting for the group after which it is reported; the other members may take minutes to join."""
+"""Seconds of waiting for the group after which it is reported; the other members may take minutes to join. While a
+broker is away, `PATIENCE` is enough: messages of its partitions are read by nobody."""
 
 
 class FetchQueues:
@@ -67,6 +69,8 @@ class Joining:
     def __init__(self) -> None:
         self._state = STEADY
         self._since = 0.0
+        self._steady_until: float | None = None
+        """When it last had its partitions; states of joining follow on one another."""
         self.trouble: str | None = None
         """How long it has waited for its partitions, if that is long."""
         self.is_stuck = False
@@ -78,10 +82,14 @@ class Joining:
         state = group["join_state"] if group["state"] == "up" else STEADY
         if state != self._state:
             self._state, self._since = state, now
-        lasts = now - self._since
-        self.is_stuck = state in GIVING_UP and lasts >= STUCK
-        waits = state != STEADY and lasts >= LONG_WAIT_SECONDS
-        self.trouble = f"it has waited for {lasts:.0f} s to be given partitions ({state})" if waits else None
+        self.is_stuck = state in GIVING_UP and now - self._since >= STUCK
+        if state == STEADY or self._steady_until is None:
+            self._steady_until = now
+        lasts, away = now - self._steady_until, find_away(statistics)
+        self.trouble = None
+        if lasts >= (PATIENCE if away else LONG_WAIT_SECONDS):
+            why = f"{state}; broker {away} is not connected" if away else state
+            self.trouble = f"it has waited for {lasts:.0f} s to be given partitions ({why})"
 
 
 def explain_idle(settings: Mapping[str, Any], topic: str, partition: int) -> str:

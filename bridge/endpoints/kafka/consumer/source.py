@@ -34,6 +34,7 @@ from bridge.endpoints.kafka.cluster.topics import check_rights, count_partitions
 from bridge.endpoints.kafka.consumer.assignment import PartitionLane
 from bridge.endpoints.kafka.consumer.backlog import Backlog
 from bridge.endpoints.kafka.consumer.member import GroupMember
+from bridge.endpoints.kafka.consumer.positions import check_positions
 from bridge.endpoints.outages import KnownRemovals
 
 __all__ = ["KafkaSource"]
@@ -166,7 +167,7 @@ class KafkaSource(Source):
         return frozenset([place_of(self.settings, topic) for topic in self._topics])
 
     async def check(self) -> Sequence[Finding]:
-        return await run_check(lambda: check_source(self.settings, self._topics))
+        return await run_check(lambda: check_source(self.settings, self._topics, check_positions))
 
     def meet(self, layout: BridgeLayout) -> None:
         if not self.transactional:

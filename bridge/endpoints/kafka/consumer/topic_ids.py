@@ -19,11 +19,12 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from bridge.endpoints.kafka.cluster.asking import ASKING, fetch_committed, make_asking_consumer
 from bridge.endpoints.kafka.cluster.errors import WITHHELD
 
-__all__ = ["Asker", "Ids", "mark_of"]
+__all__ = ["EARLIEST_OFFSET", "Asker", "Ids", "fetch_bounds", "mark_of"]
 
 MARK: Final = "hashstar topic="
 """Beginning of the metadata of offsets that a bridge committed; the topic's id follows."""
 
+EARLIEST_OFFSET: Final[OffsetSpec] = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 LATEST_OFFSET: Final[OffsetSpec] = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -102,7 +103,7 @@ class Asker:
             consumer.consume(ERRORS_AT_ONCE, 0)  # errors of its connections, which it would keep for ever
             now = _fetch_ids(admin, topics)
             offsets = _fetch_offsets(consumer, partitions) if partitions else []
-            ends = _fetch_ends(admin, paused) if paused else {}
+            ends = fetch_bounds(admin, paused, LATEST_OFFSET) if paused else {}
             given = _fetch_given(admin, str(self._settings["group.id"])) if with_given else None
         except (KafkaException, TimeoutError):
             self.end()
@@ -132,14 +133,16 @@ def _fetch_offsets(consumer: Consumer, partitions: Collection[tuple[str, int]]) 
         return []
 
 
-def _fetch_ends(admin: AdminClient, partitions: Collection[tuple[str, int]]) -> dict[tuple[str, int], int]:
-    """Return the ends of partitions, of those that have a leader: librdkafka learns of an end by fetching alone."""
-    asked = admin.list_offsets({TopicPartition(*each): LATEST_OFFSET for each in partitions}, request_timeout=ANSWER)
-    ends = {}
+def fetch_bounds(
+    admin: AdminClient, partitions: Collection[tuple[str, int]], bound: OffsetSpec
+) -> dict[tuple[str, int], int]:
+    """Return the starts or ends of partitions, of those with a leader: librdkafka learns of them by fetching alone."""
+    asked = admin.list_offsets({TopicPartition(*each): bound for each in partitions}, request_timeout=ANSWER)
+    found = {}
     for each, answer in asked.items():
         with suppress(KafkaException):  # the statistics show what is wrong
-            ends[each.topic, each.partition] = int(answer.result(ANSWER + 1).offset)
-    return ends
+            found[each.topic, each.partition] = int(answer.result(ANSWER + 1).offset)
+    return found
 
 
 def _fetch_ids(admin: AdminClient, topics: Collection[str]) -> dict[str, str]:

@@ -22,6 +22,7 @@ from bridge.aside import call_aside
 from exchange.amqp import ContentHeader
 from exchange.errors import InputError
 from exchange.files.replacing import replace_file
+from exchange.text.numbers import is_digits
 from exchange.values.field_values import resolve_type
 from exchange.values.message import Message
 
@@ -29,6 +30,9 @@ __all__ = ["OFFSET", "StreamOffsets", "compute_fingerprint", "fingerprint_messag
 
 OFFSET: Final = "x-stream-offset"
 """Argument of a consumer, where it begins to read; and header of its messages."""
+
+OFFSET_DIGITS: Final = 18
+"""Maximum number of digits of an offset: AMQP's integers have 64 bits."""
 
 WRITE_SECONDS: Final = 1.0
 """Seconds from settling until the file is written."""
@@ -49,6 +53,13 @@ def fingerprint_message(message: Message) -> str:
     """Return the fingerprint of a message that was read."""
     exchange, key = (each.encode("utf-8", "surrogateescape") for each in (message.exchange, message.routing_key))
     return compute_fingerprint(exchange, key, message.body)
+
+
+def _parse_offset(text: str) -> int:
+    """Return an offset as a file has it. Raises ValueError."""
+    if not is_digits(text) or len(text) > OFFSET_DIGITS:
+        raise ValueError(text)
+    return int(text)
 
 
 class StreamOffsets:
@@ -89,7 +100,7 @@ class StreamOffsets:
         if self._last is None and self._path is not None:
             try:
                 offset, _, fingerprint = self._path.read_text("ascii").strip().partition(" ")
-                self._last = int(offset)
+                self._last = _parse_offset(offset)
                 self._fingerprint = self._written = lambda: fingerprint
             except FileNotFoundError:
                 return None

@@ -30,12 +30,18 @@ from bridge.endpoints.rabbitmq.consumer.deliveries import FIXED_BYTES, find_brea
 from bridge.endpoints.rabbitmq.consumer.offsets import (
     OFFSET,
     StreamOffsets,
-    compute_fingerprint,
     fingerprint_message,
     read_offset,
 )
 from bridge.endpoints.rabbitmq.consumer.pacing import Pacing
 from bridge.endpoints.rabbitmq.consumer.redeliveries import Redeliveries, count_deliveries
+from bridge.endpoints.rabbitmq.consumer.resuming import (
+    FIND_SECONDS,
+    check_position,
+    explain_missing,
+    explain_other,
+    find_offset,
+)
 from bridge.endpoints.rabbitmq.frames import Arrived, Event, encode_ack
 from bridge.endpoints.rabbitmq.management import Unknown
 from bridge.endpoints.rabbitmq.queue_facts import fetch_facts, look_up_removals
@@ -46,9 +52,6 @@ from exchange.errors import BrokerError
 __all__ = ["RabbitmqSource"]
 
 LOG: Final = logging.getLogger(__name__)
-
-FIND_SECONDS: Final = 10.0
-"""Maximum number of seconds until a stream delivers the message that was settled last."""
 
 BUFFER_BYTES: Final = 8 << 20
 """Maximum size of deliveries that have arrived and that the pump has not read, in bytes; one read of the socket may
@@ -164,6 +167,8 @@ class RabbitmqSource(Source):
         findings = list(await check_source(self._brokers, settings, self._management))
         if (problem := self._offsets.problem) is not None:
             findings.append(Finding("error", problem, "offsets"))
+        if not any(each.level == "error" for each in findings):
+            findings += await check_position(self._brokers, self._queue, self._offsets, self._offset, self._arguments)
         return findings
 
     async def open(self) -> None:
@@ -280,31 +285,18 @@ class RabbitmqSource(Source):
             self._news.set()
 
     async def _skip_settled(self, last: int) -> None:
-        """Skip the message that was settled last. Raises Disconnected if there is neither this message nor a later one.
-
-        A stream always keeps its newest segment, so if both are missing, it is another stream with the same name. A
-        consumer at the old offset would get nothing until the new stream is that long, and would miss all messages
-        before.
-        """
+        """Skip the message that was settled last. Raises Disconnected if neither it nor a later one is there."""
         try:
             async with asyncio.timeout(FIND_SECONDS):
                 await self._wait_for_arrival()
         except TimeoutError:
-            raise Disconnected(
-                f"stream {self._queue!r} has nothing from offset {last} on, which was settled; if it was "
-                f"deleted and declared anew, {self._offsets.way_out}"
-            ) from None
+            raise Disconnected(explain_missing(self._queue, self._offsets)) from None
         first = self._arrived[0]
-        if read_offset(ContentHeader(first.properties)) == last:
-            known = self._offsets.fingerprint
-            if known and known != compute_fingerprint(first.exchange, first.routing_key, first.body):
-                self._offsets.forget()  # without a file, the next try begins as a new source would
-                self._removed.forget()
-                way_out = f"; {self._offsets.way_out} to read it from its beginning" if self._offsets.has_file else ""
-                raise Disconnected(
-                    f"stream {self._queue!r} has another message at offset {last} than the one that was "
-                    f"settled: it was deleted and declared anew{way_out}"
-                )
+        if (problem := explain_other(self._queue, self._offsets, first)) is not None:
+            self._offsets.forget()  # without a file, the next try begins as a new source would
+            self._removed.forget()
+            raise Disconnected(problem)
+        if find_offset(first) == last:
             self._arrived.popleft()
             self._arrived_bytes -= len(first.body) + FIXED_BYTES
             self._settled = first.tag

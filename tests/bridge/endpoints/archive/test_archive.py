@@ -562,6 +562,29 @@ async def test_a_file_that_others_append_to_is_followed(tmp_path: Path) -> None:
 
 
 @on_a_loop
+@pytest.mark.parametrize("other", ["cut", "replaced", "grown", "moved"])
+async def test_a_check_names_files_that_are_not_those_any_more_that_were_settled(tmp_path: Path, other: str) -> None:
+    archive, line = tmp_path / "archive", '{"exchange": "in", "routing_key": "k", "body": "%d"}\n'
+    archive.mkdir()
+    file = archive / "log.jsonl"
+    file.write_text("".join(line % n for n in range(5)))
+    await replay_all(ArchiveSource("r", str(archive), tmp_path / "state"))
+    if other == "moved":
+        file.rename(archive / "log-1.jsonl")
+    more = {"cut": 3, "replaced": 9, "grown": 7, "moved": 2}[other]
+    first = 0 if other in ("cut", "grown") else 20
+    with file.open("r+" if other == "cut" else "w") as written:
+        written.write("".join(line % n for n in range(first, first + more)))
+        written.truncate()
+    again = ArchiveSource("r", str(archive), tmp_path / "state")
+    found = [each.text for each in await again.check() if each.level == "warning"]
+    expected = [f"{tmp_path / 'state'}: replaced or cut since they were read: log.jsonl: read from the beginning"]
+    assert found == (expected if other in ("cut", "replaced") else [])
+    count = {"cut": 3, "replaced": 9, "grown": 2, "moved": 2}[other]
+    assert len(await replay_all(ArchiveSource("r", str(archive), tmp_path / "state"))) == count
+
+
+@on_a_loop
 async def test_a_replay_at_a_speed_keeps_the_times(tmp_path: Path) -> None:
     write_part(tmp_path / "a", numbered(4), [NOON, NOON + 1_000_000, NOON + 500_000, NOON + 2_000_000])
     source = ArchiveSource("r", str(tmp_path / "a"), None, speed=5.0)

@@ -53,7 +53,11 @@ def test_a_partition_that_librdkafka_does_not_mention_is_idle() -> None:
 
 
 def joining(state: str, coordinator: str = "up") -> Mapping[str, Any]:
-    return {"cgrp": {"state": coordinator, "join_state": state}}
+    return {"cgrp": {"state": coordinator, "join_state": state}, "brokers": brokers_of("UP", "INIT")}
+
+
+def brokers_of(*states: str) -> Mapping[str, Any]:
+    return {f"b{n}": {"name": f"b{n}", "source": "learned", "state": state} for n, state in enumerate(states)}
 
 
 def test_a_member_that_does_not_come_back_from_giving_up_partitions_is_stuck() -> None:
@@ -84,3 +88,15 @@ def test_waiting_for_the_other_members_is_trouble_after_a_while_and_never_stuck(
     assert not member.is_stuck
     member.look(joining("steady"), LONG_WAIT_SECONDS + 1)
     assert member.trouble is None
+
+
+def test_waiting_is_trouble_sooner_while_a_broker_is_away_whatever_states_follow_on_one_another() -> None:
+    member, away = Joining(), {"brokers": brokers_of("UP", "TRY_CONNECT")}
+    member.look(joining("steady"), 0.0)
+    told = "it has waited for 5 s to be given partitions (wait-sync; broker b1 is not connected)"
+    for now, state, trouble in ((1.0, "wait-join", None), (4.9, "wait-metadata", None), (5.0, "wait-sync", told)):
+        member.look({**joining(state), **away}, now)
+        assert member.trouble == trouble
+    for now, trouble in ((6.0, None), (15.0, "it has waited for 15 s to be given partitions (wait-sync)")):
+        member.look(joining("wait-sync"), now)
+        assert member.trouble == trouble
