@@ -24,6 +24,8 @@ __all__ = ["SCENARIOS"]
 
 LATER: Final = 20.0
 """Seconds until the files are replaced, too; in CI, until that is visible."""
+RESTART: Final = 1.0
+"""Seconds for which brokers are away before that: the last error of a client is then that they are not there."""
 FILES: Final = ("ca.pem", "client.pem", "client.key")
 OLD: Final = ("old", "old")
 """Authorities of the brokers' certificates, and of the clients'."""
@@ -61,7 +63,7 @@ class _Tls:
         context.load_verify_locations(clients / "ca.pem")
         context.verify_mode = ssl.CERT_REQUIRED
         for relay in self._relays:
-            relay.encrypt(context)
+            relay.encrypt(context, RESTART)
 
     def end(self) -> None:
         """Have the relays without TLS again: other trials use them, and we do."""

@@ -62,10 +62,12 @@ class Relay:
         """Let at most ``rate`` bytes per second through, on each connection and in each direction."""
         self._rate = rate
 
-    def encrypt(self, tls: ssl.SSLContext | None) -> None:
-        """Have new connections use TLS with this context, or none; present ones are ended."""
+    def encrypt(self, tls: ssl.SSLContext | None, away: float = 0.0) -> None:
+        """Have new connections use TLS with this context, or none; present ones are ended, and none is taken while the
+        relay is ``away``, in seconds, as a server that is restarted.
+        """
         self._tls = tls
-        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(find_limit())
+        asyncio.run_coroutine_threadsafe(self._listen(away), self._loop).result(find_limit())
 
     def go_on(self) -> None:
         """Let everything through again, at full speed."""
@@ -103,10 +105,11 @@ class Relay:
         for writer in self._writers:
             writer.transport.abort()
 
-    async def _listen(self) -> None:
+    async def _listen(self, away: float = 0.0) -> None:
         if self._listening is not None:
             self._listening.close()
             self._abort()
+            await asyncio.sleep(away)
         self._listening = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self._tls)
         self.port = self._listening.sockets[0].getsockname()[1]
 

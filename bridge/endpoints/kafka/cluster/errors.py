@@ -169,13 +169,14 @@ class Reasons:
             form, parts = f"{form} (%s such lines were left out)", (*parts, str(missed))
         LOG.log(level, form, *parts)
 
-    @property
-    def is_tls(self) -> bool:
-        """Whether the last error of a connection is one of TLS, or may be: a broker that refuses the client's
-        certificate closes the connection after the handshake (TLS 1.3), and librdkafka may give no error for that.
+    def may_be_tls(self, hung_up: bool) -> bool:
+        """Return whether the last error of a connection is one of TLS, or may be, as with brokers that took requests
+        since and ``hung_up``. A broker that refuses the client's certificate closes the connection after the handshake
+        (TLS 1.3). librdkafka may give no error for that, so the last one may be of the broker's restart before.
         """
         latest = self.latest
-        return "SSL" in latest or (self._uses_tls and CONNECT not in latest and "timed out" not in latest)
+        other = not hung_up and (CONNECT in latest or "timed out" in latest)
+        return "SSL" in latest or (self._uses_tls and not other)
 
     @property
     def latest(self) -> str:

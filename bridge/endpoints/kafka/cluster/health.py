@@ -42,17 +42,19 @@ Problem = tuple[Hashable, str]
 
 class ClientHealth:
     """Remembers since when each problem has lasted. ``reason`` returns the last error of a connection, or "";
-    ``is_tls`` whether that is one of TLS. ``connects_within`` are the seconds after which librdkafka ends the making of
-    a connection.
+    ``is_tls`` whether that may be one of TLS, given whether brokers took requests since. ``connects_within``
+    are the seconds after which librdkafka ends the making of a connection.
     """
 
     def __init__(
-        self, reason: Callable[[], str], is_tls: Callable[[], bool] = lambda: False, connects_within: float = 30.0
+        self, reason: Callable[[], str], is_tls: Callable[[bool], bool] = lambda _: False, connects_within: float = 30.0
     ) -> None:
         self._reason = reason
         self._is_tls = is_tls
         self._connects_within = connects_within
         self._since: dict[Hashable, float] = {}
+        self._sent: Mapping[str, int] = {}
+        """Broker -> number of requests that it was sent before no broker was connected any more."""
         self._throttled: dict[str, float] = {}
         """Brokers that have let this client wait for a quota: until when at most, in seconds."""
         self.trouble: str | None = None
@@ -83,12 +85,15 @@ class ClientHealth:
             if milliseconds := each.get("throttle", {}).get("max", 0):
                 self._throttled[each["name"]] = now + milliseconds / 1_000
         problems = dict(self._problems(decoded, assigned, now))
+        sent = {each["name"]: each.get("tx", 0) for each in _addressed_brokers(decoded)}
+        if DOWN not in problems:
+            self._sent = sent
         self._since = {key: self._since.get(key, now) for key in problems}
         lasting = [key for key, since in self._since.items() if now - since >= PATIENCE]
         self.trouble = problems[lasting[0]] if lasting else None
         if now - self._addressed_at >= FORGOTTEN:
             self.abandoned = NO_BROKER
-        elif DOWN in lasting and self._is_tls():
+        elif DOWN in lasting and self._is_tls(any(count > self._sent.get(name, 0) for name, count in sent.items())):
             self.abandoned = problems[DOWN]
         else:
             self.abandoned = None

@@ -120,7 +120,7 @@ def test_a_client_whose_brokers_are_all_down_is_not_abandoned() -> None:
 @pytest.mark.parametrize("is_tls", [False, True])
 def test_a_client_is_made_anew_when_no_broker_is_connected_for_a_reason_of_tls(is_tls: bool) -> None:
     """It reads the files of certificates only once, and they may have been replaced since."""
-    health = ClientHealth(lambda: "certificate verify failed", lambda: is_tls)
+    health = ClientHealth(lambda: "certificate verify failed", lambda _: is_tls)
     others = broker("DOWN"), broker("TRY_CONNECT", source="configured", node=-1)
     health.look(statistics(*others), 0.0)
     health.look(statistics(*others), PATIENCE - 0.1)
@@ -133,16 +133,27 @@ def test_a_client_is_made_anew_when_no_broker_is_connected_for_a_reason_of_tls(i
 
 def test_an_error_is_one_of_tls_until_another_one_comes() -> None:
     reasons, found = Reasons(), []
-    found.append(reasons.is_tls)
+    found.append(reasons.may_be_tls(False))
     reasons.note_error(KafkaError(KafkaError._SSL))
-    found.append(reasons.is_tls)
+    found.append(reasons.may_be_tls(False))
     refused = KafkaError(KafkaError._TRANSPORT, "Connect to ipv4#127.0.0.1:9092 failed: Connection refused")
     for protocol in ("PLAINTEXT", "sasl_ssl"):
         reasons = Reasons({"security.protocol": protocol})
         for error in (refused, KafkaError(KafkaError._TRANSPORT, "Disconnected")):
             reasons.note_error(error)
-            found.append(reasons.is_tls)
+            found.append(reasons.may_be_tls(False))
     assert found == [False, True, False, False, False, True]
+
+
+@pytest.mark.parametrize(("sent", "is_anew"), [(7, False), (8, True)])
+def test_a_broker_that_takes_a_request_and_hangs_up_may_refuse_a_certificate(sent: int, is_anew: bool) -> None:
+    """Even if the last error that librdkafka gave is that of a broker which was not there, before its restart."""
+    reasons = Reasons({"security.protocol": "ssl"})
+    reasons.note_error(KafkaError(KafkaError._TRANSPORT, "Connect to ipv4#127.0.0.1:9092 failed: Connection refused"))
+    health = ClientHealth(lambda: reasons.latest, reasons.may_be_tls)
+    for now, state, count in ((0.0, "UP", 7), (1.0, "TRY_CONNECT", 7), (1.0 + PATIENCE, "TRY_CONNECT", sent)):
+        health.look(statistics({**broker(state), "tx": count}), now)
+    assert (health.abandoned is not None) == is_anew
 
 
 @on_a_loop
