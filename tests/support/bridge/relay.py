@@ -109,7 +109,8 @@ class Relay:
         if self._listening is not None:
             self._listening.close()
             self._abort()
-            await asyncio.sleep(away)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._ending.wait(), away)
         self._listening = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self._tls)
         self.port = self._listening.sockets[0].getsockname()[1]
 
