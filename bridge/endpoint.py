@@ -137,6 +137,8 @@ class Outgoing:
     turn: int | None = None
     """Reserved for the target: the partition that it chose for a message that neither topology nor key place, so that
     another try goes there, too."""
+    waits: int = 0
+    """Reserved for the pump: number of the attempts after which it waited (`Failure.waits`)."""
 
 
 class Failure(NamedTuple):

@@ -241,7 +241,7 @@ class Outlet:
 
     def _fate(self, outgoing: Outgoing, failure: Failure) -> Unroutable | None:
         """Return the fate of a refused message; None: it is only tried again."""
-        if not failure.final and outgoing.attempts < self._policy.tries:
+        if not failure.final and outgoing.attempts - outgoing.waits < self._policy.tries:
             return None
         if self._dead_letter is None or self._is_last(outgoing):
             return Unroutable.HOLD
@@ -261,6 +261,7 @@ class Outlet:
     def _wait(self, outgoing: Outgoing, failure: Failure) -> None:
         """Hold a message and its key until it passes, or, after ``give_up_after``, becomes a dead letter."""
         now = asyncio.get_running_loop().time()
+        outgoing.waits += 1
         outgoing.waiting = failure, outgoing.waiting[1] if outgoing.waiting is not None else now
         patience = self._policy.give_up_after
         if patience is None or self._dead_letter is None or now - outgoing.waiting[1] < patience:

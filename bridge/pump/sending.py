@@ -45,16 +45,20 @@ class Sender:
     def __init__(self, target: Target) -> None:
         self._target: Final = target
         self._one_by_one = False
+        self._left: LiveReceiver | None = None
+        """Connection over which nothing more is sent, as the report of its loss is under way."""
 
     def write(self, connection: LiveReceiver, messages: Sequence[Outgoing]) -> None:
         """Give messages to the target, which is open."""
+        if connection is self._left:  # else these would overtake those that were not sent
+            return
         loop = asyncio.get_running_loop()
         try:
             if not self._one_by_one:
                 self._target.send(messages)
                 return
         except Exception as error:
-            self._one_by_one = True
+            self._one_by_one, self._left = True, connection
             LOG.exception("%s: sending", self._target.name)
             loop.call_soon(connection.lost, to_disconnected(error))
             return

@@ -111,8 +111,8 @@ BRIDGE: Final[list[Mutant]] = [
         ),
         (
             "what can never be written is tried again",
-            "if not failure.final and outgoing.attempts < self._policy.tries:",
-            "if outgoing.attempts < self._policy.tries:",
+            "if not failure.final and outgoing.attempts - outgoing.waits < self._policy.tries:",
+            "if outgoing.attempts - outgoing.waits < self._policy.tries:",
         ),
         (
             "each try of a message on hold is counted as a message on hold",
@@ -784,7 +784,11 @@ BRIDGE: Final[list[Mutant]] = [
     *mutants_of(
         "bridge/pump/sending.py",
         f"bridge/pump/test_outlet.py {PUMP}",
-        ("one message that cannot be sent breaks each connection", "            self._one_by_one = True\n", ""),
+        (
+            "one message that cannot be sent breaks each connection",
+            "self._one_by_one, self._left = True, connection",
+            "self._left = connection",
+        ),
     ),
     *mutants_of(
         "bridge/pump/inlet.py",

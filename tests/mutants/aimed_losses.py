@@ -111,6 +111,16 @@ LOSSES: Final[list[Mutant]] = [
         ("too many bad records in all are no error", "    check_bad(results.account, max_bad)\n", ""),
         ("the part of an archive that was read counts as all", "._replace(share=share)", ""),
     ),
+    *mutants_of(
+        "bridge/pump/sending.py",
+        "simulation/test_simulation.py",
+        ("what is read next overtakes a batch that was not sent", "if connection is self._left:", "if False:"),
+    ),
+    *mutants_of(
+        "bridge/pump/outlet.py",
+        "simulation/test_simulation.py",
+        ("tries while a message waits count", "outgoing.attempts - outgoing.waits <", "outgoing.attempts <"),
+    ),
     # What attacks on the bridge found once, and a simulated life must find again.
     *mutants_of(
         "bridge/endpoints/rabbitmq/consumer/reading.py",

@@ -24,6 +24,10 @@ OF_SOURCES: Final[dict[str, tuple[str, ...]]] = {
         "open transaction",
     ),
     "rabbitmq": ("lose", "lose", "down", "hang", "quiet", "remade", "remade"),
+    "kafka": (
+        "lose", "lose", "down", "hang", "quiet", "rebalance", "rebalance", "fence", "commit", "commit", "remade",
+        "remade", "open transaction", "open transaction", "forget", "cut off",
+    ),
 }  # fmt: skip
 """Kind of a source -> its faults."""
 
@@ -120,7 +124,7 @@ class Plan:
 def make_plan(seed: int) -> Plan:
     """Make the plan of a seed."""
     random = Random(seed)
-    sources = tuple(random.choices(("queue", "log", "rabbitmq"), k=random.choice((1, 1, 2))))
+    sources = tuple(random.choices(("queue", "log", "rabbitmq", "kafka", "kafka"), k=random.choice((1, 1, 2))))
     targets = random.choice(("model", "model", "rabbitmq", "kafka"))
     messages = random.choice((6, 16, 40))
     span = random.choice((0.0, 0.5, 2.0, 10.0))

@@ -14,6 +14,8 @@ from typing import Any, Final, NamedTuple
 from bridge.pump.pump import Inlet, Pump
 from exchange import Router
 from tests.simulation.kafka import KafkaServer
+from tests.simulation.kafka_source import KafkaTopic, kafka_simulated
+from tests.simulation.kafka_topic import ModelTopic
 from tests.simulation.loop import simulate
 from tests.simulation.plan import TARGETS, Fault, Plan
 from tests.simulation.promises import Broken
@@ -49,7 +51,7 @@ def play(plan: Plan) -> Outcome:
     """Live through a plan."""
     random = Random(plan.seed)
     world = World(plan, random)
-    with _without_logs(), rabbitmq_simulated():
+    with _without_logs(), rabbitmq_simulated(), kafka_simulated():
         try:
             _, seconds = simulate(Life(world).live(), random)
         except Exception as error:  # noqa: BLE001  whatever it is
@@ -64,7 +66,9 @@ class Life:
     def __init__(self, world: World) -> None:
         self.world = world
         plan = world.plan
-        self.brokers = {f"{kind}-{at}": Broker() for at, kind in enumerate(plan.sources)}
+        self.brokers = {
+            f"{kind}-{at}": ModelTopic() if kind == "kafka" else Broker() for at, kind in enumerate(plan.sources)
+        }
         self.sources: dict[str, Client] = {}
         self.targets: dict[str, Client] = {}
         self.watched: list[WatchedSource | WatchedTarget] = []
@@ -102,9 +106,9 @@ class Life:
         else:
             self._make_source(name, self.brokers[name]).put(number)
 
-    def _make_source(self, name: str, broker: Broker) -> Client:
-        kinds: dict[str, Callable[[str, World, Broker], Client]] = {
-            "queue": QueueSource, "log": LogSource, "rabbitmq": RabbitmqQueue,
+    def _make_source(self, name: str, broker: Any) -> Client:
+        kinds: dict[str, Callable[[str, World, Any], Client]] = {
+            "queue": QueueSource, "log": LogSource, "rabbitmq": RabbitmqQueue, "kafka": KafkaTopic,
         }  # fmt: skip
         return kinds[name.partition("-")[0]](name, self.world, broker)
 

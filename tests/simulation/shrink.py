@@ -45,6 +45,10 @@ def _candidates(plan: Plan) -> Iterator[Plan]:
         size //= 2
     for messages in sorted({1, 2, 4, 8, plan.messages // 2, plan.messages - 1} & {*range(1, plan.messages)}):
         yield replace(plan, messages=messages, odd=tuple([each for each in plan.odd if each[0] < messages]))
+    step = plan.keys * len(plan.sources)  # so that what is odd keeps its key and its source
+    if plan.odd and plan.messages > step <= plan.odd[0][0]:
+        earlier = tuple([(number - step, what) for number, what in plan.odd])
+        yield replace(plan, messages=plan.messages - step, odd=earlier)
     for at in range(len(plan.odd)):
         yield replace(plan, odd=plan.odd[:at] + plan.odd[at + 1 :])
     if len(plan.sources) > 1:
