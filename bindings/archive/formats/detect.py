@@ -142,8 +142,8 @@ def _detect(path: str, known: Sequence[Format]) -> Archive:
 
 
 def _list_at(path: Path) -> Iterator[str]:
-    """Yield a file, or the files of a folder."""
-    return iter([str(path)]) if path.is_file() else _list_files(str(path))
+    """Yield a file, or the files of a folder, or those of a table by its metadata."""
+    return iter(list_table_files(str(path)) or [str(path)]) if path.is_file() else _list_files(str(path))
 
 
 def _detect_files(path: str, listed: Sequence[Place], known: Sequence[Format]) -> Archive:

@@ -1,30 +1,38 @@
 """Find paths that hold more than files: tables of Delta Lake, Iceberg and Hudi, and folders of object stores.
 
 Which files of a table are in it, its log says: the others were removed, rewritten or compacted, and to read them as
-plain Parquet would count their rows again. Of Delta Lake, the files of the newest version are read; other tables, and
-those whose files alone do not say which rows are in them, are refused with a way to their rows.
+plain Parquet would count their rows again. Of Delta Lake and Iceberg, the files of the newest version are read; tables
+of Hudi, and those whose files alone do not say which rows are in them, are refused with a way to their rows. Of a table
+in a store of objects the log of Delta Lake is copied, and what Iceberg's library asks for is read there.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from tempfile import TemporaryDirectory
+from typing import Final, NoReturn
 
-from bindings.archive.places import RemoteFile, list_remote
-from exchange.errors import InputError
+from bindings.archive.places import AnyPath, RemoteFile, list_remote, open_file
+from exchange.errors import InputError, name_os_errors
 from exchange.text.site import build_page_address
 
 __all__ = ["HIDDEN", "explain_address", "list_stored_files", "list_table_files"]
 
-PACKAGE: Final = "deltalake>=1.1"
-"""The requirement of the extra ``delta``."""
+PACKAGES: Final = {"Delta Lake": ("deltalake", "deltalake>=1.1"), "Iceberg": ("pyiceberg", "pyiceberg>=0.11")}
+"""Kind of a table -> the package that reads its log, and the requirement of the extra."""
 READ_FEATURES: Final = frozenset({"columnMapping", "timestampNtz", "vacuumProtocolCheck", "v2Checkpoint"})
 """Features of tables of Delta Lake that do not change which rows a file has; columns may be mapped, but are not."""
 LOGS: Final = {"Delta Lake": "_delta_log", "Hudi": ".hoodie"}
 """Kind of a table -> the folder of its log."""
+METADATA: Final = "metadata"
+"""Folder of the metadata of a table of Iceberg."""
+VERSION: Final = re.compile(r"(?:v([0-9]+)|([0-9]+)-.*?)(?:\.gz)?\.metadata\.json")
+"""Name of a file of metadata of Iceberg: a number that each commit raises."""
 HIDDEN: Final = (".", "_")
 """First characters of files and folders that are no part of an archive."""
 WAY_OUT: Final = "write the rows that are in it to Parquet, and read that"
@@ -34,60 +42,98 @@ BROKERS: Final = ("amqp", "amqps", "kafka", "rocketmq", "http", "https")
 ADDRESS: Final = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*):/")
 
 
-def list_table_files(folder: str) -> list[str] | None:
-    """Return the files of the newest version of a table; None if a folder is none.
+def list_table_files(path: str) -> list[str] | None:
+    """Return the files of the newest version of a table, or of that of a file of metadata of Iceberg; None for others.
 
     Raises InputError for a table that is not read, and for a partition (``day=2026-11-01``), whose table has the log.
     """
-    root = Path(folder)
+    root = Path(path)
+    if _is_metadata(root):
+        return _join(root.parent.parent, _list_iceberg_files(root.parent.parent, root))
     if kind := _find_kind(root):
-        return _list_delta_files(folder) if kind == "Delta Lake" else _refuse(folder, kind, WAY_OUT)
-    while "=" in root.name:
-        root = root.parent
-        if kind := _find_kind(root):
-            return _refuse(folder, kind, f"it is a part of {root}: name that")
+        return _join(path, _list_files(kind, root, root))
+    _refuse_part(root)
     return None
 
 
-def _find_kind(folder: Path) -> str:
+def _join(folder: str | Path, files: Sequence[str]) -> list[str]:
+    return [os.path.join(folder, file) for file in files]  # noqa: PTH118  as the user wrote the folder
+
+
+def _is_metadata(path: AnyPath) -> bool:
+    return bool(VERSION.fullmatch(path.name)) and path.parent.name == METADATA
+
+
+def _find_kind(folder: AnyPath) -> str:
     for kind, name in LOGS.items():
         if (folder / name).is_dir():
             return kind
-    return "Iceberg" if any((folder / "metadata").glob("*.metadata.json")) else ""
+    metadata = folder / METADATA
+    return "Iceberg" if metadata.is_dir() and any(map(_is_metadata, metadata.iterdir())) else ""
 
 
-def _refuse(folder: str, kind: str, way_out: str) -> list[str]:
+def _refuse_part(folder: AnyPath) -> None:
+    """Raise InputError for a folder of files of a table: its partitions, and ``data`` of Iceberg."""
+    root = folder
+    while "=" in root.name or root.name == "data":
+        root = root.parent
+        if kind := _find_kind(root):
+            _refuse(folder, kind, f"it is a part of {root}: name that")
+
+
+def _refuse(folder: object, kind: str, way_out: str) -> NoReturn:
     raise InputError(
         f"{folder}: it is a table of {kind}, in which files may be left over whose rows were removed; {way_out}"
     )
 
 
-def _list_delta_files(folder: str) -> list[str]:
-    if find_spec("deltalake") is None:
-        _refuse(folder, "Delta Lake", f"which files are in it is read with: pip install '{PACKAGE}'")
+def _list_files(kind: str, root: AnyPath, log: Path) -> list[str]:
+    """Return the files of a table, as paths below its folder; ``log`` has the log of Delta Lake, or a copy."""
+    if kind == "Hudi":
+        _refuse(root, kind, WAY_OUT)
+    package, requirement = PACKAGES[kind]
+    if find_spec(package) is None:
+        _refuse(root, kind, f"which files are in it is read with: pip install '{requirement}'")
+    if kind == "Delta Lake":
+        return _list_delta_files(root, log)
+    return _list_iceberg_files(root, root / METADATA / _choose_metadata(root))
+
+
+def _choose_metadata(root: AnyPath) -> str:
+    """Return the newest metadata of a table of Iceberg. Raises InputError if two are as new."""
+    names = [each.name for each in (root / METADATA).iterdir()]
+    numbered = [(int(found[1] or found[2]), found[0]) for found in map(VERSION.fullmatch, names) if found]
+    *_, newest = sorted(numbered)
+    if [number for number, _ in numbered].count(newest[0]) > 1:
+        way_out = "name the one that its catalog has"
+        _refuse(root, "Iceberg", f"two files of metadata are its newest ({newest[1]} is one): {way_out}")
+    return newest[1]
+
+
+def _list_iceberg_files(root: AnyPath, metadata: AnyPath) -> list[str]:
+    from bindings.archive.formats.iceberg import list_iceberg_files  # an extra
+
+    return list_iceberg_files(root, metadata)
+
+
+def _list_delta_files(root: AnyPath, log: Path) -> list[str]:
     from deltalake import DeltaTable  # an extra
 
     try:
-        table = DeltaTable(folder)
+        table = DeltaTable(log)
         protocol, settings = table.protocol(), table.metadata().configuration
         files = table.file_uris()
     except Exception as error:  # noqa: BLE001  the library raises its own, and plain ones for a damaged log
-        raise InputError(
-            f"{folder}: its log of Delta Lake cannot be read: {str(error).partition(chr(10))[0]}"
-        ) from None
+        raise InputError(f"{root}: its log of Delta Lake cannot be read: {str(error).partition(chr(10))[0]}") from None
     needed = {*(protocol.reader_features or ())} - READ_FEATURES
     if settings.get("delta.columnMapping.mode", "none") != "none":
         needed.add("columnMapping")
     if needed:
-        _refuse(folder, "Delta Lake", f"it uses {', '.join(sorted(needed))}, which is not read: {WAY_OUT}")
-    root = Path(folder).resolve()
-    return sorted(_name_as_given(path, folder, root) for path in files)
-
-
-def _name_as_given(path: str, folder: str, root: Path) -> str:
-    """Return the path of a file below the folder as the user wrote that."""
-    file = Path(path)
-    return os.path.join(folder, file.relative_to(root)) if file.is_relative_to(root) else path  # noqa: PTH118  as written
+        _refuse(root, "Delta Lake", f"it uses {', '.join(sorted(needed))}, which is not read: {WAY_OUT}")
+    there = log.resolve()
+    return sorted(
+        str(file.relative_to(there)) if file.is_relative_to(there) else str(file) for file in map(Path, files)
+    )
 
 
 def explain_address(path: str) -> str:
@@ -104,28 +150,59 @@ def explain_address(path: str) -> str:
 def list_stored_files(folder: RemoteFile, *, is_folder: bool) -> list[RemoteFile]:
     """Return the files of an archive in a store, without hidden ones; of a RocketMQ broker's store the commit log.
 
-    Raises InputError if there is nothing, and for tables.
+    Of tables those of the newest version. Raises InputError if there is nothing, and for tables that are not read.
     """
     listed = list_remote(folder, is_folder=is_folder)
     if len(listed) == 1 and listed[0].path == folder.path:
-        return listed
+        if not _is_metadata(folder):
+            return listed
+        root = folder.parent.parent
+        return _find_listed(root, _list_iceberg_files(root, folder), list_remote(root, is_folder=True))
+    _refuse_part(folder)
     start = len(folder.path.split("/")) if folder.path else 0
+    tables: dict[str, str] = {}
+    for file in listed:
+        names = file.path.split("/")
+        for kind, name in (*LOGS.items(), *[("Iceberg", METADATA)] * _is_metadata(file)):
+            if name in names[start:-1]:
+                tables.setdefault("/".join(names[: names.index(name, start)]), kind)
+    found: list[RemoteFile] = []
+    for path, kind in tables.items():
+        root = RemoteFile(folder.store, path)
+        inside = [file for file in listed if _is_below(file, path)]
+        found += _find_listed(root, _list_stored_table(kind, root, inside), inside)
+    listed = [file for file in listed if not any(_is_below(file, path) for path in tables)]
     parts = [file.path.split("/")[start:] for file in listed]
-    for names in parts:
-        for kind, name in LOGS.items():
-            if name in names[:-1]:
-                _refuse(str(folder), kind, f"those in stores are not read: {WAY_OUT}")
-        if names[-2:-1] == ["metadata"] and names[-1].endswith(".metadata.json"):
-            _refuse(str(folder), "Iceberg", WAY_OUT)
-    table = folder
-    while "=" in table.name:
-        table = table.parent
-        for kind, name in LOGS.items():
-            if (table / name).is_dir():
-                _refuse(str(folder), kind, f"it is a part of {table}, and those in stores are not read: {WAY_OUT}")
     is_log = {names[0] for names in parts} >= {"commitlog", "consumequeue"}
-    return [
+    return found + [
         file
         for file, names in zip(listed, parts, strict=True)
         if not any(name[:1] in HIDDEN for name in names) and (names[0] == "commitlog" or not is_log)
     ]
+
+
+def _is_below(file: RemoteFile, path: str) -> bool:
+    return not path or file.path.startswith(f"{path}/")
+
+
+def _list_stored_table(kind: str, root: RemoteFile, files: Sequence[RemoteFile]) -> list[str]:
+    """Return the files of a table in a store, as `_list_files`."""
+    with TemporaryDirectory(prefix="hashstar-") as copy:
+        for file in files if kind == "Delta Lake" else ():
+            below = file.path.removeprefix(f"{root.path}/")
+            if below.startswith(LOGS[kind]):
+                path = Path(copy, below)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with name_os_errors(file), open_file(file) as stored, path.open("wb") as written:
+                    shutil.copyfileobj(stored, written)
+        return _list_files(kind, root, Path(copy))
+
+
+def _find_listed(root: RemoteFile, names: Sequence[str], listed: Sequence[RemoteFile]) -> list[RemoteFile]:
+    """Return these files of a table as they were listed. Raises InputError for one that is not there."""
+    known = {file.path: file for file in listed}
+    paths = [(root / name).path for name in names]
+    for path in paths:
+        if path not in known:
+            raise InputError(f"{root}: a file of this table is not there: {path}")
+    return [known[path] for path in paths]

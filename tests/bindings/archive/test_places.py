@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import pickle
 import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import deltalake
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -26,6 +28,8 @@ from bindings.commands.audit import audit_command
 from bridge.cli import hashstar
 from exchange.errors import InputError
 from tests.bindings.archive.test_every_format import CASES, IDS, MAPPED, TOPOLOGY, Case
+from tests.bindings.archive.test_iceberg import folder_of, make_table
+from tests.bindings.archive.test_lakes import read_keys, rows
 from tests.support.object_store import ObjectStore, serve_store
 from tests.support.pages import ROOT
 
@@ -170,9 +174,11 @@ def test_files_that_are_given_twice_are_read_once(store: ObjectStore, tmp_path: 
         ("bucket/nothing", "s3://bucket/nothing: there is no such file or folder"),
         ("bucket/a%20b", "without percent-encoding"),
         ("bucket/empty", "s3://bucket/empty: there is nothing in it, or nothing but empty files"),
-        ("bucket/delta", "s3://bucket/delta: it is a table of Delta Lake"),
+        ("bucket/delta", "s3://bucket/delta: its log of Delta Lake cannot be read"),
         ("bucket/delta/day=1", "it is a part of s3://bucket/delta"),
-        ("bucket/ice", "s3://bucket/ice: it is a table of Iceberg"),
+        ("bucket/ice", "s3://bucket/ice/metadata/v1.metadata.json: this metadata of Iceberg cannot be read"),
+        ("bucket/ice/data", "it is a part of s3://bucket/ice"),
+        ("bucket/hudi", "s3://bucket/hudi: it is a table of Hudi"),
     ],
 )
 def test_what_is_not_there_is_one_sentence(key: str, error: str, store: ObjectStore) -> None:
@@ -180,6 +186,8 @@ def test_what_is_not_there_is_one_sentence(key: str, error: str, store: ObjectSt
     store.put("bucket/delta/_delta_log/00000000000000000000.json", b"{}")
     store.put("bucket/delta/day=1/a.jsonl", LINES)
     store.put("bucket/ice/metadata/v1.metadata.json", b"{}")
+    store.put("bucket/ice/data/a.jsonl", LINES)
+    store.put("bucket/hudi/.hoodie/hoodie.properties", LINES)
     assert error in refuse("archive", "inspect", store.address(key))
 
 
@@ -197,6 +205,29 @@ def test_an_address_that_cannot_be_used_is_one_sentence_without_secrets(address:
     assert error in line
     assert "secret" not in line
     assert "cret@" not in line
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("place", ["bucket", "bucket/a folder/in"])
+def test_tables_are_read_from_a_store_as_from_a_folder(place: str, store: ObjectStore, tmp_path: Path) -> None:
+    """Of Delta Lake and Iceberg, side by side with files that are in no table; removed rows do not count."""
+    path = str(tmp_path / "in" / "delta")
+    for number, keys in enumerate((["a"], ["b", "c"], ["d"])):
+        deltalake.write_deltalake(path, rows(*keys), mode="overwrite" if number == 1 else "append",
+                                  partition_by=["exchange"])  # fmt: skip
+    deltalake.DeltaTable(path).delete("routing_key = 'c'")
+    table = make_table(tmp_path)
+    table.append(rows("e"))
+    table.overwrite(rows("f"))
+    table.catalog.close()
+    shutil.copytree(folder_of(table), tmp_path / "in" / "ice")
+    (tmp_path / "in" / "a.jsonl").write_bytes(LINES)
+    store.upload(tmp_path / "in", place)
+    assert read_keys(store.address(place)) == sorted([("x", key) for key in "bdfkkk"])
+    for name in ("delta", "ice"):
+        assert read_keys(store.address(f"{place}/{name}")) == read_keys(tmp_path / "in" / name)
+    *_, before, _ = sorted((tmp_path / "in" / "ice" / "metadata").glob("*.metadata.json"))
+    assert read_keys(store.address(f"{place}/ice/metadata/{before.name}")) == [("x", "e")]
 
 
 def test_what_is_replaced_or_removed_after_it_was_listed_is_an_error(store: ObjectStore) -> None:

@@ -1,0 +1,152 @@
+"""The rows of a table of Iceberg are read at its newest or a given metadata; what files alone do not say is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from importlib import util
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType, NestedField, StringType
+
+from bindings.archive.formats import lakes
+from bindings.archive.formats.detect import detect
+from bridge.cli import hashstar
+from exchange.errors import InputError
+from tests.bindings.archive.test_lakes import ORDERS, read_keys, rows
+from tests.support.tiers import examples
+
+FIELDS = (NestedField(1, "exchange", StringType()), NestedField(2, "routing_key", StringType()))
+BY_EXCHANGE = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "exchange"))
+
+
+def make_table(folder: Path, *, by: PartitionSpec | None = None) -> Any:
+    """Return a new table of a catalog in SQLite."""
+    catalog = SqlCatalog("tests", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/warehouse")
+    catalog.create_namespace("n")
+    return catalog.create_table("n.events", Schema(*FIELDS), partition_spec=by or PartitionSpec())
+
+
+def folder_of(table: Any) -> Path:
+    return Path(table.location().removeprefix("file://"))
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Iterator[Any]:
+    """Return a table whose row ``a`` was overwritten, and ``c`` removed."""
+    made = make_table(tmp_path)
+    made.append(rows("a"))
+    made.overwrite(rows("b", "c"))
+    made.append(rows("d"))
+    made.delete("routing_key = 'c'")
+    yield made
+    made.catalog.close()
+
+
+@pytest.mark.filterwarnings("ignore:Delete operation did not match any records")
+@examples(6)
+@given(seed=st.integers(0, 2**32))
+def test_the_records_of_a_table_are_its_rows(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+    """Whatever was appended, overwritten, deleted or added as a column, partitioned or not, in a copy, too."""
+    chance, folder = Random(seed), tmp_path_factory.mktemp("iceberg")
+    table = make_table(folder, by=BY_EXCHANGE if chance.random() < 0.5 else None)
+    table.append(rows("first"))
+    for number in range(chance.randrange(1, 5)):
+        more = rows(f"k{number}", f"l{number}", exchange=chance.choice(["x", "or ders", "ä/b", "c%d", "a=b"]))
+        match chance.randrange(4):
+            case 0:
+                table.append(more)
+            case 1:
+                table.overwrite(more)
+            case 2 if len(table.scan().to_arrow()):
+                there = table.scan().to_arrow()["routing_key"].to_pylist()
+                table.delete(f"routing_key = '{chance.choice(there)}'")
+            case _:
+                with table.update_schema() as change:
+                    change.add_column(f"more{number}", LongType())
+    found = table.scan().to_arrow()
+    expected = sorted(zip(found["exchange"].to_pylist(), found["routing_key"].to_pylist(), strict=True))
+    shutil.copytree(folder_of(table), folder / "in" / "copy")
+    for path in (folder_of(table), folder / "in"):
+        if expected:
+            assert read_keys(path) == expected
+        else:
+            with pytest.raises(InputError, match="there is nothing in it"):
+                detect(str(path))
+    table.catalog.close()
+
+
+def test_each_metadata_is_the_table_as_it_was(table: Any) -> None:
+    *_, before, _ = sorted((folder_of(table) / "metadata").glob("*.metadata.json"))
+    assert [key for _, key in read_keys(folder_of(table))] == ["b", "d"]
+    assert [key for _, key in read_keys(before)] == ["b", "c", "d"]
+
+
+def test_the_audit_counts_no_row_that_was_removed(table: Any) -> None:
+    result = CliRunner().invoke(hashstar, ["audit", ORDERS, str(folder_of(table)), "--json", "--no-spark"])
+    assert json.loads(result.stdout)["audited"]["records"]["counted"] == 2
+
+
+def test_a_column_that_was_renamed_is_refused_until_its_files_are_rewritten(table: Any) -> None:
+    with table.update_schema() as change:
+        change.rename_column("routing_key", "rk")
+    with pytest.raises(InputError, match=r"its column rk is still routing_key in data/.*: rewrite its data files"):
+        detect(str(folder_of(table)))
+    table.overwrite(pa.table({"exchange": ["x"], "rk": ["new"]}))
+    assert read_keys(folder_of(table)) == [("x", "new")]
+
+
+def test_a_column_that_was_removed_and_added_is_refused(table: Any) -> None:
+    with table.update_schema(allow_incompatible_changes=True) as change:
+        change.delete_column("routing_key")
+    with table.update_schema() as change:
+        change.add_column("routing_key", StringType())
+    with pytest.raises(InputError, match=r"has a column routing_key that was removed since"):
+        detect(str(folder_of(table)))
+
+
+def test_of_two_newest_metadata_one_must_be_named(table: Any) -> None:
+    folder = folder_of(table) / "metadata"
+    newest = max(folder.glob("*.metadata.json"))
+    for name in ("a", "b"):
+        shutil.copy(newest, folder / f"00099-{name}.metadata.json")
+    with pytest.raises(InputError, match=r"two files of metadata are its newest .*: name the one"):
+        detect(str(folder_of(table)))
+    assert [key for _, key in read_keys(folder / "00099-a.metadata.json")] == ["b", "d"]
+
+
+def test_a_part_of_a_table_is_refused(table: Any) -> None:
+    with pytest.raises(InputError, match=r"data: it is a table of Iceberg, .* it is a part of .*events: name that$"):
+        detect(str(folder_of(table) / "data"))
+
+
+def test_files_elsewhere_are_refused(table: Any) -> None:
+    newest = max((folder_of(table) / "metadata").glob("*.metadata.json"))
+    newest.write_text(newest.read_text().replace(f'"location":"{table.location()}"', '"location":"file:///other"'))
+    with pytest.raises(InputError, match=r"events: a table of Iceberg at file:///other, with a file elsewhere: file:"):
+        detect(str(folder_of(table)))
+
+
+@pytest.mark.parametrize("text", ["{", "{}", '{"format-version": 9}'])
+def test_damaged_metadata_is_an_error(table: Any, text: str) -> None:
+    max((folder_of(table) / "metadata").glob("*.metadata.json")).write_text(text)
+    with pytest.raises(InputError, match=r"metadata\.json: this metadata of Iceberg cannot be read"):
+        detect(str(folder_of(table)))
+
+
+def test_without_the_package_the_error_names_it(table: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lakes, "find_spec", lambda name: None if name == "pyiceberg" else util.find_spec(name))
+    with pytest.raises(InputError, match=r"a table of Iceberg, .* pip install 'pyiceberg>=0\.11'$"):
+        detect(str(folder_of(table)))
