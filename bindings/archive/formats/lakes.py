@@ -21,7 +21,7 @@ from bindings.archive.places import AnyPath, RemoteFile, list_remote, open_file
 from exchange.errors import InputError, name_os_errors
 from exchange.text.site import build_page_address
 
-__all__ = ["HIDDEN", "explain_address", "list_stored_files", "list_table_files"]
+__all__ = ["HIDDEN", "explain_address", "find_table_kind", "list_stored_files", "list_table_files"]
 
 PACKAGES: Final = {"Delta Lake": ("deltalake", "deltalake>=1.1"), "Iceberg": ("pyiceberg", "pyiceberg>=0.11")}
 """Kind of a table -> the package that reads its log, and the requirement of the extra."""
@@ -50,7 +50,7 @@ def list_table_files(path: str) -> list[str] | None:
     root = Path(path)
     if _is_metadata(root):
         return _join(root.parent.parent, _list_iceberg_files(root.parent.parent, root))
-    if kind := _find_kind(root):
+    if kind := find_table_kind(root):
         return _join(path, _list_files(kind, root, root))
     _refuse_part(root)
     return None
@@ -64,7 +64,8 @@ def _is_metadata(path: AnyPath) -> bool:
     return bool(VERSION.fullmatch(path.name)) and path.parent.name == METADATA
 
 
-def _find_kind(folder: AnyPath) -> str:
+def find_table_kind(folder: AnyPath) -> str:
+    """Return the kind of table whose folder this is; "" for none. Raises OSError."""
     for kind, name in LOGS.items():
         if (folder / name).is_dir():
             return kind
@@ -77,7 +78,7 @@ def _refuse_part(folder: AnyPath) -> None:
     root = folder
     while "=" in root.name or root.name == "data":
         root = root.parent
-        if kind := _find_kind(root):
+        if kind := find_table_kind(root):
             _refuse(folder, kind, f"it is a part of {root}: name that")
 
 

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from bindings.archive.formats.detect import detect, list_formats
+from bindings.archive.formats.lakes import find_table_kind
 from bindings.archive.mapping import USUAL, FieldMapping
 from bindings.archive.places import parse_address
 from bindings.archive.reading import SPLIT_BYTES, CompletePart, Format, Split
@@ -342,6 +343,8 @@ def _files_below(folder: str, prefix: str) -> Iterator[tuple[str, _File]]:
         folder, prefix = find_log_folder(folder), f"{prefix}commitlog/"
         if not Path(folder).is_dir():
             return
+    if kind := find_table_kind(Path(folder)):
+        raise InputError(f"{folder}: tables of {kind} are audited, but not followed: rows removed later would count")
     with os.scandir(folder) as entries:
         listed = sorted(entries, key=lambda entry: entry.name)
     for entry in listed:

@@ -35,3 +35,10 @@ def test_the_workers_of_spark_give_the_report_of_a_folder(
 def test_an_archive_in_a_store_is_not_followed(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"^s3://\*\*\*@bucket/in: archives in stores are audited, but not followed$"):
         Growth("s3://KEY:SECRET@bucket/in?region=x", tmp_path / "state")
+
+
+def test_a_table_is_not_followed(tmp_path: Path) -> None:
+    """Its files say nothing of rows that are removed; the audit reads its log each time."""
+    (tmp_path / "in" / "events" / "_delta_log").mkdir(parents=True)
+    with pytest.raises(InputError, match=r"events: tables of Delta Lake are audited, but not followed: rows removed"):
+        Growth(str(tmp_path / "in"), tmp_path / "state").look()
