@@ -16,7 +16,7 @@ from bindings.archive.places import read_file_size
 from bindings.auditing.local.planning import MIN_BYTES_OF_GROUPS, count_groups
 from bindings.auditing.local.workers import count_usable_cores
 
-__all__ = ["LARGE_ARCHIVE_BYTES", "Engine", "find_active_session", "choose_engine"]
+__all__ = ["LARGE_ARCHIVE_BYTES", "Engine", "choose_engine", "find_active_session", "sum_sizes", "write_size"]
 
 LARGE_ARCHIVE_BYTES: Final = 32 << 30
 """Size from which an archive is read by Spark if it is installed, in bytes: a quarter of an hour for one process."""
@@ -46,25 +46,27 @@ def choose_engine(archive: Archive | None, *, asked: str = "", refused: str = ""
     if archive is None:
         return Engine(False, refused) if refused else Engine(True, "only Spark reads topics of Kafka")
     if refused:
-        size = _sum_sizes(archive)
+        size = sum_sizes(archive)
         processes = _count_processes(size, jobs)
         if processes == 1 and jobs is not None and jobs > 1:
-            refused += f", but the archive ({_in_units(size)}) is under {_in_units(MIN_BYTES_OF_GROUPS)}"
+            refused += f", but the archive ({write_size(size)}) is under {write_size(MIN_BYTES_OF_GROUPS)}"
         return Engine(False, refused, processes)
     if find_active_session() is not None:
         return Engine(True, "there is a session")
     for variable in ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT"):
         if os.environ.get(variable):
             return Engine(True, f"{variable} is set")
-    size = _sum_sizes(archive)
+    size = sum_sizes(archive)
     processes = _count_processes(size, jobs)
     if size < LARGE_ARCHIVE_BYTES:
         return Engine(
-            False, f"{_in_units(size)}; Spark from {_in_units(LARGE_ARCHIVE_BYTES)} on, or with --master", processes
+            False, f"{write_size(size)}; Spark from {write_size(LARGE_ARCHIVE_BYTES)} on, or with --master", processes
         )
     if find_spec("pyspark") is None:
-        return Engine(False, f"{_in_units(size)}, and Spark is not installed, which would use more machines", processes)
-    return Engine(True, f"{_in_units(size)}, from {_in_units(LARGE_ARCHIVE_BYTES)} on; --no-spark counts here")
+        return Engine(
+            False, f"{write_size(size)}, and Spark is not installed, which would use more machines", processes
+        )
+    return Engine(True, f"{write_size(size)}, from {write_size(LARGE_ARCHIVE_BYTES)} on; --no-spark counts here")
 
 
 def find_active_session() -> Any:
@@ -80,11 +82,13 @@ def _count_processes(size: int, jobs: int | None) -> int:
     return min(jobs or count_usable_cores(), count_groups(size))
 
 
-def _sum_sizes(archive: Archive) -> int:
+def sum_sizes(archive: Archive) -> int:
+    """Return the size of all files of an archive in bytes. Raises InputError."""
     return sum(read_file_size(path) for path, _ in archive.all_files)
 
 
-def _in_units(size: int) -> str:
+def write_size(size: int) -> str:
+    """Return a size in bytes as a text in the largest unit, rounded up."""
     for unit in ("bytes", "KiB", "MiB"):
         if size < 1024:
             return f"{size:,} {unit}"

@@ -36,7 +36,8 @@ from exchange.topology.topology import Topology
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from bindings.auditing.run import Subject
+    from bindings.auditing.local.selection import Selection
+    from bindings.auditing.run import AuditInput, Subject
     from bindings.auditing.spark.streaming import Update
 
 __all__ = ["audit_command"]
@@ -83,6 +84,10 @@ def audit_command() -> None:
     "--jobs", type=click.IntRange(1), metavar="N",
     help="Maximum number of processes that count, without Spark; the report is the same.  [default: one per core]",
 )  # fmt: skip
+@click.option(
+    "--estimate", "is_estimate", is_flag=True,
+    help="Print how long the audit would take, by a sample of the archive, and end.",
+)  # fmt: skip
 @spark_options
 @threshold_options
 @output_options
@@ -102,6 +107,7 @@ def run_command(
     max_bad: int | None,
     keep_bad: str | None,
     jobs: int | None,
+    is_estimate: bool,
     where: SparkOptions,
     thresholds: Thresholds,
     outputs: Outputs,
@@ -138,6 +144,9 @@ def run_command(
         refused = "--no-spark" if where.no_spark else "--jobs" if jobs else ""
         engine = traffic.choose_engine(asked=where.asked, refused=refused, jobs=jobs)
         traffic.check(spark=engine.spark, keep_bad=keep_bad, refused=refused)
+        if is_estimate:
+            _print_estimate(traffic, subject, selection, engine.jobs)
+            return
         if not where.no_spark:
             echo_line(str(engine), err=True)
         with show_progress("auditing") as step, _session(where, step, with_spark=engine.spark) as spark:
@@ -262,6 +271,16 @@ def follow_command(
         outputs.write(report, total.values[0])
         outputs.print(report)
     sys.exit(report.exit_code)
+
+
+def _print_estimate(traffic: AuditInput, subject: Subject, selection: Selection, jobs: int) -> None:
+    """Print what an audit would take. Raises InputError, also for topics of Kafka."""
+    from bindings.auditing.estimate import estimate_audit
+
+    if traffic.topics or traffic.files is None:
+        raise InputError(f"{traffic.topics[0]}: of a topic, no sample can be drawn; omit --estimate")
+    for line in estimate_audit(traffic.files, subject.studies, selection).lines(jobs):
+        echo_line(line)
 
 
 def _open_subject(source: str, vhost: str | None, profile: str | None, thresholds: Thresholds) -> Subject:
