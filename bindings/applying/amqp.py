@@ -104,7 +104,7 @@ class BrokerConnection:
                 raise
             why = str(error).removeprefix(GONE)
             text = f"{parameters.host}:{parameters.port}: no connection of AMQP can be opened: {why}"
-            raise Lost(f"{text}; if its AMQP is elsewhere, say --other-address amqp://HOST:PORT") from None
+            raise Lost(f"{text}; if its AMQP is elsewhere, give --other-address amqp://HOST:PORT") from None
 
     @property
     def cluster(self) -> str:

@@ -1,6 +1,6 @@
 """Plan the steps to a wanted topology of a live virtual host, and carry them out one by one.
 
-Invariant: steps are carried out in order, and none after one that failed; the caller learns which were done.
+Invariant: steps are carried out in order, and none after one that failed; the error has which were done.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A virtual host by its management API: its state, its policies, and the exact types of arguments of bindings.
 
-The API shows arguments as JSON, which does not tell AMQP's types apart. But it names each binding by a hash of its
+The API shows arguments as JSON, which does not distinguish AMQP's types. But it names each binding by a hash of its
 arguments, types included. So a wanted binding is recognised by its name, and any other one can be deleted by its name.
 """
 

@@ -82,7 +82,7 @@ def parse_columns(texts: Iterable[str]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(columns.items()))
 
 
-RECORDS_NOTE: Final = "exchange and routing key of records are where --exchange and --routing-key say"
+RECORDS_NOTE: Final = "exchange and routing key of records are taken from where --exchange and --routing-key point"
 """What users are shown of archives of Kafka's records."""
 USUAL: Final = FieldMapping()
 """The topic is the exchange, the key the routing key; columns are found by their names."""

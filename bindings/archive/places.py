@@ -64,7 +64,7 @@ MAX_TRIES: Final = 4
 PLAIN_OPTIONS: Final = ("endpoint_override", "region", "scheme")
 """Options of addresses that may be shown."""
 SECOND: Final = 1_000_000_000
-"""Nanoseconds: some stores list the times of files more finely than they tell them of one."""
+"""Nanoseconds: some stores list the times of files more finely than when they are asked for one."""
 GONE: Final = "it is no longer there"
 
 

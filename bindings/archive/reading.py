@@ -52,7 +52,7 @@ class Bias(Enum):
     EVERYTHING = "everything that was published while it was taken"
     SURVIVORS = "survivors only: what reached the queues or topics it was taken from; nothing unroutable is in it"
     SAMPLE = "a sample: counts are lower bounds"
-    UNKNOWN = "unknown: nothing in it tells how it was taken"
+    UNKNOWN = "unknown: nothing in it shows how it was taken"
 
 
 class Split(NamedTuple):

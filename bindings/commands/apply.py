@@ -1,4 +1,4 @@
-"""``hashstar apply``: make a live broker have what a file says."""
+"""``hashstar apply``: make a live broker have what a file declares."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def with_mapping(command: Callable[..., None]) -> Callable[..., None]:
 
 
 class MappingOptions(NamedTuple):
-    """What the user says of the places of fields."""
+    """Where the user states that fields are."""
 
     exchange: str
     routing_key: str

@@ -289,7 +289,7 @@ def _open_subject(source: str, vhost: str | None, profile: str | None, threshold
 
     opened = open_source(source, vhost, seconds=read_timeout()).allowing_unread(thresholds.allow_unread)
     subject = Subject.from_source(opened, vhost, profile)
-    if profile is None:  # else the option has said it
+    if profile is None:  # else the option has shown it
         show_caveat(subject.topology.profile)
     show_warnings(opened.name, opened.warnings)
     return subject

@@ -163,7 +163,7 @@ def check_command(
         )
     result = result._replace(fail_on=fail_on, statistics=statistics, root=_find_root(os.environ))
     for report in result.reports:
-        if report.caveat and profile is None:  # else the option has said it
+        if report.caveat and profile is None:  # else the option has shown it
             show_warnings(report.name, [report.caveat])
     output = None if output == STDOUT else output
     if output is not None:

@@ -11,7 +11,7 @@ import click
 from bindings.sources.definitions import Definitions
 from bindings.sources.document import Document
 from bindings.sources.files import save_lines
-from bindings.sources.formats import FORMATS, NAMED_YAML, TopologyFormat
+from bindings.sources.formats import FORMATS, TopologyFormat
 from bindings.sources.formats.format import WriteTarget
 from bindings.sources.open import Source, open_source
 from exchange.commands.completion import SOURCE
@@ -26,6 +26,7 @@ from exchange.commands.options import (
     topology_option,
 )
 from exchange.errors import InputError
+from exchange.files.names import YAML
 
 __all__ = ["convert_command"]
 
@@ -110,7 +111,7 @@ def convert_command(
 def _form_of(target: str) -> str | None:
     name = target.removesuffix(".gz")
     form = next((form for suffix, form in SUFFIXES.items() if name.endswith(suffix)), None)
-    if form is None and name.endswith(NAMED_YAML):
+    if form is None and name.endswith(YAML):
         raise InputError(f"{target}: which YAML is it to be? Choose with --format operator or --format asyncapi")
     return form
 

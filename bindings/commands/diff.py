@@ -155,7 +155,7 @@ def _compare(
         *[rule for _, rule in named], old.profile, new.profile,
         rules=None if isinstance(profile, tuple) else new.profile,
     )  # fmt: skip
-    if profile is None:  # else the option has said it
+    if profile is None:  # else the option has shown it
         for caveat in caveats or ():
             echo_line(f"hashstar: warning: {caveat}", err=True)
     for source in sources:

@@ -1,4 +1,4 @@
-"""``hashstar drift``: whether a live broker still has what a file says, once or again and again."""
+"""``hashstar drift``: whether a live broker still has what a file declares, once or again and again."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def graph_command(
     with exit_on_error():
         opened = open_source(source, vhost, seconds=read_timeout())
         topology = opened.topology(vhost, profile)
-        if profile is None:  # else the option has said it
+        if profile is None:  # else the option has shown it
             show_caveat(topology.profile)
         show_warnings(opened.name, opened.warnings)
         shown = check(topology, opened.expectations(topology.vhost)) if findings else ()

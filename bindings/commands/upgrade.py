@@ -20,7 +20,6 @@ from bindings.diffing.diff import SECONDS
 from bindings.sources.definitions import Definitions
 from bindings.sources.document import Document
 from bindings.sources.files import save_form
-from bindings.sources.formats import NAMED_YAML
 from bindings.sources.open import Source, open_source
 from bindings.upgrading.facts.fact import Severity
 from bindings.upgrading.forms import FORMS
@@ -55,6 +54,7 @@ from exchange.commands.options import (
 from exchange.commands.output import form_options, print_form
 from exchange.commands.release import ProfileType
 from exchange.errors import InputError, UnknownReleaseWarning
+from exchange.files.names import YAML
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,7 +66,7 @@ MEGABYTE: Final = 1 << 20
 
 def _check_output(_: click.Context, __: click.Parameter, name: str | None) -> str | None:
     """Return the name of --output; end the command for one of a form that RabbitMQ does not import."""
-    if name is not None and name.removesuffix(".gz").endswith((*NAMED_YAML, ".tf")):
+    if name is not None and name.removesuffix(".gz").endswith((*YAML, ".tf")):
         raise click.BadParameter(f"{name}: RabbitMQ imports JSON: give a name with .json or .bindings")
     return name
 
@@ -200,7 +200,7 @@ def upgrade_command(
                 archives=archives, sample_bytes=round(sample * MEGABYTE) or None, spark=spark, seconds=wait,
                 declares=declares, permitted=permitted, live=addresses, live_seconds=live_wait, progress=step,
             )  # fmt: skip
-        if old_name is None:  # else the option has said it
+        if old_name is None:  # else the option has shown it
             show_caveat(result.old.profile)
         if page == Path(STDOUT):
             print_form(FORMS["html"], result, opened.name)

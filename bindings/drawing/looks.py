@@ -1,7 +1,7 @@
 """The looks of nodes and the colours of a picture, light and dark, for every form.
 
 Types of exchanges differ in shape and colour, severities in colour and mark, edges in colour and dashes: no difference
-is one of colours only. The hues are those of Okabe and Ito, which colour-blind eyes tell apart, darkened or lightened
+is one of colours only. The hues are those of Okabe and Ito, which colour-blind eyes distinguish, darkened or lightened
 until text has a contrast of 4.5 to its background and lines have one of 3, as WCAG 2.2 demands (tests compute it).
 """
 

@@ -22,7 +22,7 @@ TOO_LARGE: Final = (
     f"Mermaid refuses more than {MAX_EDGES} edges or {MAX_CHARACTERS:,} characters, unless maxEdges and maxTextSize "
     "of its configuration are raised"
 )
-"""What is to be said of a diagram that `is_too_large`."""
+"""The note for a diagram that `is_too_large`."""
 
 SHAPES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType({
     "literal": ("(", ")"),

@@ -19,7 +19,7 @@ MARKS: Final = {"error": "✗", "warning": "!", "note": "·"}
 def to_text(drawing: Drawing, caveat: str = "") -> str:
     """Return the lines, escaped, without a final newline. A subtree is drawn once; later only its root is named.
 
-    ``caveat`` is said before the drawing.
+    ``caveat`` comes before the drawing.
     """
     nodes = {node.id: node for node in drawing.nodes}
     out: dict[NodeId, list[Edge]] = {}

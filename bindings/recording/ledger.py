@@ -31,7 +31,7 @@ CLIENTS: Final = 2_000
 """Maximum number of different clients; those beyond it are recorded without the names of their connections; if as many
 are left even so, as one client without a name."""
 NAME: Final = 255
-"""Maximum number of characters of what a client says of itself."""
+"""Maximum number of characters of what a client states about itself."""
 ANSWERS: Final = 20
 """Maximum number of different answers to one request; the others have the text `OTHERS`."""
 OTHERS: Final = "another text of this code"

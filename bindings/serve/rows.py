@@ -10,8 +10,8 @@ from bindings.serve.traffic import ReportTraffic
 from bindings.serve.view import View
 from bindings.sources.document import Document
 from bindings.sources.section import Section
-from exchange.entities.alternates import find_possible_alternates
 from exchange.entities.entities import Binding, Destination
+from exchange.entities.in_force import find_possible_alternates
 from exchange.errors import BrokerError, InputError, PatternError
 from exchange.kinds import UnknownExchange, find_kind
 from exchange.kinds.misses import estimate_distance

@@ -29,6 +29,7 @@ from bindings.sources.http_answer import Endless, HttpAnswer, read_answer
 from exchange.entities.entities import Exchange
 from exchange.entities.unread import UnreadPart
 from exchange.errors import InputError
+from exchange.files.names import WEB
 from exchange.limits import ANSWER_BYTES, ANSWER_SECONDS
 from exchange.text.display import count_noun, list_some
 from exchange.topology.topology import Topology
@@ -51,7 +52,7 @@ Ask: TypeAlias = Callable[[str, str | None], tuple[str, str]]
 
 def is_address(where: str) -> bool:
     """Return whether a source is the address of a broker, and not a file."""
-    return has_scheme(where, ("http", "https"))
+    return has_scheme(where, WEB)
 
 
 def ask_at_terminal(address: str, user: str | None) -> tuple[str, str]:
@@ -106,7 +107,7 @@ class Management:
 
         Raises InputError for a text that is no such address, or if no password is given.
         """
-        parsed = parse_address(where, ("http", "https"), EXAMPLE)
+        parsed = parse_address(where, WEB, EXAMPLE)
         if "," in parsed.hosts:
             raise InputError(f"an address with several hosts; write {EXAMPLE}")
         address = f"{parsed.scheme}://{parsed.host.lower()}{'' if parsed.port is None else f':{parsed.port}'}"

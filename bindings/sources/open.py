@@ -20,7 +20,7 @@ from bindings.sources.definitions.entries import SECTIONS
 from bindings.sources.definitions.import_warnings import SourceWarning, find_unread
 from bindings.sources.document import Document
 from bindings.sources.files import decode_text, gunzip, list_files, read_content, read_whole
-from bindings.sources.formats import NAMED_YAML, Imported, SourceFile, TopologyFormat, format_of, read_folder
+from bindings.sources.formats import Imported, SourceFile, TopologyFormat, format_of, read_folder
 from bindings.sources.glob_pattern import expand_pattern, is_pattern
 from bindings.sources.language.expectations import Expectation
 from bindings.sources.management import Management, build_unread_queues, is_address
@@ -30,6 +30,7 @@ from exchange.entities.profile import Profile
 from exchange.entities.releases import find_closest_profile, resolve_profile, warn_of
 from exchange.entities.unread import UnreadPart
 from exchange.errors import InputError
+from exchange.files.names import YAML
 from exchange.kinds import KeyUse, find_kind
 from exchange.limits import ANSWER_SECONDS
 from exchange.text.display import clip_line, list_some, suggest
@@ -262,7 +263,7 @@ def read_source(
         return _of_format(known, known.read([file], name), name, path)
     if b"}\n{" in data[:HEAD_BYTES]:  # and no recording, whose lines have a topology
         raise InputError(f"{name}: these are JSON lines: messages or an archive, and no topology")
-    if name.removesuffix(".gz").endswith(NAMED_YAML):
+    if name.removesuffix(".gz").endswith(YAML):
         wanted = "neither objects of Kubernetes (apiVersion, kind) nor an AsyncAPI document (asyncapi)"
         raise InputError(f"{name}: {wanted}")
     is_named_json = name.endswith((".json", ".json.gz"))

@@ -16,9 +16,10 @@ from pathlib import PurePath
 from typing import Any, Final, NamedTuple
 
 from bindings.sources.files import decode_text, read_content
-from bindings.sources.formats import MODULE_NAMES, NAMED_YAML, OPERATOR, SourceFile, format_of
+from bindings.sources.formats import MODULE_NAMES, OPERATOR, SourceFile, format_of
 from bindings.sources.glob_pattern import NOT_ENTERED, expand_pattern, is_pattern
 from exchange.errors import InputError
+from exchange.files.names import YAML
 from exchange.limits import FOLDER_FILES
 from exchange.values.documents import document
 from exchange.values.json_text import parse_leniently
@@ -107,7 +108,7 @@ def find_reason_to_skip(name: str, content: bytes | None = None) -> str | None:
 
     ``content`` is that of the file, unpacked; without it the file is read.
     """
-    if name.endswith((*LANGUAGE, *NAMED_YAML)) or os.path.isdir(name):  # noqa: PTH112  found by its content
+    if name.endswith((*LANGUAGE, *YAML)) or os.path.isdir(name):  # noqa: PTH112  found by its content
         return None
     try:
         text = decode_text(read_content(name) if content is None else content, name)
@@ -152,7 +153,7 @@ def _foreign(place: str, files: Sequence[str]) -> Iterator[str]:
         return
     holds_objects = False
     for file in files:
-        if file.endswith(NAMED_YAML):
+        if file.endswith(YAML):
             text = _read(place, file)
             known = format_of(SourceFile(file, text))
             if known is OPERATOR:
@@ -178,7 +179,7 @@ def _walk(folder: str) -> Iterator[TopologyFile | SkippedFile]:
     count = 0
     for place, folders, files in os.walk(folder, onerror=unread.append):
         folders[:] = sorted(name for name in folders if not _is_not_entered(name))
-        candidates = sorted(file for file in files if file.endswith((*LANGUAGE, *JSON, *NAMED_YAML, *MODULE_NAMES)))
+        candidates = sorted(file for file in files if file.endswith((*LANGUAGE, *JSON, *YAML, *MODULE_NAMES)))
         count += len(candidates)
         if count > FOLDER_FILES:
             raise InputError(f"{folder}: more than {FOLDER_FILES:,} files may be topologies; name folders below it")

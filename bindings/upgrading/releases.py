@@ -82,7 +82,7 @@ def find_steps(old: Release, new: Release) -> tuple[SeriesUpgrade, ...]:
     if new.numbers <= old.numbers:
         meant = ""
         if old.series not in SERIES and new.series in SERIES:
-            meant = f"{KNOWN[-1]} is the newest release that is known here; say --to RELEASE"
+            meant = f"{KNOWN[-1]} is the newest release that is known here; give --to RELEASE"
         elif old.series == new.series and old.is_newest:
             meant = f"{old} without a patch number is its newest patch release"
         raise InputError(": ".join(filter(None, [f"from {old} to {new} is no upgrade", meant])))

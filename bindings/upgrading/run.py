@@ -166,14 +166,14 @@ def _release_in(source: Topology | Source, new: Release) -> Release:
     if named is None and source.profile is not None:
         named = source.profile.written
     if named is None:
-        raise InputError(f"{source.name} names no release of RabbitMQ; say --from RELEASE")
+        raise InputError(f"{source.name} names no release of RabbitMQ; give --from RELEASE")
     numbers = read_release(named)
     if numbers is not None and numbers < release_of(KNOWN[0]).numbers and find_closest_profile(named) == source.profile:
         return release_of(KNOWN[0])  # as every command, and with the same warning
     try:
         return release_of(named)
     except InputError as error:
-        raise InputError(f"{source.name}: {error}; say --from RELEASE") from None
+        raise InputError(f"{source.name}: {error}; give --from RELEASE") from None
 
 
 def _with_traffic(

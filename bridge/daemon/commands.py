@@ -18,6 +18,7 @@ from exchange.commands.console import catch_signals, echo_error, is_program
 from exchange.commands.options import CommandGroup
 from exchange.commands.output import form_options, output_option, print_form
 from exchange.errors import HashstarError
+from exchange.files.names import TOPOLOGIES
 from exchange.files.operating_system import find_signals
 from exchange.text.display import hide_logins
 from exchange.text.site import build_page_address
@@ -36,8 +37,6 @@ ELSEWHERE: Final = (
     f"({build_page_address('bridge-configuration')})"
 )
 """Where to look for what is no option of these commands."""
-TOPOLOGIES: Final = (".bindings", ".json", ".yaml", ".yml")
-"""Endings of the names of topologies."""
 LEAVING: Final = 0.5
 """Maximum number of seconds that threads of client libraries can keep the process after the command is done."""
 

@@ -54,7 +54,7 @@ class CheckReport(NamedTuple):
 
     @property
     def not_checked(self) -> int:
-        """Number of findings that say what was not looked at, and why."""
+        """Number of findings about what was not checked, and why."""
         return self._count("not checked")
 
     @property

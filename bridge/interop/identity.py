@@ -10,7 +10,7 @@ What else it is made of, and what it promises, depends on what the origin knows 
 
 =================  ===================================================================================================
 Kafka              topic, partition and offset. A topic that is deleted and made anew counts from 0 again: keys and
-                   bodies tell its messages apart, and where both may be equal, the source's name should.
+                   bodies distinguish its messages, and where both may be equal, the source's name should.
 RocketMQ           topic, broker, queue and offset, with the same limits. The producer's own id, ``UNIQ_KEY``, would
                    also be one for what a producer wrote twice; but it is the same when an application sends one
                    message object twice on purpose, and may be the same in two containers, so that by it messages
@@ -19,7 +19,7 @@ stream             stream and ``x-stream-offset``, as a topic.
 queue, classic or  RabbitMQ gives nothing that survives a redelivery: delivery tags belong to the channel, and
 quorum             ``redelivered`` means that there may have been an earlier delivery, not which. So the identity is the
                    publisher's ``message_id`` with the queue's name, since each copy of a message in two queues must
-                   arrive. Where a publisher uses one id for several messages, keys and bodies tell them apart.
+                   arrive. Where a publisher uses one id for several messages, keys and bodies distinguish them.
 queue, without     none. One made when a message is first read would be another one after a crash, which is when
 message_id         duplicates arise. `compute_fingerprint` is the substitute: equal for redeliveries, and also for two
 messages

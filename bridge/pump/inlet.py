@@ -36,7 +36,7 @@ from bridge.pump.policy import Attempts, Policy
 from bridge.pump.replies import Servers
 from bridge.pump.window import Window
 from bridge.table import Table
-from exchange.entities.alternates import find_alternates_in_effect
+from exchange.entities.in_force import find_alternates_in_effect
 from exchange.errors import HashstarError
 from exchange.selector import Selector, SelectorFailure, Tags, properties_of
 from exchange.topology.topology import Topology

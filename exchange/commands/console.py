@@ -151,7 +151,7 @@ def show_warnings(name: str, warnings: Sequence[object]) -> None:
 
 
 def show_caveat(profile: Profile) -> None:
-    """Show on standard error what is to be said of a profile before anything else, if anything is."""
+    """Show the caveat of a profile on standard error, if it has one."""
     if profile.caveat:
         echo_line(f"hashstar: warning: {profile.caveat}", err=True)
 

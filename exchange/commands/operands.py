@@ -13,22 +13,12 @@ from typing import Any, Final
 
 import click
 
+from exchange.files.names import ENDINGS, SCHEME, SCHEMES
+
 __all__ = ["ARGUMENTS", "explain_swapped"]
 
 ARGUMENTS: Final = "hashstar.arguments"
 """Key of the click context that has the arguments of the command as they were given."""
-ADDRESS: Final = re.compile(r"([a-z][a-z0-9+.-]*):/")
-SCHEMES: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("http", "https", "amqp", "amqps"), "broker"),
-    **dict.fromkeys(("kafka", "s3", "s3a", "gs", "abfs", "abfss", "hdfs"), "archive"),
-}
-"""Scheme of an address -> what is there."""
-ENDINGS: Final = {
-    **dict.fromkeys(("bindings", "yaml", "yml", "tf"), "topology"),
-    **dict.fromkeys(("parquet", "jsonl", "ndjson", "csv", "avro", "log"), "archive"),
-    "tally": "tally",
-}
-"""Ending of the name of a file -> what is in it; other endings, such as json, do not tell."""
 WANTED: Final = {
     "TOPOLOGY": ("topology", "broker", "file"),
     "URL": ("broker",),
@@ -88,11 +78,11 @@ def _rate(name: str, value: str) -> int:
 
 
 def _find_kind(value: str) -> str:
-    if address := ADDRESS.match(value):
+    if address := SCHEME.match(value):
         return SCHEMES.get(address[1], "broker")
     if value.startswith(("celery:", "faststream:")):
         return "topology"
-    ending = value.removesuffix(".gz").rpartition(".")[2].lower()
+    ending = "." + value.removesuffix(".gz").rpartition(".")[2].lower()
     return ENDINGS.get(ending) or ("file" if _may_be_there(value) else "name")
 
 
@@ -101,7 +91,7 @@ def _may_be_there(value: str) -> bool:
 
 
 def _replace(context: click.Context, given: Sequence[str], old: Sequence[str], new: Sequence[str]) -> str:
-    """Return the command with other values by position; "" if they cannot be told from those of options."""
+    """Return the command with other values by position; "" if they cannot be distinguished from those of options."""
     words, at = [*given], 0
     for before, after in zip(old, new, strict=True):
         at = words.index(before, at) if before in words[at:] else len(words) - 1

@@ -223,7 +223,7 @@ allow_python_option: Final = click.option(
 def _load_or_fail(load: Load, source: str, vhost: str | None, profile: str | None, allow_python: bool) -> Topology:
     try:
         topology = load(source, vhost, profile)
-        if profile is None:  # else the option has said it
+        if profile is None:  # else the option has shown it
             show_caveat(topology.profile)
         return import_partitioners(topology, str(Path.cwd())) if allow_python else topology
     except HashstarError as error:

@@ -1,4 +1,4 @@
-"""How the log of a consumer, in threads or with asyncio, tells of a delivery that was not handled."""
+"""What a consumer, in threads or with asyncio, logs of a delivery that was not handled."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class AnswerSender:
             self._timer = asyncio.get_running_loop().call_later(ANSWER_DELAY, self._send_now)
 
     async def finish(self, seconds: float) -> None:
-        """Send all answers now, and wait for that at most so many ``seconds``."""
+        """Send all answers now, and wait for that at most ``seconds``."""
         self._send_now()
         if self._sending is not None:
             await asyncio.wait([self._sending], timeout=seconds)

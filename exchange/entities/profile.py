@@ -266,7 +266,7 @@ class Profile:
     """The release, newer than all of its series or than all series that are known here, that the profile is applied to;
     "" for none."""
     caveat: str = field(default="", repr=False, compare=False)
-    """What is to be said before anything that is derived from the profile; "" for nothing."""
+    """What is shown before anything that is derived from the profile; "" for nothing."""
 
     def leaves_out(self, destination: Destination) -> bool:
         """Return whether an import leaves out bindings to this destination if it does not exist, with a warning."""

@@ -1,4 +1,5 @@
-"""What commands, readers and the bridge share of files: how one is replaced, and what not every system has.
+"""What commands, readers and the bridge share of files: how one is replaced, what names stand for, and what
+not every system has.
 
 The engine does no I/O and imports none of it.
 """

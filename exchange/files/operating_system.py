@@ -126,7 +126,7 @@ def read_file_limit() -> float:
 
 
 def raise_file_limit(wanted: int) -> None:
-    """Let this process have so many files open at once, or as many as it may allow itself; never fewer than before."""
+    """Raise the number of files that this process may have open at once, as far as allowed; never lower it."""
     if _resource is None:
         return
     soft, hard = _resource.getrlimit(_resource.RLIMIT_NOFILE)

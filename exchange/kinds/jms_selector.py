@@ -216,7 +216,7 @@ def _is_like(value: bytes, pattern: bytes, escape: int | None) -> bool:
     pieces = translate_like(pattern, escape)
     wild = pieces.count(b".*")
     if wild and (len(value) + 1) ** wild * len(pieces) > MAX_STEPS:
-        raise NotKnown("a pattern of 'like' takes so many steps that the broker may give up")
+        raise NotKnown("a pattern of 'like' takes more steps than a broker may try")
     return re.fullmatch(b"".join(pieces), value) is not None
 
 

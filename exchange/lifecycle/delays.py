@@ -76,7 +76,7 @@ class Delays:
             heappush(self._kept, _Kept(now + delay, self._count, exchange, delay, content, published, left))
 
     def send(self) -> None:
-        """Send on the message whose time it is. A full queue may refuse it; no publisher hears of that."""
+        """Send on the message whose time it is. A full queue may refuse it; no publisher gets an answer to that."""
         kept = heappop(self._kept)
         queues = self._router.route_later(kept.published, kept.exchange, kept.delay).queues
         content = kept.content.after_delay(kept.delay, self._profile)

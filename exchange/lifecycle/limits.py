@@ -68,7 +68,7 @@ class RetryDelay(NamedTuple):
         return self.kind in ("all", "failed" if failed else "returned")
 
     def milliseconds(self, failures: int | None) -> int:
-        """Return how long a message waits after so many failed deliveries."""
+        """Return how long a message waits after a number of failed deliveries."""
         return min(self.least * max(failures or 1, 1), self.most)
 
 

@@ -80,7 +80,7 @@ class LiveQueue:
     def publish(self, content: Content, publisher: object | None) -> bool:
         """Take a message, and return whether it was accepted.
 
-        ``publisher`` learns of a refusal: a channel, by a nack, or a queue whose dead letters must arrive. None is a
+        ``publisher`` gets the refusal: a channel, by a nack, or a queue whose dead letters must arrive. None is a
         queue whose dead letters need not.
         """
         raise NotImplementedError

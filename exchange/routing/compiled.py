@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from exchange.entities.alternates import find_possible_alternates
 from exchange.entities.entities import Binding, Destination, Exchange, Policy, Queue, Ranked
+from exchange.entities.in_force import find_possible_alternates
 from exchange.entities.indexes import Change, Tables
 from exchange.entities.unread import has_shards_made
 from exchange.errors import InputError, PatternError

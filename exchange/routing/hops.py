@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from exchange.entities.alternates import find_policy_in_force
 from exchange.entities.entities import Destination, Exchange
+from exchange.entities.in_force import find_policy_in_force
 from exchange.entities.unread import SHARDS_MADE, has_shards_made
 from exchange.routing.compiled import Compiled
 from exchange.routing.route import Alternate, Hop, HopTarget, Outcome

@@ -14,9 +14,15 @@ from collections.abc import Set as AbstractSet
 from functools import cached_property
 from typing import Final, TypeVar
 
-from exchange.entities.alternates import find_alternates_in_effect, find_possible_alternates
 from exchange.entities.entities import Binding, Destination, Ranked
-from exchange.entities.in_force import NO_DEAD_LETTERS, DeadLetters, Policies, SettingsInForce
+from exchange.entities.in_force import (
+    NO_DEAD_LETTERS,
+    DeadLetters,
+    Policies,
+    SettingsInForce,
+    find_alternates_in_effect,
+    find_possible_alternates,
+)
 from exchange.entities.unread import has_shards_made
 from exchange.topology.topology import Topology
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from exchange import Binding, Message, Pattern, Topology
-from exchange.entities.alternates import find_alternate
 from exchange.entities.entities import Exchange
+from exchange.entities.in_force import find_alternate
 from exchange.errors import BrokerError
 from exchange.kinds.headers import normalise_value
 from exchange.partition.hashing.erlang import UNDEFINED, Atom, jump, phash2

@@ -30,7 +30,7 @@ CHECKSUM: Final = 4
 
 
 class Header(NamedTuple):
-    """What a file says about its blocks."""
+    """What the header of a file has about its blocks."""
 
     schema: Any
     """The schema, parsed as JSON only."""

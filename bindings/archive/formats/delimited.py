@@ -30,12 +30,12 @@ from bindings.archive.reading import Bad, Format, Item, Split, read_blocks, take
 from bindings.archive.record import SCHEMA
 from bindings.archive.unpacking import read_head
 from exchange.errors import InputError
+from exchange.files.names import CSV
 from exchange.text.display import count_noun
 
 __all__ = ["Delimited"]
 
 DELIMITERS: Final = ",;\t|"
-SUFFIXES: Final = (".csv", ".tsv")
 BATCH_ROWS: Final = 8_192
 """Maximum number of rows of a batch."""
 BATCH_CHARACTERS: Final = 16 << 20
@@ -116,7 +116,7 @@ class Delimited(Format):
 
 def _has_csv_name(path: AnyPath) -> bool:
     """Return whether a file is CSV by its name."""
-    return path.name.lower().removesuffix(".gz").endswith(SUFFIXES)
+    return path.name.lower().removesuffix(".gz").endswith(CSV)
 
 
 def _list_header(path: Place) -> list[str]:

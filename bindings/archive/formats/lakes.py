@@ -2,7 +2,7 @@
 
 Which files of a table are in it, its log says: the others were removed, rewritten or compacted, and to read them as
 plain Parquet would count their rows again. Of Delta Lake and Iceberg, the files of the newest version are read; tables
-of Hudi, and those whose files alone do not say which rows are in them, are refused with a way to their rows. Of a table
+of Hudi, and those whose files alone do not show which rows are in them, are refused with a way to their rows. Of a table
 in a store of objects the log of Delta Lake is copied, and what Iceberg's library asks for is read there.
 """
 
@@ -19,6 +19,7 @@ from typing import Final, NoReturn
 
 from bindings.archive.places import AnyPath, RemoteFile, list_remote, open_file
 from exchange.errors import InputError, name_os_errors
+from exchange.files.names import BROKERS, SCHEME
 from exchange.text.site import build_page_address
 
 __all__ = ["HIDDEN", "explain_address", "find_table_kind", "list_stored_files", "list_table_files"]
@@ -36,10 +37,6 @@ VERSION: Final = re.compile(r"(?:v([0-9]+)|([0-9]+)-.*?)(?:\.gz)?\.metadata\.jso
 HIDDEN: Final = (".", "_")
 """First characters of files and folders that are no part of an archive."""
 WAY_OUT: Final = "write the rows that are in it to Parquet, and read that"
-
-BROKERS: Final = ("amqp", "amqps", "kafka", "rocketmq", "http", "https")
-"""Schemes of addresses of brokers."""
-ADDRESS: Final = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*):/")
 
 
 def list_table_files(path: str) -> list[str] | None:
@@ -139,8 +136,8 @@ def _list_delta_files(root: AnyPath, log: Path) -> list[str]:
 
 def explain_address(path: str) -> str:
     """Return what to do with an address of a broker, added to an error; empty for other paths."""
-    found = ADDRESS.match(path)
-    scheme = found["scheme"] if found else ""
+    found = SCHEME.match(path)
+    scheme = found[1] if found else ""
     if scheme in BROKERS:
         topic = "; hashstar audit TOPOLOGY kafka://HOST:PORT/TOPIC reads a topic" if scheme == "kafka" else ""
         page = build_page_address("bridge-archives")

@@ -170,7 +170,7 @@ class Parquet(Format):
 
 
 def read_footer(path: Place | AnyPath) -> pq.FileMetaData:
-    """Return what the footer of a file says; that of a stored file is read once. Raises `UNREADABLE`, InputError."""
+    """Return the footer of a file; that of a stored file is read once. Raises `UNREADABLE`, InputError."""
     return _read_stored_footer(path) if isinstance(path, RemoteFile) else pq.read_metadata(path)
 
 
@@ -242,7 +242,7 @@ def _read_group(
         yield Bad(path, row, "damaged Parquet row group: its columns are nested too deeply")
         return
     if row != end:  # a page header is damaged; it has no checksum
-        yield Bad(path, row, "damaged Parquet row group: it has not as many rows as the file says")
+        yield Bad(path, row, "damaged Parquet row group: it has fewer rows than its footer states")
 
 
 def _rows_at_once(group: pq.RowGroupMetaData) -> int:

@@ -105,7 +105,7 @@ def _find_records(data: bytes, count: int) -> tuple[Places, Places]:
     This is the only loop over records in Python, so the decoding of its varint is inlined.
     """
     if count > len(data) // 7 + 1:  # a record has at least 7 bytes
-        raise InputError("has fewer records than it says")
+        raise InputError("has fewer records than its header states")
     starts, ends = (array("q", bytes(8 * count)) for _ in range(2))
     place, size = 0, len(data)
     try:
@@ -127,9 +127,9 @@ def _find_records(data: bytes, count: int) -> tuple[Places, Places]:
             if length & 1 or place > size or byte > 127:
                 raise InputError("has a record with a length that cannot be")
     except IndexError:
-        raise InputError("has fewer records than it says") from None
+        raise InputError("has fewer records than its header states") from None
     if place != size:
-        raise InputError("has more in it than the records it says")
+        raise InputError("has more in it than the records that its header states")
     return np.frombuffer(starts, np.int64), np.frombuffer(ends, np.int64)
 
 

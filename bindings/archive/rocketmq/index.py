@@ -107,7 +107,7 @@ class IndexFile:
         """
         with Mapped(self.path) as data:
             if _place_of(self.slots, self.units) + UNIT.size > len(data):
-                raise InputError(f"{self.path}: shorter than it says")
+                raise InputError(f"{self.path}: shorter than its header states")
             return np.frombuffer(data, COLUMNS, self.units, _place_of(self.slots, 1)).copy()
 
 
@@ -127,7 +127,7 @@ def open_index(path: str) -> IndexFile:
         header = header._replace(next_unit=max(header.next_unit, 1))
         slots = _find_slots(data, header)
         if slots is None:
-            raise InputError(f"{path}: no file of an index, or not all of one: its units are not where it says")
+            raise InputError(f"{path}: no file of an index, or not all of one: its units are not where it states")
         return IndexFile(path, len(data), header, slots)
 
 

@@ -115,7 +115,7 @@ class RocketmqLog(Format):
     grows: ClassVar[bool] = True
     in_place: ClassVar[bool] = True
     bias: ClassVar[Bias] = Bias.SURVIVORS
-    note: ClassVar[str] = "exchange and routing key of messages are where --exchange and --routing-key say"
+    note: ClassVar[str] = "exchange and routing key of messages are taken from where --exchange and --routing-key point"
 
     def recognises(self, head: bytes, path: AnyPath) -> bool:
         """Return whether the file begins with a record or a blank, or was allocated in advance by a broker."""

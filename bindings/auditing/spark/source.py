@@ -102,13 +102,13 @@ class HashstarSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         state = self.options.get("state")
         if state is None:
-            raise InputError('say where to keep how far files were read: .option("state", FOLDER)')
+            raise InputError('name a folder that keeps how far files were read: .option("state", FOLDER)')
         return _StreamReader(Growth(self._path(), Path(state), decode_mapping(self.options)), self._wish(schema))
 
     def _path(self) -> str:
         path = self.options.get("path")
         if path is None:
-            raise InputError("say which archive to read: .load(PATH)")
+            raise InputError("name the archive to read: .load(PATH)")
         return path.removeprefix("file://")
 
     def _wish(self, schema: StructType | None = None) -> _Wish:

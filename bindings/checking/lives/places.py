@@ -165,7 +165,7 @@ class PlaceGraph:
                     yield Publish(entry, key)
 
     def _keys_of(self, queue: str, pattern: Pattern | None) -> Iterator[str]:
-        """Yield keys that a pattern may match and that the dead letter exchange of the queue may tell apart."""
+        """Yield keys that a pattern may match and that the dead letter exchange of the queue may route differently."""
         if self._classes is not None:
             yield from self._classes
             return
@@ -189,7 +189,7 @@ class PlaceGraph:
 
     @cached_property
     def _classes(self) -> Collection[str] | None:
-        """One key of each class of keys that the bindings and the names of queues tell apart; None for too many."""
+        """One key of each class of keys that the bindings and the names of queues distinguish; None for too many."""
         topology = self.view.topology
         if len(topology.bindings) + len(topology.queues) > SMALL:
             return None

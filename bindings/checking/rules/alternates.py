@@ -9,8 +9,8 @@ from bindings.analysis.pattern_set import PatternSet
 from bindings.checking.rules.finding import Finding, list_names, quote_binding, quote_exchange
 from bindings.checking.rules.leaks import find_key_lost_by_alternate, find_key_lost_by_binding
 from bindings.checking.rules.view import TopologyView
-from exchange.entities.alternates import find_policy_in_force
 from exchange.entities.entities import Binding, Exchange
+from exchange.entities.in_force import find_policy_in_force
 from exchange.kinds import can_delay
 from exchange.kinds.condition import EVERYTHING
 from exchange.patterns.pattern import Pattern

@@ -21,8 +21,8 @@ from bindings.diffing.comparison.inquiry import TOO_MANY_CASES, Divergence, Inqu
 from bindings.diffing.comparison.meaning import ChoiceChange
 from bindings.diffing.comparison.paths import PathConditions
 from bindings.diffing.comparison.sides import Side, Ways
-from exchange.entities.alternates import find_alternates_in_effect
 from exchange.entities.entities import Destination, Exchange
+from exchange.entities.in_force import find_alternates_in_effect
 from exchange.errors import BrokerError
 from exchange.kinds import Decider, find_kind
 from exchange.routing.router import Router

@@ -17,8 +17,8 @@ from bindings.analysis.crawl import Deadline
 from bindings.diffing.planning.rehearsal import Rehearsal, TooMuch, mark
 from bindings.diffing.planning.step import Step, StepState, Unit
 from bindings.diffing.planning.tangles import Alteration, find_tangled
-from exchange.entities.alternates import find_alternate, find_possible_alternates
 from exchange.entities.entities import Binding, Destination, Exchange, Policy, Queue, Ranked
+from exchange.entities.in_force import find_alternate, find_possible_alternates
 from exchange.kinds import Decider, UnknownExchange, find_kind
 from exchange.text.display import list_some
 from exchange.topology.graph import Graph

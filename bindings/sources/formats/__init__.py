@@ -14,15 +14,15 @@ from bindings.sources.files import decode_text, read_content
 from bindings.sources.formats.format import SourceFile, TopologyFormat
 from bindings.sources.formats.imported import Imported
 from exchange.errors import InputError
+from exchange.files.names import YAML
 from exchange.limits import DOCUMENT_BYTES
 from exchange.values.json_text import parse
 
 __all__ = [
-    "FORMATS", "MODULE_NAMES", "NAMED_YAML", "OPERATOR", "RECORDING", "Imported", "SourceFile", "TopologyFormat",
+    "FORMATS", "MODULE_NAMES", "OPERATOR", "RECORDING", "Imported", "SourceFile", "TopologyFormat",
     "format_of", "read_folder",
 ]  # fmt: skip
 
-NAMED_YAML: Final = (".yaml", ".yml")
 KUBERNETES: Final = re.compile(r"^(?:apiVersion|kind):[ \t]", re.MULTILINE)
 ASYNCAPI: Final = re.compile(r"^[\"']?asyncapi[\"']?:[ \t]", re.MULTILINE)
 HCL: Final = re.compile(
@@ -123,7 +123,7 @@ def read_folder(folder: str, paths: Sequence[str]) -> tuple[TopologyFormat, Impo
     module = [path for path in paths if path.endswith(MODULE_NAMES)]
     if module:
         return TERRAFORM, TERRAFORM.read(_read_files(folder, module), folder)
-    objects = [path for path in paths if path.endswith((*NAMED_YAML, ".json"))]
+    objects = [path for path in paths if path.endswith((*YAML, ".json"))]
     files = [file for file in _read_files(folder, objects) if _is_operator(file)]
     if not files:
         raise InputError(f"{folder}: no topology: a folder without objects of Kubernetes in .yaml files")

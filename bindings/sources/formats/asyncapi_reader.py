@@ -140,7 +140,7 @@ class _AsyncApiReader:
             for stranger, reason in () if each is None else each.unknown(known):
                 self._collector.miss(stranger, "unknown", f"channel {name!r}: {reason}")
         if is_queue and exchange is not None:  # its address is the queue's, no key of the exchange
-            text = f"channel {name!r} is a queue, and its exchange is not read: how it leads to the queue is not said"
+            text = f"channel {name!r} is a queue, and its exchange is not read: nothing binds it to the queue"
             self._collector.miss(exchange, "unsupported", text)
             exchange = None
         vhost = next((each.text("vhost", "/") for each in (exchange, queue) if each is not None), "/")

@@ -47,7 +47,7 @@ class ChannelConsumer(Consumer):
 
     @property
     def is_heard(self) -> bool:
-        """Whether its client knows of each of its timeouts; one that had cancelled it before hears of none."""
+        """Whether its client knows of each of its timeouts; one that had cancelled it before gets no notice."""
         return self._heard == self.timeouts
 
     def hear_timeouts(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from functools import partial
 from typing import Final
 
 from bindings.upgrading.facts.crossing import Crossing, Seen, build_queue_finder, may_dead_letter
@@ -36,16 +37,14 @@ def find_queues_with_dead_letters_to_streams(crossing: Crossing) -> Iterator[See
         yield from _named(crossing, crossing.dead_letters.leading_to(streams))
 
 
-def find_queues_whose_deaths_counted(crossing: Crossing) -> Iterator[Seen]:
-    """Yield the queues that dead-letter messages, if the old release takes x-death of a publisher for deaths."""
-    if crossing.before.profile.lives.published_deaths_count:
+def find_where_deaths_counted(counted: bool, crossing: Crossing) -> Iterator[Seen]:
+    """Yield the queues that dead-letter, if the old release counts x-death of a publisher, or if it ignores it."""
+    if crossing.before.profile.lives.published_deaths_count == counted:
         yield from that_dead_letter(crossing)
 
 
-def find_queues_whose_deaths_did_not_count(crossing: Crossing) -> Iterator[Seen]:
-    """Yield the queues that dead-letter messages, if the old release ignores x-death of a publisher."""
-    if not crossing.before.profile.lives.published_deaths_count:
-        yield from that_dead_letter(crossing)
+deaths_counted: Final = partial(find_where_deaths_counted, True)
+deaths_did_not_count: Final = partial(find_where_deaths_counted, False)
 
 
 def _named(crossing: Crossing, names: Collection[str]) -> Iterator[Seen]:
@@ -57,7 +56,7 @@ FACTS: Final[tuple[Fact, ...]] = (
     Fact("HSU014", (4, 0, 0), "note",
          "x-death of a message that a client publishes is ignored: counts of republished messages begin anew",
          "count tries in a header of your own if an application republishes dead letters", "trial",
-         find_queues_whose_deaths_counted, link_notes("4.0.1")),
+         deaths_counted, link_notes("4.0.1")),
     Fact("HSU066", (3, 13, 0), "note",
          "x-death of a message that a client publishes is ignored, up to 3.13.2: counts of republished messages begin "
          "anew",
@@ -66,12 +65,12 @@ FACTS: Final[tuple[Fact, ...]] = (
     Fact("HSU067", (3, 13, 3), "note",
          "x-death of a message that a client publishes counts again, for the numbers of its deaths and for circles; "
          "from 3.13.0 to 3.13.2 it is ignored, and so it is in 4.0",
-         "publish without x-death what is to begin anew", "source", find_queues_whose_deaths_did_not_count,
+         "publish without x-death what is to begin anew", "source", deaths_did_not_count,
          link_notes("3.13.3"), until=(4, 0, 0)),
     Fact("HSU069", (4, 0, 0), "error",
          "a message that a client published with the header x-death to 3.13.3 or later of 3.13, and that is in the "
          "queue during the upgrade, crashes it when it is dead-lettered, up to 4.0.4",
-         "upgrade to 4.0.5 or later, or consume such messages before", "source", find_queues_whose_deaths_counted,
+         "upgrade to 4.0.5 or later, or consume such messages before", "source", deaths_counted,
          link_pull_request(12935), until=(4, 0, 5)),
     Fact("HSU025", (3, 13, 0), "note",
          "dead letters have headers x-last-death-reason, -queue and -exchange beside those of the first death",

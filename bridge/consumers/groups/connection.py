@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bindings.sources.address import parse_address
 from exchange.errors import HashstarError, InputError
+from exchange.files.names import AMQP
 from exchange.text.site import build_install_command
 from exchange.values.field_values import to_plain
 from exchange.values.message import BASIC_PROPERTIES, NO_FIELDS, Message, assemble_message
@@ -86,7 +87,7 @@ async def connect(url: str, name: str, heartbeat: float) -> Any:
     Raises InputError for an address of another form; GroupConnectionLost if no broker answers, or it refuses.
     """
     aiormq = import_aiormq()
-    address = parse_address(url, ("amqp", "amqps"), "amqp://USER:PASSWORD@HOST:PORT/VHOST")
+    address = parse_address(url, AMQP, "amqp://USER:PASSWORD@HOST:PORT/VHOST")
     host = address.hosts.partition(",")[0]
     query = f"{address.query}&" * bool(address.query) + f"heartbeat={round(heartbeat)}"
     url = f"{address.scheme}://{address.login}{host}{address.path or '/'}?{query}"

@@ -52,7 +52,7 @@ class Description:
 
     state: GroupState
     plan: GroupPlan | None
-    """The newest plan that was announced; None if no member was heard."""
+    """The newest plan that was announced; None if no member was seen."""
     members: Mapping[str, Beat]
     partitions: tuple[PartitionStatus, ...]
 

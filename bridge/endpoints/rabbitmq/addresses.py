@@ -18,6 +18,7 @@ from bridge.endpoints.rabbitmq.wire import OPEN_SECONDS
 from bridge.table import Secret, Table, read_address, refuse_second_login
 from bridge.tls import make_context
 from exchange.errors import InputError
+from exchange.files.names import AMQP, WEB
 
 __all__ = ["parse_broker", "read_brokers", "read_cluster_name", "read_management"]
 
@@ -58,7 +59,7 @@ def parse_broker(
 def _parse_url(url: str) -> Address:
     """Return the parts of an AMQP URL with one host. Raises InputError."""
     try:
-        address = parse_address(url, ("amqp", "amqps"), EXAMPLE)
+        address = parse_address(url, AMQP, EXAMPLE)
     except InputError as error:
         raise InputError(str(error).replace("not an address", "not an AMQP address")) from None
     if "," in address.hosts:
@@ -155,7 +156,7 @@ def read_management(table: Table) -> str | None:
     if url is None:
         return None
     example = "http://HOST:PORT or https://HOST:PORT; user and password are AMQP's"
-    address = read_address(table, url, ("http", "https"), example, "management")
+    address = read_address(table, url, WEB, example, "management")
     if address.login or "," in address.hosts:
         raise table.error("management", f"must be {example}")
     return url.rstrip("/")

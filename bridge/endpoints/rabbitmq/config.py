@@ -70,9 +70,9 @@ def dead_letter_target(name: str, url: str, table: Table) -> RabbitmqTarget:
     """Read the table of a target of dead letters; see `bridge.endpoints`. Raises InputError."""
     queue, exchange = keys.DEAD_LETTER_QUEUE.read(table), keys.DEAD_LETTER_EXCHANGE.read(table)
     if queue is None and exchange is None:
-        raise table.missing("queue", "say either the queue that takes dead letters, or an exchange")
+        raise table.missing("queue", "give either the queue that takes dead letters, or an exchange")
     if queue is not None and exchange is not None:
-        raise table.error("queue", "say either the queue that takes dead letters, or an exchange")
+        raise table.error("queue", "give either the queue that takes dead letters, or an exchange")
     routing_key = None if queue is not None else keys.DEAD_LETTER_ROUTING_KEY.read(table)
     address = PublishAddress.queue(queue) if queue is not None else PublishAddress(exchange or "", routing_key)
     if address.is_template:

@@ -72,7 +72,7 @@ def explain_connect_error(parameters: pika.URLParameters, error: BaseException) 
         isinstance(chain[-1], ssl.SSLCertVerificationError) or not isinstance(chain[-1], ssl.SSLError)
     )
     if words is not None and not is_named:
-        return Disconnected(f"{where}: {words}")  # what pika itself says, or OpenSSL, is for their authors
+        return Disconnected(f"{where}: {words}")  # texts of pika itself, or OpenSSL, are for their authors
     return Disconnected(f"{where}: {describe_error(chain[-1])}")
 
 

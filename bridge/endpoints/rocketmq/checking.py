@@ -67,7 +67,7 @@ async def check_target(
         settings, lambda client, findings: _look_at_target(client, findings, destinations, partitioned)
     )
     if settings.channel.credentials is not None and not any(each.level == "error" for each in findings):
-        text = "whether this user may write: brokers tell that only when something is written"
+        text = "whether this user may write: brokers answer that only when something is written"
         findings.append(Finding("not checked", text, "queues"))
     return findings
 
@@ -305,7 +305,7 @@ async def _group(client: Client, group: str, subscriptions: Sequence[Subscriptio
     elif present:
         findings.append(Finding("ok", f"group {name_of(group)!r}: there at {count_noun(len(present), 'broker')}"))
     if silent:
-        text = f"group {name_of(group)!r}: whether broker(s) {', '.join(sorted(silent))} have it: they do not tell"
+        text = f"group {name_of(group)!r}: whether broker(s) {', '.join(sorted(silent))} have it: they do not answer"
         findings.append(Finding("not checked", text, "group"))
     return findings
 

@@ -174,7 +174,7 @@ def test_a_connection_that_is_refused_is_reported() -> None:
     """In words, at once, with the address, which may not be the one that was meant."""
     with pytest.raises(
         Lost,
-        match=r"^127\.0\.0\.1:1: .*Connection refused; if its AMQP is elsewhere, say --other-address amqp://HOST:PORT$",
+        match=r"^127\.0\.0\.1:1: .*Connection refused; if its AMQP is elsewhere, give --other-address amqp://HOST:PORT$",
     ):
         BrokerConnection("amqp://127.0.0.1:1/", "u", "p", "/")
 

@@ -201,7 +201,7 @@ def test_the_columns_that_are_there_are_listed(tmp_path: Path) -> None:
     path = write(
         tmp_path / "a.avro", encode_rows(record_schema(topic="string", k="string"), [{"topic": "x", "k": "y"}])
     )
-    with pytest.raises(InputError, match="its columns are topic, k; say which one it is with --column exchange=NAME"):
+    with pytest.raises(InputError, match="its columns are topic, k; name them with --column exchange=NAME"):
         detect(str(path))
     with pytest.raises(InputError, match="there is no column 'rk'; there are: k, topic"):
         read(path, "exchange=topic", "routing_key=rk")

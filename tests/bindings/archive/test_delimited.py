@@ -127,7 +127,7 @@ def test_names_of_folders_and_constants_are_fields(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "error"),
     [
-        ((), r"its columns are a, b; say which one it is with --column exchange=NAME --column routing_key=NAME"),
+        ((), r"its columns are a, b; name them with --column exchange=NAME --column routing_key=NAME"),
         ((("exchange", "c"),), r"there is no column 'c'; there are: a, b"),
         ((("exchange", "a"), ("routing_key", "b"), ("headers", "h")), r"there is no column 'h'; there are: a, b"),
     ],

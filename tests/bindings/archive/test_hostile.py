@@ -413,7 +413,7 @@ def test_a_forged_index_with_many_layouts_is_checked_a_few_times_only(
     data = bytearray(index(7, 1000, [("t#k", 5, 1000)] * 3))
     data[40:] = struct.pack(">iqii", 5, 5, 5, 5) * ((len(data) - 40) // 20)
     (tmp_path / "20260101000000000").write_bytes(data)
-    with pytest.raises(InputError, match="its units are not where it says"):
+    with pytest.raises(InputError, match="its units are not where it states"):
         rocketmq_index.open_index(str(tmp_path / "20260101000000000"))
     assert looked <= rocketmq_index.LAYOUTS
 

@@ -305,7 +305,7 @@ def test_an_export_of_no_release_asks_for_from_and_warns_of_no_profile(tmp_path:
     result = run(tmp_path, text=text)
     assert result.exit_code == 2
     assert "shop.bindings: '%%VSN%%' is no release of RabbitMQ" in result.stderr
-    assert "say --from RELEASE" in result.stderr
+    assert "give --from RELEASE" in result.stderr
     assert run(tmp_path, "--from", "3.13", text=text).stderr == ""
 
 

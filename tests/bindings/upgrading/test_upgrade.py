@@ -240,8 +240,8 @@ def test_a_step_asks_for_a_patch_release_only_of_those_on_an_older_one() -> None
         ("4.3.6", "4.3", "4.3.6 is the newest patch release of 4.3 that is known here"),
         ("4.3", "4.3.1", "4.3 without a patch number is its newest patch release"),
         ("3.13", "3.13.7", "3.13 without a patch number is its newest patch release"),
-        ("5.0.1", KNOWN[-1], f"{KNOWN[-1]} is the newest release that is known here; say --to RELEASE"),
-        ("5.0", KNOWN[-1], f"{KNOWN[-1]} is the newest release that is known here; say --to RELEASE"),
+        ("5.0.1", KNOWN[-1], f"{KNOWN[-1]} is the newest release that is known here; give --to RELEASE"),
+        ("5.0", KNOWN[-1], f"{KNOWN[-1]} is the newest release that is known here; give --to RELEASE"),
     ],
 )
 def test_an_upgrade_that_is_none_names_the_reason(old: str, new: str, why: str) -> None:

@@ -17,7 +17,7 @@ from exchange.errors import PreconditionFailed
 from tests.support.syntax import walk
 
 ROOT = Path(__file__).parents[3]
-TABLE = {"exchange/entities/releases.py", "exchange/entities/release_settings.py"}
+TABLE = {f"exchange/entities/{name}.py" for name in ("releases", "release_profiles", "release_settings")}
 NAME = re.compile(r"(rabbitmq[-:])?v?[345]\.\d{0,2}(\.(\d+|x))?")
 """A release, a series, or the beginning of their names."""
 OTHER_SYSTEMS = ("exchange/selector/", "exchange/partition/clients/", "bridge/rocketmq/", "bindings/auditing/spark/")

@@ -1,4 +1,4 @@
-"""Divide key classes by headers: one number, from 1, for messages that neither keys nor headers tell apart.
+"""Divide key classes by headers: one number, from 1, for messages that neither keys nor headers distinguish.
 
 The code of a header is 0 if the row lacks it, 1 for a value that no binding asks for, and from 2 on for the values that
 bindings ask for. A headers exchange routes rows alike that have equal codes for all headers it asks for.

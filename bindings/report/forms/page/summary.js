@@ -1,4 +1,4 @@
-/* The head: what was audited and the figures of it, beside the flow; below, what the gates say. */
+/* The head: what was audited and the figures of it, beside the flow; below, the gates. */
 
 function summary(report) {
   const { audited } = report;

@@ -117,7 +117,7 @@ def check_target(settings: Mapping[str, Any], topics: Sequence[str], partitioned
 
 
 def _judge_outage(admin: AdminClient, topics: Sequence[str], key: str) -> Iterator[Finding]:
-    """Yield which outage the records of topics survive, and of which topics the brokers do not show that."""
+    """Yield which outage the records of topics survive, and of which topics the brokers do not answer."""
     hidden: list[str] = []
     yield from judge_removals([*fetch_removals(admin, topics, hidden)], key, is_written=key == "queues")
     if hidden:
@@ -172,7 +172,7 @@ def _check_topics(
             yield Finding("warning", f"topic {name!r}: partitions {', '.join(map(str, away))} have no leader now", key)
         yield Finding("ok", f"topic {name!r}: {count_noun(len(topic.partitions), 'partition')}", key)
         if topic.authorized_operations is None:
-            yield Finding("not checked", f"topic {name!r}: whether this user may {verb} it: brokers do not tell", key)
+            yield Finding("not checked", f"topic {name!r}: whether this user may {verb} it: brokers do not answer", key)
 
 
 def _check_group(admin: AdminClient, settings: Mapping[str, Any]) -> Iterator[Finding]:
@@ -210,5 +210,5 @@ def _check_group(admin: AdminClient, settings: Mapping[str, Any]) -> Iterator[Fi
         way_out = "give it a group of its own, or set partition.assignment.strategy in librdkafka to theirs"
         yield Finding("error", f"{text}: {way_out}", "group")
     if description.authorized_operations is None:
-        text = f"group {group!r}: whether this user may read with it: brokers do not tell"
+        text = f"group {group!r}: whether this user may read with it: brokers do not answer"
         yield Finding("not checked", text, "group")

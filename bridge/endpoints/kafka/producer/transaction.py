@@ -102,7 +102,7 @@ class Transacting(Connection):
             if not isinstance(lane, PartitionLane) or not lane.assignment.transactional:
                 raise Disconnected(
                     f"a message from {outgoing.delivery.origin} cannot be in a transaction: all sources of a "
-                    "transactional target must be Kafka's, and say transactional = true"
+                    "transactional target must be Kafka's, with transactional = true"
                 )
             if not lane.current:
                 self.batching.clear(outgoing)

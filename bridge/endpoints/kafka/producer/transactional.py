@@ -110,7 +110,7 @@ class TransactionalTarget(TopicTarget[Transacting]):
             raise Misfit(
                 "transactional",
                 f"what {' and '.join(others)} gives cannot be in a transaction: all sources of a bridge with a "
-                "transactional target must be Kafka's and say transactional = true; else write transactional = false",
+                "transactional target must be Kafka's, with transactional = true; else write transactional = false",
             )
         if self._id_is_given and layout.workers > 1:
             raise Misfit(

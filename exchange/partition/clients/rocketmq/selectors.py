@@ -264,7 +264,7 @@ STRATEGIES: Final = (
          "several messages in one request lose their group"),
     _row("grpc_java", GrpcJava, "rocketmq-clients Java 5 PublishingLoadBalancer; Go's too",
          "the queue whose broker's endpoint gets the request, and no more: the message is stored where "
-         "rocketmq.grpc_proxy says", "it tells nothing of the order of messages"),
+         "rocketmq.grpc_proxy says", "it shows nothing of the order of messages"),
     _row("go", GoHash, "rocketmq-client-go 2 NewHashQueueSelector", "a sharding key has one queue as long as the queue "
          "list stays; not rocketmq.hash's", "a lost master or another number of write queues moves nearly all keys"),
 )  # fmt: skip
