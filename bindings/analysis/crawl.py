@@ -33,7 +33,7 @@ __all__ = ["Budget", "Deadline", "OutOfBudget", "PatternAutomaton", "find_fresh_
 
 Words: TypeAlias = tuple[Word, ...]
 
-UNSAYABLE: Final[dict[str, tuple[Words, ...]]] = {AMQP.name: (("",),), MQTT.name: ((), ("",)), NATS.name: ((),)}
+NO_KEYS: Final[dict[str, tuple[Words, ...]]] = {AMQP.name: (("",),), MQTT.name: ((), ("",)), NATS.name: ((),)}
 """Dialect -> the word sequences that are no key. In AMQP the key ``""`` has no words, so one empty word is no key; the
 empty text is neither an MQTT topic nor a NATS subject."""
 
@@ -116,10 +116,10 @@ def find_shortest_key(
     tried = (fresh, "$" + fresh) if dialect is MQTT else (fresh,)
 
     def search(tried: tuple[str, ...], cost: Callable[[str], int], most: int | None) -> list[str] | None:
-        sayable = named.union(tried)
+        possible = named.union(tried)
         return _crawl(
             walkers,
-            PatternAutomaton(words for words, literals in watchers if literals <= sayable),
+            PatternAutomaton(words for words, literals in watchers if literals <= possible),
             tried,
             cost,
             most,
@@ -137,7 +137,7 @@ def find_shortest_key(
 
 
 def _words(dialect: Dialect, patterns: Iterable[Pattern]) -> Iterator[Words]:
-    yield from UNSAYABLE[dialect.name]
+    yield from NO_KEYS[dialect.name]
     for pattern in patterns:
         yield pattern.words
 

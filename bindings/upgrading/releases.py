@@ -1,4 +1,4 @@
-"""Releases of RabbitMQ: from which to which a running cluster can be upgraded, and what is to be done before each step.
+"""Releases of RabbitMQ: the steps by which a running cluster can be upgraded, and what is to be done before each.
 
 The steps are those of RabbitMQ's release notes. A new broker beside the old one needs none of them: definitions are
 exported from the one and imported into the other.
@@ -38,7 +38,7 @@ class Release(NamedTuple):
 
     @property
     def series(self) -> str:
-        """The release without its patch number: ``4.2``."""
+        """Its numbers without that of the patch release: ``4.2``."""
         return f"{self.numbers[0]}.{self.numbers[1]}"
 
     def __str__(self) -> str:
@@ -73,8 +73,8 @@ def release_of(name: str) -> Release:
 def find_steps(old: Release, new: Release) -> tuple[SeriesUpgrade, ...]:
     """Return the steps of the upgrade of a running cluster; as few as RabbitMQ supports.
 
-    None within one series. The last step to a release newer than all that are known here goes there from the newest
-    one, whatever it asks for. Raises InputError if the second release is not newer than the first, or one is unknown.
+    None within one series. To a release newer than all that are known here, the last step begins at the newest series
+    that is known. Raises InputError if the second release is not newer than the first, or one is unknown.
     """
     for release in (old, new):
         if release.series not in SERIES and not release.profile.applied_to:
@@ -106,7 +106,7 @@ def find_steps(old: Release, new: Release) -> tuple[SeriesUpgrade, ...]:
 
 
 def _before(old: Release, start: str, end: str) -> tuple[str, ...]:
-    """Return what is to be done before a step: what its series asks for, and what those ask for that it skips."""
+    """Return what is to be done before a step: what its last series asks for, and each one that the step skips."""
     passed = KNOWN[KNOWN.index(start) + 1 : KNOWN.index(end) + 1]
     firsts = tuple(dict.fromkeys(first for series in passed for first in SERIES[series].before_upgrade))
     least = SERIES[end].needed_patch

@@ -106,11 +106,11 @@ def unwrap(content: ContentHeader, body: bytes, topic: str) -> RocketMessage:
     for raw_name, wire in content.fields():
         name, of_property = _names(raw_name)
         if of_property is not None:
-            text = format_property(wire[5:] if wire[0] == 83 else format_wire(wire)[1] or b"")
+            text = format_property(wire[5:] if wire[:1] == b"S" else format_wire(wire)[1] or b"")
             if text is not None:
                 properties[of_property] = text
         elif name in OURS:
-            ours[name] = _own(name, wire)
+            ours[name] = _read_ours(name, wire)
         elif name == LITE_TOPIC:
             lite = (format_wire(wire)[1] or b"").decode("utf-8", "replace")
             raise Unmappable(
@@ -124,7 +124,8 @@ def unwrap(content: ContentHeader, body: bytes, topic: str) -> RocketMessage:
     return RocketMessage(topic, body, properties, ours.get(FLAG, 0))
 
 
-def _own(name: str, wire: bytes) -> Any:
+def _read_ours(name: str, wire: bytes) -> Any:
+    """Return the value of one of `OURS`. Raises Unmappable for another type."""
     kind = KINDS[wire[0]]
     if kind != OURS[name]:
         raise Unmappable(f"header {name}: it is a {kind}, not a {OURS[name]}")

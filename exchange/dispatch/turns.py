@@ -20,7 +20,7 @@ class ConcurrentTurns(Generic[T]):
     Items of one key are started one after another, in the order of their arrival; those of different keys, and items
     without a key (None), side by side. Not safe to use from several threads.
 
-    >>> turns = Turns(concurrency=2)
+    >>> turns = ConcurrentTurns(concurrency=2)
     >>> turns.add("a1", "a"); turns.add("a2", "a"); turns.add("b1", "b")
     >>> turns.start(), turns.start(), turns.start()
     (('a1', 'a'), ('b1', 'b'), None)

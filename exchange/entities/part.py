@@ -1,4 +1,4 @@
-"""A part of a topology, whichever it is: its JSON in findings and changes, and the AMQP method for it.
+"""An exchange, queue, binding or policy: its JSON in findings and changes, and the AMQP method that declares it.
 
 Arguments have the names of `exchange.amqp.methods`. Those that no part has, such as ``nowait``, are not read.
 """

@@ -11,6 +11,7 @@ Not safe for concurrent use: the owner holds a lock around every call.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from itertools import chain
 from operator import itemgetter
 from typing import Any, Final, Generic, TypeVar
 
@@ -61,9 +62,8 @@ class Shapes(Generic[V]):
         return bool(self._large)
 
     def small(self) -> Iterator[Wild[V]]:
-        """Yield the patterns for the owner's indexes."""
-        for patterns in self._small.values():
-            yield from patterns.values()
+        """Return the patterns for the owner's indexes."""
+        return chain.from_iterable([patterns.values() for patterns in self._small.values()])
 
     def items(self) -> Iterator[tuple[tuple[Word, ...], tuple[V, ...]]]:
         """Yield the words of each pattern and its values; for AMQP."""
@@ -143,7 +143,7 @@ class Shapes(Generic[V]):
         return found
 
     def _find_fitting(self, length: int) -> tuple[list[_Lookup[V]], list[_Large[V]]]:
-        large = [each for each in self._large.values() if each.form.fits_exactly(length)]
+        large = [each for each in self._large.values() if each.form.fits(length)]
         fitting = [each.lookup for each in large if not each.form.inner], [each for each in large if each.form.inner]
         if length <= LENGTHS:
             self._fitting[length] = fitting

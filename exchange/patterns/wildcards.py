@@ -66,10 +66,8 @@ class Wild(dict[V, None]):
 
     def fits(self, length: int | None) -> bool:
         """Return whether the length allows keys to match; None stands for any length above ``LONGEST``."""
-        return self.open or self.least > LONGEST if length is None else self.fits_exactly(length)
-
-    def fits_exactly(self, length: int) -> bool:
-        """Return whether this length, which may be above ``LONGEST``, allows keys to match."""
+        if length is None:
+            return self.open or self.least > LONGEST
         return self.least <= length if self.open else self.least == length
 
     def conjunctions(self, length: int, most: int = PLACEMENTS) -> list[Conditions] | None:

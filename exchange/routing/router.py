@@ -101,11 +101,11 @@ class Router:
         """
         if type(message) is Message:  # nearly always; the property would be a call
             headers = message.headers
-            if type(headers) is dict:
-                key_only = not headers or ("CC" not in headers and "BCC" not in headers)
-            else:
-                certain = getattr(headers, "has_one_key", False)  # as of `LazyHeaders`
-                key_only = certain or not headers or ("CC" not in headers and "BCC" not in headers)
+            key_only = (
+                not headers
+                or (type(headers) is not dict and getattr(headers, "has_one_key", False))  # as of `LazyHeaders`
+                or ("CC" not in headers and "BCC" not in headers)
+            )
         elif isinstance(message, Message):
             key_only = message.has_one_key
         else:

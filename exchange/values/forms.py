@@ -1,4 +1,4 @@
-"""The forms in which commands print and write their results: text for people, JSON, Markdown, pages, tables.
+"""The forms in which commands print and write their results: text for people, JSON, Markdown, HTML, tables.
 
 Each command has one table, name -> `Form`. Its ``--format``, the suffixes that ``-o`` knows, and the options that write
 files besides, are made of it: to add a form, write a function and add a row.
@@ -34,7 +34,7 @@ class Form(NamedTuple):
     """A form of the results of a command."""
 
     function: str
-    """``MODULE:NAME`` of the function that returns a result in this form; imported when it is wanted, as forms need
+    """``MODULE:NAME`` of the function that returns a result in this form; imported at its first use, as forms need
     packages of their own. It returns a text, lines that are yet to be escaped, an object of JSON, or bytes."""
     suffixes: tuple[str, ...] = ()
     """Suffixes of files that are written in this form, unless the user names another one."""

@@ -261,8 +261,8 @@ BRIDGE: Final[list[Mutant]] = [
         "bridge/endpoints/rabbitmq/test_rabbitmq_publishing.py bridge/endpoints/rabbitmq/test_rabbitmq_frames.py",
         (
             "a message that the broker ends the connection for is sent again",
-            "            if objects and (objection",
-            "            if False and (objection",
+            "            if has_guilty and (failure",
+            "            if False and (failure",
         ),
     ),
     *mutants_of(

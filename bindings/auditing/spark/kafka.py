@@ -146,7 +146,7 @@ def _records(batch: pa.RecordBatch) -> RecordColumns:
     pieces: list[np.ndarray[Any, Any]] = []
     size = 0
     for column in columns:
-        data, bounds = _bytes_of(column)
+        data, bounds = _split_bytes(column)
         lengths = np.where(np.asarray(column.is_valid()), np.diff(bounds), -1)
         spans.append(ByteRanges(bounds[:-1] + size, lengths))
         pieces.append(data)
@@ -156,7 +156,7 @@ def _records(batch: pa.RecordBatch) -> RecordColumns:
     return RecordColumns(np.concatenate(pieces), offsets, times, spans[0], spans[1], counts, spans[2], spans[3])
 
 
-def _bytes_of(column: pa.BinaryArray) -> tuple[np.ndarray[Any, Any], Places]:
+def _split_bytes(column: pa.BinaryArray) -> tuple[np.ndarray[Any, Any], Places]:
     """Return the bytes of a column, and its n + 1 boundaries: value i is ``data[bounds[i] : bounds[i + 1]]``."""
     column = column.cast(pa.large_binary())
     _, ends, data = column.buffers()

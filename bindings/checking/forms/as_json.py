@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from bindings.checking.forms.statistics import StatisticsJson, build_statistics_json
+from bindings.checking.forms.statistics import Statistics, count_findings
 from bindings.checking.report import CheckResult, SourceReport, count_severities
 from bindings.checking.rules.table import Severity
 from exchange.values.documents import document, encode_as
@@ -12,10 +12,10 @@ from exchange.values.documents import document, encode_as
 __all__ = ["CheckResult", "CheckedFile", "to_json"]
 
 
-def _statistics(checked: CheckResult | CheckedFile) -> StatisticsJson | None:
+def _statistics(checked: CheckResult | CheckedFile) -> Statistics | None:
     """Only with `--statistics`."""
     result = checked if isinstance(checked, CheckResult) else checked.result
-    return build_statistics_json(result) if result.statistics else None
+    return count_findings(result) if result.statistics else None
 
 
 def _counts(result: CheckResult) -> dict[Severity, int]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import TypedDict
+from typing import NamedTuple
 
 from bindings.checking.report import CheckResult, SourceReport
 from bindings.checking.rules.table import RULES, SEVERITIES, Severity
+from exchange.values.documents import document
 
-__all__ = ["StatisticsJson", "build_statistics_json", "format_statistics"]
+__all__ = ["Statistics", "count_findings", "format_statistics"]
 
 
-class CodeCountJson(TypedDict):
+@document("CodeCountJson")
+class CodeCount(NamedTuple):
     """Findings of a rule."""
 
     code: str
@@ -21,7 +23,8 @@ class CodeCountJson(TypedDict):
     findings: int
 
 
-class FileCountJson(TypedDict):
+@document("FileCountJson")
+class FileCount(NamedTuple):
     """Findings about a file."""
 
     source: str
@@ -32,29 +35,22 @@ class FileCountJson(TypedDict):
     """Code -> number of findings."""
 
 
-class StatisticsJson(TypedDict):
+@document("StatisticsJson")
+class Statistics(NamedTuple):
     """How many findings there are, those that are not listed too."""
 
-    codes: list[CodeCountJson]
-    files: list[FileCountJson]
+    codes: list[CodeCount]
+    files: list[FileCount]
 
 
-def build_statistics_json(result: CheckResult) -> StatisticsJson:
-    """Return the number of findings of each code and about each file; all count, those that are not listed too."""
-    codes: list[CodeCountJson] = [
-        {"code": code, "name": RULES[code].name, "severity": RULES[code].severity, "findings": count}
-        for code, count in _by_code(result).items()
+def count_findings(result: CheckResult) -> Statistics:
+    """Return the number of findings of each code and about each file, including those that are not listed."""
+    codes = [CodeCount(code, RULES[code].name, RULES[code].severity, count) for code, count in _by_code(result).items()]
+    tallies = [(report.name, _tally(report)) for report in result.reports]
+    files = [
+        FileCount(name, tally.total(), _by_severity(tally), dict(sorted(tally.items()))) for name, tally in tallies
     ]
-    files: list[FileCountJson] = [
-        {
-            "source": report.name,
-            "findings": sum(_tally(report).values()),
-            "severities": _by_severity(_tally(report)),
-            "codes": dict(sorted(_tally(report).items())),
-        }
-        for report in result.reports
-    ]
-    return {"codes": codes, "files": files}
+    return Statistics(codes, files)
 
 
 def format_statistics(result: CheckResult) -> Iterator[str]:
@@ -78,8 +74,8 @@ def format_statistics(result: CheckResult) -> Iterator[str]:
 
 def _tally(report: SourceReport) -> Counter[str]:
     total: Counter[str] = Counter()
-    for of in report.vhosts:
-        total.update(of.tally)
+    for checked in report.vhosts:
+        total.update(checked.tally)
     return total
 
 

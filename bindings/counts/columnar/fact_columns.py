@@ -120,5 +120,5 @@ def add_facts(one: Mapping[Outcome, Facts], other: Mapping[Outcome, Facts]) -> O
         left.columns.hot.join(right.columns.hot),
         left.columns.shapes.join(right.columns.shapes),
     )
-    of = np.concatenate([np.arange(count), np.array(groups, np.int64)])
-    return OutcomeFacts([*numbers], joined.merge(np.arange(len(of)), of, len(numbers)))
+    group_of_row = np.concatenate([np.arange(count), np.array(groups, np.int64)])
+    return OutcomeFacts([*numbers], joined.merge(np.arange(len(group_of_row)), group_of_row, len(numbers)))

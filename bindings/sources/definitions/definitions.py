@@ -215,13 +215,13 @@ class Definitions:
         if vhost not in self._hosts.known:
             raise InputError(explain_no_vhost(vhost, self.vhosts))
         bindings = [entry.part for entry in self._hosts.list_entries("bindings", vhost) if entry.part.source]
-        left_out = (
-            PREDECLARED_NAMES
-            if any(LOG_EXCHANGE in (each.source, each.destination.name) for each in bindings)
-            else OWN_NAMES
+        exchanges = self._hosts.by_name("exchanges", vhost)
+        is_log_bound = LOG_EXCHANGE in exchanges and any(
+            LOG_EXCHANGE in (each.source, each.destination.name) for each in bindings
         )
+        left_out = PREDECLARED_NAMES if is_log_bound else OWN_NAMES
         return Topology(
-            [part for name, part in self._hosts.by_name("exchanges", vhost).items() if name not in left_out],
+            [part for name, part in exchanges.items() if name not in left_out],
             self._with_partitionings_of(vhost, self._hosts.by_name("queues", vhost)),
             bindings,
             [*self._hosts.by_name("policies", vhost).values(), *self._operator_policies_of(vhost)],

@@ -82,8 +82,11 @@ class EntriesByVhost:
         """Return the entries of a section in a virtual host."""
 
         def derive() -> dict[str, list[Entry]]:
+            entries, used = self.document.get(key, []), self._used()
+            if len(used) == 1:
+                return dict.fromkeys(used, entries)
             by_vhost: dict[str, list[Entry]] = {}
-            for entry in self.document.get(key, ()):
+            for entry in entries:
                 by_vhost.setdefault(self.host_of(entry), []).append(entry)
             return by_vhost
 

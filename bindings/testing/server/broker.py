@@ -33,7 +33,7 @@ class MessageReceiver(Protocol):
     """A channel, as the broker knows it."""
 
     def send_deliveries(self) -> None:
-        """Send what the consumers of the channel were delivered, and which of them have lost their queue."""
+        """Send deliveries to the consumers of the channel, and cancel those whose queue is gone."""
 
     def send_reply(self, message: Message) -> None:
         """Send a direct reply."""
@@ -54,7 +54,7 @@ class FrameSender(Protocol):
         """Name of the user that has logged in."""
 
     @property
-    def hears_cancels(self) -> bool:
+    def supports_cancels(self) -> bool:
         """Whether the client knows that the server may cancel its consumers."""
 
     def send(self, channel: int, name: str, content: tuple[ContentHeader, bytes] | None = None, **given: Any) -> None:
@@ -78,12 +78,12 @@ class ServedBroker:
         self._owners: Final[dict[str, object]] = {}
         """Exclusive queue -> its connection."""
         self._ahead: Final = time.time() - time.monotonic()
-        """Difference of the virtual clock to the one of this machine that never goes back, in seconds."""
+        """Seconds by which the clock of queues is ahead of the monotonic clock."""
         self._timer: asyncio.TimerHandle | None = None
 
     @contextmanager
     def act(self) -> Iterator[None]:
-        """Let time pass that has passed; afterwards, send deliveries, and wake up when the next thing happens."""
+        """Advance the life of queues to now; afterwards, send deliveries, and set the timer for the next event."""
         self.life.advance(max(self._now - self.life.time, 0.0))
         try:
             yield

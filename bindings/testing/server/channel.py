@@ -9,7 +9,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from bindings.testing.server.broker import FrameSender
-from bindings.testing.server.consumers import ChannelConsumer, is_heard
+from bindings.testing.server.consumers import ChannelConsumer, knows_timeouts
 from exchange.amqp import ContentHeader, get_content
 from exchange.entities.entities import DIRECT_REPLY_TO
 from exchange.entities.part import decode_binding, decode_exchange, decode_queue, with_last_queue
@@ -219,8 +219,8 @@ class Channel:
         tag = given["consumer_tag"]
         consumer = self._consumers.pop(tag, None) if tag != self._reply_tag else None
         if consumer is not None:
-            if self._connection.hears_cancels:
-                consumer.hear_timeouts()
+            if self._connection.supports_cancels:
+                consumer.note_timeouts()
             self._broker.life.cancel(consumer)
             if consumer.held:
                 self._cancelled.append(consumer)
@@ -236,10 +236,10 @@ class Channel:
                 self._send_delivery(tag, delivery.message, delivery)
             if not consumer.is_active:
                 del self._consumers[tag]
-            if not consumer.is_active or (self._connection.hears_cancels and not consumer.is_heard):
-                consumer.hear_timeouts()
+            if not consumer.is_active or (self._connection.supports_cancels and not consumer.knows_timeouts):
+                consumer.note_timeouts()
                 self._connection.send(self._number, "basic.cancel", consumer_tag=tag, nowait=True)
-        if any(delivery.is_late and not is_heard(delivery.consumer) for delivery in self._unacked.values()):
+        if any(delivery.is_late and not knows_timeouts(delivery.consumer) for delivery in self._unacked.values()):
             text = (
                 f"delivery acknowledgement on channel {self._number} timed out. Timeout value used: -1 ms. {CONFIGURE}"
             )

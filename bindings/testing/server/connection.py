@@ -82,7 +82,7 @@ class ServerConnection:
         """Channel -> header, missing bytes and body so far of a content that is being received."""
         self._frame_max = FRAME_BYTES
         self.user = ""
-        self.hears_cancels = False
+        self.supports_cancels = False
         """Whether the client knows that the server may cancel its consumers."""
 
     async def run(self) -> None:
@@ -131,7 +131,7 @@ class ServerConnection:
         login = await self._expect("connection.start-ok")
         self.user = _user_of(login["mechanism"], login["response"])
         capabilities = login["client_properties"].get("capabilities")
-        self.hears_cancels = isinstance(capabilities, dict) and capabilities.get("consumer_cancel_notify") is True
+        self.supports_cancels = isinstance(capabilities, dict) and capabilities.get("consumer_cancel_notify") is True
         self.send(0, "connection.tune", channel_max=CHANNELS, frame_max=FRAME_BYTES, heartbeat=0)
         tuned = await self._expect("connection.tune-ok")
         self._frame_max = min(tuned["frame_max"] or FRAME_BYTES, FRAME_BYTES)

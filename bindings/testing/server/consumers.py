@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 from exchange.lifecycle.consumers import Consumer
 from exchange.values.field_values import resolve_type
 
-__all__ = ["ChannelConsumer", "is_heard"]
+__all__ = ["ChannelConsumer", "knows_timeouts"]
 
 
 class SharedLimit(Protocol):
@@ -22,7 +22,7 @@ class SharedLimit(Protocol):
 class ChannelConsumer(Consumer):
     """A consumer whose channel may limit how many messages all of its consumers hold together."""
 
-    __slots__ = ("_heard", "_own", "channel", "is_exclusive")
+    __slots__ = ("_known", "_own", "channel", "is_exclusive")
 
     def __init__(self, channel: SharedLimit, queue: str, prefetch: int, given: Mapping[str, Any]) -> None:
         arguments = given["arguments"]
@@ -33,7 +33,7 @@ class ChannelConsumer(Consumer):
         )  # fmt: skip
         self.channel: Final = channel
         self.is_exclusive: Final[bool] = given["exclusive"]
-        self._heard = 0
+        self._known = 0
         """How often its client was sent basic.cancel, as it was too slow."""
 
     @property
@@ -46,15 +46,15 @@ class ChannelConsumer(Consumer):
         self._own: float = value
 
     @property
-    def is_heard(self) -> bool:
-        """Whether its client knows of each of its timeouts; one that had cancelled it before gets no notice."""
-        return self._heard == self.timeouts
+    def knows_timeouts(self) -> bool:
+        """Whether its client was notified of each of its timeouts; none is sent to one that had cancelled it before."""
+        return self._known == self.timeouts
 
-    def hear_timeouts(self) -> None:
+    def note_timeouts(self) -> None:
         """Note that its client knows of them: it is sent basic.cancel, or has just agreed to one."""
-        self._heard = self.timeouts
+        self._known = self.timeouts
 
 
-def is_heard(consumer: Consumer | None) -> bool:
+def knows_timeouts(consumer: Consumer | None) -> bool:
     """Return whether the client of a delivery's consumer knows of its timeouts; basic.get has no consumer."""
-    return isinstance(consumer, ChannelConsumer) and consumer.is_heard
+    return isinstance(consumer, ChannelConsumer) and consumer.knows_timeouts

@@ -128,7 +128,7 @@ class ChannelPublishing:
         What may be refused for a missing permission is tried apart, unless it was ``tried``.
         """
         number, under_way, encode = self._number, self._under_way, self._encode
-        frames, refused, objects = [], [], self._suspects.knows_guilty
+        frames, refused, has_guilty = [], [], self._suspects.has_guilty
         now = asyncio.get_running_loop().time()
         if not under_way:
             self._silent_since = now
@@ -136,8 +136,8 @@ class ChannelPublishing:
             if self._permissions and not tried and self._is_doubted(outgoing, now):
                 self._trials.add(outgoing)
                 continue
-            if objects and (objection := self._suspects.objection(outgoing)) is not None:
-                refused.append((outgoing, objection))
+            if has_guilty and (failure := self._suspects.explain_refusal(outgoing)) is not None:
+                refused.append((outgoing, failure))
                 continue
             try:
                 frame = encode(outgoing)

@@ -38,11 +38,11 @@ class Suspects:
         """Number of a message -> why the broker ended a connection for it."""
 
     def find_guilty(self, error: Refused, under_way: Collection[Outgoing]) -> list[tuple[Outgoing, Failure]]:
-        """Return the messages for which a connection has ended, as far as they are known, and why; else suspect all."""
+        """Return the messages that ended a connection, with the reasons; if none is known, suspect all."""
         named = BODY_TOO_LARGE.search(str(error))
         if named is not None:
             self._most_bytes = int(named[1])
-            guilty = [(each, failure) for each in under_way if (failure := self.objection(each)) is not None]
+            guilty = [(each, failure) for each in under_way if (failure := self.explain_refusal(each)) is not None]
             if guilty:
                 self.count = max(0, self.count - len(guilty))
                 return guilty
@@ -57,11 +57,11 @@ class Suspects:
         return []
 
     @property
-    def knows_guilty(self) -> bool:
+    def has_guilty(self) -> bool:
         """Whether there are messages that must not be sent."""
         return self._most_bytes is not None or bool(self._guilty)
 
-    def objection(self, outgoing: Outgoing) -> Failure | None:
+    def explain_refusal(self, outgoing: Outgoing) -> Failure | None:
         """Return why a message must not be sent, as the broker would end the connection for it; None if it may be."""
         most = self._most_bytes
         if most is not None and len(outgoing.message.body) > most:
@@ -71,7 +71,7 @@ class Suspects:
         return self._guilty.get(outgoing.number)
 
     def forget(self) -> None:
-        """Forget what was learned of a broker that may be another one, or have other limits, when it is back."""
+        """Forget all: the broker that comes back may be another one, or have other limits."""
         self.count = 0
         self._most_bytes = None
         self._guilty.clear()

@@ -17,7 +17,7 @@ from exchange.dispatch.consumer import Consumer
 from exchange.dispatch.middleware import deduplicate, log_deliveries, measure, observe, trace
 from tests.exchange.dispatch.test_consumer import all_handled, consumed, message, numbers
 from tests.support.memory_link import MemoryLink
-from tests.support.waiting import find_limit, until
+from tests.support.waiting import find_limit, stretch, until
 
 
 def catching() -> Dispatcher[Message]:
@@ -93,6 +93,7 @@ def test_a_plain_handler_that_raises_stop_iteration_in_its_thread_has_failed() -
 def test_a_thread_that_runs_on_after_its_time_keeps_its_turn() -> None:
     """Those behind it wait: their time would be over before a thread is free for them, and those of its key overtake."""
     link, dispatcher = MemoryLink(), Dispatcher()
+    time_limit = stretch(0.5)
     over = threading.Event()
     at_work: list[bytes] = []
     together: list[list[bytes]] = []
@@ -106,9 +107,11 @@ def test_a_thread_that_runs_on_after_its_time_keeps_its_turn() -> None:
         at_work.remove(delivery.body)
 
     async def run() -> Consumer:
-        async with dispatcher.consume(link, timeout=0.1, on_error="dead-letter", order_by="routing_key") as consumer:
+        async with dispatcher.consume(
+            link, timeout=time_limit, on_error="dead-letter", order_by="routing_key"
+        ) as consumer:
             await until(lambda: consumer.counts.failed)
-            await asyncio.sleep(0.3)  # longer than the time of those that wait
+            await asyncio.sleep(1.2 * time_limit)  # longer than the time of those that wait
             assert (consumer.in_flight, consumer.waiting) == (1, 2)
             over.set()
             await until(lambda: consumer.counts.handled >= 2)

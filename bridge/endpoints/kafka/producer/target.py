@@ -1,10 +1,10 @@
-"""What targets of Kafka have in common: their topics, one producer for each connection, and looks at both.
+"""What targets of Kafka have in common: their topics, one producer for each connection, and the watch over both.
 
 librdkafka reconnects and writes each message once by itself, so a target is lost only by what does not pass: a missing
 permission, a topic that is gone or has other partitions than the topology has, a producer that is fenced.
 
-No batch is larger than the smallest limit of the topics, as far as it is known. Which messages of a batch that was
-refused are at fault is found out by `batches`.
+No batch is larger than the smallest limit of the topics, as far as it is known. `batches` finds out which messages of a
+refused batch are at fault.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ FIXED: Final[Mapping[str, Any]] = {"enable.idempotence": True, "allow.auto.creat
 
 
 class Connection(ABC):
-    """One producer, from its making to its end."""
+    """A producer, from its start to its end."""
 
     stalls_after: ClassVar[float]
-    """Seconds without progress, though there are messages, after which that is trouble."""
+    """Seconds without progress, while messages wait, after which the target is in trouble."""
     stall_text: ClassVar[str]
     """Text of that trouble."""
 
