@@ -59,7 +59,7 @@ class LiveHost:
                 given = {**given, **UNCONDITIONAL}  # whether it has messages or consumers is not what is foretold
             self._make(connection, method, given)
         except OperationRefused as refused:
-            return _to_answer(refused)
+            return RecordedAnswer(refused.code, normalise(str(refused).removeprefix(f"{refused.code} ")))
         finally:
             if method in OWN_CHANNEL:
                 connection.leave_channel()
@@ -126,10 +126,6 @@ class LiveHost:
         if count or is_global:
             qos = {"prefetch_size": 0, "prefetch_count": count, "global": is_global}
             connection.send("basic.qos", "basic.qos", qos)
-
-
-def _to_answer(refused: OperationRefused) -> RecordedAnswer:
-    return RecordedAnswer(refused.code, normalise(str(refused).removeprefix(f"{refused.code} ")))
 
 
 def _publish(connection: BrokerConnection, message: Message, *, immediate: bool = False) -> None:

@@ -110,7 +110,7 @@ def find_refused(
     for name in names:
         topology = known.get(name, Topology(vhost=name))
         replayed = replay(topology, recordings, release, permitted, in_place=True)
-        asks += [ask for ask in replayed if _is_recorded(ask)]
+        asks += [ask for ask in replayed if isinstance(ask.cause, RecordedRequest | RecordedPublishing)]
     found = _group(ask for ask in asks if ask.foretold.fact and not _was_shared(ask, before))
     refused = [each for each in found if each.answer != ACCEPTED]
     return Applications(
@@ -132,10 +132,6 @@ def _was_shared(ask: Ask, before: Iterable[Topology]) -> bool:
     return not any(
         each.vhost == host and name in each.queues and each.queues[name].type == "classic" for each in before
     )
-
-
-def _is_recorded(ask: Ask) -> bool:
-    return isinstance(ask.cause, RecordedRequest | RecordedPublishing)
 
 
 def _list_vhosts(recordings: Iterable[Recording]) -> list[str]:

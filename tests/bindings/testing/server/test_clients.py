@@ -148,8 +148,8 @@ def test_dead_letters_of_rejected_and_expired_messages(server: AmqpServer, chann
     channel.queue_declare("rejected", arguments=dead)
     channel.queue_declare("waiting", arguments={**dead, "x-message-ttl": 60_000})
     channel.basic_publish("", "rejected", b"rejected")
-    channel.basic_publish("", "waiting", b"expired", pika.BasicProperties(expiration="20"))
     channel.basic_reject(channel.basic_get("rejected")[0].delivery_tag, requeue=False)
+    channel.basic_publish("", "waiting", b"expired", pika.BasicProperties(expiration="20"))
     wait_until(lambda: bodies(server, "dead") == [b"rejected", b"expired"])
     deaths = [message.headers["x-death"][0] for message in server.messages("dead")]
     assert [(death["queue"], death["reason"], death["count"]) for death in deaths] == [
