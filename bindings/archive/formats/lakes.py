@@ -2,7 +2,7 @@
 
 Which files of a table are in it, its log says: the others were removed, rewritten or compacted, and to read them as
 plain Parquet would count their rows again. Of Delta Lake and Iceberg, the files of the newest version are read; tables
-of Hudi, and those whose files alone do not show which rows are in them, are refused with a way to their rows. Of a table
+of Hudi, and those whose files do not show which rows are theirs, are refused with a way to their rows. Of a table
 in a store of objects the log of Delta Lake is copied, and what Iceberg's library asks for is read there.
 """
 
