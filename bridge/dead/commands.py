@@ -28,10 +28,10 @@ from exchange.errors import InputError
 from exchange.text.display import count_noun, hide_logins
 
 if TYPE_CHECKING:
+    from bridge.dead.choices import Order
     from bridge.dead.groups import Grouping
     from bridge.dead.ledger import Ledger
     from bridge.dead.reading import Bounds, Read
-    from bridge.dead.replaying import Order
     from bridge.dead.report import DeadReport, Replay
 
 __all__ = ["dead_command"]
@@ -122,8 +122,6 @@ def dead_command(
         grouping = Grouping(judge, selector)
         is_broker = has_scheme(source, SCHEMES)
         bounds = Bounds(limit or (LOOKED_AT if is_broker else None), wait)
-        if moves and limit is not None:  # a broker takes long to get 100,000 messages back
-            bounds = bounds._replace(messages=min(limit, LOOKED_AT))
         with show_progress("reading") as step:
             if is_amqp:
                 read = _peek(source, queue or "", bounds, grouping, management, allow_counted=allow_counted)
@@ -134,7 +132,7 @@ def dead_command(
         name = hide_logins(show_place(source)) + (f" queue {queue}" if queue else "")
         report = build_report(name, grouping, judge, read)
         if moves and ledger is not None:
-            from bridge.dead.replaying import Order
+            from bridge.dead.choices import Order
 
             function: Any = None if edit is None else import_object(edit)
             order = Order(source, queue or "", limit or LOOKED_AT, to or "queue", selector, function, rate)
@@ -164,12 +162,13 @@ def _move(order: Order, path: Path, report: DeadReport, management: str | None, 
     count as a delivery.
     """
     from bridge.dead import replaying
+    from bridge.dead.choices import Outcome
     from bridge.dead.ledger import Ledger
     from bridge.dead.rabbitmq import check_uncounted
     from bridge.dead.report import LeftOver, Replay
     from bridge.endpoints.rabbitmq.addresses import parse_broker, read_cluster_name
 
-    async def run(ledger: Ledger) -> replaying.Outcome:
+    async def run(ledger: Ledger) -> Outcome:
         if undo and management is not None:
             for queue in replaying.list_queues(ledger):
                 await check_uncounted(order.url, queue, management or None)
@@ -179,7 +178,7 @@ def _move(order: Order, path: Path, report: DeadReport, management: str | None, 
     place = f"queue {order.queue} of {read_cluster_name(parse_broker(order.url))}"
     with exit_on_error("rabbitmq"), closing(Ledger(path, place)) as ledger:
         if undo:
-            question = f"make dead letters again of what is left of {count_noun(len(ledger.done), 'message')}?"
+            question = f"make dead letters again of what is left of {count_noun(sum(ledger.done.values()), 'message')}?"
         else:
             goal = "to the queues where they died first" if order.to == "queue" else "to their exchanges"
             beyond = order.limit > report.looked_at and report.not_looked_at

@@ -144,7 +144,7 @@ def shape_text(text: str) -> str:
 
 
 def find_death(headers: Mapping[str, str | None], exchange: str, key: str) -> tuple[Death, str]:
-    """Return the death that headers, as archives have them, tell of, and the routing key that was published.
+    """Return the death that headers show, as archives have them, and the routing key that was published.
 
     ``exchange`` and ``key`` are those of the message. The shape of the key in the death is `shape_key`'s.
     """

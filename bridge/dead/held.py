@@ -1,58 +1,91 @@
 """A queue of dead letters as a source that takes what is chosen, and leaves the rest where it is.
 
-Messages are got with basic.get, as in `bridge.dead.rabbitmq`, and each is a lane of its own: it leaves the queue when
-it is settled, whatever becomes of others. What is not chosen is given back when the source is closed.
+Messages are got with basic.get, which needs no consumer: so no queue is deleted that goes with its last one. Each is a
+lane of its own: it leaves the queue when it is settled, whatever becomes of others. What is not settled is given back
+when the source is closed.
+
+Messages are got in pages, each on a channel of its own, and given back page by page. A broker takes each message of a
+basic.get back by itself (`rabbit_channel:foreach_per_queue`), so that one basic.nack for all would take
+
+- a classic queue the time of the square of their number, as each is put behind those that are back
+  (`rabbit_variable_queue:requeue_merge`); the last page is therefore given back first;
+- a quorum queue their order: beyond 32 under way in one channel, they are sent in the order of a hash map
+  (``SOFT_LIMIT`` of `rabbit_fifo_client`).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from enum import Enum
-from typing import Final
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, NamedTuple
 
 from bridge.endpoint import Delivery, Disconnected, EndOfStream, Source
 from bridge.endpoints.rabbitmq.addresses import parse_broker
 from bridge.endpoints.rabbitmq.connection import Channel, Connection
 from bridge.endpoints.rabbitmq.consumer.deliveries import FIXED_BYTES
+from bridge.endpoints.rabbitmq.consumer.offsets import OFFSET
 from bridge.endpoints.rabbitmq.frames import Arrived, Event, NothingLeft, encode_ack, encode_gets, encode_return_all
-from bridge.endpoints.rabbitmq.refusals import NOT_ALLOWED, NOT_FOUND, Refused, explain_refusal
+from bridge.endpoints.rabbitmq.refusals import NOT_ALLOWED, NOT_FOUND, Refused, explain_refusal, refuses_argument
 from exchange.amqp import ContentHeader, build_lazy_message
 from exchange.errors import BrokerError, HashstarError, NotImplementedByBroker, ResourceLocked
 from exchange.values.message import Message
 
-__all__ = ["Choice", "HeldQueue", "Unchosen"]
+__all__ = ["Chooser", "Chosen", "HeldQueue", "find_type"]
 
-AT_ONCE: Final = 256
-"""Maximum number of messages that are asked for and have not come."""
+PAGE: Final = 256
+"""Minimum number of messages of a page, but for the last one."""
+QUORUM_PAGE: Final = 32
+"""Number of messages of a page of a quorum queue."""
+PAGES: Final = 1_000
+"""Number of pages that others than quorum queues are divided into where there would be more."""
 FINAL: Final = NOT_ALLOWED | {NOT_FOUND, NotImplementedByBroker.code, ResourceLocked.code}
 """Reply codes after which no other try goes better."""
 
 
-class Unchosen(Enum):
-    """What becomes of a message that is not published."""
+class Chosen(NamedTuple):
+    """A message that is to leave the queue."""
 
-    STAYS = "stays"
-    """It is not selected."""
-    GOES = "goes"
-    """It was published by an earlier run, and is taken out of the queue."""
+    digest: str
+    message: Message | None
+    """What is to be published in its place before; None if that was done earlier."""
 
 
-Choice = tuple[Message, str]
-"""What is to be published in place of a dead letter, and its digest."""
+class Chooser:
+    """Decides what becomes of the messages of a queue; this one leaves all where they are."""
+
+    def begin(self) -> None:
+        """Take note that no message is held: those that have not left the queue come once more."""
+
+    def choose(self, message: Message) -> Chosen | None:
+        """Return what is to be done with a message; None: it stays, and is not counted.
+
+        Raises HashstarError or ValueError for one that was to leave, and cannot.
+        """
+
+    def let_go(self, digests: Sequence[str]) -> None:
+        """Take note of messages that are about to leave the queue. An OSError ends it."""
+
+
+@dataclass(slots=True)
+class _Page:
+    """Messages that were got on one channel."""
+
+    channel: Channel
+    held: int = 0
+    """Number of those that are not settled."""
 
 
 class HeldQueue(Source):
-    """The first ``limit`` messages of a queue. ``choose`` decides on each; it raises HashstarError for one that stays,
-    and why is counted in `left`.
-    """
+    """The first ``limit`` messages of a queue."""
 
-    def __init__(self, url: str, queue: str, limit: int, choose: Callable[[Message], Choice | Unchosen]) -> None:
+    def __init__(self, url: str, queue: str, limit: int, chooser: Chooser) -> None:
         self.name = f"queue {queue}"
         self.left: Final[dict[int, str]] = {}
-        """Delivery tag -> why a message that was selected stays where it is."""
+        """Position -> why a message that was to leave stays where it is."""
         self.is_settled = False
         """Whether the broker has taken all acknowledgements, and has the rest back; known when it is closed."""
         self.fault: str | None = None
@@ -60,19 +93,21 @@ class HeldQueue(Source):
         self._url: Final = url
         self._queue: Final = queue
         self._limit: Final = limit
-        self._choose: Final = choose
+        self._chooser: Final = chooser
         self._connection: Connection | None = None
-        self._channel: Channel | None = None
         self._epoch = 0
         self._reset()
 
     def _reset(self) -> None:
-        self._arrived: deque[Arrived] = deque()
-        self._acks: list[int] = []
+        self._arrived: deque[tuple[_Page, Arrived]] = deque()
+        self._pages: list[_Page] = []
+        self._places: dict[int, tuple[_Page, int]] = {}
+        """Position of what is to be settled -> its page, and its tag there."""
+        self._acks: list[tuple[int, str]] = []
         self._news = asyncio.Event()
         self._trouble: Disconnected | None = None
-        self._is_empty = False
-        self._asked = self._got = 0
+        self._is_empty = self._has_all_channels = self._is_quorum = False
+        self._asked = self._got = self._judged = 0
 
     @property
     def lost(self) -> Disconnected | None:
@@ -83,10 +118,11 @@ class HeldQueue(Source):
         self._epoch += 1
         self.is_settled = False
         self.left.clear()
+        self._chooser.begin()
         connection = await Connection.open([parse_broker(self._url, "hashstar dead")], self._lose)
         try:
             await connection.look("queue", self._queue)
-            channel = self._channel = await connection.channel()
+            self._is_quorum = await find_type(connection, self._queue) == "quorum"
         except BrokerError as error:
             await connection.close()
             self.fault = explain_refusal(error, f"queue '{self._queue}'")
@@ -94,7 +130,6 @@ class HeldQueue(Source):
         except BaseException:
             await connection.close()
             raise
-        channel.on_events = self._take
         self._connection = connection
 
     def _lose(self, error: Disconnected) -> None:
@@ -103,13 +138,14 @@ class HeldQueue(Source):
         self._trouble = error
         self._news.set()
 
-    def _take(self, events: Sequence[Event]) -> None:
+    def _take(self, page: _Page, events: Sequence[Event]) -> None:
         for event in events:
             if isinstance(event, NothingLeft):
                 self._is_empty = True
             elif isinstance(event, Arrived):
                 self._got += 1
-                self._arrived.append(event)
+                page.held += 1
+                self._arrived.append((page, event))
         self._news.set()
 
     async def read(self, limit: int) -> Sequence[Delivery]:
@@ -120,69 +156,123 @@ class HeldQueue(Source):
                 raise self._trouble
             if self._arrived:
                 count = min(limit, len(self._arrived))
-                if deliveries := [*filter(None, [self._judge(self._arrived.popleft()) for _ in range(count)])]:
+                if deliveries := [*filter(None, [self._judge(*self._arrived.popleft()) for _ in range(count)])]:
                     return deliveries
                 continue
             if self._is_empty or self._got >= self._limit:
                 raise EndOfStream
-            self._ask()
             self._news.clear()
+            if self._asked == self._got and self._connection is not None:
+                await self._ask(self._connection)
             await self._news.wait()
 
-    def _ask(self) -> None:
-        """Ask for more messages, if none is on its way."""
-        if self._asked == self._got and self._connection is not None and self._channel is not None:
-            count = min(AT_ONCE, self._limit - self._asked)
-            self._asked += count
-            name = self._queue.encode("utf-8", "surrogateescape")
-            self._connection.write(encode_gets(self._channel.number, name, count))
+    async def _ask(self, connection: Connection) -> None:
+        """Ask for a page of messages. Raises Disconnected."""
+        page = await self._turn_page(connection)
+        count = QUORUM_PAGE if self._is_quorum else max(PAGE, self._limit // PAGES)
+        count = min(count, self._limit - self._asked)
+        self._asked += count
+        name = self._queue.encode("utf-8", "surrogateescape")
+        connection.write(encode_gets(page.channel.number, name, count))
 
-    def _judge(self, event: Arrived) -> Delivery | None:
+    async def _turn_page(self, connection: Connection) -> _Page:
+        """Return a page that is empty; the last one if there is no channel for another."""
+        page = next((each for each in self._pages if not each.held), None)
+        if page is None and not self._has_all_channels:
+            try:
+                page = _Page(await connection.channel())
+                page.channel.on_events = partial(self._take, page)
+            except Disconnected:
+                if self._trouble is not None or not self._pages:
+                    raise
+                self._has_all_channels = True
+        elif page is not None:
+            self._pages.remove(page)
+        page = page or self._pages.pop()
+        self._pages.append(page)
+        return page
+
+    def _judge(self, page: _Page, event: Arrived) -> Delivery | None:
+        self._judged += 1
+        position = self._judged
         exchange, key = (each.decode("utf-8", "surrogateescape") for each in (event.exchange, event.routing_key))
         try:
-            message = build_lazy_message(exchange, key, ContentHeader(event.properties), event.body)
-            chosen = self._choose(message)
+            chosen = self._chooser.choose(
+                build_lazy_message(exchange, key, ContentHeader(event.properties), event.body)
+            )
         except (HashstarError, ValueError) as error:
-            self.left[event.tag] = str(error)
+            self.left[position] = str(error)
             return None
-        if isinstance(chosen, Unchosen):
-            if chosen is Unchosen.GOES:
-                self._ack(event.tag)
+        if chosen is None:
+            return None
+        self._places[position] = page, event.tag
+        if chosen.message is None:
+            self._ack(position, chosen.digest)
             return None
         size = len(event.body) + len(event.properties) + FIXED_BYTES
-        return Delivery(chosen[0], (self._epoch, event.tag), event.tag, chosen[1], size=size, origin=self.name)
+        lane = self._epoch, position
+        return Delivery(chosen.message, lane, position, chosen.digest, size=size, origin=self.name)
 
     def leave(self, delivery: Delivery, reason: str) -> None:
         """Leave a message in the queue, though it is settled."""
-        if self._is_current(delivery):
+        if self.is_current(delivery):
             self.left[delivery.position] = reason
 
     def settle(self, delivery: Delivery) -> None:
-        if self._is_current(delivery) and delivery.position not in self.left:
-            self._ack(delivery.position)
+        if self.is_current(delivery) and delivery.position not in self.left:
+            self._ack(delivery.position, delivery.identity or "")
 
-    def _is_current(self, delivery: Delivery) -> bool:
+    def is_current(self, delivery: Delivery) -> bool:
+        """Return whether a message was got since the queue was opened, so that it is not got once more."""
         return delivery.lane == (self._epoch, delivery.position)
 
-    def _ack(self, tag: int) -> None:
+    def _ack(self, position: int, digest: str) -> None:
         if not self._acks:
             asyncio.get_running_loop().call_soon(self._write_acks)
-        self._acks.append(tag)
+        self._acks.append((position, digest))
 
     def _write_acks(self) -> None:
-        if self._acks and self._connection is not None and self._channel is not None:
-            number = self._channel.number
-            self._connection.write(b"".join([encode_ack(number, tag, multiple=False) for tag in self._acks]))
-        self._acks.clear()
+        acks, self._acks = self._acks, []
+        if not acks or self._connection is None or self._trouble is not None or self.fault is not None:
+            return
+        try:
+            self._chooser.let_go([digest for _, digest in acks])
+        except OSError as error:
+            self.fault = f"the ledger cannot be written: {error.strerror}"
+            self._news.set()
+            return
+        frames = []
+        for position, _ in acks:
+            page, tag = self._places.pop(position)
+            page.held -= 1
+            frames.append(encode_ack(page.channel.number, tag, multiple=False))
+        self._connection.write(b"".join(frames))
 
     async def close(self) -> None:
         self._write_acks()
-        connection, channel, self._connection, self._channel = self._connection, self._channel, None, None
+        connection, self._connection = self._connection, None
         if connection is None:
             return
-        if channel is not None and self._trouble is None:
-            connection.write(encode_return_all(channel.number))
+        if self._trouble is None:
             with suppress(Disconnected, BrokerError):
-                await channel.ask("basic_qos", prefetch_count=0)  # is answered after what was written before
+                for page in self._pages if self._is_quorum else reversed(self._pages):
+                    connection.write(encode_return_all(page.channel.number))
+                    await page.channel.ask("basic_qos", prefetch_count=0)  # is answered after what was written before
                 self.is_settled = True
         await connection.close()
+
+
+async def find_type(connection: Connection, queue: str) -> str:
+    """Return the type of a queue: classic, quorum or stream. Raises BrokerError, Disconnected.
+
+    Only streams take an argument of a consumer where to begin; the refusal of others has their types.
+    """
+    channel = await connection.channel(apart=True)
+    try:
+        await channel.consume(queue, exclusive=False, arguments={OFFSET: "next"}, prefetch=1)
+    except BrokerError as error:
+        if not refuses_argument(error, OFFSET):
+            raise
+        return "quorum" if "rabbit_quorum_queue" in error.text else "classic"
+    channel.close()
+    return "stream"

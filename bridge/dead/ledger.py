@@ -1,10 +1,22 @@
 """The ledger of a replay: a file of lines, by which a second run knows what an earlier one has published.
 
-Each line is a JSON object, written before and after a message: ``{"sent": DIGEST, "queue": NAME, "header": BASE64}``,
-with the content header that the dead letter had, and ``{"done": DIGEST}``, once the broker has confirmed it;
-``{"undone": DIGEST}`` once it was taken back. A line that is torn, as its writer was killed, is cut off. The file is
-locked while it is in use. It needs no more care than that: a message leaves its queue only after it is confirmed, and
-a line that was lost makes it at most be published once more.
+Each line is a JSON object:
+
+=====================================================  ================================================================
+``{"sent": DIGEST, "queue": NAME, "header": BASE64}``  a message is about to be published; with the content header of
+                                                       its dead letter, and its body where that was edited
+``{"done": DIGEST}``                                   the broker has confirmed it
+``{"gone": DIGEST}``                                   its dead letter is about to leave its queue
+``{"undone": DIGEST, "queue": NAME}``                  it is a dead letter again, as the broker has confirmed
+``{"taken": DIGEST, "queue": NAME}``                   it is about to leave the queue that it was published to
+``{"settled": true}``                                  all that was said to be leaving has left
+=====================================================  ================================================================
+
+Dead letters that are equal have one digest, and each of them its own lines: all is counted. Whoever is killed between
+``done`` and ``gone`` has left the dead letter in its queue for sure, and the next run only takes it out. After ``gone``
+it may be there or not, and what is there is published: once too often rather than never. So the file needs no more
+care than that it is written before the broker is: a line that is torn, as its writer was killed, is cut off. The file
+is locked while it is in use.
 """
 
 from __future__ import annotations
@@ -12,16 +24,21 @@ from __future__ import annotations
 import os
 from base64 import b64decode, b64encode
 from binascii import Error
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from json import dumps
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from exchange.errors import InputError
 from exchange.files.operating_system import NOT_INHERITED, lock_file, sync_data
 from exchange.values.json_text import parse_leniently
 
 __all__ = ["Ledger", "Sent"]
+
+T = TypeVar("T")
+What: TypeAlias = Literal["done", "gone", "undone", "taken"]
+"""Names of lines, as above."""
 
 
 class Sent(NamedTuple):
@@ -41,12 +58,17 @@ class Ledger:
 
     def __init__(self, path: Path, place: str) -> None:
         self.path: Final = path
-        self.done: Final[dict[str, Sent]] = {}
-        """Digest -> what was published and confirmed, and not taken back."""
-        self.undone: Final[dict[str, str]] = {}
-        """Digest of what was taken back -> the queue that it was published to, and may be left in."""
+        self.sent: Final[dict[str, Sent]] = {}
+        """Digest -> what was published last."""
+        self.done: Final[Counter[tuple[str, str]]] = Counter()
+        """Digest and queue -> number of messages that were published to it and confirmed, and not taken back."""
+        self.kept: Final[Counter[tuple[str, str]]] = Counter()
+        """Digest and queue -> number of messages that were taken back, and have not left that queue."""
+        self.held: Final[Counter[str]] = Counter()
+        """Digest -> number of dead letters that were published, and have not left their queue."""
         self.unsure: Final[set[str]] = set()
-        """Digests of what was published, of which it is not known whether the broker has it."""
+        """Digests of what may have been published though its dead letter is in its queue; until ``settled``."""
+        self._confirmed: Final[set[str]] = set()
         self._file: Final = _open_locked(path)
         try:
             if not self._read(place):
@@ -57,7 +79,6 @@ class Ledger:
 
     def _read(self, place: str) -> bool:
         """Read the file, and return whether it has begun. Raises InputError."""
-        sent: dict[str, Sent] = {}
         size = begun = 0
         with open(self._file, "rb", closefd=False) as file:
             for number, line in enumerate(file, 1):
@@ -65,61 +86,72 @@ class Ledger:
                     break
                 size += len(line)
                 try:
-                    self._take(parse_leniently(line), sent, place, is_first=number == 1)
+                    entry = parse_leniently(line)
+                    if number > 1:
+                        self._take(entry)
+                    elif entry["ledger"] != place:
+                        raise InputError(f"{self.path}: the ledger of {entry['ledger']}, and not of {place}")
                 except (ValueError, KeyError, TypeError, Error, AttributeError):
                     raise InputError(f"{self.path}:{number}: not a line of a ledger") from None
                 begun = number
         os.truncate(self._file, size)
-        self.unsure.update(sent.keys() - self.done.keys())
         return bool(begun)
 
-    def _take(self, entry: dict[str, Any], sent: dict[str, Sent], place: str, *, is_first: bool) -> None:
-        if is_first:
-            if entry["ledger"] != place:
-                raise InputError(f"{self.path}: the ledger of {entry['ledger']}, and not of {place}")
-        elif (digest := entry.get("sent")) is not None:
+    def _take(self, entry: Mapping[str, Any]) -> None:
+        """Take note of what a line says."""
+        if "sent" in entry:
             header, body = (
                 None if text is None else b64decode(text, validate=True)
                 for text in (entry["header"], entry.get("body"))
             )
-            sent[digest] = Sent(str(digest), str(entry["queue"]), header or b"", body)
-        elif (digest := entry.get("done")) is not None:
-            self._remember(sent[digest])
-        else:
-            self._forget(entry["undone"])
-            del sent[entry["undone"]]
+            self._remember(Sent(str(entry["sent"]), str(entry["queue"]), header or b"", body))
+        elif "done" in entry:
+            sent = self.sent[entry["done"]]
+            self.done[sent.digest, sent.queue] += 1
+            self.held[sent.digest] += 1
+            self._confirmed.add(sent.digest)
+        elif "gone" in entry:
+            _reduce(self.held, entry["gone"])
+        elif "undone" in entry:
+            _reduce(self.done, (entry["undone"], entry["queue"]))
+            self.kept[entry["undone"], entry["queue"]] += 1
+        elif "taken" in entry:
+            _reduce(self.kept, (entry["taken"], entry["queue"]))
+        elif entry["settled"]:
+            self.unsure.difference_update(self._confirmed)
+            self._confirmed.clear()
+
+    def _remember(self, sent: Sent) -> None:
+        if sent.body is None and (before := self.sent.get(sent.digest)) is not None:
+            sent = sent._replace(body=before.body)  # dead letters with one digest have one body
+        self.sent[sent.digest] = sent
+        self.done[sent.digest, sent.queue] += 0
+        self.unsure.add(sent.digest)
+        self._confirmed.discard(sent.digest)
 
     def note_sent(self, messages: Iterable[Sent]) -> None:
         """Take note that messages are about to be published."""
-        self._write([
-            {"sent": each.digest, "queue": each.queue, "header": b64encode(each.header).decode()}
-            | ({} if each.body is None else {"body": b64encode(each.body).decode()})
-            for each in messages
-        ])  # fmt: skip
-
-    def note_done(self, messages: Iterable[Sent]) -> None:
-        """Take note that messages are confirmed."""
-        confirmed = [*messages]
-        for each in confirmed:
+        entries = []
+        for each in messages:
             self._remember(each)
-        self._write([{"done": each.digest} for each in confirmed])
+            entry = {"sent": each.digest, "queue": each.queue, "header": b64encode(each.header).decode()}
+            entries.append(entry if each.body is None else entry | {"body": b64encode(each.body).decode()})
+        self._write(entries)
 
-    def note_undone(self, digests: Iterable[str]) -> None:
-        """Take note that messages are dead letters again."""
-        taken = [*digests]
-        for each in taken:
-            self._forget(each)
-        self._write([{"undone": each} for each in taken])
+    def note(self, what: What, digests: Iterable[str], queue: str | None = None) -> None:
+        """Take note of what has become of messages."""
+        where = {} if queue is None else {"queue": queue}
+        entries: list[dict[str, str]] = [{what: each, **where} for each in digests]
+        for each in entries:
+            self._take(each)
+        self._write(entries)
 
-    def _remember(self, sent: Sent) -> None:
-        self.done[sent.digest] = sent
-        self.undone.pop(sent.digest, None)
+    def note_settled(self) -> None:
+        """Take note that the broker has taken what was said to be leaving its queue."""
+        self._take({"settled": True})
+        self._write([{"settled": True}])
 
-    def _forget(self, digest: str) -> None:
-        if (sent := self.done.pop(digest, None)) is not None:
-            self.undone[digest] = sent.queue
-
-    def _write(self, entries: Iterable[dict[str, str]]) -> None:
+    def _write(self, entries: Iterable[Mapping[str, object]]) -> None:
         data = b"".join([dumps(entry).encode() + b"\n" for entry in entries])
         while data:
             data = data[os.write(self._file, data) :]
@@ -130,6 +162,11 @@ class Ledger:
             sync_data(self._file)
         finally:
             os.close(self._file)
+
+
+def _reduce(counts: Counter[T], key: T) -> None:
+    if counts[key] > 0:
+        counts[key] -= 1
 
 
 def _open_locked(path: Path) -> int:

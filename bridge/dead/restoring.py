@@ -24,7 +24,9 @@ from bridge.pump.dead_letters import PACKED
 from exchange.amqp import ContentHeader, MalformedHeader, build_lazy_message, get_content
 from exchange.amqp.content import RAW_HEADER
 from exchange.errors import InputError
+from exchange.limits import SHORTSTR_BYTES
 from exchange.values.field_json import decode_message_line
+from exchange.values.field_values import resolve_type
 from exchange.values.message import Message
 
 __all__ = ["COUNTED", "REPLAY", "To", "digest", "restore", "stamp"]
@@ -47,7 +49,7 @@ class _Origin(NamedTuple):
 
     content: ContentHeader
     body: bytes
-    exchange: str
+    exchange: str | None
     keys: tuple[str, ...]
     """The routing key, then those of CC."""
     queue: str | None
@@ -58,7 +60,12 @@ def restore(message: Message, to: To) -> Message:
     try:
         origin = _find_origin(message)
         content = origin.content
+        names = [origin.exchange or "", origin.queue or "", *origin.keys]
+        if max([len(name.encode("utf-8", "surrogateescape")) for name in names]) > SHORTSTR_BYTES:
+            raise InputError(f"its headers name an exchange, a queue or a key of more than {SHORTSTR_BYTES} bytes")
         if to == "exchange":
+            if origin.exchange is None:
+                raise InputError("no header names the exchange that it was published to")
             if len(origin.keys) > 1 and content.find("CC") is None:
                 content = content.with_header("CC", [*origin.keys[1:]])
             return build_lazy_message(origin.exchange, origin.keys[0], content, origin.body)
@@ -81,12 +88,15 @@ def _find_origin(message: Message) -> _Origin:
 
 
 def _of_bridge(message: Message, content: ContentHeader) -> _Origin:
-    origin = _text(content, "hashstar-origin")
+    origin = _text(content, "hashstar-origin") or ""
     queue = origin.removeprefix(ORIGIN) if origin.startswith(ORIGIN) else None
-    exchange, key = _text(content, "hashstar-exchange"), _text(content, "hashstar-routing-key")
+    exchange, key = _text(content, "hashstar-exchange"), _text(content, "hashstar-routing-key") or ""
     body = message.body
     if content.find(PACKED) is not None:
-        packed = decode_message_line(body, any_length=True)
+        try:
+            packed = decode_message_line(body, any_length=True)
+        except InputError:
+            raise InputError(f"its body is no message, as the header {PACKED} says") from None
         content, body = get_content(packed), packed.body
     if content.find(RAW_HEADER) is not None:
         raw = content.header(RAW_HEADER)
@@ -103,7 +113,7 @@ def _of_bridge(message: Message, content: ContentHeader) -> _Origin:
 
 
 def _of_spring(message: Message, content: ContentHeader) -> _Origin:
-    exchange, key = _text(content, "x-original-exchange"), _text(content, "x-original-routingKey")
+    exchange, key = _text(content, "x-original-exchange"), _text(content, "x-original-routingKey") or ""
     return _Origin(_without(content, (*ADDED, "x-exception-", "x-original-")), message.body, exchange, (key,), None)
 
 
@@ -112,18 +122,19 @@ def _of_broker(message: Message, content: ContentHeader) -> _Origin:
     deaths = [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
     queue, reason = (_text(content, f"{FIRST}{name}") for name in ("queue", "reason"))
     first: Mapping[str, Any] | None = next(
-        (each for each in deaths if (each.get("queue"), each.get("reason")) == (queue, reason)),
+        (each for each in deaths if (_read_text(each.get("queue")), _read_text(each.get("reason"))) == (queue, reason)),
         deaths[-1] if deaths and not queue else None,
     )
     if first is None:
         raise InputError("x-death has no entry of the first death")
-    keys, exchange = first.get("routing-keys"), first.get("exchange")
-    if not isinstance(exchange, str) or not isinstance(keys, list) or not keys:
+    keys, exchange = first.get("routing-keys"), _read_text(first.get("exchange"))
+    if exchange is None or not isinstance(keys, list) or not keys:
         raise InputError("x-death does not say how it was published")
-    if not all(isinstance(key, str) for key in keys):
+    texts = tuple([text for text in map(_read_text, keys) if text is not None])
+    if len(texts) < len(keys):
         raise InputError("x-death has a routing key that is no text")
-    queue = queue or str(first.get("queue", ""))
-    return _Origin(_without(content, ADDED), message.body, exchange, tuple(keys), queue or None)
+    queue = queue or _read_text(first.get("queue"))
+    return _Origin(_without(content, ADDED), message.body, exchange, texts, queue or None)
 
 
 FINDERS: Final[Mapping[str, Callable[[Message, ContentHeader], _Origin]]] = {
@@ -134,9 +145,18 @@ FINDERS: Final[Mapping[str, Callable[[Message, ContentHeader], _Origin]]] = {
 """Header -> what reads a dead letter that has it; the first one counts, as in `bridge.dead.conventions`."""
 
 
-def _text(content: ContentHeader, name: str) -> str:
+def _text(content: ContentHeader, name: str) -> str | None:
+    """Return a header that is text, None if there is none. Raises InputError for another type."""
     value = content.header(name)
-    return value if isinstance(value, str) else ""
+    text = _read_text(value)
+    if text is None and value is not None:
+        raise InputError(f"the header {name} is no text")
+    return text
+
+
+def _read_text(value: object) -> str | None:
+    kind, raw = resolve_type(value)
+    return raw.decode("utf-8", "surrogateescape") if kind == "longstr" else None
 
 
 def _without(content: ContentHeader, prefixes: tuple[str, ...]) -> ContentHeader:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import closing
 from typing import Any
 
 import pytest
@@ -21,15 +19,6 @@ from tests.support.servers import Server
 from tests.support.waiting import find_limit, wait_until
 
 pytestmark = pytest.mark.live
-
-
-@pytest.fixture
-def brokers(rabbitmq_servers: list[Server]) -> Iterator[list[Broker]]:
-    made = [Broker(server) for server in rabbitmq_servers]
-    yield made
-    for each in made:
-        with closing(each):
-            pass
 
 
 def await_ready(broker: Broker, queue: str, count: int) -> None:
@@ -98,6 +87,24 @@ def test_a_look_into_a_classic_queue_leaves_all_in_order(brokers: list[Broker]) 
         assert bodies_and_counts(broker, dead) == [(b"%d" % number, None, True) for number in range(7)]
 
 
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_a_look_into_many_pages_leaves_all_in_order(brokers: list[Broker], kind: str) -> None:
+    count, wanted = (700, 600) if kind == "classic" else (120, 100)
+    for broker in brokers:
+        queue = broker.queue(**{"x-queue-type": kind})
+        broker.put(queue, *[b"%d" % number for number in range(count)])
+        await_ready(broker, queue, count)
+        options = ("--allow-counted", "--limit", str(wanted))
+        for _ in range(2 if broker.server.version_info >= (4, 3) or kind == "classic" else 1):
+            report = look(*arguments_of(broker, queue), *options)
+            assert (report["looked_at"], report["not_looked_at"]) == (wanted, count - wanted), broker.server.version
+            await_ready(broker, queue, count)
+        found = [int(body) for body, _, _ in bodies_and_counts(broker, queue)]
+        behind = kind == "quorum" and broker.server.version_info < (4, 0)
+        moved = [*range(wanted, count), *range(wanted)] if behind else [*range(count)]
+        assert found == moved, broker.server.version
+
+
 def test_a_queue_that_goes_with_its_last_consumer_stays(brokers: list[Broker]) -> None:
     for broker in brokers:
         queue = broker.queue()
@@ -134,13 +141,15 @@ def test_a_quorum_queue_is_looked_into_where_that_counts_nothing_or_is_allowed(b
             assert all((count or 0) >= 1 for _, count, _ in found), version
 
 
-def test_a_quorum_queue_of_a_type_that_is_not_known_is_refused(brokers: list[Broker]) -> None:
+def test_a_quorum_queue_whose_limit_is_not_known_is_refused(brokers: list[Broker]) -> None:
     for broker in brokers:
         if broker.server.version_info >= (4, 3):
             continue
-        queue = broker.queue()
-        refused = look(broker.server.url, "--queue", queue, "--management", "http://127.0.0.1:1", code=2)
-        assert "it is not known whether it is one" in refused
+        queue, classic = broker.queue(**{"x-queue-type": "quorum"}), broker.queue()
+        no_api = ("--management", "http://127.0.0.1:1")
+        refused = look(broker.server.url, "--queue", queue, *no_api, code=2)
+        assert "it is not known whether this one has a limit" in refused
+        assert look(broker.server.url, "--queue", classic, *no_api)["looked_at"] == 0
         assert "--allow-counted" in refused
 
 

@@ -1,4 +1,4 @@
-"""A ledger tells the next run what an earlier one has published, wherever that one was killed."""
+"""By a ledger the next run knows what an earlier one has published, wherever that one was killed."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ SECOND = Sent("b" * 32, "", b"", b"body")
 def written(path: Path) -> bytes:
     ledger = Ledger(path, "queue q of h")
     ledger.note_sent([FIRST, SECOND])
-    ledger.note_done([FIRST, SECOND])
-    ledger.note_undone([FIRST.digest])
+    ledger.note("done", [FIRST.digest, SECOND.digest])
+    ledger.note("gone", [FIRST.digest])
+    ledger.note("undone", [FIRST.digest], "jobs")
+    ledger.note_settled()
     ledger.note_sent([FIRST])
     ledger.close()
     return path.read_bytes()
@@ -29,8 +31,11 @@ def written(path: Path) -> bytes:
 def test_a_ledger_is_read_as_it_was_written(tmp_path: Path) -> None:
     written(tmp_path / "l")
     ledger = Ledger(tmp_path / "l", "queue q of h")
-    assert ledger.done == {SECOND.digest: SECOND}
-    assert (ledger.undone, ledger.unsure) == ({FIRST.digest: "jobs"}, {FIRST.digest})
+    assert ledger.sent == {FIRST.digest: FIRST, SECOND.digest: SECOND}
+    assert +ledger.done == {(SECOND.digest, ""): 1}
+    assert +ledger.held == {SECOND.digest: 1}
+    assert +ledger.kept == {(FIRST.digest, "jobs"): 1}
+    assert ledger.unsure == {FIRST.digest}
     ledger.close()
 
 
@@ -48,7 +53,7 @@ def test_a_ledger_that_is_cut_anywhere_is_that_of_its_whole_lines(
     assert path.read_bytes() == (lines or json.dumps({"ledger": "queue q of h"}).encode() + b"\n")
     done = [json.loads(line)["done"] for line in lines.splitlines() if b'"done"' in line]
     undone = {json.loads(line)["undone"] for line in lines.splitlines() if b'"undone"' in line}
-    assert ledger.done.keys() == {*done} - undone
+    assert {digest for digest, _ in +ledger.done} == {*done} - undone
 
 
 def test_a_ledger_of_another_queue_and_other_files_are_refused(tmp_path: Path) -> None:
@@ -58,7 +63,8 @@ def test_a_ledger_of_another_queue_and_other_files_are_refused(tmp_path: Path) -
         Ledger(path, "queue r of h")
     for text in (
         "no JSON", "[]", "5", '{"done": "x"}', '{"ledger": "queue q of h"}\n{"done": "x"}',
-        '{"ledger": "queue q of h"}\n{}',
+        '{"ledger": "queue q of h"}\n{}', '{"ledger": "queue q of h"}\n{"taken": "x"}',
+        '{"ledger": "queue q of h"}\n{"gone": []}', '{"ledger": "queue q of h"}\n[]',
         '{"ledger": "queue q of h"}\n{"sent": "x", "queue": "q", "header": "?"}',
         '{"ledger": "queue q of h"}\n{"sent": "x", "queue": "q", "header": 5}',
     ):  # fmt: skip

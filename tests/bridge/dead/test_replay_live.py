@@ -8,8 +8,6 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,21 +19,11 @@ from click.testing import CliRunner, Result
 from bridge.cli import hashstar
 from bridge.dead.replaying import WINDOW
 from tests.support.bridge.live_rabbitmq import Broker
-from tests.support.servers import Server
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.live
 
 PROPERTIES: dict[str, Any] = {"headers": {"tenant": "a", "price": 5}, "content_type": "text/plain", "priority": 3}
-
-
-@pytest.fixture
-def brokers(rabbitmq_servers: list[Server]) -> Iterator[list[Broker]]:
-    made = [Broker(server) for server in rabbitmq_servers]
-    yield made
-    for each in made:
-        with closing(each):
-            pass
 
 
 def bury(broker: Broker, kind: str, *bodies: bytes, **properties: Any) -> tuple[str, str]:
@@ -128,7 +116,7 @@ def test_an_exchange_gets_the_key_and_the_copies_that_the_message_had(brokers: l
             assert headers["CC"] == ["copy"]
 
 
-def test_what_cannot_be_routed_stays_and_is_told(brokers: list[Broker], tmp_path: Path) -> None:
+def test_what_cannot_be_routed_stays_and_is_counted(brokers: list[Broker], tmp_path: Path) -> None:
     for broker in brokers:
         jobs, dead = bury(broker, "classic", b"0", b"1")
         other, _ = bury(broker, "classic", b"2")
@@ -142,6 +130,23 @@ def test_what_cannot_be_routed_stays_and_is_told(brokers: list[Broker], tmp_path
         assert (count, "NO_ROUTE" in reason) == (2, True)
         wait_until(lambda: broker.ready(dead) == 3)  # noqa: B023
         assert other
+
+
+def test_headers_of_other_types_stay_and_do_not_hold_up_an_undo(brokers: list[Broker], tmp_path: Path) -> None:
+    for broker in brokers:
+        jobs, dead = bury(broker, "classic", b"0")
+        broker.put(dead, b"1", headers={"x-death": {"queue": jobs}, "x-hashstar-replay": [jobs]})
+        broker.put(dead, b"2", headers={"hashstar-reason": "nack", "hashstar-origin": [5]})
+        ledger = tmp_path / broker.server.version
+        done = run(broker, dead, ledger, "--replay", "queue", code=1)
+        assert (done["moved"], sorted(each["reason"] for each in done["left"])) == (
+            1, ["the header hashstar-origin is no text", "x-death has no entry of the first death"]
+        )  # fmt: skip
+        for header in ({"a": "b"}, ["c"], 5, None):
+            broker.put(jobs, b"other", headers={"x-hashstar-replay": header})
+        wait_until(lambda: broker.ready(jobs) == 5)  # noqa: B023
+        assert run(broker, dead, ledger, "--undo")["moved"] == 1
+        wait_until(lambda: broker.ready(jobs) == 4)  # noqa: B023
 
 
 def test_a_stream_is_not_replayed(brokers: list[Broker], tmp_path: Path) -> None:
@@ -193,6 +198,27 @@ def test_undo_takes_back_what_nobody_has_consumed(brokers: list[Broker], tmp_pat
         assert all(headers["x-death"][0]["queue"] == jobs for _, headers in back)
         assert [body for body, _ in take(broker, jobs)] == [b"another"]
         assert run(broker, dead, ledger, "--undo")["moved"] == 0
+
+
+@pytest.mark.parametrize("identity", [{}, {"message_id": "m"}])
+def test_equal_dead_letters_are_published_as_often_as_they_are_there(
+    brokers: list[Broker], tmp_path: Path, identity: dict[str, str]
+) -> None:
+    for broker in brokers:
+        jobs, dead = broker.queue(), broker.queue()
+        death = {"queue": jobs, "reason": "rejected", "exchange": "", "routing-keys": [jobs], "count": 1}
+        headers = {"x-death": [death], "x-first-death-queue": jobs, "x-first-death-reason": "rejected"}
+        broker.put(dead, *[b"x"] * 3, headers=headers, **identity)
+        ledger = tmp_path / broker.server.version
+        done = run(broker, dead, ledger, "--replay", "queue")
+        assert (done["moved"], done["again"], done["done_before"]) == (3, 0, 0)
+        wait_until(lambda: broker.ready(jobs) == 3)  # noqa: B023
+        broker.put(dead, b"x", headers=headers, **identity)
+        assert run(broker, dead, ledger, "--replay", "queue")["moved"] == 1
+        wait_until(lambda: broker.ready(jobs) == 4)  # noqa: B023
+        assert run(broker, dead, ledger, "--undo")["moved"] == 4
+        wait_until(lambda: broker.ready(dead) == 4)  # noqa: B023
+        assert [body for body, _ in take(broker, dead)] == [b"x"] * 4
 
 
 def test_what_dies_once_more_is_another_dead_letter(brokers: list[Broker], tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_what_a_broker_buries_is_restored(message: Message, release: str, reason
         ({"x-death": [{"queue": "q", "reason": "rejected"}]}, "does not say how it was published"),
         ({"x-death": [{"queue": "q", "reason": "r", "exchange": "", "routing-keys": [5]}]}, "no text"),
         ({"hashstar-reason": "nack", "hashstar-content-header": 5}, "has no bytes"),
-        ({"hashstar-reason": "nack", "hashstar-packed": True}, "JSON"),
+        ({"hashstar-reason": "nack", "hashstar-packed": True}, "its body is no message"),
         ({"x-original-exchange": "e"}, "no header names the queue"),
     ],
 )
