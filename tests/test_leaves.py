@@ -56,7 +56,13 @@ import bindings.other
 GUIDE = 'docs/leaf.md', ROOT / 'docs' / 'guide' / 'start.md', copy(EXAMPLES / 'shop'), "kafka"
 """,
     "tests/support/stranger.py": "import bindings.leaf.main",
-    "tests/bindings/leaf/test_leaf_live.py": "from tests.support.helper import GUIDE\nread(f'kafka-log-{1}')",
+    "tests/bindings/leaf/test_leaf.py": "KINDS = 'rocketmq'",
+    "tests/bindings/leaf/test_leaf_live.py": """
+from tests.support.helper import GUIDE
+read(f'kafka-log-{1}')
+@pytest.mark.live
+def test_leaf(rabbitmq_servers): ...
+""",
     "tests/bindings/test_core.py": "import bindings.leaf.main",
     "examples/leaf/run.py": "",
 }
@@ -102,6 +108,7 @@ def reasons(path: str) -> list[str]:
         ("docs/guide/start.md", "named in tests.support.helper"),
         ("examples/shop/orders.json", "named in tests.support.helper"),
         (".ci/images.d/kafka/Dockerfile", "an image of kafka, which its tests use"),
+        (".ci/images.d/rabbitmq/Dockerfile", "an image of rabbitmq, which its tests use"),
         ("tests/requirements.txt", "all tests may depend on it"),
         ("pyproject.toml", "all tests may depend on it"),
         ("Makefile", "all tests may depend on it"),

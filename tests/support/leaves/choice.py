@@ -36,7 +36,7 @@ class Parts(NamedTuple):
     words: frozenset[str]
     """These strings, split at slashes."""
     servers: frozenset[str]
-    """Kinds of servers that its tests name."""
+    """Kinds of servers that its live tests name."""
 
 
 def find_parts(leaf: Leaf, graph: Graph) -> Parts:
@@ -53,8 +53,8 @@ def find_parts(leaf: Leaf, graph: Graph) -> Parts:
     speaking = [name for name in around if not name.startswith(TABLES)]
     strings = {each: name for name in speaking for each in graph.sources[name].strings}
     words = frozenset(word for each in strings for word in each.split("/"))
-    own = [name for name in tests if not name.endswith("conftest")]
-    text = " ".join(f"{name} {' '.join(graph.sources[name].strings | graph.sources[name].imports)}" for name in own)
+    live = [graph.sources[name] for name in tests if graph.sources[name].is_live]
+    text = " ".join(word for each in live for word in {each.path} | each.strings | each.imports | each.parameters)
     return Parts(leaf, product, around, strings, words, frozenset(kind for kind in SERVERS if kind in text.lower()))
 
 

@@ -28,6 +28,10 @@ class Source(NamedTuple):
     path: str
     imports: frozenset[str]
     strings: frozenset[str]
+    parameters: frozenset[str]
+    """Names of parameters of its functions: of tests, their fixtures."""
+    is_live: bool
+    """Whether it marks tests that need a server."""
 
 
 class Graph:
@@ -90,7 +94,8 @@ def _read_source(path: str, name: str, text: str, known: frozenset[str]) -> Sour
     package = name if path.endswith("__init__.py") else name.rpartition(".")[0]
     imported: set[str] = set()
     strings: set[str] = set()
-    is_by_name = False
+    parameters: set[str] = set()
+    is_by_name = is_live = False
     for node in walk(ast.parse(text)):
         if isinstance(node, ast.Import):
             imported |= {alias.name for alias in node.names}
@@ -100,10 +105,14 @@ def _read_source(path: str, name: str, text: str, known: frozenset[str]) -> Sour
             is_by_name |= any(alias.name in BY_NAME for alias in node.names)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             strings.add(node.value)
+        elif isinstance(node, ast.arg):
+            parameters.add(node.arg)
+        elif isinstance(node, ast.Attribute):
+            is_live |= node.attr == "live"
     imported |= {each for each in strings if "." in each}
     if is_by_name:
         imported |= {f"{package}.{each}" for each in strings}
-    return Source(path, frozenset(imported & known), frozenset(strings))
+    return Source(path, frozenset(imported & known), frozenset(strings), frozenset(parameters), is_live)
 
 
 def _resolve(node: ast.ImportFrom, package: str) -> str:
