@@ -54,8 +54,10 @@ LOG_BYTES: Final = 1 << 14
 QUIET: Final = {
     "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR",
     "spark.python.sql.dataFrameDebugging.enabled": "false", "spark.sql.catalogImplementation": "in-memory",
+    "spark.python.authenticate.socketTimeout": "10min",
 }  # fmt: skip
-"""Settings of an embedded Spark: no server, nothing on the terminal, no Hive."""
+"""Settings of an embedded Spark: no server, nothing on the terminal, no Hive. Where the machine is busy, the 15 seconds
+that its Python has to connect are too few."""
 
 Step: TypeAlias = Callable[[int, int], None]
 """Called with the number of finished Spark tasks, and the number of all tasks known so far."""

@@ -101,7 +101,7 @@ from bindings.auditing.spark.streaming import follow
 from tests.support.archives.growing import STUDY
 
 folder, moments = sys.argv[1], ("stored", "counted")
-all_are_there = threading.Barrier(len(moments), timeout=300)
+all_are_there = threading.Barrier(len(moments))
 
 def kill():
     all_are_there.wait()
@@ -124,8 +124,12 @@ with open_session("local[2]", conf={"spark.driver.memory": "1g"}) as spark:
         )
         for moment in moments
     ]
-    for following in running:
-        following.wait()
+    # At once: each starts its query again if a Python was late.
+    waiting = [threading.Thread(target=following.wait) for following in running]
+    for each in waiting:
+        each.start()
+    for each in waiting:
+        each.join()
 """
 """Ends when the second batch of one stream is stored, and that of another is counted and not stored."""
 
@@ -137,7 +141,7 @@ def test_a_kill_between_store_and_checkpoint_counts_nothing_twice(spark: SparkSe
         (tmp_path / "archive" / f"{n}.jsonl").write_text(LINE % n * (n + 1))
     done = subprocess.run(
         [sys.executable, "-c", KILLED, str(tmp_path)],
-        cwd=Path(__file__).parents[3], timeout=600, check=False, capture_output=True,
+        cwd=Path(__file__).parents[3], timeout=find_limit(), check=False, capture_output=True,
     )  # fmt: skip
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
     for moment, stored in (("stored", 2), ("counted", 1)):
