@@ -10,6 +10,7 @@ from zipfile import ZipFile
 import pytest
 
 from tests.recorders import jvm
+from tests.support import spark_classes
 
 MAVEN = """#!/bin/sh
 # Answers with two jars, and counts how often it was asked.
@@ -65,3 +66,13 @@ def test_a_source_is_compiled_once_and_again_when_it_or_a_jar_has_changed(tmp_pa
     assert compiled(1) == 2
     os.utime(jar, (1, 1))
     assert compiled(1) == 3
+
+
+def test_the_classes_of_spark_are_mapped_once_they_were_made(kept: Path) -> None:
+    find_options = spark_classes.find_options.__wrapped__
+    assert find_options() == jvm.QUICK
+    archive = spark_classes.find_archive()
+    if archive is None:
+        pytest.skip("Java or Spark is missing")
+    archive.touch()
+    assert f"-XX:SharedArchiveFile={archive}" in find_options()

@@ -18,12 +18,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["PROGRAMS", "QUICK", "ask", "find_classpath", "make_command"]
+__all__ = ["PROGRAMS", "QUICK", "ask", "digest_of", "find_cache_folder", "find_classpath", "make_command"]
 
 PROGRAMS: Final = ("java", "javac", "mvn")
 """Programs that this machine must have."""
 QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
-"""Options for what takes a JVM a moment; not where its speed is measured."""
+"""Options for what takes a JVM a moment, as none lives long enough for the best compiler to pay; not where its speed is
+measured."""
 
 POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>hashstar</groupId><artifactId>recorder</artifactId><version>1</version>
@@ -33,7 +34,7 @@ POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion
 @cache
 def find_classpath(*coordinates: str) -> str:
     """Return the class path with these artifacts (``group:artifact:version``) and their dependencies."""
-    kept = _cache_folder() / f"{_digest(coordinates)}.classpath"
+    kept = find_cache_folder() / f"{digest_of(coordinates)}.classpath"
     if kept.exists():
         found = kept.read_text(encoding="utf-8")
         if all(Path(jar).exists() for jar in found.split(os.pathsep)):
@@ -72,7 +73,7 @@ def _compile(source: Path, jars: str) -> Path:
     """Return the folder with the classes of a source file, compiled if they are not there."""
     compiler = Path(shutil.which("javac") or "javac").resolve()
     made_from = [str(compiler), source.name, source.read_text(encoding="utf-8"), *_files(jars)]
-    kept = _cache_folder() / f"{source.stem}-{_digest(made_from)}"
+    kept = find_cache_folder() / f"{source.stem}-{digest_of(made_from)}"
     if not kept.exists():
         with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
             classes = Path(folder) / "classes"
@@ -94,11 +95,13 @@ def _files(jars: str) -> list[str]:
     return [f"{jar} {jar.stat().st_size} {jar.stat().st_mtime_ns}" for jar in found]
 
 
-def _cache_folder() -> Path:
+def find_cache_folder() -> Path:
+    """Return the folder for what is made of jars, which exists."""
     folder = Path(os.environ.get("HASHSTAR_CACHE") or Path.home() / ".cache" / "hashstar") / "java"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
-def _digest(parts: Iterable[str]) -> str:
+def digest_of(parts: Iterable[str]) -> str:
+    """Return the name for what is made of these."""
     return sha256(json.dumps(list(parts)).encode()).hexdigest()[:32]

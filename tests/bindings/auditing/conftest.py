@@ -11,7 +11,7 @@ import pytest
 
 from bindings.auditing.spark.session import open_session
 from exchange.errors import InputError
-from tests.recorders.jvm import QUICK
+from tests.support import spark_classes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,7 +20,6 @@ ROOT = Path(__file__).parents[3]
 
 CONF = {
     "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": " ".join(QUICK),
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.adaptive.enabled": "false",  # it makes a job of each stage, which costs more than these jobs
     "spark.sql.session.timeZone": "Asia/Kolkata",  # half an hour off, and not what anything here should depend on
@@ -29,8 +28,8 @@ CONF = {
 
 @pytest.fixture(autouse=True)
 def quick_java(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Choose the quick compiler for the JVMs of all processes: none lives long enough for the best one to pay."""
-    monkeypatch.setenv("JDK_JAVA_OPTIONS", " ".join(QUICK))
+    """Choose the quick compiler for the JVMs of all processes, and the classes that are in memory, if they are."""
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", " ".join(spark_classes.find_options()))
 
 
 @pytest.fixture(scope="session")
@@ -39,7 +38,9 @@ def spark() -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]))
         # What workers import of the tests, they import from there.
-        started = open_session("local[2,3]", conf=CONF)
+        started = open_session(
+            "local[2,3]", conf={**CONF, "spark.driver.extraJavaOptions": " ".join(spark_classes.find_options())}
+        )
         try:
             found = started.__enter__()
         except InputError as reason:
