@@ -161,9 +161,11 @@ def list_stored_files(folder: RemoteFile, *, is_folder: bool) -> list[RemoteFile
     tables: dict[str, str] = {}
     for file in listed:
         names = file.path.split("/")
-        for kind, name in (*LOGS.items(), *[("Iceberg", METADATA)] * _is_metadata(file)):
+        for kind, name in LOGS.items():
             if name in names[start:-1]:
                 tables.setdefault("/".join(names[: names.index(name, start)]), kind)
+        if _is_metadata(file) and len(names) - 2 >= start:
+            tables.setdefault("/".join(names[:-2]), "Iceberg")
     found: list[RemoteFile] = []
     for path, kind in tables.items():
         root = RemoteFile(folder.store, path)
