@@ -38,7 +38,7 @@ __all__ = ["Tallier"]
 WINDOW: Final = 1 << 17
 """Minimum number of rows that are counted together, if there are as many."""
 
-LIGHT_WINDOWS: Final = 8
+LIGHT_WINDOWS: Final = 16
 """Maximum number of windows that are counted as one, if their rows are light and keys repeat in them.
 
 What a key costs is paid once in each. Where keys do not repeat, smaller windows are faster.
