@@ -41,6 +41,7 @@ OF_TARGETS: Final = {
     "lose", "lose", "down", "hang", "mute", "refuse", "push back", "push back", "wait", "wait", "wait", "block",
     ),
     "kafka": ("lose", "lose", "down", "hang", "mute"),
+    "archive": ("full", "full", "sync", "rename", "rename", "read-only"),
 }  # fmt: skip
 """Kind of the targets -> their faults."""
 OF_BRIDGE: Final = ("kill", "stop", "pause", "resume")
@@ -125,7 +126,7 @@ def make_plan(seed: int) -> Plan:
     """Make the plan of a seed."""
     random = Random(seed)
     sources = tuple(random.choices(("queue", "log", "rabbitmq", "kafka", "kafka"), k=random.choice((1, 1, 2))))
-    targets = random.choice(("model", "model", "rabbitmq", "kafka"))
+    targets = random.choice(("model", "model", "rabbitmq", "kafka", "archive"))
     messages = random.choice((6, 16, 40))
     span = random.choice((0.0, 0.5, 2.0, 10.0))
     many_are_odd = random.random() < 0.15

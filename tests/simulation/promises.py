@@ -21,6 +21,7 @@ PROMISES: Final = {
     "settling": "a source that cannot settle is left within a second",
     "stop": "a stop ends within the drain and five seconds",
     "close": "targets are closed before sources, as they may commit what sources have given",
+    "archive": "an archive has each message that it has confirmed, and once, whatever its disk does",
     "no error": "nothing raises, and nothing spins",
 }  # fmt: skip
 """Name -> the promise."""

@@ -8,11 +8,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from math import inf
+from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
 from bridge.pump.pump import Inlet, Pump
 from exchange import Router
+from tests.simulation.archive import ModelArchive, archive_simulated
 from tests.simulation.kafka import KafkaServer
 from tests.simulation.kafka_source import KafkaTopic, kafka_simulated
 from tests.simulation.kafka_topic import ModelTopic
@@ -51,9 +54,9 @@ def play(plan: Plan) -> Outcome:
     """Live through a plan."""
     random = Random(plan.seed)
     world = World(plan, random)
-    with _without_logs(), rabbitmq_simulated(), kafka_simulated():
+    with _without_logs(), rabbitmq_simulated(), kafka_simulated(), _disk(plan) as disk:
         try:
-            _, seconds = simulate(Life(world).live(), random)
+            _, seconds = simulate(Life(world, disk).live(), random)
         except Exception as error:  # noqa: BLE001  whatever it is
             world.broken.append(Broken("no error", 0.0, repr(error)))
             seconds = 0.0
@@ -63,8 +66,9 @@ def play(plan: Plan) -> Outcome:
 class Life:
     """The bridges of a life, one after the other, over brokers that outlive them."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, disk: Path) -> None:
         self.world = world
+        self.disk = disk
         plan = world.plan
         self.brokers = {
             f"{kind}-{at}": ModelTopic() if kind == "kafka" else Broker() for at, kind in enumerate(plan.sources)
@@ -81,6 +85,7 @@ class Life:
     async def live(self) -> None:
         """Live through the plan, and judge it."""
         world, plan, loop = self.world, self.world.plan, asyncio.get_running_loop()
+        loop.set_exception_handler(self._note_error)
         for _ in range(plan.messages):
             loop.call_at(world.delay(plan.span), self._publish)
         self._numbers = iter(range(plan.messages))
@@ -97,6 +102,13 @@ class Life:
         looking.cancel()
         if not world.broken:
             world.judge_end()
+            for target in self.targets.values():
+                if isinstance(target, ModelArchive):
+                    target.judge()
+
+    def _note_error(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if "handle" in context:  # a callback raised; what a task raised is raised where it is awaited
+            self.world.breaks("no error", repr(context.get("exception")))
 
     def _publish(self) -> None:
         number = next(self._numbers)
@@ -115,6 +127,8 @@ class Life:
     def _make_target(self, name: str) -> Client:
         if self.world.plan.targets == "model":
             return ModelTarget(name, self.world)
+        if self.world.plan.targets == "archive":
+            return ModelArchive(name, self.world, self.disk)
         kind = RabbitmqServer if self.world.plan.targets == "rabbitmq" else KafkaServer
         target = kind(name, self.world)
         self.world.verdicts[name] = target.is_at_fault
@@ -227,6 +241,17 @@ class Life:
         sources = {i.source.name: (self.pump.waiting_for(i), i.window.messages) for i in self.pump._inlets}
         outlets = {o.target.name: (o.connected, o.in_flight, o.held) for o in self.pump.outlets}
         return f"sources {sources}, targets {outlets}"
+
+
+@contextmanager
+def _disk(plan: Plan) -> Iterator[Path]:
+    """Make a folder for archives, if there are any; in memory where that can be had."""
+    if plan.targets != "archive":
+        yield Path()
+        return
+    memory = Path("/dev/shm")  # noqa: S108  a folder of its own is made there
+    with archive_simulated(), TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+        yield Path(folder)
 
 
 @contextmanager

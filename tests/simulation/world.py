@@ -52,6 +52,10 @@ class World:
         """Target -> number of a copy -> the copy, which it has and has not answered."""
         self.repeats: Counter[str] = Counter()
         """Source or target -> number of times that what was under way came again, or might."""
+        self.synced: dict[str, Counter[int]] = defaultdict(Counter)
+        """Archive -> messages that it has synced."""
+        self.flipped: dict[str, Counter[int]] = defaultdict(Counter)
+        """Archive -> those of which a byte has flipped since."""
         self.again = 0
         """Number of messages that came again because a log was read from its beginning."""
         self.closed: list[str] = []

@@ -212,7 +212,7 @@ class ArchiveTarget(Target):
                     synced = loop.time()
                     begun = begun if spool.rows else synced
                     await self._write(state, spool, _take_batch(state.waiting))
-                if spool.size >= self._rotate_bytes or (spool.rows and loop.time() - begun >= self._rotate_seconds):
+                if spool.size >= self._rotate_bytes or (spool.rows and loop.time() >= begun + self._rotate_seconds):
                     # The next spool first: if it cannot be made, this one is still handed on, once, below.
                     following = await asyncio.to_thread(Spool, self._root)
                     _hand_on(state, spool)
