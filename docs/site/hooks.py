@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import sys
 from pathlib import Path
@@ -38,7 +39,8 @@ _nav: Final[list[Any]] = []
 
 
 def on_startup(**_: Any) -> None:
-    """Let code blocks of the `.bindings` language have colours."""
+    """Let code blocks of the `.bindings` language have colours, and collect garbage rarely: nearly all is kept."""
+    gc.set_threshold(100_000, 50, 1000)
     bindings_lexer.register()
 
 
