@@ -166,6 +166,8 @@ class ModelConsumer:
                     where: dict[str, Any] = {"topic": TOPIC, "partition": partition, "offset": position}
                     found.append(Record(key=key, value=value, timestamp=(0, -1), **where))
                 position += 1
+            if position != self.positions[partition]:
+                self.topic.read_since.add(partition)
             if position != self.positions[partition] or position < self.topic.end_of(partition):
                 self._ended.discard(partition)
             elif self._settings.get("enable.partition.eof") and partition not in self._ended and len(found) < count:
@@ -210,7 +212,7 @@ class ModelConsumer:
             answers[0].error, error, taken = KafkaError(error), None, offsets[1:]
         for each in taken:
             self.topic.committed[each.partition] = (each.offset, each.metadata or "")
-            if each.partition in self.topic.cut and each.offset <= len(self.topic.partitions[each.partition]):
+            if each.partition in self.topic.read_since & self.topic.cut.keys():
                 del self.topic.cut[each.partition]
         if fault != "lose answer" and not self.host.is_dead:
             problem = None if error is None else KafkaError(error)

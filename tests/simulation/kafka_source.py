@@ -186,6 +186,7 @@ class KafkaTopic(Client):
             consumer.positions[partition] = 0
             self.world.again += end
         self.topic.cut[partition] = end
+        self.topic.read_since.discard(partition)
         self._put_all(again)
 
     def kill(self) -> None:

@@ -82,8 +82,10 @@ class ModelTopic:
         """Partition -> first offset of the open transaction."""
         self.committed: dict[int, tuple[int, str]] = {}
         self.cut: dict[int, int] = {}
-        """Partition that has lost records, whose offset was not committed anew -> its end then; an operator sets the
-        group's offset to that while it has no member."""
+        """Partition that has lost records, and of which nothing was committed that was read since -> its end then. An
+        operator sets the group's offset to that while it has no member, as commits have no epoch of a leader."""
+        self.read_since: set[int] = set()
+        """Partitions of these that were read since."""
         self.generation = 0
         self.taken_until = 0.0
         """Time until which a member that died has the partitions."""
@@ -152,3 +154,4 @@ class ModelTopic:
         self.partitions = [[] for _ in range(partitions)]
         self.stable = [None] * partitions
         self.cut.clear()
+        self.read_since.clear()
