@@ -40,11 +40,11 @@ OF_BROKER: Final = {"x-death": [DEATH], "x-first-death-queue": "a", "x-first-dea
 OF_BRIDGE: Final = {
     "hashstar-reason": "nack", "hashstar-origin": "queue a", "hashstar-exchange": "", "hashstar-routing-key": "a"
 }  # fmt: skip
-READ: Final = (
+READ: Final = tuple(dict.fromkeys([
     *HEADERS, *OF_BRIDGE, "hashstar-packed", "hashstar-content-header", "hashstar-user_id", "hashstar-expiration",
     "hashstar-CC", "hashstar-BCC", "x-stream-offset", "x-original-exchange", "x-original-routingKey", "CC", "BCC",
     "x-first-death-queue", "x-first-death-reason", "x-first-death-exchange", "x-delivery-count", REPLAY,
-)  # fmt: skip
+]))  # fmt: skip
 """All headers that decide about a dead letter, or are put back."""
 VALUE: Final = st.sampled_from(VALUES)
 DEATHS: Final = st.builds(
