@@ -105,11 +105,12 @@ class Broker:
         content = publish_content(message, self.release)
         route = self._router.route(message)
         refused: tuple[str, ...] = ()
-        for name in route.at_once.queues:
+        queues = route.queues if route.delayed is None else route.delayed.at_once.queues
+        for name in queues:
             if not self.offer(name, content, self):
                 refused = (*refused, name)
         if route.delayed is not None:
-            self.delay(content, message, route.later, reached=bool(route.at_once.queues))
+            self.delay(content, message, route.later, reached=bool(queues))
         if self.dead:
             self.dead_letters.send_all()
         return Publication(route, content.message, refused)

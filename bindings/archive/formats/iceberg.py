@@ -32,9 +32,9 @@ def list_iceberg_files(root: AnyPath, metadata: AnyPath) -> list[str]:
     """
     files = _Files(root)
     try:
-        files.location = FromInputFile.table_metadata(_File(str(metadata), metadata)).location.rstrip("/")
+        files.location = FromInputFile.table_metadata(_TableFile(str(metadata), metadata)).location.rstrip("/")
         table = Table(
-            ("table",), FromInputFile.table_metadata(_File(str(metadata), metadata)), "", files, NoopCatalog("")
+            ("table",), FromInputFile.table_metadata(_TableFile(str(metadata), metadata)), "", files, NoopCatalog("")
         )
         tasks = [*table.scan().plan_files()]
     except InputError:
@@ -86,7 +86,7 @@ class _Files(FileIO):  # type: ignore[misc,unused-ignore]
         return below
 
     def new_input(self, location: str) -> InputFile:
-        return _File(location, self._root / self.locate(location))
+        return _TableFile(location, self._root / self.locate(location))
 
     def new_output(self, location: str) -> OutputFile:
         raise NotImplementedError
@@ -95,7 +95,7 @@ class _Files(FileIO):  # type: ignore[misc,unused-ignore]
         raise NotImplementedError
 
 
-class _File(InputFile):  # type: ignore[misc,unused-ignore]
+class _TableFile(InputFile):  # type: ignore[misc,unused-ignore]
     """A file of metadata, where it is."""
 
     def __init__(self, location: str, path: AnyPath) -> None:
