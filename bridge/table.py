@@ -28,6 +28,8 @@ T = TypeVar("T")
 
 VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")
 
+SECRET_BYTES: Final = 64 << 10
+"""Maximum size of a file with a secret, in bytes."""
 WHOLE_LOGIN: Final = re.compile(r"(?<=://).*@", re.DOTALL)
 """The same in a value that is printed whole. A password may hold spaces and quotes, too: better hide too much."""
 
@@ -205,11 +207,15 @@ class Table:
     def _read_secret(self, key: str, written: str, path: Path) -> str:
         """Read a secret from a file, without the newline at its end."""
         try:
-            text = path.read_text("utf-8").rstrip("\r\n")
+            with path.open("rb") as file:
+                data = file.read(SECRET_BYTES + 1)
+            text = data.decode().rstrip("\r\n")
         except OSError as error:
             raise self.error(key, f"the file {written} cannot be read: {error.strerror}") from None
         except UnicodeDecodeError:
             raise self.error(key, f"the file {written} is not UTF-8") from None
+        if len(data) > SECRET_BYTES or "\0" in text:
+            raise self.error(key, f"the file {written} is no secret: it has a NUL, or more than {SECRET_BYTES:,} bytes")
         if not text:
             raise self.error(key, f"the file {written} is empty")
         return text

@@ -206,13 +206,14 @@ def _signals(
         journal.write("info", "resumed")
         pump.resume()
 
+    ends = find_signals("SIGTERM", "SIGINT", "SIGBREAK")
     acts = {
-        **dict.fromkeys(find_signals("SIGTERM", "SIGINT", "SIGBREAK"), stopping.request),
+        **dict.fromkeys(ends, stopping.request),
         **dict.fromkeys(find_signals("SIGUSR1"), pause),
         **dict.fromkeys(find_signals("SIGUSR2"), resume),
         **dict.fromkeys(find_signals("SIGHUP"), journal.write_hangup),
     }
-    with Handlers(acts, keep=keep_handlers):
+    with Handlers(acts, dict.fromkeys(ends, stopping.note), keep=keep_handlers):
         if is_worker:
             loop.add_reader(0, stop_if_orphaned)
         try:

@@ -20,7 +20,7 @@ import signal
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from types import FrameType, TracebackType
+from types import FrameType, MappingProxyType, TracebackType
 from typing import Any, Final, Self
 
 from bridge.daemon.journal import Journal
@@ -48,15 +48,23 @@ Handler = Callable[[int, FrameType | None], Any] | int | None
 
 
 class Handlers:
-    """Signal handlers that run on the event loop, from ``__enter__`` to ``__exit__``.
+    """Signal handlers that run on the event loop, from ``__enter__`` to ``__exit__``; those ``at_once`` run before, in
+    the middle of whatever the main thread does, as the loop may hang.
 
     With ``keep``, these signals are ignored afterwards; else the handlers from before are restored. The handlers are
     Python's and not the loop's: removing one from the loop restores the default for a moment, in which a signal to end
     would kill the process with a wrong exit code.
     """
 
-    def __init__(self, acts: Mapping[signal.Signals, Callable[[], None]], *, keep: bool) -> None:
+    def __init__(
+        self,
+        acts: Mapping[signal.Signals, Callable[[], None]],
+        at_once: Mapping[signal.Signals, Callable[[], None]] = MappingProxyType({}),
+        *,
+        keep: bool,
+    ) -> None:
         self._acts = acts
+        self._at_once = at_once
         self._keep = keep
         self._before: dict[signal.Signals, Handler] = {}
 
@@ -64,6 +72,8 @@ class Handlers:
         loop = asyncio.get_running_loop()
 
         def hand_over(number: int, _: FrameType | None) -> None:
+            if (act := self._at_once.get(signal.Signals(number))) is not None:
+                act()
             with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(self._acts[signal.Signals(number)])
 
@@ -101,6 +111,24 @@ class Stopping:
         self._at_once = False
         self._timers: list[asyncio.TimerHandle] = []
         self._over = threading.Event()
+        self._asked: int | None = None
+        """Descriptor that a thread reads from, which ends the process in time; None: nothing does."""
+        if owns_process:
+            asked, self._asked = os.pipe()
+            threading.Thread(target=self._watch, args=(asked,), name="hashstar-end", daemon=True).start()
+
+    def note(self) -> None:
+        """Take note that the process is to end, so that it does even if the loop never comes to `request`.
+
+        A handler of a signal may call it, and interrupt whatever holds a lock.
+        """
+        if self._asked is not None:
+            os.write(self._asked, b"x")
+
+    def _watch(self, asked: int) -> None:
+        with os.fdopen(asked, "rb", buffering=0) as pipe:
+            if pipe.read(1):
+                self._force(self._drain + CLOSING + LAST)
 
     def request(self) -> None:
         """Stop the pump; a second request, at least `APART` seconds later, cancels it."""
@@ -109,25 +137,30 @@ class Stopping:
             self._asked_at = now
             self._journal.write("info", "stopping", in_flight=self._pump.in_flight, within=self._drain)
             self._pump.stop()
-            self._end_in(self._drain + CLOSING)
+            self.note()
+            self._cancel_in(self._drain + CLOSING)
         elif not self._at_once and now - self._asked_at >= APART:
             self._at_once = True
             self._journal.write("warning", "stopping at once", in_flight=self._pump.in_flight)
             self._running.cancel()
-            self._end_in(SECOND_SIGNAL_SECONDS)
+            self._cancel_in(SECOND_SIGNAL_SECONDS)
+            if self._owns_process:
+                limit = SECOND_SIGNAL_SECONDS + LAST
+                threading.Thread(target=self._force, args=(limit,), name="hashstar-end", daemon=True).start()
 
     def finish(self) -> None:
         """Take note that the pump has ended: cancel the timers and the thread that were to end it."""
         self._over.set()
+        asked, self._asked = self._asked, None
+        if asked is not None:
+            os.close(asked)
         for timer in self._timers:
             timer.cancel()
 
-    def _end_in(self, seconds: float) -> None:
+    def _cancel_in(self, seconds: float) -> None:
         for timer in self._timers:
             timer.cancel()
         self._timers = [self._loop.call_later(seconds, self._cancel)]
-        if self._owns_process:
-            threading.Thread(target=self._force, args=(seconds + LAST,), name="hashstar-end", daemon=True).start()
 
     def _cancel(self) -> None:
         self._running.cancel()

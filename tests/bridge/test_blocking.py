@@ -295,6 +295,34 @@ def test_a_bridge_whose_endpoints_hang_ends_in_time(tmp_path: Path, scheme: str)
             process.kill()
 
 
+@pytest.mark.process
+@pytest.mark.smoke
+def test_a_signal_ends_a_process_in_time_whose_loop_does_not_turn() -> None:
+    program = """if True:
+        import asyncio, signal, threading
+        from unittest.mock import Mock
+        from bridge.daemon.signals import Handlers, Stopping
+
+        async def main():
+            pump, running = Mock(in_flight=0), asyncio.get_running_loop().create_future()
+            stopping = Stopping(pump, running, Mock(), 0.0, owns_process=True)
+            with Handlers({signal.SIGTERM: stopping.request}, {signal.SIGTERM: stopping.note}, keep=True):
+                print("up", flush=True)
+                threading.Event().wait()
+
+        asyncio.run(main())
+    """
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "up\n"
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(find_limit()) == 1
+        finally:
+            process.kill()
+
+
 @pytest.mark.skipif(not IS_AVAILABLE, reason="needs a C compiler of Linux")
 @pytest.mark.process
 @pytest.mark.smoke

@@ -327,7 +327,11 @@ def test_a_secret_is_read_again_for_each_connection_and_an_unreadable_one_is_a_l
     file.write_text("new\n")
     environment["S"] = "new"
     assert (from_file.current(), from_environment.current(), written.current()) == ("new", "new", "old")
-    for trouble, error in ((file.unlink, "No such file"), (lambda: file.write_text("\n"), "is empty")):
+    troubles: list[tuple[Callable[[], Any], str]] = [
+        (file.unlink, "No such file"), (lambda: file.write_text("\n"), "is empty"),
+        (lambda: file.write_bytes(b"gu\0est"), "has a NUL"), (lambda: file.write_bytes(b"x" * 65_537), "65,536 bytes"),
+    ]  # fmt: skip
+    for trouble, error in troubles:
         trouble()
         with pytest.raises(Disconnected, match=rf"password: the file {file}.* {error}"):
             from_file.current()

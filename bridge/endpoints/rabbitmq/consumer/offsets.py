@@ -18,6 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
+from bindings.sources.files import open_file
 from bridge.aside import call_aside
 from exchange.amqp import ContentHeader
 from exchange.errors import InputError
@@ -33,6 +34,9 @@ OFFSET: Final = "x-stream-offset"
 
 OFFSET_DIGITS: Final = 18
 """Maximum number of digits of an offset: AMQP's integers have 64 bits."""
+
+FILE_BYTES: Final = 200
+"""Maximum number of bytes of the file that are read: it has an offset and a fingerprint."""
 
 WRITE_SECONDS: Final = 1.0
 """Seconds from settling until the file is written."""
@@ -99,7 +103,9 @@ class StreamOffsets:
         """Last settled offset; None if nothing was settled yet. Raises InputError for an invalid file."""
         if self._last is None and self._path is not None:
             try:
-                offset, _, fingerprint = self._path.read_text("ascii").strip().partition(" ")
+                with open_file(self._path) as file:  # a named pipe would be waited for
+                    text = file.read(FILE_BYTES).decode("ascii")
+                offset, _, fingerprint = text.strip().partition(" ")
                 self._last = _parse_offset(offset)
                 self._fingerprint = self._written = lambda: fingerprint
             except FileNotFoundError:

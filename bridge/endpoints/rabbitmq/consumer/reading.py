@@ -179,14 +179,15 @@ class RabbitmqSource(Source):
         self._last = self._given = self._settled = self._acked = 0
         if (problem := await call_aside(lambda: self._offsets.problem)) is not None:  # what is settled would be lost
             raise Disconnected(problem)
+        last = await call_aside(
+            lambda: self._offsets.last
+        )  # reads the file, before it is known whether this is a stream
         try:
             connection = self._connection = await Connection.open(self._brokers, self._lost)
             await self._learn(connection)
-            if self._is_stream:
-                await call_aside(lambda: self._offsets.last)  # reads the file
-            await self._consume(connection)
-            if self._is_stream and self._offsets.last is not None:
-                await self._skip_settled(self._offsets.last)
+            await self._consume(connection, last)
+            if self._is_stream and last is not None:
+                await self._skip_settled(last)
         except BrokerError as error:
             await self.close()
             raise Disconnected(explain_refusal(error, self._title)) from None
@@ -222,12 +223,12 @@ class RabbitmqSource(Source):
         self._arrived.clear()
         self._arrived_bytes = 0
 
-    async def _consume(self, connection: Connection) -> None:
-        """Consume from the queue, whatever it is now: a stream takes an offset, which queues of other types refuse.
+    async def _consume(self, connection: Connection, last: int | None) -> None:
+        """Consume from the queue, whatever it is now: a stream takes an offset, which queues of other types refuse;
+        ``last`` is the one that was settled last.
 
         Raises BrokerError for other refusals, Disconnected.
         """
-        last = self._offsets.last
         self._is_stream, self._next_offset = True, None if last is None else last + 1  # messages come before the answer
         try:
             await self._begin(connection, {OFFSET: self._offset if last is None else last, **self._arguments})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,7 +14,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bridge.endpoints.rabbitmq.consumer.offsets import StreamOffsets
+from bridge.endpoints.rabbitmq.consumer.reading import RabbitmqSource
+from exchange.errors import InputError
 from tests.support.tiers import examples
+from tests.support.waiting import find_limit
 
 
 def fail(*_: Any, **__: Any) -> NoReturn:
@@ -70,3 +74,14 @@ def test_the_file_has_what_was_settled_last_before_it_was_written(steps: list[tu
             else:
                 assert not path.exists()
                 assert offsets.last == (None if known is None else known[0])
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
+@pytest.mark.parametrize("text", ["-1\n", "9" * 19, "1_0", "٣", "nineteen", None])
+def test_a_file_of_something_else_is_an_error_and_stops_nothing_else(tmp_path: Path, text: str | None) -> None:
+    """A named pipe (None) would be waited for, and with it the loop."""
+    path = tmp_path / "offset"
+    path.write_text(text, "utf-8") if text is not None else os.mkfifo(path)
+    source = RabbitmqSource("from", [], "orders", offsets=path)
+    with pytest.raises(InputError, match=r"offset: (must hold the last offset|cannot be read)"):
+        asyncio.run(asyncio.wait_for(source.open(), find_limit()))
