@@ -103,7 +103,7 @@ class HashstarSource(DataSource):
         state = self.options.get("state")
         if state is None:
             raise InputError('name a folder that keeps how far files were read: .option("state", FOLDER)')
-        return _StreamReader(Growth(self._path(), Path(state), decode_mapping(self.options)), self._wish(schema))
+        return _ArchiveStreamReader(Growth(self._path(), Path(state), decode_mapping(self.options)), self._wish(schema))
 
     def _path(self) -> str:
         path = self.options.get("path")
@@ -177,7 +177,7 @@ def _narrow(wanted: Wanted, filter_: Any) -> Wanted:
     return wanted
 
 
-class _StreamReader(StepReader):
+class _ArchiveStreamReader(StepReader):
     """Reads an archive that grows, as a stream."""
 
     def __init__(self, growth: Growth, wish: _Wish) -> None:

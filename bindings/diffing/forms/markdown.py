@@ -71,7 +71,7 @@ def to_markdown(files: Sequence[FileDiff], *, most: int = LONGEST) -> str:
         ((file, each) for file in files for each in file.vhosts if _has_news(each)),
         key=lambda part: _severity(part[1].diff),
     )
-    page = _Page(most)
+    page = _MarkdownPage(most)
     page.add(f"### hashstar diff: {_title(files, [each.diff for _, each in parts])}", "")
     for caveat in dict.fromkeys(text for file in files for each in file.vhosts for text in each.caveats or ()):
         page.add(escape_text(caveat), "")
@@ -94,7 +94,7 @@ def _has_news(each: VhostDiff) -> bool:
     return each.diff.differs or bool(each.diff.plan.refused) or each.releases is not None
 
 
-class _Page:
+class _MarkdownPage:
     """Lines of a text that does not get longer than a number of bytes."""
 
     def __init__(self, most: int) -> None:
@@ -174,7 +174,7 @@ def _severity(result: Diff) -> tuple[bool, bool, bool]:
     return not _loses_for_sure(result), not result.loses, not result.gains
 
 
-def _write_part(page: _Page, file: FileDiff, each: VhostDiff, room: int, *, alone: bool) -> None:
+def _write_part(page: _MarkdownPage, file: FileDiff, each: VhostDiff, room: int, *, alone: bool) -> None:
     """Write about one virtual host."""
     result = each.diff
     where = f"{_code(file.name)}{f', virtual host {_code(each.vhost)}' if file.several else ''}"
