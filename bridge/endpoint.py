@@ -265,6 +265,13 @@ class Source(Endpoint):
     """Whether a target reports to its system what is settled, in one transaction with what it writes."""
 
     @property
+    def settled_in(self) -> str | None:
+        """Where it is kept how far it is settled, beside the place that it reads: another object for this source goes
+        on there if this is equal. None: in memory alone, as of a stream without a file of offsets.
+        """
+        return ""
+
+    @property
     def most_deliveries(self) -> int:
         """Highest number of earlier deliveries of a message that its system will soon drop for them; 0 if none."""
         return 0
@@ -316,6 +323,14 @@ class Source(Endpoint):
 
         It can be cancelled without loss. Raises EndOfStream or Disconnected.
         """
+
+    async def stop_taking(self) -> bool:
+        """Have the system send no more messages; return whether `read` gives what it has sent, and raises EndOfStream.
+
+        What was sent and is not read goes back to its system, which may take a moment: the next reader may be given
+        later messages before. So a queue is read to there before it is closed. Raises BrokerError, Disconnected.
+        """
+        return False
 
     @abstractmethod
     def settle(self, delivery: Delivery) -> None:

@@ -71,7 +71,8 @@ def run_command(worker: int | None, path: Path) -> None:
     """Run a bridge: at least once, in order, nothing lost.
 
     It runs until its sources end, or until SIGTERM or Ctrl-C; a second signal, at least a second later, ends it at
-    once. SIGUSR1 pauses it, SIGUSR2 resumes it. SIGHUP is logged, but nothing is reloaded.
+    once. SIGUSR1 pauses it, SIGUSR2 resumes it. SIGHUP has it read BRIDGE.TOML again, and go on as that says; what is
+    wrong is refused as a whole, and logged.
 
     If a broker, a queue or a permission is missing, it logs that and waits for it; "bridge check" finds it before.
 
@@ -87,9 +88,9 @@ def run_command(worker: int | None, path: Path) -> None:
         config = read_config(path, worker=worker)
         journal = Journal(config.log_format, config.log_level, worker=worker)
         with journal.listen():
-            if hangups:
-                journal.write_hangup()
-            settled = await run(config, journal, worker=worker, handle_signals=True, owns_process=owns_process)
+            settled = await run(
+                config, journal, worker=worker, handle_signals=True, owns_process=owns_process, hangups=len(hangups)
+            )
             return 0 if settled else 1
 
     _exit_after(run_to_end())
@@ -134,7 +135,7 @@ def _fail(error: HashstarError) -> NoReturn:
 def _hold_hangups() -> list[int]:
     """Catch SIGHUP, which ends a process by default; return the list to which each one is added.
 
-    The bridge's own handler, which logs it, takes over once the event loop runs.
+    The bridge's own handler takes over once the event loop runs.
     """
     held: list[int] = []
     for number in find_signals("SIGHUP"):

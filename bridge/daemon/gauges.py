@@ -111,6 +111,7 @@ def read_gauges(config: Config, pump: Pump, metrics: Metrics, health: Health, *,
         "hashstar_oldest_in_flight_seconds": ("gauge", "Age of the oldest message without an answer.", by_target(
             state.oldest_age for _, state in targets
         )),
+        "hashstar_reload_refused": ("gauge", "Whether the last reload was refused.", {(): int(bool(metrics.refusal))}),
         "hashstar_paused": ("gauge", "Whether the bridge is paused.", {(): int(pump.paused)}),
         "hashstar_dropped_log_lines_total": ("counter", "Lines that nothing took of the log.", {
             (): health.journal.dropped

@@ -14,7 +14,7 @@ kind                meaning
 ``vanished``        within the last minute, a system removed messages before they were read
 ``at-risk``         nothing is read, and its system will soon remove messages that wait, or does so already
 ``paused``          a user has paused the bridge
-``draining``        the bridge is about to end
+``draining``        the bridge is about to end, or to go on as its file says now
 ==================  ================================================================================================
 
 `Health.look` is called on the event loop once a second, and when a connection is made or lost. It replaces conditions
@@ -118,7 +118,8 @@ class _Causes:
 class Health:
     """Looks at a pump again and again, and knows its conditions.
 
-    ``config`` is the path of the configuration, which ways out name; ``clock`` returns seconds since 1970,
+    ``config`` is the path of the configuration, which ways out name; ``before`` is the health of the pump before, whose
+    conditions last; ``clock`` returns seconds since 1970,
     ``loop_clock`` the loop's time.
     """
 
@@ -132,6 +133,7 @@ class Health:
         *,
         config: str = "",
         has_dead_letters: bool = False,
+        before: Health | None = None,
         loop_clock: Callable[[], float] | None = None,
         clock: Callable[[], float] = time,
     ) -> None:
@@ -144,7 +146,7 @@ class Health:
         self._has_dead_letters = has_dead_letters
         self._loop_clock = loop_clock or asyncio.get_running_loop().time
         self._clock = clock
-        self._known: dict[tuple[str, str], _Known] = {}
+        self._known: dict[tuple[str, str], _Known] = {} if before is None else before._known
         self._scan = _Scan()
         self._scan_at = float("-inf")
         """Earliest time of the next scan, by the loop's clock."""
@@ -156,7 +158,7 @@ class Health:
         self.conditions: tuple[Condition, ...] = ()
         self.sources: Mapping[str, SourceState] = {}
         self.targets: Mapping[str, TargetState] = {}
-        self.history = History()
+        self.history: History = History() if before is None else before.history
         self.look()
 
     async def run(self) -> None:
@@ -186,7 +188,7 @@ class Health:
         """Return kind, presence, reason and way out of the conditions that a user causes: a pause and a stop."""
         return (
             ("paused", self._pump.paused, "paused", "send SIGUSR2 or POST /resume"),
-            ("draining", self._pump.draining, "stopping when everything that was read is settled", ""),
+            ("draining", self._pump.draining, "it waits until everything that was read is settled", ""),
         )
 
     def look(self) -> None:

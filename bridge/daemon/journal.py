@@ -6,27 +6,33 @@ written at once, the next ones at intervals that double from a second to a minut
 were left out. After a long time without events, the first line of a kind is again written at once. So an outage of a
 day costs a few thousand lines, the last event of a kind is always written, and the log does not fill the disk.
 
-No event waits for its line: `LineWriter` writes to standard error, and drops lines that nobody takes.
+No event waits for its line, as a write to a full pipe, a terminal that is stopped or a disk that hangs may block for
+ever: `LineWriter` writes to standard error from a thread. An event only appends its line to a queue of bounded length;
+when that is full, lines are dropped and counted, and their number is written once there is room. So are lines that
+cannot be written: the disk is full, or the reader is gone.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import re
+import select
+import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from time import time
 from typing import Any, Final, TextIO
 
-from bridge.daemon.writer import LineWriter
 from bridge.endpoint import Delivery, Failure, Outgoing
 from exchange.text.display import dump_json
 from exchange.text.numbers import write_time
 
-__all__ = ["LEVELS", "Journal"]
+__all__ = ["LEVELS", "Journal", "LineWriter"]
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 
@@ -39,6 +45,10 @@ QUIET_AFTER: Final = 60.0
 KINDS: Final = 100
 """Maximum number of kinds per event and endpoint, as reasons may name messages; all further events are of one kind."""
 DIGITS: Final = re.compile(r"[0-9]+")
+LINES: Final = 10_000
+"""Maximum number of lines that wait to be written; all further lines are dropped."""
+IDLE: Final = 5.0
+"""Seconds without a line after which the thread ends; the next line starts another one."""
 
 
 @dataclass(slots=True)
@@ -72,8 +82,7 @@ class Journal:
         worker: int | None = None,
     ) -> None:
         self._always = {} if worker is None else {"worker": worker}
-        self._json = form == "json"
-        self._least = LEVELS.index(level)
+        self.write_as(form, level)
         self._out = out
         self._writer = LineWriter(lambda count: self._format("warning", "dropped", {"lines": count}))
         self._clock = clock
@@ -94,6 +103,10 @@ class Journal:
             with suppress(OSError):  # a full disk stops the log, but not the messages
                 self._out.write(line.encode("utf-8", "backslashreplace").decode() + "\n")
                 self._out.flush()
+
+    def write_as(self, form: str, level: str) -> None:
+        """Write further events in another form, from another level on."""
+        self._json, self._least = form == "json", LEVELS.index(level)
 
     def flush(self, seconds: float = 1.0) -> None:
         """Wait until all lines are written to standard error, at most some seconds."""
@@ -189,10 +202,6 @@ class Journal:
             logging.getLogger().removeHandler(handler)
             bridge.setLevel(level)
 
-    def write_hangup(self) -> None:
-        """Write that a SIGHUP was received, which changes nothing."""
-        self.write("warning", "hangup", text="nothing is reloaded; restart it to read the configuration again")
-
     # The events of `bridge.pump.events.PumpEvents`.
 
     def connected(self, name: str) -> None:
@@ -279,3 +288,82 @@ def _fields_of(delivery: Delivery) -> dict[str, Any]:
 def _quote(value: Any) -> str:
     text = str(value)
     return text if text.isprintable() and text and not set(text) & set(' "=') else dump_json(text)
+
+
+class LineWriter:
+    """Writes lines to standard error, in their order, from a thread that runs while there are some.
+
+    ``describe`` returns the line that is written in place of a number of dropped lines.
+    """
+
+    def __init__(self, describe: Callable[[int], str]) -> None:
+        self.dropped = 0
+        """Number of lines dropped since the start."""
+        self._describe = describe
+        self._lines: deque[str] = deque()
+        self._unreported = 0
+        """Number of lines dropped since that was last written."""
+        self._changed = threading.Condition()
+        self._runs = False
+        self._writing = False
+
+    def write(self, line: str) -> None:
+        """Let a line be written, or drop it if too many wait. Never blocks."""
+        with self._changed:
+            if len(self._lines) >= LINES:
+                self.dropped += 1
+                self._unreported += 1
+                return
+            self._lines.append(line)
+            self._changed.notify_all()
+            if not self._runs:
+                self._runs = True
+                threading.Thread(target=self._run, name="hashstar-log", daemon=True).start()
+
+    def flush(self, seconds: float) -> bool:
+        """Wait until all lines are written, at most some seconds; return whether they are."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._lines and not self._writing, seconds)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._writing = False
+                self._changed.notify_all()
+                if not self._lines and not self._changed.wait_for(lambda: self._lines, IDLE):
+                    self._runs = False
+                    return
+                self._writing = True
+                lines = [*self._lines]
+                self._lines.clear()
+                dropped, self._unreported = self._unreported, 0
+            lost = sum([not _write(line) for line in lines])
+            if dropped and _write(self._describe(dropped)):
+                dropped = 0
+            with self._changed:
+                self.dropped += lost
+                self._unreported += lost + dropped
+
+
+def _write(line: str) -> bool:
+    """Write a line, and return whether standard error has taken it."""
+    # Standard error is looked up each time: a progress bar replaces it, to write lines above the bar.
+    # Names of brokers may hold bytes that are not UTF-8, so these are escaped.
+    data = line.encode("utf-8", "backslashreplace") + b"\n"
+    with suppress(OSError, ValueError):  # a full disk or a reader that is gone stops the log, but not the messages
+        stream, is_replaced = sys.stderr, sys.stderr is not sys.__stderr__
+        if stream is None:
+            return False
+        if is_replaced:
+            stream.write(data.decode())
+            stream.flush()
+            return True
+        # Not by the stream: it is locked while it writes, and Python flushes it when it ends.
+        descriptor = stream.fileno()
+        while data:
+            try:
+                data = data[os.write(descriptor, data) :]
+            except BlockingIOError:
+                select.select([], [descriptor], [])
+        return True
+    return False

@@ -32,6 +32,8 @@ FATES: Final = ("dead-letter", "hold", "drop")
 
 FILTERED: Final = ("no match", "fails")
 
+RELOADS: Final = ("reloaded", "refused")
+
 Gauges = Mapping[str, tuple[Literal["gauge", "counter"], str, Mapping[tuple[tuple[str, str], ...], float]]]
 """Name -> kind, meaning, and values by their labels."""
 
@@ -67,6 +69,10 @@ class Metrics:
         """Target -> sum of these times, in seconds."""
         self.unreadable: dict[str, Counter[str]] = {}
         """Source -> reason -> number of unreadable records; sources that read archives count these themselves."""
+        self.reloads = Counter(dict.fromkeys(RELOADS, 0))
+        """Outcome -> times that the configuration was read again."""
+        self.refusal = ""
+        """Why the last reload was refused; "" if it was not."""
         self.on_change: Callable[[], object] = lambda: None
         """Called when a connection is made or lost, and when a source ends."""
 
@@ -92,6 +98,16 @@ class Metrics:
         for name, has_filter in sources.items():
             for reason in FILTERED if has_filter else ():
                 self.filtered_messages[name, reason] += 0
+
+    def forget_connections(self) -> None:
+        """Forget which endpoints are connected or have ended, before a pump begins; counters go on."""
+        for names in (self.up, self.last_error, self.ended_sources, self.unreadable):
+            names.clear()
+
+    def note_reload(self, refusal: str) -> None:
+        """Count a reload, and keep why it was refused; "" if it was not."""
+        self.reloads[RELOADS[bool(refusal)]] += 1
+        self.refusal = refusal
 
     def connected(self, name: str) -> None:
         self.up[name] = True
@@ -175,6 +191,7 @@ class Metrics:
             ("hashstar_unreadable_records_total", "Records of archives left out.", ("source", "reason"), unreadable),
             ("hashstar_connections_total", "Connections made.", ("endpoint",), self.connections),
             ("hashstar_disconnections_total", "Connections lost.", ("endpoint",), self.disconnections),
+            ("hashstar_reloads_total", "Times that the configuration was read again.", ("outcome",), self.reloads),
         ):
             keys = [(key if isinstance(key, tuple) else (key,), count) for key, count in dict(counts).items()]
             values = {tuple(zip(labels, key, strict=True)): count for key, count in keys}

@@ -4,7 +4,7 @@
 SIGTERM, SIGINT     stop reading, settle what was read, end: within `Policy.drain` and 5 seconds
 a second one        end at once, if it comes at least `APART` seconds after the first
 SIGUSR1, SIGUSR2    pause, resume
-SIGHUP              write a line to the log; nothing is reloaded
+SIGHUP              read the configuration again: `bridge.daemon.pipelines`
 ==================  =======================================================================================
 
 Programs that end others often send a signal twice within milliseconds: GNU timeout sends it to its child and then to
@@ -24,7 +24,7 @@ from types import FrameType, MappingProxyType, TracebackType
 from typing import Any, Final, Self
 
 from bridge.daemon.journal import Journal
-from bridge.pump.pump import Pump
+from bridge.daemon.pipelines import Pipelines
 
 __all__ = ["APART", "SECOND_SIGNAL_SECONDS", "CLOSING", "Handlers", "Stopping", "end_process_within"]
 
@@ -58,7 +58,7 @@ class Handlers:
 
     def __init__(
         self,
-        acts: Mapping[signal.Signals, Callable[[], None]],
+        acts: Mapping[signal.Signals, Callable[[], object]],
         at_once: Mapping[signal.Signals, Callable[[], None]] = MappingProxyType({}),
         *,
         keep: bool,
@@ -93,19 +93,18 @@ def _ignore(number: int, frame: FrameType | None) -> None:
 
 
 class Stopping:
-    """Ends a running pump in time, once a signal has asked for it.
+    """Ends running pumps in time, once a signal has asked for it.
 
-    With ``owns_process`` the process ends itself if the pump cannot be stopped.
+    With ``owns_process`` the process ends itself if a pump cannot be stopped.
     """
 
     def __init__(
-        self, pump: Pump, running: asyncio.Future[None], journal: Journal, drain: float, *, owns_process: bool
+        self, pipelines: Pipelines, running: asyncio.Future[None], journal: Journal, *, owns_process: bool
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._pump = pump
+        self._pipelines = pipelines
         self._running = running
         self._journal = journal
-        self._drain = drain
         self._owns_process = owns_process
         self._asked_at: float | None = None
         self._at_once = False
@@ -130,18 +129,26 @@ class Stopping:
             if pipe.read(1):
                 self._force(self._drain + CLOSING + LAST)
 
+    @property
+    def _drain(self) -> float:
+        return self._pipelines.current.config.policy.drain
+
+    @property
+    def _in_flight(self) -> int:
+        return self._pipelines.current.pump.in_flight
+
     def request(self) -> None:
         """Stop the pump; a second request, at least `APART` seconds later, cancels it."""
         now = self._loop.time()
         if self._asked_at is None:
             self._asked_at = now
-            self._journal.write("info", "stopping", in_flight=self._pump.in_flight, within=self._drain)
-            self._pump.stop()
+            self._journal.write("info", "stopping", in_flight=self._in_flight, within=self._drain)
+            self._pipelines.stop()
             self.note()
             self._cancel_in(self._drain + CLOSING)
         elif not self._at_once and now - self._asked_at >= APART:
             self._at_once = True
-            self._journal.write("warning", "stopping at once", in_flight=self._pump.in_flight)
+            self._journal.write("warning", "stopping at once", in_flight=self._in_flight)
             self._running.cancel()
             self._cancel_in(SECOND_SIGNAL_SECONDS)
             if self._owns_process:
@@ -173,7 +180,7 @@ class Stopping:
                 waiting = sorted(
                     {getattr(each.get_coro(), "__qualname__", "") for each in asyncio.all_tasks(self._loop)}
                 )
-                self._journal.write("error", "ended by force", waiting=waiting, in_flight=self._pump.in_flight)
+                self._journal.write("error", "ended by force", waiting=waiting, in_flight=self._in_flight)
                 self._journal.flush()
             os._exit(1)
 

@@ -1,13 +1,16 @@
-"""What health finds: states and conditions. They are values, so other threads read them without a lock."""
+"""What health finds: states and conditions, values that other threads read without a lock. `/status` consists of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, TypedDict
 
+from bridge.daemon.metrics import HistoryJson
+from bridge.endpoint import Place
 from exchange.values.documents import document
 
-__all__ = ["Condition", "SourceState", "TargetState"]
+__all__ = ["Condition", "SourceJson", "SourceState", "StatusJson", "TargetJson", "TargetState"]
 
 
 @document("ConditionJson")
@@ -64,3 +67,127 @@ class TargetState:
     """Seconds since the oldest message without an answer was read; 0 if none is old enough for a scan."""
     waiting: Mapping[str, str]
     """Queue of the topology -> reason why it takes nothing now."""
+
+
+class HeldJson(TypedDict):
+    """A message on hold."""
+
+    origin: str
+    reason: str
+
+
+class SourceJson(TypedDict):
+    """A source."""
+
+    name: str
+    up: bool
+    """Whether it is connected and without trouble."""
+    ended: bool
+    places: list[Place]
+    messages: int
+    """Messages read."""
+    bytes: int
+    redelivered: int
+    filtered: int
+    """Messages that its filter rejected."""
+    unreadable: int
+    unsettled: int
+    unsettled_bytes: int
+    fill: float
+    """Used share of the window; 1: full."""
+    oldest: str
+    """Origin of the oldest unsettled message; "" if there is none."""
+    oldest_age: float
+    """Seconds since it was read."""
+    lag: int | None
+    """Messages in the system that are not read yet; null if unknown."""
+    withheld: int
+    """Those of them that are given to nobody, or to another reader."""
+    vanished: int
+    """Messages that the system removed before they were read."""
+    survives: float | None
+    """Longest outage, in seconds, that messages that wait survive; null if no time bounds it, as far as is known."""
+    on_hold: int
+    held: list[HeldJson]
+    """The first of the messages on hold."""
+
+
+class WaitingJson(TypedDict):
+    """A queue that takes nothing now."""
+
+    queue: str
+    reason: str
+
+
+class LatencyJson(TypedDict):
+    """The time from reading a message to its confirmation."""
+
+    seconds: float
+    """Sum over all messages."""
+    buckets: list[int]
+    """Messages up to each of the `latency_bounds`, and above the last."""
+
+
+class TargetJson(TypedDict):
+    """A target."""
+
+    name: str
+    up: bool
+    places: list[Place]
+    dead_letters: bool
+    """Whether it is the target of dead letters."""
+    in_flight: int
+    held: int
+    """Messages that are kept back so that the messages of a key stay in order."""
+    oldest_age: float
+    """Seconds since the oldest message without an answer was read; 0 if none is old."""
+    waiting: list[WaitingJson]
+    queues: dict[str, int]
+    """Queue of the topology -> messages confirmed."""
+    refusals: dict[str, int]
+    """Reason -> number of refusals."""
+    latency: LatencyJson
+
+
+class FateJson(TypedDict):
+    """Messages that were given up."""
+
+    endpoint: str
+    fate: str
+    """`dead-letter`, `hold` or `drop`."""
+    messages: int
+
+
+class StatusJson(TypedDict):
+    """The state of a running bridge: `/status`."""
+
+    version: Literal[1]
+    hashstar: str
+    """Version of hashstar."""
+    python: str
+    """Version of Python."""
+    config: str
+    """The file."""
+    started: float
+    """Seconds since 1970."""
+    now: float
+    """Seconds since 1970."""
+    alive: bool
+    """Whether the event loop runs."""
+    ready: bool
+    missing: list[str]
+    """Why it is not ready."""
+    conditions: Sequence[Condition]
+    paused: bool
+    draining: bool
+    unsettled: int
+    sources: list[SourceJson]
+    targets: list[TargetJson]
+    fates: list[FateJson]
+    latency_bounds: list[float]
+    """Upper bounds of the buckets of latencies, in seconds."""
+    history: HistoryJson
+    reloads: int
+    """Times that the configuration was read again, and has come into effect."""
+    reload_refused: str
+    """Why the last reload was refused; "" if it was not."""

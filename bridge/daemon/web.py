@@ -8,6 +8,7 @@
 ``GET /metrics``      Prometheus's text format
 ``GET /coverage``     the use of bindings, as in `hashstar audit --json`; needs ``coverage = true``
 ``POST /pause``       stop reading; ``POST /resume``: continue; with the header ``X-Hashstar`` and any value
+``POST /reload``      read the configuration again; with that header, too; 409 and the reason if that is refused
 ====================  ==================================================================================
 
 HEAD works as GET. Requests are served by threads (`bindings.http`). They read counters and the results of the
@@ -22,25 +23,23 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from functools import cache
 from importlib.resources import files
 from platform import python_version
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Final
 
 from bindings.http.handler import NOTHING, PLAIN, Handler
 from bindings.http.hosts import HostCheck
 from bindings.http.listener import Server, make_server
-from bridge.daemon.config import Config
 from bridge.daemon.gauges import build_info, read_gauges, read_process_metrics
-from bridge.daemon.health import Health
-from bridge.daemon.metrics import BUCKETS, HistoryJson, Metrics
-from bridge.daemon.views import Condition, SourceState, TargetState
-from bridge.endpoint import Place
+from bridge.daemon.metrics import BUCKETS, Metrics
+from bridge.daemon.pipelines import Pipeline
+from bridge.daemon.views import SourceJson, SourceState, StatusJson, TargetJson, TargetState
 from bridge.pump.outlet import Outlet
-from bridge.pump.pump import Inlet, Pump
+from bridge.pump.pump import Inlet
 from exchange.errors import InputError
 from exchange.text.numbers import write_time
 from exchange.text.site import find_version
@@ -50,151 +49,30 @@ if TYPE_CHECKING:  # these modules import pyarrow
     from bindings.counts.tally import Tally
     from bridge.daemon.coverage import CoverageCounter
 
-__all__ = ["StatusJson", "Web"]
+__all__ = ["Web"]
 
 SLOW: Final = 5.0
 """Seconds after which an event loop that has run no callback of `Web` counts as dead."""
+PATIENCE: Final = 180.0
+"""Maximum number of seconds for which a request waits for the reload that it asks for."""
 NOT_TURNING: Final = "the event loop does not turn"
 
 
-class HeldJson(TypedDict):
-    """A message on hold."""
-
-    origin: str
-    reason: str
-
-
-class SourceJson(TypedDict):
-    """A source."""
-
-    name: str
-    up: bool
-    """Whether it is connected and without trouble."""
-    ended: bool
-    places: list[Place]
-    messages: int
-    """Messages read."""
-    bytes: int
-    redelivered: int
-    filtered: int
-    """Messages that its filter rejected."""
-    unreadable: int
-    unsettled: int
-    unsettled_bytes: int
-    fill: float
-    """Used share of the window; 1: full."""
-    oldest: str
-    """Origin of the oldest unsettled message; "" if there is none."""
-    oldest_age: float
-    """Seconds since it was read."""
-    lag: int | None
-    """Messages in the system that are not read yet; null if unknown."""
-    withheld: int
-    """Those of them that are given to nobody, or to another reader."""
-    vanished: int
-    """Messages that the system removed before they were read."""
-    survives: float | None
-    """Longest outage, in seconds, that messages that wait survive; null if no time bounds it, as far as is known."""
-    on_hold: int
-    held: list[HeldJson]
-    """The first of the messages on hold."""
-
-
-class WaitingJson(TypedDict):
-    """A queue that takes nothing now."""
-
-    queue: str
-    reason: str
-
-
-class LatencyJson(TypedDict):
-    """The time from reading a message to its confirmation."""
-
-    seconds: float
-    """Sum over all messages."""
-    buckets: list[int]
-    """Messages up to each of the `latency_bounds`, and above the last."""
-
-
-class TargetJson(TypedDict):
-    """A target."""
-
-    name: str
-    up: bool
-    places: list[Place]
-    dead_letters: bool
-    """Whether it is the target of dead letters."""
-    in_flight: int
-    held: int
-    """Messages that are kept back so that the messages of a key stay in order."""
-    oldest_age: float
-    """Seconds since the oldest message without an answer was read; 0 if none is old."""
-    waiting: list[WaitingJson]
-    queues: dict[str, int]
-    """Queue of the topology -> messages confirmed."""
-    refusals: dict[str, int]
-    """Reason -> number of refusals."""
-    latency: LatencyJson
-
-
-class FateJson(TypedDict):
-    """Messages that were given up."""
-
-    endpoint: str
-    fate: str
-    """`dead-letter`, `hold` or `drop`."""
-    messages: int
-
-
-class StatusJson(TypedDict):
-    """The state of a running bridge: `/status`."""
-
-    version: Literal[1]
-    hashstar: str
-    """Version of hashstar."""
-    python: str
-    """Version of Python."""
-    config: str
-    """The file."""
-    started: float
-    """Seconds since 1970."""
-    now: float
-    """Seconds since 1970."""
-    alive: bool
-    """Whether the event loop runs."""
-    ready: bool
-    missing: list[str]
-    """Why it is not ready."""
-    conditions: Sequence[Condition]
-    paused: bool
-    draining: bool
-    unsettled: int
-    sources: list[SourceJson]
-    targets: list[TargetJson]
-    fates: list[FateJson]
-    latency_bounds: list[float]
-    """Upper bounds of the buckets of latencies, in seconds."""
-    history: HistoryJson
-
-
 class Web:
-    """Serves the state of one pump."""
+    """Serves the state of the pump that runs; ``reload`` is `bridge.daemon.pipelines.Pipelines.reload`."""
 
     def __init__(
         self,
-        config: Config,
-        pump: Pump,
+        pipeline: Pipeline,
         metrics: Metrics,
-        health: Health,
         loop: asyncio.AbstractEventLoop,
-        coverage: CoverageCounter | None = None,
+        reload: Callable[[], Coroutine[Any, Any, str]] | None = None,
     ) -> None:
-        self._coverage = coverage
-        self._config = config
-        self._pump = pump
+        self.pipeline = pipeline
+        """Replaced as a whole by each reload: a request reads it once."""
         self._metrics = metrics
-        self._health = health
         self._loop = loop
+        self._reload = reload
         self._turned_at = time.monotonic()
         self._started = time.time()
         self._beat: asyncio.TimerHandle | None = None
@@ -202,7 +80,7 @@ class Web:
 
     def start(self) -> str:
         """Start the server, and return its address. Raises InputError if the configured address cannot be used."""
-        http = self._config.http
+        http = self.pipeline.config.http
         assert http is not None  # noqa: S101  the caller has checked it
         try:
             self._server = make_server(http.host, http.port, _make_handler(self, HostCheck(http.host, http.names)))
@@ -212,6 +90,10 @@ class Web:
         self._turn()
         host = f"[{http.host}]" if ":" in http.host else http.host
         return f"http://{host}:{self._server.server_address[1]}/"
+
+    def show(self, pipeline: Pipeline) -> None:
+        """Serve the state of another pump."""
+        self.pipeline = pipeline
 
     def stop(self) -> None:
         """Stop serving."""
@@ -233,28 +115,32 @@ class Web:
         """Return the reasons why the bridge is not ready, one line each."""
         if not self.alive:
             return [NOT_TURNING]
-        return [f"{each} ({each.kind} since {write_time(each.since)})" for each in self._health.current()]
+        return [f"{each} ({each.kind} since {write_time(each.since)})" for each in self.pipeline.health.current()]
 
     def status(self) -> Any:
         """Return the JSON object that the status page shows."""
-        metrics, health = self._metrics, self._health
+        metrics, pipeline = self._metrics, self.pipeline
+        config, pump, health = pipeline.config, pipeline.pump, pipeline.health
         conditions = health.current()
         value: StatusJson = {
             "version": 1,
             "hashstar": find_version(),
             "python": python_version(),
-            "config": self._config.path,
+            "config": config.path,
             "started": self._started,
             "now": time.time(),
             "alive": self.alive,
             "ready": self.alive and not conditions,
             "missing": [str(each) for each in conditions] if self.alive else [NOT_TURNING],
             "conditions": conditions,
-            "paused": self._pump.paused,
-            "draining": self._pump.draining,
-            "unsettled": self._pump.in_flight,
-            "sources": [self._source(inlet, health.sources[inlet.source.name]) for inlet in self._config.inlets],
-            "targets": [self._target(outlet, health.targets[outlet.target.name]) for outlet in self._pump.outlets],
+            "paused": pump.paused,
+            "draining": pump.draining,
+            "unsettled": pump.in_flight,
+            "sources": [self._source(inlet, health.sources[inlet.source.name]) for inlet in config.inlets],
+            "targets": [
+                self._target(outlet, health.targets[outlet.target.name], outlet.target is config.dead_letters)
+                for outlet in pump.outlets
+            ],
             "fates": [
                 {"endpoint": name, "fate": fate, "messages": count}
                 for (name, fate), count in list(metrics.fates.items())
@@ -262,6 +148,8 @@ class Web:
             ],
             "latency_bounds": list(BUCKETS),
             "history": health.history.as_json(),
+            "reloads": metrics.reloads["reloaded"],
+            "reload_refused": metrics.refusal,
         }
         return encode_as(StatusJson, value)
 
@@ -290,13 +178,13 @@ class Web:
             "held": [{"origin": origin, "reason": reason} for origin, reason in state.held],
         }
 
-    def _target(self, outlet: Outlet, state: TargetState) -> TargetJson:
+    def _target(self, outlet: Outlet, state: TargetState, has_dead_letters: bool) -> TargetJson:
         metrics, name = self._metrics, outlet.target.name
         return {
             "name": name,
             "up": state.up,
             "places": sorted(outlet.target.places),
-            "dead_letters": outlet.target is self._config.dead_letters,
+            "dead_letters": has_dead_letters,
             "in_flight": outlet.in_flight,
             "held": outlet.held,
             "oldest_age": round(state.oldest_age, 3),
@@ -308,16 +196,18 @@ class Web:
 
     def metrics_text(self) -> str:
         """Return all metrics in Prometheus's text format."""
-        gauges = read_gauges(self._config, self._pump, self._metrics, self._health, alive=self.alive)
+        pipeline, coverage = self.pipeline, self.pipeline.coverage
+        gauges = read_gauges(pipeline.config, pipeline.pump, self._metrics, pipeline.health, alive=self.alive)
         lines = [*self._metrics.lines({**gauges, **build_info(), **read_process_metrics()})]
-        if self._coverage is not None:
+        if coverage is not None:
             with suppress(TimeoutError):  # the event loop hangs, which the other metrics show
-                lines += self._coverage.lines(self._tally(self._coverage))
+                lines += coverage.lines(self._tally(coverage))
         return "\n".join(lines) + "\n"
 
     def coverage(self) -> bytes | None:
         """Return the report on the bindings; None if they are not counted. Raises TimeoutError if the loop hangs."""
-        return None if self._coverage is None else self._coverage.report(self._tally(self._coverage))
+        coverage = self.pipeline.coverage
+        return None if coverage is None else coverage.report(self._tally(coverage))
 
     def _tally(self, coverage: CoverageCounter) -> Tally:
         """Return the present tally, made on the event loop's thread, where messages are counted."""
@@ -334,7 +224,19 @@ class Web:
 
     def control(self, action: str) -> None:
         """Pause or resume the pump, on the event loop's thread."""
-        self._loop.call_soon_threadsafe(self._pump.pause if action == "pause" else self._pump.resume)
+        pump = self.pipeline.pump
+        self._loop.call_soon_threadsafe(pump.pause if action == "pause" else pump.resume)
+
+    def reload(self) -> str:
+        """Have the configuration read again, and return why that was refused, or "" once it is in effect."""
+        if self._reload is None:
+            return "this bridge has no file to read again"
+        try:
+            return asyncio.run_coroutine_threadsafe(self._reload(), self._loop).result(PATIENCE)
+        except CancelledError:
+            return "the bridge has ended"
+        except TimeoutError:
+            return f"it lasts: nothing has come of it within {PATIENCE:.0f} s; GET /status shows what it waits for"
 
 
 def _counts_of(name: str, counts: Mapping[tuple[str, str], int]) -> dict[str, int]:
@@ -379,10 +281,13 @@ def _make_handler(web: Web, check: HostCheck) -> type[Handler]:
 
         def _control(self, action: str) -> None:
             # A browser lets a page of another origin send a form to this server, but not with this header.
-            if action not in ("pause", "resume"):
-                self.answer(404, PLAIN, b"there are /pause and /resume\n")
+            if action not in ("pause", "resume", "reload"):
+                self.answer(404, PLAIN, b"there are /pause, /resume and /reload\n")
             elif self.headers.get("X-Hashstar") is None:
                 self.answer(403, PLAIN, b"send the header X-Hashstar: 1\n")
+            elif action == "reload":
+                refusal = web.reload()
+                self.answer(409 if refusal else 200, PLAIN, f"{refusal or 'reloaded'}\n".encode("utf-8", "replace"))
             else:
                 web.control(action)
                 self.answer(202, PLAIN, f"{action}d\n".encode())

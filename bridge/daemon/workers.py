@@ -10,9 +10,9 @@ archive        the first worker alone reads it
 =============  ======================================================================================================
 
 Every worker writes to all targets. Worker K serves HTTP on the configured port + K - 1, so that each worker is scraped
-and probed by itself. A worker that dies is started again. All signals but SIGHUP are sent on to the workers; SIGHUP is
-only logged. If a worker's first process ends with exit code 2, all workers end. If a later process does, as after a
-wrong change of the configuration, this is logged, and the worker is started again.
+and probed by itself. A worker that dies is started again. All signals are sent on to the workers. If a worker's first
+process ends with exit code 2, all workers end. If a later process does, as after a wrong change of the configuration,
+this is logged, and the worker is started again.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SETTLED: Final = 0
 NOT_SETTLED: Final = 1
 WRONG: Final = 2
 """Exit codes of ``hashstar bridge run``."""
-SIGNALS: Final = find_signals("SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2")
+SIGNALS: Final = find_signals("SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGHUP")
 
 
 async def run_workers(
@@ -62,9 +62,7 @@ async def run_workers(
             worker.signal(number)
 
     acts = {number: partial(send_on, number) for number in SIGNALS}
-    hangups = dict.fromkeys(find_signals("SIGHUP"), journal.write_hangup)
-    handlers = Handlers({**acts, **hangups}, keep=keep_handlers)
-    with handlers if handle_signals else nullcontext():
+    with Handlers(acts, keep=keep_handlers) if handle_signals else nullcontext():
         journal.write("info", "started", config=config.path, process=os.getpid(), workers=config.workers)
         running = [asyncio.create_task(worker.run()) for worker in workers]
         try:

@@ -108,6 +108,8 @@ class Inlet:
     replies_of: Servers | None = None
     """Those whose replies it reads: these go to the callers of requests, past the topology. None: it reads none."""
     window: Window = field(init=False, repr=False)
+    is_read_out: bool = field(default=False, init=False)
+    """Whether its source was stopped, and all that its system had sent was read: nothing goes back to the system."""
 
     def enter(self, message: Message) -> Message:
         """Return the message as it is published to the topology."""
@@ -158,6 +160,8 @@ class InletReader:
         self._fault: Disconnected | None = None
         """The error that settling raised; the connection ends with it."""
         self._task: asyncio.Task[None] | None = None
+        self._unadmitted: Sequence[Delivery] = ()
+        """Deliveries that were read, and for which the window has no room yet."""
 
     def wake(self) -> None:
         """Check again now whether what it waits for has happened."""
@@ -222,6 +226,19 @@ class InletReader:
         if window.messages:
             await self._wait(lambda: not window.messages)
 
+    async def read_rest(self) -> None:
+        """Read what the source was sent before it took no more, after `run` was cancelled. Raises HashstarError."""
+        window, source = self.inlet.window, self.inlet.source
+        if not self._is_open or self._is_paused() or self._rate is not None or not await source.stop_taking():
+            return
+        await self._admit(self._unadmitted)
+        try:
+            while True:
+                await self._wait(lambda: window.room > 0)
+                await self._admit(await source.read(min(window.room, BATCH)))
+        except EndOfStream:
+            self.inlet.is_read_out = True
+
     async def close(self) -> None:
         """Close the source; log what goes wrong."""
         try:
@@ -261,13 +278,14 @@ class InletReader:
 
         while True:
             count = window.fitting(deliveries)
+            self._unadmitted = deliveries[count:]
             if count:
                 self._take(self.inlet, deliveries if count == len(deliveries) else deliveries[:count])
             if self._fault is not None:
                 raise self._fault
-            if count == len(deliveries):
+            if not self._unadmitted:
                 return
-            deliveries = deliveries[count:]
+            deliveries = self._unadmitted
             await self._wait(ready)
 
     async def _wait(self, ready: Callable[[], bool]) -> None:

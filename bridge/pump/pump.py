@@ -16,7 +16,7 @@ from random import random as any_random
 from time import time
 from typing import Any, Final
 
-from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing, Target, describe
+from bridge.endpoint import Delivery, Failure, Outgoing, Target, describe
 from bridge.interop.marks import may_have_hops, read_hops
 from bridge.pump.events import PumpEvents
 from bridge.pump.homecoming import Homecoming
@@ -385,12 +385,13 @@ class Pump:
             self._route(inlet, [pending])
 
     async def _drain(self) -> None:
-        """Wait, for each source, until all deliveries are settled or it is lost; at most `Policy.drain` seconds."""
+        """Settle, for each source, all that it was sent, unless it is lost; within `Policy.drain` seconds."""
 
         async def drain(reading: InletReader) -> None:
             try:
+                await reading.read_rest()
                 await reading.empty()
-            except Disconnected as error:
+            except HashstarError as error:
                 self._events.disconnected(reading.inlet.source.name, error, 0.0)
 
         await _run_within(self._policy.drain, [drain(reading) for reading in self._readings.values()])

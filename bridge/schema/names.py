@@ -105,6 +105,6 @@ SCHEMAS: Final[Mapping[str, NamedSchema]] = MappingProxyType({
     ),
     "dead": _of_types("hashstar dead --format json", "bridge.dead.report:DeadReport"),
     "rocketmq-scale": _of_types("hashstar rocketmq scale --format json", "bridge.scaling.forms:ScaleJson"),
-    "bridge-status": _of_types("/status of a bridge", "bridge.daemon.web:StatusJson"),
+    "bridge-status": _of_types("/status of a bridge", "bridge.daemon.views:StatusJson"),
 })  # fmt: skip
 """Name -> schema, files first."""

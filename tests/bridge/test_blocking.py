@@ -56,8 +56,8 @@ PLACES: Mapping[str, str] = {
     "tls": f"{START}; again {ASIDE}",
     "daemon.commands": START, "scaling.commands": START, "dead.forms": "after the loop has ended",
     "daemon.gauges": f"{THREAD}: that of the HTTP server; /proc", "daemon.web": f"{THREAD}: that of the HTTP server",
-    "daemon.writer": f"{THREAD}: the log's", "daemon.journal": f"{THREAD}: the log's; `Journal.flush` is bounded",
-    "daemon.run": "at the end: the log, bounded", "daemon.signals": THREAD,
+    "daemon.journal": f"{THREAD}: the log's; `Journal.flush` is bounded",
+    "daemon.pipelines": ASIDE, "daemon.run": "at the end: the log, bounded", "daemon.signals": THREAD,
     "daemon.coverage": f"{NEVER_LONG}a counter in memory",
     "endpoints.archive.checking": THREAD, "endpoints.archive.files": THREAD, "endpoints.archive.replay": THREAD,
     "endpoints.archive.rotation": THREAD, "endpoints.archive.spool": THREAD,
@@ -304,8 +304,9 @@ def test_a_signal_ends_a_process_in_time_whose_loop_does_not_turn() -> None:
         from bridge.daemon.signals import Handlers, Stopping
 
         async def main():
-            pump, running = Mock(in_flight=0), asyncio.get_running_loop().create_future()
-            stopping = Stopping(pump, running, Mock(), 0.0, owns_process=True)
+            pipelines, running = Mock(), asyncio.get_running_loop().create_future()
+            pipelines.current.config.policy.drain = 0.0
+            stopping = Stopping(pipelines, running, Mock(), owns_process=True)
             with Handlers({signal.SIGTERM: stopping.request}, {signal.SIGTERM: stopping.note}, keep=True):
                 print("up", flush=True)
                 threading.Event().wait()

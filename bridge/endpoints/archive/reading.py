@@ -97,6 +97,10 @@ class ArchiveSource(Source):
         return frozenset([Place("archive", str(Path(self._path).absolute()), "archive")])
 
     @property
+    def settled_in(self) -> str | None:
+        return None if self._settled_path is None else str(self._settled_path)
+
+    @property
     def lost(self) -> Disconnected | None:
         return None if self._unkept is None else Disconnected(self._unkept)
 

@@ -172,6 +172,10 @@ class RocketmqSource(Source):
     def places(self) -> frozenset[Place]:
         return find_places(self._settings, [each.topic for each in self._subscriptions])
 
+    @property
+    def settled_in(self) -> str:
+        return self._group
+
     async def check(self) -> Sequence[Finding]:
         from_last = self._consuming.consume_from is ConsumeFrom.LAST
         return await check_source(self._settings, self._group, self._subscriptions, from_last=from_last)

@@ -21,7 +21,7 @@ from bridge.daemon.coverage import CoverageCounter
 from bridge.daemon.health import KINDS, Health
 from bridge.daemon.journal import Journal
 from bridge.daemon.metrics import FATES, Metrics
-from bridge.daemon.run import list_endpoints
+from bridge.daemon.pipelines import Pipeline, list_endpoints
 from bridge.daemon.web import Web
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing
 from bridge.endpoints.memory import MemorySource
@@ -192,7 +192,7 @@ def every_metric() -> dict[str, tuple[str, Family]]:
 
     pump = Pump(config.inlets, Router(config.topology), config.targets, Events(), Policy())  # type: ignore[arg-type]
     health = Health(pump, config.inlets, metrics, Journal(), loop_clock=time.monotonic)
-    web = Web(config, pump, metrics, health, None, coverage)  # type: ignore[arg-type]  # it is not started
+    web = Web(Pipeline(config, pump, coverage, health=health), metrics, None)  # type: ignore[arg-type]  # not started
     web._tally = lambda coverage: coverage.tally()  # type: ignore[method-assign]  # there is no loop to ask
     return parse_metrics(web.metrics_text())
 

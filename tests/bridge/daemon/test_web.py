@@ -21,6 +21,7 @@ from bridge.daemon.config import Config, Http
 from bridge.daemon.health import Health
 from bridge.daemon.journal import Journal
 from bridge.daemon.metrics import Metrics
+from bridge.daemon.pipelines import Pipeline
 from bridge.daemon.views import Condition
 from bridge.daemon.web import Web
 from bridge.endpoints.memory import MemorySource, MemoryTarget
@@ -45,7 +46,7 @@ def serve(host: str = "127.0.0.1", port: int = 0, *names: str) -> tuple[Web, Met
     pump = Pump(inlets, Router(TOPOLOGY), targets, Silent())
     health = Health(pump, inlets, metrics, Journal(level="error"), config=config.path)
     metrics.on_change = health.look
-    web = Web(config, pump, metrics, health, asyncio.get_running_loop())
+    web = Web(Pipeline(config, pump, health=health), metrics, asyncio.get_running_loop())
     return web, metrics, pump, web.start()
 
 
@@ -102,7 +103,7 @@ async def test_a_bridge_is_ready_when_all_are_connected_and_it_is_neither_paused
     pump.resume()
     pump.stop()
     code, _, body = await request(address, "/ready")
-    assert (code, lines(body)) == (503, ["stopping when everything that was read is settled (draining)"])
+    assert (code, lines(body)) == (503, ["it waits until everything that was read is settled (draining)"])
     assert (await request(address, "/live"))[0] == 200
     web.stop()
 
@@ -181,7 +182,9 @@ def test_a_system_that_is_away_or_not_well_has_a_red_band_and_is_not_called_conn
         away = await asyncio.to_thread(show, address)
         metrics.connected("out")
         there = await asyncio.to_thread(show, address)
-        web._health.conditions = (Condition("out", "backpressure", "queue q takes nothing", 0.0, "see the queue"),)
+        web.pipeline.health.conditions = (
+            Condition("out", "backpressure", "queue q takes nothing", 0.0, "see the queue"),
+        )
         unwell = await asyncio.to_thread(show, address)
         web.stop()
         return away, there, unwell

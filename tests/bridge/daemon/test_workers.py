@@ -29,9 +29,6 @@ class Journal:
     def write(self, level: str, event: str, **_: Any) -> None:
         self.events.append(event)
 
-    def write_hangup(self) -> None:
-        """Do nothing."""
-
 
 def program(text: str) -> list[str]:
     """Return a command that runs Python code, in which ``number`` is that of the worker."""

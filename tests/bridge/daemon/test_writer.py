@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from bridge.daemon import writer as writer_module
-from bridge.daemon.journal import Journal
-from bridge.daemon.writer import LineWriter
+from bridge.daemon import journal as writer_module
+from bridge.daemon.journal import Journal, LineWriter
 from tests.support.waiting import find_limit, wait_until
 
 

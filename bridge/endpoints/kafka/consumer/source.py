@@ -166,6 +166,10 @@ class KafkaSource(Source):
     def places(self) -> frozenset[Place]:
         return frozenset([place_of(self.settings, topic) for topic in self._topics])
 
+    @property
+    def settled_in(self) -> str:
+        return str(self.settings.get("group.id"))
+
     async def check(self) -> Sequence[Finding]:
         return await run_check(lambda: check_source(self.settings, self._topics, check_positions))
 

@@ -70,7 +70,7 @@ class StreamOffsets:
     """The last settled offset of a stream. ``path`` is a file for this reader alone; None: it is kept in memory."""
 
     def __init__(self, path: Path | None) -> None:
-        self._path = path
+        self.path = path
         self._last: int | None = None
         self._fingerprint: Callable[[], str] = lambda: ""
         self._written = self._fingerprint
@@ -82,28 +82,28 @@ class StreamOffsets:
     @property
     def has_file(self) -> bool:
         """Whether the offset outlives the process."""
-        return self._path is not None
+        return self.path is not None
 
     @property
     def problem(self) -> str | None:
         """Reason why the file cannot be written, as far as that is known before writing; None if there is none."""
-        if self._path is None:
+        if self.path is None:
             return None
-        folder = self._path.parent
+        folder = self.path.parent
         if not folder.is_dir():
-            return f"{self._path} cannot be written: there is no folder {folder}; make it"
-        if self._path.is_dir():
-            return f"{self._path} cannot be written: it is a folder"
+            return f"{self.path} cannot be written: there is no folder {folder}; make it"
+        if self.path.is_dir():
+            return f"{self.path} cannot be written: it is a folder"
         if not os.access(folder, os.W_OK | os.X_OK):
-            return f"{self._path} cannot be written: {folder} is read-only, or this user may not write to it"
+            return f"{self.path} cannot be written: {folder} is read-only, or this user may not write to it"
         return None
 
     @property
     def last(self) -> int | None:
         """Last settled offset; None if nothing was settled yet. Raises InputError for an invalid file."""
-        if self._last is None and self._path is not None:
+        if self._last is None and self.path is not None:
             try:
-                with open_file(self._path) as file:  # a named pipe would be waited for
+                with open_file(self.path) as file:  # a named pipe would be waited for
                     text = file.read(FILE_BYTES).decode("ascii")
                 offset, _, fingerprint = text.strip().partition(" ")
                 self._last = _parse_offset(offset)
@@ -111,15 +111,15 @@ class StreamOffsets:
             except FileNotFoundError:
                 return None
             except OSError as error:
-                raise InputError(f"{self._path}: cannot be read: {error.strerror}") from None
+                raise InputError(f"{self.path}: cannot be read: {error.strerror}") from None
             except ValueError:
-                raise InputError(f"{self._path}: must hold the last offset that was settled, a number") from None
+                raise InputError(f"{self.path}: must hold the last offset that was settled, a number") from None
         return self._last
 
     @property
     def way_out(self) -> str:
         """What to do so that the stream is read from its beginning again."""
-        return "start the bridge again" if self._path is None else f"remove {self._path}"
+        return "start the bridge again" if self.path is None else f"remove {self.path}"
 
     @property
     def fingerprint(self) -> str:
@@ -139,7 +139,7 @@ class StreamOffsets:
     @property
     def is_unwritten(self) -> bool:
         """Whether something was settled that the file does not have."""
-        return self._path is not None and self._last is not None and self._fingerprint is not self._written
+        return self.path is not None and self._last is not None and self._fingerprint is not self._written
 
     def write_soon(self, failed: Callable[[OSError], None]) -> None:
         """Write what is settled, in a task, until all is written, or a write has ``failed``: one write at a time."""
@@ -167,7 +167,7 @@ class StreamOffsets:
 
     async def write(self) -> None:
         """Write the offset, if it has changed since the last time. Raises OSError."""
-        path, fingerprint = self._path, self._fingerprint
+        path, fingerprint = self.path, self._fingerprint
         if path is None or not self.is_unwritten:
             return
         line = f"{self._last} {fingerprint()}\n".encode()

@@ -4,8 +4,7 @@ The deliveries of a connection are one lane: one basic.ack with ``multiple`` ack
 stream, acknowledgements only ask for more messages; `offsets` keeps the settled offset, and reading continues after it.
 The broker sends as many messages as the prefetch allows, however large they are. So while more has arrived than the
 pump can soon take, the socket is not read. How many messages of a quorum queue are prefetched and given at once,
-`pacing` decides; what waits, `backlog` counts. Messages keep their content header as the bytes that were received, see
-`exchange.amqp`.
+`pacing` decides; what waits, `backlog` counts. Messages keep their content header as received bytes: `exchange.amqp`.
 """
 
 from __future__ import annotations
@@ -21,18 +20,13 @@ from typing import Any, Final, cast
 import pika
 
 from bridge.aside import call_aside
-from bridge.endpoint import Delivery, Disconnected, Finding, Place, Removal, Source
+from bridge.endpoint import Delivery, Disconnected, EndOfStream, Finding, Place, Removal, Source
 from bridge.endpoints.outages import KnownRemovals
 from bridge.endpoints.rabbitmq.checking import SourceSettings, check_source, find_places
 from bridge.endpoints.rabbitmq.connection import Channel, Connection
 from bridge.endpoints.rabbitmq.consumer.backlog import Backlog, Reading, Removed
 from bridge.endpoints.rabbitmq.consumer.deliveries import FIXED_BYTES, find_breach, make_deliveries
-from bridge.endpoints.rabbitmq.consumer.offsets import (
-    OFFSET,
-    StreamOffsets,
-    fingerprint_message,
-    read_offset,
-)
+from bridge.endpoints.rabbitmq.consumer.offsets import OFFSET, StreamOffsets, fingerprint_message, read_offset
 from bridge.endpoints.rabbitmq.consumer.pacing import Pacing
 from bridge.endpoints.rabbitmq.consumer.redeliveries import Redeliveries, count_deliveries
 from bridge.endpoints.rabbitmq.consumer.resuming import (
@@ -54,18 +48,17 @@ __all__ = ["RabbitmqSource"]
 LOG: Final = logging.getLogger(__name__)
 
 BUFFER_BYTES: Final = 8 << 20
-"""Maximum size of deliveries that have arrived and that the pump has not read, in bytes; one read of the socket may
-exceed it."""
+"""Maximum size of deliveries that have arrived and were not read, in bytes; one read of the socket may exceed it."""
 
 
 class RabbitmqSource(Source):
     """A queue or a stream of a broker.
 
-    At most ``prefetch`` deliveries are unacknowledged; the pump's window should not be larger. A stream is read after
-    the last settled message, or else from ``offset`` on: ``first``, ``last``, ``next``, a number, or an age as ``1h``.
-    ``offsets`` is the file that keeps the last settled offset; without it, each start begins at ``offset``.
-    ``window_bytes`` is the size of the pump's window. ``management`` is the address of the management API, which each
-    connection asks for the delivery limit of a quorum queue: one with a limit is read carefully then.
+    At most ``prefetch`` deliveries are unacknowledged; the pump's window, of ``window_bytes``, should not be larger. A
+    stream is read after the last settled message, or else from ``offset`` on: ``first``, ``last``, ``next``, a number,
+    or an age as ``1h``. ``offsets`` is the file that keeps the last settled offset; without it, each start begins at
+    ``offset``. Each connection asks ``management``, the address of that API, for the delivery limit of a quorum queue:
+    one with a limit is read carefully then.
     """
 
     def __init__(
@@ -100,18 +93,17 @@ class RabbitmqSource(Source):
         self._arrived_bytes = 0
         self._news = asyncio.Event()
         self._trouble: Disconnected | None = None
+        self._is_stopped = False
+        """Whether the consumer was cancelled for good."""
         self._is_stream = False
         """Whether the consumer of the present connection reads a stream: the queue may be another one at the next."""
         self._epoch = 0
         """Number of the lane, changed by `open` and `close`: deliveries of an earlier connection settle nothing."""
         self._pacing: Pacing | None = None
         """Decides how many messages are given; None: as many as there are."""
-        self._changing: asyncio.Task[None] | None = None
-        """Task that changes the prefetch."""
-        self._last = 0
-        """Delivery tag of the last delivery that has arrived."""
-        self._given = 0
-        """Delivery tag of the last delivery that was read."""
+        self._changing: asyncio.Task[None] | None = None  # changes the prefetch
+        self._last = 0  # delivery tag of the last delivery that has arrived
+        self._given = 0  # delivery tag of the last delivery that was read
         self._settled = 0
         """Delivery tag of the last settled delivery."""
         self._acked = 0
@@ -160,6 +152,10 @@ class RabbitmqSource(Source):
     def places(self) -> frozenset[Place]:
         return find_places(self._brokers, self._queue)
 
+    @property
+    def settled_in(self) -> str | None:
+        return None if self._is_stream and not self._offsets.has_file else str(self._offsets.path or "")
+
     async def check(self) -> Sequence[Finding]:
         settings = SourceSettings(
             self._queue, self._exclusive, self._offsets.has_file, self._management is not None, self._prefetch
@@ -175,7 +171,7 @@ class RabbitmqSource(Source):
         self._epoch += 1
         self._forget()
         self._news.clear()
-        self._trouble = None
+        self._trouble, self._is_stopped = None, False
         self._last = self._given = self._settled = self._acked = 0
         if (problem := await call_aside(lambda: self._offsets.problem)) is not None:  # what is settled would be lost
             raise Disconnected(problem)
@@ -325,9 +321,17 @@ class RabbitmqSource(Source):
         """Wait until there is a delivery that was not read. Raises Disconnected."""
         self._check_connected()
         while not self._arrived:
+            if self._is_stopped:
+                raise EndOfStream
             self._news.clear()
             await self._news.wait()
             self._check_connected()
+
+    async def stop_taking(self) -> bool:
+        if self._channel is not None and self._pacing is None and not self._is_stream:  # a stream takes nothing back
+            await self._channel.cancel()
+            self._is_stopped = True
+        return self._is_stopped
 
     def _check_connected(self) -> None:
         """Raise Disconnected if the connection is gone."""
