@@ -29,6 +29,8 @@ def read_slowly(kept: KeptPosition, reset: Reset) -> list[int] | None:
 @examples(400)
 @given(LOGS, RESETS)
 @example(KeptPosition("log-0", 9, 0, 3), "end")
+@example(KeptPosition("log-0", 4, 0, 3), "start")
+@example(KeptPosition("log-0", 3, 0, 3), "start")
 @example(KeptPosition("log-0", 0, 0, 3, is_other=True), "refuse")
 def test_a_finding_is_what_a_slow_reader_does(kept: KeptPosition, reset: Reset) -> None:
     [finding] = judge_positions([kept], "group 'g'", "group", reset, "reset them")
