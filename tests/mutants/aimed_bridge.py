@@ -869,8 +869,8 @@ BRIDGE: Final[list[Mutant]] = [
         "bridge/endpoints/rabbitmq/test_rabbitmq_offsets.py",
         (
             "what is settled is not written",
-            "self._path is not None and self._last is not None and self._fingerprint is not self._written",
-            "self._path is not None and self._last is not None and self.fingerprint == self._written()",
+            "self.path is not None and self._last is not None and self._fingerprint is not self._written",
+            "self.path is not None and self._last is not None and self.fingerprint == self._written()",
         ),
     ),
     *mutants_of(

@@ -127,11 +127,11 @@ LOSSES: Final[list[Mutant]] = [
         "simulation/test_simulation.py",
         (
             "a queue has the type for ever that it had at first",
-            "        last = self._offsets.last\n        self._is_stream, self",
+            "        self._is_stream, self._next_offset = True, None",
             (
                 "        if self._epoch > 1 and not self._is_stream:\n"
                 "            return await self._begin(connection, self._arguments)\n"
-                "        last = self._offsets.last\n        self._is_stream, self"
+                "        self._is_stream, self._next_offset = True, None"
             ),
         ),
         (

@@ -135,8 +135,8 @@ SURVIVORS: Final[list[Mutant]] = [
         ),
         (
             "all that was read goes into the window at once",
-            "            count = window.fitting(deliveries)\n            if count:",
-            "            count = len(deliveries)\n            if count:",
+            "            count = window.fitting(deliveries)\n",
+            "            count = len(deliveries)\n",
         ),
         (
             "a source is read at twice the rate",
