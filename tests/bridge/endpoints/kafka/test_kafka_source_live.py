@@ -625,8 +625,9 @@ async def test_a_check_finds_what_is_there_and_leaves_no_trace(topics: Topics) -
     group = f"group-{topic}"
     source = KafkaSource("read", {**topics.settings, "group.id": group}, [topic, "hashstar-none", f"^{topic}.*", "^zz"])
     found = await source.check()
-    assert [each.level for each in found] == ["ok", "error", "ok", "warning", "ok", "ok"], found
+    assert [each.level for each in found] == ["ok", "error", "ok", "warning", "ok", "ok", "ok"], found
     assert "it survives an outage of 7 d" in found[4].text  # of a topic that is named, and matches a pattern
+    assert "no position in 3: read from the start on" in found[-1].text
     assert f"topic '{topic}': 3 partitions" in found[0].text
     assert "there is no topic 'hashstar-none'" in found[1].text
     asked = [each.group_id for each in topics.admin.list_consumer_groups().result(find_limit()).valid]
