@@ -246,7 +246,9 @@ class Share:
                 reading.waits = False
             else:
                 reading.pulled_ms = now_ms()
-                commit = assigned.committable if self._persisting.offsets.may_commit_with_pull(assigned.queue) else None
+                # What a caller commits may be lower: a pull could bring an offset of before after it.
+                carries = assigned.marked is None and self._persisting.offsets.may_commit_with_pull(assigned.queue)
+                commit = assigned.committable if carries else None
                 delay = await self._fetching.pull(assigned, room, commit)
                 if delay is not None:
                     await asyncio.sleep(delay)

@@ -260,3 +260,28 @@ def test_the_group_keeps_what_was_acknowledged_and_nothing_else_whoever_comes_an
         assert not broker.locks
 
     run_virtually(play())
+
+
+def test_no_pull_commits_where_a_caller_decides_what_is_committed() -> None:
+    """A broker may handle a pull after a later commit of a lower offset, which it would undo."""
+
+    async def play() -> None:
+        broker = Broker()
+        broker.ends = [5] * QUEUES
+        member = Member(broker, "m0", orderly=False)
+        await pass_time(2)
+        for reading in member.share.readings.values():
+            reading.assigned.marked = 2
+        assert len(await member.share.persist()) == QUEUES
+        broker.offsets = dict.fromkeys(range(QUEUES), 1)
+        broker.ends = [9] * QUEUES
+        for pulled in range(3):
+            broker.stored.set()
+            await pass_time(2)
+            broker.stored.clear()
+            broker.ends = [9 + pulled] * QUEUES
+        assert all(reading.assigned.next_offset > 9 for reading in member.share.readings.values())
+        assert broker.offsets == dict.fromkeys(range(QUEUES), 1)
+        await member.leave()
+
+    run_virtually(play())
