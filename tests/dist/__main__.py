@@ -33,7 +33,7 @@ ALLOWED: Final = frozenset(
     {
         "0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0", "ISC", "MIT", "MPL-2.0", "PSF-2.0", "Zlib",
         "License :: OSI Approved :: Apache Software License", "License :: OSI Approved :: BSD License",
-        "License :: OSI Approved :: MIT License",
+        "License :: OSI Approved :: MIT License", "License :: OSI Approved :: Mozilla Public License 2.0 (MPL 2.0)",
     }
 )  # fmt: skip
 """Licences of dependencies, as SPDX or the classifiers name them, that ask nothing of who uses hashstar."""
@@ -209,7 +209,7 @@ def _expression(licence: Mapping[str, Any]) -> str:
 def _is_allowed(expression: str) -> bool:
     """Return whether one of the alternatives of the expression has allowed licences only."""
     return any(
-        all(name.strip(" ()") in ALLOWED for name in alternative.split(" AND "))
+        all(name in ALLOWED or name.strip(" ()") in ALLOWED for name in alternative.split(" AND "))
         for alternative in expression.split(" OR ")
     )
 
