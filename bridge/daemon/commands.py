@@ -89,7 +89,7 @@ def run_command(worker: int | None, path: Path) -> None:
         journal = Journal(config.log_format, config.log_level, worker=worker)
         with journal.listen():
             settled = await run(
-                config, journal, worker=worker, handle_signals=True, owns_process=owns_process, hangups=len(hangups)
+                config, journal, worker=worker, handle_signals=True, owns_process=owns_process, hangups=hangups
             )
             return 0 if settled else 1
 

@@ -101,7 +101,7 @@ class Metrics:
 
     def forget_connections(self) -> None:
         """Forget which endpoints are connected or have ended, before a pump begins; counters go on."""
-        for names in (self.up, self.last_error, self.ended_sources, self.unreadable):
+        for names in (self.up, self.last_error, self.ended_sources):
             names.clear()
 
     def note_reload(self, refusal: str) -> None:

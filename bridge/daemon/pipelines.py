@@ -84,6 +84,7 @@ def start_pipeline(built: BuiltPump, journal: Journal, metrics: Metrics, before:
     metrics.forget_connections()
     for inlet in config.inlets:
         if isinstance(inlet.source, Unreadable):
+            inlet.source.unreadable.update(metrics.unreadable.get(inlet.source.name, {}))
             metrics.unreadable[inlet.source.name] = inlet.source.unreadable
     metrics.prepare(*list_endpoints(config))
     health = Health(
@@ -148,10 +149,13 @@ class Pipelines:
                 finally:
                     looking.cancel()
                 built, self._next = self._next, None
-                if built is None or self._is_stopping:
+                if built is None:
                     return
-                if pipeline.pump.in_flight or not all(inlet.is_read_out for inlet in pipeline.config.inlets):
+                is_settled = not pipeline.pump.in_flight and all(inlet.is_read_out for inlet in pipeline.config.inlets)
+                if not is_settled and not self._is_stopping:
                     await asyncio.sleep(GOING_BACK)
+                if self._is_stopping:
+                    return
                 self.current = self._begin(built, pipeline)
                 self.on_change(self.current)
                 self._began.set()
@@ -195,14 +199,15 @@ class Pipelines:
                 refusal = f"{before.config.path}, or its topology, could not be read within {READING:.0f} s"
             except Exception as error:  # noqa: BLE001  whatever it is, the pump that runs goes on
                 refusal = str(error) if isinstance(error, HashstarError) else describe(error)
-            self._metrics.note_reload(refusal)
             if refusal:
+                self._metrics.note_reload(refusal)
                 self._journal.write("error", "reload refused", reason=refusal, text="nothing has changed")
                 return refusal
             self._began.clear()
             self._next = built
             before.pump.stop()
             await self._began.wait()
+            self._metrics.note_reload("")
             old, new = before.config, built.config
             if (old.log_format, old.log_level) != (new.log_format, new.log_level):
                 self._journal.write_as(new.log_format, new.log_level)

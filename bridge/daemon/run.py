@@ -10,7 +10,7 @@ import asyncio
 import gc
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -35,7 +35,7 @@ async def run(
     worker: int | None = None,
     handle_signals: bool = False,
     owns_process: bool = False,
-    hangups: int = 0,
+    hangups: Sequence[object] = (),
 ) -> bool:
     """Run a bridge until all its sources have ended; return whether all messages that were read are settled.
 
@@ -47,7 +47,7 @@ async def run(
     its standard input ends, as then its parent is gone. ``owns_process`` includes ``handle_signals``; in
     addition, the signals are ignored afterwards, a terminal shows progress, garbage collection is tuned for the whole
     process, and the process ends itself if the bridge cannot be stopped. It begins with a reload if the process has got
-    ``hangups``, SIGHUPs, since it began to read the configuration.
+    ``hangups``, SIGHUPs, since it began to read the configuration: a list that may grow until its signals are handled.
 
     Raises InputError if the configuration is wrong or the address for HTTP is taken.
 
@@ -74,7 +74,13 @@ async def run(
 
 
 async def _run(
-    config: Config, journal: Journal, worker: int | None, *, handle_signals: bool, owns_process: bool, hangups: int
+    config: Config,
+    journal: Journal,
+    worker: int | None,
+    *,
+    handle_signals: bool,
+    owns_process: bool,
+    hangups: Sequence[object],
 ) -> bool:
     for warning in config.warnings:
         journal.write("warning", "configuration", text=str(warning))
@@ -95,7 +101,13 @@ async def _run(
 
 
 async def _run_pump(
-    config: Config, journal: Journal, worker: int | None, *, handle_signals: bool, owns_process: bool, hangups: int
+    config: Config,
+    journal: Journal,
+    worker: int | None,
+    *,
+    handle_signals: bool,
+    owns_process: bool,
+    hangups: Sequence[object],
 ) -> bool:
     """Run the pumps of a configuration in this process, with health, metrics, HTTP server and signals."""
     metrics, is_worker = Metrics(), worker is not None
@@ -123,7 +135,7 @@ async def _run_pump(
             if hangups:
                 pipelines.request()
             if owns_process and not is_worker and sys.stderr.isatty():
-                showing = asyncio.ensure_future(_show_progress(config, metrics))
+                showing = asyncio.ensure_future(_show_progress(pipelines, metrics))
                 running.add_done_callback(lambda _: showing.cancel())
             try:
                 await asyncio.wait([running])
@@ -208,22 +220,27 @@ class _Replaying(Protocol):
         """Bytes that were read, and all bytes there are."""
 
 
-async def _show_progress(config: Config, metrics: Metrics) -> None:
+async def _show_progress(pipelines: Pipelines, metrics: Metrics) -> None:
     """Show the progress of all replays on standard error, until cancelled; return at once if there are none."""
-    replays = [inlet.source for inlet in config.inlets if isinstance(inlet.source, _Replaying)]
-    if not replays:
+
+    def find_replays() -> list[_Replaying]:
+        return [each.source for each in pipelines.current.config.inlets if isinstance(each.source, _Replaying)]
+
+    if not find_replays():
         return
     from rich.console import Console  # installed with what reads archives
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     columns = (
         TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(),
         TextColumn("{task.fields[messages]:,} messages"), TimeElapsedColumn(),
     )  # fmt: skip
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        tasks = {source.name: progress.add_task(source.name, total=None, messages=0) for source in replays}
+        tasks: dict[str, TaskID] = {}
         while True:
-            for source in replays:
+            for source in find_replays():  # a reload makes other ones
+                if source.name not in tasks:
+                    tasks[source.name] = progress.add_task(source.name, total=None, messages=0)
                 read, total = source.progress
                 progress.update(
                     tasks[source.name], completed=read, total=total or None,

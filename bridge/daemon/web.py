@@ -8,7 +8,8 @@
 ``GET /metrics``      Prometheus's text format
 ``GET /coverage``     the use of bindings, as in `hashstar audit --json`; needs ``coverage = true``
 ``POST /pause``       stop reading; ``POST /resume``: continue; with the header ``X-Hashstar`` and any value
-``POST /reload``      read the configuration again; with that header, too; 409 and the reason if that is refused
+``POST /reload``      read the configuration again; with that header, too; 409 and the reason if that is refused,
+                      202 while nothing has come of it
 ====================  ==================================================================================
 
 HEAD works as GET. Requests are served by threads (`bindings.http`). They read counters and the results of the
@@ -223,20 +224,25 @@ class Web:
         return result.result(SLOW)
 
     def control(self, action: str) -> None:
-        """Pause or resume the pump, on the event loop's thread."""
-        pump = self.pipeline.pump
-        self._loop.call_soon_threadsafe(pump.pause if action == "pause" else pump.resume)
+        """Pause or resume the pump that runs, on the event loop's thread."""
 
-    def reload(self) -> str:
-        """Have the configuration read again, and return why that was refused, or "" once it is in effect."""
+        def act() -> None:
+            pump = self.pipeline.pump
+            (pump.pause if action == "pause" else pump.resume)()
+
+        self._loop.call_soon_threadsafe(act)
+
+    def reload(self) -> tuple[int, str]:
+        """Have the configuration read again; return the code and text to answer, once it is in effect or refused."""
         if self._reload is None:
-            return "this bridge has no file to read again"
+            return 409, "this bridge has no file to read again"
         try:
-            return asyncio.run_coroutine_threadsafe(self._reload(), self._loop).result(PATIENCE)
+            refusal = asyncio.run_coroutine_threadsafe(self._reload(), self._loop).result(PATIENCE)
         except CancelledError:
-            return "the bridge has ended"
+            return 503, "the bridge has ended"
         except TimeoutError:
-            return f"it lasts: nothing has come of it within {PATIENCE:.0f} s; GET /status shows what it waits for"
+            return 202, f"not in effect after {PATIENCE:.0f} s, and not refused: GET /status shows what it waits for"
+        return (409, refusal) if refusal else (200, "reloaded")
 
 
 def _counts_of(name: str, counts: Mapping[tuple[str, str], int]) -> dict[str, int]:
@@ -286,8 +292,8 @@ def _make_handler(web: Web, check: HostCheck) -> type[Handler]:
             elif self.headers.get("X-Hashstar") is None:
                 self.answer(403, PLAIN, b"send the header X-Hashstar: 1\n")
             elif action == "reload":
-                refusal = web.reload()
-                self.answer(409 if refusal else 200, PLAIN, f"{refusal or 'reloaded'}\n".encode("utf-8", "replace"))
+                code, text = web.reload()
+                self.answer(code, PLAIN, f"{text}\n".encode("utf-8", "replace"))
             else:
                 web.control(action)
                 self.answer(202, PLAIN, f"{action}d\n".encode())

@@ -86,7 +86,7 @@ def describe_replay(replay: Replay) -> Iterator[str]:
     for reason, count in replay.left:
         yield f"left where they are: {count:,}: {reason}"
     if replay.missing:
-        yield f"{replay.missing:,} were not found: they were consumed, or stand behind --limit"
+        yield f"{replay.missing:,} were not found: they were consumed, went with their queue, or stand behind --limit"
     if replay.is_stopped:
         yield "stopped by a signal: what is left was not looked at"
 

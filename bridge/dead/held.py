@@ -31,7 +31,7 @@ from bridge.endpoints.rabbitmq.consumer.offsets import OFFSET
 from bridge.endpoints.rabbitmq.frames import Arrived, Event, NothingLeft, encode_ack, encode_gets, encode_return_all
 from bridge.endpoints.rabbitmq.refusals import NOT_ALLOWED, NOT_FOUND, Refused, explain_refusal, refuses_argument
 from exchange.amqp import ContentHeader, build_lazy_message
-from exchange.errors import BrokerError, HashstarError, NotImplementedByBroker, ResourceLocked
+from exchange.errors import BrokerError, HashstarError, InputError, NotImplementedByBroker, ResourceLocked
 from exchange.values.message import Message
 
 __all__ = ["Chooser", "Chosen", "HeldQueue", "find_type"]
@@ -67,7 +67,7 @@ class Chooser:
         """
 
     def let_go(self, digests: Sequence[str]) -> None:
-        """Take note of messages that are about to leave the queue. An OSError ends it."""
+        """Take note of messages that are about to leave the queue. An InputError ends it."""
 
 
 @dataclass(slots=True)
@@ -90,6 +90,8 @@ class HeldQueue(Source):
         """Whether the broker has taken all acknowledgements, and has the rest back; known when it is closed."""
         self.fault: str | None = None
         """Why the queue cannot be read, whatever is tried; None if it can be."""
+        self.is_missing = False
+        """Whether that is because there is no such queue."""
         self._url: Final = url
         self._queue: Final = queue
         self._limit: Final = limit
@@ -125,7 +127,7 @@ class HeldQueue(Source):
             self._is_quorum = await find_type(connection, self._queue) == "quorum"
         except BrokerError as error:
             await connection.close()
-            self.fault = explain_refusal(error, f"queue '{self._queue}'")
+            self.fault, self.is_missing = explain_refusal(error, f"queue '{self._queue}'"), error.code == NOT_FOUND
             return
         except BaseException:
             await connection.close()
@@ -237,8 +239,8 @@ class HeldQueue(Source):
             return
         try:
             self._chooser.let_go([digest for _, digest in acks])
-        except OSError as error:
-            self.fault = f"the ledger cannot be written: {error.strerror}"
+        except InputError as error:
+            self.fault = str(error)
             self._news.set()
             return
         frames = []

@@ -69,6 +69,8 @@ class Ledger:
         self.unsure: Final[set[str]] = set()
         """Digests of what may have been published though its dead letter is in its queue; until ``settled``."""
         self._confirmed: Final[set[str]] = set()
+        self._fault = ""
+        """Why nothing more is written; "" if it is."""
         self._file: Final = _open_locked(path)
         try:
             if not self._read(place):
@@ -152,14 +154,22 @@ class Ledger:
         self._write([{"settled": True}])
 
     def _write(self, entries: Iterable[Mapping[str, object]]) -> None:
+        """Append lines. Raises InputError if that fails, or has failed: a torn line must stay the last one."""
         data = b"".join([dumps(entry).encode() + b"\n" for entry in entries])
-        while data:
-            data = data[os.write(self._file, data) :]
+        try:
+            while data and not self._fault:
+                data = data[os.write(self._file, data) :]
+        except OSError as error:
+            self._fault = f"{self.path}: the ledger cannot be written: {error.strerror}"
+        if self._fault:
+            raise InputError(self._fault)
 
     def close(self) -> None:
-        """Make what was written survive a power cut, and unlock the file."""
+        """Make what was written survive a power cut, and unlock the file. Raises InputError."""
         try:
             sync_data(self._file)
+        except OSError as error:
+            raise InputError(f"{self.path}: the ledger cannot be written: {error.strerror}") from None
         finally:
             os.close(self._file)
 
@@ -172,6 +182,8 @@ def _reduce(counts: Counter[T], key: T) -> None:
 def _open_locked(path: Path) -> int:
     """Return the descriptor of a file that only this process uses. Raises InputError."""
     try:
+        if path.exists() and not path.is_file():
+            raise InputError(f"{path}: no regular file, which a ledger must be: the next run reads it")
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | NOT_INHERITED, 0o600)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from None

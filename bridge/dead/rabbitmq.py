@@ -22,7 +22,7 @@ from bridge.endpoints.rabbitmq.consumer.offsets import OFFSET, read_offset
 from bridge.endpoints.rabbitmq.frames import Arrived, Event, encode_ack
 from bridge.endpoints.rabbitmq.management import ManagementClient, Unknown
 from bridge.endpoints.rabbitmq.queue_facts import fetch_facts
-from bridge.endpoints.rabbitmq.refusals import explain_refusal
+from bridge.endpoints.rabbitmq.refusals import NOT_FOUND, explain_refusal
 from exchange.amqp import ContentHeader, MalformedHeader, build_lazy_message, get_content
 from exchange.entities.releases import find_profile
 from exchange.errors import BrokerError, InputError
@@ -73,11 +73,16 @@ async def peek(
 
 
 async def check_uncounted(url: str, queue: str, management: str | None) -> None:
-    """Raise InputError for a queue in which a look counts as a delivery, or may do so; also Disconnected."""
+    """Raise InputError for a queue in which a look counts as a delivery, or may do so; also Disconnected.
+
+    A queue that is not there has nothing to look at.
+    """
     connection = await Connection.open([parse_broker(url, "hashstar dead")], lambda _: None)
     try:
         await _check_uncounted(connection, queue, await find_type(connection, queue), management)
     except BrokerError as error:
+        if error.code == NOT_FOUND:
+            return
         raise InputError(explain_refusal(error, f"queue '{queue}'")) from None
     finally:
         await connection.close()

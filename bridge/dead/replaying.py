@@ -111,7 +111,9 @@ async def _move(order: Order, queue: str, choices: Choices, outcome: Outcome, us
         await pump.run()  # once more if the connection was lost with the last acknowledgements
         outcome.is_stopped = pump.draining
     outcome.left.update(source.left.values())
-    if (fault := source.fault or target.fault) is not None:
+    if source.is_missing and isinstance(choices, Back):
+        user.show(f"{source.fault}: what was published to it is gone, too")
+    elif (fault := source.fault or target.fault) is not None:
         raise InputError(fault)
     return source.is_settled
 
@@ -172,8 +174,8 @@ class _Publisher(RabbitmqTarget):
         if self.fault is None:
             try:
                 write([outgoing.delivery.identity or "" for outgoing in messages])
-            except OSError as error:
-                self.fault = f"the ledger cannot be written: {error.strerror}"
+            except InputError as error:
+                self.fault = str(error)
                 self.stop()
         return self.fault is None
 

@@ -86,7 +86,7 @@ class Replay(NamedTuple):
     left: tuple[LeftOver, ...]
     """What stays, the most frequent reason first."""
     missing: int
-    """Number of messages that undo did not find: they were consumed, or stand behind --limit."""
+    """Number of messages that undo did not find: they were consumed, went with their queue, or stand behind --limit."""
     is_stopped: bool
     """Whether a signal ended it before all were looked at."""
 

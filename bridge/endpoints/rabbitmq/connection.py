@@ -313,6 +313,15 @@ class Channel:
         """Cancel the last consumer. What it was delivered stays unacknowledged."""
         await self.ask("basic_cancel", str(self._consumers))
 
+    def cancel_soon(self, ended: Callable[[], None]) -> None:
+        """Cancel the last consumer, and call ``ended`` once all that it was delivered has arrived.
+
+        Nothing waits for the answer, which comes behind these deliveries: while the connection is paused, it is not
+        read.
+        """
+        with suppress(pika.exceptions.AMQPError):  # the connection is over, which is reported
+            self._channel.basic_cancel(str(self._consumers), callback=lambda _: ended())
+
     def close(self) -> None:
         """Close the channel alone; nothing waits for the answer."""
         self._is_apart = True

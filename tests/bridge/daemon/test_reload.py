@@ -18,18 +18,20 @@ from hypothesis import strategies as st
 from bridge.daemon.config import Config, Http, read_config
 from bridge.daemon.journal import Journal
 from bridge.daemon.metrics import Metrics
-from bridge.daemon.pipelines import Pipelines, find_fixed
+from bridge.daemon.pipelines import GOING_BACK, Pipelines, build_pump, find_fixed, start_pipeline
+from bridge.daemon.run import run
+from bridge.daemon.signals import Stopping
 from bridge.endpoint import Disconnected, Outgoing, Receiver, Target
-from bridge.endpoints.memory import MemorySource
+from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.endpoints.rabbitmq.consumer.reading import RabbitmqSource
 from bridge.pump.policy import Backoff, Policy
 from bridge.pump.pump import Inlet
-from exchange import Binding, Exchange, InputError, Message, Queue, Topology
+from exchange import Binding, Exchange, InputError, Message, Queue, Router, Topology
 from exchange.files.operating_system import find_signals
 from tests.bridge.daemon.test_daemon import BRIDGE, HOLDING, OUT, TOPOLOGY, running, write_config
 from tests.support.tiers import examples
 from tests.support.virtual_loop import pass_time, run_virtually
-from tests.support.waiting import wait_until
+from tests.support.waiting import until, wait_until
 
 T = TypeVar("T")
 QUEUES = ("first", "second")
@@ -207,6 +209,70 @@ def test_a_source_that_would_begin_anew_is_not_reloaded(tmp_path: Path) -> None:
         (make(off), 'url = "archive:other"', []),
     ):
         assert [line.partition(": ")[2] for line in find_fixed(old, make(new))] == lines
+
+
+def test_a_bridge_that_is_stopped_between_two_pumps_begins_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bridge.daemon.pipelines.call_aside", call_at_once)
+
+    async def live() -> None:
+        source, metrics = MemorySource(), Metrics()
+
+        def make_config() -> Config:
+            store = Store("to", Random(1), defaultdict(list), 0.0, None)
+            return Config("bridge.toml", TOPOLOGIES[0], (Inlet(source),), dict.fromkeys(QUEUES, store))
+
+        pipelines = Pipelines(make_config(), Journal(out=io.StringIO()), metrics, make_config)
+        running, first = asyncio.create_task(pipelines.run()), pipelines.current
+        await pass_time(1)
+        asked = asyncio.create_task(pipelines.reload())
+        await pass_time(GOING_BACK / 2)
+        pipelines.stop()
+        await pass_time(GOING_BACK)
+        assert (running.done(), asked.cancelled(), pipelines.current is first) == (True, True, True)
+        assert metrics.reloads["reloaded"] == 0  # it never was in effect
+
+    run_virtually(live())
+
+
+def test_a_hangup_while_the_bridge_begins_reloads_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    hangups: list[int] = []
+
+    class Late(Stopping):
+        def __init__(self, *args: Any, **named: Any) -> None:
+            super().__init__(*args, **named)
+            hangups.append(1)  # long after the configuration was read
+
+    monkeypatch.setattr("bridge.daemon.run.Stopping", Late)
+
+    async def live() -> None:
+        source, out = MemorySource(), io.StringIO()
+        path = str(tmp_path / "gone.toml")
+        config = Config(path, TOPOLOGIES[0], (Inlet(source),), dict.fromkeys(QUEUES, MemoryTarget()))
+        running = asyncio.create_task(run(config, Journal(out=out), hangups=hangups))
+        await until(lambda: "reload refused" in out.getvalue())
+        source.end()
+        assert await running
+
+    asyncio.run(live())
+
+
+def test_counters_of_a_source_go_on_over_a_reload() -> None:
+    class Archive(MemorySource):
+        def __init__(self) -> None:
+            super().__init__(name="s")
+            self.unreadable = Counter[str]()
+
+    async def live() -> None:
+        metrics, journal = Metrics(), Journal(out=io.StringIO())
+        for count in (1, 2):
+            archive = Archive()
+            config = make_plain(source=archive)
+            start_pipeline(build_pump(config, Router(config.topology), journal, metrics), journal, metrics)
+            archive.unreadable["torn"] += 1
+            line = f'hashstar_unreadable_records_total{{source="s",reason="torn"}} {count}'
+            assert line in [*metrics.lines({})]
+
+    run_virtually(live())
 
 
 def test_a_bridge_that_is_stopped_while_it_reloads_ends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -283,3 +283,29 @@ def has_ipv6() -> bool:
             return True
     except OSError:
         return False
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code", "text"),
+    [("", 200, "reloaded"), ("wrong", 409, "wrong"), (asyncio.CancelledError, 503, "ended"), (None, 202, "/status")],
+)
+@on_a_loop
+async def test_a_reload_that_lasts_is_not_refused(
+    outcome: object, code: int, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def reload() -> str:
+        if outcome is None:
+            await asyncio.Event().wait()
+        if not isinstance(outcome, str):
+            raise asyncio.CancelledError
+        return outcome
+
+    if outcome is None:
+        monkeypatch.setattr(web_module, "PATIENCE", 0.0)
+    web, _, _, address = serve()
+    web._reload = reload
+    try:
+        answer = await asyncio.to_thread(send_request, address, "POST", "/reload", {"X-Hashstar": "1"})
+        assert (answer[0], text in answer[2]) == (code, True)
+    finally:
+        web.stop()

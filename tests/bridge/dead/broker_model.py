@@ -24,7 +24,7 @@ from bridge.endpoints.rabbitmq.frames import ACK, GET, NACK, PUBLISH, Acked, Arr
 from exchange import Message
 from exchange.amqp import get_content
 from exchange.amqp.methods import BODY, HEADER
-from exchange.errors import BrokerError, PreconditionFailed
+from exchange.errors import BrokerError, NotFound, PreconditionFailed
 from tests.support.virtual_loop import end_all, pass_time, run_virtually
 
 __all__ = ["DEAD", "Box", "run"]
@@ -102,8 +102,10 @@ class Connection:
                 raise Disconnected("lost")
             await pass_time(SECONDS)
 
-    async def look(self, *_: str) -> object:
+    async def look(self, _: str, queue: str) -> object:
         await self.pass_answer()
+        if queue not in self.box.queues:
+            raise NotFound(f"no queue '{queue}' in vhost '/'")
         return SimpleNamespace()
 
     async def channel(self, **_: Any) -> Channel:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -54,6 +56,39 @@ def test_a_ledger_that_is_cut_anywhere_is_that_of_its_whole_lines(
     done = [json.loads(line)["done"] for line in lines.splitlines() if b'"done"' in line]
     undone = {json.loads(line)["undone"] for line in lines.splitlines() if b'"undone"' in line}
     assert {digest for digest, _ in +ledger.done} == {*done} - undone
+
+
+def test_nothing_is_written_behind_a_line_that_a_full_disk_has_torn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger, write, room = Ledger(tmp_path / "l", "queue q of h"), os.write, [100]
+    ledger.note_sent([FIRST])
+    before = (tmp_path / "l").read_bytes()
+
+    def write_while_there_is_room(file: int, data: bytes) -> int:
+        if not room[0]:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        room[0] -= (count := write(file, data[: room[0]]))
+        return count
+
+    monkeypatch.setattr("bridge.dead.ledger.os.write", write_while_there_is_room)
+    for _ in range(2):
+        with pytest.raises(InputError, match="l: the ledger cannot be written: No space left on device"):
+            ledger.note("done", [FIRST.digest] * 5)
+        room[0] = 100  # there is room again
+    ledger.close()
+    assert before < (tmp_path / "l").read_bytes()
+    Ledger(tmp_path / "l", "queue q of h").close()  # the torn line is cut off
+
+
+def test_a_ledger_that_is_no_file_is_refused(tmp_path: Path) -> None:
+    paths = [Path(os.devnull), tmp_path]
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(tmp_path / "pipe")
+        paths.append(tmp_path / "pipe")
+    for path in paths:
+        with pytest.raises(InputError, match="a ledger must be"):
+            Ledger(path, "queue q of h")
 
 
 def test_a_ledger_of_another_queue_and_other_files_are_refused(tmp_path: Path) -> None:

@@ -128,6 +128,17 @@ def test_undo_puts_back_what_was_not_consumed(
         assert ContentHeader(box.queues[DEAD][0].properties).find("x-death") is not None
 
 
+def test_undo_goes_on_where_a_queue_was_deleted(tmp_path: Path) -> None:
+    box = Box(Random(0), 0, 0, {"a": deque(), "b": deque(), DEAD: deque()})
+    for at, queue in enumerate("aabbb"):
+        box.put(DEAD, bury(at, queue, with_id=True, tenant="x"))
+    order = Order("amqp://h", DEAD, 1_000)
+    assert run(box, tmp_path / "l", order).moved == 5
+    del box.queues["a"]
+    outcome = run(box, tmp_path / "l", order, undo)
+    assert (outcome.moved, outcome.missing, len(box.queues[DEAD]), len(box.queues["b"])) == (3, 2, 3, 0)
+
+
 EQUAL = st.lists(st.tuples(st.sampled_from(["a", "b"]), st.booleans(), st.integers(0, 3)), max_size=40)
 """Queue, whether there is a message_id, and number of each dead letter: many are equal to the bit."""
 

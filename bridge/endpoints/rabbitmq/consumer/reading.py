@@ -94,7 +94,7 @@ class RabbitmqSource(Source):
         self._news = asyncio.Event()
         self._trouble: Disconnected | None = None
         self._is_stopped = False
-        """Whether the consumer was cancelled for good."""
+        """Whether the consumer was cancelled for good, and all that it was delivered has arrived."""
         self._is_stream = False
         """Whether the consumer of the present connection reads a stream: the queue may be another one at the next."""
         self._epoch = 0
@@ -175,9 +175,7 @@ class RabbitmqSource(Source):
         self._last = self._given = self._settled = self._acked = 0
         if (problem := await call_aside(lambda: self._offsets.problem)) is not None:  # what is settled would be lost
             raise Disconnected(problem)
-        last = await call_aside(
-            lambda: self._offsets.last
-        )  # reads the file, before it is known whether this is a stream
+        last = await call_aside(lambda: self._offsets.last)  # from the file; whether this is a stream is not known yet
         try:
             connection = self._connection = await Connection.open(self._brokers, self._lost)
             await self._learn(connection)
@@ -328,10 +326,14 @@ class RabbitmqSource(Source):
             self._check_connected()
 
     async def stop_taking(self) -> bool:
-        if self._channel is not None and self._pacing is None and not self._is_stream:  # a stream takes nothing back
-            await self._channel.cancel()
-            self._is_stopped = True
-        return self._is_stopped
+        if self._channel is None or self._pacing is not None or self._is_stream:  # a stream takes nothing back
+            return False
+        self._channel.cancel_soon(self._note_stop)
+        return True
+
+    def _note_stop(self) -> None:
+        self._is_stopped = True
+        self._news.set()
 
     def _check_connected(self) -> None:
         """Raise Disconnected if the connection is gone."""

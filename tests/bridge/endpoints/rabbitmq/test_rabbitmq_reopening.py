@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import ssl
 from collections.abc import Callable, Iterator
@@ -14,13 +15,14 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from bindings.testing.server import AmqpServer
-from bridge.endpoint import Disconnected
+from bridge.endpoint import Disconnected, EndOfStream
 from bridge.endpoints.rabbitmq.addresses import parse_broker, read_brokers
 from bridge.endpoints.rabbitmq.consumer.reading import RabbitmqSource
 from bridge.table import Table
 from tests.support.bridge.behaviour import on_a_loop, read_all_of
 from tests.support.bridge.certificates import authority_in
 from tests.support.bridge.relay import relay_to
+from tests.support.waiting import find_limit, until
 
 TYPES = ("classic", "quorum", "stream")
 Made = Callable[[str, int, int], None]
@@ -163,3 +165,23 @@ async def test_certificates_are_read_again_whenever_a_source_connects(
         (tmp_path / "own.pem").write_text("half of a file")
         with pytest.raises(Disconnected, match=r"cert_file: .*own\.pem cannot be used"):
             await source.open()
+
+
+@on_a_loop
+async def test_a_source_that_takes_no_more_gives_all_that_waits_in_its_socket(
+    server: AmqpServer, channel: BlockingChannel
+) -> None:
+    make_anew(channel, "classic", 0, 0)
+    for _ in range(30):
+        channel.basic_publish("", "q", bytes(100_000))
+    source = RabbitmqSource("from", [parse_broker(server.url)], "q", window_bytes=4)  # a buffer of one byte
+    await source.open()
+    await until(lambda: source._connection is not None and source._connection.is_paused)
+    count = 0
+    async with asyncio.timeout(find_limit()):
+        assert await source.stop_taking()  # whose answer is behind all messages
+        while count < 30:
+            count += len(await source.read(5))
+        with pytest.raises(EndOfStream):
+            await source.read(5)
+    await source.close()
