@@ -16,7 +16,7 @@ from random import random as any_random
 from time import time
 from typing import Any, Final
 
-from bridge.endpoint import Delivery, Failure, Outgoing, Target, describe
+from bridge.endpoint import Delivery, Failure, Outgoing, Target, describe, to_disconnected
 from bridge.interop.marks import may_have_hops, read_hops
 from bridge.pump.events import PumpEvents
 from bridge.pump.homecoming import Homecoming
@@ -391,8 +391,8 @@ class Pump:
             try:
                 await reading.read_rest()
                 await reading.empty()
-            except HashstarError as error:
-                self._events.disconnected(reading.inlet.source.name, error, 0.0)
+            except Exception as error:  # noqa: BLE001  whatever it is, the others are drained, and it is logged
+                self._events.disconnected(reading.inlet.source.name, to_disconnected(error), 0.0)
 
         await _run_within(self._policy.drain, [drain(reading) for reading in self._readings.values()])
 

@@ -134,6 +134,12 @@ class Channel:
         self.connection.host.consume(self, arguments, prefetch)
         await self.connection.answer()
 
+    def cancel_soon(self, ended: Callable[[], None]) -> None:
+        """Cancel its consumer, and call ``ended`` behind what that was delivered."""
+        host = self.connection.host
+        host.cancel(self.number)
+        asyncio.get_running_loop().call_at(host.after(SECONDS), lambda: None if self.connection.is_over else ended())
+
     def close(self) -> None:
         """Close it alone."""
         if not self.connection.is_over:
@@ -174,6 +180,10 @@ class Host(Client):
 
     def consume(self, channel: Channel, arguments: Mapping[str, Any], prefetch: int) -> None:
         """Begin a consumer. Raises BrokerError."""
+        raise NotImplementedError
+
+    def cancel(self, channel: int) -> None:
+        """Give the consumer of a channel nothing more."""
         raise NotImplementedError
 
     def take(self, data: bytes) -> None:
@@ -266,6 +276,9 @@ class RabbitmqQueue(Host):
         position = 0 if offset == "first" else len(self.broker.ready) if offset == "next" else int(offset)
         self.consumers[channel.number] = Consumer(channel, prefetch, position)
         self._deliver_soon()
+
+    def cancel(self, channel: int) -> None:
+        self.consumers[channel].prefetch = 0
 
     def _deliver_soon(self) -> None:
         asyncio.get_running_loop().call_later(self.world.delay(SECONDS), self._deliver)

@@ -62,6 +62,9 @@ class WatchedSource(Source):
                 break
         self.inner.settle(delivery)
 
+    async def stop_taking(self) -> bool:
+        return await self.inner.stop_taking()
+
     async def close(self) -> None:
         if not self.is_dead:
             self.world.note_dropped(self.name)

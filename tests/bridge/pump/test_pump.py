@@ -237,6 +237,21 @@ def test_a_stop_waits_until_what_was_read_is_settled() -> None:
     assert source.unsettled == 1_000 - len(written)
 
 
+def test_a_source_that_fails_to_take_no_more_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(_: MemorySource) -> bool:
+        raise RuntimeError("a mistake")
+
+    async def stop(source: MemorySource, pump: Pump) -> None:
+        await pass_time(0.01)
+        pump.stop()
+
+    monkeypatch.setattr(MemorySource, "stop_taking", fail)
+    slow = MemoryTarget(fault=lambda o: Failure("busy") if o.attempts < 2 else None)
+    policy = Policy(4, tries=100, backoff=Backoff(0.02, 0.02), drain=5)
+    _, events = run_pump(make_messages(1_000), {"all": slow, "some": slow}, policy, act=stop)
+    assert "a mistake" in str(events.calls_of("disconnected"))
+
+
 @pytest.mark.parametrize(("seconds", "closed"), [(1.0, True), (4.5, True), (5.5, False)])
 def test_after_a_stop_targets_may_take_what_is_left_of_the_drain_to_close(seconds: float, closed: bool) -> None:
     class Slow(MemoryTarget):
