@@ -143,7 +143,10 @@ def _detect(path: str, known: Sequence[Format]) -> Archive:
 
 def _list_at(path: Path) -> Iterator[str]:
     """Yield a file, or the files of a folder, or those of a table by its metadata."""
-    return iter(list_table_files(str(path)) or [str(path)]) if path.is_file() else _list_files(str(path))
+    if not path.is_file():
+        return _list_files(str(path))
+    table = list_table_files(str(path))
+    return iter([str(path)] if table is None else table)
 
 
 def _detect_files(path: str, listed: Sequence[Place], known: Sequence[Format]) -> Archive:

@@ -6,22 +6,32 @@ so a table that was copied is read, one in a store with what its address says, a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import PurePath
 from typing import Any, Final, NoReturn
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.io import FileIO, InputFile, OutputFile
-from pyiceberg.serializers import FromInputFile
+from pyiceberg.manifest import FileFormat
+from pyiceberg.schema import index_by_id, index_name_by_id
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from pyiceberg.table.name_mapping import MappedField
 
 from bindings.archive.places import AnyPath, open_file, open_table, read_file_size, to_place
+from bindings.archive.unpacking import read_unpacked
 from exchange.errors import InputError
+from exchange.limits import DOCUMENT_BYTES
 
 __all__ = ["list_iceberg_files"]
 
 FIELD_ID: Final = b"PARQUET:field_id"
 """Metadata of a column of Parquet: the number that it has in the table, whatever its name."""
+NO_NUMBER: Final = -1
+"""Number of a column that has none."""
 REWRITE: Final = "rewrite its data files (rewrite_data_files), and read it then"
 
 
@@ -30,40 +40,73 @@ def list_iceberg_files(root: AnyPath, metadata: AnyPath) -> list[str]:
 
     Raises InputError for a table that cannot be read, and for one whose files alone do not say which rows are in it.
     """
-    files = _Files(root)
     try:
-        files.location = FromInputFile.table_metadata(_TableFile(str(metadata), metadata)).location.rstrip("/")
-        table = Table(
-            ("table",), FromInputFile.table_metadata(_TableFile(str(metadata), metadata)), "", files, NoopCatalog("")
-        )
+        found = _read_metadata(metadata)
+        files = _Files(root, found.location.rstrip("/"))
+        table = Table(("table",), found, "", files, NoopCatalog(""))
         tasks = [*table.scan().plan_files()]
     except InputError:
         raise
     except Exception as error:  # noqa: BLE001  the library raises what damaged JSON and Avro make of it
         reason = str(error).partition("\n")[0]
+        if "equality deletes" in reason:
+            _refuse(root, "files of equality deletes remove rows of it, which are not read: write its rows to Parquet")
         raise InputError(f"{metadata}: this metadata of Iceberg cannot be read: {reason}") from None
     if any(task.delete_files for task in tasks):
         _refuse(root, f"files of deletes remove rows of it, which are not read: {REWRITE}")
     paths = sorted(files.locate(task.file.file_path) for task in tasks)
-    fields = [field for schema in table.metadata.schemas for field in schema.fields]
-    if any(getattr(field, "initial_default", None) is not None for field in fields):
+    if any(getattr(field, "initial_default", None) is not None for field in index_by_id(table.schema()).values()):
         _refuse(root, f"columns have defaults for older files, which are not read: {REWRITE}")
-    pairs = {(field.field_id, field.name) for field in fields}
-    if len(pairs) > len(dict(pairs)) or len(pairs) > len({name for _, name in pairs}):
-        _check_names(root, paths, {field.field_id: field.name for field in table.schema().fields})
+    schemas = table.metadata.schemas
+    pairs = {*chain.from_iterable(index_name_by_id(schema).items() for schema in schemas)}
+    are_lost = max(schema.schema_id for schema in schemas) >= len(schemas)
+    if are_lost or len(pairs) > len(dict(pairs)) or len(pairs) > len({name for _, name in pairs}):
+        if other := next((task.file for task in tasks if task.file.file_format != FileFormat.PARQUET), None):
+            _refuse(root, f"columns were renamed since there were files of {other.file_format.value}: {REWRITE}")
+        _check_names(root, paths, table)
     return paths
 
 
-def _check_names(root: AnyPath, paths: Sequence[str], names: Mapping[int, str]) -> None:
+def _read_metadata(path: AnyPath) -> TableMetadata:
+    """Return metadata, gzipped or not, whatever its name. Raises InputError if it is too large."""
+    text = bytearray()
+    for piece in read_unpacked(to_place(path)):
+        text += piece
+        if len(text) > DOCUMENT_BYTES:
+            raise InputError(f"{path}: too large: metadata of Iceberg has {DOCUMENT_BYTES >> 20} MiB at most")
+    return TableMetadataUtil.parse_raw(text.decode())
+
+
+def _check_names(root: AnyPath, paths: Sequence[str], table: Table) -> None:
     """Raise InputError for a file whose columns have other names than those of the table, or its names for others."""
+    names = index_name_by_id(table.schema())
+    mapped = tuple(table.name_mapping() or ())
+    there = {*names.values()}
     for path in paths:
-        with pq.ParquetFile(open_table(to_place(root / path))) as file:
-            for field in file.schema_arrow:
-                number = int((field.metadata or {}).get(FIELD_ID, -1))
-                if names.get(number, field.name) != field.name:
-                    _refuse(root, f"its column {names[number]} is still {field.name} in {path}: {REWRITE}")
-                if number not in names and field.name in names.values():
-                    _refuse(root, f"{path} has a column {field.name} that was removed since: {REWRITE}")
+        try:
+            with pq.ParquetFile(open_table(to_place(root / path))) as file:
+                columns = [*_list_columns(pa.struct([*file.schema_arrow]), "", mapped)]
+        except (pa.ArrowException, OSError, ValueError):
+            continue  # damaged: its reader counts it
+        for number, name in columns:
+            if names.get(number, name) != name:
+                _refuse(root, f"its column {names[number]} is still {name} in {path}: {REWRITE}")
+            if number not in names and name in there:
+                _refuse(root, f"{path} has a column {name} that was removed since: {REWRITE}")
+
+
+def _list_columns(kind: pa.DataType, above: str, mapped: Sequence[MappedField]) -> Iterator[tuple[int, str]]:
+    """Yield number and path of each column in a type; of files older than the table ``mapped`` has the numbers."""
+    if pa.types.is_struct(kind):
+        inner = [(field.name, field) for field in kind]
+    elif pa.types.is_map(kind):
+        inner = [("key", kind.key_field), ("value", kind.item_field)]
+    else:
+        inner = [("element", kind.value_field)] if hasattr(kind, "value_field") else []
+    for name, field in inner:
+        known = next((each for each in mapped if name in each.names), MappedField(names=[name]))
+        yield int((field.metadata or {}).get(FIELD_ID) or known.field_id or NO_NUMBER), above + name
+        yield from _list_columns(field.type, f"{above}{name}.", known.fields)
 
 
 def _refuse(root: object, why: str) -> NoReturn:
@@ -73,16 +116,17 @@ def _refuse(root: object, why: str) -> NoReturn:
 class _Files(FileIO):  # type: ignore[misc,unused-ignore]
     """The files of a table, by their addresses in it."""
 
-    def __init__(self, root: AnyPath) -> None:
+    def __init__(self, root: AnyPath, location: str) -> None:
         super().__init__()
         self._root: Final = root
-        self.location = ""
+        self._location: Final = location
 
     def locate(self, address: str) -> str:
         """Return the path of a file below the table's folder. Raises InputError if it is not below it."""
-        below = address.removeprefix(f"{self.location}/")
-        if below == address or ".." in below.split("/"):
-            raise InputError(f"{self._root}: a table of Iceberg at {self.location}, with a file elsewhere: {address}")
+        below = address.removeprefix(f"{self._location}/")
+        path = PurePath(below)
+        if below == address or path.anchor or ".." in path.parts:
+            raise InputError(f"{self._root}: a table of Iceberg at {self._location}, with a file elsewhere: {address}")
         return below
 
     def new_input(self, location: str) -> InputFile:

@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,7 +23,7 @@ from exchange.errors import InputError, name_os_errors
 from exchange.files.names import BROKERS, SCHEME
 from exchange.text.site import build_page_address
 
-__all__ = ["HIDDEN", "explain_address", "find_table_kind", "list_stored_files", "list_table_files"]
+__all__ = ["HIDDEN", "explain_address", "find_table_kind", "list_stored_files", "list_table_files", "refuse_part"]
 
 PACKAGES: Final = {"Delta Lake": ("deltalake", "deltalake>=1.1"), "Iceberg": ("pyiceberg", "pyiceberg>=0.11")}
 """Kind of a table -> the package that reads its log, and the requirement of the extra."""
@@ -32,8 +33,10 @@ LOGS: Final = {"Delta Lake": "_delta_log", "Hudi": ".hoodie"}
 """Kind of a table -> the folder of its log."""
 METADATA: Final = "metadata"
 """Folder of the metadata of a table of Iceberg."""
-VERSION: Final = re.compile(r"(?:v([0-9]+)|([0-9]+)-.*?)(?:\.gz)?\.metadata\.json")
+VERSION: Final = re.compile(r"(?:v([0-9]+)|([0-9]+)-.*?)(?:\.gz)?\.metadata\.json(?:\.gz)?")
 """Name of a file of metadata of Iceberg: a number that each commit raises."""
+INNER: Final = ("data", METADATA)
+"""Folders of a table of Iceberg."""
 HIDDEN: Final = (".", "_")
 """First characters of files and folders that are no part of an archive."""
 WAY_OUT: Final = "write the rows that are in it to Parquet, and read that"
@@ -49,7 +52,8 @@ def list_table_files(path: str) -> list[str] | None:
         return _join(root.parent.parent, _list_iceberg_files(root.parent.parent, root))
     if kind := find_table_kind(root):
         return _join(path, _list_files(kind, root, root))
-    _refuse_part(root)
+    if root.is_dir():
+        refuse_part(root)
     return None
 
 
@@ -70,12 +74,15 @@ def find_table_kind(folder: AnyPath) -> str:
     return "Iceberg" if metadata.is_dir() and any(map(_is_metadata, metadata.iterdir())) else ""
 
 
-def _refuse_part(folder: AnyPath) -> None:
-    """Raise InputError for a folder of files of a table: its partitions, and ``data`` of Iceberg."""
-    root = folder
-    while "=" in root.name or root.name == "data":
-        root = root.parent
-        if kind := find_table_kind(root):
+def refuse_part(folder: AnyPath) -> None:
+    """Raise InputError for a folder within a table: its partitions, and what is below ``data`` of Iceberg."""
+    root = folder.absolute() if isinstance(folder, Path) else folder
+    while root.name:
+        root, name = root.parent, root.name
+        kind = ""
+        with suppress(OSError):  # rights for this folder alone
+            kind = find_table_kind(root) if "=" in name or name in INNER else ""
+        if kind:
             _refuse(folder, kind, f"it is a part of {root}: name that")
 
 
@@ -156,7 +163,7 @@ def list_stored_files(folder: RemoteFile, *, is_folder: bool) -> list[RemoteFile
             return listed
         root = folder.parent.parent
         return _find_listed(root, _list_iceberg_files(root, folder), list_remote(root, is_folder=True))
-    _refuse_part(folder)
+    refuse_part(folder)
     start = len(folder.path.split("/")) if folder.path else 0
     tables: dict[str, str] = {}
     for file in listed:

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from bindings.archive.formats.detect import detect, list_formats
-from bindings.archive.formats.lakes import find_table_kind
+from bindings.archive.formats.lakes import find_table_kind, refuse_part
 from bindings.archive.mapping import USUAL, FieldMapping
 from bindings.archive.places import parse_address
 from bindings.archive.reading import SPLIT_BYTES, CompletePart, Format, Split
@@ -335,6 +335,7 @@ def _files(root: Path) -> Iterator[tuple[str, _File]]:
     if root.is_file():
         yield "", _file(str(root), root.stat())
         return
+    refuse_part(root)
     yield from _files_below(str(root), "")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 from collections.abc import Iterator
@@ -11,17 +12,20 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent, ManifestWriterV2
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
+from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType
 
-from bindings.archive.formats import lakes
+from bindings.archive.formats import iceberg, lakes
 from bindings.archive.formats.detect import detect
 from bridge.cli import hashstar
 from exchange.errors import InputError
@@ -32,11 +36,16 @@ FIELDS = (NestedField(1, "exchange", StringType()), NestedField(2, "routing_key"
 BY_EXCHANGE = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "exchange"))
 
 
-def make_table(folder: Path, *, by: PartitionSpec | None = None) -> Any:
+NESTED = pa.table({
+    "exchange": ["x"], "routing_key": ["k"], "headers": [{"a": "1"}], "key": [{"word": "k"}], "list": [[{"n": 1}]],
+})  # fmt: skip
+
+
+def make_table(folder: Path, *, by: PartitionSpec | None = None, of: Any = None) -> Any:
     """Return a new table of a catalog in SQLite."""
     catalog = SqlCatalog("tests", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/warehouse")
     catalog.create_namespace("n")
-    return catalog.create_table("n.events", Schema(*FIELDS), partition_spec=by or PartitionSpec())
+    return catalog.create_table("n.events", of or Schema(*FIELDS), partition_spec=by or PartitionSpec())
 
 
 def folder_of(table: Any) -> Path:
@@ -117,6 +126,83 @@ def test_a_column_that_was_removed_and_added_is_refused(table: Any) -> None:
         detect(str(folder_of(table)))
 
 
+@pytest.mark.parametrize(("old", "new"), [("headers.a", "c"), ("key.word", "text"), ("list.element.n", "m")])
+def test_an_inner_column_that_was_renamed_is_refused(tmp_path: Path, old: str, new: str) -> None:
+    table = make_table(tmp_path, of=NESTED.schema)
+    table.append(NESTED)
+    with table.update_schema() as change:
+        change.rename_column(old, new)
+    with pytest.raises(InputError, match=rf"its column {old.rpartition('.')[0]}\.{new} is still {old} in data/"):
+        detect(str(folder_of(table)))
+    table.catalog.close()
+
+
+def test_names_of_files_that_are_older_than_the_table_are_compared(tmp_path: Path) -> None:
+    """They have no numbers of columns: the table has names for these."""
+    table = make_table(tmp_path)
+    file = folder_of(table) / "data" / "old.parquet"
+    file.parent.mkdir(parents=True)
+    pq.write_table(rows("a"), file)
+    table.add_files([f"file://{file}"])
+    with table.update_schema() as change:
+        change.add_column("more", LongType())
+    with table.update_schema() as change:
+        change.rename_column("more", "other")
+    assert read_keys(folder_of(table)) == [("x", "a")]
+    with table.update_schema() as change:
+        change.rename_column("routing_key", "rk")
+    with pytest.raises(InputError, match=r"its column rk is still routing_key in data/old\.parquet"):
+        detect(str(folder_of(table)))
+    table.catalog.close()
+
+
+def test_names_are_compared_where_older_schemas_were_removed(table: Any) -> None:
+    with table.update_schema() as change:
+        change.rename_column("routing_key", "rk")
+    newest = max((folder_of(table) / "metadata").glob("*.metadata.json"))
+    metadata = json.loads(newest.read_text())
+    metadata["schemas"] = [each for each in metadata["schemas"] if each["schema-id"] == metadata["current-schema-id"]]
+    newest.write_text(json.dumps(metadata))
+    with pytest.raises(InputError, match=r"its column rk is still routing_key in data/"):
+        detect(str(folder_of(table)))
+
+
+@pytest.mark.parametrize("kind", [DataFileContent.POSITION_DELETES, DataFileContent.EQUALITY_DELETES])
+def test_files_of_deletes_are_refused(table: Any, monkeypatch: pytest.MonkeyPatch, kind: DataFileContent) -> None:
+    """The library writes none: its writer of manifests is told that it does."""
+    monkeypatch.setattr(ManifestWriterV2, "content", lambda _: ManifestContent.DELETES)
+    file = DataFile.from_args(
+        content=kind, file_path=f"{table.location()}/data/d.parquet", file_format="PARQUET", partition=Record(),
+        record_count=1, file_size_in_bytes=1, equality_ids=[1],
+    )  # fmt: skip
+    file.spec_id = 0
+    with table.transaction() as change, change.update_snapshot().fast_append() as added:
+        added.append_data_file(file)
+    with pytest.raises(InputError, match=r"events: it is a table of Iceberg, and files of .*deletes remove rows of it"):
+        detect(str(folder_of(table)))
+
+
+@pytest.mark.parametrize("name", ["00009-x.gz.metadata.json", "00009-x.metadata.json.gz", "v9.metadata.json.gz"])
+def test_gzipped_metadata_is_the_newest(table: Any, name: str) -> None:
+    """Whether its name has the suffix of today or that of older releases of Iceberg."""
+    metadata = folder_of(table) / "metadata"
+    *_, before, _ = sorted(metadata.glob("*.metadata.json"))
+    (metadata / name).write_bytes(gzip.compress(before.read_bytes()))
+    assert [key for _, key in read_keys(folder_of(table))] == ["b", "c", "d"]
+
+
+def test_metadata_beyond_the_limit_is_an_error(table: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(iceberg, "DOCUMENT_BYTES", 100)
+    with pytest.raises(InputError, match=r"metadata\.json: too large: metadata of Iceberg has"):
+        detect(str(folder_of(table)))
+
+
+def test_metadata_of_a_table_without_rows_is_no_archive_itself(table: Any) -> None:
+    first = min((folder_of(table) / "metadata").glob("*.metadata.json"))
+    with pytest.raises(InputError, match=r"there is nothing in it"):
+        detect(str(first))
+
+
 def test_of_two_newest_metadata_one_must_be_named(table: Any) -> None:
     folder = folder_of(table) / "metadata"
     newest = max(folder.glob("*.metadata.json"))
@@ -127,15 +213,19 @@ def test_of_two_newest_metadata_one_must_be_named(table: Any) -> None:
     assert [key for _, key in read_keys(folder / "00099-a.metadata.json")] == ["b", "d"]
 
 
-def test_a_part_of_a_table_is_refused(table: Any) -> None:
-    with pytest.raises(InputError, match=r"data: it is a table of Iceberg, .* it is a part of .*events: name that$"):
-        detect(str(folder_of(table) / "data"))
+@pytest.mark.parametrize("part", ["data", "data/0101/1010", "metadata"])
+def test_a_part_of_a_table_is_refused(table: Any, part: str) -> None:
+    (folder_of(table) / part).mkdir(parents=True, exist_ok=True)
+    with pytest.raises(InputError, match=rf"{part}: it is a table of Iceberg, .* it is a part of .*events: name that$"):
+        detect(str(folder_of(table) / part))
 
 
-def test_files_elsewhere_are_refused(table: Any) -> None:
+@pytest.mark.parametrize("location", ["file:///other", "file:", "file:/"])
+def test_files_elsewhere_are_refused(table: Any, location: str) -> None:
+    """What stands behind the location is no path of its own: ``file://`` is followed by one from the root."""
     newest = max((folder_of(table) / "metadata").glob("*.metadata.json"))
-    newest.write_text(newest.read_text().replace(f'"location":"{table.location()}"', '"location":"file:///other"'))
-    with pytest.raises(InputError, match=r"events: a table of Iceberg at file:///other, with a file elsewhere: file:"):
+    newest.write_text(newest.read_text().replace(f'"location":"{table.location()}"', f'"location":"{location}"'))
+    with pytest.raises(InputError, match=r"events: a table of Iceberg at file:.*, with a file elsewhere: file:"):
         detect(str(folder_of(table)))
 
 

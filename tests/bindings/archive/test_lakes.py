@@ -145,3 +145,17 @@ def test_a_table_of_hudi_is_refused(tmp_path: Path) -> None:
 def test_another_name_with_a_colon_is_a_path(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no such file or folder$"):
         detect(str(tmp_path / "a:b"))
+
+
+def test_rights_for_an_archive_alone_are_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether it is within a table is not asked where nobody may look: in a store, or above a folder."""
+
+    def look(folder: Path) -> str:
+        if folder.name != "in":
+            raise PermissionError(13, "Permission denied", str(folder))
+        return ""
+
+    (tmp_path / "data" / "in").mkdir(parents=True)
+    pq.write_table(rows("a"), tmp_path / "data" / "in" / "a.parquet")
+    monkeypatch.setattr(lakes, "find_table_kind", look)
+    assert read_keys(tmp_path / "data" / "in") == [("x", "a")]

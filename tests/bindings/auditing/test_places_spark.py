@@ -42,3 +42,6 @@ def test_a_table_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "in" / "events" / "_delta_log").mkdir(parents=True)
     with pytest.raises(InputError, match=r"events: tables of Delta Lake are audited, but not followed: rows removed"):
         Growth(str(tmp_path / "in"), tmp_path / "state").look()
+    (tmp_path / "in" / "events" / "day=1").mkdir()
+    with pytest.raises(InputError, match=r"day=1: it is a table of Delta Lake, .* it is a part of .*events: name that"):
+        Growth(str(tmp_path / "in" / "events" / "day=1"), tmp_path / "state").look()
