@@ -11,49 +11,94 @@ from typing import Any, Final, NamedTuple
 
 from bindings.archive.formats.detect import Archive
 from bindings.auditing.engine import sum_sizes, write_size
-from bindings.auditing.local.run import run_here
+from bindings.auditing.local.run import require_records, run_here
 from bindings.auditing.local.selection import Selection
 from bindings.auditing.local.study import Study
 from exchange.text.display import count_noun
+from exchange.values.documents import document, encode_as
+from exchange.values.forms import Form, Forms
 
-__all__ = ["Estimate", "estimate_audit"]
+__all__ = ["FORMS", "Estimate", "encode_json", "estimate_audit", "to_lines"]
 
 SAMPLE_BYTES: Final = 32 << 20
 """Size of the sample in bytes, as files have them; a single part of an archive may be larger."""
+FORMS: Final[Forms] = {
+    "text": Form("bindings.auditing.estimate:to_lines", (".txt",)),
+    "json": Form("bindings.auditing.estimate:encode_json", (".json",)),
+}
 
 
+@document("EstimateJson", "version = 1, files, size, share, read, seconds, jobs, records, core_hours, hours")
 class Estimate(NamedTuple):
     """What an audit would read, and how long."""
 
     files: int
+    """Number of files."""
     size: int
     """Size of all files in bytes."""
     share: float
     """Share of the bytes that was read for the estimate; 1 for all."""
-    records: int
+    read: int
     """Number of records that were read."""
     seconds: float
     """Processor time that reading and counting them took."""
+    jobs: int | None
+    """Number of processes that would count; None if Spark would."""
+
+    @property
+    def records(self) -> int:
+        """Number of records of the whole archive."""
+        return round(self.read / self.share)
 
     @property
     def core_hours(self) -> float:
         """Processor time of the whole audit."""
         return self.seconds / self.share / 3_600
 
-    def lines(self, jobs: int) -> Iterator[str]:
-        """Yield what a user reads; ``jobs`` is the number of processes that would count."""
-        yield f"archive  {count_noun(self.files, 'file')}, {write_size(self.size)}"
-        drawn = "all of it" if self.share == 1 else f"{self.share * 100:.2g} % of it, drawn by chance"
-        yield f"read     {drawn}: {count_noun(self.records, 'record')}, {self.seconds:.1f} s of processor time"
-        records = count_noun(round(self.records / self.share), "record")
-        who = "this process" if jobs == 1 else f"{jobs} processes with a core each"
-        minutes = self.core_hours * 60 / jobs
-        yield f"audit    about {records}, {self.core_hours:.2g} core hours: {minutes:.2g} minutes for {who}"
+    @property
+    def hours(self) -> float | None:
+        """Duration of the whole audit, if each process has a core; None if Spark would count."""
+        return None if self.jobs is None else self.core_hours / self.jobs
 
 
-def estimate_audit(archive: Archive, studies: Sequence[Study[Any]], selection: Selection) -> Estimate:
+def encode_json(estimate: Estimate) -> Any:
+    """Return an estimate as JSON values."""
+    return encode_as(Estimate, estimate)
+
+
+def to_lines(estimate: Estimate) -> Iterator[str]:
+    """Yield what a user reads."""
+    percent = estimate.share * 100
+    drawn = "all of it" if percent == 100 else f"{percent:{'.2g' if percent < 10 else '.0f'}} % of it, drawn by chance"
+    took = f"{count_noun(estimate.read, 'record')}, {estimate.seconds:.1f} s of processor time"
+    yield f"archive  {count_noun(estimate.files, 'file')}, {write_size(estimate.size)}"
+    yield f"read     {drawn}: {took}"
+    yield f"audit    about {count_noun(estimate.records, 'record')}, {_describe_time(estimate)}"
+
+
+def _describe_time(estimate: Estimate) -> str:
+    if estimate.jobs is None or estimate.hours is None:
+        return f"{_write_hours(estimate.core_hours)} of processor time, by Spark"
+    who = "this process" if estimate.jobs == 1 else f"{estimate.jobs} processes with a core each"
+    return f"{_write_hours(estimate.core_hours)} of processor time: {_write_hours(estimate.hours)} for {who}"
+
+
+def _write_hours(hours: float) -> str:
+    if hours < 1 / 60:
+        return f"{hours * 3_600:.1f} seconds"
+    return f"{hours * 60:.1f} minutes" if hours < 1 else f"{hours:,.1f} hours"
+
+
+def estimate_audit(
+    archive: Archive, studies: Sequence[Study[Any]], selection: Selection, jobs: int | None = 1
+) -> Estimate:
     """Count a part of an archive in this process. Raises InputError as `bindings.auditing.local.run.run_here`."""
-    start = time.process_time()
-    passed = run_here(archive, studies, selection, most_bytes=SAMPLE_BYTES)
-    seconds = time.process_time() - start
-    return Estimate(len(archive.all_files), sum_sizes(archive), passed.share, passed.account.read, seconds)
+    starts: list[float] = []  # the first, after tasks are planned: that is done once, whatever is drawn
+    passed = run_here(
+        archive, studies, selection, most_bytes=SAMPLE_BYTES, may_be_empty=True,
+        step=lambda *_: starts.append(time.process_time()),
+    )  # fmt: skip
+    seconds = time.process_time() - starts[0]
+    if passed.share == 1:
+        require_records(archive, passed.account)  # of a part, all may be outside of the window
+    return Estimate(len(archive.all_files), sum_sizes(archive), passed.share, passed.account.read, seconds, jobs)

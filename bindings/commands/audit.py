@@ -27,7 +27,7 @@ from bindings.sources.tree import expand_patterns
 from exchange.commands.completion import SOURCE
 from exchange.commands.console import echo_line, exit_on_error, show_caveat, show_progress, show_warnings
 from exchange.commands.options import CommandGroup, Duration, read_timeout
-from exchange.commands.output import output_option
+from exchange.commands.output import output_option, print_form
 from exchange.commands.release import ProfileType
 from exchange.commands.route import topology_options
 from exchange.errors import InputError
@@ -145,7 +145,7 @@ def run_command(
         engine = traffic.choose_engine(asked=where.asked, refused=refused, jobs=jobs)
         traffic.check(spark=engine.spark, keep_bad=keep_bad, refused=refused)
         if is_estimate:
-            _print_estimate(traffic, subject, selection, engine.jobs)
+            _print_estimate(traffic, subject, selection, None if engine.spark else engine.jobs, outputs)
             return
         if not where.no_spark:
             echo_line(str(engine), err=True)
@@ -273,14 +273,17 @@ def follow_command(
     sys.exit(report.exit_code)
 
 
-def _print_estimate(traffic: AuditInput, subject: Subject, selection: Selection, jobs: int) -> None:
-    """Print what an audit would take. Raises InputError, also for topics of Kafka."""
-    from bindings.auditing.estimate import estimate_audit
+def _print_estimate(
+    traffic: AuditInput, subject: Subject, selection: Selection, jobs: int | None, outputs: Outputs
+) -> None:
+    """Print what an audit would take. Raises InputError, also for topics of Kafka; UsageError for forms of reports."""
+    from bindings.auditing.estimate import FORMS, estimate_audit
 
+    if outputs.form not in FORMS or outputs.files or outputs.save_tally:
+        raise click.UsageError(f"--estimate makes no report: it is printed as {' or '.join(FORMS)} alone")
     if traffic.topics or traffic.files is None:
         raise InputError(f"{traffic.topics[0]}: of a topic, no sample can be drawn; omit --estimate")
-    for line in estimate_audit(traffic.files, subject.studies, selection).lines(jobs):
-        echo_line(line)
+    print_form(FORMS[outputs.form], estimate_audit(traffic.files, subject.studies, selection, jobs))
 
 
 def _open_subject(source: str, vhost: str | None, profile: str | None, thresholds: Thresholds) -> Subject:

@@ -99,6 +99,7 @@ SCHEMAS: Final[Mapping[str, NamedSchema]] = MappingProxyType({
     "audit": _of_types(
         "hashstar audit --format json, and /coverage of a bridge", "bindings.report.forms.as_json:Report"
     ),
+    "audit-estimate": _of_types("hashstar audit --estimate --format json", "bindings.auditing.estimate:Estimate"),
     "bridge-check": _of_types("hashstar bridge check --json", "bridge.daemon.probe:CheckReport"),
     "group-describe": _of_types(
         "hashstar group describe --format json", "bridge.consumers.groups.description:Description"

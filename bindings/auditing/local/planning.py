@@ -101,14 +101,15 @@ def count_groups(size: int) -> int:
 
 
 def draw_tasks(tasks: Sequence[Task], most_bytes: int) -> tuple[list[Task], float]:
-    """Return some tasks that read about ``most_bytes`` altogether, at least one, and the share of all bytes.
+    """Return some tasks that read about ``most_bytes`` altogether, at least half as many, and the share of all bytes.
 
-    They are drawn by chance, but always the same ones: a sample of all files and times, not of the first ones.
+    They are drawn by chance, but always the same ones: a sample of all files and times, not of the first ones. Where
+    files cannot be split, the last one may exceed ``most_bytes``: a small file alone must not stand for all.
     """
     drawn: list[Task] = []
     left = most_bytes
     for task in Random(0).sample([*tasks], len(tasks)):
-        if drawn and left < task.weight:
+        if drawn and left < task.weight and left <= most_bytes // 2:
             break
         drawn.append(task)
         left -= task.weight

@@ -43,6 +43,7 @@ def run_here(
     keep_bad: str | None = None,
     max_bad: int | None = None,
     most_bytes: int | None = None,
+    may_be_empty: bool = False,
     step: Callable[[int, int], None] = lambda done, of: None,
 ) -> Pass:
     """Read an archive once, for all studies, in this process, or in ``jobs`` others if it is large enough for several.
@@ -50,8 +51,8 @@ def run_here(
     The result does not depend on the number. Of an archive larger than ``most_bytes``, only some tasks are read, see
     `draw_tasks`; None for all. ``step`` is called with the number of bytes read so far, and the total number.
     ``keep_bad`` is a new folder for bad records, as JSON lines. Raises InputError for files that cannot be opened,
-    NoRecords for archives without records, `bindings.auditing.local.tasks.TooManyBad` if more than ``max_bad`` records
-    are bad: at once if a group of tasks has that many, else at the end.
+    NoRecords for archives without records unless ``may_be_empty``, `bindings.auditing.local.tasks.TooManyBad` if more
+    than ``max_bad`` records are bad: at once if a group of tasks has that many, else at the end.
     """
     require_new(keep_bad)
     groups, share = plan_groups(archive), 1.0
@@ -70,7 +71,8 @@ def run_here(
     count = partial(run_groups, jobs=jobs) if jobs > 1 and len(groups) > 1 else _count_groups
     results = reduce(Results.plus, count(groups, order, step=add_weight))
     check_bad(results.account, max_bad)
-    require_records(archive, results.account, max_bad)
+    if not may_be_empty:
+        require_records(archive, results.account, max_bad)
     return finish(results, studies)._replace(share=share)
 
 
