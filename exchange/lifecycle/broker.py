@@ -105,12 +105,12 @@ class Broker:
         content = publish_content(message, self.release)
         route = self._router.route(message)
         refused: tuple[str, ...] = ()
-        queues = route.queues if route.delayed is None else route.delayed.at_once.queues
-        for name in queues:
+        delayed = route.delayed
+        for name in route.queues if delayed is None else delayed.at_once.queues:
             if not self.offer(name, content, self):
                 refused = (*refused, name)
-        if route.delayed is not None:
-            self.delay(content, message, route.later, reached=bool(queues))
+        if delayed is not None:
+            self.delay(content, message, delayed.later, reached=bool(delayed.at_once.queues))
         if self.dead:
             self.dead_letters.send_all()
         return Publication(route, content.message, refused)

@@ -142,7 +142,7 @@ class ConsumerTurns:
         else:
             self._turns.append(consumer)
 
-    def settled(self, consumer: Consumer, *, returned: bool = False) -> None:
+    def settled(self, consumer: Consumer, returned: bool = False) -> None:
         """Give a consumer that settled a delivery, or ``returned`` it, its turn again."""
         if self._parked and consumer in self._parked and consumer.held < consumer.most and not consumer.late:
             self._parked.remove(consumer)
@@ -194,7 +194,7 @@ class SingleActive(ConsumerTurns):
     def delivered(self, consumer: Consumer) -> None:
         """Do nothing: the active consumer stays."""
 
-    def settled(self, consumer: Consumer, *, returned: bool = False) -> None:
+    def settled(self, consumer: Consumer, returned: bool = False) -> None:
         """Let a consumer of higher priority take over."""
         if self._quiesces and consumer is self.active and not consumer.held:
             self.active, self._quiesces = None, False

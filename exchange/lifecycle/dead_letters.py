@@ -111,8 +111,9 @@ class DeadLettering:
             self._send_surely(queue, content, dead, reason)
             return
         targets, cause, later = find_targets(self._router, dead, reason, host.release)
-        passed = bool(later)
+        passed = False
         if later:
+            passed = True
             host.delay(dead, DeadLetter(dead), later, reached=bool(targets))
         for name in targets:
             # What a full queue refuses with reject-publish-dlx dies there, and is its dead letter.

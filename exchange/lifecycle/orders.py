@@ -165,7 +165,9 @@ class QuorumOrder:
         self._priorities: Final = priorities
         self._returned: Final[deque[Stored]] = deque()
         self._lanes: dict[int, deque[Stored]] = {}
-        """Priority -> its messages, the highest first; those of priorities that messages had so far."""
+        """Number of a lane -> its messages, the highest first; those that messages had so far."""
+        self._lane_of: Final[dict[int, deque[Stored]]] = {}
+        """Priority of a message -> its lane."""
         self._turns = 0
         self.count = 0
         """Number of messages: `len` takes longer."""
@@ -185,7 +187,11 @@ class QuorumOrder:
 
     def put(self, message: Stored) -> None:
         """Add a message behind those of its priority."""
-        self._lane(message.priority).append(message)
+        priority = message.priority
+        lane = self._lane_of.get(priority)
+        if lane is None:
+            lane = self._lane_of[priority] = self._lane(priority)
+        lane.append(message)
         self.count += 1
 
     def give_back(self, message: Stored) -> None:

@@ -35,13 +35,16 @@ def find_targets(
             return (), "missing exchange", ()
         except BrokerError:
             return (), "unroutable", ()  # the broker's dead-lettering fails, and logs it
-    queues: Sequence[str] = route.at_once.queues
+    queues: Sequence[str] = route.queues
+    later: tuple[LaterRoute, ...] = ()
+    if route.delayed is not None:
+        queues, later = route.delayed.at_once.queues, route.delayed.later
     if not queues:
-        return (), "unroutable", route.later
+        return (), "unroutable", later
     deaths = dead.deaths
     if reason != "rejected" and (len(deaths) > 1 or deaths[0]["queue"] in queues):
         queues = [name for name in queues if not is_cycle(deaths, name, release)]
-    return queues, None if queues else "cycle", route.later
+    return queues, None if queues else "cycle", later
 
 
 DeletionCause = Literal["deleted queue", "expired queue", "auto-delete queue"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
+from math import inf
 from typing import Any, Final, Protocol, TypeAlias
 
 from exchange.entities.profile import QueueBehaviour
@@ -71,6 +72,8 @@ class LiveQueue:
         self._rules: Final = host.release
         self._bytes = 0
         self._places = 0
+        self._deadline = inf
+        """Time in milliseconds of the next look for consumers that are too slow."""
 
     @property
     def consumer_count(self) -> int:
@@ -88,11 +91,16 @@ class LiveQueue:
     def settle(self, delivery: Delivery, outcome: str, failed: bool) -> None:
         """End a delivery: ``complete``, ``requeue`` or ``discard`` it; ``failed`` counts it as a failed delivery."""
         message, consumer = delivery.stored, delivery.consumer
-        del self.unacked[message]
+        if delivery.is_late:
+            self._settle_late(delivery, outcome)
+            return
         delivery.is_settled = True
+        if outcome == "discard" and self._ignores_discard(consumer):
+            return
+        del self.unacked[message]
         if consumer is not None:
             consumer.held -= 1
-            self.turns.settled(consumer, returned=outcome == "requeue")
+            self.turns.settled(consumer, outcome == "requeue")
         if outcome != "complete":
             self._count_return(message, failed)
             if outcome == "requeue":
@@ -100,6 +108,14 @@ class LiveQueue:
                 return
             self._give_up(message, "rejected")
         self.run()
+
+    def _settle_late(self, delivery: Delivery, outcome: str) -> None:
+        """End a delivery that the queue has taken back from its consumer, as only quorum queues do."""
+        raise NotImplementedError
+
+    def _ignores_discard(self, consumer: Consumer | None) -> bool:
+        """Return whether the queue keeps what this consumer discards until the channel is closed."""
+        return False
 
     def _count_return(self, message: Stored, failed: bool) -> None:
         """Count a message that was delivered and not acknowledged."""
@@ -134,8 +150,16 @@ class LiveQueue:
             delivery.is_settled = True
         else:
             self.unacked[message] = delivery
+            timeout = self.limits.consumer_timeout
             if consumer is not None:
                 consumer.held += 1
+                if timeout is not None:
+                    timeout = consumer.timeout
+            if timeout is not None:
+                delivery.deadline = deadline = self._host.now + timeout
+                if deadline < self._deadline:
+                    self._deadline = deadline
+                    self.needs_alarm = True
         if consumer is not None:
             consumer.deliveries.append(delivery)
         return delivery
@@ -163,7 +187,8 @@ class LiveQueue:
         if own is not None and (ttl is None or own < ttl):
             ttl = own
         self._places += 1
-        priority = content.message.properties.get("priority", -1)
+        properties = content.message.properties
+        priority = properties.get("priority", -1) if properties else -1
         size = self.size_of(content)
         self._bytes += size
         expires = None
@@ -185,9 +210,8 @@ class LiveQueue:
         """Return the headers that the queue adds to a message."""
         return None
 
-    @property
     def is_over_limit(self) -> bool:
-        """Whether more messages are ready than the limits allow."""
+        """Return whether more messages are ready than the limits allow."""
         limits = self.limits
         length, size = limits.max_length, limits.max_bytes
         return (length is not None and len(self.order) > length) or (size is not None and self._bytes > size)
@@ -195,7 +219,7 @@ class LiveQueue:
     def drop_over_limit(self) -> bool:
         """Drop messages from the head until the limits hold; return whether one was dropped."""
         dropped = False
-        while self.drops and self.is_over_limit and len(self.order):
+        while self.drops and self.is_over_limit() and len(self.order):
             self.discard(self.order.take(), "maxlen")
             dropped = True
         return dropped

@@ -54,8 +54,6 @@ class QuorumQueue(LiveQueue):
         """Messages that came back and wait: the time in milliseconds at which they are ready again, and their place."""
         self._soonest: tuple[float, int, Stored] | None = None
         """The one that is ready first: of several at one time, the one that came first; from then on, by place."""
-        self._deadline = inf
-        """Time in milliseconds of the next look for consumers that are too slow."""
 
     @property
     def consumer_count(self) -> int:
@@ -68,11 +66,12 @@ class QuorumQueue(LiveQueue):
         """Take a message; refuse it if its publisher was asked to stop. One without a publisher is never refused."""
         if publisher is not None and self.limits.overflow == "reject-publish":
             if publisher not in self._accepts:
-                self._accepts[publisher] = not self.is_over_limit
+                self._accepts[publisher] = not self.is_over_limit()
             if not self._accepts[publisher]:
                 return False
         message = self._store(content)
-        message.redelivered = bool(content.failures)
+        if content.failures:
+            message.redelivered = True
         self.quorum_order.put(message)
         self.run()
         return True
@@ -110,7 +109,7 @@ class QuorumQueue(LiveQueue):
         ended = len(died)
         if self.drops and self.drop_over_limit() and not self._rules.drops_in_order:
             died[:] = died[ended:][::-1] + died[:ended]
-        if self.drops and self.is_over_limit:
+        if self.drops and self.is_over_limit():
             text = (
                 f"queue '{self.name}' drops from its head, and more messages than it may have wait for a delayed retry"
             )
@@ -122,7 +121,7 @@ class QuorumQueue(LiveQueue):
         for publisher, accepts in self._accepts.items():
             if is_late and publisher is self:
                 continue  # its own dead letters arrive before the queue stops taking any
-            self._accepts[publisher] = not self.is_over_limit if accepts else self.is_below_soft_limit
+            self._accepts[publisher] = not self.is_over_limit() if accepts else self.is_below_soft_limit
 
     def wake(self) -> None:
         """Make ready what has waited long enough, take messages back from slow consumers, drop what expired."""
@@ -135,16 +134,6 @@ class QuorumQueue(LiveQueue):
             self._end_late_deliveries(now)
         self.needs_alarm = True
         self.run()
-
-    def _deliver(self, message: Stored, consumer: Consumer | None, auto_ack: bool) -> Delivery:
-        delivery = super()._deliver(message, consumer, auto_ack)
-        timeout = self.limits.consumer_timeout if consumer is None else consumer.timeout
-        if timeout is not None and not auto_ack:
-            delivery.deadline = deadline = self._host.now + timeout
-            if deadline < self._deadline:
-                self._deadline = deadline
-                self.needs_alarm = True
-        return delivery
 
     def add_consumer(self, consumer: Consumer) -> None:
         """Add a consumer, which keeps the timeout that the queue has now."""
@@ -176,22 +165,19 @@ class QuorumQueue(LiveQueue):
             if not consumer.is_active:
                 self.close_channel(consumer)
 
-    def settle(self, delivery: Delivery, outcome: str, failed: bool) -> None:
-        """End a delivery. One that the queue has taken back only lets its consumer go on, unless it is requeued."""
-        consumer = delivery.consumer
-        if outcome == "discard" and self._rules.discards_need_consumer and consumer and not consumer.is_active:
-            delivery.is_settled = True  # the queue keeps it until the channel is closed
-            return
-        if not delivery.is_late:
-            super().settle(delivery, outcome, failed)
-            return
+    def _settle_late(self, delivery: Delivery, outcome: str) -> None:
+        """Let the consumer go on, unless it requeues what the queue has taken back."""
         delivery.is_settled = True
+        consumer = delivery.consumer
         if consumer is not None:
             consumer.late.discard(delivery)
             # RabbitMQ gives one of several no turn then, until it settles something else.
             if outcome != "requeue" or self.limits.single_active_consumer:
                 self.turns.settled(consumer)
         self.run()
+
+    def _ignores_discard(self, consumer: Consumer | None) -> bool:
+        return bool(self._rules.discards_need_consumer and consumer and not consumer.is_active)
 
     def _count_return(self, message: Stored, failed: bool) -> None:
         message.returns += 1
@@ -204,7 +190,8 @@ class QuorumQueue(LiveQueue):
 
         Up to 4.2, without a limit, a message that was given back goes to the end of the queue.
         """
-        release, limit = self._rules, self.limits.delivery_limit
+        release, limits = self._rules, self.limits
+        limit, delay = limits.delivery_limit, limits.retry_delay
         goes_last = limit is None and not closed and release.unlimited_returns_go_last
         for delivery in deliveries:
             message, consumer = delivery.stored, delivery.consumer
@@ -213,26 +200,24 @@ class QuorumQueue(LiveQueue):
             if goes_last:
                 self._places += 1
                 self.quorum_order.put_last(message, self._places)
-            elif limit is None or count <= limit:
-                self._retry(message, failed)
-            else:
+            elif limit is not None and count > limit:
                 self.discard(message, "delivery_limit")
                 if release.limit_gives_credit and consumer is not None and consumer.prefetch:
                     consumer.most += 1
                     self.turns.settled(consumer)
+            elif delay is not None and delay.applies_to(failed=failed):
+                self._wait(message, delay.milliseconds(message.failures))
+            else:
+                self.quorum_order.give_back(message)
         self.run()
 
-    def _retry(self, message: Stored, failed: bool) -> None:
-        """Make a message ready again, now or when it has waited."""
-        delay = self.limits.retry_delay
-        if delay is not None and delay.applies_to(failed=failed):
-            later = self._host.now + delay.milliseconds(message.failures), message.place, message
-            insort(self.waiting, later)
-            if self._soonest is None or later[0] < self._soonest[0]:
-                self._soonest = later
-            self.needs_alarm = True
-        else:
-            self.quorum_order.give_back(message)
+    def _wait(self, message: Stored, milliseconds: int) -> None:
+        """Make a message ready again when it has waited."""
+        later = self._host.now + milliseconds, message.place, message
+        insort(self.waiting, later)
+        if self._soonest is None or later[0] < self._soonest[0]:
+            self._soonest = later
+        self.needs_alarm = True
 
     @property
     def next_expiry(self) -> float | None:
@@ -274,7 +259,7 @@ class QuorumQueue(LiveQueue):
         """Return the size of the body and, since 4.3, of the encoded properties."""
         message = content.message
         size = len(message.body)
-        if self._rules.properties_have_size and self.limits.max_bytes is not None:
+        if self.limits.max_bytes is not None and self._rules.properties_have_size:
             properties = message.properties
             if content.died:
                 properties = {name: value for name, value in properties.items() if name != "expiration"}
@@ -300,9 +285,8 @@ class QuorumQueue(LiveQueue):
         """Number of messages that count for the limit: those that wait, too."""
         return len(self.order) + len(self.waiting) + len(self._retained)
 
-    @property
     def is_over_limit(self) -> bool:
-        """Whether there are more messages than the limits allow, but for those that consumers have."""
+        """Return whether there are more messages than the limits allow, but for those that consumers have."""
         limits = self.limits
         length, size = limits.max_length, limits.max_bytes
         return (length is not None and self._length > length) or (
