@@ -5,7 +5,9 @@ The walk itself records what decides only: an audit walks once for each set of b
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
+from operator import attrgetter
+from typing import Final
 
 from exchange.entities.entities import Destination, Exchange
 from exchange.entities.in_force import find_policy_in_force
@@ -16,6 +18,9 @@ from exchange.routing.walk import Visit
 
 __all__ = ["describe_hops"]
 
+BY_KEY: Final = attrgetter("routing_key", "destination")
+"""The order of bindings in a hop."""
+
 
 def describe_hops(compiled: Compiled, visits: Iterable[Visit]) -> tuple[Hop, ...]:
     """Return the hops of visits, all those of one message, in their order; ``compiled`` as when they were made."""
@@ -25,53 +30,46 @@ def describe_hops(compiled: Compiled, visits: Iterable[Visit]) -> tuple[Hop, ...
     for visit in visits:
         if visit.came_from is None:  # a walk begins: at once, or after a delay
             queues, seen = set(), {visit.exchange.name}
-        hop = _describe_hop(compiled, visit, queues, seen)
-        hops.append(hop)
-        for step in hop.steps:
-            if step.outcome != "missing":
-                (queues if step.destination.kind == "queue" else seen).add(step.destination.name)
+        hops.append(_describe_hop(compiled, visit, queues, seen))
     return tuple(hops)
 
 
-def _describe_hop(compiled: Compiled, visit: Visit, queues: Collection[str], seen: Collection[str]) -> Hop:
-    """Return the hop of a visit; ``queues`` and ``seen`` are the queues and exchanges that were reached before it."""
-    exchange, matched = visit.exchange, visit.matched
+def _describe_hop(compiled: Compiled, visit: Visit, queues: set[str], seen: set[str]) -> Hop:
+    """Return the hop of a visit; add what it reaches to ``queues`` and ``seen``, those that were reached before it."""
+    exchange, came_from, matched, alternate_name, unsure, delay, after, message, keys = visit
     here = compiled.exchanges[exchange.name]
-    if here.kind is None and visit.delay is None:
-        return Hop(exchange, visit.came_from, (), (), None, undecided=True, after=visit.after)
-    alternate = _describe_alternate(compiled, exchange, visit.alternate, taken=not matched)
+    kind = here.kind
+    if kind is None and delay is None:
+        return Hop(exchange, came_from, (), (), None, undecided=True, after=after)
+    alternate = None
+    if alternate_name is not None:
+        alternate = _describe_alternate(compiled, exchange, alternate_name, taken=not matched)
     destinations = dict.fromkeys([binding.destination for binding in matched])
     if alternate is not None and alternate.taken:
         destinations = {Destination("exchange", alternate.name): None}
-    steps = tuple(
-        [HopTarget(destination, _outcome_of(compiled, destination, queues, seen)) for destination in destinations]
-    )
-    in_order = tuple(sorted(matched, key=lambda binding: (binding.routing_key, binding.destination)))
-    undecided, unsure = visit.unsure is not None, visit.unsure
+    steps = tuple([HopTarget(each, _reach(compiled, each, queues, seen)) for each in destinations])
+    in_order = tuple(sorted(matched, key=BY_KEY))
+    undecided = unsure is not None
     if not undecided and not matched and here.is_unsure:
         undecided = True
         unsure = SHARDS_MADE if has_shards_made(exchange, compiled.tables.policies) else None
-    chosen_by = None
-    if here.kind is not None and visit.delay is None:
-        chosen_by = here.kind.describe_choice(visit.message, visit.message.routing_keys())
-    return Hop(
-        exchange, visit.came_from, in_order, steps, alternate, undecided, chosen_by, unsure, visit.delay, visit.after
-    )
+    chosen_by = None if kind is None or delay is not None else kind.describe_choice(message, keys)
+    return Hop(exchange, came_from, in_order, steps, alternate, undecided, chosen_by, unsure, delay, after)
 
 
-def _outcome_of(
-    compiled: Compiled, destination: Destination, queues: Collection[str], seen: Collection[str]
-) -> Outcome:
+def _reach(compiled: Compiled, destination: Destination, queues: set[str], seen: set[str]) -> Outcome:
+    """Return what happens at a destination, and add it to those that were reached."""
     if not compiled.tables.exists(destination):
         return "missing"
-    if destination.kind == "queue":
-        return "queued already" if destination.name in queues else "queued"
-    return "seen already" if destination.name in seen else "followed"
+    kind, name = destination
+    reached = queues if kind == "queue" else seen
+    if name in reached:
+        return "queued already" if kind == "queue" else "seen already"
+    reached.add(name)
+    return "queued" if kind == "queue" else "followed"
 
 
-def _describe_alternate(compiled: Compiled, exchange: Exchange, name: str | None, *, taken: bool) -> Alternate | None:
-    if name is None:
-        return None
+def _describe_alternate(compiled: Compiled, exchange: Exchange, name: str, *, taken: bool) -> Alternate:
     by_argument = "alternate-exchange" in exchange.arguments
     policy = None if by_argument else find_policy_in_force(exchange, compiled.tables.policies)
     return Alternate(name, taken, policy.name if policy is not None else None)

@@ -8,7 +8,7 @@ change, and no route from before a change enters the cache after it. On a free-t
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from exchange.concurrency import threads
@@ -21,6 +21,7 @@ from exchange.errors import BrokerError
 from exchange.kinds import Choose
 from exchange.routing.cache import RouteCache
 from exchange.routing.compiled import ALL_STALE, Compiled, Stale
+from exchange.routing.hops import describe_hops
 from exchange.routing.route import Obstacle, Route
 from exchange.routing.walk import Visit, walk, walk_later
 from exchange.text.display import LIKE_NAMES, find_alike
@@ -211,15 +212,13 @@ class Router:
         """Return the route with its reasons, and why ``queue`` does not get the message. Raises as `route` does."""
         if not isinstance(message, Message):
             raise TypeError(f"Router: message must be a Message, not {type(message).__name__}")
-        from exchange.routing.explain import Explanation  # not at the top: only this needs it, and it writes texts
-        from exchange.routing.hops import describe_hops
-
+        explanation = _load_explanation()
         visits: list[Visit] = []
         with self._lock:
             route = walk(self._compiled, message, visits)
             hops = describe_hops(self._compiled, visits)
             if queue is None:
-                return Explanation(message, route, hops)
+                return explanation(message, route, hops)
             obstacles: tuple[Obstacle, ...] = ()
             if queue in self._tables.queues and queue not in route.queues:
                 from exchange.routing.nearest import Walk, find_obstacles  # not at the top: only this needs it
@@ -232,12 +231,12 @@ class Router:
             asked = self._tables.queues.get(queue)
             if asked is None:
                 meant = find_alike(queue, self._tables.queues, LIKE_NAMES)
-                return Explanation(message, route, hops, queue, meant=meant)
+                return explanation(message, route, hops, queue, meant=meant)
             from exchange.entities.precedence import build_account  # not at the top: only this needs it
 
             policies = Policies(self._tables.policies, self._tables.operator_policies, self._host.profile)
             in_force = build_account(asked, policies)
-            return Explanation(message, route, hops, queue, True, None, obstacles, in_force)
+            return explanation(message, route, hops, queue, True, None, obstacles, in_force)
 
     def declare_exchange(self, exchange: Exchange) -> None:
         """Add an exchange, as `Topology.declare_exchange`."""
@@ -290,7 +289,8 @@ class Router:
         if known is not None:
             return known[1]
         existing, queues = self._tables.queues, set()
-        for _, (destination_kind, name), _, _ in matched:
+        for binding in matched:
+            destination_kind, name = binding.destination
             if destination_kind != "queue":
                 return walk(self._compiled, message, None)
             if name in existing:
@@ -351,6 +351,13 @@ class Router:
     def _apply(self, changes: Iterable[Change]) -> None:
         for change in changes:
             self._tables.apply(change)
+
+
+@lru_cache(1)  # an import statement takes several times as long, also where the module is loaded
+def _load_explanation() -> type[Explanation]:
+    from exchange.routing.explain import Explanation  # not at the top: only `explain` needs it, and it writes texts
+
+    return Explanation
 
 
 def _random_choice() -> Choose:

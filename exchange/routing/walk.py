@@ -33,6 +33,8 @@ class Visit(NamedTuple):
     """The milliseconds after which the message passes here; None if it does at once."""
     message: Message
     """The message, with the headers that it has here."""
+    keys: Sequence[str]
+    """Its routing keys, those of CC and BCC included."""
 
     @property
     def taken_alternate(self) -> str | None:
@@ -101,35 +103,35 @@ def _walk_from(
     undecided: list[str] = []
     seen = {start.exchange.name}
     work: list[tuple[CompiledExchange, str | None]] = [(start, None)]  # exchanges to visit, and what led to each
-    is_unsure: bool | Unsure
     while work:
         (exchange, kind, alternate, is_unsure, can_delay), came_from = work.pop()
         delay = read_delay(message.headers, compiled.host.profile) if can_delay else None
         if kind is None and delay is None:
             undecided.append(exchange.name)
             if visits is not None:
-                visits.append(Visit(exchange, came_from, (), None, None, None, after, message))
+                visits.append(Visit(exchange, came_from, (), None, None, None, after, message, keys))
             continue
         # The default exchange has no stored bindings. A message that is published to it always matches one that its
         # key implies, so no alternate is taken, even if there is no such queue. A message that reaches it as an
         # alternate exchange matches nothing, and goes on to its own alternate, which a policy can set.
         matched: Collection[Binding] = ()
+        unsure: str | None = None
         if delay is not None:
             kept[exchange.name] = delay
         elif kind is not None and (exchange.name or came_from is None):
             try:
                 matched = kind.match(message, keys)
             except Unsure as error:  # other bindings may match, too, so it is unknown whether the alternate is taken
-                matched, alternate, is_unsure = error.matched, None, error
+                matched, alternate, is_unsure, unsure = error.matched, None, True, error.reason
                 if matched:
                     undecided.append(exchange.name)
         if visits is not None:
             # As the start of a message, the default exchange never takes its alternate.
             in_force = alternate if exchange.name or came_from is not None else None
-            unsure = is_unsure.reason if isinstance(is_unsure, Unsure) else None
-            visits.append(Visit(exchange, came_from, tuple(matched), in_force, unsure, delay, after, message))
+            visits.append(Visit(exchange, came_from, tuple(matched), in_force, unsure, delay, after, message, keys))
         onwards: list[str] = []
-        for _, (destination_kind, name), _, _ in matched:
+        for binding in matched:
+            destination_kind, name = binding.destination
             if destination_kind == "exchange":
                 onwards.append(name)
             elif name in existing:
