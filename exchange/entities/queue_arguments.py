@@ -229,7 +229,9 @@ DISCONNECTED: Final = "x-consumer-disconnected-timeout"
 
 def has_odd_timeout(queue: Queue) -> bool:
     """Return whether x-consumer-timeout of a queue is given, and no integer; void is as good as none."""
-    kind, _ = resolve_type(queue.arguments.get(TIMEOUT))
+    if TIMEOUT not in queue.arguments:
+        return False
+    kind, _ = resolve_type(queue.arguments[TIMEOUT])
     return kind != "void" and not _is_read_as_integer(kind)
 
 

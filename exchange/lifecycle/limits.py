@@ -165,7 +165,7 @@ def build_limits(settings: SettingsInForce, queue: Queue, profile: Profile) -> L
 def ignores_policies(settings: SettingsInForce, queue: Queue, profile: Profile) -> bool:
     """Return whether a queue with these settings cannot be given others by policies (since 4.3)."""
     name = "consumer-disconnected-timeout"
-    return explain_odd_number(name, settings.get(name), queue.type, profile) is not None and name in settings.values
+    return name in settings.values and explain_odd_number(name, settings.get(name), queue.type, profile) is not None
 
 
 def find_crash(settings: SettingsInForce, queue: Queue, profile: Profile) -> str:

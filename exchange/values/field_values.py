@@ -208,6 +208,13 @@ class FieldTable(Mapping[str, Any]):
     def __getitem__(self, key: str) -> Any:
         return self._fields[key]
 
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return a value, or the default. What `Mapping` inherits here and for ``in`` takes several times as long."""
+        return self._fields.get(key, default)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._fields
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._fields)
 
