@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib.util import find_spec
@@ -200,8 +199,8 @@ def _list_stored_table(kind: str, root: RemoteFile, files: Sequence[RemoteFile])
             if below.startswith(LOGS[kind]):
                 path = Path(copy, below)
                 path.parent.mkdir(parents=True, exist_ok=True)
-                with name_os_errors(file), open_file(file) as stored, path.open("wb") as written:
-                    shutil.copyfileobj(stored, written)
+                with name_os_errors(file), open_file(file) as stored:
+                    path.write_bytes(stored.read())
         return _list_files(kind, root, Path(copy))
 
 

@@ -156,7 +156,7 @@ def test_like_of_many_wildcards_in_a_long_text_is_not_known() -> None:
     """The broker's limit on the work may end the match."""
     term = parse_selector('{like,{ident,<<"s">>},<<"%a%a%a%">>,no_escape}.')
     assert evaluate(term, {b"s": ("longstr", b"aaa")}, signed_zeros_differ=True) == "true"
-    with pytest.raises(NotKnown, match="so many steps"):
+    with pytest.raises(NotKnown, match="more steps than"):
         evaluate(term, {b"s": ("longstr", b"b" * 200)}, signed_zeros_differ=True)
 
 
