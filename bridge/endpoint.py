@@ -300,9 +300,11 @@ class Source(Endpoint):
         """
         return 0
 
-    @property
-    def removals(self) -> Sequence[Removal]:
-        """What removes messages that it does not read in time, as far as it is known; see `lag` for how it is read."""
+    async def find_removals(self) -> Sequence[Removal] | None:
+        """Return what removes messages that it does not read in time; None if its system does not show it now.
+
+        It asks the system each time, open or not. Raises HashstarError where it cannot ask.
+        """
         return ()
 
     @abstractmethod

@@ -34,7 +34,7 @@ from bridge.daemon.journal import Journal
 from bridge.daemon.metrics import History, Metrics
 from bridge.daemon.views import Condition, SourceState, TargetState
 from bridge.endpoint import Endpoint, Outgoing, Source
-from bridge.endpoints.outages import find_risk, find_survived
+from bridge.endpoints.outages import KnownRemovals, find_risk, find_survived
 from bridge.pump.inlet import Inlet
 from bridge.pump.outlet import Outlet
 from bridge.pump.policy import Policy
@@ -152,9 +152,11 @@ class Health:
         """Earliest time of the next scan, by the loop's clock."""
         self._refusing: dict[tuple[str, str], float] = {}
         """Target and queue -> time since which it takes nothing, by the loop's clock."""
-        self._idle: dict[str, float] = {}
+        self._idle: dict[str, float] = {} if before is None else before._idle
         """Source -> time since which nothing of it is read, by the loop's clock."""
         self._vanished: dict[str, tuple[int, float]] = {}  # source -> messages removed unread, and when it grew
+        self.removals: Final = {inlet.source.name: KnownRemovals() for inlet in inlets}
+        """Source -> what removes messages that wait for it. It is looked up while a source waits to be opened, too."""
         self.conditions: tuple[Condition, ...] = ()
         self.sources: Mapping[str, SourceState] = {}
         self.targets: Mapping[str, TargetState] = {}
@@ -165,15 +167,21 @@ class Health:
         """Look once a second, and at each connection made or lost, until cancelled."""
         loop = asyncio.get_running_loop()
         self._metrics.on_change = lambda: loop.call_soon(self._look_safely)
-        while True:
-            self._look_safely()
-            self.journal.catch_up()
-            before = self._loop_clock()
-            await asyncio.sleep(LOOK_EVERY)
-            if (late := self._loop_clock() - before - LOOK_EVERY) > LATE:
-                # Brokers seem silent then, and messages old; what they sent meanwhile is read first.
-                self.journal.write("warning", "process was stopped", seconds=round(late, 1))
+        sources = [inlet.source for inlet in self._inlets]
+        asking = [loop.create_task(self.removals[each.name].keep_looking(each.find_removals)) for each in sources]
+        try:
+            while True:
+                self._look_safely()
+                self.journal.catch_up()
+                before = self._loop_clock()
                 await asyncio.sleep(LOOK_EVERY)
+                if (late := self._loop_clock() - before - LOOK_EVERY) > LATE:
+                    # Brokers seem silent then, and messages old; what they sent meanwhile is read first.
+                    self.journal.write("warning", "process was stopped", seconds=round(late, 1))
+                    await asyncio.sleep(LOOK_EVERY)
+        finally:
+            for task in asking:
+                task.cancel()
 
     def current(self) -> tuple[Condition, ...]:
         """Return the conditions; from any thread. A pause or stop is among them at once, even before the next look."""
@@ -314,7 +322,7 @@ class Health:
             window.bytes, fill, age,
             oldest.delivery.origin if oldest is not None else "", len(held),
             tuple([(each.delivery.origin, each.held_reason or "") for each in held[:MAX_NAMED_PARTS]]),
-            find_survived(source.removals),
+            find_survived(self.removals[name].all),
             0.0 if limit is None else limit.highest,
         )  # fmt: skip
 
@@ -326,7 +334,7 @@ class Health:
             self._idle.pop(name, None)
             return
         idle = now - self._idle.setdefault(name, now)
-        risk = find_risk(source.removals, idle, source.lag, is_open=bool(self._metrics.up.get(name)))
+        risk = find_risk(self.removals[name].all, idle, source.lag, is_open=bool(self._metrics.up.get(name)))
         if risk is not None:
             reason = f"messages may be lost while nothing is read: {risk.what}"
             causes.add(name, "at-risk", reason, way_out="take that setting away, or raise it, until it is read again")

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from bridge.endpoint import Finding, Removal
+from exchange.errors import HashstarError
 from exchange.text.display import write_milliseconds
 
 __all__ = ["LOOK_EVERY", "OUTAGE", "KnownRemovals", "find_risk", "find_survived", "judge_removals", "show_seconds"]
+
+LOG: Final = logging.getLogger(__name__)
 
 OUTAGE: Final = 3_600.0
 """Seconds of an outage that a source should survive: a check warns of one that does not."""
@@ -26,9 +30,16 @@ class KnownRemovals:
         self.all: Sequence[Removal] = ()
 
     async def keep_looking(self, look: Callable[[], Awaitable[Sequence[Removal] | None]]) -> None:
-        """Look again from time to time, until cancelled; ``look`` returns None where they are not shown now."""
+        """Look again from time to time, until cancelled; ``look`` is a source's `find_removals`."""
         while True:
-            if (found := await look()) is not None:
+            try:
+                found = await look()
+            except HashstarError:  # other looks, which have conditions, name the reason
+                found = None
+            except Exception:
+                LOG.exception("what removes messages is not known")
+                found = None
+            if found is not None:
                 self.all = found
             await asyncio.sleep(LOOK_EVERY)
 

@@ -197,8 +197,6 @@ class KafkaTopic(Client):
         source = self.endpoint
         if source.member is not None:
             source.member.leave()
-        if source._asking is not None:
-            source._asking.cancel()
 
 
 @contextmanager
@@ -217,8 +215,7 @@ def kafka_simulated() -> Iterator[None]:
             "member.explain_idle": lambda *_: "it has forgotten to ask where to begin", "remade_topics.Calls": Calls,
             "remade_topics.Asker": ModelAsker, "remade_topics.monotonic": now, "source.Calls": Calls,
             "source.fetch_metadata": fetch_metadata, "source.make_admin": lambda *_: None,
-            "source.check_rights": lambda *_: None, "source.look_up_removals": lambda *_: (),
-            "source.LONGEST_WAIT": 0.25,
+            "source.check_rights": lambda *_: None, "source.LONGEST_WAIT": 0.25,
         }.items():  # fmt: skip
             stack.enter_context(patch(f"{CONSUMER}.{name}", replaced))
         yield

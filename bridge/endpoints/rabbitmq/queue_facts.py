@@ -13,6 +13,7 @@ from typing import Any, Final, Self
 import pika
 
 from bridge.endpoint import Removal
+from bridge.endpoints.rabbitmq.connection import Connection
 from bridge.endpoints.rabbitmq.management import ManagementClient, Unknown
 from exchange.entities.releases import find_profile
 from exchange.lifecycle.limits import find_delivery_limit
@@ -20,7 +21,7 @@ from exchange.text.display import write_milliseconds
 from exchange.text.numbers import is_digits
 
 __all__ = [
-    "QueueFacts", "fetch_facts", "find_limits", "find_removals", "find_setting", "look_up_removals",
+    "QueueFacts", "fetch_facts", "find_host", "find_limits", "find_removals", "find_setting", "look_up_removals",
     "refuses_when_full",
 ]  # fmt: skip
 
@@ -95,8 +96,17 @@ async def fetch_facts(parameters: pika.URLParameters, url: str, server: Mapping[
     return QueueFacts.from_answer(await management.queue(queue), str(server.get("version", "")), f"queue {queue!r}")
 
 
+async def find_host(brokers: Sequence[pika.URLParameters]) -> tuple[pika.URLParameters, Mapping[str, Any]]:
+    """Connect for a moment, and return the host that accepts us and its properties. Raises Disconnected."""
+    connection = await Connection.open(brokers, lambda _: None)
+    try:
+        return connection.parameters, connection.server
+    finally:
+        await connection.close()
+
+
 async def look_up_removals(
-    parameters: pika.URLParameters, url: str, server: Mapping[str, Any], queue: str
+    parameters: pika.URLParameters, server: Mapping[str, Any], url: str, queue: str
 ) -> Sequence[Removal] | None:
     """Return what removes messages of a queue, by the management API; None if it does not answer."""
     with suppress(Unknown):

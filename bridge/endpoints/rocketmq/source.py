@@ -24,7 +24,6 @@ from typing import Final
 
 from bridge.aside import call_aside
 from bridge.endpoint import Delivery, Disconnected, EndOfStream, Finding, Place, Removal, Source, to_disconnected
-from bridge.endpoints.outages import KnownRemovals
 from bridge.endpoints.rocketmq.backlog import Backlog, look_up_removals
 from bridge.endpoints.rocketmq.checking import check_source, find_places, find_servers
 from bridge.endpoints.rocketmq.lane import QueueLane
@@ -122,9 +121,8 @@ class RocketmqSource(Source):
         self._committing: asyncio.Task[None] | None = None
         self._commits: dict[str, asyncio.Task[None]] = {}
         """Broker -> the commit that is under way."""
-        self._asking: list[asyncio.Task[None]] = []
+        self._asking: asyncio.Task[None] | None = None
         self._backlog: Final = Backlog(name)
-        self._removals: Final = KnownRemovals()
         self._lanes: dict[AssignedQueue, QueueLane] = {}
         self._uncommitted = 0
         """Number of deliveries that were read and are not committed."""
@@ -164,9 +162,23 @@ class RocketmqSource(Source):
     def vanished(self) -> int:
         return self._backlog.vanished
 
-    @property
-    def removals(self) -> Sequence[Removal]:
-        return self._removals.all
+    async def find_removals(self) -> Sequence[Removal] | None:
+        if self._pulse is not None and self._client is not None:
+            return await self._ask_for_removals(self._client)
+        client = Client(await call_aside(self._settings.current))
+        try:
+            await client.open()
+            return await self._ask_for_removals(client)
+        finally:
+            client.abort()
+
+    async def _ask_for_removals(self, client: Client) -> Sequence[Removal] | None:
+        servers: dict[str, str] = {}
+        for route in (await routes_of(client, [each.topic for each in self._subscriptions])).values():
+            servers |= find_servers(route)
+        hidden: list[str] = []
+        found = await look_up_removals(client, servers, hidden)
+        return found if found or not hidden else None
 
     @property
     def places(self) -> frozenset[Place]:
@@ -186,9 +198,7 @@ class RocketmqSource(Source):
             client = self._client = Client(await call_aside(self._settings.current))
             client.on_broken.append(self._break)
             await client.open()
-            servers: dict[str, str] = {}
             for topic, route in (await routes_of(client, [each.topic for each in self._subscriptions])).items():
-                servers |= find_servers(route)
                 try:
                     subscribe_queues(route)
                 except InputError:
@@ -205,16 +215,7 @@ class RocketmqSource(Source):
         self._pulse = Pulse(client, [each.topic for each in self._subscriptions], replicas=True, failed=self._break)
         self._pulse.open()
         self._committing = self._start(self._commit(consumer))
-
-        async def look() -> Sequence[Removal] | None:
-            hidden: list[str] = []
-            found = await look_up_removals(client, servers, hidden)
-            return found if found or not hidden else None
-
-        self._asking = [
-            self._start(self._backlog.keep_asking(consumer, BrokerQueues(client, self._group))),
-            self._start(self._removals.keep_looking(look)),
-        ]
+        self._asking = self._start(self._backlog.keep_asking(consumer, BrokerQueues(client, self._group)))
 
     def _start(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
@@ -363,10 +364,10 @@ class RocketmqSource(Source):
         consumer, self._consumer = self._consumer, None
         client, self._client = self._client, None
         pulse, self._pulse = self._pulse, None
-        tasks = [task for task in (self._committing, *self._asking, *self._commits.values()) if task is not None]
+        tasks = [task for task in (self._committing, self._asking, *self._commits.values()) if task is not None]
         for task in tasks:
             task.cancel()
-        self._committing, self._asking = None, []
+        self._committing = self._asking = None
         self._commits.clear()
         has_left = False
         try:

@@ -20,15 +20,16 @@ from bridge.daemon.gauges import read_gauges
 from bridge.daemon.health import BACKPRESSURE_AFTER, KINDS, LOOK_EVERY, Health
 from bridge.daemon.journal import Journal
 from bridge.daemon.metrics import Metrics
-from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing, Removal
+from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing, Receiver, Removal
 from bridge.endpoints.memory import MemorySource, MemoryTarget
+from bridge.endpoints.outages import LOOK_EVERY as ASK_EVERY
 from bridge.pump.policy import Backoff, Policy, Unroutable
 from bridge.pump.pump import Inlet, Pump
 from bridge.pump.window import Pending, Window
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from tests.support.bridge.behaviour import Silent, on_a_loop
 from tests.support.tiers import examples
-from tests.support.virtual_loop import pass_time, run_virtually
+from tests.support.virtual_loop import on_a_virtual_loop, pass_time, run_virtually
 
 EPOCH = 1_700_000_000.0
 
@@ -38,7 +39,6 @@ class Troubled(MemorySource):
 
     problem: str | Exception | None = None
     removed = 0
-    removals: Sequence[Removal] = ()
     waiting_there: int | None = -1
 
     @property
@@ -312,7 +312,7 @@ def test_what_an_outage_may_lose_is_a_condition_at_half_of_its_limit() -> None:
         ([long, old], True, 3, 30),
     ):  # fmt: skip
         state = State()
-        state.source.removals, state.source.waiting_there = removals, lag
+        state.health.removals["rabbit"].all, state.source.waiting_there = removals, lag
         assert not state.after(500.0), "it is read"
         assert state.health.sources["rabbit"].survives == min(
             [e.seconds for e in removals if e.seconds is not None], default=None
@@ -330,6 +330,61 @@ def test_what_an_outage_may_lose_is_a_condition_at_half_of_its_limit() -> None:
             state.paused = False
             state.metrics.connected("rabbit")
             assert not state.after(1.0)
+
+
+class NeverOpen(MemoryTarget):
+    """A target whose system is away."""
+
+    async def open(self, receiver: Receiver) -> None:
+        raise Disconnected("away")
+
+
+class Settable(MemorySource):
+    """A source at whose system an operator sets what removes messages."""
+
+    kept: Sequence[Removal] = ()
+
+    async def find_removals(self) -> Sequence[Removal]:
+        return self.kept
+
+
+@on_a_virtual_loop
+async def test_a_source_that_waits_from_its_start_on_is_at_risk_by_what_is_set_meanwhile() -> None:
+    metrics, source = Metrics(), Settable(name="in")
+    inlet = Inlet(source)
+    pump = Pump([inlet], Router(TOPOLOGY), {"q": NeverOpen("out")}, Counting(metrics))
+    health = Health(pump, [inlet], metrics, Journal(level="error", out=io.StringIO()))
+    tasks = [asyncio.ensure_future(each) for each in (pump.run(), health.run())]
+    await pass_time(100)
+    kinds = [each.kind for each in health.conditions if each.endpoint == "in"]
+    assert (kinds, health.sources["in"].survives) == (["waiting"], None)
+    source.kept = [Removal("it drops messages after 60 s (message-ttl)", 60.0)]
+    await pass_time(ASK_EVERY + 2)
+    [condition] = [each for each in health.conditions if each.kind == "at-risk"]
+    assert "message-ttl" in condition.reason
+    assert health.sources["in"].survives == 60.0
+    source.kept = ()
+    await pass_time(ASK_EVERY + 2)
+    assert "at-risk" not in [each.kind for each in health.conditions]
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert len(asyncio.all_tasks()) == 1, "nobody is asked any more"
+
+
+def test_an_outage_counts_from_its_beginning_though_the_bridge_is_reloaded() -> None:
+    first, second = State(), State()
+    for state in (first, second):
+        state.metrics.disconnected("rabbit", Disconnected("gone"), 1.0)
+    assert ("rabbit", "at-risk") not in first.after(40.0)
+    second.now = first.now
+    second.health = Health(
+        cast("Pump", second), [cast("Inlet", second.inlet)], second.metrics,
+        Journal(out=second.log), second.policy, before=first.health,
+        loop_clock=lambda: second.now, clock=lambda: second.wall,
+    )  # fmt: skip
+    second.health.removals["rabbit"].all = [Removal("it drops messages after 80 s (message-ttl)", 80.0)]
+    assert ("rabbit", "at-risk") in second.after(1.0)
 
 
 def test_a_held_message_is_a_condition_that_names_the_way_out() -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from bridge.endpoint import Removal
+from bridge.endpoint import Disconnected, Removal
 from bridge.endpoints.outages import LOOK_EVERY, KnownRemovals, find_survived, judge_removals
 from bridge.endpoints.rabbitmq.queue_facts import QueueFacts, find_removals
 from tests.support.virtual_loop import on_a_virtual_loop, pass_time
@@ -70,15 +70,19 @@ def test_a_bridge_that_runs_knows_the_same_as_the_check() -> None:
 
 @on_a_virtual_loop
 async def test_a_setting_that_comes_while_the_bridge_runs_is_known_soon_and_kept_while_nobody_answers() -> None:
-    known, answer = KnownRemovals(), list[Sequence[Removal] | None]([()])
+    known, answer = KnownRemovals(), list[Sequence[Removal] | Exception | None]([()])
     later = [Removal("it drops what waits", 60.0)]
 
     async def look() -> Sequence[Removal] | None:
+        if isinstance(answer[0], Exception):
+            raise answer[0]
         return answer[0]
 
     looking = asyncio.ensure_future(known.keep_looking(look))
     await pass_time(1)
-    for answer[0], expected in ((later, later), (None, later), ((), ())):
+    for answer[0], expected in (
+        (later, later), (None, later), (Disconnected("away"), later), (ValueError("a mistake"), later), ((), ()),
+    ):  # fmt: skip
         await pass_time(LOOK_EVERY)
         assert known.all == expected
     looking.cancel()

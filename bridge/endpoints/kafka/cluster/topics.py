@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -18,7 +19,7 @@ from exchange.text.display import count_noun, write_milliseconds
 
 __all__ = [
     "ANSWER", "KafkaTopic", "Partitioned", "Racks", "check_partitions", "check_rights", "check_topics",
-    "count_partitions", "fetch_removals", "fetch_topics", "list_partitions", "look_up_removals",
+    "count_partitions", "fetch_removals", "fetch_topics", "find_topics", "list_partitions", "look_up_removals",
 ]  # fmt: skip
 
 Racks: TypeAlias = Mapping[int, str | None]
@@ -165,12 +166,31 @@ def fetch_removals(admin: AdminClient, topics: Sequence[str], hidden: list[str])
             yield Removal(f"{what} beyond {size:,} bytes of a partition (retention.bytes)")
 
 
-def look_up_removals(settings: Mapping[str, Any], topics: Sequence[str]) -> Sequence[Removal] | None:
-    """Return what `fetch_removals` yields, by a client of its own; None if brokers do not answer for all topics."""
+def find_topics(metadata: Any, names: Sequence[str]) -> list[str]:
+    """Return the topics of these names; those that begin with ``^`` are regular expressions."""
+    return [topic for topic in metadata.topics if any(_is_named(topic, each) for each in names)]
+
+
+def _is_named(topic: str, name: str) -> bool:
+    """Return whether a topic is that of this name, or matches it; librdkafka has regular expressions of its own."""
+    try:
+        return topic == name or (name.startswith("^") and re.match(name, topic) is not None)
+    except re.error:
+        return False
+
+
+def look_up_removals(settings: Mapping[str, Any], names: Sequence[str]) -> Sequence[Removal] | None:
+    """Return what deletes records of the topics of these names, as `find_topics` finds them, by a client of its own;
+    None if brokers do not answer for all.
+    """
     own = {name: value for name, value in settings.items() if name != "statistics.interval.ms"}
     hidden: list[str] = []
+    reasons = Reasons(settings)
     try:
-        found = [*fetch_removals(make_admin({**own, **ASKING}, Reasons()), topics, hidden)]
+        admin = make_admin({**own, **ASKING}, reasons)
+        has_patterns = any(name.startswith("^") for name in names)
+        topics = find_topics(fetch_metadata(admin, reasons), names) if has_patterns else names
+        found = [*fetch_removals(admin, topics, hidden)]
     except KafkaException:
         return None
     return found if found or not hidden else None

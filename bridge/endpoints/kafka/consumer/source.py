@@ -8,7 +8,6 @@ the member stays in its group meanwhile.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -30,12 +29,11 @@ from bridge.endpoints.kafka.cluster.calls import Calls
 from bridge.endpoints.kafka.cluster.checking import check_source, run_check
 from bridge.endpoints.kafka.cluster.errors import CONNECTING, LOG_LEVEL, Reasons
 from bridge.endpoints.kafka.cluster.health import MEASURE_EVERY
-from bridge.endpoints.kafka.cluster.topics import check_rights, count_partitions, look_up_removals
+from bridge.endpoints.kafka.cluster.topics import check_rights, count_partitions, find_topics, look_up_removals
 from bridge.endpoints.kafka.consumer.assignment import PartitionLane
 from bridge.endpoints.kafka.consumer.backlog import Backlog
 from bridge.endpoints.kafka.consumer.member import GroupMember
 from bridge.endpoints.kafka.consumer.positions import check_positions
-from bridge.endpoints.outages import KnownRemovals
 
 __all__ = ["KafkaSource"]
 
@@ -111,9 +109,6 @@ class KafkaSource(Source):
         """Set when it is opened first."""
         self._known: dict[tuple[str, int], str] = {}
         """Topic and partition that was read -> the topic's id."""
-        self._removals: Final = KnownRemovals()
-        self._asking: asyncio.Task[None] | None = None
-        """Task that asks how long the topics keep their records."""
         self.member: GroupMember | None = None
         """Set while the source is open."""
 
@@ -158,9 +153,12 @@ class KafkaSource(Source):
     def vanished(self) -> int:
         return 0 if self._backlog is None else self._backlog.vanished
 
-    @property
-    def removals(self) -> Sequence[Removal]:
-        return self._removals.all
+    async def find_removals(self) -> Sequence[Removal] | None:
+        calls = Calls()  # of its own: closing the consumer must not wait for the answer
+        try:
+            return await calls.call(lambda: look_up_removals(self.settings, self._topics))
+        finally:
+            calls.end()
 
     @property
     def places(self) -> frozenset[Place]:
@@ -212,18 +210,9 @@ class KafkaSource(Source):
                 problem = await self._calls.call(lambda: find_new_protocol_problem(settings))
                 if problem:
                     raise Disconnected(problem)
-            read = [topic for topic in metadata.topics if any(_is_named(topic, each) for each in self._topics)]
-            member.join(self._topics, read)
-            self._asking = asyncio.create_task(self._ask_for_removals(settings, read))
+            member.join(self._topics, find_topics(metadata, self._topics))
         except KafkaException as error:
             raise await call_aside(partial(reasons.explain, error)) from None
-
-    async def _ask_for_removals(self, settings: Mapping[str, Any], topics: Sequence[str]) -> None:
-        calls = Calls()  # of its own: closing the consumer must not wait for the answer
-        try:
-            await self._removals.keep_looking(lambda: calls.call(lambda: look_up_removals(settings, topics)))
-        finally:
-            calls.end()
 
     async def read(self, limit: int) -> Sequence[Delivery]:
         wait = FIRST_WAIT
@@ -251,9 +240,6 @@ class KafkaSource(Source):
         calls, self._calls = self._calls, None
         if member is not None:
             member.leave()
-        if self._asking is not None:
-            self._asking.cancel()
-            self._asking = None
         if self._backlog is not None:
             self._backlog.forget()
         if calls is None:
@@ -266,11 +252,3 @@ class KafkaSource(Source):
                     closing.exception()
         finally:
             calls.end()
-
-
-def _is_named(topic: str, name: str) -> bool:
-    """Return whether a topic is that of this name, or matches it; librdkafka has regular expressions of its own."""
-    try:
-        return topic == name or (name.startswith("^") and re.match(name, topic) is not None)
-    except re.error:
-        return False

@@ -13,7 +13,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -21,7 +20,6 @@ import pika
 
 from bridge.aside import call_aside
 from bridge.endpoint import Delivery, Disconnected, EndOfStream, Finding, Place, Removal, Source
-from bridge.endpoints.outages import KnownRemovals
 from bridge.endpoints.rabbitmq.checking import SourceSettings, check_source, find_places
 from bridge.endpoints.rabbitmq.connection import Channel, Connection
 from bridge.endpoints.rabbitmq.consumer.backlog import Backlog, Reading, Removed
@@ -38,7 +36,7 @@ from bridge.endpoints.rabbitmq.consumer.resuming import (
 )
 from bridge.endpoints.rabbitmq.frames import Arrived, Event, encode_ack
 from bridge.endpoints.rabbitmq.management import Unknown
-from bridge.endpoints.rabbitmq.queue_facts import fetch_facts, look_up_removals
+from bridge.endpoints.rabbitmq.queue_facts import fetch_facts, find_host, look_up_removals
 from bridge.endpoints.rabbitmq.refusals import explain_refusal, refuses_argument
 from exchange.amqp import ContentHeader, get_content
 from exchange.errors import BrokerError
@@ -110,7 +108,8 @@ class RabbitmqSource(Source):
         """Delivery tag up to which deliveries are acknowledged."""
         self._backlog: Backlog | None = None
         self._removed: Final = Removed(name, queue)
-        self._removals: Final = KnownRemovals()
+        self._host: tuple[pika.URLParameters, Mapping[str, Any]] | None = None
+        """Host that took the last connection, and its properties, by which the management API is asked."""
         self._counting: list[asyncio.Task[None]] = []
         self._next_offset: int | None = None
         """Offset after the last message of a stream that was settled before, or that has arrived; None: unknown."""
@@ -144,9 +143,15 @@ class RabbitmqSource(Source):
     def vanished(self) -> int:
         return self._removed.count
 
-    @property
-    def removals(self) -> Sequence[Removal]:
-        return self._removals.all
+    async def find_removals(self) -> Sequence[Removal] | None:
+        if self._management is None:
+            return ()
+        if self._host is None:
+            self._host = await find_host(self._brokers)
+        found = await look_up_removals(*self._host, self._management, self._queue)
+        if found is None and self._connection is None:  # another host may answer, or another password be right
+            self._host = None
+        return found
 
     @property
     def places(self) -> frozenset[Place]:
@@ -178,6 +183,7 @@ class RabbitmqSource(Source):
         last = await call_aside(lambda: self._offsets.last)  # from the file; whether this is a stream is not known yet
         try:
             connection = self._connection = await Connection.open(self._brokers, self._lost)
+            self._host = connection.parameters, connection.server
             await self._learn(connection)
             await self._consume(connection, last)
             if self._is_stream and last is not None:
@@ -190,9 +196,6 @@ class RabbitmqSource(Source):
             raise
         self._backlog = Backlog(connection, self._queue, self._describe_reading, self._management, self._removed)
         self._counting.append(asyncio.create_task(self._backlog.keep_counting()))
-        if self._management is not None:
-            look = partial(look_up_removals, connection.parameters, self._management, connection.server, self._queue)
-            self._counting.append(asyncio.create_task(self._removals.keep_looking(look)))
 
     async def _learn(self, connection: Connection) -> None:
         """Find out how carefully the queue is to be read now. Raises Disconnected if it is not to be read yet."""
@@ -223,11 +226,13 @@ class RabbitmqSource(Source):
 
         Raises BrokerError for other refusals, Disconnected.
         """
+        was_stream = self._is_stream
         self._is_stream, self._next_offset = True, None if last is None else last + 1  # messages come before the answer
         try:
             await self._begin(connection, {OFFSET: self._offset if last is None else last, **self._arguments})
-        except BrokerError as error:
-            if not refuses_argument(error, OFFSET):
+        except (BrokerError, Disconnected) as error:
+            if isinstance(error, Disconnected) or not refuses_argument(error, OFFSET):
+                self._is_stream = was_stream  # what it is now is not known
                 raise
             self._is_stream = False
             self._offsets.forget()  # of a stream that is gone; a later one of this name counts anew

@@ -131,7 +131,10 @@ async def test_what_a_queue_drops_while_nothing_is_read_waits_no_more_and_is_cou
         broker.put(queue, *[b"%d" % n for n in range(490)])
         await until_counted(source, waits, vanished)
         if broker.server.management_url is not None:
-            assert [each.what.startswith(f"queue '{queue}' drops") for each in source.removals] == [True]
+            found = await source.find_removals()
+            assert [each.what.startswith(f"queue '{queue}' drops") for each in found or ()] == [True]
+            waiting = broker.source(queue, management=broker.server.management_url)  # as before its targets are open
+            assert await waiting.find_removals() == await waiting.find_removals() == found
         await source.close()
 
 

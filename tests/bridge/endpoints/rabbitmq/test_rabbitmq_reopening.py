@@ -124,6 +124,7 @@ async def test_a_refused_consumer_is_explained_and_leaves_no_connection(
     with pytest.raises(Disconnected, match="queue 'q': there is none; declare it"):
         await source.open()
     assert source._connection is None
+    assert source.settled_in == "", "a reload is refused to a stream without a file only, and it is not known to be one"
     make_anew(channel, "quorum", 0, 2)
     await source.open()
     assert await read_and_settle(source, 2) == [0, 1]
