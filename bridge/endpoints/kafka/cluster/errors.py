@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from time import monotonic
 from typing import Any, Final
 
@@ -175,16 +175,24 @@ class Reasons:
         (TLS 1.3). librdkafka may give no error for that, so the last one may be of the broker's restart before.
         """
         latest = self.latest
-        other = not hung_up and (CONNECT in latest or "timed out" in latest)
+        other = not hung_up and (not latest or CONNECT in latest or "timed out" in latest)
         return "SSL" in latest or (self._uses_tls and not other)
 
     @property
     def latest(self) -> str:
-        """Last error of a connection, without the parts that differ each time; "" if there was none."""
+        """Last error of a connection, without the parts that differ each time; "" if there is none that lasts."""
         if self._last is None:
             return ""
         text = self._line if self._last.code() == KafkaError._ALL_BROKERS_DOWN else describe_error(self._last)
         return NODE.sub("", text.partition(" (")[0])
+
+    def note_connected(self, connected: Iterable[str], away: Iterable[str]) -> None:
+        """Forget the last error, as these brokers are connected since; one of a broker that is ``away`` may last."""
+        if self._last is not None:
+            text = self._line if self._last.code() == KafkaError._ALL_BROKERS_DOWN else self._last.str()
+            lasting = {NODE.sub("", f"{name}: ") for name in away} - {NODE.sub("", f"{name}: ") for name in connected}
+            if not NODE.sub("", text).startswith(tuple(lasting)):
+                self._last, self._line = None, ""
 
     def note_error(self, error: KafkaError) -> None:
         """Remember an error of a connection, as an ``error_cb``."""

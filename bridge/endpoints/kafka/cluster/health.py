@@ -43,15 +43,22 @@ Problem = tuple[Hashable, str]
 class ClientHealth:
     """Remembers since when each problem has lasted. ``reason`` returns the last error of a connection, or "";
     ``is_tls`` whether that may be one of TLS, given whether brokers took requests since. ``connects_within``
-    are the seconds after which librdkafka ends the making of a connection.
+    are the seconds after which librdkafka ends the making of a connection. ``connected`` is called with the names of
+    brokers that are connected, and of the others, while there are some of the former: errors before that explain
+    nothing any more.
     """
 
     def __init__(
-        self, reason: Callable[[], str], is_tls: Callable[[bool], bool] = lambda _: False, connects_within: float = 30.0
+        self,
+        reason: Callable[[], str],
+        is_tls: Callable[[bool], bool] = lambda _: False,
+        connects_within: float = 30.0,
+        connected: Callable[[list[str], list[str]], None] = lambda *_: None,
     ) -> None:
         self._reason = reason
         self._is_tls = is_tls
         self._connects_within = connects_within
+        self._connected = connected
         self._since: dict[Hashable, float] = {}
         self._sent: Mapping[str, int] = {}
         """Broker -> number of requests that it was sent before no broker was connected any more."""
@@ -88,6 +95,8 @@ class ClientHealth:
         sent = {each["name"]: each.get("tx", 0) for each in _addressed_brokers(decoded)}
         if DOWN not in problems:
             self._sent = sent
+            states = {each["name"]: each["state"] in CONNECTED for each in _addressed_brokers(decoded)}
+            self._connected([name for name in states if states[name]], [name for name in states if not states[name]])
         self._since = {key: self._since.get(key, now) for key in problems}
         lasting = [key for key, since in self._since.items() if now - since >= PATIENCE]
         self.trouble = problems[lasting[0]] if lasting else None

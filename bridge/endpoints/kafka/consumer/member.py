@@ -69,7 +69,9 @@ class GroupMember:
         self._fetching = FetchQueues()
         self._joining = Joining()
         self._remade = RemadeTopics(self.assignment, settings, {} if known is None else known)
-        self.health = ClientHealth(lambda: reasons.latest, reasons.may_be_tls, reasons.connects_within)
+        self.health = ClientHealth(
+            lambda: reasons.latest, reasons.may_be_tls, reasons.connects_within, reasons.note_connected
+        )
         self._read_bytes = read_bytes
         """Number of bytes taken from librdkafka at once, about."""
         self._at_once = FIRST_READ

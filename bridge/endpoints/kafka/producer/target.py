@@ -72,7 +72,9 @@ class Connection(ABC):
         self.receiver = receiver
         self.writer = writer
         self.reasons = reasons
-        self.health = ClientHealth(lambda: reasons.latest, reasons.may_be_tls, reasons.connects_within)
+        self.health = ClientHealth(
+            lambda: reasons.latest, reasons.may_be_tls, reasons.connects_within, reasons.note_connected
+        )
         self.waiting: deque[Outgoing] = deque()
         """Messages that the producer was not given yet."""
         self.batching = Batching()

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from bridge.client_errors import explain
 from bridge.endpoint import Disconnected
@@ -23,6 +25,7 @@ from bridge.endpoints.kafka.producer.plain import Producing
 from bridge.endpoints.kafka.producer.transaction import Transacting
 from bridge.endpoints.kafka.producer.writer import RecordWriter
 from tests.support.bridge.behaviour import Reports, on_a_loop
+from tests.support.tiers import examples
 from tests.support.waiting import find_limit
 
 NAMELESS = explain("127.0.0.1:9092: no answer from name servers")
@@ -150,10 +153,50 @@ def test_a_broker_that_takes_a_request_and_hangs_up_may_refuse_a_certificate(sen
     """Even if the last error that librdkafka gave is that of a broker which was not there, before its restart."""
     reasons = Reasons({"security.protocol": "ssl"})
     reasons.note_error(KafkaError(KafkaError._TRANSPORT, "Connect to ipv4#127.0.0.1:9092 failed: Connection refused"))
-    health = ClientHealth(lambda: reasons.latest, reasons.may_be_tls)
+    health = ClientHealth(lambda: reasons.latest, reasons.may_be_tls, connected=reasons.note_connected)
     for now, state, count in ((0.0, "UP", 7), (1.0, "TRY_CONNECT", 7), (1.0 + PATIENCE, "TRY_CONNECT", sent)):
         health.look(statistics({**broker(state), "tx": count}), now)
-    assert (health.abandoned is not None) == is_anew
+    assert health.abandoned == ("no broker is connected" if is_anew else None)
+
+
+EVENTS = st.lists(
+    st.tuples(st.sampled_from(["error", "error of all", "statistics"]), st.integers(0, 2), st.sets(st.integers(0, 1))),
+    max_size=12,
+)
+
+
+@examples(300)
+@given(EVENTS, st.booleans())
+@example([("error", 0, set()), ("statistics", 0, {1})], True)
+@example([("error", 0, set()), ("statistics", 0, {0})], True)
+@example([("error of all", 1, set()), ("statistics", 0, {1})], False)
+def test_a_reason_is_no_error_that_a_broker_s_later_connection_has_ended(events: list[Any], with_tls: bool) -> None:
+    """Broker 2 is one without an address of its own, as a group's coordinator is."""
+    names = [f"{'ssl://' * with_tls}h:{port}" for port in (9092, 9093)]
+    reasons = Reasons()
+    health = ClientHealth(lambda: reasons.latest, connected=reasons.note_connected)
+    expected: tuple[int, str] | None = None
+    is_of_all = False
+    for number, (event, which, up) in enumerate(events):
+        if event == "statistics":
+            shown = [
+                {**broker("UP" if each in up else "DOWN", node=each), "name": f"{names[each]}/{each}"}
+                for each in (0, 1)
+            ]
+            health.look(statistics(*shown), float(number))
+            if up and expected is not None and expected[0] in up | {2}:
+                expected = None
+        else:
+            text = f"{[*names, 'GroupCoordinator'][which]}{'/bootstrap' * (which < 2)}: failed {number}"
+            if event == "error":
+                reasons.note_error(KafkaError(KafkaError._TRANSPORT, text))
+                expected, is_of_all = (which, f"failed {number}"), False
+            else:  # which is reported after others, if there are others
+                reasons.log(logging.DEBUG, "%s %s %s", "FAIL", "client", f"[thrd:x]: {text}")
+                reasons.note_error(KafkaError(KafkaError._ALL_BROKERS_DOWN, "2/2 brokers are down"))
+                if expected is None or is_of_all:
+                    expected, is_of_all = (which, f"failed {number}"), True
+    assert reasons.latest.endswith(expected[1]) if expected is not None else reasons.latest == ""
 
 
 @on_a_loop
