@@ -187,7 +187,7 @@ class InletReader:
         attempts = Attempts(self._policy.reconnect, self._random)
         task = self._task = asyncio.current_task()
         while True:
-            self._fault = None
+            self._fault, self._unadmitted = None, ()
             await self._wait(lambda: self.waiting_for() is None)
             opened: float | None = None
             self._is_open, self._progressed = True, False

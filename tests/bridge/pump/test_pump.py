@@ -270,6 +270,58 @@ def test_after_a_stop_targets_may_take_what_is_left_of_the_drain_to_close(second
     assert target.is_closed == closed
 
 
+class Taken(MemorySource):
+    """A source whose messages another reader has taken when it is opened again."""
+
+    gone: Disconnected | None = None
+    opened = 0
+
+    @property
+    def lost(self) -> Disconnected | None:
+        return self.gone
+
+    async def open(self) -> None:
+        await super().open()
+        self.gone = None
+        self.opened += 1
+        if self.opened > 1:
+            self._waiting.clear()
+
+    async def stop_taking(self) -> bool:
+        self.end()
+        return True
+
+
+def test_what_a_lost_connection_had_read_is_not_moved_at_a_stop() -> None:
+    class Pausing(Events):
+        """Pauses the pump with the first message, so that there is no room for the second."""
+
+        def read(self, *arguments: Any) -> None:
+            self.calls.append(("read", *arguments))
+            pump.pause()
+
+    events, source = Pausing(), Taken([Message("in", "k.1", body=b"1" * 10), Message("in", "k.1", body=b"2" * 10)])
+    pump: Pump
+
+    async def run() -> None:
+        nonlocal pump
+        policy = Policy(window_bytes=10, reconnect=Backoff(0.001, 0.002), drain=5.0)
+        targets = {"all": MemoryTarget("all"), "some": MemoryTarget("some")}
+        pump = Pump([Inlet(source)], Router(TOPOLOGY), targets, events, policy)
+        running = asyncio.ensure_future(pump.run())
+        await pass_time(1)
+        source.gone = Disconnected("gone")
+        await pass_time(1)
+        assert source.opened == 2
+        pump.resume()
+        await pass_time(1)
+        pump.stop()
+        await running
+
+    run_virtually(run())
+    assert [[each.message.body[:1] for each in deliveries] for _, deliveries in events.calls_of("read")] == [[b"1"]]
+
+
 def test_a_paused_bridge_reads_nothing() -> None:
     seen: list[int] = []
     target = MemoryTarget()
