@@ -12,7 +12,7 @@ import os
 import re
 from typing import Final, NamedTuple
 
-__all__ = ["MEANINGS", "ErrorMeaning", "explain", "explain_client_error"]
+__all__ = ["DESCRIPTORS", "MEANINGS", "ErrorMeaning", "explain", "explain_client_error"]
 
 
 class ErrorMeaning(NamedTuple):

@@ -204,4 +204,201 @@ LOSSES: Final[list[Mutant]] = [
         ("slots beside a pair that changed places stay as they are", "moved[at] |= {one, two}", "pass"),
         ("slots that are joined to them stay as they are", "moved[beside] |= joined", "pass"),
     ),
+    # What decision 0047 has mended, one kind of fault after the other.
+    *mutants_of(
+        "bindings/sources/files.py",
+        "bindings/sources/test_files.py",
+        (
+            "a device with a name is a file",
+            "    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):",
+            "    if False:",
+        ),
+    ),
+    *mutants_of(
+        "bindings/archive/formats/detect.py",
+        "bindings/archive/test_unreadable.py",
+        ("an archive may be a pipe", "    if not (root.is_file() or root.is_dir()):", "    if False:"),
+    ),
+    *mutants_of(
+        "bridge/endpoints/rabbitmq/unrouted.py",
+        "bridge/endpoints/rabbitmq/test_unrouted.py",
+        (
+            "a returned message is at fault at once",
+            "if now - since < self._patience and now - known.proved_at >= PROOF:",
+            "if False:",
+        ),
+        ("each returned message has the whole patience", " and now - known.proved_at >= PROOF:", ":"),
+        ("an exchange that routes nothing finds fault", "        if known.last_routed >= since:", "        if True:"),
+        ("what was routed once is at fault", "was_routed = identity in known.routed", "was_routed = False"),
+        ("headers are at fault without any that are routed", "by_headers and known.lone < LONE", "by_headers"),
+    ),
+    *mutants_of(
+        "bridge/pump/dead_letters.py",
+        "bridge/pump/test_dead_letter_limit.py",
+        (
+            "all may become dead letters",
+            "        if tally.find_room(self.share):\n            tally.add(1, 1)",
+            "        if True:\n            tally.add(1, 1)",
+        ),
+        ("the first ten may not", "max(FEWEST - self.dead, floor(", "max(0, floor("),
+        (
+            "what waits is not tried again when others were written",
+            "        elif not self._is_due and tally.find_room(self.share):",
+            "        elif False:",
+        ),
+        (
+            "messages are forgotten while one waits",
+            "            if not self._waiting:\n                tally.forget_old(self._latest)\n            return",
+            "            tally.forget_old(self._latest)\n            return",
+        ),
+        ("what a transaction holds back does not count", "        if count > ahead:", "        if False:"),
+    ),
+    *mutants_of(
+        "bridge/interop/rocketmq_topics.py",
+        "bridge/interop/test_mapping_rocketmq.py",
+        ("an error shows a name of any length", "    if len(name) > longest:", "    if False:"),
+        ("an escaped name may be too long", "    if len(encoded) > longest:", "    if False:"),
+        ("each escape is a call in a call", " or len(topic) > TOPIC_LENGTH", ""),
+    ),
+    *mutants_of(
+        "bridge/client_errors.py",
+        "bridge/test_client_errors.py",
+        ("errors of clients have no words", 'return text if words is None else f"{text}; {words}"', "return text"),
+        ("a broker without PLAIN has none", '"could not negotiate use of the"', '"never there"'),
+        (
+            "whatever fails without a descriptor has its own",
+            "if words is not None and words != DESCRIPTORS and not _has_descriptors():",
+            "if False:",
+        ),
+    ),
+    *mutants_of(
+        "bindings/serve/site.py",
+        "bindings/serve/test_site.py",
+        (
+            "the token is looked at after the body",
+            '            if not self._is_token(self.headers.get("X-Hashstar-Token", "")):',
+            "            if False:",
+        ),
+    ),
+    *mutants_of(
+        "bindings/http/listener.py",
+        "bindings/http/test_listener.py",
+        ("connections take all files", "max(MIN_CONNECTIONS, min(CONNECTIONS, files / SHARE))", "CONNECTIONS"),
+    ),
+    *mutants_of(
+        "bridge/endpoints/kafka/producer/plain.py",
+        "bridge/endpoints/kafka/test_kafka_batches.py",
+        (
+            "each message of a refused batch is refused",
+            "        elif error.code() in REFUSALS:\n            self._stopping",
+            "        elif error.code() in ():\n            self._stopping",
+        ),
+    ),
+    *mutants_of(
+        "bridge/endpoints/rabbitmq/consumer/pacing.py",
+        "bridge/endpoints/rabbitmq/test_pacing.py",
+        ("what came back often is taken together", "return count >= self._alone_from", "return False"),
+        ("a full prefetch follows the first one", "min(self.prefetch * GROWTH, self._most)", "self._most"),
+    ),
+    *mutants_of(
+        "bridge/interop/identity.py",
+        "bridge/interop/test_identity_laws.py",
+        (
+            "an identity goes with copied headers",
+            '            if carried.endswith(b"/%08x" % crc32(body, crc32(candidate))):',
+            "            if True:",
+        ),
+        ("empty bodies share an identity", "    if carried and body:", "    if carried:"),
+    ),
+    *mutants_of(
+        "bridge/endpoints/kafka/consumer/backlog.py",
+        "bridge/endpoints/kafka/test_kafka_backlog.py",
+        ("the lag ends at an open transaction", "max(0, high - position)", "max(0, stable - position)"),
+        ("deleted records are passed over in silence", "            self.vanished += count\n", ""),
+    ),
+    *mutants_of(
+        "exchange/text/display.py",
+        "test_secrets.py",
+        ("logins are shown", ' if "@" in text else text', ' if "://" in text else text'),
+    ),
+    *mutants_of(
+        "bridge/endpoints/positions.py",
+        "bridge/endpoints/test_positions.py",
+        ("a position beyond the end is read on", "(self.is_other or self.position > self.end)", "self.is_other"),
+        (
+            "a removed position is read on",
+            " and not self.is_beyond and self.start <= self.position:",
+            " and not self.is_beyond:",
+        ),
+    ),
+    *mutants_of(
+        "bridge/pump/placing.py",
+        "bridge/pump/test_choices.py",
+        (
+            "each queue of a target has turns of its own",
+            "if each.partitioner == partitioner), None)",
+            "if False), None)",
+        ),
+    ),
+    *mutants_of(
+        "bridge/endpoints/outages.py",
+        "bridge/endpoints/test_outages.py",
+        (
+            "what is not known now is forgotten",
+            "            if found is not None:\n                self.all = found",
+            "            self.all = found or ()",
+        ),
+        (
+            "a look that fails is the last one",
+            "            except Exception:\n                LOG.exception",
+            "            except HashstarError:\n                LOG.exception",
+        ),
+    ),
+    *mutants_of(
+        "bridge/daemon/health.py",
+        "bridge/daemon/test_health.py",
+        (
+            "no source is asked what removes messages",
+            "keep_looking(each.find_removals)) for each in sources]",
+            "keep_looking(each.find_removals)) for each in ()]",
+        ),
+        ("an outage begins anew with a reload", "= {} if before is None else before._idle", "= {}"),
+    ),
+    *mutants_of(
+        "bridge/endpoints/kafka/cluster/errors.py",
+        "bridge/endpoints/kafka/test_kafka_health.py",
+        ("an error outlives the next connection", 'self._last, self._line = None, ""', "pass"),
+        (
+            "an error of a broker that is away ends with another's connection",
+            ".startswith(tuple(lasting)):",
+            ".startswith(()):",
+        ),
+    ),
+    *mutants_of(
+        "bridge/daemon/pipelines.py",
+        "bridge/daemon/test_reload.py",
+        (
+            "a pump begins after the stop",
+            "if built is None or self._is_stopping:  # perhaps meanwhile",
+            "if built is None:",
+        ),
+    ),
+    *mutants_of(
+        "bridge/pump/inlet.py",
+        "bridge/pump/test_pump.py",
+        (
+            "what a lost connection had read is moved at a stop",
+            "self._fault, self._unadmitted = None, ()",
+            "self._fault = None",
+        ),
+    ),
+    *mutants_of(
+        "bridge/endpoints/rabbitmq/consumer/reading.py",
+        "bridge/endpoints/rabbitmq/test_rabbitmq_reopening.py",
+        (
+            "a queue that is not there is a stream in memory",
+            "                self._is_stream = was_stream",
+            "                pass",
+        ),
+    ),
 ]

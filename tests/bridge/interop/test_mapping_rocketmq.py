@@ -367,9 +367,11 @@ def test_a_name_that_is_too_long_as_a_topic_is_refused() -> None:
         build_topic("x" * 128)
     with pytest.raises(InputError, match=r"it has 129 characters as '%2E.*'; RocketMQ allows 127"):
         build_topic("." * 43)
-    for name in ("%25" * 2_001, "x" * 1_000_000, "%" * 2_001):  # each escape that is undone would be a call in a call
-        with pytest.raises(InputError, match=rf"it has {len(name)} characters; RocketMQ allows 127"):
+    # Each escape that is undone would be a call in a call.
+    for name in ("%25" * 2_001, "x" * 1_000_000, "%" * 2_001, "%" + "25" * 2_000):
+        with pytest.raises(InputError, match=rf"it has {len(name)} characters; RocketMQ allows 127") as refused:
             build_topic(name)
+        assert len(str(refused.value)) < 1_000
         assert name_of(name) == name
     with pytest.raises(InputError, match=r"group 'x+': it has 121 characters; RocketMQ allows 120"):
         group_of("x" * 121)

@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bridge.endpoint import Delivery, Outgoing
@@ -110,6 +110,7 @@ class Predicted:
 
 @examples(300)
 @given(QUEUES, MESSAGES, st.integers(0, 99))
+@example([('rocketmq.round_robin over 4 by header "none"', 0, "t")] * 2, [Message("in", "k", body=b"x")] * 3, 0)
 def test_the_pump_writes_what_the_engine_predicts_with_the_same_memory(
     spread: list[tuple[str | None, int, str]], messages: list[Message], seed: int
 ) -> None:

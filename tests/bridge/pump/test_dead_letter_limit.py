@@ -113,6 +113,8 @@ STEPS = st.lists(
 @given(STEPS, st.sampled_from([0.01, 0.2, 0.5]), st.sampled_from([1, 2]))
 @example([("give up", "q", 12), ("write", "q", 40), ("try again", "q", 1), ("try again", "q", 1)], 0.5, 1)
 @example([("give up", "q", 12), ("write", "q", 40), ("soon", "q", 1)], 0.5, 1)
+@example([("give up", "q", 12), ("accept", "q", 40), ("soon", "q", 1)], 0.5, 1)
+@example([("give up", "q", 12), ("write", "q", 40), ("try again", "q", 1), ("give up", "q", 40)], 0.5, 1)
 def test_the_limit_is_that_of_a_slow_count_of_everything(
     steps: list[tuple[str, str, int]], share: float, ready: int
 ) -> None:

@@ -75,6 +75,9 @@ STEPS = st.lists(
 @example(False, [("routed", "a", 0.0), ("returned", "b", 0.0), ("routed", "a", 31.0), ("returned", "b", 31.0),
                  ("returned", "a", 0.5), ("returned", "d", 0.0), ("routed", "c", 0.5),
                  ("returned", "d", 0.0)])  # fmt: skip
+@example(False, [("routed", "a", 0.0), ("returned", "b", 0.0), ("routed", "a", 31.0), ("returned", "b", 0.0),
+                 ("returned", "c", 0.5), ("routed", "a", 0.5), ("returned", "c", 0.0)])  # fmt: skip
+@example(True, [("returned", "b", 0.0), ("returned", "b", 31.0), *[("returned", "b", 0.0)] * LONE])
 def test_the_decision_is_that_of_a_slow_look_at_all_that_happened(
     by_headers: bool, steps: list[tuple[str, str, float]]
 ) -> None:
