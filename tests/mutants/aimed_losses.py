@@ -379,8 +379,8 @@ LOSSES: Final[list[Mutant]] = [
         "bridge/daemon/test_reload.py",
         (
             "a pump begins after the stop",
-            "if built is None or self._is_stopping:  # perhaps meanwhile",
-            "if built is None:",
+            "                if self._is_stopping:\n                    return\n                self.current",
+            "                self.current",
         ),
     ),
     *mutants_of(

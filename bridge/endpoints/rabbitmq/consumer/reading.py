@@ -102,14 +102,12 @@ class RabbitmqSource(Source):
         self._changing: asyncio.Task[None] | None = None  # changes the prefetch
         self._last = 0  # delivery tag of the last delivery that has arrived
         self._given = 0  # delivery tag of the last delivery that was read
-        self._settled = 0
-        """Delivery tag of the last settled delivery."""
-        self._acked = 0
-        """Delivery tag up to which deliveries are acknowledged."""
+        self._settled = 0  # delivery tag of the last settled delivery
+        self._acked = 0  # delivery tag up to which deliveries are acknowledged
         self._backlog: Backlog | None = None
         self._removed: Final = Removed(name, queue)
         self._host: tuple[pika.URLParameters, Mapping[str, Any]] | None = None
-        """Host that took the last connection, and its properties, by which the management API is asked."""
+        """Host by which the management API is asked, and its properties."""
         self._counting: list[asyncio.Task[None]] = []
         self._next_offset: int | None = None
         """Offset after the last message of a stream that was settled before, or that has arrived; None: unknown."""
@@ -146,11 +144,9 @@ class RabbitmqSource(Source):
     async def find_removals(self) -> Sequence[Removal] | None:
         if self._management is None:
             return ()
-        if self._host is None:
-            self._host = await find_host(self._brokers)
-        found = await look_up_removals(*self._host, self._management, self._queue)
-        if found is None and self._connection is None:  # another host may answer, or another password be right
-            self._host = None
+        host = self._host or await find_host(self._brokers)
+        found = await look_up_removals(*host, self._management, self._queue)
+        self._host = None if found is None and self._connection is None else host  # another one may answer
         return found
 
     @property
