@@ -55,6 +55,7 @@ PLACES: Mapping[str, str] = {
     "aside": THREAD, "cli": START, "completions": START, "schema": START, "table": f"{START}; secrets again {ASIDE}",
     "tls": f"{START}; again {ASIDE}",
     "daemon.commands": START, "scaling.commands": START, "dead.forms": "after the loop has ended",
+    "dead.ledger": f"{START}; then lines are appended, each before its broker hears of it",
     "daemon.gauges": f"{THREAD}: that of the HTTP server; /proc", "daemon.web": f"{THREAD}: that of the HTTP server",
     "daemon.journal": f"{THREAD}: the log's; `Journal.flush` is bounded",
     "daemon.pipelines": ASIDE, "daemon.run": "at the end: the log, bounded", "daemon.signals": THREAD,
