@@ -1,4 +1,4 @@
-"""What recorded applications are refused: as text, Markdown and JSON."""
+"""What recorded applications are refused: as rows for people, and as JSON."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Final, TypedDict
 from bindings.recording.summary import describe_request
 from bindings.sources.recording.model import ACCEPTED, RecordedRequest
 from bindings.upgrading.facts.table import FACTS
+from bindings.upgrading.forms.words import Row
 from bindings.upgrading.requests.applications import REFUSALS, Applications, RefusedByRelease
 from exchange.text.display import count_noun, list_some
-from exchange.text.markdown import escape_text, quote_code
 from exchange.values.documents import write_as
 from exchange.values.field_json import encode_table
 from exchange.values.json_types import FieldJson
 
-__all__ = ["format_applications_markdown", "format_applications"]
+__all__ = ["list_remarks", "list_rows"]
 
 MAX_NAMED_CLIENTS: Final = 3
 """Number of clients of a request that the text names; the others are counted, and in the JSON."""
@@ -79,37 +79,20 @@ def _refused_json(refused: RefusedByRelease) -> RefusedJson:
 write_as(RefusedByRelease, _refused_json, RefusedJson)
 
 
-def format_applications(applications: Applications) -> Iterator[str]:
-    """Yield what applications are refused, with their clients."""
-    yield f"recorded applications: {count_noun(applications.requests, 'different request')}"
-    if not applications.refused:
-        yield "  the new release refuses none of those that were accepted"
+def list_rows(applications: Applications) -> Iterator[Row]:
+    """Yield what applications are refused, then what means something else, with their clients."""
     for refused in (*applications.refused[:MAX_LISTED_REFUSALS], *applications.changed[:MAX_LISTED_REFUSALS]):
         what, way_out = explain_fact(refused.fact)
-        yield f"  {refused.fact} {_describe(refused)}: {what}"
-        if refused.answer != ACCEPTED:
-            yield f"      the broker: {refused.answer}"
-        yield f"      asked by: {_describe_clients(refused)}"
-        yield f"      way out: {way_out}"
-    yield from map("  {}".format, _remarks(applications))
-
-
-def format_applications_markdown(applications: Applications) -> Iterator[str]:
-    """Yield the lines of the same in Markdown."""
-    yield from (f"**Recorded applications: {count_noun(applications.requests, 'different request')}**", "")
-    if not applications.refused:
-        yield "- The new release refuses none of those that were accepted."
-    for refused in (*applications.refused[:MAX_LISTED_REFUSALS], *applications.changed[:MAX_LISTED_REFUSALS]):
-        what, way_out = explain_fact(refused.fact)
-        answer = ""
-        if refused.answer != ACCEPTED:
-            answer = f" The broker: {quote_code(str(refused.answer), in_cell=False)}."
-        yield (
-            f"- [ ] {refused.fact} {escape_text(_describe(refused))}: {escape_text(what)}.{answer} "
-            f"Asked by {escape_text(_describe_clients(refused))}. Way out: {escape_text(way_out)}."
+        accepted = refused.answer == ACCEPTED
+        yield Row(
+            refused.fact,
+            "warning" if accepted else "error",
+            _describe(refused),
+            what,
+            way_out,
+            answer=None if accepted else ("the broker", str(refused.answer)),
+            note=("asked by", _describe_clients(refused)),
         )
-    yield from (f"- {escape_text(remark)}" for remark in _remarks(applications))
-    yield ""
 
 
 def explain_fact(fact: str) -> tuple[str, str]:
@@ -121,7 +104,10 @@ def explain_fact(fact: str) -> tuple[str, str]:
     return found.what, found.way_out
 
 
-def _remarks(applications: Applications) -> Iterator[str]:
+def list_remarks(applications: Applications) -> Iterator[str]:
+    """Yield what is not in the rows, or not known."""
+    if not applications.refused:
+        yield "the new release refuses none of those that were accepted"
     more = max(0, len(applications.refused) - MAX_LISTED_REFUSALS) + max(
         0, len(applications.changed) - MAX_LISTED_REFUSALS
     )

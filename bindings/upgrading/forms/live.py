@@ -1,4 +1,4 @@
-"""What a test broker has shown: as text and Markdown."""
+"""What a test broker has shown: as text."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Final
 from bindings.sources.recording.model import ACCEPTED, RecordedAnswer
 from bindings.upgrading.live.comparing import Shown, UnexpectedAnswer
 from exchange.text.display import count_noun
-from exchange.text.markdown import quote_block
 from exchange.values.documents import document
 
-__all__ = ["format_live_markdown", "format_live"]
+__all__ = ["format_live"]
 
 MAX_LISTED_CALLS: Final = 20
 """Number of calls that are listed of each kind; the JSON has all."""
@@ -22,7 +21,6 @@ document("LiveAnswerJson")(RecordedAnswer)
 
 def format_live(shown: Shown) -> Iterator[str]:
     """Yield what a broker has shown."""
-    yield f"a test broker of {shown.version}, asked:"
     yield f"  accepted, as foretold: {count_noun(shown.accepted, 'call')}"
     yield f"  refused, as foretold: {count_noun(len(shown.seen), 'call')}"
     yield f"  routed as foretold: {count_noun(shown.messages, 'message')}"
@@ -34,12 +32,6 @@ def format_live(shown: Shown) -> Iterator[str]:
         yield f"  deprecated features that it permits: {', '.join(sorted(shown.permitted))}"
     if shown.not_asked:
         yield f"  not asked, for want of time or room, or as it cannot be: {count_noun(shown.not_asked, 'call')}"
-
-
-def format_live_markdown(shown: Shown) -> Iterator[str]:
-    """Yield the lines of the same in Markdown."""
-    title, *lines = format_live(shown)
-    yield from (f"**{title.removesuffix(':').capitalize()}**", "", *quote_block(lines), "")
 
 
 def _calls(differences: Sequence[UnexpectedAnswer]) -> Iterator[str]:

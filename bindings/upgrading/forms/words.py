@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bindings.diffing.forms.text import format_meaning, format_settings
 from bindings.diffing.planning.step import describe_part
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from bindings.upgrading.traffic import ReroutedTraffic
 
 __all__ = [
-    "MAX_LISTED_CHANGES", "TITLES", "clip_lines", "describe_change", "describe_parts", "describe_source",
-    "introduce_answer", "format_traffic", "format_transformed", "list_unseen",
+    "MAX_LISTED_CHANGES", "TITLES", "Row", "build_row", "clip_lines", "describe_change", "describe_source",
+    "format_traffic", "format_transformed", "list_unseen",
 ]  # fmt: skip
 
 MAX_NAMED_PARTS: Final = 5
@@ -52,7 +52,38 @@ TITLES: Final[dict[Severity, str]] = {
 }
 
 
-def describe_parts(parts: Sequence[Part]) -> str:
+class Row(NamedTuple):
+    """A fact where it is seen, or a request that is refused."""
+
+    id: str
+    severity: Severity
+    where: str
+    """The parts, or the request; "" for the whole broker."""
+    what: str
+    way_out: str
+    source: str = ""
+    """How it is known; "" for a request."""
+    page: str = ""
+    """Address of the page about it, "" if there is none."""
+    answer: tuple[str, str] | None = None
+    """Whose answer it is, and the answer."""
+    note: tuple[str, str] | None = None
+    """A label, and what there is to say here beside the fact."""
+
+
+def build_row(sighting: Sighting) -> Row:
+    """Return what is to be read about a fact where it is seen."""
+    fact, parts = sighting.fact, sighting.parts
+    who = "the broker" if len(parts) == 1 else "the broker, for the first"
+    return Row(
+        fact.id, fact.severity, _describe_parts(parts) if parts else "", fact.what, fact.way_out,
+        describe_source(fact, sighting.brokers), fact.page,
+        (who, sighting.detail) if sighting.detail else None,
+        ("here", sighting.explanation) if sighting.explanation else None,
+    )  # fmt: skip
+
+
+def _describe_parts(parts: Sequence[Part]) -> str:
     """Return the parts of a sighting: ``queue 'a'``, or the number of several and the names of some."""
     if len(parts) == 1:
         return clip_line(describe_part(parts[0]), MAX_PART_CHARACTERS)
@@ -90,11 +121,6 @@ def group_by_severity(sightings: Iterable[Sighting]) -> Iterator[tuple[str, list
     for severity, title in TITLES.items():
         if alike := _group_alike(each for each in seen if each.fact.severity == severity):
             yield title, alike
-
-
-def introduce_answer(sighting: Sighting) -> str:
-    """Return what stands before the broker's answer."""
-    return "the broker" if len(sighting.parts) == 1 else "the broker, for the first"
 
 
 def _names_of(part: Part) -> tuple[str, ...]:
